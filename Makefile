@@ -1,0 +1,42 @@
+# Each target sets up what it needs: only Python >= 3.10, make and git must be there.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help setup demo test lint clean
+.DEFAULT_GOAL := help
+
+help:            ## show this list
+	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 12
+
+setup: $(VENV)/.run ## make .venv and install Pellucid with the locked versions
+
+demo: $(VENV)/.run ## train on fables for about two minutes, then write stories
+	$(BIN)/pellucid train configs/fables.yaml --resume
+	$(BIN)/pellucid evaluate checkpoints/fables
+	$(BIN)/pellucid generate checkpoints/fables --num-samples 3 --seed 1
+
+test: lint       ## lint, types, layers, then all tests
+	$(BIN)/pytest
+
+lint: $(VENV)/.dev ## ruff, mypy and the layers of the house
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# Runtime packages alone, so that the demo starts sooner; the tests add theirs.
+$(VENV)/.run: pyproject.toml requirements.lock
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint requirements.lock --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev]'
+	touch $@
+
+clean:           ## remove .venv, prepared corpora, runs and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find data checkpoints -mindepth 1 ! -name README.md -delete
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

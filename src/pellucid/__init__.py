@@ -1,0 +1,1 @@
+"""Pellucid: a decoder-only transformer that lets the light through."""

@@ -1,0 +1,37 @@
+"""From a step directory to a decoder that can be used, its tokenizer and its config."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pellucid.checkpoint.step_directory import read_checkpoint
+from pellucid.checkpoint.training_state import load_model_tensors
+from pellucid.config.load import parse_run_config
+from pellucid.config.run import RunConfig
+from pellucid.model.build import build_model
+from pellucid.model.decoder import Decoder
+from pellucid.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """All that generation and evaluation need of a checkpoint."""
+
+    config: RunConfig
+    tokenizer: Tokenizer
+    decoder: Decoder
+    step: int
+
+
+def load_trained_model(step_directory: Path) -> TrainedModel:
+    """Reads a step directory, after checking it, into memory of the CPU.
+
+    Raises CheckpointError if it is damaged or its weights do not fit its config.
+    """
+    checkpoint = read_checkpoint(step_directory)
+    config = parse_run_config(checkpoint.config_yaml, f"{step_directory}/config.yaml")
+    tokenizer = Tokenizer.from_json(checkpoint.tokenizer_json)
+    decoder = build_model(config.model, tokenizer.vocab_size)
+    load_model_tensors(decoder, checkpoint.model, str(step_directory))
+    return TrainedModel(config, tokenizer, decoder.eval(), checkpoint.state["step"])

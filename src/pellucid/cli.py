@@ -1,0 +1,279 @@
+"""The command line: one short function per command.
+
+Heavy imports stand inside the functions, so that `pellucid --help` answers at once. Results go to stdout, everything
+else to stderr. Whatever goes wrong ends in one line, `error: WHERE: WHAT; HOW TO MEND`, and a documented exit code.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from pellucid.errors import ConfigError, InputOutputError, OutOfMemoryError, PellucidError
+
+if TYPE_CHECKING:
+    from pellucid.checkpoint.build import TrainedModel
+    from pellucid.config.run import RunConfig
+    from pellucid.data.build import PreparedData
+    from pellucid.training.precision import Precision
+
+DATA_ROOT, RUNS_ROOT = Path("data"), Path("checkpoints")
+
+app = typer.Typer(
+    help="Pellucid: train a decoder-only transformer that you can see through, and read what it writes.",
+    epilog="Exit codes: 0 done; 2 usage or config; 3 data or tokenizer; 4 checkpoint; 5 input/output; 6 non-finite "
+    "loss; 7 run directory in use; 8 out of memory; 130 Ctrl-C; 143 SIGTERM. With --debug, anywhere, an error shows "
+    "its traceback.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file of the run, as in configs/.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Change the config: optimizer.lr=3e-4 train.steps=100."),
+]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory or one of its step directories.")]
+Which = Annotated[str, typer.Option("--checkpoint", metavar="latest|best|STEP", help="Which checkpoint.")]
+Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")]
+
+
+def main() -> NoReturn:
+    """Runs a command and turns whatever happens into an exit code."""
+    debug = "--debug" in sys.argv
+    sys.argv = [argument for argument in sys.argv if argument != "--debug"]
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        app(standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(0)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        if debug:
+            raise
+        sys.exit(_report(error))
+
+
+def _report(error: BaseException) -> int:
+    """Prints the one line for an error and returns its exit code; an unforeseen one is raised again."""
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        _note("stopped")
+        return 130
+    if isinstance(error, BrokenPipeError):  # `pellucid generate … | head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    if hasattr(error, "format_message"):  # typer's own errors: an unknown option, a missing argument
+        where = getattr(getattr(error, "ctx", None), "command_path", "pellucid")
+        error = ConfigError(where, error.format_message().rstrip("."), f"see `{where} --help`")
+    elif _is_out_of_memory(error):
+        mend = "lower train.batch_size (and raise train.gradient_accumulation_steps), or model.context_length"
+        error = OutOfMemoryError("memory", "it does not fit", mend)
+    elif isinstance(error, OSError):
+        error = InputOutputError(str(error.filename or "disk"), error.strerror or str(error), "mend it, try again")
+    if not isinstance(error, PellucidError):
+        raise error
+    _note("error: " + " ".join(str(error).splitlines()))
+    return error.exit_code
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    # The CPU allocator has no exception class of its own.
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError)
+        and (type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error))
+    )
+
+
+@app.command()
+def prepare(config: ConfigFile, overrides: Overrides = None) -> None:
+    """Write the corpus as tokens, once: corpus, tokenizer, token files."""
+    prepared = _prepare(_load_config(config, overrides))
+    print(prepared.directory)
+
+
+@app.command()
+def train(
+    config: ConfigFile,
+    overrides: Overrides = None,
+    run_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the run is kept. [default: checkpoints/NAME]")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint, if any.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete the run that is there.")] = False,
+) -> None:
+    """Train a model; print its loss on the validation text, and the floor where it is known."""
+    from pellucid.training.run import train_run
+
+    if resume and overwrite:
+        raise ConfigError("command line", "--resume and --overwrite exclude each other", "give one of them")
+    run_config = _load_config(config, overrides)
+    directory = run_dir or RUNS_ROOT / run_config.name
+    outcome = train_run(run_config, DATA_ROOT, directory, resume=resume, overwrite=overwrite, note=_note)
+    if outcome.stopped_by is not None:
+        again = " ".join(["pellucid train", str(config), *(overrides or [])])
+        again += f" --run-dir {run_dir}" if run_dir else ""
+        _note(f"stopped after step {outcome.step}, saved; go on with: {again} --resume")
+        sys.exit(128 + outcome.stopped_by)
+    print(f"validation: {outcome.evaluation}")
+
+
+@app.command()
+def generate(
+    run: Run,
+    prompt: Annotated[str | None, typer.Option(metavar="TEXT", help="Text to go on from.")] = None,
+    prompt_file: Annotated[Path | None, typer.Option(metavar="F", help="File that holds the prompt.")] = None,
+    max_new_tokens: Annotated[int, typer.Option(metavar="N", min=0)] = 256,
+    temperature: Annotated[float, typer.Option(metavar="X", help="0 is greedy.")] = 1.0,
+    top_k: Annotated[int | None, typer.Option(metavar="K", help="Draw from the K likeliest tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(metavar="P", help="Draw from the fewest tokens of probability P.")
+    ] = None,
+    greedy: Annotated[bool, typer.Option("--greedy", help="Always the likeliest token.")] = False,
+    num_samples: Annotated[int, typer.Option(metavar="N", min=1)] = 1,
+    seed: Annotated[int | None, typer.Option(metavar="S", help="The same seed, the same text.")] = None,
+    checkpoint: Which = "latest",
+    as_json: Json = False,
+) -> None:
+    """Write text with a trained model, from a prompt or from the start of a document."""
+    from pellucid.generation.sampling import Sampling
+    from pellucid.generation.text import generate_text
+
+    sampling = Sampling(temperature=0.0 if greedy else temperature, top_k=top_k, top_p=top_p)
+    text = _read_prompt(prompt, prompt_file)
+    trained, precision = _load_trained(run, checkpoint)
+    streams = num_samples == 1 and not as_json
+    if streams:
+        _write(text)
+    with precision.autocast():
+        completions = generate_text(
+            trained.decoder,
+            trained.tokenizer,
+            text,
+            n_samples=num_samples,
+            max_new_tokens=max_new_tokens,
+            sampling=sampling,
+            seed=seed,
+            on_text=_write if streams else None,
+        )
+    if as_json:
+        _print_json({"samples": [completion.to_json() for completion in completions]})
+    elif streams:
+        _write("\n")
+    else:
+        _write("\n\n".join(text + completion.completion for completion in completions) + "\n")
+    unread = completions[0].unread_prompt_tokens
+    if unread:
+        _note(f"warning: the prompt is longer than the context; its first {unread} tokens were not read")
+
+
+@app.command()
+def evaluate(run: Run, checkpoint: Which = "latest", as_json: Json = False) -> None:
+    """Measure a checkpoint on its whole validation text: loss, perplexity, bits per byte; floor and excess if known."""
+    from pellucid.training.build import evaluate as evaluate_model
+
+    trained, precision = _load_trained(run, checkpoint)
+    data = _prepare(trained.config)
+    evaluation = evaluate_model(trained.config, data, trained.decoder, precision)
+    if as_json:
+        _print_json({"step": trained.step, **evaluation.to_json()})
+    else:
+        print(evaluation.table())
+
+
+@app.command()
+def cost(config: ConfigFile, overrides: Overrides = None, as_json: Json = False) -> None:
+    """Count parameters, floating-point operations and memory of a config before anything is built."""
+    from dataclasses import asdict
+
+    from pellucid.analysis.build import cost_of
+
+    run_config = _load_config(config, overrides)
+    counted = asdict(cost_of(run_config.model, _vocab_size(run_config)))
+    if as_json:
+        _print_json(counted)
+        return
+    for part, counts in counted.items():
+        print(part.replace("_", " "))
+        for name, count in counts.items():
+            print(f"    {name.replace('_', ' '):<24}{count:>22,}")
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of a run's YAML file, for completion in editors."""
+    from pellucid.config.run import run_json_schema
+
+    _print_json(run_json_schema())
+
+
+def _load_config(file: Path, overrides: list[str] | None) -> RunConfig:
+    from pellucid.config.load import load_run_config
+
+    return load_run_config(file, overrides or [])
+
+
+def _prepare(config: RunConfig) -> PreparedData:
+    from pellucid.data.build import prepare_data
+
+    return prepare_data(config, DATA_ROOT, progress=True)
+
+
+def _vocab_size(config: RunConfig) -> int:
+    """What the config says; only a character vocabulary must be looked up in its corpus."""
+    if config.tokenizer.type == "bpe":
+        return config.tokenizer.vocab_size
+    return _prepare(config).tokenizer.vocab_size
+
+
+def _load_trained(run: Path, which: str) -> tuple[TrainedModel, Precision]:
+    """The model on the device and in the precision that it was trained with, or what this machine has instead."""
+    from pellucid.checkpoint.build import load_trained_model
+    from pellucid.checkpoint.run_directory import find_step_directory
+    from pellucid.training.precision import resolve_precision
+
+    trained = load_trained_model(find_step_directory(run, which))
+    try:
+        precision = resolve_precision(trained.config.train.device, trained.config.train.precision)
+    except ConfigError:
+        precision = resolve_precision("auto", "auto")
+    trained.decoder.to(precision.device)
+    return trained, precision
+
+
+def _read_prompt(prompt: str | None, file: Path | None) -> str:
+    if prompt is not None and file is not None:
+        raise ConfigError("command line", "--prompt and --prompt-file exclude each other", "give one of them")
+    if file is None:
+        return prompt or ""
+    try:
+        return file.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(file), f"byte {error.start} is not UTF-8", "save the prompt as UTF-8") from None
+
+
+def _write(text: str) -> None:
+    """Text as it comes; bytes, so that no terminal setting can refuse a character."""
+    sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+    sys.stdout.buffer.flush()
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    import json
+
+    print(json.dumps(value, indent=2))
+
+
+def _note(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,9 @@
+"""The schema of a run's YAML file: which knobs there are, what they may be, and where a wrong one stands.
+
+Nothing here imports torch, so that reading and checking a config is instant.
+"""
+
+from pellucid.config.load import load_run_config
+from pellucid.config.run import RunConfig
+
+__all__ = ["RunConfig", "load_run_config"]

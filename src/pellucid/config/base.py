@@ -1,0 +1,13 @@
+"""What every section of a run config has in common."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Section(BaseModel):
+    """A frozen section: unknown keys are errors, and a value is never converted to another type.
+
+    Strictness is for the learner: `steps: "100"` and `bias: 1` are typing slips, and a typing slip that
+    trains the wrong model costs more than an error message. An integer still counts as a float.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)

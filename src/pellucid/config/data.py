@@ -1,0 +1,116 @@
+"""Knobs of the data: where the text comes from, how it becomes tokens, how tokens become rows.
+
+The code behind them: `corpora/`, `tokenizer/`, `data/`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from pellucid.config.base import Section
+
+# YAML gives lists; a frozen config holds tuples. This is the one conversion that we want.
+Strings = Annotated[tuple[str, ...], Field(strict=False)]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+
+
+class FablesConfig(Section):
+    """Short animal fables from a grammar whose entropy is known exactly."""
+
+    type: Literal["fables"]
+    size: int = Field(20_000, ge=2, description="number of fables, training and validation together")
+    world_size: int = Field(24, ge=2, description="number of animals; more animals, more facts to learn")
+    seed: int = Field(0, ge=0, description="the same seed writes the same corpus on every machine")
+    validation_fraction: Fraction = Field(0.05, description="share of the fables held out")
+
+
+class TextFilesConfig(Section):
+    """Local UTF-8 text files."""
+
+    type: Literal["text"]
+    files: Strings = Field(min_length=1, description="paths or globs, seen from the current folder, read in order")
+    separator: str | None = Field(
+        None, min_length=1, description="text between two documents; without it the files are one stream"
+    )
+    validation_files: Strings = Field((), description="files held out; empty: the end of `files` is held out")
+    validation_fraction: Fraction = Field(0.1, description="share at the end of `files` that is held out")
+
+
+class HuggingFaceConfig(Section):
+    """A data set read by `datasets.load_dataset`."""
+
+    type: Literal["hugging_face"]
+    path: str = Field(min_length=1, description="data set on the hub, or a format: json, text, parquet, csv")
+    name: str | None = Field(None, description="configuration of the data set")
+    split: str = Field("train", description="split to train on; slices such as `train[:10%]` work")
+    validation_split: str | None = Field(
+        None, description="split to validate on; without it every n-th document is held out"
+    )
+    validation_fraction: Fraction = Field(
+        0.1, description="share of the documents held out where no validation_split is given"
+    )
+    text_field: str = Field("text", description="column that holds the text")
+    data_files: str | Strings | dict[str, str | Strings] | None = Field(
+        None, description="local files for the formats json, text, parquet, csv; a map names a file per split"
+    )
+    streaming: bool = Field(False, description="read on the fly instead of downloading first")
+
+
+CorpusConfig = Annotated[FablesConfig | TextFilesConfig | HuggingFaceConfig, Field(discriminator="type")]
+
+
+class SpecialTokensSection(Section):
+    special_tokens: Strings = Field(
+        ("<|endoftext|>",),
+        min_length=1,
+        description="control tokens; the first one ends a document. Text that spells one stays plain text",
+    )
+
+    @field_validator("special_tokens")
+    @classmethod
+    def _all_differ(cls, tokens: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(tokens)) < len(tokens) or "" in tokens:
+            raise ValueError(f"{list(tokens)} repeats a token or has an empty one; name each token once")
+        return tokens
+
+
+class BytePairConfig(SpecialTokensSection):
+    """Byte-level byte-pair encoding trained on the corpus (Sennrich et al. 2016)."""
+
+    type: Literal["bpe"]
+    vocab_size: int = Field(
+        4096, ge=257, description="tokens in all: 256 bytes, the special tokens, and the learned merges"
+    )
+    training_megabytes: int = Field(
+        32, ge=1, description="the merges are learned from at most this much of the start of the corpus"
+    )
+
+    @model_validator(mode="after")
+    def _room_for_bytes_and_special_tokens(self) -> BytePairConfig:
+        least = 256 + len(self.special_tokens)
+        if self.vocab_size < least:
+            raise ValueError(
+                f"vocab_size {self.vocab_size} has no room for 256 bytes and {len(self.special_tokens)} "
+                f"special tokens; give at least {least}"
+            )
+        return self
+
+
+class CharacterConfig(SpecialTokensSection):
+    """One token per character that the corpus contains."""
+
+    type: Literal["char"]
+
+
+TokenizerConfig = Annotated[BytePairConfig | CharacterConfig, Field(discriminator="type")]
+
+
+class DataConfig(Section):
+    """How token files are cut into rows of `context_length` tokens."""
+
+    packing: Literal["contiguous", "documents"] = Field(
+        "contiguous",
+        description="contiguous: equal windows of one long stream; documents: each row starts at a document",
+    )

@@ -1,0 +1,20 @@
+"""Knobs of the sample texts that a run writes while it trains.
+
+The code behind them: `generation/`.
+"""
+
+from pydantic import Field
+
+from pellucid.config.base import Section
+
+
+class SampleConfig(Section):
+    """Sample text written to samples.md every so many steps."""
+
+    every_steps: int = Field(500, ge=1)
+    n_samples: int = Field(2, ge=1)
+    prompt: str = Field("", description="text that each sample goes on from; empty: the start of a document")
+    max_new_tokens: int = Field(256, ge=1)
+    temperature: float = Field(1.0, ge=0, description="0 is greedy")
+    top_k: int | None = Field(None, ge=1, description="keep only the k most likely tokens")
+    top_p: float | None = Field(None, gt=0, le=1, description="keep the fewest tokens with this much probability")

@@ -1,0 +1,167 @@
+"""From a YAML file and `key=value` overrides to a checked RunConfig, or to one line that says what is wrong where."""
+
+from __future__ import annotations
+
+import difflib
+import reprlib
+from collections.abc import Sequence
+from pathlib import Path as FilePath
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from pellucid.config.run import RunConfig, run_json_schema
+from pellucid.config.yaml_source import Path, dotted, parse_yaml
+from pellucid.errors import ConfigError
+
+COMMAND_LINE = "command line"
+
+# What pydantic calls a wrong type, and what to call it in front of a learner.
+_TYPE_NAMES = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "a section of keys and values",
+    "model_type": "a section of keys and values",
+    "model_attributes_type": "a section of keys and values",
+    "finite_number": "a finite number",
+}
+
+
+def load_run_config(file: FilePath, overrides: Sequence[str] = ()) -> RunConfig:
+    """Reads a run config and applies overrides such as `optimizer.lr=3e-4`, validated like the file.
+
+    Raises ConfigError with file, line and key path; a misspelled key gets a suggestion.
+    """
+    return parse_run_config(_read(file), str(file), overrides)
+
+
+def parse_run_config(text: str, source: str, overrides: Sequence[str] = ()) -> RunConfig:
+    """The same for YAML text; `source` is what errors call it."""
+    data, lines = parse_yaml(text, source)
+    if not isinstance(data, dict):
+        raise ConfigError(source, "no `key: value` lines found", "start from a file in configs/")
+    places = {path: f"{source}:{line}" for path, line in lines.items()}
+    for override in overrides:
+        _apply_override(data, places, override)
+    try:
+        return RunConfig.model_validate(data)
+    except ValidationError as error:
+        # A misspelled key is also a missing one; the misspelling is what the reader must mend.
+        first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+        raise _explain(first, data, places) from None
+
+
+def run_config_to_yaml(config: RunConfig) -> str:
+    """The complete config, defaults written out, as YAML that `load_run_config` reads back to an equal config."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def _read(file: FilePath) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        known = ", ".join(sorted(str(path) for path in file.parent.glob("*.yaml"))[:8])
+        mend = f"configs there: {known}" if known else "check the path"
+        raise ConfigError(str(file), "no such file", mend) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(file), f"byte {error.start} is not UTF-8", "save it as UTF-8 text") from None
+    except OSError as error:
+        what = f"cannot be read: {error.strerror}"
+        raise ConfigError(str(file), what, "name a YAML file that you may read") from None
+
+
+def _apply_override(data: dict[str, Any], places: dict[Path, str], override: str) -> None:
+    key_text, equals, value_text = override.partition("=")
+    path: Path = tuple(key_text.split("."))
+    if not equals or not all(path):
+        raise ConfigError(COMMAND_LINE, f"{override!r} is no override", "write key=value, as optimizer.lr=3e-4")
+    value, _ = parse_yaml(value_text, f"{COMMAND_LINE}: {key_text}") if value_text else ("", {})
+    section = data
+    for key in path[:-1]:
+        section = section.setdefault(str(key), {})
+        if not isinstance(section, dict):
+            where = f"{COMMAND_LINE}: {key_text}"
+            raise ConfigError(where, f"{key!r} is a value, not a section", "leave out what follows it")
+    section[str(path[-1])] = value
+    for old in [place for place in places if place[: len(path)] == path]:
+        del places[old]
+    places[path] = COMMAND_LINE
+
+
+def _explain(error: ErrorDetails, data: dict[str, Any], places: dict[Path, str]) -> ConfigError:
+    path = _path_in_data(error, data)
+    if error["type"].startswith("union_tag"):
+        path = (*path, "type")
+    nearest = next(path[:n] for n in range(len(path), -1, -1) if path[:n] in places)
+    where = places[nearest] + (f": {dotted(path)}" if path else "")
+    return ConfigError(where, *_what_and_mend(error, path, data))
+
+
+def _path_in_data(error: ErrorDetails, data: Any) -> Path:
+    """pydantic's location without the names of union members, which do not stand in the file."""
+    path: list[str | int] = []
+    for key in error["loc"]:
+        is_index = isinstance(data, list) and isinstance(key, int) and key < len(data)
+        if is_index or (isinstance(data, dict) and key in data):
+            data = data[key]
+            path.append(key)
+    if error["type"] == "missing":
+        path.append(error["loc"][-1])
+    return tuple(path)
+
+
+def _what_and_mend(error: ErrorDetails, path: Path, data: dict[str, Any]) -> tuple[str, str]:
+    kind, context, value = error["type"], error.get("ctx", {}), reprlib.repr(error["input"])
+    if kind == "extra_forbidden":
+        known = _keys_of_section(path[:-1], data)
+        close = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
+        mend = f"did you mean {close[0]!r}?" if close else f"the keys here are {', '.join(known)}"
+        return "unknown key", mend
+    if kind == "too_short" or (kind == "missing" and isinstance(path[-1], int)):
+        return "too few values", "give a longer list"
+    if kind == "missing":
+        return "this key is missing", f"add `{path[-1]}: ...`"
+    if kind == "union_tag_not_found":
+        return "this key is missing", f"add `type: ...`, one of {_choices(path, data)}"
+    if kind == "union_tag_invalid":
+        return f"{context['tag']!r} is not a choice", f"use one of {context['expected_tags']}"
+    if kind == "literal_error":
+        return f"{value} is not a choice", f"use {context['expected']}"
+    if kind in _TYPE_NAMES:
+        return f"{value} is of the wrong type", f"give {_TYPE_NAMES[kind]}"
+    if kind == "value_error":
+        what, _, mend = str(context["error"]).partition("; ")
+        return what, mend
+    limits = {"gt": "greater than", "ge": "of at least", "lt": "less than", "le": "of at most"}
+    for limit, words in limits.items():
+        if limit in context:
+            return f"{value} is out of range", f"give a value {words} {context[limit]}"
+    return f"{value} is not accepted", error["msg"][0].lower() + error["msg"][1:]
+
+
+def _choices(path: Path, data: dict[str, Any]) -> str:
+    return ", ".join(_schema_at(path[:-1], data).get("discriminator", {}).get("mapping", {}))
+
+
+def _keys_of_section(path: Path, data: dict[str, Any]) -> list[str]:
+    return list(_schema_at(path, data).get("properties", {}))
+
+
+def _schema_at(path: Path, data: Any) -> dict[str, Any]:
+    """The JSON Schema of the section at `path`, the variant being the one whose `type` the data names."""
+    root = run_json_schema()
+    schema: dict[str, Any] = root
+    for key in (None, *path):
+        if key is not None:
+            schema, data = schema.get("properties", {}).get(key, {}), data[key]
+        if isinstance(data, dict) and data.get("type") in schema.get("discriminator", {}).get("mapping", {}):
+            schema = {"$ref": schema["discriminator"]["mapping"][data["type"]]}
+        if "$ref" in schema:
+            schema = root["$defs"][schema["$ref"].rsplit("/", 1)[-1]]
+    return schema

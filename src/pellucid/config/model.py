@@ -1,0 +1,94 @@
+"""Knobs of the decoder: its size, and one choice along each axis of its design.
+
+The code behind them: `model/`, one file per axis.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from pellucid.config.base import Section
+
+
+class SinusoidalConfig(Section):
+    """Fixed sines and cosines added to the embedding (Vaswani et al. 2017)."""
+
+    type: Literal["sinusoidal"]
+
+
+class RotaryConfig(Section):
+    """Queries and keys rotated by their position (Su et al. 2021)."""
+
+    type: Literal["rope"]
+    base: float = Field(10_000.0, gt=1, description="longest wavelength, in positions / 2 pi")
+
+
+class LearnedConfig(Section):
+    """A learned vector per position added to the embedding (GPT-2)."""
+
+    type: Literal["learned"]
+
+
+class NoPositionConfig(Section):
+    """No positions: the causal mask alone tells the order."""
+
+    type: Literal["none"]
+
+
+PositionConfig = Annotated[
+    SinusoidalConfig | RotaryConfig | LearnedConfig | NoPositionConfig, Field(discriminator="type")
+]
+
+
+class ModelConfig(Section):
+    """A decoder-only transformer."""
+
+    context_length: int = Field(ge=1, description="tokens that the model sees at most")
+    d_model: int = Field(ge=1, description="width of the residual stream")
+    n_layers: int = Field(ge=1, description="number of blocks")
+    n_heads: int = Field(ge=1, description="query heads per attention; each is d_model / n_heads wide")
+    n_kv_heads: int | None = Field(
+        None, ge=1, description="key/value heads, shared between groups of query heads; default: n_heads"
+    )
+    d_ff: int | None = Field(None, ge=1, description="width of the feed-forward layer; default: 4 d_model")
+    position: PositionConfig = Field(RotaryConfig(type="rope"), description="how the model knows order")
+    norm: Literal["layer_norm", "rms_norm"] = "layer_norm"
+    norm_placement: Literal["pre", "post"] = Field(
+        "pre", description="pre: x + f(norm(x)), as GPT-2; post: norm(x + f(x)), as the lecture notes"
+    )
+    activation: Literal["relu", "gelu", "relu_squared", "swiglu"] = "gelu"
+    tied_embeddings: bool = Field(True, description="unembed with the transpose of the embedding")
+    bias: bool = Field(False, description="biases in the linear layers and LayerNorm")
+    dropout: float = Field(0.0, ge=0, lt=1, description="share of activations dropped in training")
+    qk_norm: bool = Field(False, description="normalise each head's queries and keys before their product")
+    logit_soft_cap: float | None = Field(None, gt=0, description="squash logits to +-cap by cap*tanh(z/cap)")
+    zero_init_projections: bool = Field(
+        False, description="start with the output projections at zero, so that each block starts as identity"
+    )
+    attention: Literal["auto", "explicit", "fused"] = Field(
+        "auto",
+        description="explicit: the equation, step by step; fused: one PyTorch kernel; auto: the faster one",
+    )
+
+    @model_validator(mode="after")
+    def _heads_divide_the_width(self) -> ModelConfig:
+        if self.d_model % self.n_heads:
+            raise ValueError(
+                f"d_model {self.d_model} is not a multiple of n_heads {self.n_heads}; "
+                f"choose d_model as n_heads times the head width"
+            )
+        if self.n_kv_heads is not None and self.n_heads % self.n_kv_heads:
+            raise ValueError(
+                f"n_heads {self.n_heads} is not a multiple of n_kv_heads {self.n_kv_heads}; "
+                f"choose n_kv_heads as a divisor of n_heads"
+            )
+        if isinstance(self.position, RotaryConfig) and (self.d_model // self.n_heads) % 2:
+            raise ValueError(
+                f"RoPE rotates pairs, and a head of {self.d_model // self.n_heads} coordinates has an odd one; "
+                f"choose d_model / n_heads even"
+            )
+        if isinstance(self.position, SinusoidalConfig) and self.d_model % 2:
+            raise ValueError(f"sinusoidal positions need an even width, not {self.d_model}; change d_model")
+        return self

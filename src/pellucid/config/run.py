@@ -1,0 +1,51 @@
+"""A complete run: everything that decides what is trained, in the order of the data's way through the code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from pellucid.config.base import Section
+from pellucid.config.data import BytePairConfig, CorpusConfig, DataConfig, TokenizerConfig
+from pellucid.config.generation import SampleConfig
+from pellucid.config.model import ModelConfig
+from pellucid.config.training import (
+    CheckpointConfig,
+    EvaluationConfig,
+    OptimizerConfig,
+    ScheduleConfig,
+    TrainConfig,
+)
+
+
+class RunConfig(Section):
+    """One training run. `pellucid train` reads it from YAML and writes it, complete, beside the weights."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="the run is saved in checkpoints/<name>")
+    seed: int = Field(0, ge=0, lt=2**63, description="decides the initial weights, data order and dropout")
+    corpus: CorpusConfig
+    tokenizer: TokenizerConfig = BytePairConfig(type="bpe")
+    data: DataConfig = DataConfig()
+    model: ModelConfig
+    optimizer: OptimizerConfig
+    schedule: ScheduleConfig
+    train: TrainConfig
+    evaluation: EvaluationConfig = EvaluationConfig()
+    sample: SampleConfig = SampleConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+
+    @model_validator(mode="after")
+    def _warmup_ends_before_training(self) -> RunConfig:
+        if self.schedule.warmup_steps > self.train.steps:
+            raise ValueError(
+                f"schedule.warmup_steps {self.schedule.warmup_steps} is longer than train.steps "
+                f"{self.train.steps}; warm up for fewer steps"
+            )
+        return self
+
+
+def run_json_schema() -> dict[str, Any]:
+    """The JSON Schema of a run's YAML file, from which editors complete and check keys."""
+    schema = RunConfig.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -1,0 +1,115 @@
+"""Knobs of training: the optimizer, the learning-rate schedule, the loop, evaluation and checkpoints.
+
+The code behind them: `training/` and `checkpoint/`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from pellucid.config.base import Section
+
+LearningRate = Annotated[float, Field(gt=0)]
+Momentum = Annotated[float, Field(ge=0, lt=1)]
+Betas = Annotated[tuple[Momentum, Momentum], Field(strict=False)]
+Steps = Annotated[int, Field(ge=1)]
+
+
+class AdamWConfig(Section):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
+
+    type: Literal["adamw"]
+    lr: LearningRate = 3e-4
+    betas: Betas = (0.9, 0.95)
+    eps: float = Field(1e-8, gt=0)
+    weight_decay: float = Field(0.1, ge=0, description="applied to matrices only, not to biases and norms")
+
+
+class MuonConfig(Section):
+    """Muon for the blocks' matrices (Jordan et al. 2024), AdamW for all else."""
+
+    type: Literal["muon"]
+    lr: LearningRate = Field(0.02, description="learning rate of the matrices")
+    momentum: Momentum = 0.95
+    weight_decay: float = Field(0.0, ge=0, description="applied to matrices only, not to biases and norms")
+    adamw_lr: LearningRate = Field(3e-3, description="learning rate of embeddings, biases and norms")
+    adamw_betas: Betas = (0.9, 0.95)
+    adamw_eps: float = Field(1e-8, gt=0)
+
+
+class SGDConfig(Section):
+    """Stochastic gradient descent, with momentum."""
+
+    type: Literal["sgd"]
+    lr: LearningRate = 0.1
+    momentum: Momentum = 0.9
+    weight_decay: float = Field(0.0, ge=0, description="applied to matrices only, not to biases and norms")
+
+
+OptimizerConfig = Annotated[AdamWConfig | MuonConfig | SGDConfig, Field(discriminator="type")]
+
+
+class WarmupSection(Section):
+    warmup_steps: int = Field(0, ge=0, description="steps over which the learning rate rises from zero")
+
+
+class ConstantConfig(WarmupSection):
+    """Warmup, then the full learning rate to the end."""
+
+    type: Literal["constant"]
+
+
+class CosineConfig(WarmupSection):
+    """Warmup, then half a cosine down to the final fraction."""
+
+    type: Literal["cosine"]
+    final_lr_fraction: float = Field(0.1, ge=0, le=1, description="learning rate at the end, as a share of lr")
+
+
+class WarmupStableDecayConfig(WarmupSection):
+    """Warmup, then constant, then a straight line down to the final fraction."""
+
+    type: Literal["warmup_stable_decay"]
+    decay_fraction: float = Field(0.3, gt=0, le=1, description="share of all steps spent on the way down")
+    final_lr_fraction: float = Field(0.0, ge=0, le=1, description="learning rate at the end, as a share of lr")
+
+
+ScheduleConfig = Annotated[ConstantConfig | CosineConfig | WarmupStableDecayConfig, Field(discriminator="type")]
+
+
+class TrainConfig(Section):
+    """The training loop."""
+
+    steps: int = Field(ge=1, description="number of updates")
+    batch_size: int = Field(ge=1, description="rows per forward pass; halve it when memory runs out")
+    gradient_accumulation_steps: int = Field(
+        1, ge=1, description="forward passes per update; the update sees batch_size times as many rows"
+    )
+    max_gradient_norm: float | None = Field(1.0, gt=0, description="longer gradients are scaled down to it")
+    gradient_checkpointing: bool = Field(
+        False, description="recompute activations in the backward pass: less memory, a third more time"
+    )
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
+        "auto", description="auto: bf16 where the hardware computes in it, else fp32; fp16 needs CUDA"
+    )
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    compile: bool = Field(False, description="torch.compile the model: slow start, faster steps on a GPU")
+    log_every_steps: Steps = Field(10, description="steps between two rows of metrics.jsonl")
+
+
+class EvaluationConfig(Section):
+    """Validation during training. At the end the whole validation part is evaluated."""
+
+    every_steps: Steps = 500
+    max_tokens: int | None = Field(
+        100_000, ge=1, description="evaluate at most about this many tokens while training; null: all"
+    )
+
+
+class CheckpointConfig(Section):
+    """What is kept on disk. The last step and the best one are always saved."""
+
+    every_steps: Steps = 1000
+    keep_last: int = Field(2, ge=1, description="checkpoints kept, beside the one with the best loss")

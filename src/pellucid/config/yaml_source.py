@@ -1,0 +1,93 @@
+"""Reads YAML into plain values while remembering the line of every key.
+
+Differs from PyYAML's defaults where those surprise: `3e-4` is a number, `yes` is a word, a key may stand only once,
+and there are no aliases, so that every file reads from top to bottom and stays as small as it looks.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from pellucid.errors import ConfigError
+
+Path = tuple[str | int, ...]
+MAX_CHARACTERS = 200_000
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader with the scalars of YAML 1.2's core schema, and without aliases."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            problem = f"alias *{event.anchor} found"
+            raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
+        return super().compose_node(parent, index)
+
+
+_Loader.yaml_implicit_resolvers = {}
+for _tag, _pattern, _first in [
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?[0-9][0-9_]*", list("-+0123456789")),
+    (
+        "float",
+        r"[-+]?(\.[0-9]+|[0-9][0-9_]*\.[0-9_]*|[0-9][0-9_]*(?=[eE]))([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        list("-+.0123456789"),
+    ),
+]:
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
+
+
+def parse_yaml(text: str, source: str) -> tuple[Any, dict[Path, int]]:
+    """The value that the YAML text stands for, and the line (from 1) of each key path in it.
+
+    Raises ConfigError, with source and line, for text that is not YAML, a repeated key, an alias or a foreign tag.
+    """
+    if len(text) > MAX_CHARACTERS:
+        what = f"{len(text):,} characters are no run config (at most {MAX_CHARACTERS:,})"
+        raise ConfigError(source, what, "is this the right file?")
+    lines: dict[Path, int] = {(): 1}
+    try:
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        value = {} if node is None else _construct(loader, node, (), lines, source)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        what = f"not readable as YAML: {error.problem or error}"
+        raise ConfigError(f"{source}:{line}", what, "mend this line or the one above it") from None
+    except (yaml.YAMLError, ValueError) as error:
+        what = "not readable as YAML: " + " ".join(str(error).split())
+        raise ConfigError(source, what, "save it as plain UTF-8 text") from None
+    except RecursionError:
+        raise ConfigError(source, "nested too deeply", "a run config is three levels deep") from None
+    return value, lines
+
+
+def _construct(loader: _Loader, node: Any, path: Path, lines: dict[Path, int], source: str) -> Any:
+    lines[path] = node.start_mark.line + 1
+    if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
+        return [_construct(loader, item, (*path, i), lines, source) for i, item in enumerate(node.value)]
+    if not (isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map"):
+        return loader.construct_object(node, deep=True)
+    values: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
+        if not isinstance(key, str):
+            raise ConfigError(f"{source}:{line}", "a key must be a plain word", "write `key: value`")
+        key_path = (*path, key)
+        if key in values:
+            what = f"this key stands twice, first on line {lines[key_path]}"
+            raise ConfigError(f"{source}:{line}: {dotted(key_path)}", what, "keep one of the two")
+        values[key] = _construct(loader, value_node, key_path, lines, source)
+        lines[key_path] = line
+    return values
+
+
+def dotted(path: Path) -> str:
+    """`("corpus", "files", 0)` as a reader writes it: `corpus.files.0`."""
+    return ".".join(str(key) for key in path)

@@ -1,0 +1,12 @@
+"""Fables: short animal stories from a probabilistic grammar, so that the best possible loss is known exactly.
+
+To read it: notation (how rules are written) -> story and plots (the rules) -> world and vocabulary (the tables)
+-> grammar (writing and reading a story) -> entropy, skills -> distribution and corpus (what others use).
+"""
+
+from pellucid.corpora.fables.corpus import FablesCorpus
+from pellucid.corpora.fables.distribution import GRAMMAR_VERSION, Fable, Fables
+from pellucid.corpora.fables.skills import SKILLS, Span
+from pellucid.corpora.fables.world import MAX_WORLD_SIZE
+
+__all__ = ["GRAMMAR_VERSION", "MAX_WORLD_SIZE", "SKILLS", "Fable", "Fables", "FablesCorpus", "Span"]

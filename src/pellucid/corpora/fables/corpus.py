@@ -1,0 +1,84 @@
+"""The Fables corpus: as many fables as asked for, split so that training never sees a validation fable."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from pellucid.corpora.corpus import Piece, Split
+from pellucid.corpora.fables.distribution import GRAMMAR_VERSION, Fables
+from pellucid.errors import ConfigError
+
+
+class FablesCorpus:
+    """`size` fables, of which round(size * validation_fraction), but at least one, are for validation.
+
+    A pure function of its arguments and of GRAMMAR_VERSION. Splits are drawn from streams of their own; validation
+    fables all differ, and the training stream passes over any fable that is one of them. Raises ConfigError.
+    """
+
+    def __init__(self, size: int, world_size: int, seed: int, validation_fraction: float) -> None:
+        if not 0 < validation_fraction < 1:
+            raise ConfigError(
+                "corpus.validation_fraction",
+                f"{validation_fraction} leaves no training or no validation fables",
+                "choose a fraction between 0 and 1",
+            )
+        n_validation = max(1, round(size * validation_fraction))
+        if size <= n_validation:
+            raise ConfigError(
+                "corpus.size",
+                f"{size} fables, {n_validation} of them for validation, leave none to train on",
+                "make the size larger or the validation_fraction smaller",
+            )
+        self.fables = Fables(world_size)
+        self._size, self._seed, self._validation_fraction = size, seed, validation_fraction
+        self._n_of_split = {"train": size - n_validation, "validation": n_validation}
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """All that the corpus is a function of, ready for JSON."""
+        return {
+            "type": "fables",
+            "grammar_version": GRAMMAR_VERSION,
+            "size": self._size,
+            "world_size": self.fables.world_size,
+            "seed": self._seed,
+            "validation_fraction": self._validation_fraction,
+        }
+
+    def documents(self, split: Split) -> Iterator[str]:
+        """The fables of a split, written as they are asked for; each call starts anew."""
+        if split == "validation":
+            yield from self._validation()
+            return
+        held_out = set(self._validation())
+        remaining = self._n_of_split["train"]
+        for text in self._stream("train"):
+            if text not in held_out:
+                yield text
+                remaining -= 1
+            if remaining == 0:
+                return
+
+    def pieces(self, split: Split) -> Iterator[Piece]:
+        """The same as the Corpus protocol gives documents: each fable is one piece."""
+        return (Piece(text, ends_document=True) for text in self.documents(split))
+
+    def log_probability(self, text: str) -> float:
+        """Natural logarithm of the probability of one document (nats), minus infinity where it is no fable."""
+        return self.fables.log_probability(text)
+
+    def _validation(self) -> list[str]:
+        seen: dict[str, None] = {}
+        for text in self._stream("validation"):
+            seen[text] = None
+            if len(seen) == self._n_of_split["validation"]:
+                break
+        return list(seen)
+
+    def _stream(self, split: Split) -> Iterator[str]:
+        # random.Random turns a text seed into its state by SHA-512: the same on every machine and Python.
+        rng = random.Random(f"fables {self._seed} {split}")
+        while True:
+            yield self.fables.write(rng)

@@ -1,0 +1,171 @@
+"""The entropy of a grammar, exactly, without sampling: the chain rule and dynamic programming.
+
+The entropy of a story is the sum over its choices of the expected entropy of each. Rather than over all stories (there
+are too many), we sum over the states that matter: of what was drawn, only the part on which weights of later choices
+depend. This is the inside algorithm in the expectation semiring (Eisner 2002): each part of the grammar is given
+    probability  p              of all the ways to write it
+    entropy      sum of -p ln p over them, in nats
+    number       how many ways there are
+Parts in sequence multiply, alternatives add.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from pellucid.corpora.fables.grammar import Fork, Grammar
+from pellucid.corpora.fables.notation import Choice, Option
+
+
+class Mass(NamedTuple):
+    """A set of ways to write something: their total probability, entropy (nats) and number."""
+
+    probability: float
+    entropy: float
+    number: int
+
+    def then(self, other: Mass) -> Mass:
+        return Mass(
+            self.probability * other.probability,
+            self.probability * other.entropy + other.probability * self.entropy,
+            self.number * other.number,
+        )
+
+    def either(self, other: Mass) -> Mass:
+        return Mass(self.probability + other.probability, self.entropy + other.entropy, self.number + other.number)
+
+
+NOTHING, CERTAIN = Mass(0.0, 0.0, 0), Mass(1.0, 0.0, 1)
+# An attribute of a variable; those that later weights depend on; what is known of them.
+Key = tuple[str, str]
+Keys = frozenset[Key]
+Known = frozenset[tuple[Key, str]]
+Masses = dict[Known, Mass]
+NO_KEYS: Keys = frozenset()
+UNKNOWN: Known = frozenset()
+
+
+def whole_mass(grammar: Grammar) -> Mass:
+    """Probability (1), entropy in nats and number of all the stories of a grammar."""
+    return _Inside(grammar).of_choice(grammar.start, UNKNOWN, NO_KEYS)[UNKNOWN]
+
+
+class _Inside:
+    def __init__(self, grammar: Grammar) -> None:
+        self._grammar = grammar
+        self._needs: dict[str, Keys] = {}
+        self._binds: dict[str, frozenset[str]] = {}
+        self._of_choice: dict[tuple[Choice, Known, Keys], Masses] = {}
+        self._plans: dict[tuple[str, Keys], list[_Plan]] = {}
+
+    def of_choice(self, choice: Choice, known: Known, live: Keys) -> Masses:
+        """The mass of a choice and all that it writes, by what is then known of the `live` keys."""
+        known = frozenset(item for item in known if item[0] in self.needs(choice))
+        key = (choice, known, live)
+        if key not in self._of_choice:
+            is_table = choice.selector or choice.without or self._grammar.rule(choice.rule).plain
+            self._of_choice[key] = (self._draw if is_table else self._expand)(choice, known, live)
+        return self._of_choice[key]
+
+    def _expand(self, choice: Choice, known: Known, live: Keys) -> Masses:
+        """Over the options of a rule: the choice of the option, then all its parts."""
+        total: Masses = {}
+        for plan in self._plans_of(choice.rule, live):
+            masses = {known: plan.constant}
+            for part, live_after in plan.steps:
+                masses = self._step(masses, part, live_after)
+            _add(total, masses)
+        return total
+
+    def _step(self, masses: Masses, part: Choice, live: Keys) -> Masses:
+        after: Masses = {}
+        for known, mass in masses.items():
+            for learned, inner in self.of_choice(part, known, live).items():
+                _add(after, {_updated(known, learned, live): mass.then(inner)})
+        return after
+
+    def _draw(self, choice: Choice, known: Known, live: Keys) -> Masses:
+        """From a table, perhaps without one option. Only here do weights depend on what is known."""
+        state: dict[str, dict[str, str]] = {}
+        for (variable, attribute), value in known:
+            state.setdefault(variable, {})[attribute] = value
+        fork = Fork(self._grammar.rule_of(choice, state), choice, None, state)
+        keys = [key for key in live if key[0] == choice.variable]
+        if not keys:
+            return {UNKNOWN: _entropy_of_table(fork)}
+        masses: Masses = {}
+        for index in fork.allowed():
+            probability = fork.probability(index)
+            attributes = fork.rule.options[index].attributes
+            learned = frozenset((key, attributes[key[1]]) for key in keys if key[1] in attributes)
+            _add(masses, {learned: Mass(probability, -probability * math.log(probability), 1)})
+        return masses
+
+    def _plans_of(self, rule: str, live: Keys) -> list[_Plan]:
+        if (rule, live) not in self._plans:
+            options = self._grammar.written(rule)
+            total = math.fsum(option.weight for option in options)
+            self._plans[rule, live] = [self._plan(option, option.weight / total, live) for option in options]
+        return self._plans[rule, live]
+
+    def _plan(self, option: Option, probability: float, live: Keys) -> _Plan:
+        constant = Mass(probability, -probability * math.log(probability), 1)
+        steps: list[tuple[Choice, Keys]] = []
+        for part in reversed(option.parts):
+            if isinstance(part, Choice):
+                if self.needs(part) or any(variable in self.binds(part) for variable, _ in live):
+                    steps.insert(0, (part, live))
+                else:
+                    constant = constant.then(self.of_choice(part, UNKNOWN, NO_KEYS)[UNKNOWN])
+                live |= self.needs(part)
+        return _Plan(constant, steps)
+
+    def needs(self, choice: Choice) -> Keys:
+        """Which attributes the weights in a choice, and in all that it writes, depend on."""
+        if choice.selector or choice.without:  # a table, which has no choices inside
+            return frozenset((hole.variable, hole.attribute) for hole in (choice.selector, choice.without) if hole)
+        if choice.rule not in self._needs:
+            inner = _choices(self._grammar.written(choice.rule))
+            self._needs[choice.rule] = NO_KEYS.union(*(self.needs(part) for part in inner))
+        return self._needs[choice.rule]
+
+    def binds(self, choice: Choice) -> frozenset[str]:
+        """Which variables a choice, and all that it writes, set."""
+        if choice.selector:
+            return frozenset({choice.variable})
+        if choice.rule not in self._binds:
+            inner = _choices(self._grammar.written(choice.rule))
+            self._binds[choice.rule] = frozenset().union(*(self.binds(part) for part in inner))
+        return self._binds[choice.rule] | {choice.variable}
+
+
+class _Plan(NamedTuple):
+    """An option: the mass of all in it that is independent of any state, and its other choices in order."""
+
+    constant: Mass
+    steps: list[tuple[Choice, Keys]]
+
+
+def _choices(options: Sequence[Option]) -> Iterator[Choice]:
+    return (part for option in options for part in option.parts if isinstance(part, Choice))
+
+
+def _add(total: Masses, masses: Mapping[Known, Mass]) -> None:
+    for known, mass in masses.items():
+        total[known] = total.get(known, NOTHING).either(mass)
+
+
+def _updated(before: Known, learned: Known, live: Keys) -> Known:
+    return frozenset(item for item in {**dict(before), **dict(learned)}.items() if item[0] in live)
+
+
+def _entropy_of_table(fork: Fork) -> Mass:
+    """With weights w that sum to W, the entropy is ln W - (sum of w ln w) / W."""
+    total, number = fork.rule.weight_logarithms, len(fork.rule.options)
+    if fork.excluded is not None:
+        weight = fork.rule.weights[fork.excluded]
+        total -= weight * math.log(weight)
+        number -= 1
+    return Mass(1.0, math.log(fork.total) - total / fork.total, number)

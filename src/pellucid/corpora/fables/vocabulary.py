@@ -1,0 +1,107 @@
+"""Tables of words that a fable remembers and comes back to: names, numbers, things.
+
+Each is a rule in the sense of `notation`, with the attributes that later text may ask for.
+"""
+
+from __future__ import annotations
+
+from pellucid.corpora.fables.notation import Option, table
+from pellucid.corpora.fables.world import animals, article, kind, rival, zipf_weight
+
+HE = {"he": "he", "him": "him", "his": "his", "himself": "himself"}
+SHE = {"he": "she", "him": "her", "his": "her", "himself": "herself"}
+# Two lists, so that no fable has two animals of one name.
+_HERO_NAMES = (
+    "Bramble Oswin Felix Rufus Basil Hugo Jasper Otto Barnaby Casper Edgar Finn Gus Milo",
+    "Hazel Clover Daisy Ivy Juniper Lily Mabel Nell Olive Poppy Rosie Tansy Willow Bella",
+)
+_OTHER_NAMES = (
+    "Ned Percy Silas Wilbur Archie Humphrey Rowan Simon Victor Martin Jack Conrad Oscar Peter",
+    "Dora Ella Flora Greta Maud Agnes Beatrix Edith Hattie Nora Sophie Tilda Winnie Lucy",
+)
+
+NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_ORDINALS = ("third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+
+_LOOKS = "young small thin plump old tall handsome poor rich tidy"
+_TRAITS = """
+    cheerful curious quiet clever proud merry gentle stubborn sleepy shy bold careful lively clumsy patient dreamy
+    busy kind restless brave
+"""
+_MANNERS = """
+    hungry tired friendly lonely thirsty dusty polite weary sly ragged wet nosy limping lazy impatient shivering
+    grumpy elderly
+"""
+_FRUITS = "fig plum pear apple chestnut quince date lemon melon turnip bun pie acorn cake nut onion"
+_TREASURES = """
+    bell lantern kettle scarf spoon drum mirror cup flute whistle key hat basket umbrella ladder blanket ribbon
+    brush broom mug wheel
+"""
+_PERFORMANCES = ((4.0, "sing", "sang"), (3.0, "dance", "danced"), (1.0, "whistle", "whistled"))
+
+
+def tables(world_size: int) -> dict[str, tuple[Option, ...]]:
+    """All tables by name. The rules `a look` and `a manner` write the article too."""
+    return {
+        **_animal_tables(world_size),
+        "hero name": table(_names(*_HERO_NAMES)),
+        "other name": table(_names(*_OTHER_NAMES)),
+        "number": table(_counts()),
+        **{f"some of {total}": _part_of(i) for i, total in enumerate(NUMBERS[1:], 2)},
+        "trait": table((weight, trait, {"name": trait}) for weight, trait in _weighted(_TRAITS)),
+        "a look": _with_article(_LOOKS),
+        "a manner": _with_article(_MANNERS),
+        "fruits": table((weight, f"{fruit}s", {"name": fruit}) for weight, fruit in _weighted(_FRUITS)),
+        "performance": table((weight, verb, {"name": verb, "past": past}) for weight, verb, past in _PERFORMANCES),
+        "treasure": table((weight, thing, {"name": thing}) for weight, thing in _weighted(_TREASURES)),
+    }
+
+
+def _weighted(text: str) -> list[tuple[float, str]]:
+    """The words of a text with weights that fall, not too steeply, from 2 to 1."""
+    words = text.split()
+    return [(2.0 - i / (len(words) - 1), word) for i, word in enumerate(words)]
+
+
+def _with_article(words: str) -> tuple[Option, ...]:
+    return table((weight, article(word) + word, {"name": word}) for weight, word in _weighted(words))
+
+
+def _animal_tables(world_size: int) -> dict[str, tuple[Option, ...]]:
+    return {
+        "animal": table((zipf_weight(i), facts["kind"], facts) for i, facts in enumerate(animals(world_size))),
+        # The rival is a fact: nothing is drawn and nothing written, it is only remembered.
+        **{f"rival of {kind(i)}": (Option(1.0, (), rival(i)),) for i in range(world_size)},
+    }
+
+
+def _names(his: str, hers: str) -> list[tuple[float, str, dict[str, str]]]:
+    return [
+        (weight, name, {"name": name, **pronouns})
+        for names, pronouns in ((his, HE), (hers, SHE))
+        for weight, name in _weighted(names)
+    ]
+
+
+def _counts() -> list[tuple[float, str, dict[str, str]]]:
+    """Three to ten, small numbers more often."""
+    return [
+        (9.0 - i, number, {"name": number, "ordinal": ordinal})
+        for i, (number, ordinal) in enumerate(zip(NUMBERS[2:], _ORDINALS, strict=True))
+    ]
+
+
+def _part_of(total: int) -> tuple[Option, ...]:
+    """One to total - 1, and what is then left."""
+    return table((float(total + 1 - part), NUMBERS[part - 1], _part(part, total)) for part in range(1, total))
+
+
+def _part(part: int, total: int) -> dict[str, str]:
+    left = total - part
+    return {
+        "name": NUMBERS[part - 1],
+        "s": "" if part == 1 else "s",
+        "left": NUMBERS[left - 1],
+        "were": "was" if left == 1 else "were",
+        "them": "it" if left == 1 else "them",
+    }

@@ -1,0 +1,140 @@
+"""The world that fables tell of: animals, and facts about each that never change.
+
+Animal number i is the same in every world; a world of size n holds the animals 0 ... n-1. The first thirty are
+written by hand, in pairs of rivals. After them come kinds such as "marsh fox" and "great marsh fox": they move, sound
+and look like a fox, but where they live, what they eat, what they are good at and who their rival is must be learned
+anew for each. How often an animal is drawn follows Zipf's law: number i has weight 1 / (i + 1).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TypeVar
+
+from pellucid.errors import ConfigError
+
+# kind | call | gait | pride | talent | home | food
+_BASE_ANIMALS = """
+fox | yapped | trotted | bushy tail | finding the way | in a den under an oak | ripe grapes
+crow | cawed | flapped | black wings | telling riddles | high in an elm tree | yellow cheese
+hare | squealed | bounded | long ears | running | in the long grass | sweet clover
+tortoise | murmured | plodded | round shell | keeping calm | under a flat stone | lettuce leaves
+lion | roared | strode | golden mane | keeping watch | in a cave of red rock | cold meat
+mouse | squeaked | scurried | fine whiskers | hiding | in a hole behind the mill | bread crumbs
+wolf | growled | loped | grey coat | following a trail | deep in the dark woods | old bones
+goat | bleated | clambered | curved horns | climbing | high on a rock | thistles
+cat | purred | padded | green eyes | walking without a sound | above the bakery | fresh cream
+rat | hissed | crept | pink tail | untying knots | in the cellar of the inn | bacon
+frog | croaked | hopped | smooth skin | jumping | among the water lilies | fat flies
+stork | clacked | stalked | long legs | fishing | on the church roof | silver fish
+bear | rumbled | lumbered | brown coat | lifting stones | in a cave by the waterfall | wild honey
+bee | buzzed | flew | golden stripes | finding flowers | in a hive in the orchard | apple nectar
+owl | hooted | glided | round eyes | telling tales | in the church tower | beetles
+squirrel | chattered | scampered | red tail | leaping | in a hollow tree | hazelnuts
+donkey | brayed | ambled | soft ears | carrying sacks | in a stable by the mill | carrots
+horse | neighed | galloped | flowing mane | jumping fences | in a meadow by the river | golden oats
+goose | honked | waddled | white neck | swimming | in the farmyard | barley
+otter | whistled | rambled | sleek coat | diving | under the river bank | river trout
+hedgehog | snuffled | shuffled | neat spines | rolling into a ball | under a heap of leaves | fat snails
+badger | grunted | trundled | striped face | digging | under the hill | worms
+dog | barked | ran | wet nose | finding lost things | in a kennel by the gate | beef
+rooster | crowed | strutted | scarlet comb | waking early | in the henhouse | yellow corn
+ant | whispered | marched | six quick legs | working without rest | in a heap of sand | wheat
+grasshopper | chirped | skipped | green wings | playing the fiddle | among the tall reeds | fresh grass
+beaver | mumbled | toddled | flat tail | building dams | in a lodge in the stream | willow bark
+duck | quacked | wandered | blue feathers | floating | by the lake | duckweed
+mole | muttered | crawled | velvet coat | feeling the way | under the garden | white grubs
+hawk | screeched | swooped | hooked beak | seeing far away | in a nest on the cliff | dried fish
+"""
+_COLUMNS = ("kind", "call", "gait", "pride", "talent", "home", "food")
+_BASES = [dict(zip(_COLUMNS, row.split(" | "), strict=True)) for row in _BASE_ANIMALS.strip().splitlines()]
+
+
+def _listed(text: str) -> list[str]:
+    return [" ".join(item.split()) for item in text.split(",")]
+
+
+_MODIFIERS = _listed("""
+    marsh, forest, hill, river, island, desert, meadow, valley, mountain, moor, spotted, tawny, black, white, red,
+    silver, brown, northern, southern, eastern, western, royal, common, dusky, speckled, crested, snow, rock, sand,
+    cave, garden, orchard, harbour, village, copper, ashen, banded, woodland, heath, prairie
+""")
+_SIZES = _listed("great, lesser, dwarf, giant")
+
+# The facts of compound kinds are drawn from these.
+_WHERE = _listed("behind, beside, below, not far from, on the far side of")
+_PLACES = _listed("""
+    the salt marsh, the broken mill, the stone bridge, the old quarry, the chapel, the lighthouse, the blue lake,
+    the vineyard, the windmill, the ferry, the ruined castle, the apple orchard, the beech wood, the great waterfall,
+    the sand dunes, the village well, the sheepfold, the cherry trees, the king's garden, the long wall
+""")
+_FOODS = _listed("""
+    bitter roots, pine nuts, wild plums, water cress, dried peas, sunflower seeds, birch bark, red berries, mushrooms,
+    sugar beets, acorns, turnips, apple peel, cabbage leaves, walnuts, sea weed, rose hips, poppy seeds, fern tips,
+    rye bread
+""")
+
+MAX_WORLD_SIZE = len(_BASES) * (1 + len(_MODIFIERS) * (1 + len(_SIZES)))
+
+Animal = Mapping[str, str]
+T = TypeVar("T")
+
+
+def animals(world_size: int) -> list[Animal]:
+    """The facts of each animal, the most frequent first. Raises ConfigError for a size that no world has."""
+    if not 2 <= world_size <= MAX_WORLD_SIZE:
+        raise ConfigError(
+            "corpus.world_size",
+            f"{world_size} animals cannot make a world",
+            f"choose from 2 to {MAX_WORLD_SIZE}",
+        )
+    return [_animal(index) for index in range(world_size)]
+
+
+def zipf_weight(index: int) -> float:
+    return 1.0 / (index + 1)
+
+
+def rival(index: int) -> Animal:
+    """The rival of animal number `index`."""
+    return _animal(_rival_index(index))
+
+
+def _rival_index(index: int) -> int:
+    # Base animals are rivals in pairs; the rival of a later kind is any animal more frequent than it.
+    return index ^ 1 if index < len(_BASES) else _drawn(index, "rival", range(index))
+
+
+@cache
+def _animal(index: int) -> Animal:
+    facts = dict(_BASES[index % len(_BASES)])
+    if index >= len(_BASES):
+        facts["kind"] = kind(index)
+        facts["home"] = f"{_drawn(index, 'where', _WHERE)} {_drawn(index, 'place', _PLACES)}"
+        facts["food"] = _drawn(index, "food", _FOODS)
+        facts["talent"] = _drawn(index, "talent", _BASES)["talent"]
+    facts["a"] = article(facts["kind"])
+    facts["rival"] = kind(_rival_index(index))
+    return facts
+
+
+def kind(index: int) -> str:
+    """What animal number `index` is called: "fox", "marsh fox", "great marsh fox"."""
+    rank, base = divmod(index, len(_BASES))
+    if rank == 0:
+        return _BASES[base]["kind"]
+    size, modifier = divmod(rank - 1, len(_MODIFIERS))
+    words = [*_SIZES[max(size - 1, 0) : size], _MODIFIERS[modifier], _BASES[base]["kind"]]
+    return " ".join(words)
+
+
+def article(noun: str) -> str:
+    """The indefinite article with the space after it: "a " or "an "."""
+    return "an " if noun[0] in "aeiou" else "a "
+
+
+def _drawn(index: int, fact: str, pool: Sequence[T]) -> T:
+    digest = hashlib.sha256(f"animal {index} {fact}".encode()).digest()
+    return pool[int.from_bytes(digest[:8], "big") % len(pool)]

@@ -1,0 +1,133 @@
+"""Data sets of the Hugging Face hub, and local json, text, parquet and csv files, read by `datasets.load_dataset`."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from glob import glob
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import datasets
+
+from pellucid.corpora.corpus import PIECE_LENGTH, Piece, Split, cut_into_pieces
+from pellucid.errors import DataError
+
+DataFiles = str | Sequence[str] | Mapping[str, str | Sequence[str]]
+ROWS_AT_A_TIME = 256
+
+
+class HuggingFaceCorpus:
+    """One document per row: the text of column `text_field`. Rows without text are left out.
+
+    Without a `validation_split`, every n-th row is held out, n = 1/validation_fraction; so a stream, whose length
+    nobody knows, is split as well. DataError for all that `load_dataset` refuses, and for a missing column.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        name: str | None = None,
+        split: str = "train",
+        validation_split: str | None = None,
+        validation_fraction: float = 0.1,
+        text_field: str = "text",
+        data_files: DataFiles | None = None,
+        streaming: bool = False,
+    ) -> None:
+        self.path, self.name, self.text_field, self.streaming = path, name, text_field, streaming
+        self.split, self.validation_split = split, validation_split
+        self.validation_fraction = validation_fraction
+        self.data_files = _plain(data_files)
+        datasets.disable_progress_bars()
+
+    @cached_property
+    def identity(self) -> dict[str, object]:
+        """What is asked of the hub, and the contents of local files. `streaming` changes how text comes, not which."""
+        return {
+            "type": "hugging_face",
+            "path": self.path,
+            "name": self.name,
+            "split": self.split,
+            "validation_split": self.validation_split,
+            "validation_fraction": None if self.validation_split else self.validation_fraction,
+            "text_field": self.text_field,
+            "data_files": self.data_files,
+            "local_files": [_sha256(path) for path in self._local_files()],
+        }
+
+    def pieces(self, split: Split) -> Iterator[Piece]:
+        """The documents of a split in the order of the data set."""
+        if self.validation_split is not None:
+            documents = self._documents(self.split if split == "train" else self.validation_split)
+        else:
+            is_held_out = split == "validation"
+            documents = (
+                text
+                for i, text in enumerate(self._documents(self.split))
+                # True for every n-th i: the count of held-out rows keeps step with the fraction.
+                if (int((i + 1) * self.validation_fraction) > int(i * self.validation_fraction)) == is_held_out
+            )
+        return chain.from_iterable(
+            cut_into_pieces(text[i : i + PIECE_LENGTH] for i in range(0, len(text), PIECE_LENGTH)) for text in documents
+        )
+
+    def _documents(self, split: str) -> Iterator[str]:
+        try:
+            rows = datasets.load_dataset(
+                self.path, self.name, split=split, data_files=self.data_files, streaming=self.streaming
+            )
+            if self.text_field in (rows.column_names or ()):
+                rows = rows.select_columns([self.text_field])  # the others may be images
+            for columns in rows.iter(batch_size=ROWS_AT_A_TIME):
+                yield from self._texts(columns)
+        except DataError:
+            raise
+        except Exception as error:  # the library, its file systems and its parsers raise of all kinds
+            lines = str(error).splitlines() or [type(error).__name__]
+            raise DataError(
+                f"corpus.path {self.path}", f"cannot read split {split}: {lines[0]}", "check corpus.*"
+            ) from error
+
+    def _texts(self, columns: Mapping[str, list[Any]]) -> Iterator[str]:
+        where = f"corpus.text_field {self.text_field}"
+        if self.text_field not in columns:
+            raise DataError(where, f"no such column in {self.path}", f"name one of its columns: {', '.join(columns)}")
+        for text in columns[self.text_field]:
+            if not isinstance(text, str | None):
+                raise DataError(where, f"holds {type(text).__name__}, not text", "name a column of text")
+            yield text or ""
+
+    def _local_files(self) -> list[Path]:
+        """The local files among the data files, or those of the local folder that `path` names."""
+        folder = Path(self.path)
+        if self.data_files is None:
+            return sorted(path for path in folder.rglob("*") if path.is_file())
+        named = self.data_files.values() if isinstance(self.data_files, dict) else [self.data_files]
+        patterns = chain.from_iterable([item] if isinstance(item, str) else item for item in named)
+        base = folder if folder.is_dir() else Path()
+        found = chain.from_iterable(sorted(glob(str(base / pattern), recursive=True)) for pattern in patterns)
+        return [path for path in map(Path, found) if path.is_file()]
+
+
+def _plain(data_files: DataFiles | None) -> Any:
+    """Lists and dicts, which `load_dataset` and JSON know, instead of the tuples of a frozen config."""
+    match data_files:
+        case None | str():
+            return data_files
+        case Mapping():
+            return {split: _plain(files) for split, files in data_files.items()}
+        case _:
+            return list(data_files)
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except OSError as error:
+        raise DataError(str(path), f"cannot be read ({error.strerror})", "check the file's rights") from None
+    return digest.hexdigest()

@@ -1,0 +1,201 @@
+"""Local UTF-8 text files as a corpus, read in a stream: no file needs to fit into memory.
+
+Text is kept as it is, line ends included, so that bits per byte are bits per byte of the file. Only a byte-order mark
+is skipped. What is not UTF-8, or holds a NUL byte, is no text and is refused with the place of the fault.
+"""
+
+import codecs
+import glob
+import hashlib
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from pellucid.corpora.corpus import Piece, Split, cut_into_pieces
+from pellucid.errors import DataError
+
+BLOCK_BYTES = 1 << 16
+
+
+class ByteRange(NamedTuple):
+    """The bytes of a file from `start` up to, not including, `stop`."""
+
+    path: Path
+    start: int
+    stop: int
+
+
+class TextFilesCorpus:
+    """Files and globs, in the order given; what a glob finds is sorted.
+
+    With a separator, a document ends at each separator and at the end of each file; without one, all files together
+    are one document. `validation_files` are held out, also where `files` finds them too. Without any, the last
+    `validation_fraction` of the bytes is held out: exactly, where there is no separator (up to the rest of a
+    character), else from the start of the document in which that part begins.
+    DataError: a file is missing, unreadable, a folder, or no file holds anything.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[str],
+        *,
+        separator: str | None = None,
+        validation_files: Sequence[str] = (),
+        validation_fraction: float = 0.1,
+    ) -> None:
+        self.separator, self.validation_fraction = separator, validation_fraction
+        self.validation_files = find_files(validation_files)
+        held_out = {path.resolve() for path in self.validation_files}
+        self.train_files = [path for path in find_files(files) if path.resolve() not in held_out]
+        if not self.train_files:
+            raise DataError("corpus.files", "all of them are validation_files", "name files to train on")
+        self._ranges = self._split()
+
+    @cached_property
+    def identity(self) -> dict[str, object]:
+        """Contents, not names or dates: a copied or touched file is the same corpus."""
+        return {
+            "type": "text",
+            "files": [_sha256(path) for path in self.train_files],
+            "validation_files": [_sha256(path) for path in self.validation_files],
+            "separator": self.separator,
+            "validation_fraction": None if self.validation_files else self.validation_fraction,
+        }
+
+    def pieces(self, split: Split) -> Iterator[Piece]:
+        """Documents of a split. DataError names the file and the byte where it is not UTF-8."""
+        texts = [read_text(byte_range) for byte_range in self._ranges[split]]
+        if self.separator is None:
+            return cut_into_pieces(chain.from_iterable(texts))
+        return chain.from_iterable(cut_into_pieces(text, self.separator) for text in texts)
+
+    def _split(self) -> dict[Split, list[ByteRange]]:
+        train = [_whole(path) for path in self.train_files]
+        if self.validation_files:
+            return {"train": train, "validation": [_whole(path) for path in self.validation_files]}
+        n_bytes = sum(part.stop - part.start for part in train)
+        if n_bytes == 0:
+            raise DataError(", ".join(map(str, self.train_files)), "empty", "name files with text in them")
+        cut = int(n_bytes * (1 - self.validation_fraction))
+        if self.separator is None:
+            cut += _unfinished_bytes(_part(train, cut, n_bytes))
+        else:
+            cut = _document_start_near(cut, train, self.separator.encode())
+        return {"train": _part(train, 0, cut), "validation": _part(train, cut, n_bytes)}
+
+
+def find_files(patterns: Sequence[str]) -> list[Path]:
+    """The files that paths and globs name, each once. DataError for one that names no file."""
+    found: dict[Path, None] = {}
+    for pattern in patterns:
+        name = os.path.expanduser(pattern)
+        if os.path.isdir(name):
+            raise DataError(pattern, "is a folder", f"name the files in it: {os.path.join(pattern, '*.txt')}")
+        # A file whose own name has brackets or stars in it goes first.
+        names = [name] if os.path.exists(name) else sorted(glob.glob(name, recursive=True))
+        files = [Path(path) for path in names if os.path.isfile(path)]
+        if not files:
+            raise DataError(pattern, f"no such file, seen from {os.getcwd()}", "check the path")
+        found |= dict.fromkeys(files)
+    return list(found)
+
+
+def read_text(part: ByteRange) -> Iterator[str]:
+    """The text of a range of bytes, block by block. DataError gives the byte that is no UTF-8 text."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    position = part.start
+    with _open(part.path) as file:
+        file.seek(position)
+        while position < part.stop:
+            block = file.read(min(BLOCK_BYTES, part.stop - position))
+            if not block:
+                raise DataError(str(part.path), "became shorter while it was read", "prepare it again")
+            if (nul := block.find(0)) >= 0:
+                raise _not_text(part.path, position + nul, "a NUL byte, as binary files and UTF-16 have")
+            n_waiting = len(decoder.getstate()[0])
+            is_last = position + len(block) == part.stop
+            try:
+                yield decoder.decode(block, final=is_last)
+            except UnicodeDecodeError as error:
+                raise _not_text(part.path, position - n_waiting + error.start, error.reason) from None
+            position += len(block)
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise DataError(str(path), f"cannot be read ({error.strerror})", "check the file's rights") from None
+
+
+def _not_text(path: Path, byte: int, what: str) -> DataError:
+    return DataError(str(path), f"not UTF-8 text at byte {byte}: {what}", "convert it, or leave it out")
+
+
+def _whole(path: Path) -> ByteRange:
+    """A file without its byte-order mark."""
+    with _open(path) as file:
+        first = file.read(3)
+        size = os.fstat(file.fileno()).st_size
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise _not_text(path, 0, "the byte-order mark of UTF-16")
+    return ByteRange(path, len(codecs.BOM_UTF8) if first == codecs.BOM_UTF8 else 0, size)
+
+
+def _part(ranges: Sequence[ByteRange], start: int, stop: int) -> list[ByteRange]:
+    """Bytes start to stop of the ranges laid end to end."""
+    parts, begin = [], 0
+    for path, first, last in ranges:
+        low, high = first + max(0, start - begin), min(last, first + stop - begin)
+        if low < high:
+            parts.append(ByteRange(path, low, high))
+        begin += last - first
+    return parts
+
+
+def _unfinished_bytes(ranges: Sequence[ByteRange]) -> int:
+    """How many bytes at the start of the ranges belong to a character that began before them."""
+    if not ranges:
+        return 0
+    with _open(ranges[0].path) as file:
+        file.seek(ranges[0].start)
+        first = file.read(3)
+    return len(first) - len(first.lstrip(bytes(range(0x80, 0xC0))))
+
+
+def _document_start_near(offset: int, ranges: Sequence[ByteRange], separator: bytes) -> int:
+    """Where the document that holds byte `offset` starts; where that is the first one, the start of the second."""
+    begin = 0
+    for path, first, last in ranges:
+        end = begin + last - first
+        if offset < end:
+            with _open(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                position = first + offset - begin
+                before = content.rfind(separator, first, position)
+                after = content.find(separator, max(first, position - len(separator) + 1), last - 1)
+            if before >= 0:
+                return begin + before + len(separator) - first
+            if begin > 0:
+                return begin
+            if after >= 0:
+                return after + len(separator) - first
+            if len(ranges) > 1:
+                return end
+        begin = end
+    raise DataError(
+        str(ranges[0].path),
+        f"the separator {separator.decode()!r} ends no document, so none can be held out for validation",
+        "mend corpus.separator or name corpus.validation_files",
+    )
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with _open(path) as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,232 @@
+"""From a corpus to token files on disk, once: what is prepared already is used again.
+
+    <root>/<name>-<fingerprint>/   tokenizer.json   train.bin  train.documents.bin   val.bin  val.documents.bin
+                                   manifest.json    (what the folder holds; written last)
+
+The fingerprint is a hash of all that decides the contents: the corpus, the tokenizer's settings, the format. The folder
+is written under another name and renamed when it is whole, so it is never seen half-written.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import math
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import tokenizers
+from tqdm import tqdm
+
+from pellucid.corpora.corpus import Corpus, KnownCorpus, Piece, Split
+from pellucid.data.token_file import TokenFileWriter
+from pellucid.errors import DataError, InputOutputError
+from pellucid.tokenizer import Tokenizer
+
+FORMAT_VERSION = 1
+BATCH_CHARACTERS = 1 << 19
+FILE_OF_SPLIT: dict[Split, str] = {"train": "train.bin", "validation": "val.bin"}
+TOKENIZER_FILE, MANIFEST_FILE = "tokenizer.json", "manifest.json"
+
+TrainTokenizer = Callable[[Iterable[str], Iterable[str]], Tokenizer]
+
+
+@dataclass(frozen=True)
+class SplitCounts:
+    """documents, tokens (of the text, and one end_of_text per document), and the text's UTF-8 bytes and characters."""
+
+    documents: int
+    tokens: int
+    bytes: int
+    characters: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a folder of prepared data holds.
+
+    validation_nats: −log p of the validation documents under the corpus's own distribution, if that is known.
+    files: the size of each in bytes.
+    """
+
+    fingerprint: str
+    format_version: int
+    vocab_size: int
+    train: SplitCounts
+    validation: SplitCounts
+    validation_nats: float | None
+    corpus: dict[str, object]
+    tokenizer: dict[str, object]
+    versions: dict[str, str]
+    files: dict[str, int]
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Manifest:
+        """The inverse of `asdict`. TypeError or KeyError for fields of another kind."""
+        counts = {split: SplitCounts(**fields[split]) for split in ("train", "validation")}
+        return cls(**{**fields, **counts})
+
+
+def prepare(
+    corpus: Corpus,
+    train_tokenizer: TrainTokenizer,
+    tokenizer_settings: dict[str, object],
+    *,
+    name: str,
+    root: Path,
+    progress: bool,
+) -> tuple[Path, Manifest]:
+    """The folder with the corpus as tokens, made if it is not there or not whole.
+
+    `train_tokenizer(train_texts, validation_texts)` is called only then. Of several processes that prepare the same,
+    one works and the others wait for it. DataError: text or tokenizer; InputOutputError: the disk refuses.
+    """
+    fingerprint = fingerprint_of(corpus, tokenizer_settings)
+    directory = root / f"{name}-{fingerprint}"
+    if manifest := read_manifest(directory, fingerprint):
+        return directory, manifest
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with _one_at_a_time(root / f".{directory.name}.lock"):
+            if manifest := read_manifest(directory, fingerprint):
+                return directory, manifest
+            with _written_whole(directory) as draft:
+                manifest = _write(draft, corpus, train_tokenizer, tokenizer_settings, fingerprint, progress)
+            return directory, manifest
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputOutputError(str(root), f"cannot write prepared data ({reason})", "mend the disk") from error
+
+
+def fingerprint_of(corpus: Corpus, tokenizer_settings: dict[str, object]) -> str:
+    """12 hexadecimal digits; different if anything is that decides the tokens."""
+    decides = {"corpus": corpus.identity, "tokenizer": tokenizer_settings, "format_version": FORMAT_VERSION}
+    return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def read_manifest(directory: Path, fingerprint: str) -> Manifest | None:
+    """The manifest of a folder that is whole, or None: a file is missing or has another size."""
+    try:
+        manifest = Manifest.from_json(json.loads((directory / MANIFEST_FILE).read_text(encoding="utf-8")))
+        is_whole = manifest.fingerprint == fingerprint and _sizes(directory, manifest.files) == manifest.files
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+    return manifest if is_whole else None
+
+
+def _write(
+    draft: Path,
+    corpus: Corpus,
+    train_tokenizer: TrainTokenizer,
+    tokenizer_settings: dict[str, object],
+    fingerprint: str,
+    progress: bool,
+) -> Manifest:
+    tokenizer = train_tokenizer(_texts(corpus, "train", progress), _texts(corpus, "validation", progress))
+    tokenizer.save(draft / TOKENIZER_FILE)
+    counts = {
+        split: write_split(corpus.pieces(split), tokenizer, draft / file, name=split, progress=progress)
+        for split, file in FILE_OF_SPLIT.items()
+    }
+    manifest = Manifest(
+        fingerprint=fingerprint,
+        format_version=FORMAT_VERSION,
+        vocab_size=tokenizer.vocab_size,
+        train=counts["train"],
+        validation=counts["validation"],
+        validation_nats=known_nats(corpus, "validation"),
+        corpus=corpus.identity,
+        tokenizer=tokenizer_settings,
+        versions={
+            "tokenizers": tokenizers.__version__,
+            "python": platform.python_version(),
+        },
+        files=_sizes(draft, os.listdir(draft)),
+    )
+    (draft / MANIFEST_FILE).write_text(json.dumps(asdict(manifest), indent=2) + "\n", encoding="utf-8")
+    return manifest
+
+
+def write_split(pieces: Iterable[Piece], tokenizer: Tokenizer, path: Path, *, name: str, progress: bool) -> SplitCounts:
+    """Writes a token file and counts what is in it. DataError if there is no document."""
+    n_documents = n_bytes = n_characters = 0
+    with (
+        TokenFileWriter(path, vocab_size=tokenizer.vocab_size, end_of_text=tokenizer.end_of_text) as writer,
+        _progress_bar(f"writing {name} tokens", progress) as bar,
+    ):
+        for batch in _batches(pieces):
+            batch_bytes = sum(len(piece.text.encode()) for piece in batch)
+            for piece, ids in zip(batch, tokenizer.encode_batch([p.text for p in batch]), strict=True):
+                writer.append(ids)
+                if piece.ends_document:
+                    writer.end_document()
+                n_documents += piece.ends_document
+                n_characters += len(piece.text)
+            n_bytes += batch_bytes
+            bar.update(batch_bytes)
+    if n_documents == 0:
+        raise DataError(f"the {name} split", "holds no text", "give the corpus more text, or hold out another share")
+    return SplitCounts(n_documents, writer.n_tokens - 1, n_bytes, n_characters)
+
+
+def known_nats(corpus: Corpus, split: Split) -> float | None:
+    """−log p of all documents of a split, in nats: the least that any model can reach. None if nobody knows it."""
+    if not isinstance(corpus, KnownCorpus):
+        return None
+    return -math.fsum(corpus.log_probability(piece.text) for piece in corpus.pieces(split))
+
+
+def _batches(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    batch: list[Piece] = []
+    n_characters = 0
+    for piece in pieces:
+        batch.append(piece)
+        n_characters += len(piece.text)
+        if n_characters >= BATCH_CHARACTERS:
+            yield batch
+            batch, n_characters = [], 0
+    yield batch
+
+
+def _texts(corpus: Corpus, split: Split, progress: bool) -> Iterator[str]:
+    with _progress_bar(f"reading {split} text for the tokenizer", progress) as bar:
+        for piece in corpus.pieces(split):
+            bar.update(len(piece.text.encode()))
+            yield piece.text
+
+
+def _progress_bar(title: str, progress: bool) -> tqdm[NoReturn]:
+    return tqdm(desc=title, unit="B", unit_scale=True, disable=not progress)
+
+
+def _sizes(directory: Path, files: Iterable[str]) -> dict[str, int]:
+    return {file: (directory / file).stat().st_size for file in files}
+
+
+@contextmanager
+def _one_at_a_time(lock_file: Path) -> Iterator[None]:
+    """Waits until no other process holds the lock. The kernel frees it even if its holder is killed."""
+    with lock_file.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _written_whole(directory: Path) -> Iterator[Path]:
+    """A draft folder that takes the place of `directory` if all goes well, and else vanishes."""
+    draft = directory.with_name(f".{directory.name}.draft")
+    shutil.rmtree(draft, ignore_errors=True)  # of a process that was killed
+    draft.mkdir()
+    try:
+        yield draft
+        shutil.rmtree(directory, ignore_errors=True)  # not whole, or it would have been used
+        draft.rename(directory)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)

@@ -1,0 +1,101 @@
+"""Documents as token ids on disk, read through a memory map: a corpus may be larger than the memory.
+
+    <name>.bin             end_of_text  document 1  end_of_text  document 2  end_of_text … document n  end_of_text
+    <name>.documents.bin   the positions of the n + 1 end_of_text in it
+
+Ids are little-endian uint16, or uint32 for more than 65,536 of them; positions are little-endian int64. The first
+end_of_text is there because a document begins after one: generation starts from it too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+POSITION_TYPE = np.dtype("<i8")
+
+
+def token_type(vocab_size: int) -> np.dtype[np.unsignedinteger]:
+    """The least number of bytes that holds each id."""
+    return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
+
+
+def documents_path(path: Path) -> Path:
+    """Where the document index of a token file is."""
+    return path.with_suffix(".documents.bin")
+
+
+@dataclass(frozen=True)
+class TokenFile:
+    """name: the split, for messages.   tokens: all ids.   boundaries: where each end_of_text stands in them.
+
+    Document i is tokens[boundaries[i] + 1 : boundaries[i + 1]].
+    """
+
+    name: str
+    tokens: NDArray[np.unsignedinteger]
+    boundaries: NDArray[np.int64]
+
+    @classmethod
+    def open(cls, path: Path, vocab_size: int) -> TokenFile:
+        """Maps the files; nothing is read before it is used."""
+        tokens = np.memmap(path, dtype=token_type(vocab_size), mode="r")
+        boundaries = np.memmap(documents_path(path), dtype=POSITION_TYPE, mode="r")
+        # Plain views of the same pages: slices of np.memmap itself cost microseconds.
+        return cls(path.stem, np.asarray(tokens), np.asarray(boundaries))
+
+    @property
+    def n_documents(self) -> int:
+        return len(self.boundaries) - 1
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def n_targets(self) -> int:
+        """Tokens that can be predicted: all but the first, which has nothing before it."""
+        return len(self.tokens) - 1
+
+    @property
+    def end_of_text(self) -> int:
+        return int(self.tokens[0])
+
+
+class TokenFileWriter:
+    """Writes a token file in a stream. Use in a `with` statement; each document ends with `end_document`."""
+
+    def __init__(self, path: Path, *, vocab_size: int, end_of_text: int) -> None:
+        self._type = token_type(vocab_size)
+        self._end_of_text = np.array([end_of_text])
+        self._tokens, self._boundaries = path.open("wb"), documents_path(path).open("wb")
+        self.n_tokens = 0
+
+    def append(self, ids: NDArray[np.integer]) -> None:
+        """Goes on with the document."""
+        self._tokens.write(ids.astype(self._type).tobytes())
+        self.n_tokens += len(ids)
+
+    def end_document(self) -> None:
+        self._boundaries.write(np.array([self.n_tokens], dtype=POSITION_TYPE).tobytes())
+        self.append(self._end_of_text)
+
+    def __enter__(self) -> TokenFileWriter:
+        try:
+            self.end_document()  # a document begins after an end_of_text, the first one too
+        except OSError:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._tokens.close()
+        finally:
+            self._boundaries.close()

@@ -1,0 +1,102 @@
+"""The decoding loop: a stream of token ids, one step of all samples at a time.
+
+It knows no text: token ids come in and token ids go out. `text.py` makes text of them.
+
+Shapes: B samples, T tokens that the model reads at once, V vocabulary.
+"""
+
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from pellucid.generation.sampling import Sampling, next_token
+from pellucid.model.decoder import Decoder
+
+# The model gives logits for every token that it reads. A long prompt is read in pieces of this many tokens, so that
+# 16 samples, 1,024 tokens and a vocabulary of 50,257 do not ask for 3 GB of logits of which one position is used.
+TOKENS_READ_AT_ONCE = 128
+
+
+@torch.inference_mode()
+def generate_tokens(
+    model: Decoder,
+    prompt_ids: Sequence[int],
+    *,
+    n_samples: int,
+    max_new_tokens: int,
+    sampling: Sampling,
+    end_of_text: int,
+    seed: int | None,
+    forbidden_ids: Sequence[int] = (),
+) -> Generator[list[int], None, None]:
+    """Yield the next token of each sample, step by step, until all have drawn `end_of_text` or reached the limit.
+
+    `prompt_ids` holds at least one token: a document begins after an `end_of_text`, which the caller puts there. A
+    sample that has ended yields `end_of_text` from then on. Without a seed each call draws anew; the global random
+    numbers are never touched. The model is in eval mode meanwhile. What happens past its context: see SlidingWindow.
+    """
+    device = next(model.parameters()).device
+    generator = torch.Generator(device)
+    generator.seed() if seed is None else generator.manual_seed(seed)
+    forbidden = torch.tensor(forbidden_ids, dtype=torch.long, device=device)
+    window = SlidingWindow(model, torch.tensor(prompt_ids, device=device).expand(n_samples, -1), max_new_tokens)
+    has_ended = [False] * n_samples
+
+    with _eval_mode(model):
+        for _ in range(max_new_tokens):
+            logits_BV = window.read().index_fill_(-1, forbidden, -torch.inf)
+            token_ids_B = next_token(logits_BV, sampling, generator)
+            window.add(token_ids_B)
+
+            drawn = zip(token_ids_B.tolist(), has_ended, strict=True)
+            token_ids = [end_of_text if ended else token_id for token_id, ended in drawn]
+            yield token_ids
+            has_ended = [token_id == end_of_text for token_id in token_ids]
+            if all(has_ended):
+                return
+
+
+class SlidingWindow:
+    """What the model sees of a text that may be longer than its context.
+
+    At first that is the prompt, or the end of it that fits, and all that follows. When the cache is full, the window
+    slides: it starts afresh at position 0 with the latest half of a context. From then on the model sees at least
+    half a context, and each token is read at most twice; sliding by one token would read the whole window each time.
+    """
+
+    def __init__(self, model: Decoder, prompt_BT: Tensor, max_new_tokens: int) -> None:
+        assert prompt_BT.size(1) > 0, "a document begins after an end_of_text"
+        self._model = model
+        self._unread_BT = prompt_BT[:, -model.context_length :]
+        self._latest_B1 = deque(torch.split(self._unread_BT, 1, dim=1), maxlen=max(1, model.context_length // 2))
+        self._batch_size, length = self._unread_BT.shape
+        self._capacity = min(length + max_new_tokens, model.context_length)
+        self._cache = model.new_cache(self._batch_size, self._capacity)
+
+    def add(self, token_ids_B: Tensor) -> None:
+        """Put one more token at the end of each sample."""
+        self._unread_BT = token_ids_B[:, None]
+        self._latest_B1.append(self._unread_BT)
+
+    def read(self) -> Tensor:
+        """Let the model read what it has not read yet: its logits for the token after that, (B, V)."""
+        if self._cache.length + self._unread_BT.size(1) > self._model.context_length:
+            self._cache = self._model.new_cache(self._batch_size, self._capacity)
+            self._unread_BT = torch.cat(tuple(self._latest_B1), dim=1)
+        for piece_BT in torch.split(self._unread_BT, TOKENS_READ_AT_ONCE, dim=1):
+            logits_BTV: Tensor = self._model(piece_BT, self._cache)
+        return logits_BTV[:, -1]
+
+
+@contextmanager
+def _eval_mode(model: Decoder) -> Iterator[None]:
+    """No dropout, and afterwards the mode that the model was in: training writes samples in mid-run."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)

@@ -1,0 +1,110 @@
+"""From logits to the next token: pure functions, one per idea.
+
+The model gives a logit for each token of the vocabulary. Temperature flattens or sharpens the distribution that they
+stand for; top-k and top-p cut its unlikely tail; `draw` picks one token. `next_token` puts them in a row.
+
+Shapes: B samples, V vocabulary, C candidates (the tokens that top-k and top-p still allow, most likely first).
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pellucid.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is chosen. `None` keeps all tokens; temperature 0 is greedy.
+
+    Errors: ConfigError for a value that no distribution belongs to.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+
+    def __post_init__(self) -> None:
+        # Each condition says what is right, so that NaN, which compares false with everything, is wrong.
+        if not 0 <= self.temperature < math.inf:
+            raise ConfigError(
+                "temperature", f"{self.temperature} is not a finite number >= 0", "0 is greedy, 1 is the model's own"
+            )
+        if self.top_k is not None and not self.top_k >= 1:
+            raise ConfigError("top_k", f"{self.top_k} keeps no token", "give at least 1, or leave it out to keep all")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise ConfigError(
+                "top_p", f"{self.top_p} is not in (0, 1]", "give a probability, or leave it out to keep all"
+            )
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether only the most likely token can be drawn."""
+        return self.temperature == 0 or self.top_k == 1
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether every token can be drawn."""
+        return self.top_k is None and self.top_p in (None, 1)
+
+
+def next_token(logits_BV: Tensor, sampling: Sampling, generator: torch.Generator) -> Tensor:
+    """Choose one token id per row, (B,), as `sampling` says (equations 19 and 20).
+
+    The order is the usual one: top-k, temperature, top-p. Top-k comes first because temperature never changes
+    the order of the tokens, and scaling k candidates is cheaper than scaling the whole vocabulary.
+    """
+    if sampling.is_greedy:
+        return logits_BV.argmax(dim=-1)
+    logits_BV = logits_BV.float()
+    if sampling.keeps_all:
+        return draw(apply_temperature(logits_BV, sampling.temperature), generator)
+    logits_BC, token_ids_BC = keep_top_k(logits_BV, sampling.top_k or logits_BV.shape[-1])
+    logits_BC = apply_temperature(logits_BC, sampling.temperature)
+    logits_BC = keep_top_p(logits_BC, sampling.top_p or 1.0)
+    choice_B = draw(logits_BC, generator)
+    return token_ids_BC.gather(-1, choice_B[:, None])[:, 0]
+
+
+def apply_temperature(logits_BV: Tensor, temperature: float) -> Tensor:
+    """Divide by the temperature alpha, so that p_i ~ exp(z_i / alpha) (equation 19).
+
+    The largest logit is moved to 0 first, which leaves the distribution as it is: then the smallest temperature
+    sends the others to -infinity at worst, never the largest to +infinity, whose softmax would be NaN.
+    """
+    float32 = torch.finfo(torch.float32)
+    divisor = min(max(temperature, float32.tiny), float32.max)
+    return (logits_BV - logits_BV.amax(dim=-1, keepdim=True)) / divisor
+
+
+def keep_top_k(logits_BV: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest logits, largest first, and the token ids they belong to: two (B, C) tensors, C = min(k, V)."""
+    top = logits_BV.topk(min(k, logits_BV.shape[-1]), dim=-1, sorted=True)
+    return top.values, top.indices
+
+
+def keep_top_p(logits_BC: Tensor, p: float) -> Tensor:
+    """Put to -infinity what the least set of tokens with probability >= p does not need (Holtzman et al. 2020).
+
+    Expects the most likely token first. A token stays if those before it do not reach p yet, so the first always does.
+    """
+    if p == 1:  # rounding of the sum must not cut the tail
+        return logits_BC
+    probabilities_BC = logits_BC.softmax(dim=-1)
+    mass_before_BC = probabilities_BC.cumsum(dim=-1) - probabilities_BC
+    return logits_BC.masked_fill(mass_before_BC >= p, -math.inf)
+
+
+def draw(logits_BC: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw one index per row, (B,), with probability softmax(logits).
+
+    The tokens lie side by side on a line, each as long as its probability. A point thrown on the line hits one of
+    them. This needs one random number per row; torch.multinomial draws V of them and was 5 to 20 times slower on a CPU.
+    """
+    ends_BC = logits_BC.softmax(dim=-1).cumsum(dim=-1)
+    line_B1 = ends_BC[:, -1:]  # 1, up to rounding
+    points_B1 = line_B1 * torch.rand(line_B1.shape, generator=generator, device=logits_BC.device)
+    # The first token that ends beyond the point: one of probability 0 ends where it begins, and is never hit.
+    return torch.searchsorted(ends_BC, points_B1, right=True)[:, 0]

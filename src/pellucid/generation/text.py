@@ -1,0 +1,148 @@
+"""From token ids to text: the one file of generation that knows a tokenizer.
+
+A token is a run of bytes, and a character may need several tokens. So text is streamed through an incremental UTF-8
+decoder, which holds the bytes of an unfinished character back until the rest of it arrives.
+"""
+
+import codecs
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Literal
+
+from pellucid.errors import ConfigError
+from pellucid.generation.decoding import generate_tokens
+from pellucid.generation.sampling import Sampling
+from pellucid.model.decoder import Decoder
+from pellucid.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What the model wrote after a prompt. `token_ids` are without the end_of_text that may have ended it.
+
+    `tokens_per_second` counts from the reading of the prompt to this sample's last token. `unread_prompt_tokens`
+    were cut off the start of the prompt, because they do not fit into the context of the model.
+    """
+
+    prompt: str
+    completion: str
+    token_ids: list[int]
+    finish_reason: Literal["end_of_text", "length"]
+    tokens_per_second: float
+    unread_prompt_tokens: int
+
+    def to_json(self) -> dict[str, object]:
+        """What `pellucid generate --json` shows of it; `tokens` counts the new ones."""
+        return {
+            "prompt": self.prompt,
+            "completion": self.completion,
+            "tokens": len(self.token_ids),
+            "tokens_per_second": self.tokens_per_second,
+            "finish_reason": self.finish_reason,
+        }
+
+
+class TextStream:
+    """Token ids in, text out. All the pieces together are `tokenizer.decode` of all the ids, for any ids."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def push(self, token_id: int) -> str:
+        """The text that this token completes: nothing yet inside a character."""
+        return self._decoder.decode(self._tokenizer.token_bytes(token_id))
+
+    def close(self) -> str:
+        """What stands for a character that was never finished: U+FFFD, or nothing where there is none."""
+        return self._decoder.decode(b"", final=True)
+
+
+@dataclass
+class _Sample:
+    """A completion in the making."""
+
+    stream: TextStream
+    token_ids: list[int] = field(default_factory=list)
+    pieces: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    has_ended: bool = False
+
+
+def generate_text(
+    model: Decoder,
+    tokenizer: Tokenizer,
+    prompt: str,
+    *,
+    n_samples: int,
+    max_new_tokens: int,
+    sampling: Sampling,
+    seed: int | None = None,
+    on_text: Callable[[str], None] | None = None,
+) -> list[Completion]:
+    """Let the model go on from `prompt` in `n_samples` ways; an empty prompt is the start of a document.
+
+    The same seed writes the same text, and none a new one each time. `on_text(piece)` is called as soon as a single
+    sample has more text, in whole characters.
+    Errors: ConfigError for a count or seed out of range, DataError for a prompt that the tokenizer cannot encode.
+    """
+    _check_counts(n_samples, max_new_tokens, seed)
+    assert on_text is None or n_samples == 1, "the pieces of several samples would get mixed up"
+    end_of_text = tokenizer.end_of_text
+    text_ids = tokenizer.encode(prompt)
+    samples = [_Sample(TextStream(tokenizer)) for _ in range(n_samples)]
+
+    def add(piece: str, sample: _Sample) -> None:
+        sample.pieces.append(piece)
+        if piece and on_text is not None:
+            on_text(piece)
+
+    started = perf_counter()
+    for token_ids in generate_tokens(
+        model,
+        [end_of_text, *text_ids],  # a document begins after an end_of_text, and a prompt begins one
+        n_samples=n_samples,
+        max_new_tokens=max_new_tokens,
+        sampling=sampling,
+        end_of_text=end_of_text,
+        seed=seed,
+        # The other control tokens never occur in a corpus, so what the model thinks of them is noise.
+        forbidden_ids=[id_ for id_ in tokenizer.control_ids if id_ != end_of_text],
+    ):
+        elapsed_seconds = perf_counter() - started
+        for sample, token_id in zip(samples, token_ids, strict=True):
+            if sample.has_ended:
+                continue
+            sample.seconds = elapsed_seconds
+            if token_id == end_of_text:
+                sample.has_ended = True
+            else:
+                sample.token_ids.append(token_id)
+                add(sample.stream.push(token_id), sample)
+    for sample in samples:
+        add(sample.stream.close(), sample)
+
+    unread_prompt_tokens = max(0, len(text_ids) - model.context_length)
+    return [_completion(prompt, sample, unread_prompt_tokens) for sample in samples]
+
+
+def _completion(prompt: str, sample: _Sample, unread_prompt_tokens: int) -> Completion:
+    n_tokens = len(sample.token_ids)
+    return Completion(
+        prompt=prompt,
+        completion="".join(sample.pieces),
+        token_ids=sample.token_ids,
+        finish_reason="end_of_text" if sample.has_ended else "length",
+        tokens_per_second=n_tokens / sample.seconds if n_tokens else 0.0,
+        unread_prompt_tokens=unread_prompt_tokens,
+    )
+
+
+def _check_counts(n_samples: int, max_new_tokens: int, seed: int | None) -> None:
+    if n_samples < 1:
+        raise ConfigError("n_samples", f"{n_samples} asks for no text", "give at least 1")
+    if max_new_tokens < 0:
+        raise ConfigError("max_new_tokens", f"{max_new_tokens} is negative", "give 0 or more")
+    if seed is not None and not 0 <= seed < 2**64:
+        raise ConfigError("seed", f"{seed} is not in [0, 2^64)", "give one that is, or none")

@@ -1,0 +1,24 @@
+"""One layer of the decoder: positions exchange information, then each works on what it has gathered.
+
+Shapes: B batch, T positions, D model.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from pellucid.model.kv_cache import LayerCache, NoCache
+from pellucid.model.residual import Sublayer
+
+
+class Block(nn.Module):
+    """Attention, then feed-forward, each with its norm and residual connection (equation 10)."""
+
+    def __init__(self, attention: Sublayer, feed_forward: Sublayer) -> None:
+        super().__init__()
+        self.attention = attention
+        self.feed_forward = feed_forward
+
+    def forward(self, x_BTD: Tensor, cache: LayerCache | NoCache) -> Tensor:
+        x_BTD = self.attention(x_BTD, cache)
+        return self.feed_forward(x_BTD)

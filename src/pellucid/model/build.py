@@ -1,0 +1,149 @@
+"""From the model section of a config to a decoder: one function and one `match` per axis of its design."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import nn
+from typing_extensions import assert_never
+
+from pellucid.config.model import (
+    LearnedConfig,
+    ModelConfig,
+    NoPositionConfig,
+    RotaryConfig,
+    SinusoidalConfig,
+)
+from pellucid.model.attention import (
+    Attend,
+    MultiHeadAttention,
+    explicit_attention,
+    faster_attention,
+    fused_attention,
+)
+from pellucid.model.block import Block
+from pellucid.model.decoder import Decoder
+from pellucid.model.embeddings import Embeddings, SeparateEmbeddings, SoftCap, TiedEmbeddings
+from pellucid.model.feed_forward import FeedForward, SwiGLU, relu_squared
+from pellucid.model.initialization import initialize
+from pellucid.model.norms import LayerNorm, RMSNorm
+from pellucid.model.positions import Learned, NoPositions, Positions, Rotary, Sinusoidal
+from pellucid.model.residual import PostNorm, PreNorm, Residual
+
+
+def build_model(config: ModelConfig, vocab_size: int) -> Decoder:
+    """A decoder with freshly drawn weights (from torch's global random state), on the default device."""
+    positions = build_positions(config)
+    model = Decoder(
+        vocab_size=vocab_size,
+        context_length=config.context_length,
+        n_kv_heads=config.n_kv_heads or config.n_heads,
+        head_width=config.d_model // config.n_heads,
+        embeddings=build_embeddings(config, vocab_size),
+        positions=positions,
+        dropout=config.dropout,
+        blocks=[build_block(config, positions) for _ in range(config.n_layers)],
+        final_norm=build_final_norm(config),
+        soft_cap=nn.Identity() if config.logit_soft_cap is None else SoftCap(config.logit_soft_cap),
+    )
+    initialize(model, config.d_model, config.zero_init_projections)
+    return model
+
+
+def build_embeddings(config: ModelConfig, vocab_size: int) -> Embeddings:
+    if config.tied_embeddings:
+        return TiedEmbeddings(vocab_size, config.d_model)
+    return SeparateEmbeddings(vocab_size, config.d_model)
+
+
+def build_positions(config: ModelConfig) -> Positions:
+    match config.position:
+        case SinusoidalConfig():
+            return Sinusoidal(config.context_length, config.d_model)
+        case RotaryConfig(base=base):
+            return Rotary(config.context_length, config.d_model // config.n_heads, base)
+        case LearnedConfig():
+            return Learned(config.context_length, config.d_model)
+        case NoPositionConfig():
+            return NoPositions()
+        case _:
+            assert_never(config.position)
+
+
+def build_block(config: ModelConfig, positions: Positions) -> Block:
+    return Block(
+        attention=build_residual(config, build_attention(config, positions)),
+        feed_forward=build_residual(config, build_feed_forward(config)),
+    )
+
+
+def build_residual(config: ModelConfig, sublayer: nn.Module) -> Residual:
+    match config.norm_placement:
+        case "pre":
+            return PreNorm(build_norm(config, config.d_model), sublayer)
+        case "post":
+            return PostNorm(build_norm(config, config.d_model), sublayer)
+        case _:
+            assert_never(config.norm_placement)
+
+
+def build_final_norm(config: ModelConfig) -> nn.Module:
+    match config.norm_placement:
+        case "pre":
+            return build_norm(config, config.d_model)
+        case "post":  # the last block has just normalised
+            return nn.Identity()
+        case _:
+            assert_never(config.norm_placement)
+
+
+def build_norm(config: ModelConfig, width: int) -> nn.Module:
+    match config.norm:
+        case "layer_norm":
+            return LayerNorm(width, bias=config.bias)
+        case "rms_norm":
+            return RMSNorm(width)
+        case _:
+            assert_never(config.norm)
+
+
+def build_attention(config: ModelConfig, positions: Positions) -> MultiHeadAttention:
+    head_width = config.d_model // config.n_heads
+    return MultiHeadAttention(
+        d_model=config.d_model,
+        n_heads=config.n_heads,
+        n_kv_heads=config.n_kv_heads or config.n_heads,
+        rotate=positions.rotate,
+        attend=choose_attention(config),
+        query_norm=build_norm(config, head_width) if config.qk_norm else nn.Identity(),
+        key_norm=build_norm(config, head_width) if config.qk_norm else nn.Identity(),
+        bias=config.bias,
+        dropout=config.dropout,
+    )
+
+
+def choose_attention(config: ModelConfig) -> Attend:
+    match config.attention:
+        case "explicit":
+            return explicit_attention
+        case "fused":
+            return fused_attention
+        case "auto":
+            return faster_attention
+        case _:
+            assert_never(config.attention)
+
+
+def build_feed_forward(config: ModelConfig) -> nn.Module:
+    d_model, d_ff = config.d_model, config.d_ff or 4 * config.d_model
+    bias, dropout = config.bias, config.dropout
+    match config.activation:
+        case "relu":
+            return FeedForward(d_model=d_model, d_ff=d_ff, activation=F.relu, bias=bias, dropout=dropout)
+        case "gelu":
+            return FeedForward(d_model=d_model, d_ff=d_ff, activation=F.gelu, bias=bias, dropout=dropout)
+        case "relu_squared":
+            return FeedForward(d_model=d_model, d_ff=d_ff, activation=relu_squared, bias=bias, dropout=dropout)
+        case "swiglu":
+            return SwiGLU(d_model=d_model, d_ff=d_ff, bias=bias, dropout=dropout)
+        case _:
+            assert_never(config.activation)

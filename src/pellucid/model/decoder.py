@@ -1,0 +1,92 @@
+"""The decoder-only transformer: tokens in, a score for every possible next token out.
+
+    tokens ─► embedding (+ positions) ─► block 1 ─► … ─► block n ─► norm ─► unembedding ─► logits
+
+Shapes: B batch, T positions, D model, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pellucid.model.block import Block
+from pellucid.model.embeddings import Embeddings
+from pellucid.model.kv_cache import KVCache, NoCache
+from pellucid.model.positions import Positions
+
+
+class Decoder(nn.Module):
+    """p(next token | tokens so far) at every position at once, as logits (equation 2).
+
+    Put together from built parts by `build.build_model`. The tables of sinusoidal positions and RoPE are not
+    weights: the same weights load into a model built with a longer context_length.
+    """
+
+    def __init__(
+        self,
+        *,
+        vocab_size: int,
+        context_length: int,
+        n_kv_heads: int,
+        head_width: int,
+        embeddings: Embeddings,
+        positions: Positions,
+        dropout: float,
+        blocks: list[Block],
+        final_norm: Callable[[Tensor], Tensor],
+        soft_cap: Callable[[Tensor], Tensor],
+    ) -> None:
+        super().__init__()
+        self.vocab_size = vocab_size
+        self.context_length = context_length
+        self.n_layers = len(blocks)
+        self.n_kv_heads = n_kv_heads
+        self.head_width = head_width
+        self.embeddings = embeddings
+        self.positions = positions
+        self.dropout = dropout
+        self.blocks = nn.ModuleList(blocks)
+        self.final_norm = final_norm
+        self.soft_cap = soft_cap
+
+    def forward(self, tokens_BT: Tensor, cache: KVCache | None = None) -> Tensor:
+        """Logits (B, T, V): those at position t score token t + 1 and depend on tokens 0 ... t alone.
+
+        With a cache, the tokens continue those it has seen, and are added to it.
+        """
+        layer_caches = [NoCache()] * self.n_layers if cache is None else cache.layers
+        start = layer_caches[0].length
+        self.check_length(start + tokens_BT.size(1))
+
+        x_BTD = self.embeddings.embed(tokens_BT)
+        x_BTD = self.positions.add_to_embeddings(x_BTD, start)
+        x_BTD = F.dropout(x_BTD, self.dropout, self.training)
+        for block, layer_cache in zip(self.blocks, layer_caches, strict=True):
+            x_BTD = block(x_BTD, layer_cache)
+        return self.soft_cap(self.embeddings.unembed(self.final_norm(x_BTD)))
+
+    def new_cache(self, batch_size: int, capacity: int | None = None) -> KVCache:
+        """An empty cache for `capacity` positions (default: context_length), in the dtype of the layers."""
+        weight = self.embeddings.embedding_VD
+        device = weight.device.type
+        autocast = torch.is_autocast_enabled(device)
+        return KVCache(
+            n_layers=self.n_layers,
+            batch_size=batch_size,
+            n_kv_heads=self.n_kv_heads,
+            capacity=capacity or self.context_length,
+            head_width=self.head_width,
+            dtype=torch.get_autocast_dtype(device) if autocast else weight.dtype,
+            device=weight.device,
+        )
+
+    def check_length(self, length: int) -> None:
+        if length > self.context_length:
+            raise ValueError(
+                f"{length} tokens are more than the context_length of {self.context_length}; "
+                f"give fewer, or build the model with a longer context_length"
+            )

@@ -1,0 +1,56 @@
+"""From tokens to vectors and back: the two ends of the decoder (equation 3).
+
+Shapes: B batch, T positions, D model, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class TiedEmbeddings(nn.Module):
+    """One matrix, used twice: a token's row is its embedding, and the row's product with x is its logit.
+
+    Saves V*D parameters (Press and Wolf 2017).
+    """
+
+    def __init__(self, vocab_size: int, d_model: int) -> None:
+        super().__init__()
+        self.embedding_VD = nn.Parameter(torch.empty(vocab_size, d_model))
+
+    def embed(self, tokens_BT: Tensor) -> Tensor:
+        return F.embedding(tokens_BT, self.embedding_VD)
+
+    def unembed(self, x_BTD: Tensor) -> Tensor:
+        return F.linear(x_BTD, self.embedding_VD)
+
+
+class SeparateEmbeddings(nn.Module):
+    """A matrix for each end."""
+
+    def __init__(self, vocab_size: int, d_model: int) -> None:
+        super().__init__()
+        self.embedding_VD = nn.Parameter(torch.empty(vocab_size, d_model))
+        self.unembedding_VD = nn.Parameter(torch.empty(vocab_size, d_model))
+
+    def embed(self, tokens_BT: Tensor) -> Tensor:
+        return F.embedding(tokens_BT, self.embedding_VD)
+
+    def unembed(self, x_BTD: Tensor) -> Tensor:
+        return F.linear(x_BTD, self.unembedding_VD)
+
+
+Embeddings = TiedEmbeddings | SeparateEmbeddings
+
+
+class SoftCap(nn.Module):
+    """cap * tanh(z / cap): logits stay within +-cap, and small ones stay as they are (Gemma 2, 2024)."""
+
+    def __init__(self, cap: float) -> None:
+        super().__init__()
+        self.cap = cap
+
+    def forward(self, logits_BTV: Tensor) -> Tensor:
+        return self.cap * (logits_BTV / self.cap).tanh()

@@ -1,0 +1,41 @@
+"""The weights before the first step: small enough that no layer drowns the others.
+
+Matrices, embeddings and learned positions are drawn from a normal distribution of mean 0; biases are 0 and
+the gains of norms 1.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import torch
+from torch import nn
+
+from pellucid.model.decoder import Decoder
+
+EMBEDDING_STD = 0.02
+OUTPUT_PROJECTIONS = (
+    "W_O",
+    "W_2",
+)  # the last matrix of attention and of feed-forward: what a sublayer adds to x
+
+
+@torch.no_grad()
+def initialize(model: Decoder, d_model: int, zero_init_projections: bool) -> None:
+    """GPT-2's initialisation (Radford et al. 2019, section 2.3), with a deviation that suits the width.
+
+    GPT-2 draws matrices with 0.02 at widths around 1000. sqrt(2 / (5 d_model)) (Nguyen and Salazar 2019) says
+    the same there (0.0198 at 1024) and suits smaller widths too. Output projections are divided by
+    sqrt(2 n_layers), so that the sum over the sublayers keeps its scale, or are zero: then each block starts
+    as the identity.
+    """
+    for embedding in (*model.embeddings.parameters(), *model.positions.parameters()):
+        nn.init.normal_(embedding, std=EMBEDDING_STD)
+
+    matrix_std = sqrt(2 / (5 * d_model))
+    output_std = 0.0 if zero_init_projections else matrix_std / sqrt(2 * model.n_layers)
+    for name, module in model.blocks.named_modules():
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=output_std if name.endswith(OUTPUT_PROJECTIONS) else matrix_std)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)

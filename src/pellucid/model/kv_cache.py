@@ -1,0 +1,69 @@
+"""The key/value cache: what attention has computed for the tokens so far, so that it need not again.
+
+To write token t a decoder needs the keys and values of all tokens before it, and under the causal mask
+those never change. Kept, a new token costs one position's work instead of t. The cache is an argument
+of the forward pass, never state of the model: one model can serve many sequences.
+
+Shapes: B batch, G key/value heads, S key positions, K head width.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class LayerCache:
+    """Keys and values of one layer, in memory reserved once. For inference: no gradient flows through it."""
+
+    def __init__(self, keys_BGSK: Tensor, values_BGSK: Tensor) -> None:
+        self.length = 0
+        self.keys_BGSK = keys_BGSK
+        self.values_BGSK = values_BGSK
+
+    def append(self, keys_BGSK: Tensor, values_BGSK: Tensor) -> tuple[Tensor, Tensor]:
+        """Store the keys and values of the next positions; returns views of all so far."""
+        start, end = self.length, self.length + keys_BGSK.size(2)
+        capacity = self.keys_BGSK.size(2)
+        if end > capacity:
+            raise ValueError(f"{end} positions do not fit into a cache of {capacity}; make it with a larger capacity")
+        self.keys_BGSK[:, :, start:end] = keys_BGSK.detach()
+        self.values_BGSK[:, :, start:end] = values_BGSK.detach()
+        self.length = end
+        return self.keys_BGSK[:, :, :end], self.values_BGSK[:, :, :end]
+
+
+class NoCache:
+    """In place of a LayerCache where none is wanted: nothing came before, and nothing is kept."""
+
+    length = 0
+
+    def append(self, keys_BGSK: Tensor, values_BGSK: Tensor) -> tuple[Tensor, Tensor]:
+        return keys_BGSK, values_BGSK
+
+
+class KVCache:
+    """One LayerCache per layer. `length` is the number of positions held, the same in every layer.
+
+    Costs 2 * n_layers * n_kv_heads * head_width numbers per position and sequence (equation 14).
+    """
+
+    def __init__(
+        self,
+        *,
+        n_layers: int,
+        batch_size: int,
+        n_kv_heads: int,
+        capacity: int,
+        head_width: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        shape = (n_layers, batch_size, n_kv_heads, capacity, head_width)
+        keys = torch.zeros(shape, dtype=dtype, device=device)
+        values = torch.zeros(shape, dtype=dtype, device=device)
+        self.layers = [LayerCache(keys[layer], values[layer]) for layer in range(n_layers)]
+
+    @property
+    def length(self) -> int:
+        return self.layers[0].length

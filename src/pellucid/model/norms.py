@@ -1,0 +1,40 @@
+"""Normalisation: every token's vector is brought to a common scale before (or after) each sublayer.
+
+Without it the residual stream grows with depth, and training a deep stack fails.
+
+Shapes: B batch, T positions, D model.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+EPSILON = 1e-5  # keeps a constant (or zero) vector from being divided by zero; the value of GPT-2 and Llama 2
+
+
+class LayerNorm(nn.LayerNorm):
+    """gain * (x - mean) / sqrt(variance + epsilon) + bias, over each token's coordinates (equation 10).
+
+    PyTorch's own, with the variance divided by D, not D - 1; Ba, Kiros and Hinton 2016.
+    """
+
+    def __init__(self, width: int, bias: bool) -> None:
+        super().__init__(width, eps=EPSILON, bias=bias)
+
+
+class RMSNorm(nn.Module):
+    """gain * x / sqrt(mean(x^2) + epsilon): LayerNorm without centring and bias.
+
+    Zhang and Sennrich 2019. Written out because it teaches, and PyTorch's own is not faster on a CPU.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        # Computed in the type of the gain: where x is bfloat16, its 8 bits are too few for a sum.
+        wide_BTD = x_BTD.to(self.weight.dtype)
+        mean_square_BT1 = wide_BTD.square().mean(dim=-1, keepdim=True)
+        return (self.weight * wide_BTD * torch.rsqrt(mean_square_BT1 + EPSILON)).to(x_BTD.dtype)

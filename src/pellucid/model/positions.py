@@ -1,0 +1,89 @@
+"""Positions: how the model knows the order of its tokens.
+
+Attention alone sees a set of keys, not a sequence: permute the tokens and the outputs are permuted with
+them. Order enters at one of two places, so every encoding here has the same two methods, the identity
+unless it says otherwise:
+
+    add_to_embeddings    a vector per position, added once to the embeddings (sinusoidal, learned)
+    rotate               a rotation per position, of the queries and keys in every attention (RoPE)
+
+Both take `start`, the position of the first token given: 0, except when a cache holds the tokens before it.
+
+Shapes: B batch, T query positions, D model, H heads, K head width.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class NoPositions(nn.Module):
+    """No positions: only the causal mask, which hides the future, tells the order (equation 6)."""
+
+    def add_to_embeddings(self, embeddings_BTD: Tensor, start: int) -> Tensor:
+        return embeddings_BTD
+
+    def rotate(self, x_BHTK: Tensor, start: int) -> Tensor:
+        return x_BHTK
+
+
+class Learned(NoPositions):
+    """One learned vector per position, added to the embedding, as in GPT-2 (equation 6)."""
+
+    def __init__(self, context_length: int, d_model: int) -> None:
+        super().__init__()
+        self.positions_TD = nn.Parameter(torch.empty(context_length, d_model))
+
+    def add_to_embeddings(self, embeddings_BTD: Tensor, start: int) -> Tensor:
+        return embeddings_BTD + self.positions_TD[start : start + embeddings_BTD.size(1)]
+
+
+class Sinusoidal(NoPositions):
+    """Fixed waves added to the embedding (equation 4; Vaswani et al. 2017, section 3.5).
+
+    PE[t, 2i] = sin(t / 10000^(2i/D)) and PE[t, 2i+1] = cos(the same angle): each pair of coordinates is the
+    hand of a clock, and each clock is slower than the one before.
+    """
+
+    def __init__(self, context_length: int, d_model: int) -> None:
+        super().__init__()
+        angles = clock_angles(context_length, d_model, base=10_000.0)
+        table_TD = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(start_dim=-2)
+        self.table_TD = nn.Buffer(table_TD, persistent=False)
+
+    def add_to_embeddings(self, embeddings_BTD: Tensor, start: int) -> Tensor:
+        return embeddings_BTD + self.table_TD[start : start + embeddings_BTD.size(1)]
+
+
+class Rotary(NoPositions):
+    """RoPE: queries and keys turn with their position (equation 5; Su et al. 2021).
+
+    Pair i of a head's coordinates is rotated by t * base^(-2i/K). Then a query at t and a key at s meet at
+    an angle that depends on t - s alone. The pairs are (i, i + K/2), as in Llama, not (2i, 2i+1), as in
+    the paper: the same up to a fixed permutation of coordinates, which the learned matrices absorb.
+    """
+
+    def __init__(self, context_length: int, head_width: int, base: float = 10_000.0) -> None:
+        super().__init__()
+        angles = clock_angles(context_length, head_width, base).repeat(1, 2)  # both of a pair turn alike
+        self.cos_TK = nn.Buffer(angles.cos(), persistent=False)
+        self.sin_TK = nn.Buffer(angles.sin(), persistent=False)
+
+    def rotate(self, x_BHTK: Tensor, start: int) -> Tensor:
+        end = start + x_BHTK.size(2)
+        # In the tables' float32: bfloat16 angles would be too coarse, so only the result is rounded to it.
+        wide_BHTK = x_BHTK.to(self.cos_TK.dtype)
+        first, second = wide_BHTK.chunk(2, dim=-1)
+        quarter_turn_BHTK = torch.cat([-second, first], dim=-1)
+        rotated_BHTK = wide_BHTK * self.cos_TK[start:end] + quarter_turn_BHTK * self.sin_TK[start:end]
+        return rotated_BHTK.to(x_BHTK.dtype)
+
+
+Positions = NoPositions | Learned | Sinusoidal | Rotary
+
+
+def clock_angles(n_positions: int, width: int, base: float) -> Tensor:
+    """Angle of each of the width/2 clocks at each position: t * base^(-2i/width), in radians."""
+    speeds = base ** (-torch.arange(0.0, width, 2) / width)
+    return torch.outer(torch.arange(float(n_positions)), speeds)

@@ -1,0 +1,44 @@
+"""Where the norm stands (equation 10): the two forms differ in one line each.
+
+Post-norm is the original transformer's (Vaswani et al. 2017). In pre-norm, GPT-2's, x runs from the
+embedding to the output through additions alone, so gradients reach the first layer undamped (Xiong et
+al. 2020).
+
+Shapes: B batch, T positions, D model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+Sublayer = Callable[..., Tensor]  # a module, seen as the function it computes
+
+
+class PreNorm(nn.Module):
+    """x + f(norm(x)). What the sublayer f takes besides x, such as attention's cache, is handed through."""
+
+    def __init__(self, norm: Sublayer, sublayer: Sublayer) -> None:
+        super().__init__()
+        self.norm = norm
+        self.sublayer = sublayer
+
+    def forward(self, x_BTD: Tensor, *inputs: Any) -> Tensor:
+        return x_BTD + self.sublayer(self.norm(x_BTD), *inputs)
+
+
+class PostNorm(nn.Module):
+    """norm(x + f(x)). What the sublayer f takes besides x, such as attention's cache, is handed through."""
+
+    def __init__(self, norm: Sublayer, sublayer: Sublayer) -> None:
+        super().__init__()
+        self.norm = norm
+        self.sublayer = sublayer
+
+    def forward(self, x_BTD: Tensor, *inputs: Any) -> Tensor:
+        return self.norm(x_BTD + self.sublayer(x_BTD, *inputs))
+
+
+Residual = PreNorm | PostNorm

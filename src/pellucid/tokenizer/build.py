@@ -1,0 +1,47 @@
+"""From the `tokenizer` section of a config, and text, to a trained tokenizer."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from typing_extensions import assert_never
+
+from pellucid.config.data import BytePairConfig, CharacterConfig, TokenizerConfig
+from pellucid.tokenizer.tokenizer import WORD, Tokenizer
+from pellucid.tokenizer.train import train_byte_pairs, train_characters
+
+BYTES_PER_MEGABYTE = 1_000_000
+# Learning keeps every distinct word in memory, some 70 bytes per byte. Text in words is far below this after 32 MB;
+# text without blanks, where no word comes twice, would need gigabytes.
+DISTINCT_BYTES = 8_000_000
+
+
+def train_tokenizer(config: TokenizerConfig, train_texts: Iterable[str], validation_texts: Iterable[str]) -> Tokenizer:
+    """Byte pairs are learned from the training text alone; a character vocabulary needs the characters of both.
+
+    The texts are read once and may be streams. Either may be a piece of a document, cut at the end of a word.
+    """
+    match config:
+        case BytePairConfig():
+            return train_byte_pairs(
+                start_of(train_texts, config.training_megabytes * BYTES_PER_MEGABYTE),
+                vocab_size=config.vocab_size,
+                special_tokens=config.special_tokens,
+            )
+        case CharacterConfig():
+            return train_characters(chain(train_texts, validation_texts), special_tokens=config.special_tokens)
+        case _:
+            assert_never(config)
+
+
+def start_of(texts: Iterable[str], n_bytes: int) -> Iterator[str]:
+    """The first texts, as many as fit whole into so many bytes of UTF-8, and into DISTINCT_BYTES of distinct words."""
+    seen: set[str] = set()
+    n_distinct_bytes = 0
+    for text in texts:
+        new = set(WORD.findall(text)) - seen
+        n_distinct_bytes += sum(len(word.encode()) for word in new)
+        n_bytes -= len(text.encode())
+        if n_bytes < 0 or n_distinct_bytes > DISTINCT_BYTES:
+            return
+        seen |= new
+        yield text

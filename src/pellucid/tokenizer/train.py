@@ -1,0 +1,54 @@
+"""How a vocabulary is learned from text. The same texts give the same vocabulary."""
+
+from collections.abc import Iterable, Sequence
+
+import tokenizers
+from tokenizers import decoders, models, pre_tokenizers, trainers
+
+from pellucid.errors import DataError
+from pellucid.tokenizer.tokenizer import Tokenizer
+
+
+def train_byte_pairs(texts: Iterable[str], *, vocab_size: int, special_tokens: Sequence[str]) -> Tokenizer:
+    """Byte-pair encoding: join the most frequent neighbours, again and again (equation 1; Sennrich et al. 2016).
+
+    Starts from the 256 bytes and splits text into words as GPT-2 does (Radford et al. 2019). Pairs that occur only once
+    are not joined, so a small corpus gives a smaller vocabulary than `vocab_size`. DataError: a control token that text
+    would turn into.
+    """
+    library_tokenizer = tokenizers.Tokenizer(models.BPE())
+    library_tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    library_tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size - len(special_tokens),
+        min_frequency=2,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    library_tokenizer.train_from_iterator(texts, trainer)
+    return _with_control_tokens(library_tokenizer, special_tokens)
+
+
+def train_characters(texts: Iterable[str], *, special_tokens: Sequence[str]) -> Tokenizer:
+    """One token for each character of the texts, in the order of their code points."""
+    characters: set[str] = set()
+    for text in texts:
+        characters.update(text)
+    # Byte-pair encoding that never joins anything: it gives each character its own token.
+    vocabulary = {character: id_ for id_, character in enumerate(sorted(characters))}
+    library_tokenizer = tokenizers.Tokenizer(models.BPE(vocabulary, []))
+    library_tokenizer.decoder = decoders.Fuse()
+    return _with_control_tokens(library_tokenizer, special_tokens)
+
+
+def _with_control_tokens(library_tokenizer: tokenizers.Tokenizer, special_tokens: Sequence[str]) -> Tokenizer:
+    """Gives control tokens the last ids. One that the vocabulary has already would share the id of a text."""
+    for token in special_tokens:
+        if library_tokenizer.token_to_id(token) is not None:
+            raise DataError(
+                f"tokenizer.special_tokens {token!r}",
+                "is a token of ordinary text as well",
+                f"choose what no text is likely to hold, such as '<|{token}|>'",
+            )
+    library_tokenizer.add_special_tokens(list(special_tokens))
+    return Tokenizer(library_tokenizer)

@@ -1,0 +1,181 @@
+"""From a config and prepared data to a session that is ready to run: the one place where training reads config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.checkpoint import checkpoint as recompute_in_backward
+from typing_extensions import assert_never
+
+from pellucid.config.load import run_config_to_yaml
+from pellucid.config.run import RunConfig
+from pellucid.config.training import (
+    AdamWConfig,
+    ConstantConfig,
+    CosineConfig,
+    MuonConfig,
+    OptimizerConfig,
+    ScheduleConfig,
+    SGDConfig,
+    WarmupStableDecayConfig,
+)
+from pellucid.data.batches import Batch, evaluation_batches
+from pellucid.data.build import PreparedData, build_batches
+from pellucid.generation.build import build_sampling
+from pellucid.generation.text import generate_text
+from pellucid.model.build import build_model
+from pellucid.model.decoder import Decoder
+from pellucid.training import optimizers, schedules
+from pellucid.training.evaluation import Evaluation, total_nats
+from pellucid.training.precision import Precision, resolve_precision
+from pellucid.training.schedules import Schedule
+from pellucid.training.session import Intervals, Session
+from pellucid.training.trainer import Trainer
+
+
+def build_session(config: RunConfig, data: PreparedData, run_dir: Path) -> Session:
+    """A session at step 0, its weights drawn from `config.seed`."""
+    trainer = build_trainer(config, data)
+    tokenizer, sample = data.tokenizer, config.sample
+    decoder, precision = trainer.model, trainer.precision
+    assert isinstance(decoder, Decoder)
+
+    def validate() -> float:
+        nats, n_tokens = total_nats(decoder, validation_batches(config, data, config.evaluation.max_tokens), precision)
+        return nats / n_tokens
+
+    def write_samples() -> list[str]:
+        with precision.autocast():
+            completions = generate_text(
+                decoder,
+                tokenizer,
+                sample.prompt,
+                n_samples=sample.n_samples,
+                max_new_tokens=sample.max_new_tokens,
+                sampling=build_sampling(sample),
+                seed=config.seed,
+            )
+        return [sample.prompt + completion.completion for completion in completions]
+
+    return Session(
+        trainer,
+        run_dir,
+        name=config.name,
+        n_steps=config.train.steps,
+        intervals=Intervals(
+            log=config.train.log_every_steps,
+            evaluate=config.evaluation.every_steps,
+            sample=sample.every_steps,
+            save=config.checkpoint.every_steps,
+        ),
+        keep_last=config.checkpoint.keep_last,
+        floor=data.validation_floor_nats_per_token,
+        validate=validate,
+        write_samples=write_samples,
+        config_yaml=run_config_to_yaml(config),
+        tokenizer_json=tokenizer.to_json(),
+        data_fingerprint=data.fingerprint,
+    )
+
+
+def build_trainer(config: RunConfig, data: PreparedData) -> Trainer:
+    """Model, optimizers, schedule and batches as the config says."""
+    train = config.train
+    precision = resolve_precision(train.device, train.precision)
+    torch.manual_seed(config.seed)
+    model = build_model(config.model, data.tokenizer.vocab_size).to(precision.device)
+    if train.gradient_checkpointing:
+        recompute_activations(model.blocks)
+    return Trainer(
+        model,
+        torch.compile(model) if train.compile else model,
+        build_optimizers(config.optimizer, model),
+        build_schedule(config.schedule, train.steps),
+        build_batches(config, data).batch,
+        precision,
+        gradient_accumulation_steps=train.gradient_accumulation_steps,
+        max_gradient_norm=train.max_gradient_norm,
+    )
+
+
+def build_optimizers(config: OptimizerConfig, model: nn.Module) -> list[Optimizer]:
+    """One optimizer, or two where the parameters are shared out between them."""
+    match config:
+        case AdamWConfig():
+            return optimizers.adamw(
+                model, lr=config.lr, betas=config.betas, eps=config.eps, weight_decay=config.weight_decay
+            )
+        case MuonConfig():
+            return optimizers.muon(
+                model,
+                lr=config.lr,
+                momentum=config.momentum,
+                weight_decay=config.weight_decay,
+                adamw_lr=config.adamw_lr,
+                adamw_betas=config.adamw_betas,
+                adamw_eps=config.adamw_eps,
+            )
+        case SGDConfig():
+            return optimizers.sgd(model, lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay)
+        case _:
+            assert_never(config)
+
+
+def build_schedule(config: ScheduleConfig, steps: int) -> Schedule:
+    """The factor on the learning rate as a function of the step."""
+    match config:
+        case ConstantConfig():
+            return partial(schedules.constant, warmup_steps=config.warmup_steps)
+        case CosineConfig():
+            return partial(
+                schedules.cosine,
+                steps=steps,
+                warmup_steps=config.warmup_steps,
+                final_fraction=config.final_lr_fraction,
+            )
+        case WarmupStableDecayConfig():
+            return partial(
+                schedules.warmup_stable_decay,
+                steps=steps,
+                warmup_steps=config.warmup_steps,
+                decay_fraction=config.decay_fraction,
+                final_fraction=config.final_lr_fraction,
+            )
+        case _:
+            assert_never(config)
+
+
+def recompute_activations(blocks: Iterable[nn.Module]) -> None:
+    """Gradient checkpointing (equation 17): a block keeps its input alone and runs again in the backward pass.
+
+    Memory falls from all activations to one tensor per block, for one more forward pass (Chen et al. 2016).
+    """
+    for block in blocks:
+        block.forward = partial(recompute_in_backward, block.forward, use_reentrant=False)
+
+
+def validation_batches(config: RunConfig, data: PreparedData, max_tokens: int | None) -> Iterable[Batch]:
+    """The validation part once through, or about `max_tokens` of it.
+
+    Documents are scored from their own start where rows are packed so, and where the truth is known: the floor is the
+    probability of whole documents.
+    """
+    known_truth = data.validation_nats is not None
+    return evaluation_batches(
+        data.validation,
+        config.model.context_length,
+        config.train.batch_size,
+        from_document_starts=known_truth or config.data.packing == "documents",
+        max_tokens=max_tokens,
+    )
+
+
+def evaluate(config: RunConfig, data: PreparedData, model: Decoder, precision: Precision) -> Evaluation:
+    """Scores the whole validation part."""
+    nats, n_tokens = total_nats(model, validation_batches(config, data, None), precision)
+    return Evaluation(nats, n_tokens, data.validation_bytes, data.validation_nats)

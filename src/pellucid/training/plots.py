@@ -1,0 +1,54 @@
+"""loss.png: how the loss fell, and the floor below which no model can go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from pellucid.training.metrics import Row
+
+# Okabe and Ito's palette: told apart by every kind of colour vision, and in grey.
+BLUE, ORANGE, BLACK = "#0072B2", "#D55E00", "#000000"
+
+
+def plot_loss(rows: Sequence[Row], floor: float | None, title: str, file: Path) -> None:
+    """Draws training and validation loss (nats per token) against the tokens seen, and the floor if it is known."""
+    figure = Figure(figsize=(7.5, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    train = [(row["tokens"], row["train_loss"]) for row in rows if row.get("train_loss") is not None]
+    val = [(row["tokens"], row["val_loss"]) for row in rows if row.get("val_loss") is not None]
+    if train:
+        axes.plot(*zip(*train, strict=True), color=BLUE, linewidth=1, alpha=0.8, label="training (each batch)")
+    if val:
+        axes.plot(*zip(*val, strict=True), color=ORANGE, marker="o", markersize=4, label="validation")
+    if floor is not None:
+        axes.axhline(
+            floor,
+            color=BLACK,
+            linestyle="--",
+            linewidth=1.2,
+            label=f"floor: {floor:.3f}, the entropy of the text",
+        )
+    losses = [loss for _, loss in train + val]
+    if losses and min(losses) > 0:
+        axes.set_yscale("log")
+        ticks = _round_ticks(min([*losses, *([floor] if floor else [])]), max(losses))
+        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+    axes.set(title=title, xlabel="tokens seen", ylabel="loss (nats per token)")
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x / 1e6:g} M" if x else "0")
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    if axes.lines:
+        axes.legend(frameon=False)
+    figure.savefig(file, dpi=150)
+
+
+def _round_ticks(low: float, high: float) -> list[float]:
+    """Numbers that a reader likes, from 1, 1.5, 2, 3, 5, 7 times a power of ten, within the range."""
+    ticks = [factor * 10.0**power for power in range(-4, 5) for factor in (1, 1.5, 2, 3, 5, 7)]
+    return [tick for tick in ticks if low * 0.9 <= tick <= high * 1.1]

@@ -1,0 +1,88 @@
+"""Which state a run starts from: nothing, or its newest whole checkpoint; and whether that still is the same run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from pellucid.checkpoint.run_directory import steps_in
+from pellucid.checkpoint.step_directory import Checkpoint, discard, read_checkpoint, step_name
+from pellucid.config.load import parse_run_config
+from pellucid.config.run import RunConfig
+from pellucid.errors import CheckpointError, ConfigError
+
+# A resumed run must compute what the uninterrupted one would have. These keys only decide what is reported and kept.
+OPERATIONAL = ("name", "train.log_every_steps", "evaluation", "sample", "checkpoint")
+
+RUN_FILES = ("config.yaml", "tokenizer.json", "metrics.jsonl", "samples.md", "loss.png")
+
+
+def require_no_run(run_dir: Path) -> None:
+    """Raises ConfigError if the folder holds a run already: nobody's training is lost by a forgotten option."""
+    if steps_in(run_dir) or (run_dir / "metrics.jsonl").exists():
+        mend = "add --resume to go on with it, --overwrite to start anew, or --run-dir for another folder"
+        raise ConfigError(str(run_dir), "there is a run in this folder", mend)
+
+
+def clear_run(run_dir: Path) -> None:
+    """Deletes the run in the folder, and nothing else that may lie there."""
+    for step in steps_in(run_dir):
+        discard(run_dir / step_name(step))
+    for name in RUN_FILES:
+        (run_dir / name).unlink(missing_ok=True)
+
+
+def newest_whole_checkpoint(run_dir: Path) -> tuple[Checkpoint, Path] | None:
+    """The newest checkpoint that passes every check, after a warning for each newer one that does not.
+
+    None if the run has not saved yet. Raises CheckpointError if there are checkpoints but none is whole: starting
+    silently from nothing would pass off a new run as the old one.
+    """
+    steps = steps_in(run_dir)
+    for step in reversed(steps):
+        directory = run_dir / step_name(step)
+        try:
+            return read_checkpoint(directory), directory
+        except CheckpointError as error:
+            print(f"warning: {error}", file=sys.stderr)
+    if steps:
+        raise CheckpointError(str(run_dir), "no checkpoint is whole", "start anew with --overwrite")
+    return None
+
+
+def require_same_run(config: RunConfig, checkpoint: Checkpoint, where: str) -> None:
+    """Raises CheckpointError, listing the differences, if the checkpoint's config computes something else."""
+    saved = parse_run_config(checkpoint.config_yaml, f"{where}/config.yaml")
+    before, now = _flat(saved.model_dump(mode="json")), _flat(config.model_dump(mode="json"))
+    differences = [
+        f"{key} was {before.get(key)}, is {now.get(key)}"
+        for key in sorted(before.keys() | now.keys())
+        if before.get(key) != now.get(key) and not _is_operational(key)
+    ]
+    if differences:
+        mend = "take these changes back, or start anew with --overwrite or another --run-dir"
+        raise CheckpointError(where, "the config has changed: " + ", ".join(differences), mend)
+
+
+def require_same_data(fingerprint: str, checkpoint: Checkpoint, where: str) -> None:
+    """Raises CheckpointError if the corpus has other contents than when the checkpoint was written."""
+    if checkpoint.state["data_fingerprint"] != fingerprint:
+        what = f"the corpus has changed (fingerprint was {checkpoint.state['data_fingerprint']}, is {fingerprint})"
+        mend = "bring the old text back, or start anew with --overwrite or another --run-dir"
+        raise CheckpointError(where, what, mend)
+
+
+def _is_operational(key: str) -> bool:
+    return any(key == each or key.startswith(f"{each}.") for each in OPERATIONAL)
+
+
+def _flat(section: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """`{"model": {"d_model": 8}}` as `{"model.d_model": 8}`."""
+    flat: dict[str, Any] = {}
+    for key, value in section.items():
+        if isinstance(value, dict):
+            flat.update(_flat(value, f"{prefix}{key}."))
+        else:
+            flat[prefix + key] = value
+    return flat

@@ -1,0 +1,95 @@
+"""From a config to a trained model on disk: the story of `pellucid train`, one line per chapter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pellucid.checkpoint.run_directory import locked
+from pellucid.config.load import run_config_to_yaml
+from pellucid.config.run import RunConfig
+from pellucid.data.build import PreparedData, prepare_data
+from pellucid.model.decoder import Decoder
+from pellucid.training.build import build_session, evaluate
+from pellucid.training.evaluation import Evaluation
+from pellucid.training.interrupts import StoppedBySignal
+from pellucid.training.resume import (
+    clear_run,
+    newest_whole_checkpoint,
+    require_no_run,
+    require_same_data,
+    require_same_run,
+)
+from pellucid.training.session import Session
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: at its last step, evaluated; or stopped by a signal, saved."""
+
+    step: int
+    evaluation: Evaluation | None
+    stopped_by: int | None
+
+
+def train_run(
+    config: RunConfig, data_root: Path, run_dir: Path, *, resume: bool, overwrite: bool, note: Note
+) -> Outcome:
+    """Trains as the config says, in `run_dir`. `note` receives lines for the person who watches.
+
+    Raises ConfigError if the folder holds a run and neither option is given, CheckpointError if it cannot be resumed.
+    What could fail fails before a run is overwritten.
+    """
+    with locked(run_dir):
+        if not (resume or overwrite):
+            require_no_run(run_dir)
+        found = newest_whole_checkpoint(run_dir) if resume else None
+        if found:
+            require_same_run(config, found[0], str(found[1]))
+        data = prepare_data(config, data_root, progress=True)
+        session = build_session(config, data, run_dir)
+        if found:
+            checkpoint, directory = found
+            require_same_data(data.fingerprint, checkpoint, str(directory))
+            session.restore(checkpoint, str(directory))
+        else:
+            clear_run(run_dir)
+        return _train(config, data, session, note)
+
+
+def _train(config: RunConfig, data: PreparedData, session: Session, note: Note) -> Outcome:
+    trainer, run_dir = session.trainer, session.run_dir
+    if trainer.step >= config.train.steps:
+        note(f"{run_dir} is finished: it has had its {config.train.steps} steps")
+    else:
+        (run_dir / "config.yaml").write_text(run_config_to_yaml(config), encoding="utf-8")
+        (run_dir / "tokenizer.json").write_text(session.tokenizer_json, encoding="utf-8")
+        for line in _introduction(config, data, session):
+            note(line)
+        try:
+            session.run()
+        except StoppedBySignal as stop:
+            return Outcome(stop.step, None, stop.signal_number)
+        note(f"trained in {session.elapsed_seconds:.0f} s; {run_dir}/loss.png shows how, samples.md what it wrote")
+    assert isinstance(trainer.model, Decoder)
+    return Outcome(trainer.step, evaluate(config, data, trainer.model, trainer.precision), None)
+
+
+def _introduction(config: RunConfig, data: PreparedData, session: Session) -> list[str]:
+    trainer, train = session.trainer, config.train
+    n_parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
+    tokens_per_step = train.batch_size * train.gradient_accumulation_steps * config.model.context_length
+    epochs = train.steps * tokens_per_step / data.train.n_targets
+    precision = str(trainer.precision.dtype).removeprefix("torch.")
+    floor = data.validation_floor_nats_per_token
+    return [
+        f"{'resuming' if trainer.step else 'training'} {config.name} in {session.run_dir}"
+        + (f" at step {trainer.step}" if trainer.step else ""),
+        f"model   {n_parameters:,} parameters, vocabulary {data.tokenizer.vocab_size:,}",
+        f"data    {data.train.n_targets:,} training tokens, {tokens_per_step:,} a step: {epochs:.1f} epochs",
+        f"device  {trainer.precision.device}, {precision}",
+        *([] if floor is None else [f"floor   {floor:.4f} nats/token: no model can do better on the validation text"]),
+    ]

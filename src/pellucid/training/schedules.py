@@ -1,0 +1,38 @@
+"""The learning rate as a pure function of the step: a factor from 0 to 1 on the optimizer's `lr`.
+
+A pure function has no state to save, so a resumed run cannot get it wrong.
+"""
+
+import math
+from collections.abc import Callable
+
+Schedule = Callable[[int], float]
+
+
+def warmup(step: int, warmup_steps: int) -> float:
+    """Rises in equal parts to 1 at the last warmup step; the very first update is already above zero."""
+    return min(1.0, (step + 1) / (warmup_steps + 1))
+
+
+def constant(step: int, *, warmup_steps: int) -> float:
+    """Warmup, then 1."""
+    return warmup(step, warmup_steps)
+
+
+def cosine(step: int, *, steps: int, warmup_steps: int, final_fraction: float) -> float:
+    """Warmup, then half a cosine from 1 to `final_fraction` at the last step (Loshchilov and Hutter 2017)."""
+    progress = max(0, step - warmup_steps) / max(1, steps - 1 - warmup_steps)
+    height = (1 + math.cos(math.pi * min(1.0, progress))) / 2
+    return warmup(step, warmup_steps) * (final_fraction + (1 - final_fraction) * height)
+
+
+def warmup_stable_decay(
+    step: int, *, steps: int, warmup_steps: int, decay_fraction: float, final_fraction: float
+) -> float:
+    """Warmup, then 1, then a straight line down to `final_fraction` (Hu et al. 2024).
+
+    The line takes the last `decay_fraction` of all steps.
+    """
+    decay_steps = max(1, round(decay_fraction * steps))
+    remaining = min(1.0, (steps - 1 - step) / decay_steps)
+    return warmup(step, warmup_steps) * (final_fraction + (1 - final_fraction) * max(0.0, remaining))

@@ -1,0 +1,93 @@
+"""Which checkpoints a run has, keeps and means; and one process at a time."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from pellucid.checkpoint.run_directory import (
+    best_step,
+    find_step_directory,
+    keep_last_and_best,
+    locked,
+    steps_in,
+)
+from pellucid.checkpoint.step_directory import Checkpoint, write_checkpoint
+from pellucid.errors import CheckpointError, InputOutputError, RunInUseError
+
+EMPTY = Checkpoint({}, {}, {"cpu": torch.get_rng_state()}, {}, "", "")
+
+
+def write_run(run_dir: Path, losses: dict[int, float | None]) -> None:
+    for step, loss in losses.items():
+        write_checkpoint(run_dir, step, replace(EMPTY, state={"step": step, "val_loss": loss}))
+
+
+def test_the_last_and_the_best_are_kept(tmp_path: Path):
+    write_run(tmp_path, {10: 3.0, 20: 1.0, 30: None, 40: 2.0, 50: 2.5})
+    assert best_step(tmp_path) == 20
+    keep_last_and_best(tmp_path, keep_last=2)
+    assert steps_in(tmp_path) == [20, 40, 50]
+    assert not list(tmp_path.glob(".trash-*"))
+
+
+def test_latest_best_and_a_number_name_a_checkpoint(tmp_path: Path):
+    write_run(tmp_path, {10: 1.0, 20: 2.0})
+    assert find_step_directory(tmp_path, "latest").name == "step-00000020"
+    assert find_step_directory(tmp_path, "best").name == "step-00000010"
+    assert find_step_directory(tmp_path, "10").name == "step-00000010"
+    assert find_step_directory(tmp_path / "step-00000010", "latest").name == "step-00000010"
+
+
+@pytest.mark.parametrize("which", ["30", "newest", "-1", "1.0", "²"])
+def test_an_unknown_checkpoint_is_answered_with_the_known_ones(tmp_path: Path, which: str):
+    write_run(tmp_path, {10: 1.0, 20: 2.0})
+    with pytest.raises(CheckpointError, match=r"use latest, best or a step: 10, 20"):
+        find_step_directory(tmp_path, which)
+
+
+def test_a_folder_without_checkpoints_and_no_folder_are_told_apart(tmp_path: Path):
+    with pytest.raises(CheckpointError, match="no checkpoint here"):
+        find_step_directory(tmp_path, "latest")
+    with pytest.raises(CheckpointError, match="no such run"):
+        find_step_directory(tmp_path / "absent", "latest")
+
+
+def test_a_run_that_was_never_evaluated_has_no_best(tmp_path: Path):
+    write_run(tmp_path, {10: None})
+    with pytest.raises(CheckpointError, match="no checkpoint was evaluated; choose a step: 10"):
+        find_step_directory(tmp_path, "best")
+
+
+def test_a_second_process_is_turned_away_until_the_first_ends(tmp_path: Path):
+    hold = "import sys; from pathlib import Path; from pellucid.checkpoint.run_directory import locked\n"
+    hold += "with locked(Path(sys.argv[1])): print('locked', flush=True); sys.stdin.read()"
+    first = subprocess.Popen(
+        [sys.executable, "-c", hold, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert first.stdout.readline() == "locked\n"
+    with pytest.raises(RunInUseError, match="another process trains in this folder"), locked(tmp_path):
+        pass
+    first.kill()
+    first.communicate()
+    with locked(tmp_path):
+        pass
+
+
+def test_what_a_killed_save_left_is_swept_away_under_the_lock(tmp_path: Path):
+    for name in (".tmp-step-00000001", ".trash-step-00000002", "step-00000003"):
+        (tmp_path / name).mkdir()
+    with locked(tmp_path):
+        assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "step-00000003"]
+
+
+def test_a_run_directory_that_cannot_be_made_is_an_input_output_error(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(InputOutputError, match="choose another folder with --run-dir"),
+        locked(tmp_path / "file"),
+    ):
+        pass

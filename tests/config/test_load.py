@@ -1,0 +1,187 @@
+"""Configs: what is accepted, what is refused, and what the one line of an error says."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.config.load import load_run_config, parse_run_config, run_config_to_yaml
+from pellucid.errors import ConfigError
+
+SMALL = """\
+name: small
+corpus: {type: fables}
+model:
+  context_length: 64
+  d_model: 64
+  n_layers: 2
+  n_heads: 2
+  position: {type: rope, base: 1e4}
+optimizer:
+  type: adamw
+  lr: 3e-4
+schedule: {type: cosine, warmup_steps: 10}
+train:
+  steps: 100
+  batch_size: 8
+"""
+
+
+def error_of(text: str = SMALL, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse_run_config(text, "small.yaml", overrides)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_numbers_in_scientific_notation_are_numbers():
+    config = parse_run_config(SMALL, "small.yaml", ["train.max_gradient_norm=1e1", "optimizer.lr=2E-3"])
+    assert config.model.position.base == 10_000.0
+    assert config.train.max_gradient_norm == 10.0
+    assert config.optimizer.lr == 0.002
+
+
+def test_a_config_written_out_reads_back_equal():
+    config = parse_run_config(SMALL, "small.yaml")
+    assert parse_run_config(run_config_to_yaml(config), "written") == config
+
+
+@given(lr=st.floats(1e-12, 1e12), weight_decay=st.floats(0, 1), seed=st.integers(0, 2**63 - 1))
+def test_every_number_survives_being_written_out(lr, weight_decay, seed):
+    overrides = [f"optimizer.lr={lr}", f"optimizer.weight_decay={weight_decay}", f"seed={seed}"]
+    config = parse_run_config(SMALL, "small.yaml", overrides)
+    assert (config.optimizer.lr, config.optimizer.weight_decay, config.seed) == (lr, weight_decay, seed)
+    assert parse_run_config(run_config_to_yaml(config), "written") == config
+
+
+def test_a_config_is_frozen():
+    config = parse_run_config(SMALL, "small.yaml")
+    with pytest.raises(ValueError, match="frozen"):
+        config.train.steps = 3
+
+
+def test_an_override_reaches_into_a_section_and_may_replace_a_whole_one():
+    config = parse_run_config(
+        SMALL,
+        "small.yaml",
+        ["train.steps=7", "schedule={type: constant}", "corpus={type: text, files: [a.txt]}"],
+    )
+    assert config.train.steps == 7
+    assert config.schedule.type == "constant"
+    assert config.corpus.files == ("a.txt",)
+
+
+def test_a_misspelled_key_is_named_with_its_line_and_a_suggestion():
+    message = error_of(SMALL.replace("steps: 100", "stepz: 100"))
+    assert message == "small.yaml:14: train.stepz: unknown key; did you mean 'steps'?"
+
+
+def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
+    message = error_of(SMALL + "  zzz: 1\n")
+    assert message.startswith("small.yaml:16: train.zzz: unknown key; the keys here are steps, batch_size,")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("optimizer.lr=fast", "command line: optimizer.lr: 'fast' is of the wrong type; give a number"),
+        ("optimizer.lr=-1", "command line: optimizer.lr: -1 is out of range; give a value greater than 0.0"),
+        ("optimizer.lr=.nan", "command line: optimizer.lr: nan is of the wrong type; give a finite number"),
+        ("optimizer.lr=", "command line: optimizer.lr: '' is of the wrong type; give a number"),
+        ("train.steps=1.5", "command line: train.steps: 1.5 is of the wrong type; give a whole number"),
+        ("train.steps=true", "command line: train.steps: True is of the wrong type; give a whole number"),
+        ("train.steps='100'", "command line: train.steps: '100' is of the wrong type; give a whole number"),
+        ("train.compile=yes", "command line: train.compile: 'yes' is of the wrong type; give true or false"),
+        (
+            "train.device=gpu",
+            "command line: train.device: 'gpu' is not a choice; use 'auto', 'cpu', 'cuda' or 'mps'",
+        ),
+        (
+            "model.position.type=spiral",
+            "command line: model.position.type: 'spiral' is not a choice; "
+            "use one of 'sinusoidal', 'rope', 'learned', 'none'",
+        ),
+        (
+            "model.position={type: rope, bse: 3}",
+            "command line: model.position.bse: unknown key; did you mean 'base'?",
+        ),
+        (
+            "corpus={files: [a]}",
+            "command line: corpus.type: this key is missing; add `type: ...`, one of fables, hugging_face, text",
+        ),
+        ("corpus={type: text}", "command line: corpus.files: this key is missing; add `files: ...`"),
+        ("corpus={type: text, files: []}", "command line: corpus.files: too few values; give a longer list"),
+        (
+            "corpus={type: text, files: [a, 3]}",
+            "command line: corpus.files.1: 3 is of the wrong type; give text",
+        ),
+        ("optimizer.betas=[0.9]", "command line: optimizer.betas.1: too few values; give a longer list"),
+        (
+            "optimizer.betas=[0.9, 2]",
+            "command line: optimizer.betas.1: 2 is out of range; give a value less than 1.0",
+        ),
+        ("model=3", "command line: model: 3 is of the wrong type; give a section of keys and values"),
+        ("steps", "command line: 'steps' is no override; write key=value, as optimizer.lr=3e-4"),
+        (
+            "train..steps=3",
+            "command line: 'train..steps=3' is no override; write key=value, as optimizer.lr=3e-4",
+        ),
+        (
+            "train.steps.x=3",
+            "command line: train.steps.x: 'steps' is a value, not a section; leave out what follows it",
+        ),
+        (
+            "model.n_heads=3",
+            "small.yaml:3: model: d_model 64 is not a multiple of n_heads 3; "
+            "choose d_model as n_heads times the head width",
+        ),
+    ],
+)
+def test_a_bad_override_is_explained_in_one_line(override, message):
+    assert error_of(SMALL, override) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            SMALL + "train: {}\n",
+            "small.yaml:16: train: this key stands twice, first on line 13; keep one of the two",
+        ),
+        (
+            SMALL + "a: [1\n",
+            "small.yaml:17: not readable as YAML: expected ',' or ']', but got '<stream end>'",
+        ),
+        (SMALL + "a: &x 1\nb: *x\n", "small.yaml:17: not readable as YAML: alias *x found"),
+        (
+            SMALL + "a: !!python/object:os.system {}\n",
+            "small.yaml:16: not readable as YAML: could not determine a",
+        ),
+        (SMALL + "? [1]\n: 2\n", "small.yaml:16: a key must be a plain word; write `key: value`"),
+        ("[" * 10_000, "small.yaml: nested too deeply"),
+        ("- 1\n", "small.yaml: no `key: value` lines found; start from a file in configs/"),
+        ("\0", "small.yaml: not readable as YAML"),
+        ("x" * 300_000, "small.yaml: 300,000 characters are no run config"),
+    ],
+)
+def test_text_that_is_no_config_is_refused_with_its_line(text, message):
+    assert error_of(text).startswith(message)
+
+
+def test_an_empty_file_misses_its_keys():
+    assert error_of("") == "small.yaml:1: name: this key is missing; add `name: ...`"
+
+
+def test_a_missing_file_is_named(tmp_path: Path):
+    (tmp_path / "there.yaml").write_text(SMALL)
+    with pytest.raises(ConfigError, match=r"here.yaml: no such file; configs there: .*there.yaml"):
+        load_run_config(tmp_path / "here.yaml")
+
+
+def test_a_folder_and_a_binary_file_are_refused(tmp_path: Path):
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        load_run_config(tmp_path)
+    (tmp_path / "weights").write_bytes(b"ab\xff")
+    with pytest.raises(ConfigError, match="byte 2 is not UTF-8"):
+        load_run_config(tmp_path / "weights")

@@ -1,0 +1,63 @@
+"""Every config that we ship loads, names the schema, and builds."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from pellucid.config import load_run_config
+from pellucid.config.run import run_json_schema
+from pellucid.model.build import build_model
+from pellucid.training.build import build_optimizers, build_schedule
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+SHIPPED = sorted(CONFIGS.glob("*.yaml"))
+
+
+def test_the_configs_that_the_readme_names_are_there():
+    names = {"debug", "fables", "lecture_notes", "shakespeare_char", "tinystories", "gpt2_124m"}
+    assert names <= {path.stem for path in SHIPPED}
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_config_builds_without_memory_and_schedules_every_step(path: Path):
+    config = load_run_config(path)
+    assert config.name == path.stem
+    with torch.device("meta"):
+        model = build_model(config.model, vocab_size=getattr(config.tokenizer, "vocab_size", 65))
+    n_parameters = sum(parameter.numel() for parameter in model.parameters())
+    in_optimizers = [
+        parameter
+        for optimizer in build_optimizers(config.optimizer, model)
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    ]
+    assert sum(parameter.numel() for parameter in in_optimizers) == n_parameters
+    schedule = build_schedule(config.schedule, config.train.steps)
+    assert all(0 <= schedule(step) <= 1 for step in range(config.train.steps))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_config_tells_editors_its_schema(path: Path):
+    assert path.read_text().startswith("# yaml-language-server: $schema=schema.json\n")
+
+
+def test_the_schema_file_is_what_the_schema_command_prints():
+    assert json.loads((CONFIGS / "schema.json").read_text()) == run_json_schema()
+
+
+def test_shakespeare_char_is_as_small_as_the_comparison_demands():
+    config = load_run_config(CONFIGS / "shakespeare_char.yaml")
+    with torch.device("meta"):
+        model = build_model(config.model, vocab_size=66)
+    assert sum(parameter.numel() for parameter in model.parameters()) <= 810_000
+    assert (config.model.n_layers, config.model.n_heads, config.model.d_model) == (4, 4, 128)
+    assert config.model.context_length == 64
+
+
+def test_gpt2_124m_has_gpt2s_number_of_parameters():
+    config = load_run_config(CONFIGS / "gpt2_124m.yaml")
+    with torch.device("meta"):
+        model = build_model(config.model, vocab_size=config.tokenizer.vocab_size)
+    assert sum(parameter.numel() for parameter in model.parameters()) == pytest.approx(124.4e6, rel=0.001)

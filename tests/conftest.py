@@ -1,0 +1,41 @@
+"""What the tests share: a tiny run on disk, and the command line as a function."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+from tiny_run import TINY_RUN, VERSES, Result
+
+# Examples are the same on every run, so that a red test stays red until it is mended; no deadline on noisy machines.
+settings.register_profile("pellucid", deadline=None, derandomize=True)
+settings.load_profile("pellucid")
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, with a small corpus and a config that trains on it in a second."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "corpus.txt").write_text(VERSES)
+    (tmp_path / "tiny.yaml").write_text(TINY_RUN)
+    return tmp_path
+
+
+@pytest.fixture
+def pellucid(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+    """`pellucid("train", "tiny.yaml")` as typed in a shell, but in this process."""
+    from pellucid.cli import main
+
+    def run(*arguments: str) -> Result:
+        capfd.readouterr()
+        monkeypatch.setattr(sys, "argv", ["pellucid", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capfd.readouterr()
+        return Result(ended.value.code or 0, out, err)
+
+    return run

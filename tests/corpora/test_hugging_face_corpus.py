@@ -1,0 +1,116 @@
+import json
+
+import datasets
+import pytest
+
+from pellucid.corpora.corpus import PIECE_LENGTH
+from pellucid.corpora.hugging_face import HuggingFaceCorpus
+from pellucid.errors import DataError
+
+STORIES = [f"Story number {i}." for i in range(20)]
+
+
+@pytest.fixture(autouse=True)
+def _cache_in_a_temporary_folder(tmp_path_factory, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets"))
+
+
+def texts(corpus, split):
+    return [piece.text for piece in corpus.pieces(split)]
+
+
+def json_lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def stories_file(tmp_path, request):
+    """The stories in a file of the format asked for."""
+    path = tmp_path / f"stories.{request.param}"
+    rows = [{"n": i, "text": story} for i, story in enumerate(STORIES)]
+    if request.param == "json":
+        json_lines(path, rows)
+    elif request.param == "parquet":
+        datasets.Dataset.from_list(rows).to_parquet(path)
+    else:
+        path.write_text("\n".join(STORIES) + "\n", encoding="utf-8")
+    return request.param, str(path)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("stories_file", ["json", "parquet", "text"], indirect=True)
+def test_every_tenth_row_of_a_local_file_is_held_out(stories_file, streaming):
+    file_format, path = stories_file
+    corpus = HuggingFaceCorpus(file_format, data_files=(path,), streaming=streaming)
+    assert texts(corpus, "validation") == [STORIES[9], STORIES[19]]
+    assert texts(corpus, "train") == [story for story in STORIES if story not in (STORIES[9], STORIES[19])]
+    assert texts(corpus, "train") == texts(corpus, "train"), "a corpus can be read again"
+
+
+def test_a_validation_split_is_used_whole(tmp_path):
+    train = json_lines(tmp_path / "a.jsonl", [{"story": "a"}])
+    held_out = json_lines(tmp_path / "b.jsonl", [{"story": "b"}, {"story": None}, {"story": " "}, {"story": "c"}])
+    corpus = HuggingFaceCorpus(
+        "json", data_files={"train": train, "dev": held_out}, validation_split="dev", text_field="story"
+    )
+    assert texts(corpus, "train") == ["a"]
+    assert texts(corpus, "validation") == ["b", "c"], "rows without text are left out"
+
+
+def test_a_folder_is_a_data_set(tmp_path):
+    json_lines(tmp_path / "train.jsonl", [{"text": story} for story in STORIES])
+    assert texts(HuggingFaceCorpus(str(tmp_path)), "validation") == [STORIES[9], STORIES[19]]
+
+
+def test_a_long_document_comes_in_pieces(tmp_path):
+    text = "many words " * (PIECE_LENGTH // 4)
+    path = json_lines(tmp_path / "a.jsonl", [{"text": text}, {"text": "short"}])
+    pieces = list(HuggingFaceCorpus("json", data_files=path, validation_fraction=0.01).pieces("train"))
+    assert "".join(piece.text for piece in pieces) == text + "short"
+    assert [piece.ends_document for piece in pieces] == [False, False, True, True]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_missing_column_is_an_error_that_names_the_columns(tmp_path, streaming):
+    path = json_lines(tmp_path / "a.jsonl", [{"body": "a", "n": 1}])
+    corpus = HuggingFaceCorpus("json", data_files=path, streaming=streaming)
+    with pytest.raises(DataError, match="text_field text: .*body, n"):
+        texts(corpus, "train")
+
+
+def test_a_column_of_numbers_is_an_error(tmp_path):
+    path = json_lines(tmp_path / "a.jsonl", [{"text": 1}])
+    with pytest.raises(DataError, match="holds int, not text"):
+        texts(HuggingFaceCorpus("json", data_files=path), "train")
+
+
+@pytest.mark.parametrize("options", [{"data_files": "missing.json"}, {"split": "dev"}, {"data_files": "bad.json"}])
+def test_what_the_library_refuses_is_one_line(tmp_path, monkeypatch, options):
+    monkeypatch.chdir(tmp_path)
+    json_lines(tmp_path / "a.jsonl", [{"text": "a"}])
+    (tmp_path / "bad.json").write_text("{", encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        texts(HuggingFaceCorpus("json", **{"data_files": "a.jsonl", **options}), "train")
+    assert "\n" not in str(caught.value)
+    assert "corpus.path json" in str(caught.value)
+
+
+def test_a_local_file_that_cannot_be_read_is_an_error(tmp_path, monkeypatch):
+    corpus = HuggingFaceCorpus("json", data_files=json_lines(tmp_path / "a.jsonl", [{"text": "a"}]))
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.open", refuse)
+    with pytest.raises(DataError, match="cannot be read \\(Permission denied\\)"):
+        _ = corpus.identity
+
+
+def test_identity_follows_the_contents_of_local_files(tmp_path):
+    path = json_lines(tmp_path / "a.jsonl", [{"text": "a"}])
+    first = HuggingFaceCorpus("json", data_files=path).identity
+    assert HuggingFaceCorpus("json", data_files=path, streaming=True).identity == first
+    json_lines(tmp_path / "a.jsonl", [{"text": "b"}])
+    assert HuggingFaceCorpus("json", data_files=path).identity != first
+    json.dumps(first)

@@ -1,0 +1,189 @@
+import codecs
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.corpora import text_files
+from pellucid.corpora.text_files import ByteRange, TextFilesCorpus, read_text
+from pellucid.errors import DataError
+
+
+def written(folder, name, content):
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(path)
+
+
+def documents(corpus, split):
+    return "".join(piece.text + ("¶" if piece.ends_document else "") for piece in corpus.pieces(split))
+
+
+def test_one_stream_holds_out_exactly_the_last_bytes(tmp_path):
+    file = written(tmp_path, "a.txt", "0123456789" * 10)
+    corpus = TextFilesCorpus([file])
+    assert documents(corpus, "train") == "0123456789" * 9 + "¶"
+    assert documents(corpus, "validation") == "0123456789¶"
+    assert documents(corpus, "train") == documents(corpus, "train"), "a corpus can be read again"
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\ufeff"), min_size=2), st.data())
+def test_a_stream_is_cut_between_characters(tmp_path_factory, text, data):
+    file = written(tmp_path_factory.mktemp("cut"), "a.txt", text)
+    fraction = data.draw(st.floats(0.01, 0.99))
+    ranges = TextFilesCorpus([file], validation_fraction=fraction)._ranges
+    train, validation = ("".join(t for part in ranges[s] for t in read_text(part)) for s in ("train", "validation"))
+    assert train + validation == text
+    wanted = len(text.encode()) * (1 - fraction)
+    assert wanted - 1 <= len(train.encode()) < wanted + 4
+
+
+def test_files_without_separator_are_one_stream(tmp_path):
+    files = [written(tmp_path, "b.txt", "one "), written(tmp_path, "a.txt", "two ")]
+    held_out = written(tmp_path, "v.txt", "three")
+    corpus = TextFilesCorpus(files, validation_files=[held_out])
+    assert documents(corpus, "train") == "one two ¶"
+    assert documents(corpus, "validation") == "three¶"
+
+
+def test_a_separator_and_the_end_of_a_file_end_documents(tmp_path):
+    for name, text in (("1.txt", "a--b--"), ("2.txt", "c--d")):
+        written(tmp_path, name, text)
+    held_out = written(tmp_path, "v.md", "e")
+    corpus = TextFilesCorpus([f"{tmp_path}/*.txt"], separator="--", validation_files=[held_out])
+    assert documents(corpus, "train") == "a¶b¶c¶d¶"
+
+
+@pytest.mark.parametrize(
+    ("texts", "fraction", "train", "validation"),
+    [
+        (["a--b--c--d"], 0.5, "a¶", "b¶c¶d¶"),  # byte 5 of 10 is in the separator after b: b is held out
+        (["a--b--c--d"], 0.1, "a¶b¶c¶", "d¶"),
+        (["aaaa--b"], 0.9, "aaaa¶", "b¶"),  # the cut is in the first document: the second one is held out
+        (["a--bbbbbbbb"], 0.1, "a¶", "bbbbbbbb¶"),
+        (["a--b", "cccc"], 0.4, "a¶b¶", "cccc¶"),
+        (["aaaaaa", "b"], 0.9, "aaaaaa¶", "b¶"),
+    ],
+)
+def test_a_split_never_cuts_a_document(tmp_path, texts, fraction, train, validation):
+    files = [written(tmp_path, f"{i}.txt", text) for i, text in enumerate(texts)]
+    corpus = TextFilesCorpus(files, separator="--", validation_fraction=fraction)
+    assert (documents(corpus, "train"), documents(corpus, "validation")) == (train, validation)
+
+
+@given(st.lists(st.text("ab", min_size=1, max_size=5), min_size=2, max_size=9), st.floats(0.01, 0.99))
+def test_both_splits_hold_whole_documents_and_none_is_lost(tmp_path_factory, stories, fraction):
+    file = written(tmp_path_factory.mktemp("split"), "a.txt", "|".join(stories))
+    corpus = TextFilesCorpus([file], separator="|", validation_fraction=fraction)
+    halves = [documents(corpus, split) for split in ("train", "validation")]
+    assert all(halves)
+    assert "".join(halves) == "".join(f"{story}¶" for story in stories)
+
+
+def test_a_file_that_is_held_out_is_not_trained_on(tmp_path):
+    written(tmp_path, "a.txt", "train")
+    held_out = written(tmp_path, "b.txt", "held out")
+    corpus = TextFilesCorpus([f"{tmp_path}/*.txt"], validation_files=[held_out])
+    assert documents(corpus, "train") == "train¶"
+    with pytest.raises(DataError, match="all of them are validation_files"):
+        TextFilesCorpus([held_out], validation_files=[f"{tmp_path}/*.txt"])
+
+
+def test_globs_are_sorted_and_name_each_file_once(tmp_path):
+    for name in "cab":
+        written(tmp_path, f"{name}.txt", name)
+    (tmp_path / "d.txt").mkdir()
+    found = text_files.find_files([f"{tmp_path}/b.txt", f"{tmp_path}/*.txt"])
+    assert [path.name for path in found] == ["b.txt", "a.txt", "c.txt"]
+
+
+def test_a_name_with_brackets_is_a_file_before_it_is_a_glob(tmp_path):
+    name = written(tmp_path, "a[1].txt", "x")
+    assert [str(path) for path in text_files.find_files([name])] == [name]
+
+
+@pytest.mark.parametrize("pattern", ["missing.txt", "*.txt"])
+def test_a_pattern_without_files_is_an_error(tmp_path, pattern):
+    with pytest.raises(DataError, match="no such file") as caught:
+        TextFilesCorpus([f"{tmp_path}/{pattern}"])
+    assert pattern in str(caught.value)
+    assert caught.value.exit_code == 3
+
+
+def test_a_folder_is_an_error(tmp_path):
+    with pytest.raises(DataError, match="is a folder"):
+        TextFilesCorpus([str(tmp_path)])
+
+
+def test_an_empty_file_is_an_error(tmp_path):
+    with pytest.raises(DataError, match="empty"):
+        TextFilesCorpus([written(tmp_path, "a.txt", "")])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_an_unreadable_file_is_an_error(tmp_path):
+    file = written(tmp_path, "a.txt", "x")
+    os.chmod(file, 0)
+    with pytest.raises(DataError, match="cannot be read"):
+        TextFilesCorpus([file])
+
+
+def test_a_file_that_cannot_be_opened_is_an_error(tmp_path, monkeypatch):
+    file = written(tmp_path, "a.txt", "x")
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.open", refuse)
+    with pytest.raises(DataError, match="cannot be read \\(Permission denied\\)"):
+        TextFilesCorpus([file])
+
+
+@pytest.mark.parametrize("position", [0, 1, 5, 63, 64, 65, 127, 190, 199])
+@pytest.mark.parametrize("fault", [b"\xff", b"\xc3(", b"\x80", b"\0", b"\xed\xa0\x80"])
+def test_what_is_no_text_is_an_error_with_its_place(tmp_path, monkeypatch, position, fault):
+    monkeypatch.setattr(text_files, "BLOCK_BYTES", 64)
+    content = bytearray("é".encode() * 100)
+    position -= position % 2  # between two characters
+    content[position:position] = fault
+    path = tmp_path / "a.txt"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=f"byte {position}: ") as caught:
+        list(read_text(ByteRange(path, 0, len(content))))
+    assert str(path) in str(caught.value)
+
+
+def test_a_character_that_the_file_does_not_finish_is_an_error(tmp_path):
+    file = written(tmp_path, "a.txt", b"abc\xf0\x9f\x98")
+    with pytest.raises(DataError, match="byte 3: unexpected end"):
+        documents(TextFilesCorpus([file], validation_fraction=0.9), "validation")
+
+
+@pytest.mark.parametrize("mark", [codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE])
+def test_utf_16_is_named(tmp_path, mark):
+    with pytest.raises(DataError, match="UTF-16"):
+        TextFilesCorpus([written(tmp_path, "a.txt", mark + b"a\0")])
+
+
+def test_a_byte_order_mark_is_skipped_and_line_ends_are_kept(tmp_path):
+    file = written(tmp_path, "a.txt", codecs.BOM_UTF8 + b"ab\r\ncd\r\n..")
+    assert documents(TextFilesCorpus([file], validation_fraction=0.2), "train") == "ab\r\ncd\r\n¶"
+
+
+def test_characters_over_block_ends_are_read_whole(tmp_path, monkeypatch):
+    text = "aé€😀" * 50
+    path = tmp_path / "a.txt"
+    path.write_text(text, encoding="utf-8")
+    for length in range(1, 12):
+        monkeypatch.setattr(text_files, "BLOCK_BYTES", length)
+        assert "".join(read_text(ByteRange(path, 0, path.stat().st_size))) == text
+
+
+def test_identity_is_made_of_contents(tmp_path):
+    (tmp_path / "x").mkdir()
+    first = TextFilesCorpus([written(tmp_path, "a.txt", "same")]).identity
+    assert TextFilesCorpus([written(tmp_path / "x", "b.txt", "same")]).identity == first
+    assert TextFilesCorpus([written(tmp_path, "c.txt", "other")]).identity != first
+    assert TextFilesCorpus([str(tmp_path / "a.txt")], separator="a").identity != first
+    assert TextFilesCorpus([str(tmp_path / "a.txt")], validation_fraction=0.5).identity != first

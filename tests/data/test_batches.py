@@ -1,0 +1,207 @@
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.data.batches import (
+    IGNORE_INDEX,
+    Batches,
+    contiguous_rows,
+    document_rows,
+    evaluation_batches,
+    packed_document_rows,
+)
+from pellucid.data.token_file import TokenFile
+from pellucid.errors import DataError
+
+LENGTHS = st.lists(st.integers(0, 20), min_size=1, max_size=30)
+CONTEXTS = st.integers(1, 12)
+PACKINGS = pytest.mark.parametrize("packing", ["contiguous", "documents"])
+
+
+def token_file(lengths):
+    """Documents of these lengths, in which each token is its own position: 0, 1, 2, …"""
+    boundaries = np.cumsum([0, *(length + 1 for length in lengths)])
+    return TokenFile("train", np.arange(boundaries[-1] + 1, dtype=np.uint16), boundaries)
+
+
+def targets_in(batches):
+    """All targets that count. Checks that each stands right behind its input, and that padding is end_of_text."""
+    found = []
+    for inputs_BT, targets_BT in batches:
+        assert inputs_BT.shape == targets_BT.shape
+        assert inputs_BT.dtype == targets_BT.dtype == torch.int64
+        counts = targets_BT != IGNORE_INDEX
+        assert torch.equal(inputs_BT[counts] + 1, targets_BT[counts])
+        assert not inputs_BT[~counts].any()
+        found += targets_BT[counts].tolist()
+    return found
+
+
+def every_target_once(file):
+    return list(range(1, file.n_tokens))
+
+
+def rows_as_lists(file, rows, width):
+    """The inputs of each row without its padding."""
+    batch = rows.batch(file, np.arange(len(rows)), width)
+    return [inputs[targets != IGNORE_INDEX].tolist() for inputs, targets in zip(*batch, strict=True)]
+
+
+@given(LENGTHS, CONTEXTS)
+def test_contiguous_rows_are_equal_windows_of_the_stream(lengths, context_length):
+    file = token_file(lengths)
+    rows = rows_as_lists(file, contiguous_rows(file, context_length), context_length)
+    stream = list(range(file.n_targets))
+    assert rows == [stream[i : i + context_length] for i in range(0, len(stream), context_length)]
+
+
+@given(LENGTHS, CONTEXTS)
+def test_document_rows_are_the_documents_cut_only_where_they_are_too_long(lengths, context_length):
+    file = token_file(lengths)
+    documents = [list(range(a, b)) for a, b in pairwise(file.boundaries.tolist())]
+    expected = [d[i : i + context_length] for d in documents for i in range(0, len(d), context_length)]
+    assert rows_as_lists(file, document_rows(file, context_length), context_length) == expected
+
+
+@given(LENGTHS, CONTEXTS)
+def test_packed_rows_start_at_documents_and_cut_none_that_fits(lengths, context_length):
+    file = token_file(lengths)
+    boundaries = set(file.boundaries.tolist())
+    rows = packed_document_rows(file, context_length)
+    packed = rows_as_lists(file, rows, context_length)
+    assert sorted(position for row in packed for position in row) == list(range(file.n_targets))
+    length_at = dict(zip(file.boundaries.tolist(), np.diff(file.boundaries).tolist(), strict=False))
+    for row, lengths_in_row in zip(packed, np.split(rows.lengths, rows.first_runs[1:-1]), strict=True):
+        is_rest_of_long_document = row[0] not in boundaries
+        assert not is_rest_of_long_document or row[0] - max(b for b in boundaries if b < row[0]) >= context_length
+        starts = np.cumsum([0, *lengths_in_row[:-1]])
+        for start, length in list(zip(starts, lengths_in_row, strict=True))[is_rest_of_long_document:]:
+            assert length == min(length_at[row[start]], context_length)
+
+
+@given(LENGTHS, CONTEXTS)
+def test_packing_leaves_no_two_rows_that_fit_into_one(lengths, context_length):
+    file = token_file(lengths)
+    filled = sorted(packed_document_rows(file, context_length).row_lengths().tolist())
+    is_any_cut = any(length + 1 > context_length for length in lengths)
+    assert is_any_cut or len(filled) < 2 or filled[0] + filled[1] > context_length
+
+
+def test_packing_wastes_little():
+    rng = np.random.default_rng(0)
+    file = token_file(rng.integers(20, 200, size=300))
+    rows = packed_document_rows(file, 256)
+    assert file.n_targets / (len(rows) * 256) > 0.97
+
+
+@PACKINGS
+@given(lengths=LENGTHS, context_length=CONTEXTS, n_ranks=st.integers(1, 3), batch_size=st.integers(1, 4))
+def test_an_epoch_brings_every_target_once_over_all_ranks(packing, lengths, context_length, n_ranks, batch_size):
+    file = token_file([*lengths, 12])
+    ranks = [
+        Batches(file, context_length, batch_size, seed=3, packing=packing, rank=rank, n_ranks=n_ranks)
+        for rank in range(n_ranks)
+    ]
+    n_rows = len(ranks[0].rows)
+    n_epochs = batch_size * n_ranks  # after so many epochs a batch ends just where the epoch does
+    batches = [each.batch(step) for step in range(n_rows) for each in ranks]
+    assert sorted(targets_in(batches)) == sorted(every_target_once(file) * n_epochs)
+    assert ranks[0].steps_per_epoch * n_epochs == n_rows
+    inputs = torch.cat([batch.inputs_BT for batch in batches])
+    assert inputs.shape == (n_rows * n_epochs, context_length)
+    for epoch in range(n_epochs):
+        in_epoch = inputs[epoch * n_rows : (epoch + 1) * n_rows].tolist()
+        assert sorted(in_epoch) == sorted(inputs[:n_rows].tolist()), "each row once per epoch"
+
+
+@PACKINGS
+def test_a_batch_is_a_pure_function_of_seed_step_and_rank(packing):
+    file = token_file([5] * 40)
+
+    def batches(**changes):
+        return Batches(file, 8, 4, **{"seed": 1, "packing": packing, **changes})
+
+    forwards, backwards = batches(), batches()
+    steps = range(30)
+    assert all(
+        torch.equal(a, b)
+        for batch, other in zip(
+            [forwards.batch(step) for step in steps],
+            reversed([backwards.batch(step) for step in reversed(steps)]),
+            strict=True,
+        )
+        for a, b in zip(batch, other, strict=True)
+    )
+    assert not torch.equal(batches().batch(7).inputs_BT, batches(seed=2).batch(7).inputs_BT)
+    assert not torch.equal(batches().batch(7).inputs_BT, batches().batch(8).inputs_BT)
+
+
+def test_epochs_have_different_orders():
+    batches = Batches(token_file([99]), 10, 10, seed=0)
+    first, second = batches.batch(0).inputs_BT, batches.batch(1).inputs_BT
+    assert not torch.equal(first, second)
+    assert sorted(first.tolist()) == sorted(second.tolist())
+
+
+def test_the_order_of_rows_stays_as_it_is():
+    """Pinned: another order would make a resumed run see other text than the uninterrupted one."""
+    batches = Batches(token_file([99]), 10, 5, seed=2**40 + 1)
+    assert [batches.batch(step).inputs_BT[:, 0].tolist() for step in range(3)] == [
+        [10, 40, 90, 70, 0],
+        [80, 60, 50, 20, 30],
+        [0, 80, 40, 70, 90],
+    ]
+
+
+@pytest.mark.parametrize("context_length", [1, 2, 20])
+@PACKINGS
+def test_a_corpus_of_exactly_one_context_is_enough_and_one_token_less_is_an_error(packing, context_length):
+    file = token_file([context_length - 1])
+    batch = Batches(file, context_length, 2, seed=0, packing=packing).batch(0)
+    assert batch.targets_BT.tolist() == [every_target_once(file)] * 2
+    with pytest.raises(
+        DataError, match=f"train split: its {file.n_tokens} tokens .*context_length {context_length + 1}"
+    ):
+        Batches(file, context_length + 1, 2, seed=0, packing=packing)
+
+
+@given(LENGTHS, CONTEXTS, st.integers(1, 5), st.booleans())
+def test_evaluation_scores_every_target_once(lengths, context_length, batch_size, from_document_starts):
+    file = token_file(lengths)
+    batches = list(evaluation_batches(file, context_length, batch_size, from_document_starts=from_document_starts))
+    assert sorted(targets_in(batches)) == every_target_once(file)
+    for batch in batches:
+        assert len(batch.inputs_BT) <= batch_size
+        assert (batch.targets_BT[:, -1] != IGNORE_INDEX).any(), "no column is padding alone"
+
+
+def test_evaluation_from_document_starts_sees_no_other_document():
+    file = token_file([3, 7, 1, 5])
+    batches = evaluation_batches(file, 16, 2, from_document_starts=True)
+    rows = [
+        inputs[targets != IGNORE_INDEX].tolist() for batch in batches for inputs, targets in zip(*batch, strict=True)
+    ]
+    assert sorted(rows) == [list(range(a, b)) for a, b in pairwise(file.boundaries.tolist())]
+
+
+@given(LENGTHS, CONTEXTS, st.integers(1, 200), st.booleans())
+def test_evaluation_of_a_part_takes_about_as_many_tokens_as_asked(lengths, context_length, max_tokens, from_starts):
+    file = token_file(lengths)
+    targets = targets_in(
+        evaluation_batches(file, context_length, 3, from_document_starts=from_starts, max_tokens=max_tokens)
+    )
+    assert len(targets) == len(set(targets)) > 0
+    if max_tokens >= file.n_targets:
+        assert len(targets) == file.n_targets
+
+
+def test_evaluation_of_a_part_is_spread_over_the_file():
+    file = token_file([9] * 1000)
+    targets = targets_in(evaluation_batches(file, 10, 8, from_document_starts=True, max_tokens=1000))
+    assert len(targets) == 1000
+    assert min(targets) < 100
+    assert max(targets) > 9800

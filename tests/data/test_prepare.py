@@ -1,0 +1,262 @@
+import json
+import math
+import multiprocessing
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.corpora import corpus as corpus_module
+from pellucid.corpora.corpus import Piece
+from pellucid.corpora.text_files import TextFilesCorpus
+from pellucid.data.prepare import fingerprint_of, known_nats, prepare
+from pellucid.data.token_file import TokenFile
+from pellucid.errors import DataError, InputOutputError
+from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.train import train_byte_pairs, train_characters
+
+END = "<|endoftext|>"
+SETTINGS = {"type": "bpe", "vocab_size": 300}
+STORIES = [f"The {animal} ate {n} figs – and left." for animal in ("fox", "hen", "crow") for n in range(9)]
+
+
+class Stories:
+    """A corpus of a list of stories, the last five held out."""
+
+    def __init__(self, stories=STORIES):
+        self.stories = stories
+
+    @property
+    def identity(self):
+        return {"type": "stories", "stories": self.stories}
+
+    def pieces(self, split):
+        stories = self.stories[:-5] if split == "train" else self.stories[-5:]
+        return (Piece(story, ends_document=True) for story in stories)
+
+
+class KnownStories(Stories):
+    """Each story has the probability 1 / (its length)."""
+
+    def log_probability(self, text):
+        return -math.log(len(text))
+
+
+def byte_pairs(train_texts, validation_texts):
+    return train_byte_pairs(train_texts, vocab_size=300, special_tokens=[END])
+
+
+def must_not_train(*_):
+    raise AssertionError("prepared again")
+
+
+def prepared(corpus, root, train=byte_pairs, tokenizer_settings=SETTINGS):
+    return prepare(corpus, train, tokenizer_settings, name="stories", root=root, progress=False)
+
+
+def read(directory, file, vocab_size):
+    """The documents of a token file as text."""
+    tokenizer = Tokenizer.load(directory / "tokenizer.json")
+    tokens = TokenFile.open(directory / file, vocab_size)
+    edges = tokens.boundaries.tolist()
+    assert set(np.flatnonzero(tokens.tokens == tokenizer.end_of_text).tolist()) == set(edges)
+    return [tokenizer.decode(tokens.tokens[a + 1 : b].tolist()) for a, b in pairwise(edges)]
+
+
+def contents(directory):
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def test_prepared_tokens_are_the_documents(tmp_path):
+    directory, manifest = prepared(Stories(), tmp_path)
+    assert read(directory, "train.bin", manifest.vocab_size) == STORIES[:-5]
+    assert read(directory, "val.bin", manifest.vocab_size) == STORIES[-5:]
+
+
+def test_the_manifest_counts_what_is_there(tmp_path):
+    directory, manifest = prepared(Stories(), tmp_path)
+    text = "".join(STORIES[-5:])
+    counts = manifest.validation
+    assert (counts.documents, counts.characters, counts.bytes) == (5, len(text), len(text.encode()))
+    assert counts.bytes > counts.characters
+    assert counts.tokens == TokenFile.open(directory / "val.bin", manifest.vocab_size).n_targets
+    assert manifest.vocab_size == Tokenizer.load(directory / "tokenizer.json").vocab_size
+    assert manifest.validation_nats is None
+    files = {path.name: path.stat().st_size for path in directory.iterdir() if path.name != "manifest.json"}
+    assert manifest.files == files
+    assert set(files) == {
+        "tokenizer.json",
+        *("train.bin", "train.documents.bin", "val.bin", "val.documents.bin"),
+    }
+
+
+def test_text_that_spells_a_control_token_ends_no_document(tmp_path):
+    stories = [f"a {END} b"] * 9
+    directory, manifest = prepared(Stories(stories), tmp_path)
+    assert read(directory, "train.bin", manifest.vocab_size) == stories[:-5]
+
+
+def test_known_nats_sum_over_the_validation_documents(tmp_path):
+    corpus = KnownStories()
+    expected = sum(math.log(len(story)) for story in STORIES[-5:])
+    assert prepared(corpus, tmp_path)[1].validation_nats == pytest.approx(expected, rel=1e-12)
+    assert known_nats(Stories(), "validation") is None
+
+
+def test_prepared_data_is_used_again_and_equal_when_made_again(tmp_path):
+    directory, manifest = prepared(Stories(), tmp_path / "a")
+    assert prepared(Stories(), tmp_path / "a", must_not_train) == (directory, manifest)
+    again, _ = prepared(Stories(), tmp_path / "b")
+    assert again.name == directory.name
+    assert contents(again) == contents(directory)
+
+
+def test_other_text_or_settings_have_another_fingerprint():
+    first = fingerprint_of(Stories(), SETTINGS)
+    assert fingerprint_of(Stories(STORIES[1:]), SETTINGS) != first
+    assert fingerprint_of(Stories(), {**SETTINGS, "vocab_size": 301}) != first
+    assert fingerprint_of(Stories(), SETTINGS) == first
+    assert len(first) == 12
+
+
+FILES = ["tokenizer.json", "train.bin", "train.documents.bin", "val.bin", "val.documents.bin", "manifest.json"]
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("damage", ["remove", "truncate", "lengthen"])
+def test_damaged_data_is_made_again(tmp_path, file, damage):
+    directory, _ = prepared(Stories(), tmp_path)
+    good = contents(directory)
+    path = directory / file
+    match damage:
+        case "remove":
+            path.unlink()
+        case "truncate":
+            path.write_bytes(path.read_bytes()[:-2])
+        case "lengthen":
+            path.write_bytes(path.read_bytes() + b"{}")
+    assert prepared(Stories(), tmp_path)[0] == directory
+    assert contents(directory) == good
+
+
+@pytest.mark.parametrize("manifest", ["", "[]", "{}", "null", '{"train": 1, "validation": {}}'])
+def test_a_foreign_manifest_is_replaced(tmp_path, manifest):
+    directory, _ = prepared(Stories(), tmp_path)
+    good = contents(directory)
+    (directory / "manifest.json").write_text(manifest)
+    prepared(Stories(), tmp_path)
+    assert contents(directory) == good
+
+
+def test_a_manifest_of_other_data_is_not_believed(tmp_path):
+    directory, _ = prepared(Stories(), tmp_path)
+    path = directory / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "fingerprint": "0" * 12}))
+    assert prepared(Stories(), tmp_path)[1].fingerprint == directory.name[-12:]
+
+
+def test_a_split_without_text_is_an_error_and_leaves_nothing_but_the_lock(tmp_path):
+    with pytest.raises(DataError, match="train split: holds no text"):
+        prepared(Stories(STORIES[:5]), tmp_path)
+    assert [path.suffix for path in tmp_path.iterdir()] == [".lock"]
+
+
+def test_the_draft_of_a_killed_process_is_no_hindrance(tmp_path):
+    directory, _ = prepared(Stories(), tmp_path / "a")
+    draft = tmp_path / "b" / f".{directory.name}.draft"
+    draft.mkdir(parents=True)
+    (draft / "train.bin").write_bytes(b"half")
+    again, _ = prepared(Stories(), tmp_path / "b")
+    assert contents(again) == contents(directory)
+    assert not draft.exists()
+
+
+def prepare_and_report(root, results, barrier):
+    trained = []
+
+    def train(*texts):
+        trained.append(True)
+        return byte_pairs(*texts)
+
+    barrier.wait()
+    directory, _ = prepared(Stories(), Path(root), train)
+    results.put((bool(trained), sorted((name, len(content)) for name, content in contents(directory).items())))
+
+
+def test_of_many_processes_one_prepares_and_all_find_it_whole(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    n, results = 3, context.Queue()
+    barrier = context.Barrier(n)
+    processes = [context.Process(target=prepare_and_report, args=(tmp_path, results, barrier)) for _ in range(n)]
+    for process in processes:
+        process.start()
+    reports = [results.get(timeout=60) for _ in processes]
+    for process in processes:
+        process.join()
+    assert sum(trained for trained, _ in reports) == 1
+    assert all(files == reports[0][1] for _, files in reports)
+
+
+def test_a_folder_that_cannot_be_written_is_an_input_output_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputOutputError, match="cannot write prepared data"):
+        prepared(Stories(), tmp_path / "file" / "data")
+
+
+def test_a_full_disk_is_an_input_output_error_and_leaves_no_draft(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pellucid.data.token_file.TokenFileWriter.append", full)
+    with pytest.raises(InputOutputError, match="No space left on device"):
+        prepared(Stories(), tmp_path)
+    assert [path.suffix for path in tmp_path.iterdir()] == [".lock"]
+
+
+STREAM_TOKENIZER = train_byte_pairs(["ab c 'a ab\n1. b' " * 9], vocab_size=300, special_tokens=[END])
+
+
+@given(
+    st.text(st.sampled_from("ab c\n\t\x1c'.1é猫"), min_size=2, max_size=300),
+    st.integers(1, 20),
+)
+def test_tokens_do_not_depend_on_where_a_stream_is_cut(text, piece_length):
+    text += "."  # a text without any visible character is no document
+    longest_word = max(map(len, words_of(text)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus_module, "PIECE_LENGTH", piece_length + longest_word)
+        pieces = [piece.text for piece in corpus_module.cut_into_pieces([text])]
+    assert "".join(pieces) == text
+    assert [id_ for piece in pieces for id_ in STREAM_TOKENIZER.encode(piece)] == STREAM_TOKENIZER.encode(text)
+
+
+def words_of(text):
+    """What lies between the places at which a stream may be cut."""
+    words, start = [], 0
+    for i in range(1, len(text)):
+        if text[i] in " \n" and not text[i - 1].isspace():
+            words.append(text[start:i])
+            start = i
+    return [*words, text[start:]]
+
+
+SHAKESPEARE = Path(__file__).parents[3] / "shared/data/tinyshakespeare.txt"
+
+
+@pytest.mark.skipif(not SHAKESPEARE.exists(), reason="tinyshakespeare.txt is not here")
+def test_characters_of_shakespeare_are_split_as_in_nanogpt(tmp_path):
+    text = SHAKESPEARE.read_text(encoding="utf-8")
+
+    def train(texts, more):
+        return train_characters([*texts, *more], special_tokens=[END])
+
+    directory, manifest = prepared(TextFilesCorpus([os.fspath(SHAKESPEARE)]), tmp_path, train)
+    cut = int(0.9 * len(text))
+    assert read(directory, "val.bin", manifest.vocab_size) == [text[cut:]]
+    assert read(directory, "train.bin", manifest.vocab_size) == [text[:cut]]
+    assert (manifest.train.characters, manifest.validation.characters) == (1_003_854, 111_540)
+    assert manifest.vocab_size == 65 + 1

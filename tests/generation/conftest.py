@@ -1,0 +1,25 @@
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from pellucid.config.model import ModelConfig
+from pellucid.model.build import build_model
+from pellucid.model.decoder import Decoder
+
+
+@pytest.fixture
+def make_decoder() -> Callable[..., Decoder]:
+    """Builds a tiny decoder whose weights are large, so that it says different things in different places."""
+
+    def make(*, vocab_size: int = 23, context_length: int = 12, **axes: object) -> Decoder:
+        axes = {"tied_embeddings": False, **axes}
+        config = ModelConfig(context_length=context_length, d_model=16, n_layers=2, n_heads=2, **axes)  # type: ignore[arg-type]
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            model = build_model(config, vocab_size)
+            for parameter in model.parameters():
+                torch.nn.init.normal_(parameter, std=0.5)
+        return model
+
+    return make

@@ -1,0 +1,206 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from scipy.stats import chisquare
+
+from pellucid.errors import ConfigError
+from pellucid.generation.sampling import (
+    Sampling,
+    apply_temperature,
+    draw,
+    keep_top_k,
+    keep_top_p,
+    next_token,
+)
+
+N_DRAWS = 200_000
+VOCAB_SIZE = 12
+SIGNIFICANCE = 1e-4
+
+logit_rows = arrays.arrays(np.float32, st.integers(1, 40), elements=st.floats(-30, 30, width=32, allow_subnormal=False))
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def example_logits() -> np.ndarray:
+    return np.random.default_rng(3).normal(0, 1, VOCAB_SIZE).astype(np.float32)
+
+
+def naive_distribution(logits: np.ndarray, sampling: Sampling) -> np.ndarray:
+    """Equations 19 and 20 in plain float64 loops: temperature, then top-k, then top-p, each renormalised."""
+    highest = max(logits)
+    weights = [math.exp((logit - highest) / sampling.temperature) for logit in logits]
+    by_weight = sorted(range(len(weights)), key=lambda i: -weights[i])
+    kept = by_weight[: sampling.top_k]
+    total = sum(weights[i] for i in kept)
+    if sampling.top_p is not None:
+        least_set, mass = [], 0.0
+        for i in kept:
+            if mass >= sampling.top_p:
+                break
+            least_set.append(i)
+            mass += weights[i] / total
+        kept = least_set
+        total = sum(weights[i] for i in kept)
+    return np.array([weights[i] / total if i in kept else 0.0 for i in range(len(weights))])
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(),
+        Sampling(temperature=0.5),
+        Sampling(temperature=2.5),
+        Sampling(temperature=1e4),
+        Sampling(top_k=4),
+        Sampling(temperature=0.7, top_k=VOCAB_SIZE + 1),
+        Sampling(top_p=0.9),
+        Sampling(temperature=1.5, top_p=0.7),
+        Sampling(temperature=1.3, top_k=7, top_p=0.8),
+    ],
+    ids=str,
+)
+def test_equations_19_and_20_draws_follow_the_distribution_that_the_naive_loop_gives(sampling: Sampling) -> None:
+    logits = example_logits()
+    expected = naive_distribution(logits.astype(np.float64), sampling)
+    tokens = next_token(torch.tensor(logits).expand(N_DRAWS, -1), sampling, seeded())
+    counts = np.bincount(tokens.numpy(), minlength=VOCAB_SIZE)
+    possible = expected > 0
+    assert counts[~possible].sum() == 0
+    assert possible.sum() > 1
+    assert chisquare(counts[possible], expected[possible] * N_DRAWS).pvalue > SIGNIFICANCE
+
+
+def test_the_chi_square_test_would_notice_a_temperature_that_is_2_percent_off() -> None:
+    logits = example_logits()
+    expected = naive_distribution(logits.astype(np.float64), Sampling(temperature=1.0))
+    tokens = next_token(torch.tensor(logits).expand(N_DRAWS, -1), Sampling(temperature=1.02), seeded())
+    counts = np.bincount(tokens.numpy(), minlength=VOCAB_SIZE)
+    assert chisquare(counts, expected * N_DRAWS).pvalue < SIGNIFICANCE
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(top_k=400)], ids=str)
+def test_logits_in_bfloat16_lose_no_token_when_their_probabilities_are_summed(sampling: Sampling) -> None:
+    logits = torch.zeros(20_000, 400, dtype=torch.bfloat16)
+    assert len(next_token(logits, sampling, seeded()).unique()) == 400
+
+
+@given(logit_rows, st.sampled_from([None, 1, 3]), st.sampled_from([None, 0.1, 1.0]))
+def test_equation_19_temperature_0_is_greedy_exactly(
+    logits: np.ndarray, top_k: int | None, top_p: float | None
+) -> None:
+    row = torch.tensor(logits)[None]
+    token = next_token(row, Sampling(temperature=0, top_k=top_k, top_p=top_p), seeded())
+    assert token.item() == int(np.argmax(logits))
+
+
+@given(logit_rows, st.floats(0, 1e4), st.integers(0, 2**32))
+def test_top_k_1_is_greedy_at_every_temperature_even_between_equal_logits(
+    logits: np.ndarray, temperature: float, seed: int
+) -> None:
+    token = next_token(torch.tensor(logits)[None], Sampling(temperature, top_k=1), seeded(seed))
+    assert token.item() == int(np.argmax(logits))
+
+
+@given(logit_rows, st.floats(1e-320, 1e-10), st.integers(0, 2**32))
+def test_a_temperature_towards_0_draws_only_the_most_likely(logits: np.ndarray, temperature: float, seed: int) -> None:
+    logits = np.round(logits, 2)  # so that two logits are equal or at least 0.01 apart
+    token = next_token(torch.tensor(logits)[None], Sampling(temperature), seeded(seed))
+    assert logits[token.item()] == logits.max()
+
+
+@given(logit_rows, st.floats(min_value=0, max_value=1.7e308, exclude_min=True))
+def test_every_temperature_gives_a_distribution(logits: np.ndarray, temperature: float) -> None:
+    logits = np.append(logits, -np.inf)  # a forbidden token
+    probabilities = apply_temperature(torch.tensor(logits), temperature).softmax(-1)
+    assert probabilities.sum().item() == pytest.approx(1, abs=1e-5)
+    assert probabilities[-1] == 0
+
+
+@given(logit_rows, st.integers(1, 50))
+def test_top_k_keeps_the_k_largest_largest_first(logits: np.ndarray, k: int) -> None:
+    values, token_ids = keep_top_k(torch.tensor(logits)[None], k)
+    assert values[0].tolist() == sorted(logits.tolist(), reverse=True)[:k]
+    assert [logits[i] for i in token_ids[0].tolist()] == values[0].tolist()
+    assert len(set(token_ids[0].tolist())) == min(k, len(logits))
+
+
+@given(logit_rows, st.floats(1e-6, 1, exclude_max=True))
+def test_top_p_keeps_the_least_set_with_mass_p(logits: np.ndarray, p: float) -> None:
+    logits = np.sort(logits)[::-1].copy()
+    kept = torch.isfinite(keep_top_p(torch.tensor(logits)[None], p)[0]).numpy()
+    n_kept = int(kept.sum())
+    assert kept[:n_kept].all(), "it keeps the most likely ones"
+    probabilities = naive_distribution(logits.astype(np.float64), Sampling())
+    rounding = 1e-5
+    assert probabilities[:n_kept].sum() >= p - rounding, "they have the mass"
+    assert probabilities[: n_kept - 1].sum() < p + rounding, "one fewer would not have it"
+
+
+@given(logit_rows)
+def test_top_p_1_keeps_all(logits: np.ndarray) -> None:
+    row = torch.tensor(np.sort(logits)[::-1].copy())[None]
+    assert torch.equal(keep_top_p(row, 1.0), row)
+
+
+def test_a_tail_that_rounds_away_in_the_sum_is_kept_by_top_p_1_and_cut_by_less() -> None:
+    row = torch.tensor([[0.0] + [-25.0] * 5])
+    assert torch.isfinite(keep_top_p(row, 1.0)).sum() == 6
+    assert torch.isfinite(keep_top_p(row, 0.999)).sum() == 1
+
+
+@given(st.integers(0, 2**32))
+def test_a_token_of_probability_0_is_never_drawn(seed: int) -> None:
+    logits = torch.full((64, 9), -torch.inf)
+    logits[:, [2, 5]] = 0.0
+    assert set(draw(logits, seeded(seed)).tolist()) <= {2, 5}
+
+
+@pytest.mark.parametrize("point", [0.0, 1 - 2**-24], ids=["lowest", "highest"])
+def test_the_extreme_random_numbers_hit_possible_tokens(point: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "rand", lambda shape, **_: torch.full(shape, point))
+    logits = torch.randn(1000, 300, generator=seeded())
+    logits[:, [0, -1]] = -torch.inf
+    tokens = draw(logits, seeded())
+    assert ((tokens > 0) & (tokens < 299)).all()
+
+
+@pytest.mark.parametrize("temperature", [0, 1e-30, 1e-4, 1e4])
+@pytest.mark.parametrize("top_k", [None, 1, VOCAB_SIZE, VOCAB_SIZE + 1, 2**31])
+@pytest.mark.parametrize("top_p", [None, 1e-9, 0.5, 1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_f23_every_valid_setting_gives_valid_tokens(
+    temperature: float, top_k: int | None, top_p: float | None, dtype: torch.dtype
+) -> None:
+    logits = (30 * torch.randn(50, VOCAB_SIZE, generator=seeded())).to(dtype)
+    tokens = next_token(logits, Sampling(temperature, top_k, top_p), seeded())
+    assert tokens.shape == (50,)
+    assert tokens.dtype == torch.int64
+    assert ((tokens >= 0) & (tokens < VOCAB_SIZE)).all()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("temperature", -1),
+        ("temperature", math.nan),
+        ("temperature", math.inf),
+        ("top_k", 0),
+        ("top_k", -3),
+        ("top_p", 0),
+        ("top_p", 1.1),
+        ("top_p", -0.5),
+        ("top_p", math.nan),
+    ],
+)
+def test_f23_every_invalid_setting_is_a_config_error_that_names_it(setting: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=f"^{setting}: {value} ") as error:
+        Sampling(**{setting: value})
+    assert error.value.exit_code == 2

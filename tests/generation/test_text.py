@@ -1,0 +1,223 @@
+import itertools
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.config.generation import SampleConfig
+from pellucid.errors import ConfigError, DataError, PellucidError
+from pellucid.generation import text as text_module
+from pellucid.generation.build import build_sampling
+from pellucid.generation.sampling import Sampling
+from pellucid.generation.text import Completion, TextStream, generate_text
+from pellucid.model.decoder import Decoder
+from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.train import train_byte_pairs, train_characters
+
+MakeDecoder = Callable[..., Decoder]
+FAMILY = "👨‍👩‍👧"  # three people and two zero-width joiners: one glyph of 18 bytes
+EXCERPT = f"the fox saw the crow. the crow saw the cheese. ça va? {FAMILY} the end\0" * 3
+SPECIAL_TOKENS = ("<|endoftext|>", "<|user|>", "<|pause|>")
+CONTEXT_LENGTH = 16
+
+BYTE_PAIRS = train_byte_pairs([EXCERPT], vocab_size=280, special_tokens=SPECIAL_TOKENS)
+CHARACTERS = train_characters([EXCERPT], special_tokens=SPECIAL_TOKENS)
+tokenizers = pytest.mark.parametrize("tokenizer", [BYTE_PAIRS, CHARACTERS], ids=["bpe", "char"])
+token_ids_of_byte_pairs = st.lists(st.integers(0, BYTE_PAIRS.vocab_size - 1), max_size=60)
+
+
+@pytest.fixture
+def model(make_decoder: MakeDecoder) -> Decoder:
+    return make_decoder(vocab_size=BYTE_PAIRS.vocab_size, context_length=CONTEXT_LENGTH)
+
+
+def completions_of(
+    model: Decoder,
+    prompt: str = "",
+    *,
+    tokenizer: Tokenizer = BYTE_PAIRS,
+    n_samples: int = 1,
+    max_new_tokens: int = 30,
+    sampling: Sampling = Sampling(temperature=2.0),  # noqa: B008 (frozen)
+    seed: int | None = 0,
+    on_text: Callable[[str], None] | None = None,
+) -> list[Completion]:
+    return generate_text(
+        model,
+        tokenizer,
+        prompt,
+        n_samples=n_samples,
+        max_new_tokens=max_new_tokens,
+        sampling=sampling,
+        seed=seed,
+        on_text=on_text,
+    )
+
+
+@given(token_ids_of_byte_pairs)
+def test_streamed_text_is_the_decoded_text_for_any_token_ids(token_ids: list[int]) -> None:
+    stream = TextStream(BYTE_PAIRS)
+    pieces = [stream.push(token_id) for token_id in token_ids]
+    assert "".join([*pieces, stream.close()]) == BYTE_PAIRS.decode(token_ids)
+
+
+@given(st.text())
+def test_a_stream_never_splits_a_character(text: str) -> None:
+    stream = TextStream(BYTE_PAIRS)
+    streamed = ""
+    for token_id in BYTE_PAIRS.encode(text):
+        streamed += stream.push(token_id)
+        assert text.startswith(streamed)
+    assert streamed + stream.close() == text
+
+
+def test_a_character_appears_with_its_last_byte() -> None:
+    stream = TextStream(BYTE_PAIRS)
+    one_byte_each = [BYTE_PAIRS.token_bytes(id_) for id_ in range(256)]
+    pieces = [stream.push(one_byte_each.index(bytes([byte]))) for byte in "é👨".encode()]
+    assert pieces == ["", "é", "", "", "", "👨"]
+
+
+@tokenizers
+@pytest.mark.parametrize("seed", range(5))
+def test_a_completion_is_its_decoded_tokens_and_the_pieces_that_were_streamed(
+    make_decoder: MakeDecoder, tokenizer: Tokenizer, seed: int
+) -> None:
+    model = make_decoder(vocab_size=tokenizer.vocab_size)
+    pieces: list[str] = []
+    [completion] = completions_of(model, "the fox", tokenizer=tokenizer, seed=seed, on_text=pieces.append)
+    assert completion.prompt == "the fox"
+    assert completion.completion == tokenizer.decode(completion.token_ids) == "".join(pieces)
+    assert all(pieces)
+    assert len(pieces) > 3
+
+
+def test_an_empty_prompt_begins_a_document_after_an_end_of_text(model: Decoder) -> None:
+    first_reads: list[list[int]] = []
+    model.register_forward_pre_hook(lambda _, inputs: first_reads.append(inputs[0][0].tolist()))
+    completions_of(model, "", max_new_tokens=1)
+    completions_of(model, "the", max_new_tokens=1)
+    end_of_text = BYTE_PAIRS.end_of_text
+    assert first_reads == [[end_of_text], [end_of_text, *BYTE_PAIRS.encode("the")]]
+
+
+@pytest.mark.parametrize("n_more", [-1, 0, 1, 50])
+def test_f22_prompts_around_the_length_of_the_context_tell_what_was_not_read(model: Decoder, n_more: int) -> None:
+    prompt = "é" * CONTEXT_LENGTH
+    while len(BYTE_PAIRS.encode(prompt)) > CONTEXT_LENGTH + n_more:
+        prompt = prompt[:-1]
+    prompt += "?" * (CONTEXT_LENGTH + n_more - len(BYTE_PAIRS.encode(prompt)))
+    [completion] = completions_of(model, prompt)
+    assert completion.unread_prompt_tokens == max(0, n_more)
+    assert len(completion.token_ids) == 30
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    ["\0", "\0" * 40, FAMILY, FAMILY * 9, "\u200d", "<|endoftext|>", "<|user|> the <|pause|>", " ", "\r\n"],
+    ids=ascii,
+)
+def test_f22_odd_prompts_are_plain_text(model: Decoder, prompt: str) -> None:
+    pieces: list[str] = []
+    seen: list[int] = []
+    model.register_forward_pre_hook(lambda _, inputs: seen.extend(inputs[0][0].tolist()))
+    [completion] = completions_of(model, prompt, max_new_tokens=1, on_text=pieces.append)
+    assert completion.completion == BYTE_PAIRS.decode(completion.token_ids) == "".join(pieces)
+    expected = [BYTE_PAIRS.end_of_text, *BYTE_PAIRS.encode(prompt)][-CONTEXT_LENGTH:]
+    assert seen == expected
+    assert not set(expected[1:]) & set(BYTE_PAIRS.control_ids)
+
+
+def test_f22_a_prompt_of_a_megabyte_goes_on_like_its_end(model: Decoder) -> None:
+    end = "the crow saw the cheese. the fox saw the crow."
+    [long] = completions_of(model, "the fox. " * 110_000 + end, max_new_tokens=5)
+    assert long.unread_prompt_tokens > 100_000
+    assert long.token_ids == completions_of(model, "x" * 20 + " " + end, max_new_tokens=5)[0].token_ids
+
+
+def test_f22_half_a_surrogate_pair_is_a_data_error(model: Decoder) -> None:
+    with pytest.raises(DataError):
+        completions_of(model, "the \ud800 fox")
+
+
+def test_a_character_that_the_vocabulary_lacks_is_a_data_error(model: Decoder) -> None:
+    with pytest.raises(DataError, match="Z"):
+        completions_of(model, "Z", tokenizer=CHARACTERS)
+
+
+def test_end_of_text_ends_a_completion_and_is_not_part_of_it(model: Decoder) -> None:
+    with torch.no_grad():
+        model.embeddings.embedding_VD[BYTE_PAIRS.end_of_text] *= 3
+    completions = completions_of(model, n_samples=40, max_new_tokens=100, sampling=Sampling(5.0))
+    reasons = [completion.finish_reason for completion in completions]
+    assert {"end_of_text", "length"} == set(reasons)
+    for completion, reason in zip(completions, reasons, strict=True):
+        assert (len(completion.token_ids) < 100) == (reason == "end_of_text")
+        assert BYTE_PAIRS.end_of_text not in completion.token_ids
+
+
+def test_other_control_tokens_are_never_written(model: Decoder) -> None:
+    never = set(BYTE_PAIRS.control_ids) - {BYTE_PAIRS.end_of_text}
+    assert len(never) == 2
+    with torch.no_grad():  # all tokens alike
+        model.embeddings.unembedding_VD.zero_()
+    completions = completions_of(model, n_samples=60, max_new_tokens=60)
+    written = {token_id for completion in completions for token_id in completion.token_ids}
+    assert len(written) > 250
+    assert not written & never
+
+
+def test_a_seed_reproduces_all_samples_and_none_gives_new_ones(model: Decoder) -> None:
+    texts = [
+        [completion.completion for completion in completions_of(model, n_samples=3, seed=seed)]
+        for seed in (7, 7, 8, None, None)
+    ]
+    assert texts[0] == texts[1]
+    assert len({tuple(samples) for samples in texts}) == 4
+
+
+def test_no_new_tokens_asked_for_is_an_empty_completion(model: Decoder) -> None:
+    pieces: list[str] = []
+    [completion] = completions_of(model, "the fox", max_new_tokens=0, on_text=pieces.append)
+    assert completion == Completion("the fox", "", [], "length", 0.0, 0)
+    assert pieces == []
+
+
+def test_tokens_per_second_counts_each_samples_own_tokens_and_time(
+    model: Decoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = itertools.count()  # so each step takes a second
+    monkeypatch.setattr(text_module, "perf_counter", lambda: next(clock))
+    with torch.no_grad():
+        model.embeddings.unembedding_VD.zero_()
+    completions = completions_of(model, n_samples=30, max_new_tokens=100)
+    assert len({completion.finish_reason for completion in completions}) == 2
+    for completion in completions:
+        n_tokens = len(completion.token_ids)
+        seconds = n_tokens + (completion.finish_reason == "end_of_text")
+        assert completion.tokens_per_second == pytest.approx(n_tokens / max(1, seconds))
+
+
+def test_a_completion_as_json_has_the_keys_of_the_command_line(model: Decoder) -> None:
+    [completion] = completions_of(model, "the", max_new_tokens=4)
+    as_json = completion.to_json()
+    assert list(as_json) == ["prompt", "completion", "tokens", "tokens_per_second", "finish_reason"]
+    assert as_json["tokens"] == len(completion.token_ids)
+    assert as_json["completion"] == completion.completion
+
+
+@pytest.mark.parametrize(("name", "value"), [("n_samples", 0), ("max_new_tokens", -1), ("seed", -1), ("seed", 2**64)])
+def test_counts_and_seeds_out_of_range_are_config_errors_that_name_them(model: Decoder, name: str, value: int) -> None:
+    settings = {"n_samples": 1, "max_new_tokens": 1, "seed": 0, name: value}
+    with pytest.raises(ConfigError, match=f"^{name}: {value} ") as error:
+        completions_of(model, **settings)
+    assert isinstance(error.value, PellucidError)
+    assert error.value.exit_code == 2
+
+
+def test_the_sample_section_of_a_config_becomes_the_sampling() -> None:
+    config = SampleConfig(temperature=0.5, top_k=3, top_p=0.9)
+    assert build_sampling(config) == Sampling(temperature=0.5, top_k=3, top_p=0.9)
+    assert build_sampling(SampleConfig()) == Sampling()

@@ -1,0 +1,63 @@
+"""Every combination of the model's axes, as tiny configs: what the tests of the whole model run over."""
+
+from contextlib import contextmanager
+from itertools import product
+
+import torch
+from hypothesis import strategies as st
+
+from pellucid.config.model import ModelConfig
+from pellucid.model.build import build_model
+
+VOCAB_SIZE = 11
+
+AXES = {
+    "position": [{"type": "sinusoidal"}, {"type": "rope"}, {"type": "learned"}, {"type": "none"}],
+    "norm": ["layer_norm", "rms_norm"],
+    "norm_placement": ["pre", "post"],
+    "activation": ["relu", "gelu", "relu_squared", "swiglu"],
+    "tied_embeddings": [True, False],
+    "bias": [True, False],
+    "qk_norm": [True, False],
+    "n_kv_heads": [2, 1],
+    "logit_soft_cap": [None, 3.0],
+    "zero_init_projections": [True, False],
+    "attention": ["explicit", "fused"],
+}
+
+
+def tiny_config(**choices):
+    sizes = {"context_length": 8, "d_model": 8, "n_layers": 2, "n_heads": 2, "d_ff": 12}
+    return ModelConfig.model_validate({**sizes, **choices})
+
+
+def combinations(**fixed):
+    """A config for each combination of the axes; an axis given here keeps to the values given."""
+    axes = {**AXES, **fixed}
+    for values in product(*axes.values()):
+        yield tiny_config(**dict(zip(axes, values, strict=True)))
+
+
+tiny_configs = st.fixed_dictionaries({axis: st.sampled_from(AXES[axis]) for axis in AXES}).map(
+    lambda choices: tiny_config(**choices)
+)
+
+
+def build_away_from_zero(config, vocab_size=VOCAB_SIZE):
+    """The built model with every parameter moved at random: no part is silent, not even what starts at zero."""
+    torch.default_generator.manual_seed(0)  # not torch.manual_seed, which looks for every accelerator each time
+    model = build_model(config, vocab_size)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    return model
+
+
+@contextmanager
+def float64():
+    """New tensors, the model's tables among them, in float64."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)

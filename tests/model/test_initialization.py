@@ -1,0 +1,64 @@
+from math import sqrt
+
+import pytest
+import torch
+
+from model.model_axes import combinations, tiny_config
+from pellucid.model.build import build_model
+from pellucid.model.kv_cache import NoCache
+
+WIDE = {"d_model": 64, "d_ff": 256, "n_layers": 2, "bias": True, "position": {"type": "learned"}}
+
+
+def test_deviations_are_as_documented():
+    torch.manual_seed(0)
+    model = build_model(tiny_config(**WIDE, tied_embeddings=False), vocab_size=500)
+    matrix_std = sqrt(2 / (5 * 64))
+    for name, parameter in model.named_parameters():
+        if not name.startswith("blocks.") and parameter.ndim == 2:
+            expected = 0.02
+        elif name.endswith(("W_O.weight", "W_2.weight")):
+            expected = matrix_std / sqrt(2 * 2)
+        elif parameter.ndim == 2:
+            expected = matrix_std
+        else:
+            assert torch.all(parameter == (0 if name.endswith("bias") else 1)), name
+            continue
+        assert parameter.std().item() == pytest.approx(expected, rel=0.08), name
+        assert abs(parameter.mean().item()) < 0.1 * expected, name
+
+
+def test_zeroed_projections_make_each_pre_norm_block_the_identity():
+    model = build_model(tiny_config(**WIDE, zero_init_projections=True), vocab_size=50)
+    x_BTD = torch.randn(2, 5, 64)
+    for block in model.blocks:
+        assert torch.equal(block(x_BTD, NoCache()), x_BTD)
+
+
+def test_zeroed_projections_change_values_alone():
+    """The rest of the model starts as it would have: same seed, same draws, same names and shapes."""
+    models = []
+    for zero in (False, True):
+        torch.manual_seed(0)
+        models.append(build_model(tiny_config(**WIDE, zero_init_projections=zero), vocab_size=50))
+    plain, zeroed = (dict(model.named_parameters()) for model in models)
+    assert plain.keys() == zeroed.keys()
+    for name in plain:
+        if name.endswith(("W_O.weight", "W_2.weight")):
+            assert not zeroed[name].any()
+            assert plain[name].any()
+        else:
+            assert torch.equal(plain[name], zeroed[name]), name
+
+
+def test_no_parameter_is_left_uninitialised():
+    """Two builds from one seed are equal in every combination: nothing keeps what memory held before."""
+    fixed = {"attention": ["auto"], "qk_norm": [True], "logit_soft_cap": [None], "n_kv_heads": [1]}
+    for config in combinations(**fixed):
+        states = []
+        for _ in range(2):
+            torch.manual_seed(3)
+            states.append(build_model(config, vocab_size=5).state_dict())
+        for name in states[0]:
+            assert torch.equal(states[0][name], states[1][name]), (config, name)
+            assert states[0][name].isfinite().all()

@@ -1,0 +1,119 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.model_axes import float64
+from pellucid.model.positions import Learned, NoPositions, Rotary, Sinusoidal
+from reference import positions as reference
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def random(*shape, seed=0):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture
+def rotary():
+    with float64():
+        return Rotary(context_length=64, head_width=6, base=100.0)
+
+
+def test_sinusoidal_positions_are_equation_4():
+    with float64():
+        positions = Sinusoidal(context_length=9, d_model=10)
+    table = positions.add_to_embeddings(torch.zeros(1, 9, 10, dtype=torch.float64), start=0)
+    np.testing.assert_allclose(table[0].numpy(), reference.sinusoidal(9, 10), rtol=0, atol=1e-14)
+
+
+def test_rotary_is_equation_5_up_to_the_permutation_of_llama():
+    with float64():
+        rotary = Rotary(context_length=20, head_width=8, base=10_000.0)
+    x = random(2, 3, 5, 8)
+    permutation = reference.halves_to_pairs(8)
+    rotated = rotary.rotate(x, start=4)
+    for batch in range(2):
+        for head in range(3):
+            expected = reference.rotate_as_in_the_paper(x[batch, head][:, permutation].numpy(), start=4, base=10_000.0)
+            np.testing.assert_allclose(rotated[batch, head][:, permutation].numpy(), expected, atol=1e-14)
+
+
+@given(m=st.integers(0, 31), n=st.integers(0, 31), shift=st.integers(0, 32), seed=seeds)
+@settings(deadline=None)
+def test_rotary_products_depend_on_the_distance_alone(m, n, shift, seed):
+    """The check of equation 5: <R_m q, R_n k> = <R_(m+shift) q, R_(n+shift) k>."""
+    with float64():
+        rotary = Rotary(context_length=64, head_width=6, base=100.0)
+    q, k = random(2, 1, 1, 1, 6, seed=seed)
+    near = (rotary.rotate(q, m) * rotary.rotate(k, n)).sum()
+    far = (rotary.rotate(q, m + shift) * rotary.rotate(k, n + shift)).sum()
+    assert math.isclose(near, far, abs_tol=1e-12)
+
+
+def test_rotary_products_do_depend_on_the_distance(rotary):
+    q, k = random(2, 1, 1, 1, 6)
+    products = [float((rotary.rotate(q, m) * k).sum()) for m in range(64)]
+    assert len({round(product, 6) for product in products}) == 64
+
+
+@given(position=st.integers(0, 63), seed=seeds)
+@settings(deadline=None)
+def test_rotary_keeps_norms(position, seed):
+    """The check of equation 5, second half."""
+    with float64():
+        rotary = Rotary(context_length=64, head_width=6, base=100.0)
+    x = random(2, 3, 1, 6, seed=seed)
+    torch.testing.assert_close(rotary.rotate(x, position).norm(dim=-1), x.norm(dim=-1))
+
+
+def test_rotary_leaves_position_0_where_it_is(rotary):
+    x = random(2, 3, 1, 6)
+    assert torch.equal(rotary.rotate(x, start=0), x)
+
+
+def test_rotary_rounds_bfloat16_once():
+    """Turned in float32, the result is the nearest bfloat16 to the exact rotation, also far into the context."""
+    x = random(1, 1, 512, 64).bfloat16()
+    with float64():
+        exact = Rotary(512, 64).rotate(x.double(), start=0)
+    rotated = Rotary(512, 64).rotate(x, start=0)
+    assert rotated.dtype == torch.bfloat16
+    torch.testing.assert_close(rotated.double(), exact, rtol=2**-8, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [Sinusoidal, Learned])
+def test_positions_added_to_a_part_are_those_of_the_whole(kind):
+    positions = kind(12, 4)
+    for parameter in positions.parameters():
+        torch.nn.init.normal_(parameter)
+    embeddings = random(2, 12, 4).float()
+    whole = positions.add_to_embeddings(embeddings, start=0)
+    assert torch.equal(positions.add_to_embeddings(embeddings[:, 5:9], start=5), whole[:, 5:9])
+    assert not torch.equal(whole, embeddings)
+
+
+def test_learned_positions_are_one_vector_per_position():
+    positions = Learned(context_length=3, d_model=2)
+    with torch.no_grad():
+        positions.positions_TD.copy_(torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
+    added = positions.add_to_embeddings(torch.full((1, 2, 2), 10.0), start=1)
+    assert added.tolist() == [[[13.0, 14.0], [15.0, 16.0]]]
+
+
+def test_each_encoding_acts_in_one_place_only():
+    embeddings, heads = random(2, 4, 6).float(), random(2, 3, 4, 6).float()
+    for adds in (Sinusoidal(4, 6), Learned(4, 6), NoPositions()):
+        assert adds.rotate(heads, start=0) is heads
+    for rotates in (Rotary(4, 6), NoPositions()):
+        assert rotates.add_to_embeddings(embeddings, start=0) is embeddings
+
+
+def test_tables_are_no_weights():
+    """So that a checkpoint does not hold them and a longer context can load it."""
+    for positions in (Sinusoidal(8, 4), Rotary(8, 4), NoPositions()):
+        assert not positions.state_dict()
+        assert not list(positions.parameters())

@@ -1,0 +1,97 @@
+"""The whole decoder for one sequence, from the loops beside this file: the executable specification.
+
+`weights` maps the names of the model's parameters to float64 arrays. A bias that is not there is zero, and so is
+no difference from the formula with a bias.
+"""
+
+import math
+
+import numpy as np
+
+from reference import feed_forward as ff
+from reference import norms, positions
+from reference.attention import linear, multi_head_attention
+
+ACTIVATIONS = {"relu": ff.relu, "gelu": ff.gelu, "relu_squared": ff.relu_squared}
+
+
+def decoder(tokens, config, weights):
+    """Logits (T, V) of one sequence of token ids, for any ModelConfig."""
+    x = embed(tokens, config, weights)
+    for layer in range(config.n_layers):
+        x = residual(x, config, weights, f"blocks.{layer}.attention", attention_sublayer)
+        x = residual(x, config, weights, f"blocks.{layer}.feed_forward", feed_forward_sublayer)
+    if config.norm_placement == "pre":
+        x = norm(x, config, weights, "final_norm")
+    return unembed(x, config, weights)
+
+
+def embed(tokens, config, weights):
+    x = np.array([weights["embeddings.embedding_VD"][token] for token in tokens])
+    if config.position.type == "sinusoidal":
+        x += positions.sinusoidal(len(tokens), config.d_model)
+    if config.position.type == "learned":
+        x += weights["positions.positions_TD"][: len(tokens)]
+    return x
+
+
+def unembed(x, config, weights):
+    name = "embeddings.embedding_VD" if config.tied_embeddings else "embeddings.unembedding_VD"
+    logits = linear(x, weights[name], np.zeros(len(weights[name])))
+    if config.logit_soft_cap is None:
+        return logits
+    cap = config.logit_soft_cap
+    return np.array([[cap * math.tanh(logit / cap) for logit in row] for row in logits])
+
+
+def residual(x, config, weights, name, sublayer):
+    if config.norm_placement == "pre":
+        return x + sublayer(norm(x, config, weights, f"{name}.norm"), config, weights, f"{name}.sublayer")
+    return norm(x + sublayer(x, config, weights, f"{name}.sublayer"), config, weights, f"{name}.norm")
+
+
+def norm(x, config, weights, name):
+    gain = weights[f"{name}.weight"]
+    if config.norm == "rms_norm":
+        return norms.rms_norm(x, gain)
+    return norms.layer_norm(x, gain, bias(weights, name, gain))
+
+
+def attention_sublayer(x, config, weights, name):
+    def prepare(kind):
+        def each(head):
+            if config.qk_norm:
+                head = norm(head, config, weights, f"{name}.{kind}_norm")
+            if config.position.type == "rope":
+                head = positions.rotate(head, 0, config.position.base)
+            return head
+
+        return each
+
+    return multi_head_attention(
+        x,
+        n_heads=config.n_heads,
+        n_kv_heads=config.n_kv_heads or config.n_heads,
+        each_q=prepare("query"),
+        each_k=prepare("key"),
+        **matrices(weights, name, "Q", "K", "V", "O"),
+    )
+
+
+def feed_forward_sublayer(x, config, weights, name):
+    if config.activation == "swiglu":
+        return ff.swiglu(x, **matrices(weights, name, "gate", "1", "2"))
+    return ff.feed_forward(x, ACTIVATIONS[config.activation], **matrices(weights, name, "1", "2"))
+
+
+def matrices(weights, name, *subscripts):
+    """W_s and b_s for each subscript s."""
+    found = {}
+    for subscript in subscripts:
+        found[f"W_{subscript}"] = weights[f"{name}.W_{subscript}.weight"]
+        found[f"b_{subscript}"] = bias(weights, f"{name}.W_{subscript}", found[f"W_{subscript}"])
+    return found
+
+
+def bias(weights, name, weight):
+    return weights.get(f"{name}.bias", np.zeros(len(weight)))

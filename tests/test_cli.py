@@ -1,0 +1,232 @@
+"""The command line: its contract of names, outputs and exit codes, and one clear line for every bad input."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pellucid.config.run import run_json_schema
+from tiny_run import Result
+
+
+@pytest.fixture(scope="module")
+def trained_run(tmp_path_factory) -> Path:
+    """One tiny trained run for all tests of this file that only read it."""
+    from pellucid.config.load import parse_run_config
+    from pellucid.training.run import train_run
+    from tiny_run import TINY_RUN, VERSES
+
+    place = tmp_path_factory.mktemp("trained")
+    (place / "corpus.txt").write_text(VERSES)
+    config = parse_run_config(TINY_RUN.replace("corpus.txt", str(place / "corpus.txt")), "tiny.yaml")
+    train_run(config, place / "data", place / "run", resume=False, overwrite=False, note=lambda line: None)
+    return place / "run"
+
+
+def assert_one_error_line(result: Result, exit_code: int, *fragments: str):
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert result.exit_code == exit_code, result
+    assert len(errors) == 1, result.stderr
+    assert "; " in errors[0]
+    assert "Traceback" not in result.stderr
+    for fragment in fragments:
+        assert fragment in errors[0]
+
+
+def test_the_main_job_from_a_yaml_file_to_text(workplace: Path, pellucid):
+    prepared = pellucid("prepare", "tiny.yaml")
+    assert prepared.exit_code == 0
+    assert (workplace / prepared.stdout.strip() / "manifest.json").exists()
+    trained = pellucid("train", "tiny.yaml", "train.steps=5", "evaluation.every_steps=5")
+    assert trained.exit_code == 0, trained.stderr
+    assert trained.stdout.startswith("validation: loss ")
+    assert (workplace / "checkpoints/tiny/step-00000005/model.safetensors").exists()
+    text = pellucid("generate", "checkpoints/tiny", "--prompt", "The red", "--max-new-tokens", "5", "--seed", "1")
+    assert text.exit_code == 0
+    assert text.stdout.startswith("The red")
+    evaluated = pellucid("evaluate", "checkpoints/tiny", "--json")
+    figures = json.loads(evaluated.stdout)
+    assert f"{figures['loss_nats_per_token']:.4f}" in trained.stdout
+
+
+def test_help_and_the_schema_need_no_torch():
+    script = "import sys; sys.argv = ['pellucid', '--help']\nfrom pellucid import cli\n"
+    script += "try:\n    cli.main()\nexcept SystemExit: pass\n"
+    script += "assert not {'torch', 'numpy', 'pydantic', 'yaml', 'tokenizers'} & set(sys.modules), sys.modules.keys()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for command in ("prepare", "train", "generate", "evaluate", "cost", "schema"):
+        assert command in done.stdout
+
+
+def test_the_schema_command_prints_the_schema(pellucid):
+    assert json.loads(pellucid("schema").stdout) == run_json_schema()
+
+
+def test_generate_prints_one_json_object_with_the_documented_keys(trained_run: Path, pellucid):
+    result = pellucid(
+        "generate", trained_run, "--prompt", "The", "--num-samples", "2", "--max-new-tokens", "4", "--json"
+    )
+    samples = json.loads(result.stdout)["samples"]
+    assert len(samples) == 2
+    for sample in samples:
+        assert set(sample) == {"prompt", "completion", "tokens", "tokens_per_second", "finish_reason"}
+        assert sample["prompt"] == "The"
+        assert sample["finish_reason"] in ("end_of_text", "length")
+
+
+def test_streamed_text_is_the_completion(trained_run: Path, pellucid):
+    options = ("generate", trained_run, "--prompt", "The crow", "--seed", "3", "--max-new-tokens", "20")
+    streamed = pellucid(*options).stdout
+    sample = json.loads(pellucid(*options, "--json").stdout)["samples"][0]
+    assert streamed == sample["prompt"] + sample["completion"] + "\n"
+
+
+def test_the_same_seed_writes_the_same_text_and_another_seed_another(trained_run: Path, pellucid):
+    texts = [pellucid("generate", trained_run, "--seed", seed).stdout for seed in ("1", "1", "2")]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_temperature_zero_top_k_one_and_greedy_are_the_same(trained_run: Path, pellucid):
+    greedy = [("--greedy",), ("--temperature", "0"), ("--top-k", "1"), ("--temperature", "0", "--top-k", "9")]
+    texts = {pellucid("generate", trained_run, *options).stdout for options in greedy}
+    assert len(texts) == 1
+
+
+def test_top_k_above_the_vocabulary_keeps_all(trained_run: Path, pellucid):
+    texts = {
+        pellucid("generate", trained_run, "--seed", "5", *options).stdout
+        for options in [("--top-k", "300"), ("--top-k", "301"), ("--top-k", str(2**31))]
+    }
+    assert len(texts) == 1
+
+
+def test_a_prompt_longer_than_the_context_is_read_from_its_end_with_a_warning(trained_run: Path, pellucid):
+    result = pellucid("generate", trained_run, "--prompt", "The red fox said. " * 50, "--max-new-tokens", "3")
+    assert result.exit_code == 0
+    assert "warning: the prompt is longer than the context" in result.stderr
+
+
+def test_a_prompt_from_a_file_and_its_hostile_contents(trained_run: Path, pellucid, tmp_path: Path):
+    prompt = tmp_path / "prompt.txt"
+    for text in ("", "\0", "👩\u200d🚀", "<|endoftext|>", "naïve\r\n", "a" * 100_000):
+        prompt.write_bytes(text.encode())
+        result = pellucid("generate", trained_run, "--prompt-file", prompt, "--max-new-tokens", "2", "--json")
+        assert result.exit_code == 0, result.stderr
+        assert json.loads(result.stdout)["samples"][0]["prompt"] == text
+    prompt.write_bytes(b"ab\xff")
+    assert_one_error_line(pellucid("generate", trained_run, "--prompt-file", prompt), 2, "byte 2 is not UTF-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "fragments"),
+    [
+        (["train", "absent.yaml"], 2, ["absent.yaml: no such file"]),
+        (["train", "tiny.yaml", "train.stepz=3"], 2, ["train.stepz", "did you mean 'steps'?"]),
+        (["train", "tiny.yaml", "train.steps=many"], 2, ["train.steps", "give a whole number"]),
+        (["train", "tiny.yaml", "train.steps=0"], 2, ["train.steps", "give a value of at least 1"]),
+        (["train", "tiny.yaml", "--resume", "--overwrite"], 2, ["exclude each other"]),
+        (["train", "tiny.yaml", "train.precision=fp16"], 2, ["fp16 needs CUDA"]),
+        (["train", "tiny.yaml", "--run-dir", "corpus.txt"], 5, ["corpus.txt", "--run-dir"]),
+        (["train", "tiny.yaml", "corpus.files=[absent.txt]"], 3, ["absent.txt"]),
+        (["train", "tiny.yaml", "corpus.files=[empty.txt]"], 3, ["empty.txt"]),
+        (["train", "tiny.yaml", "corpus={type: text, files: [binary.txt]}"], 3, ["binary.txt", "byte 8"]),
+        (
+            ["train", "tiny.yaml", "data.packing=contiguous", "model.context_length=100000"],
+            3,
+            ["context_length", "100000"],
+        ),
+        (["train"], 2, ["pellucid train"]),
+        (["train", "tiny.yaml", "--stepz", "3"], 2, ["--stepz", "pellucid train --help"]),
+        (["fly"], 2, ["fly", "pellucid --help"]),
+        ([], 2, ["pellucid --help"]),
+        (["generate", "absent"], 4, ["absent: no such run"]),
+        (["generate", "."], 4, ["no checkpoint here"]),
+        (["evaluate", "absent", "--json"], 4, ["absent: no such run"]),
+        (["cost", "absent.yaml"], 2, ["absent.yaml: no such file"]),
+    ],
+)
+def test_bad_input_ends_in_one_clear_line_and_its_exit_code(workplace, pellucid, arguments, exit_code, fragments):
+    (workplace / "empty.txt").write_text("")
+    (workplace / "binary.txt").write_bytes(b"The fox \xff\xfe said")
+    result = pellucid(*arguments)
+    assert_one_error_line(result, exit_code, *fragments)
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "exit_code", "fragments"),
+    [
+        (["--temperature", "-1"], 2, ["temperature", "-1"]),
+        (["--temperature", "nan"], 2, ["temperature", "nan"]),
+        (["--top-k", "0"], 2, ["top_k", "0 keeps no token"]),
+        (["--top-p", "0"], 2, ["top_p"]),
+        (["--top-p", "1.1"], 2, ["top_p"]),
+        (["--num-samples", "0"], 2, ["--num-samples"]),
+        (["--max-new-tokens", "-1"], 2, ["--max-new-tokens"]),
+        (["--checkpoint", "7"], 4, ["no checkpoint '7'", "latest, best or a step: 5, 10, 15, 20"]),
+        (["--checkpoint", "newest"], 4, ["no checkpoint 'newest'"]),
+        (["--prompt", "a", "--prompt-file", "b"], 2, ["exclude each other"]),
+        (["--prompt-file", "absent.txt"], 5, ["absent.txt"]),
+        (["--prompt", "lone \udcff surrogate"], 3, ["surrogate"]),
+    ],
+)
+def test_a_bad_option_of_generate_ends_in_one_clear_line(trained_run, pellucid, options, exit_code, fragments):
+    assert_one_error_line(pellucid("generate", trained_run, *options), exit_code, *fragments)
+
+
+def test_a_damaged_checkpoint_is_refused_and_the_older_one_still_works(trained_run: Path, pellucid, tmp_path: Path):
+    shutil.copytree(trained_run, tmp_path / "run")
+    with (tmp_path / "run/step-00000020/model.safetensors").open("r+b") as file:
+        file.seek(1000)
+        file.write(b"\x00\x01\x02")
+    assert_one_error_line(pellucid("generate", tmp_path / "run"), 4, "model.safetensors is not the file that was saved")
+    assert pellucid("generate", tmp_path / "run", "--checkpoint", "15", "--max-new-tokens", "1").exit_code == 0
+
+
+def test_an_existing_run_is_neither_lost_nor_mixed_by_a_forgotten_option(workplace: Path, pellucid):
+    short = ["train", "tiny.yaml", "train.steps=2"]
+    assert pellucid(*short).exit_code == 0
+    before = (workplace / "checkpoints/tiny/metrics.jsonl").read_bytes()
+    assert_one_error_line(pellucid(*short), 2, "there is a run in this folder", "--resume", "--overwrite")
+    changed = pellucid(*short, "optimizer.lr=1", "--resume")
+    assert_one_error_line(changed, 4, "optimizer.lr was 0.01, is 1.0")
+    assert (workplace / "checkpoints/tiny/metrics.jsonl").read_bytes() == before
+    assert pellucid(*short, "optimizer.lr=1", "--overwrite").exit_code == 0
+
+
+def test_a_changed_corpus_is_noticed_at_the_resume(workplace: Path, pellucid):
+    assert pellucid("train", "tiny.yaml", "train.steps=2").exit_code == 0
+    with (workplace / "corpus.txt").open("a") as corpus:
+        corpus.write("\n\nThe end.")
+    result = pellucid("train", "tiny.yaml", "train.steps=2", "--resume")
+    assert_one_error_line(result, 4, "the corpus has changed")
+
+
+def test_a_loss_that_is_not_finite_ends_with_its_own_exit_code(workplace: Path, pellucid):
+    result = pellucid(
+        "train",
+        "tiny.yaml",
+        "optimizer={type: sgd, lr: 1e30}",
+        "train.max_gradient_norm=null",
+        "schedule.warmup_steps=0",
+    )
+    assert_one_error_line(result, 6, "is not finite", "lower optimizer.lr")
+
+
+def test_debug_shows_the_traceback(workplace: Path):
+    done = subprocess.run(
+        [sys.executable, "-m", "pellucid.cli", "train", "absent.yaml", "--debug"], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+def test_cost_counts_what_is_built(workplace: Path, pellucid):
+    counted = json.loads(pellucid("cost", "tiny.yaml", "--json").stdout)
+    trained = pellucid("train", "tiny.yaml", "train.steps=2")
+    assert f"{counted['parameters']['total']:,} parameters" in trained.stderr
+    assert "parameters" in pellucid("cost", "tiny.yaml").stdout

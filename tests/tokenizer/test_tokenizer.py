@@ -1,0 +1,153 @@
+import pytest
+import tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.errors import DataError
+from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer import tokenizer as tokenizer_module
+from pellucid.tokenizer.tokenizer import byte_of_symbol
+from pellucid.tokenizer.train import train_byte_pairs, train_characters
+
+CORPUS = (
+    "the cat sat on the mat; the <|endoftext|> isn't the end.\n\n  The hat   is the cat's.\t“Schön”, 猫猫猫 said. " * 9
+)
+END = "<|endoftext|>"
+BYTE_PAIRS = train_byte_pairs([CORPUS], vocab_size=350, special_tokens=[END, "<|user|>"])
+CHARACTERS = train_characters([CORPUS], special_tokens=[END])
+BOTH = pytest.mark.parametrize("tokenizer", [BYTE_PAIRS, CHARACTERS], ids=["bpe", "char"])
+
+# Any text, with much of what splitting rules look at: blanks of all kinds, apostrophes, digits.
+TEXTS = st.text() | st.text(st.sampled_from(" \n\t\r\x0b\x1c\x1f\x85\xa0\u2003\u2028a'st,.!1²é猫😀"), max_size=40)
+
+
+@given(TEXTS)
+def test_any_unicode_text_round_trips_through_byte_pairs(text):
+    assert BYTE_PAIRS.decode(BYTE_PAIRS.encode(text)) == text
+
+
+@given(st.text(CORPUS))
+def test_text_of_known_characters_round_trips_one_token_each(text):
+    ids = CHARACTERS.encode(text)
+    assert len(ids) == len(text)
+    assert CHARACTERS.decode(ids) == text
+
+
+@given(TEXTS)
+def test_ids_are_those_of_the_library_on_the_whole_text(text):
+    library = tokenizers.Tokenizer.from_str(BYTE_PAIRS.to_json())
+    library.encode_special_tokens = True
+    assert BYTE_PAIRS.encode(text) == library.encode(text).ids
+
+
+def test_words_end_where_the_library_splits_for_every_character():
+    library = tokenizers.Tokenizer.from_str(BYTE_PAIRS.to_json())
+    characters = [chr(i) for i in range(1, 0x3100)] + [chr(i) for i in range(0xFE00, 0x10000)]
+    for before, after in ("aa", "!!", "a ", " a"):
+        text = "|".join(f"{before}{character}{after}" for character in characters)
+        assert BYTE_PAIRS.encode(text) == library.encode(text).ids
+
+
+@given(st.lists(TEXTS, max_size=5))
+def test_a_batch_is_its_texts_one_by_one(texts):
+    assert [ids.tolist() for ids in BYTE_PAIRS.encode_batch(texts)] == [BYTE_PAIRS.encode(text) for text in texts]
+
+
+def test_forgetting_words_changes_nothing(monkeypatch):
+    expected = BYTE_PAIRS.encode(CORPUS)
+    monkeypatch.setattr(tokenizer_module, "REMEMBERED_CHARACTERS", 10)
+    forgetful = Tokenizer.from_json(BYTE_PAIRS.to_json())
+    for _ in range(3):
+        assert forgetful.encode(CORPUS) == expected
+        assert forgetful.encode("other words") == BYTE_PAIRS.encode("other words")
+
+
+@BOTH
+def test_text_that_spells_a_control_token_is_plain_text_also_after_loading(tokenizer, tmp_path):
+    tokenizer.save(tmp_path / "tokenizer.json")
+    for each in (tokenizer, Tokenizer.load(tmp_path / "tokenizer.json")):
+        ids = each.encode(f"the {END} is{END}")
+        assert not set(ids) & set(each.control_ids)
+        assert each.decode(ids) == f"the {END} is{END}"
+
+
+@BOTH
+def test_saving_and_loading_change_nothing(tokenizer, tmp_path):
+    tokenizer.save(tmp_path / "tokenizer.json")
+    loaded = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert loaded.encode(CORPUS) == tokenizer.encode(CORPUS)
+    assert (loaded.vocab_size, loaded.control_ids) == (tokenizer.vocab_size, tokenizer.control_ids)
+    assert loaded.to_json() == tokenizer.to_json()
+    plain = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert plain.decode(loaded.encode("the cat's mat")) == "the cat's mat"
+
+
+def test_control_tokens_have_the_last_ids_in_their_order():
+    assert BYTE_PAIRS.control_ids == (BYTE_PAIRS.vocab_size - 2, BYTE_PAIRS.vocab_size - 1)
+    assert BYTE_PAIRS.end_of_text == BYTE_PAIRS.control_ids[0]
+    library = tokenizers.Tokenizer.from_str(BYTE_PAIRS.to_json())
+    assert [library.id_to_token(id_) for id_ in BYTE_PAIRS.control_ids] == [END, "<|user|>"]
+
+
+@BOTH
+def test_control_tokens_stand_for_no_text(tokenizer):
+    assert tokenizer.decode(tokenizer.control_ids) == ""
+    assert [tokenizer.token_bytes(id_) for id_ in tokenizer.control_ids] == [b""] * len(tokenizer.control_ids)
+
+
+def test_the_first_256_tokens_are_all_bytes():
+    assert {BYTE_PAIRS.token_bytes(id_) for id_ in range(256)} == {bytes([byte]) for byte in range(256)}
+    assert len(byte_of_symbol()) == 256
+
+
+def test_bytes_that_are_no_whole_character_decode_to_the_replacement_character():
+    first_byte = BYTE_PAIRS.encode("😀")[0]
+    assert BYTE_PAIRS.decode([first_byte]) == "�"
+
+
+@BOTH
+def test_half_a_surrogate_pair_is_an_error(tokenizer):
+    with pytest.raises(DataError, match="U\\+D83D"):
+        tokenizer.encode("a \ud83d b")
+
+
+def test_an_unknown_character_is_an_error_that_names_it():
+    with pytest.raises(DataError, match="'ж' \\(U\\+0436\\)"):
+        CHARACTERS.encode("the жук")
+    with pytest.raises(DataError):  # and again: the failure left nothing behind
+        CHARACTERS.encode("the жук")
+
+
+@pytest.mark.parametrize("damage", ["", "{", "{}", "[]", "null"])
+def test_a_damaged_file_is_an_error(tmp_path, damage):
+    path = tmp_path / "tokenizer.json"
+    path.write_text(damage)
+    with pytest.raises(DataError, match=r"tokenizer\.json: damaged"):
+        Tokenizer.load(path)
+
+
+def test_a_truncated_file_is_an_error():
+    json = BYTE_PAIRS.to_json()
+    for length in range(0, len(json), len(json) // 50):
+        with pytest.raises(DataError):
+            Tokenizer.from_json(json[:length])
+
+
+def test_a_missing_or_binary_file_is_an_error(tmp_path):
+    (tmp_path / "binary.json").write_bytes(b"\xff\xfe")
+    for name in ("missing.json", "binary.json"):
+        with pytest.raises(DataError, match="cannot be read"):
+            Tokenizer.load(tmp_path / name)
+
+
+def test_a_tokenizer_of_another_program_is_an_error():
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, unk_token="a"))
+    no_control_token = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0}, []))
+    for foreign in (words, no_control_token):
+        with pytest.raises(DataError):
+            Tokenizer.from_json(foreign.to_str())
+
+
+def test_the_empty_text_has_no_tokens():
+    assert BYTE_PAIRS.encode("") == []
+    assert BYTE_PAIRS.encode_batch([]) == []

@@ -1,0 +1,93 @@
+"""Optimizers: the equations, and which parameter goes where."""
+
+import pytest
+import torch
+from tiny import tiny_decoder
+from torch import nn
+
+from pellucid.training.optimizers import adamw, muon, set_learning_rate, sgd
+
+ADAMW = {"lr": 0.1, "betas": (0.8, 0.9), "eps": 1e-6, "weight_decay": 0.3}
+MUON = {
+    "lr": 0.1,
+    "momentum": 0.9,
+    "weight_decay": 0.1,
+    "adamw_lr": 0.02,
+    "adamw_betas": (0.9, 0.95),
+    "adamw_eps": 1e-8,
+}
+
+
+def test_adamw_is_equation_15_with_the_decay_outside_the_statistics_and_on_matrices_alone():
+    model = nn.Linear(3, 2).double()
+    generator = torch.Generator().manual_seed(0)
+    gradients = torch.randn(5, 2, 4, generator=generator, dtype=torch.float64)
+    naive = {"weight": model.weight.tolist(), "bias": [[b] for b in model.bias.tolist()]}
+    moments = {name: [[(0.0, 0.0)] * len(row) for row in rows] for name, rows in naive.items()}
+    (optimizer,) = adamw(model, **ADAMW)
+    beta1, beta2 = ADAMW["betas"]
+    for step, gradient in enumerate(gradients, start=1):
+        model.weight.grad, model.bias.grad = gradient[:, :3].contiguous(), gradient[:, 3].contiguous()
+        optimizer.step()
+        for name, decay, offset in [("weight", ADAMW["weight_decay"], 0), ("bias", 0.0, 3)]:
+            for i, row in enumerate(naive[name]):
+                for j, theta in enumerate(row):
+                    g = gradient[i, j + offset].item()
+                    m, v = moments[name][i][j]
+                    m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g * g
+                    moments[name][i][j] = (m, v)
+                    m_hat, v_hat = m / (1 - beta1**step), v / (1 - beta2**step)
+                    row[j] = theta - ADAMW["lr"] * (decay * theta + m_hat / (v_hat**0.5 + ADAMW["eps"]))
+    torch.testing.assert_close(model.weight.detach(), torch.tensor(naive["weight"], dtype=torch.float64))
+    torch.testing.assert_close(model.bias.detach(), torch.tensor([b for (b,) in naive["bias"]], dtype=torch.float64))
+
+
+def test_sgd_steps_against_the_gradient():
+    model = nn.Linear(1, 1, bias=False)
+    before = model.weight.item()
+    model.weight.grad = torch.tensor([[2.0]])
+    sgd(model, lr=0.1, momentum=0.0, weight_decay=0.0)[0].step()
+    assert model.weight.item() == pytest.approx(before - 0.2)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_every_parameter_has_exactly_one_optimizer_and_muon_gets_the_matrices_of_the_blocks(tied):
+    decoder = tiny_decoder(tied_embeddings=tied, bias=True, position={"type": "learned"}, activation="swiglu")
+    names = {parameter: name for name, parameter in decoder.named_parameters()}
+    by_optimizer = [
+        sorted(names[parameter] for group in optimizer.param_groups for parameter in group["params"])
+        for optimizer in muon(decoder, **MUON)
+    ]
+    assert sorted(by_optimizer[0] + by_optimizer[1]) == sorted(names.values())
+    assert by_optimizer[0] == sorted(n for p, n in names.items() if n.startswith("blocks.") and p.ndim == 2)
+    assert len(by_optimizer[0]) == 2 * (4 + 3)
+
+
+def test_a_muon_step_moves_all_directions_of_a_matrix_equally_far():
+    decoder = tiny_decoder()
+    for parameter in decoder.parameters():
+        parameter.grad = torch.ones_like(parameter)
+        if parameter.ndim == 2:  # a gradient that goes 5 times as far in some directions as in others
+            left, _, right = torch.linalg.svd(torch.randn(parameter.shape), full_matrices=False)
+            parameter.grad = left @ torch.diag(torch.linspace(0.5, 2.5, len(right))) @ right
+    before = {name: parameter.detach().clone() for name, parameter in decoder.named_parameters()}
+    matrices, others = muon(decoder, **{**MUON, "weight_decay": 0.0})
+    matrices.step()
+    for name, parameter in decoder.named_parameters():
+        if any(parameter is p for group in matrices.param_groups for p in group["params"]):
+            singular_values = torch.linalg.svdvals((parameter.detach() - before[name]).double())
+            # Five Newton-Schulz steps bring the singular values near each other, not quite together.
+            assert singular_values.max() / singular_values.min() < 2
+        else:
+            assert torch.equal(parameter, before[name])
+    others.step()
+    assert not torch.equal(decoder.embeddings.embedding_VD, before["embeddings.embedding_VD"])
+
+
+def test_the_schedule_scales_each_optimizers_own_peak():
+    decoder = tiny_decoder()
+    optimizers = muon(decoder, **MUON)
+    for factor in (0.5, 1.0, 0.25):
+        set_learning_rate(optimizers, factor)
+        rates = [{group["lr"] for group in optimizer.param_groups} for optimizer in optimizers]
+        assert rates == [{0.1 * factor}, {0.02 * factor}]

@@ -1,0 +1,118 @@
+"""A run on disk: what it leaves, and that stopping it changes nothing."""
+
+import json
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from pellucid.checkpoint.run_directory import steps_in
+from pellucid.checkpoint.step_directory import TENSOR_FILES, read_checkpoint
+from pellucid.config import load_run_config
+from pellucid.training import session as session_module
+from pellucid.training.metrics import read_rows
+from pellucid.training.run import train_run
+from tiny_run import VERSES
+
+
+def train(workplace: Path, run_dir: str, *overrides: str, resume: bool = False):
+    config = load_run_config(workplace / "tiny.yaml", overrides)
+    notes: list[str] = []
+    outcome = train_run(
+        config, workplace / "data", workplace / run_dir, resume=resume, overwrite=False, note=notes.append
+    )
+    return outcome, notes
+
+
+def without_timings(rows):
+    return [{k: v for k, v in row.items() if k not in ("elapsed_seconds", "tokens_per_second")} for row in rows]
+
+
+def assert_same_run(a: Path, b: Path, step: int):
+    for name in TENSOR_FILES:
+        assert (a / f"step-{step:08d}" / name).read_bytes() == (b / f"step-{step:08d}" / name).read_bytes(), name
+    assert without_timings(read_rows(a / "metrics.jsonl")) == without_timings(read_rows(b / "metrics.jsonl"))
+    assert (a / "samples.md").read_text() == (b / "samples.md").read_text()
+
+
+@pytest.mark.parametrize("optimizer", ["{type: adamw, lr: 1e-2}", "{type: muon}", "{type: sgd, momentum: 0.5}"])
+def test_twenty_steps_equal_ten_a_resume_and_ten_more_bit_for_bit(workplace: Path, optimizer: str):
+    """With dropout and accumulation, over several epochs; weights, moments, generators, losses and samples."""
+    override = f"optimizer={optimizer}"
+    outcome, _ = train(workplace, "whole", override)
+    shutil.copytree(workplace / "whole", workplace / "cut")
+    for step in (15, 20):
+        shutil.rmtree(workplace / "cut" / f"step-{step:08d}")
+    assert max(steps_in(workplace / "cut")) == 10
+    resumed, notes = train(workplace, "cut", override, resume=True)
+    assert notes[0].endswith("at step 10")
+    assert resumed.evaluation == outcome.evaluation
+    assert_same_run(workplace / "whole", workplace / "cut", 20)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_the_resumed_run_equals_the_uninterrupted_one(workplace: Path, monkeypatch, number):
+    train(workplace, "whole")
+    real_update = session_module.Trainer.update
+
+    def interrupted_update(self):
+        if self.step == 12:
+            signal.raise_signal(number)
+        return real_update(self)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(session_module.Trainer, "update", interrupted_update)
+        outcome, _ = train(workplace, "stopped")
+    assert (outcome.step, outcome.stopped_by, outcome.evaluation) == (13, number, None)
+    assert max(steps_in(workplace / "stopped")) == 13
+    train(workplace, "stopped", resume=True)
+    assert_same_run(workplace / "whole", workplace / "stopped", 20)
+
+
+def test_a_run_leaves_what_the_design_says(workplace: Path):
+    outcome, _ = train(workplace, "run")
+    names = {path.name for path in (workplace / "run").iterdir()}
+    assert {"config.yaml", "tokenizer.json", "metrics.jsonl", "samples.md", "loss.png", ".lock"} <= names
+    assert load_run_config(workplace / "run" / "config.yaml") == load_run_config(workplace / "tiny.yaml")
+    rows = read_rows(workplace / "run" / "metrics.jsonl")
+    assert [row["step"] for row in rows] == list(range(1, 21))
+    assert {row["step"] for row in rows if "val_loss" in row} == {5, 10, 15, 20}
+    assert set(rows[0]) == {
+        "step",
+        "tokens",
+        "elapsed_seconds",
+        "train_loss",
+        "learning_rate",
+        "gradient_norm",
+        "tokens_per_second",
+    }
+    assert rows[-1]["tokens"] == 20 * 2 * 2 * 32
+    assert rows[-1]["val_loss"] < rows[4]["val_loss"] < 6
+    assert outcome.evaluation.loss_nats_per_token == pytest.approx(rows[-1]["val_loss"])
+    assert (workplace / "run" / "samples.md").read_text().count("## After ") == 2
+    assert (workplace / "run" / "loss.png").read_bytes().startswith(b"\x89PNG")
+    state = read_checkpoint(workplace / "run" / "step-00000020").state
+    assert state["val_loss"] == rows[-1]["val_loss"]
+
+
+def test_only_the_last_checkpoints_and_the_best_are_kept(workplace: Path):
+    train(workplace, "run", "checkpoint={every_steps: 2, keep_last: 2}", "evaluation.every_steps=6")
+    rows = read_rows(workplace / "run" / "metrics.jsonl")
+    best = min((row for row in rows if "val_loss" in row), key=lambda row: row["val_loss"])["step"]
+    assert steps_in(workplace / "run") == sorted({18, 20, best})
+
+
+def test_a_resumed_finished_run_says_so_and_changes_nothing(workplace: Path):
+    train(workplace, "run")
+    before = {path: path.read_bytes() for path in (workplace / "run").rglob("*") if path.is_file()}
+    outcome, notes = train(workplace, "run", resume=True)
+    assert notes == [f"{workplace / 'run'} is finished: it has had its 20 steps"]
+    assert outcome.evaluation is not None
+    assert {path: path.read_bytes() for path in (workplace / "run").rglob("*") if path.is_file()} == before
+
+
+def test_every_document_is_in_one_of_the_two_splits(workplace: Path):
+    train(workplace, "run")
+    manifest = json.loads(next((workplace / "data").glob("*/manifest.json")).read_text())
+    assert manifest["train"]["documents"] + manifest["validation"]["documents"] == VERSES.count("\n\n") + 1

@@ -1,0 +1,130 @@
+"""One update: equal to the equations, whatever way it is cut up."""
+
+import math
+
+import pytest
+import torch
+from tiny import CONTEXT_LENGTH, VOCAB_SIZE, random_batch, tiny_decoder, tiny_trainer
+
+from pellucid.data.batches import IGNORE_INDEX, Batch
+from pellucid.errors import NonFiniteLossError
+from pellucid.training.build import recompute_activations
+from pellucid.training.objectives import next_token_nats
+
+
+def weights_after_one_update(decoder, **changes):
+    trainer = tiny_trainer(decoder, **changes)
+    update = trainer.update()
+    return update, {name: parameter.detach().clone() for name, parameter in decoder.named_parameters()}
+
+
+def test_the_objective_is_the_mean_of_minus_log_p_of_the_targets_that_count():
+    batch = random_batch(3)
+    logits = torch.randn(4, CONTEXT_LENGTH, VOCAB_SIZE, generator=torch.Generator().manual_seed(0))
+    naive = 0.0
+    for b in range(4):
+        for t in range(CONTEXT_LENGTH):
+            if batch.targets_BT[b, t] != IGNORE_INDEX:
+                exponentials = [math.exp(z) for z in logits[b, t].tolist()]
+                naive -= math.log(exponentials[batch.targets_BT[b, t]] / sum(exponentials))
+    assert next_token_nats(logits, batch.targets_BT).item() == pytest.approx(naive, rel=1e-5)
+
+
+def test_accumulated_micro_batches_equal_the_one_large_batch_also_with_unequal_target_counts():
+    """Equation 16."""
+    micro_batches = [random_batch(i) for i in range(3)]
+    counts = {int((batch.targets_BT != IGNORE_INDEX).sum()) for batch in micro_batches}
+    assert len(counts) > 1
+    large = Batch(*(torch.cat(tensors) for tensors in zip(*micro_batches, strict=True)))
+    in_parts, weights_in_parts = weights_after_one_update(
+        tiny_decoder(), get_batch=lambda i: micro_batches[i], gradient_accumulation_steps=3
+    )
+    at_once, weights_at_once = weights_after_one_update(tiny_decoder(), get_batch=lambda i: large)
+    assert in_parts.loss == pytest.approx(at_once.loss, rel=1e-6)
+    assert in_parts.gradient_norm == pytest.approx(at_once.gradient_norm, rel=1e-5)
+    assert in_parts.tokens == at_once.tokens
+    for name, weight in weights_at_once.items():
+        torch.testing.assert_close(weights_in_parts[name], weight, rtol=1e-4, atol=1e-6)
+
+
+def test_recomputing_activations_changes_no_gradient_and_keeps_less():
+    """Equation 17."""
+
+    def gradients_and_saved_bytes(recompute: bool):
+        decoder = tiny_decoder(dropout=0.2, n_layers=4)
+        if recompute:
+            recompute_activations(decoder.blocks)
+        torch.manual_seed(1)
+        saved = 0
+
+        def count(tensor):
+            nonlocal saved
+            saved += tensor.numel()
+            return tensor
+
+        batch = random_batch(0)
+        with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+            loss = next_token_nats(decoder(batch.inputs_BT), batch.targets_BT)
+        kept = saved
+        loss.backward()
+        return {name: parameter.grad for name, parameter in decoder.named_parameters()}, kept
+
+    plain, plain_kept = gradients_and_saved_bytes(recompute=False)
+    recomputed, recomputed_kept = gradients_and_saved_bytes(recompute=True)
+    assert all(torch.equal(plain[name], recomputed[name]) for name in plain)
+    assert recomputed_kept < plain_kept / 3
+
+
+def test_a_long_gradient_is_clipped_to_the_maximum_and_its_own_norm_reported():
+    decoder = tiny_decoder()
+    trainer = tiny_trainer(decoder, max_gradient_norm=0.01)
+    seen = {}
+    optimizer = trainer.optimizers[0]
+    real_step = optimizer.step
+
+    def spy_on_the_gradient():
+        seen["norm"] = torch.cat([p.grad.flatten() for p in decoder.parameters()]).norm().item()
+        real_step()
+
+    optimizer.step = spy_on_the_gradient
+    update = trainer.update()
+    assert update.gradient_norm > 0.1
+    assert seen["norm"] == pytest.approx(0.01, rel=1e-3)
+
+
+@pytest.mark.parametrize("poison", ["loss", "gradient"])
+def test_nothing_is_updated_when_the_loss_or_a_gradient_is_not_finite(poison):
+    decoder = tiny_decoder()
+    before = {name: parameter.detach().clone() for name, parameter in decoder.named_parameters()}
+
+    def forward(tokens):
+        logits = decoder(tokens)
+        if poison == "loss":
+            return logits * math.nan
+        logits.register_hook(lambda gradient: gradient * math.inf)
+        return logits
+
+    with pytest.raises(NonFiniteLossError, match=rf"step 0: the {poison} is not finite"):
+        tiny_trainer(decoder, forward=forward).update()
+    assert all(torch.equal(before[name], parameter) for name, parameter in decoder.named_parameters())
+
+
+def test_the_learning_rate_follows_the_schedule_and_zero_moves_nothing():
+    decoder = tiny_decoder()
+    before = {name: parameter.detach().clone() for name, parameter in decoder.named_parameters()}
+    trainer = tiny_trainer(decoder, schedule=lambda step: [0.0, 0.5, 1.0][step])
+    assert trainer.update().learning_rate == 0.0
+    assert all(torch.equal(before[name], parameter) for name, parameter in decoder.named_parameters())
+    assert trainer.update().learning_rate == pytest.approx(0.5e-2)
+    assert trainer.update().learning_rate == pytest.approx(1e-2)
+    assert not any(torch.equal(before[name], parameter) for name, parameter in decoder.named_parameters())
+
+
+def test_a_decoder_overfits_one_batch():
+    batch = random_batch(0)
+    batch.inputs_BT[:, 0] = torch.arange(4)  # rows that begin alike and go on differently nobody can foresee
+    decoder = tiny_decoder(d_model=32)
+    trainer = tiny_trainer(decoder, get_batch=lambda i: batch)
+    losses = [trainer.update().loss for _ in range(200)]
+    assert losses[0] > 2.0
+    assert losses[-1] < 0.01
