@@ -15,6 +15,20 @@ def _cache_in_a_temporary_folder(tmp_path_factory, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets"))
 
 
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch):
+    asked_for = []
+
+    def refuse(*address, **_):
+        asked_for.append(address)
+        raise OSError("no network here")
+
+    monkeypatch.setattr("socket.getaddrinfo", refuse)
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    yield
+    assert asked_for == [], "local files need no network"
+
+
 def texts(corpus, split):
     return [piece.text for piece in corpus.pieces(split)]
 

@@ -2,13 +2,14 @@ import json
 import math
 import multiprocessing
 import os
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import pre_tokenizers
 
 from pellucid.corpora import corpus as corpus_module
 from pellucid.corpora.corpus import Piece
@@ -231,6 +232,8 @@ def test_tokens_do_not_depend_on_where_a_stream_is_cut(text, piece_length):
         patch.setattr(corpus_module, "PIECE_LENGTH", piece_length + longest_word)
         pieces = [piece.text for piece in corpus_module.cut_into_pieces([text])]
     assert "".join(pieces) == text
+    splits = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(text)
+    assert set(accumulate(map(len, pieces))) <= {end for _, (_, end) in splits}, "as any merges demand"
     assert [id_ for piece in pieces for id_ in STREAM_TOKENIZER.encode(piece)] == STREAM_TOKENIZER.encode(text)
 
 

@@ -137,3 +137,11 @@ def test_dropout_of_the_whole_model_is_on_in_training_and_off_in_evaluation():
     assert not torch.allclose(with_dropout(tokens_BT), with_dropout(tokens_BT))
     _, embedded_BTD = logits_and_embedded(with_dropout, tokens_BT)
     assert 0.35 < (embedded_BTD == 0).float().mean() < 0.65
+
+
+def test_the_forward_pass_compiles_to_one_graph():
+    """Nothing in it falls back to Python; the backend that compiles nothing keeps the test quick."""
+    model = build_away_from_zero(tiny_config(position={"type": "rope"}, qk_norm=True, n_kv_heads=1))
+    tokens_BT = torch.arange(8).view(2, 4)
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(tokens_BT), model(tokens_BT))

@@ -28,6 +28,23 @@ def test_deviations_are_as_documented():
         assert abs(parameter.mean().item()) < 0.1 * expected, name
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_spread_of_token_embeddings_can_be_chosen_and_is_theirs_alone(tied):
+    config = tiny_config(**WIDE | {"embedding_std": 0.5, "tied_embeddings": tied, "position": {"type": "learned"}})
+    torch.manual_seed(0)
+    model = build_model(config, vocab_size=500)
+    assert model.embeddings.embedding_VD.std().item() == pytest.approx(0.5, rel=0.02)
+    others = [model.positions.positions_TD] if tied else [model.positions.positions_TD, model.embeddings.unembedding_VD]
+    assert all(other.std().item() == pytest.approx(0.02, rel=0.05) for other in others)
+
+
+def test_embeddings_are_not_drowned_by_sinusoidal_positions():
+    config = tiny_config(**WIDE | {"position": {"type": "sinusoidal"}})
+    torch.manual_seed(0)
+    embedding_VD = build_model(config, vocab_size=500).embeddings.embedding_VD
+    assert embedding_VD.std().item() == pytest.approx(1 / sqrt(64), rel=0.02)
+
+
 def test_zeroed_projections_make_each_pre_norm_block_the_identity():
     model = build_model(tiny_config(**WIDE, zero_init_projections=True), vocab_size=50)
     x_BTD = torch.randn(2, 5, 64)

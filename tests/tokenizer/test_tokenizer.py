@@ -1,12 +1,15 @@
+from itertools import accumulate
+
 import pytest
 import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import pre_tokenizers
 
 from pellucid.errors import DataError
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer import tokenizer as tokenizer_module
-from pellucid.tokenizer.tokenizer import byte_of_symbol
+from pellucid.tokenizer.tokenizer import WORD, byte_of_symbol
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 
 CORPUS = (
@@ -40,12 +43,22 @@ def test_ids_are_those_of_the_library_on_the_whole_text(text):
     assert BYTE_PAIRS.encode(text) == library.encode(text).ids
 
 
-def test_words_end_where_the_library_splits_for_every_character():
-    library = tokenizers.Tokenizer.from_str(BYTE_PAIRS.to_json())
-    characters = [chr(i) for i in range(1, 0x3100)] + [chr(i) for i in range(0xFE00, 0x10000)]
-    for before, after in ("aa", "!!", "a ", " a"):
-        text = "|".join(f"{before}{character}{after}" for character in characters)
-        assert BYTE_PAIRS.encode(text) == library.encode(text).ids
+def ends_of_words_only(text):
+    """Places where WORD ends a word and the library's splitting rule goes on: there may be none."""
+    ends_of_library = {end for _, (_, end) in pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(text)}
+    return set(accumulate(map(len, WORD.findall(text)))) - ends_of_library
+
+
+@given(TEXTS)
+def test_words_end_only_where_the_library_splits(text):
+    assert "".join(WORD.findall(text)) == text
+    assert ends_of_words_only(text) == set()
+
+
+def test_words_end_only_where_the_library_splits_for_every_character():
+    characters = [chr(i) for i in range(0x11000) if not 0xD800 <= i < 0xE000]
+    for before, after in ("aa", "!!", " a"):
+        assert ends_of_words_only("|".join(f"{before}{character}{after}" for character in characters)) == set()
 
 
 @given(st.lists(TEXTS, max_size=5))

@@ -52,7 +52,11 @@ class ModelConfig(Section):
     n_kv_heads: int | None = Field(
         None, ge=1, description="key/value heads, shared between groups of query heads; default: n_heads"
     )
-    d_ff: int | None = Field(None, ge=1, description="width of the feed-forward layer; default: 4 d_model")
+    d_ff: int | None = Field(
+        None,
+        ge=1,
+        description="width of the feed-forward layer; default: 4 d_model (swiglu has three matrices: 8/3 is its equal)",
+    )
     position: PositionConfig = Field(RotaryConfig(type="rope"), description="how the model knows order")
     norm: Literal["layer_norm", "rms_norm"] = "layer_norm"
     norm_placement: Literal["pre", "post"] = Field(
@@ -62,8 +66,14 @@ class ModelConfig(Section):
     tied_embeddings: bool = Field(True, description="unembed with the transpose of the embedding")
     bias: bool = Field(False, description="biases in the linear layers and LayerNorm")
     dropout: float = Field(0.0, ge=0, lt=1, description="share of activations dropped in training")
-    qk_norm: bool = Field(False, description="normalise each head's queries and keys before their product")
+    qk_norm: bool = Field(False, description="normalise each head's queries and keys, as `norm` says")
     logit_soft_cap: float | None = Field(None, gt=0, description="squash logits to +-cap by cap*tanh(z/cap)")
+    embedding_std: float | None = Field(
+        None,
+        gt=0,
+        description="spread of the first token embeddings; larger keeps tokens apart, so that they are sooner "
+        "copied; default: 0.02, or 1 / sqrt(d_model) beside sinusoidal positions",
+    )
     zero_init_projections: bool = Field(
         False, description="start with the output projections at zero, so that each block starts as identity"
     )

@@ -41,6 +41,8 @@ class HuggingFaceCorpus:
         self.validation_fraction = validation_fraction
         self.data_files = _plain(data_files)
         datasets.disable_progress_bars()
+        # Otherwise the library reports each use to a server, also of local files: a wait where there is no network.
+        datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
 
     @cached_property
     def identity(self) -> dict[str, object]:

@@ -45,7 +45,12 @@ def build_model(config: ModelConfig, vocab_size: int) -> Decoder:
         final_norm=build_final_norm(config),
         soft_cap=nn.Identity() if config.logit_soft_cap is None else SoftCap(config.logit_soft_cap),
     )
-    initialize(model, config.d_model, config.zero_init_projections)
+    initialize(
+        model,
+        d_model=config.d_model,
+        embedding_std=config.embedding_std,
+        zero_init_projections=config.zero_init_projections,
+    )
     return model
 
 

@@ -12,16 +12,16 @@ import torch
 from torch import nn
 
 from pellucid.model.decoder import Decoder
+from pellucid.model.positions import Sinusoidal
 
 EMBEDDING_STD = 0.02
-OUTPUT_PROJECTIONS = (
-    "W_O",
-    "W_2",
-)  # the last matrix of attention and of feed-forward: what a sublayer adds to x
+OUTPUT_PROJECTIONS = ("W_O", "W_2")  # the last matrix of attention and of feed-forward
 
 
 @torch.no_grad()
-def initialize(model: Decoder, d_model: int, zero_init_projections: bool) -> None:
+def initialize(
+    model: Decoder, *, d_model: int, embedding_std: float | None = None, zero_init_projections: bool = False
+) -> None:
     """GPT-2's initialisation (Radford et al. 2019, section 2.3), with a deviation that suits the width.
 
     GPT-2 draws matrices with 0.02 at widths around 1000. sqrt(2 / (5 d_model)) (Nguyen and Salazar 2019) says
@@ -29,8 +29,14 @@ def initialize(model: Decoder, d_model: int, zero_init_projections: bool) -> Non
     sqrt(2 n_layers), so that the sum over the sublayers keeps its scale, or are zero: then each block starts
     as the identity.
     """
+    # Sinusoidal positions are of order one and drown tokens of 0.02: with those the notes' model still knew
+    # nothing but letter frequencies after 250 steps. 1 / sqrt(d_model) leaves tied logits of order one.
+    sinusoidal = isinstance(model.positions, Sinusoidal)
+    default_std = 1 / sqrt(d_model) if sinusoidal else EMBEDDING_STD
     for embedding in (*model.embeddings.parameters(), *model.positions.parameters()):
-        nn.init.normal_(embedding, std=EMBEDDING_STD)
+        nn.init.normal_(embedding, std=default_std)
+    if embedding_std is not None:
+        nn.init.normal_(model.embeddings.embedding_VD, std=embedding_std)
 
     matrix_std = sqrt(2 / (5 * d_model))
     output_std = 0.0 if zero_init_projections else matrix_std / sqrt(2 * model.n_layers)

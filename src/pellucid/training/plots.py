@@ -36,7 +36,11 @@ def plot_loss(rows: Sequence[Row], floor: float | None, title: str, file: Path) 
     losses = [loss for _, loss in train + val]
     if losses and min(losses) > 0:
         axes.set_yscale("log")
-        ticks = _round_ticks(min([*losses, *([floor] if floor else [])]), max(losses))
+        lowest, highest = min([*losses, *([floor] if floor else [])]), max(losses)
+        # A wild first batch must not squeeze the rest: 7 nats are an even guess among a thousand tokens.
+        highest = min(highest, max(7.0, 3 * lowest))
+        axes.set_ylim(0.9 * lowest, 1.1 * highest)
+        ticks = _round_ticks(lowest, highest)
         axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
     axes.set(title=title, xlabel="tokens seen", ylabel="loss (nats per token)")

@@ -14,6 +14,7 @@ from pellucid.model.decoder import Decoder
 from pellucid.training.build import build_session, evaluate
 from pellucid.training.evaluation import Evaluation
 from pellucid.training.interrupts import StoppedBySignal
+from pellucid.training.memory import keep_freed_memory
 from pellucid.training.resume import (
     clear_run,
     newest_whole_checkpoint,
@@ -43,6 +44,7 @@ def train_run(
     Raises ConfigError if the folder holds a run and neither option is given, CheckpointError if it cannot be resumed.
     What could fail fails before a run is overwritten.
     """
+    keep_freed_memory()
     with locked(run_dir):
         if not (resume or overwrite):
             require_no_run(run_dir)

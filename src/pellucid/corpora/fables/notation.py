@@ -37,6 +37,9 @@ class Hole:
     attribute: str
     capital: bool = False
 
+    def __str__(self) -> str:
+        return f"{{{capitalize(self.variable) if self.capital else self.variable}.{self.attribute}}}"
+
 
 @dataclass(frozen=True)
 class Choice:

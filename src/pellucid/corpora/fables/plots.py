@@ -41,7 +41,7 @@ plot
 # ------------------------------------------------------------------ sharing
 
 sharing
-    4 found [count:number] [ripe] [thing:fruits] [under a hedge]. [happy find] [beggar]
+    4 found [count:number] [ripe] [thing:fruits] [under a hedge]. [beggar]
     2 was carrying home [count:number] [ripe] [thing:fruits] in a [little] [basket]. [beggar]
     2 came home with [count:number] [ripe] [thing:fruits] and a [little] [treasure]. [beggar]
 
@@ -55,20 +55,6 @@ basket
     3 basket
     2 bag
 
-happy find
-    3 "What luck!" [said hero].
-    3 {Hero.he} sat down to eat them in the [shade].
-    2 It was more than {hero.he} had seen in [a long time].
-
-shade
-    3 shade
-    2 sun
-
-a long time
-    3 a long time
-    2 weeks
-    1 all {hero.his} life
-
 beggar
     1 [Visitor] "[Please]," [said other], "[plea]" [sharing outcome]
 
@@ -79,7 +65,7 @@ please
     1 good {hero}
 
 plea
-    3 I have not eaten since yesterday.
+    3 I have not eaten today.
     3 my little ones are hungry.
     2 may I taste your {thing}s?
 
@@ -108,14 +94,14 @@ thought it over
 
 hard times
     3 {hero} lay ill {hero.home}
-    3 snow covered the whole country
+    3 snow covered the hills
     2 a storm broke {hero.his} roof
 
 came to help
     5 came with [presents]
-    3 brought [presents] and [presents]
+    2 brought [presents]
     2 was the first to help
-    2 {other.gait} through wind and rain to help
+    2 {other.gait} through the rain to help
 
 refuses
     3 ["Mine]," [said hero], and {other} {other.gait} away [hungry]. {Hero} ate [gift:some of {count}]
@@ -124,7 +110,7 @@ refuses
         [in a hurry], and {gift.left} {gift.were} left. {Hero} hid {gift.them} [with care].
 
 "Mine
-    3 "Nobody helps me, and I help nobody
+    3 "Nobody helps me
     3 "They are mine, every one
     2 "Go and find your own
 
@@ -170,8 +156,7 @@ old
 
 again
     3 again
-    2 at the market
-    1 to the children
+    2 loudly
 
 boast
     3 nobody is as quick as I am
@@ -199,7 +184,7 @@ race begins
 they set off
     4 they set off
     2 they were off
-    2 a cuckoo gave the sign
+    2 the race began
 
 far
     3 far
@@ -220,7 +205,7 @@ stopped to nap
     4 stopped to take a nap
     3 lay down in the grass
     3 sat down to eat some {hero.food}
-    2 stopped to admire {hero.his} {hero.pride} in a pond
+    2 stopped to admire {hero.his} {hero.pride}
 
 did not stop
     3 did not stop
@@ -279,11 +264,12 @@ suspect
 at last
     3 at last
     2 in the end
-    1 late that day
+    1 much later
 
 have you seen
     4 have you seen
-    2 what do you know about
+    2 do you know
+    1 where is
     1 who has taken
 
 theft outcome
@@ -297,9 +283,9 @@ hung
     1 bowed
 
 excuse
-    3 it was so pretty, and I have nothing
+    3 it was so pretty
     3 I meant to bring it back
-    2 I am sorry, and here it is
+    2 I am sorry
 
 was silent for a while
     3 was silent for a while
@@ -311,8 +297,8 @@ forgave
 
 never
     3 never in my life
-    2 I know of no such thing
-    2 it must have been the wind
+    2 what a question
+    2 ask the wind
 
 fell out
     3 fell out of {other.his} [little] bag
@@ -364,7 +350,7 @@ trap outcome
         [Friends]\nMoral: {moral.help}
     4 ["Too busy]," [said other], and {other.gait} on. {Hero} was not free until [sunset]. [Later], {other}
         was caught in the same way. {Hero} [could have gone on], but {hero.he} helped, and gave {other.him}
-        [presents] besides.\nMoral: {moral.mercy}
+        [presents].\nMoral: {moral.mercy}
 
 "Hold still
     4 "Hold still
@@ -430,7 +416,7 @@ admire
 they say
     3 they say
     2 I have heard
-    1 everyone tells me
+    1 all say
 
 an angel
     3 an angel
@@ -454,7 +440,7 @@ pleased
 
 for a while
     3 for a while
-    2 with all {hero.his} heart
+    2 all day
 
 opened them
     4 opened them
@@ -477,7 +463,7 @@ winter
 
 was near
     3 was near
-    2 comes early in that country
+    2 comes early there
 
 idler
     1 "[Why work] on such a day?" [asked other]. "Come and [play] with me!" [winter outcome]
@@ -501,8 +487,8 @@ winter outcome
 
 
 first the work
-    3 first the work and then the play
-    3 the winter is longer than you think
+    3 first the work, then the play
+    3 the winter is long
     2 not today, for the wind is turning
 
 went on
@@ -583,7 +569,7 @@ shouted
 quarrel outcome
     5 Meanwhile [a magpie] with [presents] [came along], [took] the {thing} and was gone. {Hero} looked at
         {other}, and {other} looked at {hero}. [Not a word] was said.\nMoral: {moral.quarrel}
-    4 "[Wait]," [said hero] [at last]. "[A plan]." {Other} [agreed], and they [shook hands on it].
+    4 [At last] {hero} [let go]. "[A plan]," [said hero]. {Other} [agreed], and they [shook hands on it].
         [Friends]\nMoral: {moral.agreement}
 
 a magpie
@@ -602,13 +588,14 @@ not a word
     4 not a word
     2 nothing
 
-wait
-    3 wait
-    2 stop
+let go
+    3 let go
+    2 sat down
+    1 had to laugh
 
 a plan
-    3 you keep it one week, and I the next
-    3 let us keep it where both of us can use it
+    3 you keep it today, and I tomorrow
+    3 let us both use it
 
 agreed
     4 agreed
@@ -650,10 +637,9 @@ wish outcome
     5 But the bed was [too hard], and the food made {hero.him} [ill]. After [few] days {hero.he} {hero.gait}
         home and [asked for] a [little] [dish] of {hero.food} and [presents of food]. "[Never again],"
         [said hero].\nMoral: {moral.nature}
-    4 One [cold] [morning] {hero.he} met [other:other name], a [real] {other.kind}, who brought {hero.him}
-        [presents]. "What would I not give for your {hero.pride}!" [said other]. "And I for your
-        {other.pride}," [said hero]. Both [began to laugh], and {hero} {hero.gait} home [happily].\nMoral:
-        {moral.envy}
+    4 One [cold] [morning] {hero.he} met [other:other name], a [real] {other.kind}, with [presents]. "What
+        would I not give for your {hero.pride}!" [said other]. "And I for your {other.pride}," [said hero].
+        Both [began to laugh], and {hero} {hero.gait} home [happily].\nMoral: {moral.envy}
 
 too hard
     3 too hard
@@ -670,7 +656,7 @@ asked for
 
 never again
     4 never again
-    3 there is no place like home
+    3 home is best
     2 this is the life for me
 
 real
@@ -693,8 +679,8 @@ promise
     2 asked [neighbour] for the loan of a [little] [thing:treasure]. [promises]
 
 promises
-    1 "[I will bring it back] in [count:number] days," [said hero]. {Other} [trusted] {hero.him} and
-        [brought it]. [promise outcome]
+    1 "[I will bring it back] in [count:number] days," [said hero]. {Other} [trusted] {hero.him}.
+        [promise outcome]
 
 I will bring it back
     3 I will bring it back
@@ -703,10 +689,6 @@ I will bring it back
 trusted
     4 trusted
     2 believed
-
-brought it
-    4 brought it
-    3 gave it gladly
 
 promise outcome
     5 Then [came a storm], and [the roads] were [flooded]. But on the {count.ordinal} day {hero} stood at the
@@ -729,7 +711,7 @@ flooded
 
 well done
     3 I knew that you would come
-    3 now I know what your word is worth
+    3 your word is worth gold
     2 come in and rest
 
 came and went

@@ -49,7 +49,7 @@ class SkillReader:
     def __init__(self, grammar: Grammar, rules: Mapping[str, Sequence[Option]], skill_of: Mapping[str, str]):
         self._grammar = grammar
         self._skill_of = skill_of
-        self._values = _values(rules, grammar)
+        self._values = values_of_attributes(rules, grammar)
         self._of_holes: dict[tuple[Hole, str], list[str]] = {}
 
     def spans(self, drawn: Sequence[tuple[Fork, int]]) -> tuple[Span, ...]:
@@ -76,8 +76,8 @@ class SkillReader:
         return self._of_holes[hole, text]
 
 
-def _values(rules: Mapping[str, Sequence[Option]], grammar: Grammar) -> dict[tuple[str, str], set[str]]:
-    """What each attribute of each variable can be."""
+def values_of_attributes(rules: Mapping[str, Sequence[Option]], grammar: Grammar) -> dict[tuple[str, str], set[str]]:
+    """All that each attribute of each variable can be."""
     parts = {part for options in rules.values() for option in options for part in option.parts}
     sources = {(part.variable, part.rule, part.selector is not None) for part in parts if isinstance(part, Choice)}
     values: dict[tuple[str, str], set[str]] = {}

@@ -38,14 +38,14 @@ long ago
     5 once upon a time
     4 long ago
     2 many years ago
-    2 when the world was young
+    2 in the old days
 
 somewhere
     5 in a [green] valley
-    4 at the edge of a [dark] forest
+    4 at the edge of a [dark] wood
     3 by the [dark] sea
-    3 on the bank of a [slow] river
-    2 at the foot of a [high] mountain
+    3 by a [slow] river
+    2 below a [high] hill
     2 on a farm [far away]
     2 near a [small] village
 
@@ -58,7 +58,7 @@ green
 dark
     4 dark
     3 deep
-    2 great
+    2 wild
 
 slow
     3 slow
@@ -76,15 +76,15 @@ high
 
 far away
     3 among the fields
-    2 far from the road
+    2 far from town
 
 habit
     4 {Hero.he} lived {hero.home} with a [little] [treasure] and a [little] [treasure].
-    4 {Hero} slept {hero.home} and would have given a [little] [treasure] for {hero.food}.
+    3 {Hero.he} would have given a [little] [treasure] for {hero.food}.
     3 [Every] {hero.he} {hero.gait} out with a [little] [treasure] to look for {hero.food}.
     3 Everyone knew {hero.him} for {hero.talent} and for {hero.his} [little] [treasure].
-    2 No one for miles around was better at {hero.talent} or had such a [little] [treasure].
-    2 Nobody minded that {hero.he} was so {trait}, for everyone admired {hero.his} {hero.pride}.
+    2 No one was better at {hero.talent} or had such a [little] [treasure].
+    2 No one minded that {hero.he} was so {trait}, for all admired {hero.his} {hero.pride}.
 
 every
     5 every morning
@@ -124,7 +124,9 @@ few
     3 five
     2 six
     2 seven
-    1 eight
+    2 eight
+    1 nine
+    1 ten
 
 ripe
     4 fine
@@ -180,8 +182,8 @@ larks
 
 sang
     4 sang
-    2 were silent
-    2 slept
+    3 slept
+    2 danced
 
 soon
     2 soon
@@ -202,14 +204,14 @@ longest
 visitor
     5 [Just then] [newcomer]
     2 [Along] came [other:other name], [a manner] [but] [trait] [other:animal!hero.kind] with [presents].
-    2 It was not long before [a manner] [other:animal!hero.kind] named [other:other name] [came by].
+    2 Soon [a manner] [other:animal!hero.kind] named [other:other name] [came by].
     1 Who should come [along the path] but [other:other name] the [other:animal!hero.kind]?
 
 newcomer
     5 [a manner] [but] [trait] [other:animal!hero.kind] named [other:other name] [came by].
-    2 the bushes parted, and out [stepped] [other:other name], [a manner] [but] [trait]
+    2 the bushes moved, and out [stepped] [other:other name], [a manner] [but] [trait]
         [other:animal!hero.kind].
-    2 {hero} heard [steps]. It was [other:other name] the [other:animal!hero.kind], [carrying] [presents].
+    2 {hero} heard [steps]. It was [other:other name] the [other:animal!hero.kind] with [presents].
 
 neighbour
     3 [a manner] [but] [trait] [other:animal!hero.kind] named [other:other name]
@@ -244,10 +246,6 @@ stepped
 steps
     3 steps
     2 a voice
-
-carrying
-    3 carrying
-    2 who had found
 
 # ------------------------------------------------------------------ talking
 
@@ -320,8 +318,8 @@ ever after
 
 friends
     2 [Ever after] {hero} and {other} were [the best of] friends.
-    4 {Hero} gave {other} [presents], and {other} gave {hero} [presents].
-    1 And so the {hero.kind} and the {other.kind} became [the best of] friends.
+    4 {Hero} gave {other} [presents] and got [presents].
+    1 So the {hero.kind} and the {other.kind} became [the best of] friends.
     3 They [ate] [presents of food] that evening and [laughed] until [midnight].
 
 the best of
@@ -348,9 +346,13 @@ midnight
 
 lesson
     3 {Hero} {hero.gait} home [sadly] and [could not sleep] that night.
-    2 {Hero} never forgot that [morning].
+    2 {Hero} never [forgot it].
     2 [Ever after] {hero} was a [wiser] {hero.kind}.
     2 It was a [sad] {hero.kind} that {hero.gait} home [sadly].
+
+forgot it
+    3 forgot it
+    2 spoke of it
 
 sadly
     3 slowly

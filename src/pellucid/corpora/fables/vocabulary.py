@@ -8,33 +8,33 @@ from __future__ import annotations
 from pellucid.corpora.fables.notation import Option, table
 from pellucid.corpora.fables.world import animals, article, kind, rival, zipf_weight
 
-HE = {"he": "he", "him": "him", "his": "his", "himself": "himself"}
-SHE = {"he": "she", "him": "her", "his": "her", "himself": "herself"}
+HE = {"he": "he", "him": "him", "his": "his"}
+SHE = {"he": "she", "him": "her", "his": "her"}
 # Two lists, so that no fable has two animals of one name.
 _HERO_NAMES = (
     "Bramble Oswin Felix Rufus Basil Hugo Jasper Otto Barnaby Casper Edgar Finn Gus Milo",
     "Hazel Clover Daisy Ivy Juniper Lily Mabel Nell Olive Poppy Rosie Tansy Willow Bella",
 )
 _OTHER_NAMES = (
-    "Ned Percy Silas Wilbur Archie Humphrey Rowan Simon Victor Martin Jack Conrad Oscar Peter",
+    "Ned Percy Silas Wilbur Archie Hubert Rowan Simon Victor Martin Jack Conrad Oscar Peter",
     "Dora Ella Flora Greta Maud Agnes Beatrix Edith Hattie Nora Sophie Tilda Winnie Lucy",
 )
 
 NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _ORDINALS = ("third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
-_LOOKS = "young small thin plump old tall handsome poor rich tidy"
+_LOOKS = "young small thin plump old tall handsome poor rich tidy strong little"
 _TRAITS = """
     cheerful curious quiet clever proud merry gentle stubborn sleepy shy bold careful lively clumsy patient dreamy
-    busy kind restless brave
+    busy kind restless brave honest wise
 """
 _MANNERS = """
-    hungry tired friendly lonely thirsty dusty polite weary sly ragged wet nosy limping lazy impatient shivering
-    grumpy elderly
+    hungry tired friendly lonely thirsty dusty polite weary sly ragged wet nosy limping lazy silent elderly grumpy
+    pale
 """
 _FRUITS = "fig plum pear apple chestnut quince date lemon melon turnip bun pie acorn cake nut onion"
 _TREASURES = """
-    bell lantern kettle scarf spoon drum mirror cup flute whistle key hat basket umbrella ladder blanket ribbon
+    bell lantern kettle scarf spoon drum mirror cup flute whistle key hat basket candle ladder blanket ribbon
     brush broom mug wheel
 """
 _PERFORMANCES = ((4.0, "sing", "sang"), (3.0, "dance", "danced"), (1.0, "whistle", "whistled"))

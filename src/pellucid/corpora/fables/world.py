@@ -42,7 +42,7 @@ badger | grunted | trundled | striped face | digging | under the hill | worms
 dog | barked | ran | wet nose | finding lost things | in a kennel by the gate | beef
 rooster | crowed | strutted | scarlet comb | waking early | in the henhouse | yellow corn
 ant | whispered | marched | six quick legs | working without rest | in a heap of sand | wheat
-grasshopper | chirped | skipped | green wings | playing the fiddle | among the tall reeds | fresh grass
+cricket | chirped | skipped | green wings | playing the fiddle | among the tall reeds | fresh grass
 beaver | mumbled | toddled | flat tail | building dams | in a lodge in the stream | willow bark
 duck | quacked | wandered | blue feathers | floating | by the lake | duckweed
 mole | muttered | crawled | velvet coat | feeling the way | under the garden | white grubs
@@ -57,17 +57,17 @@ def _listed(text: str) -> list[str]:
 
 
 _MODIFIERS = _listed("""
-    marsh, forest, hill, river, island, desert, meadow, valley, mountain, moor, spotted, tawny, black, white, red,
-    silver, brown, northern, southern, eastern, western, royal, common, dusky, speckled, crested, snow, rock, sand,
-    cave, garden, orchard, harbour, village, copper, ashen, banded, woodland, heath, prairie
+    marsh, forest, hill, river, island, desert, meadow, valley, alpine, moor, dotted, tawny, black, white, red,
+    silver, brown, polar, jungle, lake, ridge, royal, common, dusky, pied, ridged, snow, rock, sand, cave, garden,
+    plain, bay, town, copper, ashen, banded, wood, heath, oak
 """)
-_SIZES = _listed("great, lesser, dwarf, giant")
+_SIZES = _listed("great, pygmy, dwarf, giant")
 
 # The facts of compound kinds are drawn from these.
-_WHERE = _listed("behind, beside, below, not far from, on the far side of")
+_WHERE = _listed("behind, beside, below, near, beyond")
 _PLACES = _listed("""
     the salt marsh, the broken mill, the stone bridge, the old quarry, the chapel, the lighthouse, the blue lake,
-    the vineyard, the windmill, the ferry, the ruined castle, the apple orchard, the beech wood, the great waterfall,
+    the vineyard, the windmill, the ferry, the castle, the apple orchard, the beech wood, the waterfall,
     the sand dunes, the village well, the sheepfold, the cherry trees, the king's garden, the long wall
 """)
 _FOODS = _listed("""

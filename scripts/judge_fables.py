@@ -1,0 +1,58 @@
+"""How many of a model's stories are fables: samples some at temperature 1 and reads each by the grammar.
+
+python scripts/judge_fables.py checkpoints/fables --num-samples 100
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+
+from pellucid.checkpoint.build import load_trained_model
+from pellucid.checkpoint.run_directory import find_step_directory
+from pellucid.config.data import FablesConfig
+from pellucid.corpora.fables import Fables
+from pellucid.generation import Sampling, generate_text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--num-samples", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+
+    trained = load_trained_model(find_step_directory(arguments.run, "latest"))
+    assert isinstance(trained.config.corpus, FablesConfig), "only the grammar of Fables can judge"
+    fables = Fables(trained.config.corpus.world_size)
+    completions = generate_text(
+        trained.decoder,
+        trained.tokenizer,
+        "",
+        n_samples=arguments.num_samples,
+        max_new_tokens=trained.config.model.context_length,
+        sampling=Sampling(temperature=1.0),
+        seed=arguments.seed,
+    )
+    texts = [completion.completion for completion in completions]
+    n_fables = sum(fables.log_probability(text) > -math.inf for text in texts)
+    print(f"{n_fables} of {len(texts)} stories are fables to the last character")
+    share = sum(faultless(fables, text) for text in texts) / len(texts)
+    print(f"the first fault comes, on average, after {share:.0%} of the text")
+
+
+def faultless(fables: Fables, text: str) -> float:
+    """The share of a text before the grammar could not have written it."""
+    good, bad = 0, len(text) + 1
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        if fables.next_character_distribution(text[:middle]):
+            good = middle
+        else:
+            bad = middle
+    return good / len(text) if text else 0.0
+
+
+if __name__ == "__main__":
+    main()
