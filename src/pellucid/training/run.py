@@ -9,7 +9,7 @@ from pathlib import Path
 from pellucid.checkpoint.run_directory import locked
 from pellucid.config.load import run_config_to_yaml
 from pellucid.config.run import RunConfig
-from pellucid.data.build import PreparedData, prepare_data
+from pellucid.data.build import PreparedData, build_batches, prepare_data
 from pellucid.model.decoder import Decoder
 from pellucid.training.build import build_session, evaluate
 from pellucid.training.evaluation import Evaluation
@@ -84,14 +84,14 @@ def _introduction(config: RunConfig, data: PreparedData, session: Session) -> li
     trainer, train = session.trainer, config.train
     n_parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     tokens_per_step = train.batch_size * train.gradient_accumulation_steps * config.model.context_length
-    epochs = train.steps * tokens_per_step / data.train.n_targets
+    epochs = train.steps * train.gradient_accumulation_steps / build_batches(config, data).steps_per_epoch
     precision = str(trainer.precision.dtype).removeprefix("torch.")
     floor = data.validation_floor_nats_per_token
     return [
         f"{'resuming' if trainer.step else 'training'} {config.name} in {session.run_dir}"
         + (f" at step {trainer.step}" if trainer.step else ""),
         f"model   {n_parameters:,} parameters, vocabulary {data.tokenizer.vocab_size:,}",
-        f"data    {data.train.n_targets:,} training tokens, {tokens_per_step:,} a step: {epochs:.1f} epochs",
+        f"data    {data.train.n_targets:,} training tokens; {tokens_per_step:,} positions a step, {epochs:.2f} epochs",
         f"device  {trainer.precision.device}, {precision}",
         *([] if floor is None else [f"floor   {floor:.4f} nats/token: no model can do better on the validation text"]),
     ]
