@@ -42,7 +42,7 @@ def write_text(file: Path, megabytes: int) -> None:
     frequencies = 1 / np.arange(1, 50_001)
     with file.open("w") as stream:
         while stream.tell() < megabytes * 1_000_000:
-            drawn = rng.choice(50_000, size=200_000, p=frequencies / frequencies.sum())
+            drawn = rng.choice(50_000, size=240_000, p=frequencies / frequencies.sum())
             stream.write("\n".join(" ".join(words[i] for i in line) for line in drawn.reshape(-1, 12)) + ".\n")
 
 
