@@ -11,7 +11,7 @@ def keep_freed_memory() -> None:
     """Lets the C library keep large freed blocks instead of handing them back to the system (Linux with glibc only).
 
     A training step on a CPU frees and asks for the same hundreds of megabytes again and again, and the system zeroes
-    every page that it hands out: a third of the time of a small model's step. Elsewhere this does nothing.
+    every page that it hands out: a fifth of the time of a small model's step. Elsewhere this does nothing.
     """
     if sys.platform != "linux":
         return
