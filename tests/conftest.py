@@ -1,5 +1,6 @@
 """What the tests share: a tiny run on disk, and the command line as a function."""
 
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -33,9 +34,16 @@ def pellucid(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str])
     def run(*arguments: str) -> Result:
         capfd.readouterr()
         monkeypatch.setattr(sys, "argv", ["pellucid", *map(str, arguments)])
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         with pytest.raises(SystemExit) as ended:
             main()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         out, err = capfd.readouterr()
         return Result(ended.value.code or 0, out, err)
 
     return run
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--soak", action="store_true", help="the long form of tests/faults (make soak)")

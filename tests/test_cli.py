@@ -183,7 +183,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_older_one_still_works(trained_r
     with (tmp_path / "run/step-00000020/model.safetensors").open("r+b") as file:
         file.seek(1000)
         file.write(b"\x00\x01\x02")
-    assert_one_error_line(pellucid("generate", tmp_path / "run"), 4, "model.safetensors is not the file that was saved")
+    assert_one_error_line(pellucid("generate", tmp_path / "run"), 4, "model.safetensors is not what manifest.json says")
     assert pellucid("generate", tmp_path / "run", "--checkpoint", "15", "--max-new-tokens", "1").exit_code == 0
 
 

@@ -6,15 +6,17 @@ else to stderr. Whatever goes wrong ends in one line, `error: WHERE: WHAT; HOW T
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from pellucid.errors import ConfigError, InputOutputError, OutOfMemoryError, PellucidError
+from pellucid.errors import CheckpointError, ConfigError, InputOutputError, OutOfMemoryError, PellucidError
 
 if TYPE_CHECKING:
     from pellucid.checkpoint.build import TrainedModel
@@ -23,6 +25,12 @@ if TYPE_CHECKING:
     from pellucid.training.precision import Precision
 
 DATA_ROOT, RUNS_ROOT = Path("data"), Path("checkpoints")
+
+OUT_OF_MEMORY_TEXTS = (
+    *("out of memory", "ALLOC_FAILED"),  # a GPU's
+    *("DefaultCPUAllocator", "Storage size calculation overflowed", "could not create a primitive", "bad_alloc"),
+    *("can't start new thread", "ThreadPoolBuildError"),  # there is no room for its stack
+)
 
 app = typer.Typer(
     help="Pellucid: train a decoder-only transformer that you can see through, and read what it writes.",
@@ -45,15 +53,23 @@ Which = Annotated[str, typer.Option("--checkpoint", metavar="latest|best|STEP", 
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")]
 
 
+class _Stopped(SystemExit):
+    """Ctrl-C or SIGTERM, outside of the training loop, which saves first."""
+
+
 def main() -> NoReturn:
     """Runs a command and turns whatever happens into an exit code."""
     debug = "--debug" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
     try:
-        app(standalone_mode=False)
+        exit_code = app(standalone_mode=False)
         sys.stdout.flush()
-        sys.exit(0)
+        sys.exit(exit_code)
+    except _Stopped:
+        _note("stopped")
+        raise
     except SystemExit:
         raise
     except BaseException as error:
@@ -62,11 +78,12 @@ def main() -> NoReturn:
         sys.exit(_report(error))
 
 
+def _stop(number: int, _frame: FrameType | None) -> NoReturn:
+    raise _Stopped(128 + number)
+
+
 def _report(error: BaseException) -> int:
     """Prints the one line for an error and returns its exit code; an unforeseen one is raised again."""
-    if isinstance(error, KeyboardInterrupt | typer.Abort):
-        _note("stopped")
-        return 130
     if isinstance(error, BrokenPipeError):  # `pellucid generate … | head` has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -74,21 +91,26 @@ def _report(error: BaseException) -> int:
         where = getattr(getattr(error, "ctx", None), "command_path", "pellucid")
         error = ConfigError(where, error.format_message().rstrip("."), f"see `{where} --help`")
     elif _is_out_of_memory(error):
-        mend = "lower train.batch_size (and raise train.gradient_accumulation_steps), or model.context_length"
+        mend = "lower train.batch_size (and raise train.gradient_accumulation_steps), model.context_length, "
+        mend += "model.d_model or model.n_layers; for generate, --num-samples"
         error = OutOfMemoryError("memory", "it does not fit", mend)
     elif isinstance(error, OSError):
         error = InputOutputError(str(error.filename or "disk"), error.strerror or str(error), "mend it, try again")
     if not isinstance(error, PellucidError):
         raise error
-    _note("error: " + " ".join(str(error).splitlines()))
+    _note(f"error: {error}")
     return error.exit_code
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
-    # The CPU allocator has no exception class of its own.
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError)
-        and (type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error))
+def _is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether memory was the cause. PyTorch has a class of its own for a full GPU; else only the text can tell."""
+    if error is None:
+        return False
+    return (
+        isinstance(error, MemoryError)
+        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+        or (not isinstance(error, PellucidError) and any(text in str(error) for text in OUT_OF_MEMORY_TEXTS))
+        or _is_out_of_memory(error.__cause__)
     )
 
 
@@ -186,6 +208,27 @@ def evaluate(run: Run, checkpoint: Which = "latest", as_json: Json = False) -> N
         _print_json({"step": trained.step, **evaluation.to_json()})
     else:
         print(evaluation.table())
+
+
+@app.command()
+def verify(run: Run) -> None:
+    """Check every checkpoint of a run, a line each: hashes, shapes, finite numbers. Exit code 4 if any is bad."""
+    from pellucid.checkpoint.build import verify as verify_checkpoint
+    from pellucid.checkpoint.run_directory import find_step_directory, steps_in
+    from pellucid.checkpoint.step_directory import step_name
+
+    directories = [run / step_name(step) for step in steps_in(run)] or [find_step_directory(run, "latest")]
+    n_bad = 0
+    for directory in directories:
+        try:
+            verify_checkpoint(directory)
+            print(f"{directory}: whole", flush=True)
+        except CheckpointError as error:
+            print(f"{directory}: {error.what}", flush=True)
+            n_bad += 1
+    if n_bad:
+        what = f"{n_bad} of {len(directories)} checkpoints cannot be used"
+        raise CheckpointError(str(run), what, "`pellucid train --resume` goes on from the newest whole one")
 
 
 @app.command()

@@ -12,7 +12,7 @@ class PellucidError(Exception):
     def __init__(self, where: str, what: str, mend: str) -> None:
         # The three parts go to Exception so that an error survives copying between processes.
         super().__init__(where, what, mend)
-        self.where, self.what, self.mend = where, what, mend
+        self.where, self.what, self.mend = map(_one_line, (where, what, mend))
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}; {self.mend}"
@@ -58,3 +58,8 @@ class OutOfMemoryError(PellucidError):
     """The model or the batch does not fit into memory."""
 
     exit_code = 8
+
+
+def _one_line(text: str) -> str:
+    """Names of keys, files and tensors come from outside: none of them may move a terminal's cursor."""
+    return "".join(c if c.isprintable() else " " if c.isspace() else ascii(c)[1:-1] for c in text)

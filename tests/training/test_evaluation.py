@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from tiny import CONTEXT_LENGTH, CPU_FLOAT32, VOCAB_SIZE, random_batch, tiny_decoder
 
 from pellucid.data.batches import IGNORE_INDEX, Batch
 from pellucid.training.evaluation import Evaluation, total_nats
+from tiny import CONTEXT_LENGTH, CPU_FLOAT32, VOCAB_SIZE, random_batch, tiny_decoder
 
 
 def test_the_figures_follow_from_the_nats():

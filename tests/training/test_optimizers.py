@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from tiny import tiny_decoder
 from torch import nn
 
 from pellucid.training.optimizers import adamw, muon, set_learning_rate, sgd
+from tiny import tiny_decoder
 
 ADAMW = {"lr": 0.1, "betas": (0.8, 0.9), "eps": 1e-6, "weight_decay": 0.3}
 MUON = {

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from tiny import random_batch, tiny_decoder, tiny_trainer
 
 from pellucid.errors import ConfigError
 from pellucid.training import precision
 from pellucid.training.precision import Precision, resolve_precision
+from tiny import random_batch, tiny_decoder, tiny_trainer
 
 CPU = torch.device("cpu")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pellucid.checkpoint import step_directory
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import TENSOR_FILES, read_checkpoint
 from pellucid.config import load_run_config
@@ -93,7 +94,7 @@ def test_a_run_leaves_what_the_design_says(workplace: Path):
     assert (workplace / "run" / "samples.md").read_text().count("## After ") == 2
     assert (workplace / "run" / "loss.png").read_bytes().startswith(b"\x89PNG")
     state = read_checkpoint(workplace / "run" / "step-00000020").state
-    assert state["val_loss"] == rows[-1]["val_loss"]
+    assert state.val_loss == rows[-1]["val_loss"]
 
 
 def test_only_the_last_checkpoints_and_the_best_are_kept(workplace: Path):
@@ -116,3 +117,23 @@ def test_every_document_is_in_one_of_the_two_splits(workplace: Path):
     train(workplace, "run")
     manifest = json.loads(next((workplace / "data").glob("*/manifest.json")).read_text())
     assert manifest["train"]["documents"] + manifest["validation"]["documents"] == VERSES.count("\n\n") + 1
+
+
+def test_an_update_hashes_nothing(workplace: Path, monkeypatch):
+    """SHA-256 is computed at the steps that save, and at no other."""
+    steps, hashed_at = [0], set()
+    real_update, real_sha256 = session_module.Trainer.update, step_directory.hashlib.sha256
+
+    def counted_update(self):
+        steps.append(self.step + 1)
+        return real_update(self)
+
+    def noted_sha256(*content):
+        hashed_at.add(steps[-1])
+        return real_sha256(*content)
+
+    train(workplace, "prepares", "train.steps=2")
+    monkeypatch.setattr(session_module.Trainer, "update", counted_update)
+    monkeypatch.setattr(step_directory.hashlib, "sha256", noted_sha256)
+    train(workplace, "run", "evaluation.every_steps=20")
+    assert hashed_at - {0} == {5, 10, 15, 20}

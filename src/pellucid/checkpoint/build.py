@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pellucid.checkpoint.step_directory import read_checkpoint
-from pellucid.checkpoint.training_state import load_model_tensors
+from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint
+from pellucid.checkpoint.training_state import load_model_tensors, require_fit
 from pellucid.config.load import parse_run_config
 from pellucid.config.run import RunConfig
+from pellucid.errors import CheckpointError, ConfigError, DataError
 from pellucid.model.build import build_model
 from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
@@ -29,9 +30,21 @@ def load_trained_model(step_directory: Path) -> TrainedModel:
 
     Raises CheckpointError if it is damaged or its weights do not fit its config.
     """
+    return _build(read_checkpoint(step_directory), str(step_directory))
+
+
+def verify(step_directory: Path) -> None:
+    """Raises CheckpointError unless hashes, shapes and numbers are what a resumed run needs."""
     checkpoint = read_checkpoint(step_directory)
-    config = parse_run_config(checkpoint.config_yaml, f"{step_directory}/config.yaml")
-    tokenizer = Tokenizer.from_json(checkpoint.tokenizer_json)
+    require_fit(_build(checkpoint, str(step_directory)).decoder, checkpoint, str(step_directory))
+
+
+def _build(checkpoint: Checkpoint, where: str) -> TrainedModel:
+    try:
+        config = parse_run_config(checkpoint.config_yaml, f"{where}/config.yaml")
+        tokenizer = Tokenizer.from_json(checkpoint.tokenizer_json, f"{where}/tokenizer.json")
+    except (ConfigError, DataError) as error:
+        raise CheckpointError(error.where, error.what, "use the version of Pellucid that wrote it") from None
     decoder = build_model(config.model, tokenizer.vocab_size)
-    load_model_tensors(decoder, checkpoint.model, str(step_directory))
-    return TrainedModel(config, tokenizer, decoder.eval(), checkpoint.state["step"])
+    load_model_tensors(decoder, checkpoint.model, where)
+    return TrainedModel(config, tokenizer, decoder.eval(), checkpoint.state.step)

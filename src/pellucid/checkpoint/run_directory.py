@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
-import re
 import shutil
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pellucid.checkpoint.step_directory import discard, step_name
+from pellucid.checkpoint.step_directory import STEP_NAME, State, discard, read_state, step_name
 from pellucid.errors import CheckpointError, InputOutputError, RunInUseError
-
-_STEP_NAME = re.compile(r"step-(\d{8,})")
 
 
 @contextmanager
@@ -36,31 +33,42 @@ def locked(run_dir: Path) -> Iterator[None]:
             mend = "wait for it to end, or choose another --run-dir"
             raise RunInUseError(str(run_dir), "another process trains in this folder", mend) from None
         for leftover in [*run_dir.glob(".tmp-*"), *run_dir.glob(".trash-*")]:
-            shutil.rmtree(leftover, ignore_errors=True)
+            with suppress(OSError):
+                shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         yield
     finally:
         os.close(descriptor)
 
 
 def steps_in(run_dir: Path) -> list[int]:
-    """The steps that have a folder, in ascending order; whether it is whole only `read_checkpoint` can tell."""
-    matches = [_STEP_NAME.fullmatch(path.name) for path in run_dir.iterdir()] if run_dir.is_dir() else []
+    """The steps that have a folder, in ascending order; whether it is whole only reading it can tell."""
+    matches = [STEP_NAME.fullmatch(path.name) for path in run_dir.iterdir()] if run_dir.is_dir() else []
     return sorted(int(match[1]) for match in matches if match)
 
 
-def best_step(run_dir: Path) -> int | None:
-    """The step with the lowest validation loss among those that were evaluated."""
-    losses = {step: loss for step in steps_in(run_dir) if (loss := _val_loss(run_dir, step)) is not None}
-    return min(losses, key=lambda step: losses[step]) if losses else None
+def whole_checkpoints(run_dir: Path) -> Iterator[State]:
+    """The states of the checkpoints that pass every check, newest first; a warning for each that does not."""
+    for step in reversed(steps_in(run_dir)):
+        try:
+            yield read_state(run_dir / step_name(step))
+        except CheckpointError as error:
+            print(f"warning: {error}", file=sys.stderr)
 
 
 def keep_last_and_best(run_dir: Path, keep_last: int) -> None:
-    """Deletes all checkpoints but the newest `keep_last` and the best one."""
-    steps = steps_in(run_dir)
-    kept = {*steps[-keep_last:], best_step(run_dir)}
-    for step in steps:
+    """Deletes all checkpoints but the newest `keep_last` whole ones and the best whole one.
+
+    One that cannot be deleted is a warning: the save before has succeeded, and training goes on.
+    """
+    whole = list(whole_checkpoints(run_dir))
+    best = _best(whole)
+    kept = {state.step for state in [*whole[:keep_last], *([best] if best else [])]}
+    for step in steps_in(run_dir):
         if step not in kept:
-            discard(run_dir / step_name(step))
+            try:
+                discard(run_dir / step_name(step))
+            except OSError as error:
+                print(f"warning: {run_dir / step_name(step)}: not deleted: {error.strerror}", file=sys.stderr)
 
 
 def find_step_directory(run: Path, which: str) -> Path:
@@ -68,7 +76,7 @@ def find_step_directory(run: Path, which: str) -> Path:
 
     Raises CheckpointError if there is none.
     """
-    if _STEP_NAME.fullmatch(run.name) and run.is_dir():
+    if STEP_NAME.fullmatch(run.name) and run.is_dir():
         return run
     steps = steps_in(run)
     if not steps:
@@ -78,18 +86,16 @@ def find_step_directory(run: Path, which: str) -> Path:
         return run / step_name(steps[-1])
     known = ", ".join(str(step) for step in steps)
     if which == "best":
-        step = best_step(run)
-        if step is None:
-            raise CheckpointError(str(run), "no checkpoint was evaluated", f"choose a step: {known}")
-        return run / step_name(step)
+        best = _best(list(whole_checkpoints(run)))
+        if best is None:
+            raise CheckpointError(str(run), "no whole checkpoint was evaluated", f"choose a step: {known}")
+        return run / step_name(best.step)
     if not which.isdecimal() or int(which) not in steps:
         raise CheckpointError(str(run), f"no checkpoint {which!r}", f"use latest, best or a step: {known}")
     return run / step_name(int(which))
 
 
-def _val_loss(run_dir: Path, step: int) -> float | None:
-    try:
-        loss = json.loads((run_dir / step_name(step) / "state.json").read_bytes()).get("val_loss")
-    except (OSError, ValueError, AttributeError):
-        return None
-    return loss if isinstance(loss, float) else None
+def _best(states: list[State]) -> State | None:
+    """The one with the lowest validation loss among those that were evaluated."""
+    losses = [(state.val_loss, state.step, state) for state in states if state.val_loss is not None]
+    return min(losses)[2] if losses else None

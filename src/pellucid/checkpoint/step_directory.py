@@ -1,7 +1,7 @@
 """One checkpoint: write it so that it is whole or absent, and believe it only after every byte is checked.
 
     step-00000500/   model.safetensors  optimizer.safetensors  rng.safetensors  state.json  config.yaml  tokenizer.json
-                     manifest.json: size and SHA-256 of each of them, and of itself
+                     manifest.json: size and SHA-256 of each of them
 
 The order of writing is what makes it safe: files and their fsync, the manifest last, then one rename, which is
 atomic. A reader meets either the complete folder under its final name or none. Nothing here can run code: weights are
@@ -13,37 +13,70 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from pellucid import failpoints
+from pellucid.config.base import Section
 from pellucid.errors import CheckpointError, InputOutputError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 TENSOR_FILES = ("model.safetensors", "optimizer.safetensors", "rng.safetensors")
 TEXT_FILES = ("state.json", "config.yaml", "tokenizer.json")
 MANIFEST = "manifest.json"
+STEP_NAME = re.compile(r"step-(\d{8}|[1-9]\d{8,17})")
+# The largest manifest and the largest table of tensors that are read; GPT-3's would have a fifth of it.
+MAX_HEADER_BYTES = 1 << 20
 
 Tensors = Mapping[str, Tensor]
 
 
+class Unreported(Section):
+    """What the last update gave, if a stop request came before its evaluation. An infinite norm is None."""
+
+    loss: float
+    gradient_norm: float | None
+    learning_rate: float
+    tokens: int
+    seconds: float
+
+
+class State(Section):
+    """state.json: how far the run has come, and what it ran on.
+
+    val_loss, best_loss: nats per token, of this step and of the best one so far.   The last four: where a resumed run
+    is the same bit for bit.
+    """
+
+    step: int
+    tokens: int
+    elapsed_seconds: float
+    val_loss: float | None
+    best_loss: float | None
+    unreported: Unreported | None
+    grad_scaler: dict[str, int | float]
+    data_fingerprint: str
+    torch_version: str
+    device: str
+    dtype: str
+    threads: int
+
+
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that one step directory holds.
-
-    `model`, `optimizer` and `rng` map names to tensors; `state` is the object in state.json (step, losses, versions).
-    """
+    """All that one step directory holds; `model`, `optimizer` and `rng` map names to tensors."""
 
     model: Tensors
     optimizer: Tensors
     rng: Tensors
-    state: dict[str, Any]
+    state: State
     config_yaml: str
     tokenizer_json: str
 
@@ -53,21 +86,31 @@ def step_name(step: int) -> str:
     return f"step-{step:08d}"
 
 
-def write_checkpoint(run_dir: Path, step: int, checkpoint: Checkpoint) -> Path:
+def write_checkpoint(run_dir: Path, checkpoint: Checkpoint) -> Path:
     """Writes `run_dir/step-…`, replacing one of the same step, and returns its path.
 
     Raises InputOutputError if the disk is full or refuses; then nothing is left behind and older steps are untouched.
     """
-    final, temporary = run_dir / step_name(step), run_dir / f".tmp-{step_name(step)}"
+    final = run_dir / step_name(checkpoint.state.step)
+    temporary = run_dir / f".tmp-{final.name}"
     try:
-        _write_files(temporary, step, checkpoint)
+        _require_room(run_dir, checkpoint)
+        temporary.mkdir()
+        entries = {}
+        for name, content in _contents(checkpoint):
+            _write(temporary / name, content)
+            entries[name] = _entry(len(content), hashlib.sha256(content).hexdigest())
+        _write(temporary / MANIFEST, _manifest(entries))
+        fsync(temporary)
         discard(final)
+        failpoints.reached("rename checkpoint")
         os.rename(temporary, final)
-        _fsync(run_dir)
+        fsync(run_dir)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
         what = f"checkpoint not saved: {getattr(error, 'strerror', None) or error}"
-        raise InputOutputError(str(final), what, "make room, then go on with --resume") from error
+        raise InputOutputError(str(final), what, "mend the disk or make room, then go on with --resume") from error
+    failpoints.reached("saved")
     return final
 
 
@@ -76,94 +119,123 @@ def read_checkpoint(directory: Path) -> Checkpoint:
 
     Raises CheckpointError, naming the file, if anything is missing, added, changed or unreadable.
     """
-    _verify(directory)
+    state = read_state(directory)
     try:
-        model, optimizer, rng = (safetensors.torch.load_file(directory / name) for name in TENSOR_FILES)
-        state_json, config_yaml, tokenizer_json = (
-            (directory / name).read_bytes().decode("utf-8") for name in TEXT_FILES
+        model, optimizer, rng = (_load_tensors(directory / name) for name in TENSOR_FILES)
+        config_yaml, tokenizer_json = (
+            (directory / name).read_bytes().decode("utf-8") for name in ("config.yaml", "tokenizer.json")
         )
-        state = json.loads(state_json)
-    except (OSError, ValueError, SafetensorError) as error:
-        raise _damaged(directory, str(error)) from error
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, SafetensorError) as error:
+        raise _damaged(directory, f"unreadable ({error})") from error
     return Checkpoint(model, optimizer, rng, state, config_yaml, tokenizer_json)
+
+
+def read_state(directory: Path) -> State:
+    """Checks every file as `read_checkpoint` does, and reads state.json alone.
+
+    The manifest is not interpreted, so it cannot deceive: it is made again from the files, and must be the same text.
+    """
+    try:
+        kinds = {entry.name: entry.is_file(follow_symlinks=False) for entry in os.scandir(directory)}
+        expected = {*TENSOR_FILES, *TEXT_FILES, MANIFEST}
+        if odd := sorted(kinds.keys() ^ expected) or sorted(name for name in kinds if not kinds[name]):
+            raise _damaged(directory, f"missing, added or no plain file: {', '.join(odd)}")
+        found = _manifest({name: _entry_of(directory / name) for name in (*TENSOR_FILES, *TEXT_FILES)})
+        with (directory / MANIFEST).open("rb") as file:
+            saved = file.read(MAX_HEADER_BYTES)
+        if saved != found:
+            lines = zip(found.decode().splitlines(), saved.decode("utf-8", "replace").splitlines(), strict=False)
+            differing = next((line for line, other in lines if line != other), MANIFEST)
+            name = next((name for name in kinds if f'"{name}"' in differing), None)
+            whose = (
+                f"{name} is not what {MANIFEST} says" if name else f"{MANIFEST} was changed, or is of another version"
+            )
+            raise _damaged(directory, whose)
+        state = State.model_validate_json((directory / "state.json").read_bytes())
+    except FileNotFoundError:
+        raise CheckpointError(str(directory), "no such checkpoint", "name an existing step") from None
+    except OSError as error:
+        raise _damaged(directory, f"unreadable ({error.strerror})") from error
+    except ValueError as error:
+        raise _damaged(directory, "state.json is not as this version writes it") from error
+    if STEP_NAME.fullmatch(directory.name) and directory.name != step_name(state.step):
+        raise _damaged(directory, f"it holds step {state.step}")
+    return state
 
 
 def discard(directory: Path) -> None:
     """Deletes a step directory. It is renamed first, so that an interrupted deletion leaves no half checkpoint."""
     if directory.exists():
         trash = directory.with_name(f".trash-{directory.name}")
-        shutil.rmtree(trash, ignore_errors=True)
+        failpoints.reached("rename to trash")
         os.rename(directory, trash)
+        failpoints.reached("delete trash")
         shutil.rmtree(trash, ignore_errors=True)
 
 
-def _write_files(directory: Path, step: int, checkpoint: Checkpoint) -> None:
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    for name, tensors in zip(TENSOR_FILES, (checkpoint.model, checkpoint.optimizer, checkpoint.rng), strict=True):
-        on_cpu = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
-        safetensors.torch.save_file(on_cpu, directory / name)
-    state_json = json.dumps(checkpoint.state, indent=2, allow_nan=False) + "\n"
-    texts = (state_json, checkpoint.config_yaml, checkpoint.tokenizer_json)
-    for name, text in zip(TEXT_FILES, texts, strict=True):
-        (directory / name).write_bytes(text.encode("utf-8"))
-    files = {}
-    for name in (*TENSOR_FILES, *TEXT_FILES):
-        _fsync(directory / name)
-        files[name] = {"bytes": (directory / name).stat().st_size, "sha256": _sha256(directory / name)}
-    (directory / MANIFEST).write_bytes(_manifest_bytes({"format": FORMAT_VERSION, "step": step, "files": files}))
-    _fsync(directory / MANIFEST)
-    _fsync(directory)
-
-
-def _verify(directory: Path) -> None:
-    if not directory.is_dir():
-        raise CheckpointError(str(directory), "no such checkpoint", "name an existing step")
-    try:
-        raw = (directory / MANIFEST).read_bytes()
-        manifest = json.loads(raw)
-        files = {name: (entry["bytes"], entry["sha256"]) for name, entry in manifest["files"].items()}
-        content = {key: manifest[key] for key in ("format", "step", "files")}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(directory, f"{MANIFEST} is missing or unreadable") from error
-    if raw != _manifest_bytes(content):
-        raise _damaged(directory, f"{MANIFEST} was changed")
-    if content["format"] != FORMAT_VERSION:
-        what = f"format {content['format']} is unknown to this version (it reads {FORMAT_VERSION})"
-        raise CheckpointError(str(directory), what, "use the version of Pellucid that wrote it")
-    expected = {*TENSOR_FILES, *TEXT_FILES}
-    present = {entry.name for entry in os.scandir(directory)} - {MANIFEST}
-    if set(files) != expected or present != expected:
-        odd = ", ".join(sorted((present | set(files)) ^ expected)) or ", ".join(sorted(present ^ set(files)))
-        raise _damaged(directory, f"files missing or added: {odd}")
-    for name, (size, sha256) in files.items():
-        path = directory / name
-        if path.is_symlink() or path.stat().st_size != size or _sha256(path) != sha256:
-            raise _damaged(directory, f"{name} is not the file that was saved")
-
-
-def _manifest_bytes(content: dict[str, Any]) -> bytes:
-    """The only bytes that a manifest with this content can have; it ends in a hash of itself."""
-    sha256 = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    return (json.dumps({**content, "sha256": sha256}, sort_keys=True, indent=2) + "\n").encode()
-
-
-def _damaged(directory: Path, what: str) -> CheckpointError:
-    return CheckpointError(str(directory), f"damaged: {what}", "use another checkpoint of the run")
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def _fsync(path: Path) -> None:
+def fsync(path: Path) -> None:
     """Waits until the disk has the file or, for a folder, the names in it."""
+    failpoints.reached(f"fsync {'folder' if path.is_dir() else path.name}")
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _require_room(run_dir: Path, checkpoint: Checkpoint) -> None:
+    tensors = [*checkpoint.model.values(), *checkpoint.optimizer.values(), *checkpoint.rng.values()]
+    needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors) + len(checkpoint.tokenizer_json)
+    free = shutil.disk_usage(run_dir).free
+    if free < needed:
+        raise OSError(f"it needs {needed / 1e6:,.1f} MB, {free / 1e6:,.1f} MB are free")
+
+
+def _contents(checkpoint: Checkpoint) -> Iterator[tuple[str, bytes]]:
+    """Each file's bytes, one at a time: the whole is never twice in memory."""
+    for name, tensors in zip(TENSOR_FILES, (checkpoint.model, checkpoint.optimizer, checkpoint.rng), strict=True):
+        on_cpu = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
+        yield name, safetensors.torch.save(on_cpu)
+    state_json = checkpoint.state.model_dump_json(indent=2) + "\n"
+    for name, text in zip(TEXT_FILES, (state_json, checkpoint.config_yaml, checkpoint.tokenizer_json), strict=True):
+        yield name, text.encode("utf-8")
+
+
+def _write(path: Path, content: bytes) -> None:
+    failpoints.reached(f"write {path.name}")
+    path.write_bytes(content)
+    fsync(path)
+
+
+def _load_tensors(path: Path) -> Tensors:
+    """A safetensors file whose table is small and names each tensor once; the library checks the rest."""
+    with path.open("rb") as file:
+        n_bytes = int.from_bytes(file.read(8), "little")
+        if n_bytes > MAX_HEADER_BYTES:
+            raise ValueError(f"{path.name} claims a header of {n_bytes:,} bytes")
+        pairs = json.loads(file.read(n_bytes), object_pairs_hook=lambda pairs: pairs)
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError(f"{path.name} names a tensor twice")
+    return safetensors.torch.load_file(path)
+
+
+def _manifest(entries: Mapping[str, str]) -> bytes:
+    """The only bytes that a manifest of these files can have, a line each."""
+    lines = ",\n".join(f'  "{name}": {entries[name]}' for name in sorted(entries))
+    return f'{{"format": {FORMAT_VERSION}, "files": {{\n{lines}\n}}}}\n'.encode()
+
+
+def _entry(n_bytes: int, sha256: str) -> str:
+    return json.dumps({"bytes": n_bytes, "sha256": sha256})
+
+
+def _entry_of(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return _entry(path.stat().st_size, digest.hexdigest())
+
+
+def _damaged(directory: Path, what: str) -> CheckpointError:
+    return CheckpointError(str(directory), f"damaged: {' '.join(what.split())}", "use another checkpoint of the run")

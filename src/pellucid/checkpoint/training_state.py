@@ -5,13 +5,13 @@ Reading puts nothing into place before every name, shape and dtype has been comp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from pellucid.checkpoint.step_directory import Tensors
+from pellucid.checkpoint.step_directory import Checkpoint, Tensors
 from pellucid.errors import CheckpointError
 
 
@@ -20,17 +20,11 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     return dict(model.named_parameters())
 
 
-def load_model_tensors(model: nn.Module, tensors: Tensors, where: str) -> None:
-    """Copies saved parameters into the model. Raises CheckpointError if they belong to another shape of model."""
-    parameters = model_tensors(model)
-    _require_same_shapes(parameters, tensors, where)
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(tensors[name])
-
-
 def optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Tensor]:
-    """The running statistics of each parameter, as `blocks.0.….weight/exp_avg`."""
+    """The running statistics of each parameter, as `blocks.0.….weight/exp_avg`.
+
+    Learning rates are not among them: they are a function of the step.
+    """
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     return {
         f"{names[parameter]}/{key}": value
@@ -41,8 +35,55 @@ def optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict
     }
 
 
-def load_optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer], tensors: Tensors) -> None:
-    """The inverse of `optimizer_tensors`. Learning rates are not stored: they are a function of the step."""
+def rng_tensors() -> dict[str, Tensor]:
+    """The states of PyTorch's generators, which dropout draws from. The order of the data needs none."""
+    states = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states.update({f"cuda.{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())})
+    return states
+
+
+def load_training_state(model: nn.Module, optimizers: Sequence[Optimizer], saved: Checkpoint, where: str) -> None:
+    """Puts weights, moments and, last, the generators back. Raises CheckpointError if they belong to another model."""
+    require_fit(model, saved, where)
+    load_model_tensors(model, saved.model, where)
+    _load_optimizer_tensors(model, optimizers, saved.optimizer)
+    for name, state in saved.rng.items():
+        if name == "cpu":
+            torch.set_rng_state(state)
+        elif name in rng_tensors():  # this machine may have fewer devices
+            torch.cuda.set_rng_state(state, int(name.removeprefix("cuda.")))
+
+
+def load_model_tensors(model: nn.Module, tensors: Tensors, where: str) -> None:
+    """Copies saved parameters into the model. Raises CheckpointError if they belong to another shape of model."""
+    parameters = model_tensors(model)
+    for name in sorted(parameters.keys() | tensors.keys()):
+        _require_same_kind(f"parameter {name}", parameters.get(name), tensors.get(name), where)
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(tensors[name])
+
+
+def require_fit(model: nn.Module, saved: Checkpoint, where: str) -> None:
+    """Raises CheckpointError unless moments and generators belong to this model, and every number is finite."""
+    parameters, generators = model_tensors(model), rng_tensors()
+    for path, value in saved.optimizer.items():
+        parameter = parameters.get(path.rpartition("/")[0])
+        expected = parameter if value.ndim or parameter is None else value.new_empty((), dtype=torch.float32)
+        _require_same_kind(f"moment {path}", expected, value, where)
+    for name in {"cpu"} | (generators.keys() & saved.rng.keys()):
+        _require_same_kind(f"generator {name}", generators[name], saved.rng.get(name), where)
+    if (culprit := first_not_finite({**saved.model, **saved.optimizer})) is not None:
+        raise CheckpointError(where, f"{culprit} holds NaN or infinity", "use an older checkpoint of the run")
+
+
+def first_not_finite(tensors: Tensors) -> str | None:
+    """The name of the first tensor that holds NaN or infinity."""
+    return next((name for name, tensor in tensors.items() if not tensor.isfinite().all()), None)
+
+
+def _load_optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer], tensors: Tensors) -> None:
     names = {parameter: name for name, parameter in model.named_parameters()}
     statistics: dict[str, dict[str, Tensor]] = {}
     for path, value in tensors.items():
@@ -54,31 +95,8 @@ def load_optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer], te
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def rng_tensors() -> dict[str, Tensor]:
-    """The states of PyTorch's generators, which dropout draws from. The order of the data needs none."""
-    states = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        states.update({f"cuda.{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())})
-    return states
-
-
-def load_rng_tensors(tensors: Tensors) -> None:
-    """The inverse of `rng_tensors`, for the generators that this machine has too."""
-    torch.set_rng_state(tensors["cpu"])
-    if torch.cuda.is_available():
-        for i in range(torch.cuda.device_count()):
-            if f"cuda.{i}" in tensors:
-                torch.cuda.set_rng_state(tensors[f"cuda.{i}"], i)
-
-
-def _require_same_shapes(expected: Mapping[str, Tensor], found: Tensors, where: str) -> None:
-    for name in sorted(expected.keys() | found.keys()):
-        if name not in found or name not in expected:
-            what = f"parameter {name} is {'missing' if name not in found else 'unknown to this model'}"
-            raise CheckpointError(where, what, "use the config that the run was trained with")
-        if expected[name].shape != found[name].shape or expected[name].dtype != found[name].dtype:
-            what = (
-                f"parameter {name} is {tuple(found[name].shape)} {found[name].dtype}, "
-                f"the model's is {tuple(expected[name].shape)} {expected[name].dtype}"
-            )
-            raise CheckpointError(where, what, "use the config that the run was trained with")
+def _require_same_kind(what: str, expected: Tensor | None, found: Tensor | None, where: str) -> None:
+    kinds = ["missing" if t is None else f"{tuple(t.shape)} {t.dtype}" for t in (expected, found)]
+    if kinds[0] != kinds[1]:
+        mend = "use the config that the run was trained with, or another checkpoint"
+        raise CheckpointError(where, f"{what} is {kinds[1]} in the checkpoint, {kinds[0]} in the model", mend)

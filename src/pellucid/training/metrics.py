@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,14 @@ Row = dict[str, Any]
 
 
 def append_row(file: Path, row: Row) -> None:
-    """Adds one row. NaN and infinity, which JSON has not, become null."""
-    finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+    """Adds one row."""
     with file.open("a", encoding="utf-8") as stream:
-        stream.write(json.dumps(finite) + "\n")
+        stream.write(json.dumps(finite(row)) + "\n")
+
+
+def finite(row: Row) -> Row:
+    """The row with None for NaN and infinity, which JSON has not."""
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
 
 
 def read_rows(file: Path) -> list[Row]:
@@ -22,15 +28,39 @@ def read_rows(file: Path) -> list[Row]:
     if not file.exists():
         return []
     rows = []
-    for line in file.read_text(encoding="utf-8").splitlines():
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
+    for line in file.read_bytes().splitlines():
+        if (row := _row(line)) is None:
             break
+        rows.append(row)
     return rows
 
 
 def cut_back(file: Path, step: int) -> None:
     """Drops the rows after `step`, which the resumed run will write again."""
-    kept = [row for row in read_rows(file) if row["step"] <= step]
-    file.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+
+    def is_later(line: bytes) -> bool:
+        row = _row(line)
+        return row is None or not line.endswith(b"\n") or row["step"] > step
+
+    cut_from(file, is_later)
+
+
+def cut_from(file: Path, is_too_late: Callable[[bytes], bool]) -> None:
+    """Ends the file before the first line that is too late. Cutting needs no room and leaves no half-written file."""
+    if not file.exists():
+        return
+    kept = 0
+    with file.open("rb") as stream:
+        for line in stream:
+            if is_too_late(line):
+                break
+            kept += len(line)
+    os.truncate(file, kept)
+
+
+def _row(line: bytes) -> Row | None:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) and isinstance(row.get("step"), int) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,7 +50,9 @@ def plot_loss(rows: Sequence[Row], floor: float | None, title: str, file: Path) 
     axes.spines[["top", "right"]].set_visible(False)
     if axes.lines:
         axes.legend(frameon=False)
-    figure.savefig(file, dpi=150)
+    draft = file.with_name(f".tmp-{file.name}")
+    figure.savefig(draft, dpi=150, format="png")
+    os.replace(draft, file)  # whole or not there, as everything that a run leaves
 
 
 def _round_ticks(low: float, high: float) -> list[float]:

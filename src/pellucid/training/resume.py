@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +58,7 @@ def require_same_run(config: RunConfig, checkpoint: Checkpoint, where: str) -> N
     saved = parse_run_config(checkpoint.config_yaml, f"{where}/config.yaml")
     before, now = _flat(saved.model_dump(mode="json")), _flat(config.model_dump(mode="json"))
     differences = [
-        f"{key} was {before.get(key)}, is {now.get(key)}"
+        f"{key} was {json.dumps(before.get(key))}, is {json.dumps(now.get(key))}"
         for key in sorted(before.keys() | now.keys())
         if before.get(key) != now.get(key) and not _is_operational(key)
     ]
@@ -67,10 +69,24 @@ def require_same_run(config: RunConfig, checkpoint: Checkpoint, where: str) -> N
 
 def require_same_data(fingerprint: str, checkpoint: Checkpoint, where: str) -> None:
     """Raises CheckpointError if the corpus has other contents than when the checkpoint was written."""
-    if checkpoint.state["data_fingerprint"] != fingerprint:
-        what = f"the corpus has changed (fingerprint was {checkpoint.state['data_fingerprint']}, is {fingerprint})"
+    if checkpoint.state.data_fingerprint != fingerprint:
+        what = f"the corpus has changed (fingerprint was {checkpoint.state.data_fingerprint}, is {fingerprint})"
         mend = "bring the old text back, or start anew with --overwrite or another --run-dir"
         raise CheckpointError(where, what, mend)
+
+
+def require_same_tokenizer(tokenizer_json: str, checkpoint: Checkpoint, where: str) -> None:
+    """Raises CheckpointError if the prepared data's vocabulary is not the one that the weights belong to."""
+    if checkpoint.tokenizer_json != tokenizer_json:
+        mend = "delete the prepared data, so that it is made again, or start anew with --overwrite"
+        raise CheckpointError(where, "the tokenizer has changed since this was saved", mend)
+
+
+def other_environment(now: Mapping[str, object], checkpoint: Checkpoint) -> str | None:
+    """What is not as it was when the checkpoint was written, so that the run goes on in other roundings."""
+    before = checkpoint.state.model_dump(include=set(now))
+    changes = [f"{name} was {before[name]}, is {value}" for name, value in now.items() if before[name] != value]
+    return ", ".join(changes) or None
 
 
 def _is_operational(key: str) -> bool:

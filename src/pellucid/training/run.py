@@ -18,9 +18,11 @@ from pellucid.training.memory import keep_freed_memory
 from pellucid.training.resume import (
     clear_run,
     newest_whole_checkpoint,
+    other_environment,
     require_no_run,
     require_same_data,
     require_same_run,
+    require_same_tokenizer,
 )
 from pellucid.training.session import Session
 
@@ -56,7 +58,10 @@ def train_run(
         if found:
             checkpoint, directory = found
             require_same_data(data.fingerprint, checkpoint, str(directory))
+            require_same_tokenizer(session.tokenizer_json, checkpoint, str(directory))
             session.restore(checkpoint, str(directory))
+            if changes := other_environment(session.environment(), checkpoint):
+                note(f"warning: {directory}: {changes}; the run goes on, but not bit for bit as it would have")
         else:
             clear_run(run_dir)
         return _train(config, data, session, note)
@@ -64,8 +69,10 @@ def train_run(
 
 def _train(config: RunConfig, data: PreparedData, session: Session, note: Note) -> Outcome:
     trainer, run_dir = session.trainer, session.run_dir
-    if trainer.step >= config.train.steps:
+    if trainer.step >= config.train.steps and session.unreported is None:
         note(f"{run_dir} is finished: it has had its {config.train.steps} steps")
+        if not (run_dir / "loss.png").exists():  # stopped between its last save and its plot
+            session.plot()
     else:
         (run_dir / "config.yaml").write_text(run_config_to_yaml(config), encoding="utf-8")
         (run_dir / "tokenizer.json").write_text(session.tokenizer_json, encoding="utf-8")
@@ -74,7 +81,7 @@ def _train(config: RunConfig, data: PreparedData, session: Session, note: Note) 
         try:
             session.run()
         except StoppedBySignal as stop:
-            return Outcome(stop.step, None, stop.signal_number)
+            return Outcome(trainer.step, None, stop.signal_number)
         note(f"trained in {session.elapsed_seconds:.0f} s; {run_dir}/loss.png shows how, samples.md what it wrote")
     assert isinstance(trainer.model, Decoder)
     return Outcome(trainer.step, evaluate(config, data, trainer.model, trainer.precision), None)

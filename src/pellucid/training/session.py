@@ -5,25 +5,28 @@ What a run leaves in its folder: metrics.jsonl, samples.md, loss.png and its ste
 
 from __future__ import annotations
 
+import math
+import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from tqdm import tqdm
 
+from pellucid import failpoints
 from pellucid.checkpoint.run_directory import keep_last_and_best
-from pellucid.checkpoint.step_directory import Checkpoint, write_checkpoint
+from pellucid.checkpoint.step_directory import Checkpoint, State, Unreported, fsync, step_name, write_checkpoint
 from pellucid.checkpoint.training_state import (
-    load_model_tensors,
-    load_optimizer_tensors,
-    load_rng_tensors,
+    first_not_finite,
+    load_training_state,
     model_tensors,
     optimizer_tensors,
     rng_tensors,
 )
+from pellucid.errors import NonFiniteLossError
 from pellucid.training import metrics
 from pellucid.training.interrupts import StoppedBySignal, StopRequest, stop_requests
 from pellucid.training.plots import plot_loss
@@ -68,56 +71,101 @@ class Session:
         self.validate, self.write_samples = validate, write_samples
         self.config_yaml, self.tokenizer_json = config_yaml, tokenizer_json
         self.data_fingerprint = data_fingerprint
+        self.metrics_file, self.samples_file = run_dir / "metrics.jsonl", run_dir / "samples.md"
         self.tokens, self.elapsed_seconds = 0, 0.0
-        self.best_loss = float("inf")
+        self.best_loss: float | None = None
+        self.saved_step: int | None = None
+        self.unreported: Update | None = None
 
     def restore(self, checkpoint: Checkpoint, where: str) -> None:
-        """Puts the run back to the moment of the checkpoint: weights, moments, generators, counters, log files."""
+        """Puts the run back to the moment of the checkpoint: counters, log files, weights, moments, generators."""
         trainer, state = self.trainer, checkpoint.state
-        load_model_tensors(trainer.model, checkpoint.model, where)
-        load_optimizer_tensors(trainer.model, trainer.optimizers, checkpoint.optimizer)
-        trainer.scaler.load_state_dict(state["grad_scaler"])
-        trainer.step, self.tokens = state["step"], state["tokens"]
-        self.elapsed_seconds, self.best_loss = state["elapsed_seconds"], state["best_loss"] or float("inf")
-        metrics.cut_back(self.run_dir / "metrics.jsonl", trainer.step)
-        _cut_back_samples(self.run_dir / "samples.md", trainer.step)
-        load_rng_tensors(checkpoint.rng)
+        load_training_state(trainer.model, trainer.optimizers, checkpoint, where)
+        trainer.scaler.load_state_dict(state.grad_scaler)
+        trainer.step, self.saved_step, self.tokens = state.step, state.step, state.tokens
+        self.elapsed_seconds, self.best_loss = state.elapsed_seconds, state.best_loss
+        if state.unreported is not None:
+            update = Update(**state.unreported.model_dump())
+            self.unreported = replace(update, gradient_norm=math.inf) if update.gradient_norm is None else update
+        last_reported = state.step - (self.unreported is not None)
+        metrics.cut_back(self.metrics_file, last_reported)
+        _cut_back_samples(self.samples_file, last_reported)
 
     def run(self) -> None:
         """Trains to the last step. On Ctrl-C or SIGTERM saves first and raises StoppedBySignal."""
         with stop_requests() as stop, self._progress_bar() as bar:
+            if self.unreported is not None:
+                self._report(self.unreported, stop, bar)
             while self.trainer.step < self.n_steps:
-                self._one_step(stop, bar)
-                if stop.signal_number is not None:
-                    raise StoppedBySignal(stop.signal_number, self.trainer.step)
+                failpoints.reached("update")
+                update = self._update()
+                self.tokens += update.tokens
+                self.elapsed_seconds += update.seconds
+                self._report(update, stop, bar)
         self.plot()
 
     def plot(self) -> None:
         """Draws loss.png from metrics.jsonl."""
-        rows = metrics.read_rows(self.run_dir / "metrics.jsonl")
+        rows = metrics.read_rows(self.metrics_file)
         plot_loss(rows, self.floor, f"{self.name}: loss while training", self.run_dir / "loss.png")
 
-    def _one_step(self, stop: StopRequest, bar: tqdm[Any]) -> None:
+    def environment(self) -> dict[str, str | int]:
+        """Where a resumed run is the same bit for bit: on the same of these four."""
+        precision = self.trainer.precision
+        return {
+            "torch_version": torch.__version__,
+            "device": str(precision.device),
+            "dtype": str(precision.dtype),
+            "threads": torch.get_num_threads(),
+        }
+
+    def _update(self) -> Update:
+        try:
+            return self.trainer.update()
+        except NonFiniteLossError as error:
+            raise self._with_last_good_checkpoint(error) from None
+
+    def _report(self, update: Update, stop: StopRequest, bar: tqdm[Any]) -> None:
+        """Does what is due after an update: evaluate, write samples, log, save.
+
+        A stop request comes first: the update is saved as it is, and the resumed run begins with its report.
+        """
         started = time.perf_counter()
-        update = self.trainer.update()
-        update_seconds = time.perf_counter() - started
-        self.tokens += update.tokens
-        val_loss = self.validate() if self._due(self.intervals.evaluate) else None
-        if self._due(self.intervals.sample):
-            self._append_samples(self.write_samples())
+        try:
+            with stop.ends_block():
+                failpoints.reached("evaluate")
+                val_loss = self._validate() if self._due(self.intervals.evaluate) else None
+                samples = self.write_samples() if self._due(self.intervals.sample) else []
+        except StoppedBySignal:
+            if self.saved_step != self.trainer.step:
+                self.save(None, unreported=update)
+            raise
         self.elapsed_seconds += time.perf_counter() - started
+        if samples:
+            self._append_samples(samples)
         if val_loss is not None or self._due(self.intervals.log):
-            self._log(update, val_loss, update.tokens / update_seconds)
+            self._log(update, val_loss)
         self._show(bar, update, val_loss)
-        is_best = val_loss is not None and val_loss < self.best_loss
-        self.best_loss = min(self.best_loss, val_loss if val_loss is not None else float("inf"))
+        is_best = val_loss is not None and (self.best_loss is None or val_loss < self.best_loss)
+        self.best_loss = val_loss if is_best else self.best_loss
         if is_best or self._due(self.intervals.save) or stop.signal_number is not None:
-            self._save(val_loss)
+            self.save(val_loss)
+        if stop.signal_number is not None and self.saved_step == self.trainer.step:
+            raise StoppedBySignal(stop.signal_number)
+
+    def _validate(self) -> float:
+        val_loss = self.validate()
+        if not math.isfinite(val_loss):
+            what = f"the validation loss is not finite ({val_loss:g})"
+            mend = "lower optimizer.lr or lengthen schedule.warmup_steps"
+            error = NonFiniteLossError(f"step {self.trainer.step}", what, mend)
+            raise self._with_last_good_checkpoint(error)
+        return val_loss
 
     def _due(self, interval: int) -> bool:
         return self.trainer.step % interval == 0 or self.trainer.step == self.n_steps
 
-    def _log(self, update: Update, val_loss: float | None, tokens_per_second: float) -> None:
+    def _log(self, update: Update, val_loss: float | None) -> None:
         row = {
             "step": self.trainer.step,
             "tokens": self.tokens,
@@ -126,36 +174,45 @@ class Session:
             **({} if val_loss is None else {"val_loss": val_loss}),
             "learning_rate": update.learning_rate,
             "gradient_norm": update.gradient_norm,
-            "tokens_per_second": round(tokens_per_second),
+            "tokens_per_second": round(update.tokens / update.seconds),
         }
-        metrics.append_row(self.run_dir / "metrics.jsonl", row)
+        metrics.append_row(self.metrics_file, row)
 
-    def _save(self, val_loss: float | None) -> None:
+    def save(self, val_loss: float | None, unreported: Update | None = None) -> None:
+        """Writes a checkpoint of this moment and deletes those that are no longer kept.
+
+        Raises NonFiniteLossError, and writes nothing, if a weight or a moment is NaN or infinite.
+        """
         trainer = self.trainer
-        state = {
-            "step": trainer.step,
-            "tokens": self.tokens,
-            "elapsed_seconds": self.elapsed_seconds,
-            "val_loss": val_loss,
-            "best_loss": None if self.best_loss == float("inf") else self.best_loss,
-            "grad_scaler": trainer.scaler.state_dict(),
-            "data_fingerprint": self.data_fingerprint,
-            # Where bitwise equality of a resumed run is promised: the same of these four.
-            "torch_version": torch.__version__,
-            "device": str(trainer.precision.device),
-            "dtype": str(trainer.precision.dtype),
-            "threads": torch.get_num_threads(),
-        }
-        checkpoint = Checkpoint(
-            model=model_tensors(trainer.model),
-            optimizer=optimizer_tensors(trainer.model, trainer.optimizers),
-            rng=rng_tensors(),
-            state=state,
-            config_yaml=self.config_yaml,
-            tokenizer_json=self.tokenizer_json,
+        model, moments = model_tensors(trainer.model), optimizer_tensors(trainer.model, trainer.optimizers)
+        if (name := first_not_finite({**model, **moments})) is not None:
+            mend = "lower optimizer.lr or lengthen schedule.warmup_steps"
+            error = NonFiniteLossError(f"step {trainer.step}", f"{name} is not finite; not saved", mend)
+            raise self._with_last_good_checkpoint(error)
+        state = State(
+            step=trainer.step,
+            tokens=self.tokens,
+            elapsed_seconds=self.elapsed_seconds,
+            val_loss=val_loss,
+            best_loss=self.best_loss,
+            unreported=None if unreported is None else Unreported(**metrics.finite(asdict(unreported))),
+            grad_scaler=trainer.scaler.state_dict(),
+            data_fingerprint=self.data_fingerprint,
+            **self.environment(),  # type: ignore[arg-type]
         )
-        write_checkpoint(self.run_dir, trainer.step, checkpoint)
+        checkpoint = Checkpoint(model, moments, rng_tensors(), state, self.config_yaml, self.tokenizer_json)
+        for log in (self.metrics_file, self.samples_file):  # a checkpoint's log is on disk before it
+            if log.exists():
+                fsync(log)
+        write_checkpoint(self.run_dir, checkpoint)
+        self.saved_step = trainer.step
         keep_last_and_best(self.run_dir, self.keep_last)
+
+    def _with_last_good_checkpoint(self, error: NonFiniteLossError) -> NonFiniteLossError:
+        last = (
+            "nothing was saved yet" if self.saved_step is None else f"{step_name(self.saved_step)} is the last good one"
+        )
+        return NonFiniteLossError(error.where, error.what, f"{error.mend}; of the checkpoints {last}")
 
     def _progress_bar(self) -> tqdm[Any]:
         return tqdm(total=self.n_steps, initial=self.trainer.step, unit="step", mininterval=0.5, dynamic_ncols=True)
@@ -175,7 +232,7 @@ class Session:
 
     def _append_samples(self, samples: Sequence[str]) -> None:
         quoted = "\n\n".join("> " + sample.replace("\n", "\n> ") for sample in samples)
-        with (self.run_dir / "samples.md").open("a", encoding="utf-8") as stream:
+        with self.samples_file.open("a", encoding="utf-8") as stream:
             stream.write(f"{_heading(self.trainer.step)}\n\n{quoted}\n\n")
 
 
@@ -185,12 +242,11 @@ def _heading(step: int) -> str:
 
 def _cut_back_samples(file: Path, step: int) -> None:
     """Drops the samples written after `step`, which the resumed run will write again."""
-    if not file.exists():
-        return
-    kept: list[str] = []
-    for line in file.read_text(encoding="utf-8").splitlines(keepends=True):
-        words = line.split()
-        if line.startswith("## After ") and len(words) == 4 and words[2].isdecimal() and int(words[2]) > step:
-            break
-        kept.append(line)
-    file.write_text("".join(kept), encoding="utf-8")
+
+    def is_later(line: bytes) -> bool:
+        if line[:1] in b">\n":
+            return False
+        heading = re.fullmatch(rb"## After (\d+) steps\n", line)
+        return heading is None or int(heading[1]) > step
+
+    metrics.cut_from(file, is_later)

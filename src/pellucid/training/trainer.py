@@ -6,6 +6,7 @@ Shapes: B rows of a micro-batch, T positions.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -25,12 +26,13 @@ GetBatch = Callable[[int], Batch]
 
 @dataclass(frozen=True)
 class Update:
-    """What one update reports: mean loss (nats per token), the gradient's norm before clipping, and tokens read."""
+    """What one update reports: mean loss (nats per token), the gradient's norm before clipping, tokens read, time."""
 
     loss: float
     gradient_norm: float
     learning_rate: float
     tokens: int
+    seconds: float
 
 
 class Trainer:
@@ -65,12 +67,13 @@ class Trainer:
 
         Raises NonFiniteLossError before the weights change if the loss or the gradient is NaN or infinite.
         """
+        started = time.perf_counter()
         batches = [self._micro_batch(i) for i in range(self.gradient_accumulation_steps)]
         n_targets = sum(int((batch.targets_BT != IGNORE_INDEX).sum()) for batch in batches)
         set_learning_rate(self.optimizers, self.schedule(self.step))
-        loss = sum((self._backward(batch, n_targets) for batch in batches), torch.zeros(()))
+        losses = [self._backward(batch, n_targets) for batch in batches]
         gradient_norm = self._clip_gradients()
-        self._require_finite(loss, gradient_norm)
+        self._require_finite(losses, gradient_norm)
         for optimizer in self.optimizers:
             self.scaler.step(optimizer)
             optimizer.zero_grad(set_to_none=True)
@@ -78,7 +81,8 @@ class Trainer:
         self.step += 1
         learning_rate = self.optimizers[0].param_groups[0]["lr"]
         n_tokens = sum(batch.inputs_BT.numel() for batch in batches)
-        return Update(loss.item(), gradient_norm.item(), learning_rate, n_tokens)
+        seconds = time.perf_counter() - started
+        return Update(torch.stack(losses).sum().item(), gradient_norm.item(), learning_rate, n_tokens, seconds)
 
     def _micro_batch(self, i: int) -> Batch:
         return self.get_batch(self.step * self.gradient_accumulation_steps + i)
@@ -99,10 +103,13 @@ class Trainer:
             self.scaler.unscale_(optimizer)
         return nn.utils.clip_grad_norm_(self.model.parameters(), self.max_gradient_norm).cpu()
 
-    def _require_finite(self, loss: Tensor, gradient_norm: Tensor) -> None:
+    def _require_finite(self, losses: Sequence[Tensor], gradient_norm: Tensor) -> None:
         # Under fp16 a gradient may overflow: then the scaler skips the update and lowers its scale.
-        if loss.isfinite() and (gradient_norm.isfinite() or self.scaler.is_enabled()):
-            return
-        culprit = "gradient" if loss.isfinite() else "loss"
-        what = f"the {culprit} is not finite ({loss.item():g}, gradient norm {gradient_norm.item():g})"
-        raise NonFiniteLossError(f"step {self.step}", what, "lower optimizer.lr or lengthen schedule.warmup_steps")
+        culprits = {f"loss of micro-batch {i + 1} of {len(losses)}": loss for i, loss in enumerate(losses)}
+        if not self.scaler.is_enabled():
+            culprits["gradient"] = gradient_norm
+        for name, value in culprits.items():
+            if not value.isfinite():
+                what = f"the {name} is not finite ({value.item():g}); the weights were not touched"
+                mend = "lower optimizer.lr or lengthen schedule.warmup_steps"
+                raise NonFiniteLossError(f"step {self.step + 1}", what, mend)

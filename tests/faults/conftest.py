@@ -1,0 +1,100 @@
+"""What the tests of faults share: the reference run, a short and a long form of each row, the table of the long one.
+
+A test is named after the row of docs/reliability.md that it holds: `test_f3_…` counts for row F3.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from processes import command_line
+from reference_run import CORPUS, REFERENCE_CONFIG, Trace, trace
+
+TALLIES = pytest.StashKey[list["Tally"]]()
+ROW = re.compile(r"test_(f\d+|fuzz)_")
+
+
+@dataclass
+class Tally:
+    """How often a fault was made, and after which of them the promise did not hold."""
+
+    row: str
+    collects: bool
+    tries: int = 0
+    broken: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def attempt(self, fault: object) -> Iterator[None]:
+        """One try. In the long form a broken promise is noted and the tries go on; else it fails at once."""
+        self.tries += 1
+        try:
+            yield
+        except Exception as error:
+            self.broken.append(f"{fault}: {error!r:.2000}")
+            if not self.collects:
+                raise
+
+
+@pytest.fixture
+def soak(request: pytest.FixtureRequest) -> bool:
+    """True in the long form: `make soak`."""
+    return bool(request.config.getoption("--soak", default=False))
+
+
+@pytest.fixture(autouse=True)
+def tally(request: pytest.FixtureRequest, soak: bool) -> Iterator[Tally]:
+    """The count of this test's tries. A test that makes a single try need not mention it."""
+    named = ROW.match(request.node.name)
+    assert named, "name the test after its row: test_f3_what_holds"
+    tally = Tally(named[1].replace("f", "F", 1) if named[1] != "fuzz" else "fuzz", soak)
+    yield tally
+    tally.tries = tally.tries or 1
+    failed = getattr(request.node, "call_failed", True)
+    if failed and not tally.broken:
+        tally.broken.append("the test failed")
+    request.config.stash.setdefault(TALLIES, []).append(tally)
+    assert failed or not tally.broken, "\n".join(tally.broken[:10])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    report = yield
+    if report.when == "call":
+        item.call_failed = report.failed
+        item.was_skipped = report.skipped
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Prints the table of the long form."""
+    if not config.getoption("--soak", default=False):
+        return
+    terminalreporter.section("faults")
+    terminalreporter.write_line("| row | tries | survived |\n|---|---:|---:|")
+    tallies = config.stash.get(TALLIES, [])
+    for row in [*(f"F{i}" for i in range(1, 25)), "fuzz"]:
+        of_row = [tally for tally in tallies if tally.row == row]
+        tries = sum(tally.tries for tally in of_row)
+        survived = tries - sum(len(tally.broken) for tally in of_row)
+        terminalreporter.write_line(f"| {row} | {tries:,} | {survived:,} |")
+
+
+@pytest.fixture(scope="session")
+def fault_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the corpus and the config of the reference run, and room for the runs of all tests."""
+    place = tmp_path_factory.mktemp("faults")
+    (place / "corpus.txt").write_text(CORPUS)
+    (place / "reference.yaml").write_text(REFERENCE_CONFIG)
+    return place
+
+
+@pytest.fixture(scope="session")
+def reference(fault_place: Path) -> Trace:
+    """What the reference run comes to if nothing happens to it."""
+    done = command_line(fault_place, "train", "reference.yaml", "--run-dir", "undisturbed")
+    assert done.exit_code == 0, done.stderr
+    return trace(fault_place / "undisturbed")

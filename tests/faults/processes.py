@@ -1,0 +1,106 @@
+"""Pellucid's command line in processes of its own, which can be killed.
+
+A server that has imported PyTorch already forks each of them, so that a test may start hundreds.
+"""
+
+import multiprocessing
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from tiny_run import Result
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(
+    ["pytest", "torch._dynamo", "pellucid.cli", "pellucid.training.run", "pellucid.checkpoint.build"]
+)
+
+HANGS_AFTER_SECONDS = 120
+
+Fault = Callable[[], None]
+
+
+class Command:
+    """A command that runs in `folder`. `fault`, if any, is called in its process before it starts."""
+
+    def __init__(self, folder: Path, *arguments: object, fault: Fault | None = None) -> None:
+        self._output = folder / f".output-{os.getpid()}-{id(self)}"
+        words = [str(argument) for argument in arguments]
+        self.process: BaseProcess = _CONTEXT.Process(target=_run, args=(folder, words, str(self._output), fault))
+        self.process.start()
+
+    def wait(self) -> Result:
+        """Its exit code (negative: the signal that killed it), and what it printed."""
+        self.process.join(HANGS_AFTER_SECONDS)
+        hangs = self.process.is_alive()
+        self.process.kill()
+        self.process.join()
+        out, err = (self._read_and_forget(stream) for stream in ("out", "err"))
+        assert not hangs, f"hangs after {HANGS_AFTER_SECONDS} s: {err}"
+        exit_code = self.process.exitcode
+        self.process.close()
+        assert exit_code is not None
+        return Result(exit_code, out, err)
+
+    def _read_and_forget(self, stream: str) -> str:
+        file = Path(f"{self._output}.{stream}")
+        with suppress(FileNotFoundError):  # killed before it could open it
+            text = file.read_bytes().decode("utf-8", "replace")
+            file.unlink()
+            return text
+        return ""
+
+
+def command_line(folder: Path, *arguments: object, fault: Fault | None = None) -> Result:
+    """Runs a command to its end."""
+    return Command(folder, *arguments, fault=fault).wait()
+
+
+def fresh_process(folder: Path, *arguments: object, prelude: str = "", shell: str = "exec {command}") -> Result:
+    """The command in a process that has imported nothing yet. `prelude` is Python that runs before it.
+
+    `shell` is a script for sh around {command}, the words of the command line.
+    """
+    program = f"{prelude}\nfrom pellucid.cli import main; main()"
+    words = [sys.executable, "-c", program, *map(str, arguments)]
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        ["sh", "-c", shell.replace("{command}", shlex.join(words))],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        timeout=HANGS_AFTER_SECONDS,
+    )
+    return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def _run(folder: Path, arguments: list[str], output: str, fault: Fault | None) -> None:
+    import torch
+
+    from pellucid.cli import main
+
+    for number, stream in ((1, "out"), (2, "err")):
+        os.dup2(os.open(f"{output}.{stream}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
+    torch.set_num_threads(1)
+    os.chdir(folder)
+    sys.argv = ["pellucid", *arguments]
+    if fault:
+        fault()
+    main()
+
+
+def assert_one_error_line(result: Result, exit_code: int, *fragments: str) -> None:
+    """The contract of every failure: one line, `error: WHERE: WHAT; HOW TO MEND`, and its exit code."""
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert result.exit_code == exit_code, result
+    assert len(errors) == 1, result.stderr
+    assert "; " in errors[0], errors
+    assert "Traceback" not in result.stderr, result.stderr
+    for fragment in fragments:
+        assert fragment in errors[0], (fragment, errors[0])

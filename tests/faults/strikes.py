@@ -1,0 +1,139 @@
+"""What happens to a process of Pellucid, and when. Called in that process, before the command starts."""
+
+import ctypes
+import errno
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+
+from pellucid import failpoints
+
+
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_soon(after_seconds: float) -> None:
+    """A SIGKILL that falls somewhere into what is done next."""
+    threading.Timer(after_seconds, kill).start()
+
+
+def interrupt() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def interrupt_twice() -> None:
+    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGINT)
+
+
+def terminate() -> None:
+    signal.raise_signal(signal.SIGTERM)
+
+
+def input_output_error() -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def at_point(action: Callable[[], None], point: str, nth: int = 1) -> None:
+    """The nth time that a failpoint of this name is reached; any name counts for `*`."""
+    arrivals = 0
+
+    def reached(name: str) -> None:
+        nonlocal arrivals
+        if point in (name, "*"):
+            arrivals += 1
+            if arrivals == nth:
+                action()
+
+    failpoints.reached = reached
+
+
+def record_points(file: Path) -> None:
+    """No strike: writes down the names of all failpoints that are reached, in order."""
+    stream = file.open("w", buffering=1)
+    failpoints.reached = lambda name: print(name, file=stream)
+
+
+def at_call(action: Callable[[], None], module: str, function: str) -> None:
+    """When a function of Pellucid is called for the first time."""
+    owner = import_module(module)
+    original = getattr(owner, function)
+
+    def struck(*arguments: object, **named: object) -> object:
+        setattr(owner, function, original)
+        action()
+        return original(*arguments, **named)
+
+    setattr(owner, function, struck)
+
+
+def at_import(action: Callable[[], None], module: str) -> None:
+    """When a module is about to be imported."""
+
+    class Finder:
+        @staticmethod
+        def find_spec(name: str, *_rest: object) -> None:
+            if name == module:
+                sys.meta_path.remove(Finder)
+                action()
+
+    sys.meta_path.insert(0, Finder)
+
+
+def clock_jumps() -> None:
+    """Whoever asks for the time of day is told one that lies ten years before or after the truth, in turn."""
+    real, sign = time.time, 1
+
+    def jumping() -> float:
+        nonlocal sign
+        sign = -sign
+        return real() + sign * 10 * 365.25 * 86_400
+
+    time.time = jumping
+    tqdm = import_module("tqdm.std")
+    tqdm.time = jumping
+
+
+def small_files_only(n_bytes: int) -> None:
+    """No file may grow beyond this (RLIMIT_FSIZE)."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, n_bytes))
+
+
+def little_memory(n_bytes: int) -> None:
+    """The process may take this much address space more than it has (RLIMIT_AS)."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + n_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def wait_for(file: Path) -> None:
+    """Starts when the file is there: many processes at the same moment."""
+    while not file.exists():
+        time.sleep(0.0005)
+
+
+def killed_at(point: str, nth: int = 1) -> Callable[[], None]:
+    return partial(at_point, kill, point, nth)
+
+
+def can_mount() -> bool:
+    """Whether this system lets a user without rights make a mount namespace of his own."""
+    pid = os.fork()
+    if pid == 0:
+        clone_newuser, clone_newns = 0x10000000, 0x00020000
+        os._exit(ctypes.CDLL(None).unshare(clone_newuser | clone_newns) and 1)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def stay() -> None:
+    """Does not go on, until it is killed."""
+    while True:
+        time.sleep(1)

@@ -1,0 +1,252 @@
+"""F9 to F12: a checkpoint that was cut, flipped, mixed up or made up is detected; the run goes on from a whole one."""
+
+import os
+import random
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from damage import flip, sign
+from pellucid.checkpoint.run_directory import steps_in
+from pellucid.checkpoint.step_directory import MANIFEST, TENSOR_FILES, TEXT_FILES, read_checkpoint, step_name
+from pellucid.errors import CheckpointError
+from processes import assert_one_error_line, command_line
+from reference_run import Trace, trace
+
+FILES = (*TENSOR_FILES, *TEXT_FILES, MANIFEST)
+
+
+@pytest.fixture
+def run(fault_place: Path, reference: Trace, tmp_path: Path) -> Path:
+    """A copy of the finished reference run beside its corpus, to be spoilt."""
+    for name in ("corpus.txt", "reference.yaml"):
+        shutil.copy(fault_place / name, tmp_path)
+    shutil.copytree(fault_place / "data", tmp_path / "data")
+    shutil.copytree(fault_place / "undisturbed", tmp_path / "run")
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def newest(run: Path) -> Path:
+    return run / step_name(steps_in(run)[-1])
+
+
+def resume(run: Path):
+    return command_line(run.parent, "train", "reference.yaml", "--run-dir", "run", "--resume")
+
+
+def assert_refused(directory: Path, *fragments: str) -> None:
+    with pytest.raises(CheckpointError) as refused:
+        read_checkpoint(directory)
+    assert len(str(refused.value).splitlines()) == 1
+    for fragment in fragments:
+        assert fragment in str(refused.value)
+
+
+def assert_falls_back(run: Path, reference: Trace, bad: Path) -> None:
+    done = resume(run)
+    assert done.exit_code == 0, done
+    assert f"warning: run/{bad.name}: damaged" in done.stderr
+    assert "resuming reference in run at step 55" in done.stderr
+    assert trace(run) == reference
+
+
+def lengths(content: bytes, name: str) -> list[int]:
+    edges = [0, 1, 7, 8, len(content) // 2, len(content) - 1, len(content) + 1]
+    if name in TENSOR_FILES:
+        header_end = 8 + struct.unpack("<Q", content[:8])[0]
+        edges += [header_end - 1, header_end, header_end + 1]
+    return edges
+
+
+def test_f9_every_truncation_is_detected(newest: Path, tally):
+    for name in FILES:
+        content = (newest / name).read_bytes()
+        for length in lengths(content, name):
+            with tally.attempt(f"{name} at {length} of {len(content)} bytes"):
+                (newest / name).write_bytes((content + b"\0")[:length])
+                assert_refused(newest, "damaged: ", name)
+        (newest / name).write_bytes(content)
+    read_checkpoint(newest)
+
+
+def test_f9_a_truncation_with_a_manifest_that_fits_is_detected_too(newest: Path, tally):
+    for name in TENSOR_FILES:
+        content = (newest / name).read_bytes()
+        for length in lengths(content, name):
+            with tally.attempt(f"{name} at {length} of {len(content)} bytes, signed"):
+                (newest / name).write_bytes((content + b"\0")[:length])
+                sign(newest)
+                assert_refused(newest, "damaged: ")
+        (newest / name).write_bytes(content)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_f9_the_run_goes_on_from_the_checkpoint_before_a_truncated_one(run, newest, reference: Trace, name):
+    os.truncate(newest / name, (newest / name).stat().st_size // 2)
+    assert_falls_back(run, reference, newest)
+
+
+def test_f10_every_flipped_bit_is_detected(newest: Path, tally, soak):
+    """Every byte of the manifest, the texts and the headers, and random bits of every tensor file."""
+    chance = random.Random(0)
+    for name in FILES:
+        content = (newest / name).read_bytes()
+        everywhere = len(content)
+        if name in TENSOR_FILES:
+            everywhere = 8 + struct.unpack("<Q", content[:8])[0]
+        positions = list(range(everywhere))
+        if name == "tokenizer.json" and not soak:
+            positions = positions[::10]
+        if name in TENSOR_FILES:
+            positions += [chance.randrange(everywhere, len(content)) for _ in range(1000 if soak else 100)]
+        for position in positions:
+            bit = chance.randrange(8)
+            with tally.attempt(f"{name}, bit {bit} of byte {position}"):
+                flip(newest / name, position, bit)
+                assert_refused(newest, "damaged: ")
+            flip(newest / name, position, bit)
+    read_checkpoint(newest)
+    assert tally.tries >= (5000 if soak else 1000)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "state.json", MANIFEST])
+def test_f10_the_run_goes_on_from_the_checkpoint_before_a_flipped_one(run, newest, reference: Trace, name):
+    flip(newest / name, 60, 0)
+    assert_falls_back(run, reference, newest)
+
+
+def delete(directory: Path, name: str) -> None:
+    (directory / name).unlink()
+
+
+def link(directory: Path, name: str) -> None:
+    (directory / name).rename(directory.parent / "elsewhere")
+    (directory / name).symlink_to(directory.parent / "elsewhere")
+
+
+def hang(directory: Path, name: str) -> None:
+    (directory / name).unlink()
+    os.mkfifo(directory / name)
+
+
+def folder(directory: Path, name: str) -> None:
+    (directory / name).unlink()
+    (directory / name).mkdir()
+
+
+def swap_with_another_step(directory: Path, name: str) -> None:
+    shutil.copy(directory.parent / "step-00000055" / name, directory / name)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("fault", [delete, link, hang, folder, swap_with_another_step])
+def test_f11_files_that_are_not_the_saved_ones_are_rejected(newest: Path, fault, name):
+    before = (newest / name).read_bytes()
+    fault(newest, name)
+    if (newest / name).is_file() and not (newest / name).is_symlink() and (newest / name).read_bytes() == before:
+        pytest.skip(f"{name} is the same in both steps")
+    assert_refused(newest, "damaged: ", name if name != MANIFEST or fault is not swap_with_another_step else "")
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "model.pt", ".hidden", "model.safetensors.bak"])
+def test_f11_added_files_are_rejected(newest: Path, name):
+    (newest / name).write_text("mine")
+    assert_refused(newest, "damaged: ", name)
+
+
+def test_f11_two_files_of_a_checkpoint_swapped_are_rejected(newest: Path):
+    for a, b in [("model.safetensors", "optimizer.safetensors"), ("config.yaml", "state.json")]:
+        contents = [(newest / name).read_bytes() for name in (a, b)]
+        (newest / a).write_bytes(contents[1])
+        (newest / b).write_bytes(contents[0])
+        assert_refused(newest, "damaged: ")
+        sign(newest)
+        assert_refused(newest) if a == "config.yaml" else read_checkpoint(newest)  # the weights then do not fit:
+        if a != "config.yaml":
+            done = command_line(newest.parents[1], "generate", "run")
+            assert_one_error_line(done, 4, "in the checkpoint", "in the model")
+        (newest / a).write_bytes(contents[0])
+        (newest / b).write_bytes(contents[1])
+        sign(newest)
+
+
+def test_f11_a_manifest_that_names_files_elsewhere_is_rejected_and_reads_none(newest: Path, tmp_path: Path):
+    (tmp_path / "secret").write_text("not yours")
+    manifest = (newest / MANIFEST).read_text()
+    for name in ("../../secret", str(tmp_path / "secret"), "model.safetensors/../../../secret", "a\\u0000b", ""):
+        (newest / MANIFEST).write_text(manifest.replace('"state.json"', f'"{name}"'))
+        assert_refused(newest, "damaged: ")
+        (newest / MANIFEST).write_text(manifest.replace("\n}}", f',\n  "{name}": {{"bytes": 9, "sha256": "0"}}\n}}}}'))
+        assert_refused(newest, "damaged: ")
+
+
+def test_f11_a_step_directory_under_another_steps_name_is_rejected(run: Path, newest: Path, reference: Trace):
+    shutil.copytree(newest, run / step_name(70))
+    assert_refused(run / step_name(70), "it holds step 60")
+    done = resume(run)
+    assert "warning: run/step-00000070: damaged: it holds step 60" in done.stderr
+    assert done.exit_code == 0
+    assert "is finished" in done.stderr
+
+
+def test_f12_where_every_checkpoint_is_corrupt_nothing_starts_anew(run: Path):
+    for step in steps_in(run):
+        flip(run / step_name(step) / "model.safetensors", 3000, 5)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    done = resume(run)
+    assert_one_error_line(done, 4, "run: no checkpoint is whole", "--overwrite")
+    assert done.stderr.count("warning: ") == 3
+    for command in ("generate", "evaluate"):
+        for which in ("latest", "best", "55"):
+            done = command_line(run.parent, command, "run", "--checkpoint", which)
+            assert_one_error_line(done, 4)
+            assert done.stdout == ""
+    assert_one_error_line(command_line(run.parent, "verify", "run"), 4, "3 of 3 checkpoints cannot be used")
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_f12_a_bad_checkpoint_that_is_asked_for_by_name_is_refused(run: Path):
+    flip(run / step_name(55) / "tokenizer.json", 10, 5)
+    for command in ("generate", "evaluate"):
+        done = command_line(run.parent, command, "run", "--checkpoint", "55")
+        assert_one_error_line(done, 4, "step-00000055: damaged: tokenizer.json is not what manifest.json says")
+        assert command_line(run.parent, command, "run", "--checkpoint", "60").exit_code == 0
+    done = command_line(run.parent, "generate", "run/step-00000055")
+    assert_one_error_line(done, 4, "step-00000055: damaged")
+
+
+def test_f12_verify_gives_a_line_for_each_checkpoint(run: Path):
+    whole = command_line(run.parent, "verify", "run")
+    assert whole.exit_code == 0
+    steps = ("step-00000050", "step-00000055", "step-00000060")
+    assert whole.stdout == "".join(f"run/{step}: whole\n" for step in steps)
+    (run / "step-00000055/rng.safetensors").unlink()
+    bad = command_line(run.parent, "verify", "run")
+    assert_one_error_line(bad, 4, "run: 1 of 3 checkpoints cannot be used")
+    lines = bad.stdout.splitlines()
+    assert lines[1].startswith("run/step-00000055: damaged: missing, added or no plain file: rng.safetensors")
+    assert [lines[0], lines[2]] == [f"run/{steps[0]}: whole", f"run/{steps[2]}: whole"]
+    one = command_line(run.parent, "verify", "run/step-00000060")
+    assert (one.exit_code, one.stdout) == (0, "run/step-00000060: whole\n")
+    assert_one_error_line(command_line(run.parent, "verify", "absent"), 4, "absent: no such run")
+
+
+def test_f12_verify_finds_what_hashes_cannot(run: Path):
+    """NaN, and weights of another shape, under a manifest that fits them."""
+    import safetensors.torch
+
+    for step, spoil in [(55, lambda tensor: tensor.fill_(float("nan"))), (60, lambda tensor: tensor[:-1].clone())]:
+        file = run / step_name(step) / "model.safetensors"
+        tensors = safetensors.torch.load_file(file)
+        name = "embedding.weight" if "embedding.weight" in tensors else sorted(tensors)[0]
+        tensors[name] = spoil(tensors[name])
+        safetensors.torch.save_file(tensors, file)
+        sign(file.parent)
+    done = command_line(run.parent, "verify", "run")
+    assert_one_error_line(done, 4, "2 of 3 checkpoints cannot be used")
+    assert "step-00000055: " in done.stdout
+    assert "holds NaN or infinity" in done.stdout
+    assert "in the checkpoint, " in done.stdout

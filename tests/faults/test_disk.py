@@ -1,0 +1,130 @@
+"""F6, F7, F8: a disk that is full, refuses or may not be written."""
+
+import shutil
+import subprocess
+from functools import partial
+
+import pytest
+
+import strikes
+from pellucid.checkpoint.run_directory import steps_in
+from pellucid.checkpoint.step_directory import read_checkpoint, step_name
+from processes import assert_one_error_line, command_line, fresh_process
+from reference_run import SAVE_EVERY, Trace, leftovers, trace
+
+CHECKPOINT_BYTES = 57_000
+IN_A_NAMESPACE = "unshare --user --map-root-user --mount sh -c"
+
+
+@pytest.fixture(scope="session")
+def mounts() -> None:
+    """Skips where an ordinary user may not mount a small disk of his own."""
+    script = "mkdir -p disk && mount -t tmpfs -o size=64k tmpfs disk"
+    command = ["sh", "-c", f"cd $(mktemp -d) && {IN_A_NAMESPACE} '{script}'"]
+    if subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("this system allows no mount namespaces (unshare --user --mount)")
+
+
+@pytest.mark.usefixtures("mounts")
+def test_f6_a_full_disk_ends_the_run_and_room_lets_it_go_on(fault_place, reference: Trace, tmp_path, tally, soak):
+    """Disks of 10 to 100 % of a checkpoint, and of several; then the same disk with room."""
+    for percent in [*range(10, 101, 10), 130, 180, 250, 320, 400, 470] if soak else [60, 320]:
+        with tally.attempt(f"{percent} % of a checkpoint"):
+            place = tmp_path / f"disk-{percent}"
+            place.mkdir()
+            for name in ("corpus.txt", "reference.yaml"):
+                shutil.copy(fault_place / name, place)
+            shutil.copytree(fault_place / "data", place / "data")
+            (place / "disk").mkdir()
+            n_bytes = CHECKPOINT_BYTES * percent // 100
+            script = (
+                f"mount -t tmpfs -o size={n_bytes} tmpfs disk; {{command}} 2> first-errors; echo $? > first-exit-code; "
+                "cp -r disk full; mount -o remount,size=10m disk; {command} --resume && cp -r disk roomy"
+            )
+            done = fresh_process(place, "train", "reference.yaml", "--run-dir", "disk/run", shell=in_namespace(script))
+            first = (place / "first-errors").read_text()
+            assert (place / "first-exit-code").read_text() == "5\n", first
+            errors = [line for line in first.splitlines() if line.startswith("error: ")]
+            assert len(errors) == 1, first
+            assert "Traceback" not in first
+            assert leftovers(place / "full/run") == []
+            for step in steps_in(place / "full/run"):
+                read_checkpoint(place / "full/run" / step_name(step))
+            assert bool(steps_in(place / "full/run")) == (percent > 150)
+            assert done.exit_code == 0, done
+            assert trace(place / "roomy/run") == reference
+
+
+def in_namespace(script: str) -> str:
+    """`script` around {command} inside a namespace; the command's words arrive there as "$@"."""
+    inner = script.replace("{command}", '"$@"').replace("'", "'\\''")
+    return f"{IN_A_NAMESPACE} '{inner}' sh {{command}}"
+
+
+@pytest.mark.usefixtures("mounts")
+def test_f8_a_read_only_disk_is_told_before_anything_is_done(fault_place, tmp_path):
+    for name in ("corpus.txt", "reference.yaml"):
+        shutil.copy(fault_place / name, tmp_path)
+    (tmp_path / "disk").mkdir()
+    script = in_namespace("mount -t tmpfs -o ro tmpfs disk; exec {command}")
+    done = fresh_process(tmp_path, "train", "reference.yaml", "--run-dir", "disk/run", shell=script)
+    assert_one_error_line(done, 5, "disk/run: cannot be written: Read-only file system", "--run-dir")
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("run_dir", "reason"),
+    [("corpus.txt", "File exists"), ("corpus.txt/run", "Not a directory"), ("x" * 300, "File name too long")],
+)
+def test_f8_a_place_that_is_no_folder_is_told_before_anything_is_done(fault_place, tmp_path, run_dir, reason):
+    for name in ("corpus.txt", "reference.yaml"):
+        shutil.copy(fault_place / name, tmp_path)
+    done = command_line(tmp_path, "train", "reference.yaml", "--run-dir", run_dir)
+    assert_one_error_line(done, 5, f"cannot be written: {reason}", "choose another folder with --run-dir")
+    assert not (tmp_path / "data").exists()
+
+
+def test_f8_missing_parents_are_made(fault_place, tmp_path):
+    done = command_line(fault_place, "train", "reference.yaml", "train.steps=2", "--run-dir", tmp_path / "a/b/c")
+    assert done.exit_code == 0
+    assert steps_in(tmp_path / "a/b/c") == [2]
+
+
+@pytest.mark.parametrize("n_bytes", [12_000, 20_000])
+def test_f7_a_limit_on_the_size_of_files_is_as_a_full_disk(fault_place, reference: Trace, n_bytes):
+    """RLIMIT_FSIZE: at 12,000 bytes no weights can be written, at 20,000 no moments."""
+    run = fault_place / f"limited-{n_bytes}"
+    arguments = ["train", "reference.yaml", "--run-dir", run.name]
+    done = command_line(fault_place, *arguments, fault=partial(strikes.small_files_only, n_bytes))
+    assert_one_error_line(done, 5, "step-00000005: checkpoint not saved: File too large")
+    assert steps_in(run) == leftovers(run) == []
+    assert command_line(fault_place, *arguments, "--resume").exit_code == 0
+    assert trace(run) == reference
+
+
+def test_f7_an_input_output_error_at_every_point_of_a_save(fault_place, reference: Trace, tally):
+    """Older checkpoints stay byte for byte; one that cannot be deleted is a warning, all else is exit 5."""
+    points = fault_place / "points-of-run"
+    arguments = ["train", "reference.yaml", "--run-dir", "recorded-for-errors"]
+    assert command_line(fault_place, *arguments, fault=partial(strikes.record_points, points)).exit_code == 0
+    arrivals = list(enumerate(points.read_text().splitlines(), 1))
+    updates = [i for i, name in arrivals if name == "update"]
+    for nth, name in arrivals[updates[6 * SAVE_EVERY - 1] + 1 : updates[6 * SAVE_EVERY] - 1]:
+        with tally.attempt(f"error at {name}"):
+            run = fault_place / f"error-at-{nth}"
+            arguments = ["train", "reference.yaml", "--run-dir", run.name]
+            fault = partial(strikes.at_point, strikes.input_output_error, "*", nth)
+            done = command_line(fault_place, *arguments, fault=fault)
+            if name in ("rename to trash", "delete trash"):
+                assert done.exit_code == 0, done
+                assert "warning: " in done.stderr
+                assert "not deleted: Input/output error" in done.stderr
+            else:
+                assert_one_error_line(done, 5, "Input/output error")
+                assert set(steps_in(run)) - {30} == {15, 20, 25}
+                for step in steps_in(run):
+                    read_checkpoint(run / step_name(step))
+                assert [name for name in leftovers(run) if not name.startswith(".trash")] == []
+            assert command_line(fault_place, *arguments, "--resume").exit_code == 0
+            assert trace(run) == reference
+            assert leftovers(run) == []

@@ -1,0 +1,100 @@
+"""F2, F3: a process that is killed at any moment leaves whole checkpoints, and the resumed run is the same."""
+
+import random
+import shutil
+from functools import partial
+from pathlib import Path
+
+import strikes
+from pellucid.checkpoint.run_directory import steps_in
+from pellucid.checkpoint.step_directory import read_checkpoint, step_name
+from processes import Command, command_line
+from reference_run import SAVE_EVERY, Trace, leftovers, trace
+
+KILLED = -9
+
+
+def record_one_run(place: Path) -> list[str]:
+    """The names of all failpoints of the reference run, in the order in which they are reached."""
+    file = place / "points"
+    done = command_line(
+        place, "train", "reference.yaml", "--run-dir", "recorded", fault=partial(strikes.record_points, file)
+    )
+    assert done.exit_code == 0, done
+    return file.read_text().splitlines()
+
+
+def assert_every_checkpoint_is_whole(run: Path) -> None:
+    for step in steps_in(run):
+        read_checkpoint(run / step_name(step))
+
+
+def test_f2_a_kill_at_every_point_of_a_save_is_the_same(fault_place, reference: Trace, tally, soak):
+    points = record_one_run(fault_place)
+    files = [*(f"{kind}.safetensors" for kind in ("model", "optimizer", "rng"))]
+    files += ["state.json", "config.yaml", "tokenizer.json", "manifest.json"]
+    named = {f"{operation} {file}" for operation in ("write", "fsync") for file in files}
+    assert named | {"fsync folder", "rename checkpoint", "rename to trash", "delete trash"} < set(points)
+    arrivals = list(enumerate(points, 1))
+    if not soak:  # one save, the sixth, which deletes an older checkpoint as well
+        updates = [i for i, name in arrivals if name == "update"]
+        arrivals = arrivals[updates[6 * SAVE_EVERY - 1] : updates[6 * SAVE_EVERY]]
+    for nth, name in arrivals:
+        with tally.attempt(f"killed at {name}, point {nth} of the run"):
+            run = fault_place / f"killed-at-{nth}"
+            arguments = ["train", "reference.yaml", "--run-dir", run.name, "--resume"]
+            killed = command_line(fault_place, *arguments, fault=strikes.killed_at("*", nth))
+            assert killed.exit_code == KILLED
+            assert_every_checkpoint_is_whole(run)
+            updates_done = points[:nth].count("update") - (name == "update")
+            lost = updates_done - max(steps_in(run), default=0)
+            assert lost <= SAVE_EVERY
+            resumed = command_line(fault_place, *arguments)
+            assert resumed.exit_code == 0, resumed
+            assert trace(run) == reference
+            assert leftovers(run) == []
+            shutil.rmtree(run)
+
+
+def test_f3_kills_at_random_times_are_the_same(fault_place, reference: Trace, tmp_path, tally, soak):
+    """Chains of five kills, from an empty folder on, half of them inside a save; then the run ends as it would."""
+    wanted, chance = (300 if soak else 20), random.Random(0)
+    survived_chains = 0
+    while tally.tries < wanted:
+        place = tmp_path / f"chain-{survived_chains}"
+        place.mkdir()
+        for name in ("corpus.txt", "reference.yaml"):
+            shutil.copy(fault_place / name, place)
+        with tally.attempt(f"chain {survived_chains}"):
+            tally.tries -= 1  # the kills are counted, not the chain
+            for n_kills in range(5):
+                strike = kill_in_a_save if n_kills % 2 else kill_at_some_time
+                if not strike(place, chance):
+                    break  # it came to its end first
+                tally.tries += 1
+                assert_every_checkpoint_is_whole(place / "run")
+            assert command_line(place, "train", "reference.yaml", "--run-dir", "run", "--resume").exit_code == 0
+            assert trace(place / "run") == reference
+            assert leftovers(place / "run") == []
+            assert sorted(path.suffix for path in (place / "data").iterdir()) == ["", ".lock"]
+        survived_chains += 1
+        shutil.rmtree(place)
+
+
+def kill_in_a_save(place: Path, chance: random.Random) -> bool:
+    """Within two thousandths of a second of some point of one of the next saves."""
+    point = chance.choice(["write model.safetensors", "fsync state.json", "rename checkpoint", "delete trash"])
+    strike = partial(strikes.kill_soon, chance.uniform(0, 0.002))
+    fault = partial(strikes.at_point, strike, point, chance.randint(1, 2))
+    done = command_line(place, "train", "reference.yaml", "--run-dir", "run", "--resume", fault=fault)
+    assert done.exit_code in (0, KILLED), done
+    return done.exit_code == KILLED
+
+
+def kill_at_some_time(place: Path, chance: random.Random) -> bool:
+    command = Command(place, "train", "reference.yaml", "--run-dir", "run", "--resume")
+    command.process.join(chance.uniform(0, 0.4))
+    command.process.kill()
+    done = command.wait()
+    assert done.exit_code in (0, KILLED), done
+    return done.exit_code == KILLED
