@@ -30,6 +30,7 @@ OUT_OF_MEMORY_TEXTS = (
     *("out of memory", "ALLOC_FAILED"),  # a GPU's
     *("DefaultCPUAllocator", "Storage size calculation overflowed", "could not create a primitive", "bad_alloc"),
     *("can't start new thread", "ThreadPoolBuildError"),  # there is no room for its stack
+    "error return without exception set",  # Python itself, with no room for a MemoryError
 )
 
 app = typer.Typer(
@@ -56,6 +57,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON objec
 class _Stopped(SystemExit):
     """Ctrl-C or SIGTERM, outside of the training loop, which saves first."""
 
+    asked_for: int | None = None
+
 
 def main() -> NoReturn:
     """Runs a command and turns whatever happens into an exit code."""
@@ -79,7 +82,14 @@ def main() -> NoReturn:
 
 
 def _stop(number: int, _frame: FrameType | None) -> NoReturn:
+    _Stopped.asked_for = 128 + number
     raise _Stopped(128 + number)
+
+
+def _heed_stop_during_imports() -> None:
+    """PyTorch, when it looks for NumPy, swallows every exception: also the one that a signal raised."""
+    if _Stopped.asked_for is not None:
+        raise _Stopped(_Stopped.asked_for)
 
 
 def _report(error: BaseException) -> int:
@@ -260,12 +270,14 @@ def schema() -> None:
 def _load_config(file: Path, overrides: list[str] | None) -> RunConfig:
     from pellucid.config.load import load_run_config
 
+    _heed_stop_during_imports()
     return load_run_config(file, overrides or [])
 
 
 def _prepare(config: RunConfig) -> PreparedData:
     from pellucid.data.build import prepare_data
 
+    _heed_stop_during_imports()
     return prepare_data(config, DATA_ROOT, progress=True)
 
 
@@ -282,6 +294,7 @@ def _load_trained(run: Path, which: str) -> tuple[TrainedModel, Precision]:
     from pellucid.checkpoint.run_directory import find_step_directory
     from pellucid.training.precision import resolve_precision
 
+    _heed_stop_during_imports()
     trained = load_trained_model(find_step_directory(run, which))
     try:
         precision = resolve_precision(trained.config.train.device, trained.config.train.precision)

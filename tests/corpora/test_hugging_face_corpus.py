@@ -72,6 +72,13 @@ def test_a_validation_split_is_used_whole(tmp_path):
     assert texts(corpus, "validation") == ["b", "c"], "rows without text are left out"
 
 
+def test_rows_without_text_do_not_count_among_the_rows_of_which_every_tenth_is_held_out(tmp_path):
+    path = tmp_path / "stories.txt"
+    path.write_text("\n\n".join(STORIES) + "\n", encoding="utf-8")  # every other line is empty
+    corpus = HuggingFaceCorpus("text", data_files=str(path))
+    assert texts(corpus, "validation") == [STORIES[9], STORIES[19]]
+
+
 def test_a_folder_is_a_data_set(tmp_path):
     json_lines(tmp_path / "train.jsonl", [{"text": story} for story in STORIES])
     assert texts(HuggingFaceCorpus(str(tmp_path)), "validation") == [STORIES[9], STORIES[19]]
@@ -104,10 +111,12 @@ def test_what_the_library_refuses_is_one_line(tmp_path, monkeypatch, options):
     monkeypatch.chdir(tmp_path)
     json_lines(tmp_path / "a.jsonl", [{"text": "a"}])
     (tmp_path / "bad.json").write_text("{", encoding="utf-8")
+    options = {"data_files": "a.jsonl", **options}
     with pytest.raises(DataError) as caught:
-        texts(HuggingFaceCorpus("json", **{"data_files": "a.jsonl", **options}), "train")
+        texts(HuggingFaceCorpus("json", **options), "train")
     assert "\n" not in str(caught.value)
-    assert "corpus.path json" in str(caught.value)
+    assert f"corpus.path json, data_files {options['data_files']}: " in str(caught.value)
+    assert "while generating the dataset" not in str(caught.value), "the cause, not what was made of it"
 
 
 def test_a_local_file_that_cannot_be_read_is_an_error(tmp_path, monkeypatch):

@@ -1,4 +1,5 @@
 import codecs
+import io
 import os
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 
 from pellucid.corpora import text_files
 from pellucid.corpora.text_files import ByteRange, TextFilesCorpus, read_text
-from pellucid.errors import DataError
+from pellucid.errors import DataError, InputOutputError
 
 
 def written(folder, name, content):
@@ -114,6 +115,30 @@ def test_a_pattern_without_files_is_an_error(tmp_path, pattern):
 def test_a_folder_is_an_error(tmp_path):
     with pytest.raises(DataError, match="is a folder"):
         TextFilesCorpus([str(tmp_path)])
+
+
+def test_a_pipe_is_an_error(tmp_path):
+    os.mkfifo(tmp_path / "a.txt")
+    with pytest.raises(DataError, match="is no plain file"):
+        TextFilesCorpus([str(tmp_path / "a.txt")])
+
+
+def test_a_disk_that_fails_while_a_file_is_read_is_an_input_output_error(tmp_path, monkeypatch):
+    corpus = TextFilesCorpus([written(tmp_path, "a.txt", "some text")])
+
+    class Failing(io.BytesIO):
+        def read(self, *_):
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("pathlib.Path.open", lambda *_: Failing())
+    with pytest.raises(InputOutputError, match="a.txt: cannot be read \\(Input/output error\\)"):
+        documents(corpus, "train")
+
+
+def test_of_a_nul_and_a_wrong_byte_the_first_is_named(tmp_path):
+    for content, place in ((b"ab\0\xff", 2), (b"abc\xff\0", 3), (b"a\xf0\x9f\0", 1)):
+        with pytest.raises(DataError, match=f"byte {place}: "):
+            documents(TextFilesCorpus([written(tmp_path, "a.txt", content)], validation_fraction=0.01), "train")
 
 
 def test_an_empty_file_is_an_error(tmp_path):

@@ -1,3 +1,4 @@
+import hashlib
 import json
 import math
 import multiprocessing
@@ -14,13 +15,14 @@ from tokenizers import pre_tokenizers
 from pellucid.corpora import corpus as corpus_module
 from pellucid.corpora.corpus import Piece
 from pellucid.corpora.text_files import TextFilesCorpus
-from pellucid.data.prepare import fingerprint_of, known_nats, prepare
+from pellucid.data.prepare import _checksums, fingerprint_of, known_nats, prepare, read_manifest
 from pellucid.data.token_file import TokenFile
 from pellucid.errors import DataError, InputOutputError
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 
 END = "<|endoftext|>"
+linux_only = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="asks the kernel for names of open files")
 SETTINGS = {"type": "bpe", "vocab_size": 300}
 STORIES = [f"The {animal} ate {n} figs – and left." for animal in ("fox", "hen", "crow") for n in range(9)]
 
@@ -87,12 +89,6 @@ def test_the_manifest_counts_what_is_there(tmp_path):
     assert counts.tokens == TokenFile.open(directory / "val.bin", manifest.vocab_size).n_targets
     assert manifest.vocab_size == Tokenizer.load(directory / "tokenizer.json").vocab_size
     assert manifest.validation_nats is None
-    files = {path.name: path.stat().st_size for path in directory.iterdir() if path.name != "manifest.json"}
-    assert manifest.files == files
-    assert set(files) == {
-        "tokenizer.json",
-        *("train.bin", "train.documents.bin", "val.bin", "val.documents.bin"),
-    }
 
 
 def test_text_that_spells_a_control_token_ends_no_document(tmp_path):
@@ -124,40 +120,141 @@ def test_other_text_or_settings_have_another_fingerprint():
     assert len(first) == 12
 
 
-FILES = ["tokenizer.json", "train.bin", "train.documents.bin", "val.bin", "val.documents.bin", "manifest.json"]
+FILES = [
+    *("tokenizer.json", "train.bin", "train.documents.bin", "val.bin", "val.documents.bin", "manifest.json"),
+    "SHA256SUMS",
+]
 
 
 @pytest.mark.parametrize("file", FILES)
-@pytest.mark.parametrize("damage", ["remove", "truncate", "lengthen"])
-def test_damaged_data_is_made_again(tmp_path, file, damage):
+@pytest.mark.parametrize("damage", ["remove", "truncate", "empty", "lengthen", "folder"])
+def test_damaged_data_is_made_again_and_a_warning_says_so(tmp_path, capsys, file, damage):
     directory, _ = prepared(Stories(), tmp_path)
+    assert capsys.readouterr().err == ""
     good = contents(directory)
+    assert good.keys() == set(FILES)
     path = directory / file
     match damage:
         case "remove":
             path.unlink()
         case "truncate":
             path.write_bytes(path.read_bytes()[:-2])
+        case "empty":  # as a power loss leaves a file that was renamed before it was on the disk
+            path.write_bytes(b"")
         case "lengthen":
             path.write_bytes(path.read_bytes() + b"{}")
+        case "folder":
+            path.unlink()
+            path.mkdir()
     assert prepared(Stories(), tmp_path)[0] == directory
     assert contents(directory) == good
+    warning = f"warning: {directory} is not what was written there; preparing it again\n"
+    assert capsys.readouterr().err == warning
 
 
-@pytest.mark.parametrize("manifest", ["", "[]", "{}", "null", '{"train": 1, "validation": {}}'])
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A folder of prepared data, and what is in it."""
+    directory, manifest = prepared(Stories(), tmp_path_factory.mktemp("whole"))
+    return directory, manifest, contents(directory)
+
+
+@given(st.data())
+def test_no_byte_of_any_file_can_change_unnoticed(whole, data):
+    directory, manifest, good = whole
+    file = data.draw(st.sampled_from(FILES))
+    place = data.draw(st.integers(0, len(good[file]) - 1))
+    byte = data.draw(st.integers(0, 255).filter(lambda byte: byte != good[file][place]))
+    damaged = bytearray(good[file])
+    damaged[place] = byte
+    (directory / file).write_bytes(damaged)
+    assert read_manifest(directory, manifest.fingerprint) is None
+    (directory / file).write_bytes(good[file])
+    assert read_manifest(directory, manifest.fingerprint) == manifest
+
+
+def test_a_flipped_bit_in_the_tokens_never_reaches_a_reader(tmp_path):
+    directory, manifest = prepared(Stories(), tmp_path)
+    tokens = bytearray((directory / "train.bin").read_bytes())
+    tokens[5] ^= 0x80  # an id that the vocabulary does not have
+    (directory / "train.bin").write_bytes(tokens)
+    prepared(Stories(), tmp_path)
+    assert read(directory, "train.bin", manifest.vocab_size) == STORIES[:-5]
+
+
+def with_checksums(directory, manifest: str):
+    """Another manifest, which the checksums vouch for."""
+    (directory / "manifest.json").write_text(manifest, encoding="utf-8")
+    (directory / "SHA256SUMS").write_bytes(_checksums(directory))
+
+
+MANIFEST_OF_OTHER_KINDS = [
+    *("", "[]", "{}", "null", "\0", '{"train": 1, "validation": {}}', "[" * 100_000, '{"a":' * 100_000),
+    *(f'{{"files": {{"../../{"x" * 50}": 1}}}}', '{"train": {"documents": 1e999}}', "9" * 10_000),
+]
+
+
+@pytest.mark.parametrize("manifest", MANIFEST_OF_OTHER_KINDS, ids=lambda text: ascii(text[:40]))
 def test_a_foreign_manifest_is_replaced(tmp_path, manifest):
     directory, _ = prepared(Stories(), tmp_path)
     good = contents(directory)
-    (directory / "manifest.json").write_text(manifest)
+    with_checksums(directory, manifest)
     prepared(Stories(), tmp_path)
     assert contents(directory) == good
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.data(), JSON)
+def test_a_manifest_with_a_value_of_another_kind_is_not_believed(whole, data, value):
+    directory, manifest, good = whole
+    fields = json.loads(good["manifest.json"])
+    name = data.draw(st.sampled_from(["fingerprint", "format_version", "vocab_size", "train", "validation", "corpus"]))
+    with_checksums(directory, json.dumps({**fields, name: value}))
+    found = read_manifest(directory, manifest.fingerprint)
+    is_of_its_kind = isinstance(value, type(fields[name])) and not isinstance(value, bool)
+    assert found is None or is_of_its_kind
+    for file in ("manifest.json", "SHA256SUMS"):
+        (directory / file).write_bytes(good[file])
+
+
 def test_a_manifest_of_other_data_is_not_believed(tmp_path):
     directory, _ = prepared(Stories(), tmp_path)
-    path = directory / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "fingerprint": "0" * 12}))
+    fields = json.loads((directory / "manifest.json").read_bytes())
+    with_checksums(directory, json.dumps({**fields, "fingerprint": "0" * 12}))
     assert prepared(Stories(), tmp_path)[1].fingerprint == directory.name[-12:]
+
+
+def test_checksums_are_those_of_sha256sum(tmp_path):
+    directory, _ = prepared(Stories(), tmp_path)
+    lines = [line.split("  ") for line in (directory / "SHA256SUMS").read_text().splitlines()]
+    expected = {file: hashlib.sha256((directory / file).read_bytes()).hexdigest() for file in FILES[:-1]}
+    assert {file: digest for digest, file in lines} == expected
+
+
+@linux_only
+def test_every_file_is_on_the_disk_before_the_folder_gets_its_name(tmp_path, monkeypatch):
+    calls, fsync, rename = [], os.fsync, Path.rename
+
+    def record_fsync(descriptor):
+        calls.append(("fsync", Path(os.readlink(f"/proc/self/fd/{descriptor}")).name))
+        fsync(descriptor)
+
+    def record_rename(path, target):
+        calls.append(("rename", path.name))
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", record_fsync)
+    monkeypatch.setattr(Path, "rename", record_rename)
+    directory, _ = prepared(Stories(), tmp_path)
+    draft = f".{directory.name}.draft"
+    assert sorted(calls[: len(FILES)]) == sorted(("fsync", file) for file in FILES)
+    assert calls[len(FILES) :] == [("fsync", draft), ("rename", draft), ("fsync", tmp_path.name)]
 
 
 def test_a_split_without_text_is_an_error_and_leaves_nothing_but_the_lock(tmp_path):

@@ -34,7 +34,7 @@ class Tally:
         try:
             yield
         except Exception as error:
-            self.broken.append(f"{fault}: {error!r:.2000}")
+            self.broken.append(f"{error!r:.500} after {fault!r:.2000}")
             if not self.collects:
                 raise
 

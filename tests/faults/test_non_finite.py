@@ -88,14 +88,14 @@ def test_f18_a_loss_that_is_not_finite(fault_place, arguments, reference: Trace,
 @pytest.mark.parametrize("micro_batch", [25, 26])
 def test_f18_a_gradient_that_is_not_finite(fault_place, arguments, reference: Trace, micro_batch, value):
     done = command_line(fault_place, *arguments, fault=partial(poison_gradient, micro_batch, VALUES[value]))
-    assert_one_error_line(done, 6, "step 13: the gradient is not finite", "step-00000010 is the last good one")
+    assert_one_error_line(done, 6, "step 13: the gradient is not finite", "step-00000010 is good")
     assert_last_save_is_finite_and_the_run_goes_on(fault_place, arguments, 10, reference)
 
 
 @pytest.mark.parametrize("value", VALUES)
 def test_f18_a_validation_loss_that_is_not_finite(fault_place, arguments, reference: Trace, value):
     done = command_line(fault_place, *arguments, fault=partial(poison_validation, 3, VALUES[value]))
-    assert_one_error_line(done, 6, "step 30: the validation loss is not finite", "step-00000025 is the last good one")
+    assert_one_error_line(done, 6, "step 30: the validation loss is not finite", "step-00000025 is good")
     assert_last_save_is_finite_and_the_run_goes_on(fault_place, arguments, 25, reference)
 
 
@@ -125,5 +125,5 @@ def spoil_a_weight(nth_save: int) -> None:
 
 def test_f18_weights_that_are_not_finite_are_not_saved(fault_place, arguments, reference: Trace):
     done = command_line(fault_place, *arguments, fault=partial(spoil_a_weight, 3))
-    assert_one_error_line(done, 6, "step 15: ", "is not finite; not saved", "step-00000010 is the last good one")
+    assert_one_error_line(done, 6, "step 15: ", "is not finite: not saved", "step-00000010 is good")
     assert_last_save_is_finite_and_the_run_goes_on(fault_place, arguments, 10, reference)

@@ -153,7 +153,7 @@ def test_f20_a_clock_that_jumps_ten_years_changes_nothing(fault_place, reference
             run = f"clock-{i}"
             arguments = ["train", "reference.yaml", "--run-dir", run, "--resume"]
 
-            assert command_line(fault_place, *arguments, fault=partial(jumping_and_killed, 100 + 40 * i)).exit_code < 0
+            assert command_line(fault_place, *arguments, fault=partial(jumping_and_killed, 90 + 30 * i)).exit_code < 0
             years = 10 * 365 * 86_400
             for age, step in enumerate(steps_in(fault_place / run)):  # the newest step seems the oldest
                 os.utime(fault_place / run / f"step-{step:08d}", (years, 2 * years - age * 1000))

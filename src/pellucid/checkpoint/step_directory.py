@@ -26,6 +26,7 @@ from torch import Tensor
 from pellucid import failpoints
 from pellucid.config.base import Section
 from pellucid.errors import CheckpointError, InputOutputError
+from pellucid.files import fsync, sha256
 
 FORMAT_VERSION = 2
 TENSOR_FILES = ("model.safetensors", "optimizer.safetensors", "rng.safetensors")
@@ -144,13 +145,7 @@ def read_state(directory: Path) -> State:
         with (directory / MANIFEST).open("rb") as file:
             saved = file.read(MAX_HEADER_BYTES)
         if saved != found:
-            lines = zip(found.decode().splitlines(), saved.decode("utf-8", "replace").splitlines(), strict=False)
-            differing = next((line for line, other in lines if line != other), MANIFEST)
-            name = next((name for name in kinds if f'"{name}"' in differing), None)
-            whose = (
-                f"{name} is not what {MANIFEST} says" if name else f"{MANIFEST} was changed, or is of another version"
-            )
-            raise _damaged(directory, whose)
+            raise _damaged(directory, _difference(found, saved))
         state = State.model_validate_json((directory / "state.json").read_bytes())
     except FileNotFoundError:
         raise CheckpointError(str(directory), "no such checkpoint", "name an existing step") from None
@@ -163,6 +158,14 @@ def read_state(directory: Path) -> State:
     return state
 
 
+def _difference(found: bytes, saved: bytes) -> str:
+    """Which file to blame: the first whose line of the manifest is another than it should be."""
+    lines = zip(found.decode().splitlines(), saved.decode("utf-8", "replace").splitlines(), strict=False)
+    line = next((line for line, other in lines if line != other), "")
+    name = next((name for name in (*TENSOR_FILES, *TEXT_FILES) if f'"{name}"' in line), None)
+    return f"{name} is not what {MANIFEST} says" if name else f"{MANIFEST} was changed, or is of another version"
+
+
 def discard(directory: Path) -> None:
     """Deletes a step directory. It is renamed first, so that an interrupted deletion leaves no half checkpoint."""
     if directory.exists():
@@ -171,16 +174,6 @@ def discard(directory: Path) -> None:
         os.rename(directory, trash)
         failpoints.reached("delete trash")
         shutil.rmtree(trash, ignore_errors=True)
-
-
-def fsync(path: Path) -> None:
-    """Waits until the disk has the file or, for a folder, the names in it."""
-    failpoints.reached(f"fsync {'folder' if path.is_dir() else path.name}")
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _require_room(run_dir: Path, checkpoint: Checkpoint) -> None:
@@ -230,11 +223,7 @@ def _entry(n_bytes: int, sha256: str) -> str:
 
 
 def _entry_of(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return _entry(path.stat().st_size, digest.hexdigest())
+    return _entry(path.stat().st_size, sha256(path))
 
 
 def _damaged(directory: Path, what: str) -> CheckpointError:

@@ -13,10 +13,11 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from pellucid.config.run import RunConfig, run_json_schema
-from pellucid.config.yaml_source import Path, dotted, parse_yaml
+from pellucid.config.yaml_source import MAX_CHARACTERS, Path, dotted, parse_yaml
 from pellucid.errors import ConfigError
 
 COMMAND_LINE = "command line"
+MAX_BYTES = 4 * MAX_CHARACTERS
 
 # What pydantic calls a wrong type, and what to call it in front of a learner.
 _TYPE_NAMES = {
@@ -64,7 +65,11 @@ def run_config_to_yaml(config: RunConfig) -> str:
 
 def _read(file: FilePath) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        with file.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)  # /dev/zero has no end
+        if len(content) > MAX_BYTES:
+            raise ConfigError(str(file), f"more than {MAX_BYTES:,} bytes are no run config", "is this the right file?")
+        return content.decode("utf-8")
     except FileNotFoundError:
         known = ", ".join(sorted(str(path) for path in file.parent.glob("*.yaml"))[:8])
         mend = f"configs there: {known}" if known else "check the path"
@@ -91,12 +96,16 @@ def _apply_override(data: dict[str, Any], places: dict[Path, str], override: str
     section[str(path[-1])] = value
     for old in [place for place in places if place[: len(path)] == path]:
         del places[old]
-    places[path] = COMMAND_LINE
+    for n in range(1, len(path) + 1):
+        places.setdefault(path[:n], COMMAND_LINE)
 
 
 def _explain(error: ErrorDetails, data: dict[str, Any], places: dict[Path, str]) -> ConfigError:
     path = _path_in_data(error, data)
-    if error["type"].startswith("union_tag"):
+    if error["type"] == "union_tag_not_found" and (slips := difflib.get_close_matches("type", error["input"], n=1)):
+        error = {**error, "type": "extra_forbidden"}
+        path = (*path, slips[0])
+    elif error["type"].startswith("union_tag"):
         path = (*path, "type")
     nearest = next(path[:n] for n in range(len(path), -1, -1) if path[:n] in places)
     where = places[nearest] + (f": {dotted(path)}" if path else "")
@@ -111,7 +120,7 @@ def _path_in_data(error: ErrorDetails, data: Any) -> Path:
         if is_index or (isinstance(data, dict) and key in data):
             data = data[key]
             path.append(key)
-    if error["type"] == "missing":
+    if error["type"] == "missing" and isinstance(error["loc"][-1], str):
         path.append(error["loc"][-1])
     return tuple(path)
 
@@ -123,7 +132,7 @@ def _what_and_mend(error: ErrorDetails, path: Path, data: dict[str, Any]) -> tup
         close = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
         mend = f"did you mean {close[0]!r}?" if close else f"the keys here are {', '.join(known)}"
         return "unknown key", mend
-    if kind == "too_short" or (kind == "missing" and isinstance(path[-1], int)):
+    if kind == "too_short" or (kind == "missing" and isinstance(error["loc"][-1], int)):
         return "too few values", "give a longer list"
     if kind == "missing":
         return "this key is missing", f"add `{path[-1]}: ...`"
@@ -150,7 +159,8 @@ def _choices(path: Path, data: dict[str, Any]) -> str:
 
 
 def _keys_of_section(path: Path, data: dict[str, Any]) -> list[str]:
-    return list(_schema_at(path, data).get("properties", {}))
+    schema = _schema_at(path, data)
+    return list(schema.get("properties", ["type"]))  # a section of unknown type has no other key yet
 
 
 def _schema_at(path: Path, data: Any) -> dict[str, Any]:

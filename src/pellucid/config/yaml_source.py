@@ -1,12 +1,13 @@
 """Reads YAML into plain values while remembering the line of every key.
 
 Differs from PyYAML's defaults where those surprise: `3e-4` is a number, `yes` is a word, a key may stand only once,
-and there are no aliases, so that every file reads from top to bottom and stays as small as it looks.
+and there are no aliases and no tags: a file reads from top to bottom, is as small as it looks, and is plain data.
 """
 
 from __future__ import annotations
 
 import re
+import textwrap
 from typing import Any
 
 import yaml
@@ -18,14 +19,17 @@ MAX_CHARACTERS = 200_000
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader with the scalars of YAML 1.2's core schema, and without aliases."""
+    """PyYAML's safe loader with the scalars of YAML 1.2's core schema, and without aliases and tags."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
         if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()  # type: ignore[no-untyped-call]
             problem = f"alias *{event.anchor} found"
-            raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
-        return super().compose_node(parent, index)
+        elif event.tag is not None:
+            problem = f"tag {event.tag} found"
+        else:
+            return super().compose_node(parent, index)
+        raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
 
 
 _Loader.yaml_implicit_resolvers = {}
@@ -54,7 +58,7 @@ def parse_yaml(text: str, source: str) -> tuple[Any, dict[Path, int]]:
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
-        value = {} if node is None else _construct(loader, node, (), lines, source)
+        value = None if node is None else _construct(loader, node, (), lines, source)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         what = f"not readable as YAML: {error.problem or error}"
@@ -72,7 +76,7 @@ def _construct(loader: _Loader, node: Any, path: Path, lines: dict[Path, int], s
     if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
         return [_construct(loader, item, (*path, i), lines, source) for i, item in enumerate(node.value)]
     if not (isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map"):
-        return loader.construct_object(node, deep=True)
+        return _scalar(loader, node, f"{source}:{lines[path]}" + (f": {dotted(path)}" if path else ""))
     values: dict[str, Any] = {}
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
@@ -88,6 +92,16 @@ def _construct(loader: _Loader, node: Any, path: Path, lines: dict[Path, int], s
     return values
 
 
+def _scalar(loader: _Loader, node: Any, where: str) -> Any:
+    try:
+        value = loader.construct_object(node, deep=True)
+    except ValueError:  # Python reads no number of more than 4,300 digits
+        value = 2**64
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise ConfigError(where, "this number is too large", "give one of at most 18 digits")
+    return value
+
+
 def dotted(path: Path) -> str:
-    """`("corpus", "files", 0)` as a reader writes it: `corpus.files.0`."""
-    return ".".join(str(key) for key in path)
+    """`("corpus", "files", 0)` as a reader writes it: `corpus.files.0`; a key of absurd length is cut."""
+    return ".".join(textwrap.shorten(str(key), 80, placeholder="…") if len(str(key)) > 80 else str(key) for key in path)

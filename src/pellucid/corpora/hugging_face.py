@@ -87,10 +87,8 @@ class HuggingFaceCorpus:
         except DataError:
             raise
         except Exception as error:  # the library, its file systems and its parsers raise of all kinds
-            lines = str(error).splitlines() or [type(error).__name__]
-            raise DataError(
-                f"corpus.path {self.path}", f"cannot read split {split}: {lines[0]}", "check corpus.*"
-            ) from error
+            where = f"corpus.path {self.path}" + (f", data_files {self.data_files}" if self.data_files else "")
+            raise DataError(where, f"cannot read split {split}: {_first_cause(error)}", "check corpus.*") from error
 
     def _texts(self, columns: Mapping[str, list[Any]]) -> Iterator[str]:
         where = f"corpus.text_field {self.text_field}"
@@ -99,7 +97,8 @@ class HuggingFaceCorpus:
         for text in columns[self.text_field]:
             if not isinstance(text, str | None):
                 raise DataError(where, f"holds {type(text).__name__}, not text", "name a column of text")
-            yield text or ""
+            if text and not text.isspace():
+                yield text
 
     def _local_files(self) -> list[Path]:
         """The local files among the data files, or those of the local folder that `path` names."""
@@ -111,6 +110,14 @@ class HuggingFaceCorpus:
         base = folder if folder.is_dir() else Path()
         found = chain.from_iterable(sorted(glob(str(base / pattern), recursive=True)) for pattern in patterns)
         return [path for path in map(Path, found) if path.is_file()]
+
+
+def _first_cause(error: BaseException) -> str:
+    """What the library met. It wraps that into errors which only say that there was one."""
+    while error.__cause__:
+        error = error.__cause__
+    lines = str(error).splitlines() or [f"no data in it ({type(error).__name__})"]
+    return lines[0].rstrip(".")
 
 
 def _plain(data_files: DataFiles | None) -> Any:

@@ -10,13 +10,14 @@ import hashlib
 import mmap
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from pellucid.corpora.corpus import Piece, Split, cut_into_pieces
-from pellucid.errors import DataError
+from pellucid.errors import DataError, InputOutputError
 
 BLOCK_BYTES = 1 << 16
 
@@ -36,7 +37,7 @@ class TextFilesCorpus:
     are one document. `validation_files` are held out, also where `files` finds them too. Without any, the last
     `validation_fraction` of the bytes is held out: exactly, where there is no separator (up to the rest of a
     character), else from the start of the document in which that part begins.
-    DataError: a file is missing, unreadable, a folder, or no file holds anything.
+    DataError: a file is missing, unreadable, a folder, or no file holds anything. InputOutputError: the disk fails.
     """
 
     def __init__(
@@ -99,7 +100,8 @@ def find_files(patterns: Sequence[str]) -> list[Path]:
         names = [name] if os.path.exists(name) else sorted(glob.glob(name, recursive=True))
         files = [Path(path) for path in names if os.path.isfile(path)]
         if not files:
-            raise DataError(pattern, f"no such file, seen from {os.getcwd()}", "check the path")
+            what = "is no plain file" if os.path.exists(name) else f"no such file, seen from {os.getcwd()}"
+            raise DataError(pattern, what, "check the path")
         found |= dict.fromkeys(files)
     return list(found)
 
@@ -114,22 +116,31 @@ def read_text(part: ByteRange) -> Iterator[str]:
             block = file.read(min(BLOCK_BYTES, part.stop - position))
             if not block:
                 raise DataError(str(part.path), "became shorter while it was read", "prepare it again")
-            if (nul := block.find(0)) >= 0:
-                raise _not_text(part.path, position + nul, "a NUL byte, as binary files and UTF-16 have")
+            before_nul, nul, _ = block.partition(b"\0")
             n_waiting = len(decoder.getstate()[0])
             is_last = position + len(block) == part.stop
             try:
-                yield decoder.decode(block, final=is_last)
+                text = decoder.decode(before_nul, final=is_last or bool(nul))
             except UnicodeDecodeError as error:
                 raise _not_text(part.path, position - n_waiting + error.start, error.reason) from None
+            if nul:
+                what = "a NUL byte, as binary files and UTF-16 have"
+                raise _not_text(part.path, position + len(before_nul), what)
+            yield text
             position += len(block)
 
 
-def _open(path: Path) -> BinaryIO:
+@contextmanager
+def _open(path: Path) -> Iterator[BinaryIO]:
     try:
-        return path.open("rb")
+        file = path.open("rb")
     except OSError as error:
         raise DataError(str(path), f"cannot be read ({error.strerror})", "check the file's rights") from None
+    try:
+        with file:
+            yield file
+    except OSError as error:
+        raise InputOutputError(str(path), f"cannot be read ({error.strerror})", "mend the disk") from error
 
 
 def _not_text(path: Path, byte: int, what: str) -> DataError:

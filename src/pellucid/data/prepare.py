@@ -1,10 +1,12 @@
 """From a corpus to token files on disk, once: what is prepared already is used again.
 
     <root>/<name>-<fingerprint>/   tokenizer.json   train.bin  train.documents.bin   val.bin  val.documents.bin
-                                   manifest.json    (what the folder holds; written last)
+                                   manifest.json    what the folder holds
+                                   SHA256SUMS       a hash of each of these files
 
 The fingerprint is a hash of all that decides the contents: the corpus, the tokenizer's settings, the format. The folder
-is written under another name and renamed when it is whole, so it is never seen half-written.
+is written under another name and renamed when it is whole and on the disk, so it is never seen half-written. It is
+believed only while every byte is the one that was written: a flipped bit would train on other text.
 """
 
 from __future__ import annotations
@@ -13,33 +15,34 @@ import fcntl
 import hashlib
 import json
 import math
-import os
 import platform
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import tokenizers
 from tqdm import tqdm
 
+from pellucid.config.base import Section
 from pellucid.corpora.corpus import Corpus, KnownCorpus, Piece, Split
 from pellucid.data.token_file import TokenFileWriter
 from pellucid.errors import DataError, InputOutputError
+from pellucid.files import fsync, sha256
 from pellucid.tokenizer import Tokenizer
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 BATCH_CHARACTERS = 1 << 19
 FILE_OF_SPLIT: dict[Split, str] = {"train": "train.bin", "validation": "val.bin"}
-TOKENIZER_FILE, MANIFEST_FILE = "tokenizer.json", "manifest.json"
+TOKENIZER_FILE, MANIFEST_FILE, CHECKSUMS_FILE = "tokenizer.json", "manifest.json", "SHA256SUMS"
+CHECKED_FILES = (TOKENIZER_FILE, MANIFEST_FILE, "train.bin", "train.documents.bin", "val.bin", "val.documents.bin")
 
 TrainTokenizer = Callable[[Iterable[str], Iterable[str]], Tokenizer]
 
 
-@dataclass(frozen=True)
-class SplitCounts:
+class SplitCounts(Section):
     """documents, tokens (of the text, and one end_of_text per document), and the text's UTF-8 bytes and characters."""
 
     documents: int
@@ -48,12 +51,10 @@ class SplitCounts:
     characters: int
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(Section):
     """What a folder of prepared data holds.
 
     validation_nats: −log p of the validation documents under the corpus's own distribution, if that is known.
-    files: the size of each in bytes.
     """
 
     fingerprint: str
@@ -65,13 +66,6 @@ class Manifest:
     corpus: dict[str, object]
     tokenizer: dict[str, object]
     versions: dict[str, str]
-    files: dict[str, int]
-
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Manifest:
-        """The inverse of `asdict`. TypeError or KeyError for fields of another kind."""
-        counts = {split: SplitCounts(**fields[split]) for split in ("train", "validation")}
-        return cls(**{**fields, **counts})
 
 
 def prepare(
@@ -97,6 +91,8 @@ def prepare(
         with _one_at_a_time(root / f".{directory.name}.lock"):
             if manifest := read_manifest(directory, fingerprint):
                 return directory, manifest
+            if directory.exists():
+                print(f"warning: {directory} is not what was written there; preparing it again", file=sys.stderr)
             with _written_whole(directory) as draft:
                 manifest = _write(draft, corpus, train_tokenizer, tokenizer_settings, fingerprint, progress)
             return directory, manifest
@@ -112,13 +108,17 @@ def fingerprint_of(corpus: Corpus, tokenizer_settings: dict[str, object]) -> str
 
 
 def read_manifest(directory: Path, fingerprint: str) -> Manifest | None:
-    """The manifest of a folder that is whole, or None: a file is missing or has another size."""
+    """The manifest of a folder whose files are, byte for byte, what was written; None for any other.
+
+    The checksums are not interpreted, so they cannot deceive: they are made again, and must be the same text.
+    """
     try:
-        manifest = Manifest.from_json(json.loads((directory / MANIFEST_FILE).read_text(encoding="utf-8")))
-        is_whole = manifest.fingerprint == fingerprint and _sizes(directory, manifest.files) == manifest.files
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        if (directory / CHECKSUMS_FILE).read_bytes() != _checksums(directory):
+            return None
+        manifest = Manifest.model_validate_json((directory / MANIFEST_FILE).read_bytes())
+    except (OSError, ValueError):
         return None
-    return manifest if is_whole else None
+    return manifest if manifest.fingerprint == fingerprint else None
 
 
 def _write(
@@ -148,9 +148,9 @@ def _write(
             "tokenizers": tokenizers.__version__,
             "python": platform.python_version(),
         },
-        files=_sizes(draft, os.listdir(draft)),
     )
-    (draft / MANIFEST_FILE).write_text(json.dumps(asdict(manifest), indent=2) + "\n", encoding="utf-8")
+    (draft / MANIFEST_FILE).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    (draft / CHECKSUMS_FILE).write_bytes(_checksums(draft))
     return manifest
 
 
@@ -173,7 +173,7 @@ def write_split(pieces: Iterable[Piece], tokenizer: Tokenizer, path: Path, *, na
             bar.update(batch_bytes)
     if n_documents == 0:
         raise DataError(f"the {name} split", "holds no text", "give the corpus more text, or hold out another share")
-    return SplitCounts(n_documents, writer.n_tokens - 1, n_bytes, n_characters)
+    return SplitCounts(documents=n_documents, tokens=writer.n_tokens - 1, bytes=n_bytes, characters=n_characters)
 
 
 def known_nats(corpus: Corpus, split: Split) -> float | None:
@@ -206,8 +206,9 @@ def _progress_bar(title: str, progress: bool) -> tqdm[NoReturn]:
     return tqdm(desc=title, unit="B", unit_scale=True, disable=not progress)
 
 
-def _sizes(directory: Path, files: Iterable[str]) -> dict[str, int]:
-    return {file: (directory / file).stat().st_size for file in files}
+def _checksums(directory: Path) -> bytes:
+    """The SHA-256 of each file, as `sha256sum` prints it."""
+    return "".join(f"{sha256(directory / file)}  {file}\n" for file in CHECKED_FILES).encode()
 
 
 @contextmanager
@@ -226,7 +227,11 @@ def _written_whole(directory: Path) -> Iterator[Path]:
     draft.mkdir()
     try:
         yield draft
+        # After a power loss the folder is there with all its bytes, or it is not there.
+        for path in (*draft.iterdir(), draft):
+            fsync(path)
         shutil.rmtree(directory, ignore_errors=True)  # not whole, or it would have been used
         draft.rename(directory)
+        fsync(directory.parent)
     finally:
         shutil.rmtree(draft, ignore_errors=True)

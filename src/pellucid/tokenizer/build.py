@@ -24,7 +24,8 @@ def train_tokenizer(config: TokenizerConfig, train_texts: Iterable[str], validat
         case BytePairConfig():
             return train_byte_pairs(
                 start_of(train_texts, config.training_megabytes * BYTES_PER_MEGABYTE),
-                vocab_size=config.vocab_size,
+                # The library sets memory aside for each token asked for, and no text gives more tokens than bytes.
+                vocab_size=min(config.vocab_size, DISTINCT_BYTES),
                 special_tokens=config.special_tokens,
             )
         case CharacterConfig():

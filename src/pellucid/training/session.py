@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from pellucid import failpoints
 from pellucid.checkpoint.run_directory import keep_last_and_best
-from pellucid.checkpoint.step_directory import Checkpoint, State, Unreported, fsync, step_name, write_checkpoint
+from pellucid.checkpoint.step_directory import Checkpoint, State, Unreported, step_name, write_checkpoint
 from pellucid.checkpoint.training_state import (
     first_not_finite,
     load_training_state,
@@ -27,10 +27,11 @@ from pellucid.checkpoint.training_state import (
     rng_tensors,
 )
 from pellucid.errors import NonFiniteLossError
+from pellucid.files import fsync
 from pellucid.training import metrics
 from pellucid.training.interrupts import StoppedBySignal, StopRequest, stop_requests
 from pellucid.training.plots import plot_loss
-from pellucid.training.trainer import Trainer, Update
+from pellucid.training.trainer import Trainer, Update, not_finite
 
 
 @dataclass(frozen=True)
@@ -92,16 +93,16 @@ class Session:
         _cut_back_samples(self.samples_file, last_reported)
 
     def run(self) -> None:
-        """Trains to the last step. On Ctrl-C or SIGTERM saves first and raises StoppedBySignal."""
-        with stop_requests() as stop, self._progress_bar() as bar:
-            if self.unreported is not None:
-                self._report(self.unreported, stop, bar)
-            while self.trainer.step < self.n_steps:
-                failpoints.reached("update")
-                update = self._update()
-                self.tokens += update.tokens
-                self.elapsed_seconds += update.seconds
-                self._report(update, stop, bar)
+        """Trains to the last step. On Ctrl-C or SIGTERM saves first and raises StoppedBySignal.
+
+        Raises NonFiniteLossError, naming the last good checkpoint, before NaN or infinity gets into the weights.
+        """
+        try:
+            with stop_requests() as stop, self._progress_bar() as bar:
+                self._train(stop, bar)
+        except NonFiniteLossError as error:
+            last = "nothing was saved yet" if self.saved_step is None else f"{step_name(self.saved_step)} is good"
+            raise NonFiniteLossError(error.where, error.what, f"{error.mend}; {last}") from None
         self.plot()
 
     def plot(self) -> None:
@@ -119,11 +120,15 @@ class Session:
             "threads": torch.get_num_threads(),
         }
 
-    def _update(self) -> Update:
-        try:
-            return self.trainer.update()
-        except NonFiniteLossError as error:
-            raise self._with_last_good_checkpoint(error) from None
+    def _train(self, stop: StopRequest, bar: tqdm[Any]) -> None:
+        if self.unreported is not None:
+            self._report(self.unreported, stop, bar)
+        while self.trainer.step < self.n_steps:
+            failpoints.reached("update")
+            update = self.trainer.update()
+            self.tokens += update.tokens
+            self.elapsed_seconds += update.seconds
+            self._report(update, stop, bar)
 
     def _report(self, update: Update, stop: StopRequest, bar: tqdm[Any]) -> None:
         """Does what is due after an update: evaluate, write samples, log, save.
@@ -156,10 +161,7 @@ class Session:
     def _validate(self) -> float:
         val_loss = self.validate()
         if not math.isfinite(val_loss):
-            what = f"the validation loss is not finite ({val_loss:g})"
-            mend = "lower optimizer.lr or lengthen schedule.warmup_steps"
-            error = NonFiniteLossError(f"step {self.trainer.step}", what, mend)
-            raise self._with_last_good_checkpoint(error)
+            raise not_finite(self.trainer.step, f"the validation loss is not finite ({val_loss:g})")
         return val_loss
 
     def _due(self, interval: int) -> bool:
@@ -186,9 +188,7 @@ class Session:
         trainer = self.trainer
         model, moments = model_tensors(trainer.model), optimizer_tensors(trainer.model, trainer.optimizers)
         if (name := first_not_finite({**model, **moments})) is not None:
-            mend = "lower optimizer.lr or lengthen schedule.warmup_steps"
-            error = NonFiniteLossError(f"step {trainer.step}", f"{name} is not finite; not saved", mend)
-            raise self._with_last_good_checkpoint(error)
+            raise not_finite(trainer.step, f"{name} is not finite: not saved")
         state = State(
             step=trainer.step,
             tokens=self.tokens,
@@ -208,14 +208,9 @@ class Session:
         self.saved_step = trainer.step
         keep_last_and_best(self.run_dir, self.keep_last)
 
-    def _with_last_good_checkpoint(self, error: NonFiniteLossError) -> NonFiniteLossError:
-        last = (
-            "nothing was saved yet" if self.saved_step is None else f"{step_name(self.saved_step)} is the last good one"
-        )
-        return NonFiniteLossError(error.where, error.what, f"{error.mend}; of the checkpoints {last}")
-
     def _progress_bar(self) -> tqdm[Any]:
-        return tqdm(total=self.n_steps, initial=self.trainer.step, unit="step", mininterval=0.5, dynamic_ncols=True)
+        n_reported = self.trainer.step - (self.unreported is not None)
+        return tqdm(total=self.n_steps, initial=n_reported, unit="step", mininterval=0.5, dynamic_ncols=True)
 
     def _show(self, bar: tqdm[Any], update: Update, val_loss: float | None) -> None:
         rate = bar.format_dict["rate"] or 0.0

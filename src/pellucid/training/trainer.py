@@ -35,6 +35,11 @@ class Update:
     seconds: float
 
 
+def not_finite(step: int, what: str) -> NonFiniteLossError:
+    """The error for NaN or infinity at a step, with what usually helps."""
+    return NonFiniteLossError(f"step {step}", what, "lower optimizer.lr or lengthen schedule.warmup_steps")
+
+
 class Trainer:
     """Weights, optimizers and the rule that moves them from step to step.
 
@@ -110,6 +115,4 @@ class Trainer:
             culprits["gradient"] = gradient_norm
         for name, value in culprits.items():
             if not value.isfinite():
-                what = f"the {name} is not finite ({value.item():g}); the weights were not touched"
-                mend = "lower optimizer.lr or lengthen schedule.warmup_steps"
-                raise NonFiniteLossError(f"step {self.step + 1}", what, mend)
+                raise not_finite(self.step + 1, f"the {name} is not finite ({value.item():g}): no update was made")

@@ -1,0 +1,211 @@
+"""Wrong configs made from the schema itself, so that a new key is covered from the day it is there.
+
+A base is a complete valid config; together the bases have every variant of every section. A case changes one thing of a
+base, and knows which key path an error must name.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from pellucid.config.load import parse_run_config
+from pellucid.config.run import run_json_schema
+
+SCHEMA = run_json_schema()
+Path = tuple[str, ...]
+Data = dict[str, Any]
+
+# What a key that must be there gets in a base.
+REQUIRED: dict[str, object] = {
+    "name": "base",
+    "files": ["corpus.txt"],
+    "path": "json",
+    "context_length": 8,
+    "d_model": 16,
+    "n_layers": 1,
+    "n_heads": 2,
+    "steps": 100,
+    "batch_size": 2,
+}
+WRONG_TYPES: dict[str, list[object]] = {
+    "integer": ["many", 1.5, True, [1], {"a": 1}],
+    "number": ["many", "1.5", True, [0.5], float("nan"), float("inf")],
+    "string": [5, True, ["a"]],
+    "boolean": [1, "yes", []],
+    "array": [5, "text", {"a": 1}],
+    "object": [5, "text", [1]],
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A config that is wrong at `path`. `says` stands in the error."""
+
+    what: str
+    path: Path
+    text: str
+    says: str = ""
+
+    @property
+    def line(self) -> int:
+        """Where the key stands, from 1; for a key that is not there, where its section begins."""
+        return line_of(self.text, self.path) or line_of(self.text, self.path[:-1]) or 1
+
+
+def resolved(schema: Data) -> Data:
+    """The schema that a reference stands for; of `X or null`, X."""
+    while True:
+        if "$ref" in schema:
+            schema = SCHEMA["$defs"][schema["$ref"].rsplit("/", 1)[-1]]
+        elif "anyOf" in schema and sum(option != {"type": "null"} for option in schema["anyOf"]) == 1:
+            schema = next(option for option in schema["anyOf"] if option != {"type": "null"})
+        else:
+            return schema
+
+
+def variants(schema: Data) -> dict[str, Data]:
+    """The variants of a discriminated union by the value of their `type`."""
+    mapping = resolved(schema).get("discriminator", {}).get("mapping", {})
+    return {name: resolved({"$ref": reference}) for name, reference in mapping.items()}
+
+
+def base(section: Data, choice: int) -> Data:
+    """All keys of a section: its defaults, or what stands in REQUIRED. `choice` counts through variants."""
+    data = {}
+    for key, schema in section["properties"].items():
+        options = list(variants(schema).values())
+        schema = options[choice % len(options)] if options else resolved(schema)
+        if key == "type":
+            data[key] = schema["const"]
+        elif "properties" in schema:
+            data[key] = base(schema, choice)
+        else:
+            data[key] = REQUIRED[key] if key in section.get("required", ()) else section["properties"][key]["default"]
+    return data
+
+
+def bases() -> list[Data]:
+    """As many as the longest list of variants."""
+    most = max(len(variants(schema)) for each in SCHEMA["$defs"].values() for schema in each["properties"].values())
+    found = [base(SCHEMA, choice) for choice in range(max(most, 4))]
+    for data in found:
+        parse_run_config(dump(data), "base.yaml")
+    return found
+
+
+def sections(data: Data, section: Data, path: Path = ()) -> Iterator[tuple[Path, Data]]:
+    """Every section of a config with its schema; of a union the variant that the config names."""
+    yield path, section
+    for key, schema in section["properties"].items():
+        schema = variants(schema).get(data[key].get("type")) if variants(schema) else resolved(schema)
+        if schema and "properties" in schema:
+            yield from sections(data[key], schema, (*path, key))
+
+
+def cases() -> Iterator[Case]:
+    """Each key of each section misspelled, missing, of each wrong type, and beyond each bound; each type once."""
+    seen: set[tuple[Path, str, str]] = set()
+    for data in bases():
+        for path, section in sections(data, SCHEMA):
+            variant = str(section["properties"].get("type", {}).get("const"))
+            for key, schema in section["properties"].items():
+                for case in cases_of_key(data, (*path, key), schema, key in section.get("required", ())):
+                    if (case.path, variant, case.what) not in seen:
+                        seen.add((case.path, variant, case.what))
+                        yield case
+
+
+def cases_of_key(data: Data, path: Path, schema: Data, is_required: bool) -> Iterator[Case]:
+    key, misspelled = path[-1], path[-1] + path[-1][-1]
+    yield Case(f"{dotted(path)} misspelled", (*path[:-1], misspelled), dump(renamed(data, path, misspelled)), repr(key))
+    if is_required:
+        says = "this key is missing"
+        yield Case(f"{dotted(path)} missing", path, dump(without(data, path)), says)
+    for value in wrong_values(schema):
+        union = key != "type" and variants(schema)
+        at = (*path, "type") if union and isinstance(value, dict) else path
+        yield Case(f"{dotted(path)} = {value!r}", at, dump(changed(data, path, value)))
+
+
+def wrong_values(schema: Data) -> Iterator[object]:
+    is_optional = {"type": "null"} in schema.get("anyOf", [])
+    if not is_optional:
+        yield None
+    schema = resolved(schema)
+    if "anyOf" in schema:
+        return  # text, a list or a map: nearly everything is right
+    if "const" in schema or "enum" in schema:
+        yield from ["nonsense", 5, True]
+    elif variants(schema):
+        yield from [5, "text", [1], {"type": "nonsense"}, {"kind": "rope"}]
+    else:
+        kind = "object" if "properties" in schema else schema["type"]
+        yield from WRONG_TYPES[kind]
+    if "minimum" in schema:
+        yield schema["minimum"] - 1
+    if "maximum" in schema:
+        yield schema["maximum"] + 1
+    if "exclusiveMinimum" in schema:
+        yield from [schema["exclusiveMinimum"], schema["exclusiveMinimum"] - 1]
+    if "exclusiveMaximum" in schema:
+        yield from [schema["exclusiveMaximum"], schema["exclusiveMaximum"] + 1]
+    if schema.get("minLength"):
+        yield ""
+    if schema.get("minItems"):
+        yield []
+    if "pattern" in schema:
+        yield from ["../elsewhere", "a b", ".hidden", "a/b"]
+
+
+def changed(data: Data, path: Path, value: object) -> Data:
+    data = copy.deepcopy(data)
+    section_of(data, path)[path[-1]] = value
+    return data
+
+
+def renamed(data: Data, path: Path, key: str) -> Data:
+    data = copy.deepcopy(data)
+    section = section_of(data, path)
+    items = [(key if old == path[-1] else old, value) for old, value in section.items()]
+    section.clear()
+    section.update(items)
+    return data
+
+
+def without(data: Data, path: Path) -> Data:
+    data = copy.deepcopy(data)
+    del section_of(data, path)[path[-1]]
+    return data
+
+
+def section_of(data: Data, path: Path) -> Data:
+    for key in path[:-1]:
+        data = data[key]
+    return data
+
+
+def dotted(path: Path) -> str:
+    return ".".join(path)
+
+
+def dump(data: Data) -> str:
+    """One key a line."""
+    return yaml.safe_dump(data, sort_keys=False, default_flow_style=False)
+
+
+def line_of(text: str, path: Path) -> int | None:
+    """The line of a key in such a text, found by its indentation; None if the key is not there."""
+    stack: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := re.match(r"( *)(\w+):", line):
+            depth = len(match[1]) // 2
+            stack = [*stack[:depth], match[2]]
+            if tuple(stack) == path:
+                return number
+    return None

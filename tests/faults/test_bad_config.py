@@ -1,0 +1,217 @@
+"""F15: a wrong config ends in one line with the key's path and line, before anything is done."""
+
+import os
+import threading
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import strikes
+from bad_configs import SCHEMA, Case, bases, cases, dotted, dump, sections
+from pellucid.config.load import load_run_config, parse_run_config
+from processes import assert_one_error_line, command_line
+
+CASES = list(cases())
+
+
+def judge(case: Case, place: Path, pellucid) -> None:
+    (place / "case.yaml").write_text(case.text)
+    result = pellucid("cost", "case.yaml")
+    assert result.exit_code == 2, result
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, result.stderr
+    where = f"error: case.yaml:{case.line}: {dotted(case.path)}: "
+    assert lines[0].startswith(where), (where, lines[0])
+    what, _, mend = lines[0][len(where) :].partition("; ")
+    assert what
+    assert mend
+    assert case.says in lines[0]
+    assert len(lines[0]) < 400
+    assert sorted(path.name for path in place.iterdir()) == ["case.yaml"]
+
+
+def test_f15_every_wrong_config_that_the_schema_allows_to_make(tmp_path: Path, monkeypatch, pellucid, tally):
+    monkeypatch.chdir(tmp_path)
+    for case in CASES:
+        with tally.attempt(case.what):
+            judge(case, tmp_path, pellucid)
+
+
+def test_f15_the_cases_cover_every_key_of_the_schema():
+    assert len(CASES) >= 150
+    in_schema = {
+        (definition["title"], key) for definition in SCHEMA["$defs"].values() for key in definition["properties"]
+    }
+    covered = {
+        (section["title"], key)
+        for data in bases()
+        for _, section in sections(data, SCHEMA)
+        for key in section["properties"]
+    }
+    assert in_schema <= covered
+    misspelled = [case for case in CASES if case.what.endswith("misspelled")]
+    assert len(misspelled) >= len(in_schema)
+
+
+BASE = dump(bases()[0])
+
+
+def with_line(text: str, before: str = "seed: ") -> tuple[str, int]:
+    """The base with other lines in place of the one that begins with `before`, and where they begin."""
+    lines = BASE.splitlines(keepends=True)
+    at = next(i for i, line in enumerate(lines) if line.startswith(before))
+    return "".join([*lines[:at], text, *lines[at + 1 :]]), at + 1
+
+
+SLIPS = {
+    "a key twice": ("seed: 1\nseed: 2\n", 1, "seed: this key stands twice"),
+    "a section twice": ("seed: 1\nmodel: {}\n", None, "model: this key stands twice"),
+    "not a number": ("seed: .nan\n", 0, "seed: nan is of the wrong type"),
+    "infinity": ("seed: .inf\n", 0, "seed: inf is of the wrong type"),
+    "yes is a word": ("seed: yes\n", 0, "seed: 'yes' is of the wrong type"),
+    "an object of Python": ('seed: !!python/object/apply:os.mkdir ["pwned"]\n', 0, "not readable as YAML"),
+    "a name of Python": ("seed: !!python/name:os.system\n", 0, "not readable as YAML"),
+    "an unknown tag": ("seed: !mine 5\n", 0, "not readable as YAML"),
+    "an alias": ("seed: &a 5\nname: *a\n", 1, "alias *a"),
+    "an anchor of itself": ("seed: &a [*a]\n", 0, "alias *a"),
+    "a merge key": ("seed: 5\n<<: {seed: 6}\n", 1, "<<: unknown key"),
+    "a list as key": ("seed: 5\n? [a]\n: 1\n", 1, "a key must be a plain word"),
+    "a map as key": ("seed: 5\n? {a: 1}\n: 1\n", 1, "a key must be a plain word"),
+    "two values": ("seed: 5: 6\n", 0, "not readable as YAML"),
+    "a tab": ("seed:\n\t5\n", 1, "not readable as YAML"),
+    "an open bracket": ("seed: [1, 2\n", None, "not readable as YAML"),
+    "an open quote": ('seed: "5\n', None, "not readable as YAML"),
+    "no space after the colon": ("seed:5\n", None, "not readable as YAML"),
+    "400 digits": (f"seed: {10**400}\n", 0, "seed: this number is too large"),
+    "100,000 digits": (f"seed: {'9' * 100_000}\n", 0, "seed: this number is too large"),
+    "2^63": (f"seed: {2**63}\n", 0, "seed: this number is too large"),
+    "a long value": (f"seed: {'a' * 100_000}\n", 0, "seed: "),
+    "a long key": (f"seed: 5\n? {'k' * 100_000}\n: 1\n", 1, "unknown key"),
+    "an escape sequence in a key": ('"\\e[31mseed": 5\n', 0, "unknown key"),
+    "a line break in a key": ('"se\\ned": 5\n', 0, "unknown key"),
+    "a line break in a value": ('seed: "5\\n6"\n', 0, "seed: "),
+    "an escape sequence in a value": ('name: "\\e[2J"\n', 0, "name: "),
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_f15_slips_of_yaml(tmp_path: Path, monkeypatch, pellucid, slip):
+    monkeypatch.chdir(tmp_path)
+    inserted, offset, says = SLIPS[slip]
+    text, line = with_line(inserted)
+    if slip == "an escape sequence in a value":
+        text, line = with_line(inserted, "name: ")
+    Path("case.yaml").write_text(text)
+    result = pellucid("cost", "case.yaml")
+    assert_one_error_line(result, 2, "case.yaml:", says)
+    assert result.stderr[:-1].isprintable()
+    assert len(result.stderr) < 400
+    if offset is not None:
+        assert f"case.yaml:{line + offset}: " in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["case.yaml"]
+
+
+@pytest.mark.parametrize("number", ["1e-4", "1E-4", "1.0e-4", "0.0001", "1.e-4", ".0001", "+1e-4", "1_0e-5"])
+def test_f15_every_way_to_write_a_number_is_one(number):
+    config = parse_run_config(BASE, "base.yaml", [f"optimizer.lr={number}"])
+    assert config.optimizer.lr == pytest.approx(1e-4)
+
+
+def bomb(depth: int) -> str:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, depth)]
+    return "\n".join(lines)
+
+
+FILES: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "no `key: value` lines found"),
+    "only comments": (b"# nothing\n\n# here\n", "no `key: value` lines found"),
+    "null": (b"null\n", "no `key: value` lines found"),
+    "a word": (b"hello\n", "no `key: value` lines found"),
+    "a list": (b"- a\n- b\n", "no `key: value` lines found"),
+    "a bomb of aliases": (bomb(30).encode(), "alias *a0"),
+    "10,000 open brackets": (b"name: " + b"[" * 10_000, "nested too deeply"),
+    "10,000 open braces": (b"name: " + b"{a: " * 10_000, "nested too deeply"),
+    "10,000 levels of lists": (b"name:\n  " + b"- " * 10_000 + b"a\n", "nested too deeply"),
+    "300 levels by indentation": (b"".join(b" " * i + b"a:\n" for i in range(600)), ""),
+    "10 MB": (b"a: 1\n" * 2_000_000, "no run config"),
+    "10 MB in a line": (b"name: " + b"a" * 10_000_000, "no run config"),
+    "NUL": (b"name: a\0b\n", "not readable as YAML"),
+    "a control character": (b"name: a\x07b\n", "not readable as YAML"),
+    "Latin-1": (b"name: \xe9lan\n", "byte 6 is not UTF-8"),
+    "UTF-16": ("name: a\n".encode("utf-16"), "byte 0 is not UTF-8"),
+    "binary": (bytes(range(128, 256)) * 10, "byte 0 is not UTF-8"),
+    "two documents": (b"name: a\n---\nname: b\n", "not readable as YAML"),
+    "JSON cut short": (b'{"name": "a", ', "not readable as YAML"),
+    "a program": (b"#!/bin/sh\nrm -rf $HOME\n", "no `key: value` lines found"),
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_f15_files_that_are_no_config(tmp_path: Path, monkeypatch, pellucid, kind):
+    monkeypatch.chdir(tmp_path)
+    content, says = FILES[kind]
+    Path("case.yaml").write_bytes(content)
+    result = pellucid("cost", "case.yaml")
+    assert_one_error_line(result, 2, "case.yaml", says)
+    assert result.stderr[:-1].isprintable()
+    assert len(result.stderr) < 400
+
+
+@pytest.mark.parametrize("ending", ["\r\n", "\n"], ids=["CRLF", "LF"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["plain", "BOM"])
+def test_f15_marks_and_line_ends_of_other_systems_are_read(tmp_path: Path, ending, mark):
+    (tmp_path / "base.yaml").write_bytes((mark + BASE.replace("\n", ending)).encode())
+    assert load_run_config(tmp_path / "base.yaml") == parse_run_config(BASE, "base.yaml")
+
+
+def test_f15_a_file_without_end_is_not_read_to_its_end(tmp_path: Path):
+    done = command_line(tmp_path, "cost", "/dev/zero", fault=partial(strikes.little_memory, 200 << 20))
+    assert_one_error_line(done, 2, "/dev/zero: ", "no run config")
+
+
+def test_f15_a_folder_is_no_config(tmp_path: Path, pellucid):
+    assert_one_error_line(pellucid("cost", tmp_path), 2, "cannot be read: Is a directory")
+
+
+def test_f15_a_config_may_come_through_a_pipe(tmp_path: Path):
+    """`pellucid cost <(cat base.yaml)` is what a shell makes a pipe of."""
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=[BASE])
+    writer.start()
+    config = load_run_config(tmp_path / "pipe")
+    writer.join()
+    assert config == parse_run_config(BASE, "base.yaml")
+
+
+OVERRIDES = {
+    "train.stepz=3": "command line: train.stepz: unknown key; did you mean 'steps'?",
+    "stepz=3": "command line: stepz: unknown key; ",
+    "a.b.c=1": "command line: a: unknown key; ",
+    "=3": "'=3' is no override; write key=value",
+    "train": "'train' is no override; write key=value",
+    "train.=3": "'train.=3' is no override; write key=value",
+    "train..steps=3": "'train..steps=3' is no override; write key=value",
+    "train=5": "command line: train: 5 is of the wrong type; give a section of keys and values",
+    "train.steps.x=5": "command line: train.steps.x: 'steps' is a value, not a section",
+    "corpus.size=[1": "command line: corpus.size",
+    "train.steps=0": "command line: train.steps: 0 is out of range; give a value of at least 1",
+    "optimizer.type=adam": "command line: optimizer.type: 'adam' is not a choice; use one of",
+    "optimizer={}": "command line: optimizer.type: this key is missing",
+    "seed=!!python/name:os.system": "command line: seed",
+    "seed=": "command line: seed: '' is of the wrong type",
+    "seed=\x1b[31m": "command line: seed",
+    "\x1b[31m=3": "command line: ",
+    "seed=\udcff": "command line: seed",
+}
+
+
+@pytest.mark.parametrize("override", OVERRIDES)
+def test_f15_a_wrong_override_says_that_it_came_from_the_command_line(tmp_path, monkeypatch, pellucid, override):
+    monkeypatch.chdir(tmp_path)
+    Path("base.yaml").write_text(BASE)
+    result = pellucid("cost", "base.yaml", override)
+    assert_one_error_line(result, 2, OVERRIDES[override])
+    assert result.stderr[:-1].isprintable()

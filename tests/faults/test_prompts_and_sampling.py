@@ -1,0 +1,181 @@
+"""F22, F23: any prompt is read as text or refused, and any way of sampling draws valid tokens or is refused."""
+
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pellucid.generation import text as text_module
+from pellucid.generation.decoding import generate_tokens
+from pellucid.tokenizer import Tokenizer
+from processes import assert_one_error_line, command_line
+from tiny_run import TINY_RUN, VERSES, Result
+
+Pellucid = Callable[..., Result]
+
+CONTEXT_LENGTH = 32
+FAMILY, FLAG, ASTRONAUT = "👨\u200d👩\u200d👧", "🏳\ufe0f\u200d🌈", "👩🏽\u200d🚀"
+COMBINED = "e\u0301\u0323" + "a" + "\u0300" * 50
+SPELLS_CONTROL_TOKENS = ["<|endoftext|>", "<|user|>The fox<|endoftext|>", "<|endof<|user|>text|>", " <|user|> " * 9]
+PROMPTS = {
+    "empty": "",
+    "blanks": " \n\t\r\n ",
+    "lone CR": "The\rfox\r",
+    "emoji": "The 🦊 said",
+    "joined emoji": f"{FAMILY}{FLAG}{ASTRONAUT}",
+    "joiners alone": "\u200d\u200d",
+    "combining marks": COMBINED,
+    "half of a cluster": "\u0301",
+    "a byte-order mark": "\ufeffThe",
+    "a replacement character": "\ufffd",
+    "edges of Unicode": "\x01\x7f\x80\u2028\ue000\uffff\U0010ffff",
+    "right to left": "\u202eשלום",
+    **{f"spells {text!r}": text for text in SPELLS_CONTROL_TOKENS},
+    "a megabyte of words": "The fox said: " * 75_000,
+}
+MORE_PROMPTS = {"a megabyte without a blank": "e" * 1_000_000, "a megabyte of foxes": "🦊" * 250_000}
+# A text file that holds these is refused, so a character vocabulary never has them.
+PROMPTS_FOR_BYTES = {"NUL": "a\0b", "NULs": "\0" * 99, "a character of no corpus": "猫"}
+HALF_SURROGATES = {"high": "\ud83e", "low": "\udd8a", "in words": "The \udd8a\ud83e fox", "of a byte": "\udcff"}
+
+
+class Watch:
+    """Sees every token id that goes into the decoding loop, and all that come out."""
+
+    def __init__(self) -> None:
+        self.read: list[int] = []
+        self.drawn: list[list[int]] = []
+
+    def __call__(self, model: object, prompt_ids: list[int], **options: object) -> Iterator[list[int]]:
+        self.read, self.drawn = prompt_ids, []
+        for token_ids in generate_tokens(model, prompt_ids, **options):  # type: ignore[arg-type]
+            self.drawn.append(token_ids)
+            yield token_ids
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    watch = Watch()
+    monkeypatch.setattr(text_module, "generate_tokens", watch)
+    return watch
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two runs of two steps, `bpe` and `char`, whose corpus has every character of PROMPTS."""
+    place = tmp_path_factory.mktemp("prompts")
+    characters = sorted(set("".join(PROMPTS.values())) - {"\ufeff"})
+    (place / "corpus.txt").write_text(f"{VERSES}\n\n{''.join(characters)}\ufeff\n\n{VERSES}", newline="")
+    (place / "tiny.yaml").write_text(TINY_RUN.replace("steps: 20", "steps: 2"))
+    for kind in ("bpe, vocab_size: 300", "char"):
+        tokenizer = f'tokenizer={{type: {kind}, special_tokens: ["<|endoftext|>", "<|user|>"]}}'
+        done = command_line(place, "train", "tiny.yaml", tokenizer, "--run-dir", kind.split(",")[0])
+        assert done.exit_code == 0, done.stderr
+    return place
+
+
+def tokenizer_of(run: Path) -> Tokenizer:
+    return Tokenizer.load(run / "tokenizer.json")
+
+
+def of_exactly(n_tokens: int, tokenizer: Tokenizer) -> str:
+    """A start of the verses."""
+    return next(text for i in range(999) if len(tokenizer.encode(text := VERSES[:i])) == n_tokens)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "char"])
+def test_f22_a_prompt_is_read_as_text(place, pellucid: Pellucid, watch: Watch, tally, soak, tmp_path, kind):
+    """No control id comes from text, and the text that is streamed, the decoded ids and the JSON are the same."""
+    run = place / kind
+    tokenizer = tokenizer_of(run)
+    lengths = {f"{n} tokens": of_exactly(n, tokenizer) for n in range(CONTEXT_LENGTH - 2, CONTEXT_LENGTH + 3)}
+    prompts = PROMPTS | lengths | (MORE_PROMPTS if soak else {}) | (PROMPTS_FOR_BYTES if kind == "bpe" else {})
+    for name, prompt in prompts.items():
+        with tally.attempt(f"{kind}: {name}"):
+            (tmp_path / "prompt").write_text(prompt, encoding="utf-8", newline="")
+            arguments = ("generate", run, "--prompt-file", tmp_path / "prompt", "--seed", 1, "--max-new-tokens", 40)
+            streamed = pellucid(*arguments)
+            assert streamed.exit_code == 0, streamed.stderr
+            [sample] = json.loads(pellucid(*arguments, "--json").stdout)["samples"]
+
+            assert watch.read[0] == tokenizer.end_of_text
+            assert not set(watch.read[1:]) & set(tokenizer.control_ids)
+            assert tokenizer.decode(watch.read) == prompt
+            drawn = list(itertools.chain.from_iterable(watch.drawn))
+            assert not set(drawn) & (set(tokenizer.control_ids) - {tokenizer.end_of_text})
+            assert sample["prompt"] == prompt
+            assert sample["completion"] == tokenizer.decode(drawn)
+            assert streamed.stdout == prompt + sample["completion"] + "\n"
+            n_unread = max(0, len(watch.read) - 1 - CONTEXT_LENGTH)
+            assert (f"its first {n_unread} tokens were not read" in streamed.stderr) == (n_unread > 0)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "char"])
+def test_f22_half_a_surrogate_pair_is_refused(place, pellucid: Pellucid, tally, kind):
+    for name, prompt in HALF_SURROGATES.items():
+        with tally.attempt(f"{kind}: {name}"):
+            result = pellucid("generate", place / kind, "--prompt", prompt)
+            assert_one_error_line(result, 3, "half of a surrogate pair")
+
+
+@pytest.mark.parametrize(("name", "code_point"), [("NUL", "U+0000"), ("a character of no corpus", "U+732B")])
+def test_f22_a_character_that_the_vocabulary_lacks_is_refused(place, pellucid: Pellucid, tmp_path, name, code_point):
+    (tmp_path / "prompt").write_text(PROMPTS_FOR_BYTES[name])
+    result = pellucid("generate", place / "char", "--prompt-file", tmp_path / "prompt")
+    assert_one_error_line(result, 3, code_point, "not in the vocabulary")
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"fox \xed\xa0\xbe", "fox".encode("utf-16")])
+def test_f22_a_prompt_file_that_is_no_text_is_refused(place, pellucid: Pellucid, tmp_path, content):
+    (tmp_path / "prompt").write_bytes(content)
+    result = pellucid("generate", place / "bpe", "--prompt-file", tmp_path / "prompt")
+    at = 0 if content[0] > 0x7F else 4
+    assert_one_error_line(result, 2, f"byte {at} is not UTF-8")
+
+
+TEMPERATURES = (0.0, 1e-30, 1e-4, 1e4, math.nan, -1.0)
+TOP_PS = (0.0, 1.0, 1.1)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "char"])
+def test_f23_every_way_of_sampling_draws_valid_tokens_or_is_refused(
+    place, pellucid: Pellucid, watch: Watch, tally, soak, kind
+):
+    tokenizer = tokenizer_of(place / kind)
+    vocab_size = tokenizer.vocab_size
+    possible = set(range(vocab_size)) - (set(tokenizer.control_ids) - {tokenizer.end_of_text})
+    top_ks = (0, 1, vocab_size, vocab_size + 1, 2**31)
+    for temperature, top_k, top_p in itertools.product(TEMPERATURES, top_ks, TOP_PS):
+        for seed in range(10) if soak else (0,):
+            with tally.attempt(f"{kind}: temperature {temperature}, top-k {top_k}, top-p {top_p}, seed {seed}"):
+                watch.drawn = []
+                options = ("--temperature", temperature, "--top-k", top_k, "--top-p", top_p, "--seed", seed)
+                lengths = ("--num-samples", 32, "--max-new-tokens", 40)
+                result = pellucid("generate", place / kind, *options, *lengths, "--json")
+                if temperature >= 0 and top_k >= 1 and 0 < top_p <= 1:
+                    assert result.exit_code == 0, result.stderr
+                    drawn = set(itertools.chain.from_iterable(watch.drawn))
+                    assert drawn
+                    assert drawn <= possible
+                else:
+                    assert_one_error_line(result, 2)
+                    assert watch.drawn == []
+                    assert result.stdout == ""
+
+
+BAD_OPTIONS = [
+    *(("temperature", value) for value in ("nan", "-1", "inf", "-inf", "-1e-30")),
+    *(("top_k", value) for value in ("0", "-1", str(-(2**63)))),
+    *(("top_p", value) for value in ("0", "1.1", "-1", "nan", "inf")),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), BAD_OPTIONS)
+def test_f23_a_bad_way_of_sampling_is_named_on_the_command_line_and_in_a_config(place, pellucid: Pellucid, name, value):
+    option = "--" + name.replace("_", "-")
+    assert_one_error_line(pellucid("generate", place / "bpe", option, value), 2, name)
+    in_yaml = value.replace("nan", ".nan").replace("inf", ".inf")
+    assert_one_error_line(pellucid("train", place / "tiny.yaml", f"sample.{name}={in_yaml}"), 2, f"sample.{name}")
