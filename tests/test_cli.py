@@ -175,7 +175,9 @@ def test_bad_input_ends_in_one_clear_line_and_its_exit_code(workplace, pellucid,
     ],
 )
 def test_a_bad_option_of_generate_ends_in_one_clear_line(trained_run, pellucid, options, exit_code, fragments):
-    assert_one_error_line(pellucid("generate", trained_run, *options), exit_code, *fragments)
+    result = pellucid("generate", trained_run, *options)
+    assert_one_error_line(result, exit_code, *fragments)
+    assert result.stdout == ""
 
 
 def test_a_damaged_checkpoint_is_refused_and_the_older_one_still_works(trained_run: Path, pellucid, tmp_path: Path):

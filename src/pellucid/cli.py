@@ -182,6 +182,7 @@ def generate(
     text = _read_prompt(prompt, prompt_file)
     trained, precision = _load_trained(run, checkpoint)
     streams = num_samples == 1 and not as_json
+    trained.tokenizer.encode(text)  # refuses what it cannot read before anything is written
     if streams:
         _write(text)
     with precision.autocast():
