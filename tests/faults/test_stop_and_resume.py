@@ -135,6 +135,17 @@ def test_f17_a_checkpoint_with_another_vocabulary_is_refused(begun: Path):
     assert_one_error_line(done, 4, "the tokenizer has changed")
 
 
+def test_f17_a_checkpoint_whose_config_this_version_cannot_read_is_refused(begun: Path):
+    from damage import sign
+
+    checkpoint = begun / "run/step-00000012"
+    with (checkpoint / "config.yaml").open("a") as config:
+        config.write("new_section: {}\n")
+    sign(checkpoint)
+    done = command_line(begun, "train", "reference.yaml", "--run-dir", "run", "--resume")
+    assert_one_error_line(done, 4, "new_section: unknown key; use the version of Pellucid that wrote it")
+
+
 def test_f17_another_number_of_threads_is_a_warning(begun: Path):
     done = command_line(begun, "train", "reference.yaml", "--run-dir", "run", "--resume", fault=two_threads)
     assert done.exit_code == 0

@@ -14,6 +14,8 @@ from pellucid.model.build import build_model
 from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
 
+OTHER_VERSION = "use the version of Pellucid that wrote it"
+
 
 @dataclass(frozen=True)
 class TrainedModel:
@@ -39,12 +41,20 @@ def verify(step_directory: Path) -> None:
     require_fit(_build(checkpoint, str(step_directory)).decoder, checkpoint, str(step_directory))
 
 
-def _build(checkpoint: Checkpoint, where: str) -> TrainedModel:
+def config_of(checkpoint: Checkpoint, where: str) -> RunConfig:
+    """The config that the run was trained with. Raises CheckpointError if this version cannot read it."""
     try:
-        config = parse_run_config(checkpoint.config_yaml, f"{where}/config.yaml")
+        return parse_run_config(checkpoint.config_yaml, f"{where}/config.yaml")
+    except ConfigError as error:
+        raise CheckpointError(error.where, error.what, OTHER_VERSION) from None
+
+
+def _build(checkpoint: Checkpoint, where: str) -> TrainedModel:
+    config = config_of(checkpoint, where)
+    try:
         tokenizer = Tokenizer.from_json(checkpoint.tokenizer_json, f"{where}/tokenizer.json")
-    except (ConfigError, DataError) as error:
-        raise CheckpointError(error.where, error.what, "use the version of Pellucid that wrote it") from None
+    except DataError as error:
+        raise CheckpointError(error.where, error.what, OTHER_VERSION) from None
     decoder = build_model(config.model, tokenizer.vocab_size)
     load_model_tensors(decoder, checkpoint.model, where)
     return TrainedModel(config, tokenizer, decoder.eval(), checkpoint.state.step)

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pellucid.checkpoint.build import config_of
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import Checkpoint, discard, read_checkpoint, step_name
-from pellucid.config.load import parse_run_config
 from pellucid.config.run import RunConfig
 from pellucid.errors import CheckpointError, ConfigError
 
@@ -55,7 +55,7 @@ def newest_whole_checkpoint(run_dir: Path) -> tuple[Checkpoint, Path] | None:
 
 def require_same_run(config: RunConfig, checkpoint: Checkpoint, where: str) -> None:
     """Raises CheckpointError, listing the differences, if the checkpoint's config computes something else."""
-    saved = parse_run_config(checkpoint.config_yaml, f"{where}/config.yaml")
+    saved = config_of(checkpoint, where)
     before, now = _flat(saved.model_dump(mode="json")), _flat(config.model_dump(mode="json"))
     differences = [
         f"{key} was {json.dumps(before.get(key))}, is {json.dumps(now.get(key))}"
