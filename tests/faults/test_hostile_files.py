@@ -174,8 +174,15 @@ def other_shape(header):
         entry["shape"] = [1, *entry["shape"]]
 
 
+def eight_bits(header):
+    """A type of which PyTorch cannot even tell whether a number is finite."""
+    for entry in header.values():
+        size = entry["data_offsets"][1] - entry["data_offsets"][0]
+        entry.update(dtype="F8_E4M3", shape=[size])
+
+
 @pytest.mark.parametrize("name", TENSOR_FILES)
-@pytest.mark.parametrize("change", [foreign_name, lost_name, other_dtype, other_shape])
+@pytest.mark.parametrize("change", [eight_bits, foreign_name, lost_name, other_dtype, other_shape])
 def test_f14_tensors_that_are_not_the_models_change_nothing(run: Path, checkpoint: Path, tmp_path: Path, name, change):
     """Names, dtypes and shapes are compared before anything is put into place."""
     header, data = header_of(checkpoint / name)
@@ -187,6 +194,16 @@ def test_f14_tensors_that_are_not_the_models_change_nothing(run: Path, checkpoin
         return  # the generator of a device that this machine has not; a moment that was never begun
     done = command_line(tmp_path, "verify", run)
     assert_one_error_line(done, 4)
+
+
+@pytest.mark.parametrize("fill", [0, 255])
+def test_f14_a_generator_state_that_is_none_is_an_error(run: Path, checkpoint: Path, tmp_path: Path, fill):
+    header, data = header_of(checkpoint / "rng.safetensors")
+    (checkpoint / "rng.safetensors").write_bytes(safetensors(header, bytes([fill]) * len(data)))
+    sign(checkpoint)
+    done = command_line(tmp_path, "verify", run)
+    assert_one_error_line(done, 4)
+    assert "generator cpu" in done.stdout
 
 
 READERS_THAT_RUN_CODE = [

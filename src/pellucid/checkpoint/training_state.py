@@ -46,7 +46,7 @@ def rng_tensors() -> dict[str, Tensor]:
 def load_training_state(model: nn.Module, optimizers: Sequence[Optimizer], saved: Checkpoint, where: str) -> None:
     """Puts weights, moments and, last, the generators back. Raises CheckpointError if they belong to another model."""
     require_fit(model, saved, where)
-    load_model_tensors(model, saved.model, where)
+    _copy(saved.model, model)
     _load_optimizer_tensors(model, optimizers, saved.optimizer)
     for name, state in saved.rng.items():
         if name == "cpu":
@@ -57,16 +57,13 @@ def load_training_state(model: nn.Module, optimizers: Sequence[Optimizer], saved
 
 def load_model_tensors(model: nn.Module, tensors: Tensors, where: str) -> None:
     """Copies saved parameters into the model. Raises CheckpointError if they belong to another shape of model."""
-    parameters = model_tensors(model)
-    for name in sorted(parameters.keys() | tensors.keys()):
-        _require_same_kind(f"parameter {name}", parameters.get(name), tensors.get(name), where)
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(tensors[name])
+    _require_same_parameters(model, tensors, where)
+    _copy(tensors, model)
 
 
 def require_fit(model: nn.Module, saved: Checkpoint, where: str) -> None:
-    """Raises CheckpointError unless moments and generators belong to this model, and every number is finite."""
+    """Raises CheckpointError unless everything saved belongs to this model, and every number is finite."""
+    _require_same_parameters(model, saved.model, where)
     parameters, generators = model_tensors(model), rng_tensors()
     for path, value in saved.optimizer.items():
         parameter = parameters.get(path.rpartition("/")[0])
@@ -74,6 +71,10 @@ def require_fit(model: nn.Module, saved: Checkpoint, where: str) -> None:
         _require_same_kind(f"moment {path}", expected, value, where)
     for name in {"cpu"} | (generators.keys() & saved.rng.keys()):
         _require_same_kind(f"generator {name}", generators[name], saved.rng.get(name), where)
+    try:
+        torch.Generator().set_state(saved.rng["cpu"])
+    except RuntimeError as error:
+        raise CheckpointError(where, f"generator cpu: {error}", "use another checkpoint of the run") from error
     if (culprit := first_not_finite({**saved.model, **saved.optimizer})) is not None:
         raise CheckpointError(where, f"{culprit} holds NaN or infinity", "use an older checkpoint of the run")
 
@@ -81,6 +82,12 @@ def require_fit(model: nn.Module, saved: Checkpoint, where: str) -> None:
 def first_not_finite(tensors: Tensors) -> str | None:
     """The name of the first tensor that holds NaN or infinity."""
     return next((name for name, tensor in tensors.items() if not tensor.isfinite().all()), None)
+
+
+def _copy(tensors: Tensors, model: nn.Module) -> None:
+    with torch.no_grad():
+        for name, parameter in model_tensors(model).items():
+            parameter.copy_(tensors[name])
 
 
 def _load_optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer], tensors: Tensors) -> None:
@@ -93,6 +100,12 @@ def _load_optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer], t
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         state = {i: statistics[names[p]] for i, p in enumerate(parameters) if names[p] in statistics}
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _require_same_parameters(model: nn.Module, tensors: Tensors, where: str) -> None:
+    parameters = model_tensors(model)
+    for name in sorted(parameters.keys() | tensors.keys()):
+        _require_same_kind(f"parameter {name}", parameters.get(name), tensors.get(name), where)
 
 
 def _require_same_kind(what: str, expected: Tensor | None, found: Tensor | None, where: str) -> None:
