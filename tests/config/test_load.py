@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pellucid.config.generation import SampleConfig
 from pellucid.config.load import load_run_config, parse_run_config, run_config_to_yaml
 from pellucid.errors import ConfigError
 
@@ -53,6 +54,77 @@ def test_every_number_survives_being_written_out(lr, weight_decay, seed):
     config = parse_run_config(SMALL, "small.yaml", overrides)
     assert (config.optimizer.lr, config.optimizer.weight_decay, config.seed) == (lr, weight_decay, seed)
     assert parse_run_config(run_config_to_yaml(config), "written") == config
+
+
+@given(st.text() | st.from_regex(r"[-+]?[0-9_]*\.?[0-9]*([eE][-+]?[0-9]+)?", fullmatch=True))
+@example("1e5")
+@example("08")
+@example("+.5")
+@example("yes")
+@example("null")
+@example("12:30")
+def test_every_text_survives_being_written_out_even_one_that_looks_like_a_number(text):
+    config = parse_run_config(SMALL, "small.yaml").model_copy(update={"sample": SampleConfig(prompt=text)})
+    assert parse_run_config(run_config_to_yaml(config), "written") == config
+
+
+@pytest.mark.parametrize(("number", "value"), [("010", 10), ("08", 8), ("+7", 7), ("1_000", 1000), ("0", 0)])
+def test_a_whole_number_is_decimal_whatever_it_begins_with(number, value):
+    assert parse_run_config(SMALL, "small.yaml", [f"seed={number}"]).seed == value
+
+
+def test_a_config_that_a_run_could_write_but_not_read_is_refused():
+    short = f"corpus={{type: text, files: [{'a,' * 20_000}]}}"
+    assert error_of(SMALL, short).startswith("small.yaml: more than 50,000 characters once it is written out; ")
+
+
+@pytest.mark.parametrize(
+    ("value", "where"),
+    [("5", ""), ("[a, 5]", ".1"), ("{train: 5}", ".train"), ("{train: [a, 5]}", ".train.1")],
+)
+def test_a_fault_inside_of_a_choice_of_types_is_found_where_it_is(value, where):
+    message = error_of(SMALL, f"corpus={{type: hugging_face, path: json, data_files: {value}}}")
+    assert message == f"command line: corpus.data_files{where}: 5 is of the wrong type; give text"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (
+            "warmup_steps: 10",
+            "warmup_steps: 101",
+            "small.yaml:12: schedule.warmup_steps: 101 is longer than train.steps 1",
+        ),
+        ("d_model: 64", "d_model: 63", "small.yaml:5: model.d_model: 63 is not a multiple of n_heads 2; "),
+        (
+            "d_model: 64",
+            "d_model: 6",
+            "small.yaml:5: model.d_model: RoPE rotates pairs, but a head has 3 coordinates; ",
+        ),
+        (
+            "n_heads: 2",
+            "n_heads: 2\n  n_kv_heads: 3",
+            "small.yaml:7: model.n_heads: 2 is not a multiple of n_kv_heads 3; ",
+        ),
+        (
+            "corpus: {type: fables}",
+            "corpus: {type: fables}\ntokenizer: {type: bpe, vocab_size: 257, special_tokens: [a, b]}",
+            "small.yaml:3: tokenizer.vocab_size: 257 has no room for 256 bytes and 2 special tokens; give at least 258",
+        ),
+        (
+            "corpus: {type: fables}",
+            "corpus: {type: fables}\ntokenizer:\n  type: char\n  special_tokens: [a, a]",
+            "small.yaml:5: tokenizer.special_tokens: a token is empty or stands twice; name each token once",
+        ),
+    ],
+)
+def test_a_rule_between_keys_blames_one_of_them(before, after, message):
+    assert error_of(SMALL.replace(before, after)).startswith(message)
+
+
+def test_sinusoidal_positions_blame_an_odd_width():
+    message = error_of(SMALL, "model.position={type: sinusoidal}", "model.d_model=63", "model.n_heads=1")
+    assert message == "command line: model.d_model: sinusoidal positions need an even width, not 63; add one"
 
 
 def test_a_config_is_frozen():
@@ -133,7 +205,7 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
         ),
         (
             "model.n_heads=3",
-            "small.yaml:3: model: d_model 64 is not a multiple of n_heads 3; "
+            "small.yaml:5: model.d_model: 64 is not a multiple of n_heads 3; "
             "choose d_model as n_heads times the head width",
         ),
     ],
@@ -159,9 +231,9 @@ def test_a_bad_override_is_explained_in_one_line(override, message):
             "small.yaml:16: not readable as YAML: tag tag:yaml.org,2002:python",
         ),
         (SMALL + "? [1]\n: 2\n", "small.yaml:16: a key must be a plain word; write `key: value`"),
-        ("[" * 10_000, "small.yaml: nested too deeply"),
+        ("[" * 10_000, "small.yaml:1: nested too deeply"),
         ("- 1\n", "small.yaml: no `key: value` lines found; start from a file in configs/"),
-        ("\0", "small.yaml: not readable as YAML"),
+        ("a: 1\n\0", "small.yaml:2: the character U+0000 may not stand in YAML"),
         ("x" * 300_000, "small.yaml: 300,000 characters are no run config"),
     ],
 )

@@ -45,8 +45,9 @@ WRONG_TYPES: dict[str, list[object]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """A config that is wrong at `path`. `says` stands in the error."""
+    """A config that is wrong at `path`, by something done to a key of the schema. `says` stands in the error."""
 
+    key: tuple[str, str]
     what: str
     path: Path
     text: str
@@ -110,27 +111,29 @@ def sections(data: Data, section: Data, path: Path = ()) -> Iterator[tuple[Path,
 
 def cases() -> Iterator[Case]:
     """Each key of each section misspelled, missing, of each wrong type, and beyond each bound; each type once."""
-    seen: set[tuple[Path, str, str]] = set()
+    seen: set[tuple[tuple[str, str], Path, str]] = set()
     for data in bases():
         for path, section in sections(data, SCHEMA):
-            variant = str(section["properties"].get("type", {}).get("const"))
-            for key, schema in section["properties"].items():
-                for case in cases_of_key(data, (*path, key), schema, key in section.get("required", ())):
-                    if (case.path, variant, case.what) not in seen:
-                        seen.add((case.path, variant, case.what))
+            for key in section["properties"]:
+                for case in cases_of_key(data, (*path, key), section):
+                    if (case.key, case.path, case.what) not in seen:
+                        seen.add((case.key, case.path, case.what))
                         yield case
 
 
-def cases_of_key(data: Data, path: Path, schema: Data, is_required: bool) -> Iterator[Case]:
-    key, misspelled = path[-1], path[-1] + path[-1][-1]
-    yield Case(f"{dotted(path)} misspelled", (*path[:-1], misspelled), dump(renamed(data, path, misspelled)), repr(key))
-    if is_required:
-        says = "this key is missing"
-        yield Case(f"{dotted(path)} missing", path, dump(without(data, path)), says)
+def cases_of_key(data: Data, path: Path, section: Data) -> Iterator[Case]:
+    key, name = path[-1], (section["title"], path[-1])
+    schema, misspelled = section["properties"][key], (*path[:-1], key + key[-1])
+    says = f"unknown key; did you mean {key!r}?"
+    yield Case(name, "misspelled", misspelled, dump(renamed(data, path, misspelled[-1])), says)
+    if key in section.get("required", ()):
+        yield Case(name, "missing", path, dump(without(data, path)), "this key is missing; add")
     for value in wrong_values(schema):
-        union = key != "type" and variants(schema)
-        at = (*path, "type") if union and isinstance(value, dict) else path
-        yield Case(f"{dotted(path)} = {value!r}", at, dump(changed(data, path, value)))
+        at = (*path, "type") if variants(schema) and isinstance(value, dict) else path
+        yield Case(name, repr(value), at, dump(changed(data, path, value)))
+    for i, value in wrong_items(schema):
+        items = list(section_of(data, path)[key])
+        yield Case(name, f"{value!r} at {i}", (*path, str(i)), dump(changed(data, path, [*items[:i], value])))
 
 
 def wrong_values(schema: Data) -> Iterator[object]:
@@ -139,7 +142,9 @@ def wrong_values(schema: Data) -> Iterator[object]:
         yield None
     schema = resolved(schema)
     if "anyOf" in schema:
-        return  # text, a list or a map: nearly everything is right
+        assert {option["type"] for option in schema["anyOf"]} == {"string", "array", "object", "null"}
+        yield from [5, True]
+        return
     if "const" in schema or "enum" in schema:
         yield from ["nonsense", 5, True]
     elif variants(schema):
@@ -159,8 +164,18 @@ def wrong_values(schema: Data) -> Iterator[object]:
         yield ""
     if schema.get("minItems"):
         yield []
+    if "maxItems" in schema:
+        yield [0.5] * (schema["maxItems"] + 1)
     if "pattern" in schema:
         yield from ["../elsewhere", "a b", ".hidden", "a/b"]
+
+
+def wrong_items(schema: Data) -> Iterator[tuple[int, object]]:
+    """What may not stand in a list, and where in it."""
+    schema = resolved(schema)
+    items = schema.get("prefixItems", [schema["items"]] if "items" in schema else [])
+    for i, item in enumerate(items):
+        yield from ((i, value) for value in wrong_values(item))
 
 
 def changed(data: Data, path: Path, value: object) -> Data:
@@ -200,12 +215,15 @@ def dump(data: Data) -> str:
 
 
 def line_of(text: str, path: Path) -> int | None:
-    """The line of a key in such a text, found by its indentation; None if the key is not there."""
+    """The line of a key, or of an item of a list, found by its indentation; None if it is not there."""
     stack: list[str] = []
+    n_items = 0
     for number, line in enumerate(text.splitlines(), 1):
-        if match := re.match(r"( *)(\w+):", line):
-            depth = len(match[1]) // 2
-            stack = [*stack[:depth], match[2]]
-            if tuple(stack) == path:
-                return number
+        depth = (len(line) - len(line.lstrip(" "))) // 2
+        if match := re.match(r" *(\w+):", line):
+            stack, n_items = [*stack[:depth], match[1]], 0
+        elif re.match(r" *- ", line):
+            stack, n_items = [*stack[: depth + 1], str(n_items)], n_items + 1
+        if tuple(stack) == path:
+            return number
     return None

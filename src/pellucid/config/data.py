@@ -72,7 +72,7 @@ class SpecialTokensSection(Section):
     @classmethod
     def _all_differ(cls, tokens: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(tokens)) < len(tokens) or "" in tokens:
-            raise ValueError(f"{list(tokens)} repeats a token or has an empty one; name each token once")
+            raise ValueError("a token is empty or stands twice; name each token once")
         return tokens
 
 
@@ -92,7 +92,7 @@ class BytePairConfig(SpecialTokensSection):
         least = 256 + len(self.special_tokens)
         if self.vocab_size < least:
             raise ValueError(
-                f"vocab_size {self.vocab_size} has no room for 256 bytes and {len(self.special_tokens)} "
+                f"vocab_size: {self.vocab_size} has no room for 256 bytes and {len(self.special_tokens)} "
                 f"special tokens; give at least {least}"
             )
         return self

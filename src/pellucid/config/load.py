@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import difflib
+import os
+import re
 import reprlib
 from collections.abc import Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from pellucid.config.run import RunConfig, run_json_schema
-from pellucid.config.yaml_source import MAX_CHARACTERS, Path, dotted, parse_yaml
+from pellucid.config.yaml_source import MAX_CHARACTERS, Path, dotted, parse_yaml, shortened, write_yaml
 from pellucid.errors import ConfigError
 
 COMMAND_LINE = "command line"
 MAX_BYTES = 4 * MAX_CHARACTERS
+MAX_DEPTH = 8
+
+# What a rule of our own says (a ValueError of a validator): the key to blame among several, what is wrong, how to mend.
+_RULE = re.compile(r"(?:([a-z_.]+): )?(.*); (.*)", re.DOTALL)
 
 # What pydantic calls a wrong type, and what to call it in front of a learner.
 _TYPE_NAMES = {
@@ -51,53 +56,74 @@ def parse_run_config(text: str, source: str, overrides: Sequence[str] = ()) -> R
     for override in overrides:
         _apply_override(data, places, override)
     try:
-        return RunConfig.model_validate(data)
+        config = RunConfig.model_validate(data)
     except ValidationError as error:
-        # A misspelled key is also a missing one; the misspelling is what the reader must mend.
-        first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-        raise _explain(first, data, places) from None
+        raise _explain(_what_to_mend_first(error.errors(), data), data, places) from None
+    if len(run_config_to_yaml(config)) > MAX_CHARACTERS:  # a run must be able to read the config that it wrote
+        what = f"more than {MAX_CHARACTERS:,} characters once it is written out"
+        raise ConfigError(source, what, "name fewer files, by globs for example")
+    return config
 
 
 def run_config_to_yaml(config: RunConfig) -> str:
     """The complete config, defaults written out, as YAML that `load_run_config` reads back to an equal config."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return write_yaml(config.model_dump(mode="json"))
 
 
 def _read(file: FilePath) -> str:
     try:
-        with file.open("rb") as stream:
+        with open(file, "rb", opener=_open_without_waiting) as stream:
             content = stream.read(MAX_BYTES + 1)  # /dev/zero has no end
         if len(content) > MAX_BYTES:
             raise ConfigError(str(file), f"more than {MAX_BYTES:,} bytes are no run config", "is this the right file?")
         return content.decode("utf-8")
     except FileNotFoundError:
-        known = ", ".join(sorted(str(path) for path in file.parent.glob("*.yaml"))[:8])
-        mend = f"configs there: {known}" if known else "check the path"
+        known = ", ".join(sorted(str(path) for path in file.parent.glob("*.yaml")))
+        mend = f"configs there: {shortened(known, 200)}" if known else "check the path"
         raise ConfigError(str(file), "no such file", mend) from None
     except UnicodeDecodeError as error:
-        raise ConfigError(str(file), f"byte {error.start} is not UTF-8", "save it as UTF-8 text") from None
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{file}:{line}", f"byte {error.start} is not UTF-8", "save it as UTF-8 text") from None
     except OSError as error:
         what = f"cannot be read: {error.strerror}"
         raise ConfigError(str(file), what, "name a YAML file that you may read") from None
 
 
+def _open_without_waiting(file: str, flags: int) -> int:
+    """A pipe that nobody writes to is empty; without this, opening it would wait for ever."""
+    descriptor = os.open(file, flags | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
 def _apply_override(data: dict[str, Any], places: dict[Path, str], override: str) -> None:
     key_text, equals, value_text = override.partition("=")
     path: Path = tuple(key_text.split("."))
+    where = f"{COMMAND_LINE}: {dotted(path)}"
     if not equals or not all(path):
-        raise ConfigError(COMMAND_LINE, f"{override!r} is no override", "write key=value, as optimizer.lr=3e-4")
-    value, _ = parse_yaml(value_text, f"{COMMAND_LINE}: {key_text}") if value_text else ("", {})
+        what = f"{shortened(repr(override))} is no override"
+        raise ConfigError(COMMAND_LINE, what, "write key=value, as optimizer.lr=3e-4")
+    if len(path) > MAX_DEPTH:
+        raise ConfigError(where, "nested too deeply", "a run config is three levels deep")
+    try:
+        value, _ = parse_yaml(value_text, COMMAND_LINE) if value_text else ("", {})
+    except ConfigError as error:
+        raise ConfigError(where, error.what, "write one value after `=`, as optimizer.lr=3e-4") from None
     section = data
     for key in path[:-1]:
         section = section.setdefault(str(key), {})
         if not isinstance(section, dict):
-            where = f"{COMMAND_LINE}: {key_text}"
-            raise ConfigError(where, f"{key!r} is a value, not a section", "leave out what follows it")
+            raise ConfigError(where, f"{shortened(str(key))!r} is a value, not a section", "leave out what follows it")
     section[str(path[-1])] = value
     for old in [place for place in places if place[: len(path)] == path]:
         del places[old]
     for n in range(1, len(path) + 1):
         places.setdefault(path[:n], COMMAND_LINE)
+
+
+def _what_to_mend_first(errors: list[ErrorDetails], data: dict[str, Any]) -> ErrorDetails:
+    """A misspelled key is also a missing one: mend the misspelling. Of several types, take the one that fits best."""
+    return min(errors, key=lambda e: (e["type"] != "extra_forbidden", -len(_path_in_data(e, data))))
 
 
 def _explain(error: ErrorDetails, data: dict[str, Any], places: dict[Path, str]) -> ConfigError:
@@ -107,9 +133,17 @@ def _explain(error: ErrorDetails, data: dict[str, Any], places: dict[Path, str])
         path = (*path, slips[0])
     elif error["type"].startswith("union_tag"):
         path = (*path, "type")
+    elif error["type"] == "value_error" and (key := _rule(error)[0]):
+        path = (*path, *key.split("."))
     nearest = next(path[:n] for n in range(len(path), -1, -1) if path[:n] in places)
     where = places[nearest] + (f": {dotted(path)}" if path else "")
     return ConfigError(where, *_what_and_mend(error, path, data))
+
+
+def _rule(error: ErrorDetails) -> tuple[str | None, str, str]:
+    rule = _RULE.fullmatch(str(error["ctx"]["error"]))
+    assert rule, error
+    return rule[1], rule[2], rule[3]
 
 
 def _path_in_data(error: ErrorDetails, data: Any) -> Path:
@@ -126,7 +160,7 @@ def _path_in_data(error: ErrorDetails, data: Any) -> Path:
 
 
 def _what_and_mend(error: ErrorDetails, path: Path, data: dict[str, Any]) -> tuple[str, str]:
-    kind, context, value = error["type"], error.get("ctx", {}), reprlib.repr(error["input"])
+    kind, context, value = error["type"], error.get("ctx", {}), shortened(reprlib.repr(error["input"]))
     if kind == "extra_forbidden":
         known = _keys_of_section(path[:-1], data)
         close = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
@@ -134,18 +168,21 @@ def _what_and_mend(error: ErrorDetails, path: Path, data: dict[str, Any]) -> tup
         return "unknown key", mend
     if kind == "too_short" or (kind == "missing" and isinstance(error["loc"][-1], int)):
         return "too few values", "give a longer list"
+    if kind == "too_long":
+        return "too many values", "give a shorter list"
     if kind == "missing":
         return "this key is missing", f"add `{path[-1]}: ...`"
     if kind == "union_tag_not_found":
         return "this key is missing", f"add `type: ...`, one of {_choices(path, data)}"
     if kind == "union_tag_invalid":
-        return f"{context['tag']!r} is not a choice", f"use one of {context['expected_tags']}"
+        choice = shortened(reprlib.repr(error["input"]["type"]))
+        return f"{choice} is not a choice", f"use one of {context['expected_tags']}"
     if kind == "literal_error":
         return f"{value} is not a choice", f"use {context['expected']}"
     if kind in _TYPE_NAMES:
         return f"{value} is of the wrong type", f"give {_TYPE_NAMES[kind]}"
     if kind == "value_error":
-        what, _, mend = str(context["error"]).partition("; ")
+        _, what, mend = _rule(error)
         return what, mend
     limits = {"gt": "greater than", "ge": "of at least", "lt": "less than", "le": "of at most"}
     for limit, words in limits.items():

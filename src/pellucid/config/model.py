@@ -86,19 +86,19 @@ class ModelConfig(Section):
     def _heads_divide_the_width(self) -> ModelConfig:
         if self.d_model % self.n_heads:
             raise ValueError(
-                f"d_model {self.d_model} is not a multiple of n_heads {self.n_heads}; "
+                f"d_model: {self.d_model} is not a multiple of n_heads {self.n_heads}; "
                 f"choose d_model as n_heads times the head width"
             )
         if self.n_kv_heads is not None and self.n_heads % self.n_kv_heads:
             raise ValueError(
-                f"n_heads {self.n_heads} is not a multiple of n_kv_heads {self.n_kv_heads}; "
+                f"n_heads: {self.n_heads} is not a multiple of n_kv_heads {self.n_kv_heads}; "
                 f"choose n_kv_heads as a divisor of n_heads"
             )
         if isinstance(self.position, RotaryConfig) and (self.d_model // self.n_heads) % 2:
             raise ValueError(
-                f"RoPE rotates pairs, and a head of {self.d_model // self.n_heads} coordinates has an odd one; "
+                f"d_model: RoPE rotates pairs, but a head has {self.d_model // self.n_heads} coordinates; "
                 f"choose d_model / n_heads even"
             )
         if isinstance(self.position, SinusoidalConfig) and self.d_model % 2:
-            raise ValueError(f"sinusoidal positions need an even width, not {self.d_model}; change d_model")
+            raise ValueError(f"d_model: sinusoidal positions need an even width, not {self.d_model}; add one")
         return self

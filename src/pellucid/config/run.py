@@ -39,7 +39,7 @@ class RunConfig(Section):
     def _warmup_ends_before_training(self) -> RunConfig:
         if self.schedule.warmup_steps > self.train.steps:
             raise ValueError(
-                f"schedule.warmup_steps {self.schedule.warmup_steps} is longer than train.steps "
+                f"schedule.warmup_steps: {self.schedule.warmup_steps} is longer than train.steps "
                 f"{self.train.steps}; warm up for fewer steps"
             )
         return self

@@ -1,13 +1,13 @@
-"""Reads YAML into plain values while remembering the line of every key.
+"""Reads YAML into plain values while remembering the line of every key, and writes it so that it reads back equal.
 
-Differs from PyYAML's defaults where those surprise: `3e-4` is a number, `yes` is a word, a key may stand only once,
-and there are no aliases and no tags: a file reads from top to bottom, is as small as it looks, and is plain data.
+Differs from PyYAML's defaults where those surprise: `3e-4` is a number, `yes` is a word, `010` is ten, a key may stand
+only once, and there are no aliases and no tags: a file reads from top to bottom, is as small as it looks, and is plain
+data.
 """
 
 from __future__ import annotations
 
 import re
-import textwrap
 from typing import Any
 
 import yaml
@@ -15,7 +15,8 @@ import yaml
 from pellucid.errors import ConfigError
 
 Path = tuple[str | int, ...]
-MAX_CHARACTERS = 200_000
+MAX_CHARACTERS = 50_000  # more would take PyYAML longer than a learner waits for an error
+_HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 class _Loader(yaml.SafeLoader):
@@ -24,14 +25,31 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: Any, index: Any) -> Any:
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if self.check_event(yaml.AliasEvent):
-            problem = f"alias *{event.anchor} found"
+            problem = f"alias *{shortened(event.anchor)} found"
         elif event.tag is not None:
-            problem = f"tag {event.tag} found"
+            problem = f"tag {shortened(event.tag)} found"
+        elif self.check_event(yaml.ScalarEvent) and _HALF_A_CHARACTER.search(event.value):
+            problem = "half of a surrogate pair found, which is no character"
         else:
             return super().compose_node(parent, index)
         raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
 
 
+def _decimal(loader: _Loader, node: yaml.ScalarNode) -> int:
+    return int(loader.construct_scalar(node).replace("_", ""))
+
+
+class _Dumper(yaml.SafeDumper):
+    """PyYAML's safe dumper, which also quotes text that `_Loader` alone would take for a number, as `1e5`."""
+
+
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    style = '"' if "\x85" in text else None  # YAML's oldest line break, which outside of quotes comes back as a space
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+_Loader.add_constructor("tag:yaml.org,2002:int", _decimal)
 _Loader.yaml_implicit_resolvers = {}
 for _tag, _pattern, _first in [
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
@@ -43,7 +61,8 @@ for _tag, _pattern, _first in [
         list("-+.0123456789"),
     ),
 ]:
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
+    for _side in (_Loader, _Dumper):
+        _side.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
 
 
 def parse_yaml(text: str, source: str) -> tuple[Any, dict[Path, int]]:
@@ -57,17 +76,23 @@ def parse_yaml(text: str, source: str) -> tuple[Any, dict[Path, int]]:
     lines: dict[Path, int] = {(): 1}
     try:
         loader = _Loader(text)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        what = f"the character U+{error.character:04X} may not stand in YAML"
+        raise ConfigError(f"{source}:{line}", what, "take it out and save as plain UTF-8 text") from None
+    try:
         node = loader.get_single_node()
         value = None if node is None else _construct(loader, node, (), lines, source)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        what = f"not readable as YAML: {error.problem or error}"
+        what = f"not readable as YAML: {shortened(error.problem or str(error), 120)}"
         raise ConfigError(f"{source}:{line}", what, "mend this line or the one above it") from None
-    except (yaml.YAMLError, ValueError) as error:
-        what = "not readable as YAML: " + " ".join(str(error).split())
-        raise ConfigError(source, what, "save it as plain UTF-8 text") from None
+    except ValueError as error:  # an escape beyond the last character
+        what = f"not readable as YAML: {shortened(str(error), 120)}"
+        raise ConfigError(f"{source}:{loader.line + 1}", what, "mend this line or the one above it") from None
     except RecursionError:
-        raise ConfigError(source, "nested too deeply", "a run config is three levels deep") from None
+        where = f"{source}:{loader.line + 1}"
+        raise ConfigError(where, "nested too deeply", "a run config is three levels deep") from None
     return value, lines
 
 
@@ -102,6 +127,16 @@ def _scalar(loader: _Loader, node: Any, where: str) -> Any:
     return value
 
 
+def write_yaml(value: Any) -> str:
+    """YAML that `parse_yaml` reads back to an equal value."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
 def dotted(path: Path) -> str:
-    """`("corpus", "files", 0)` as a reader writes it: `corpus.files.0`; a key of absurd length is cut."""
-    return ".".join(textwrap.shorten(str(key), 80, placeholder="…") if len(str(key)) > 80 else str(key) for key in path)
+    """`("corpus", "files", 0)` as a reader writes it: `corpus.files.0`."""
+    return shortened(".".join(str(key) or "''" for key in path))
+
+
+def shortened(text: str, most: int = 80) -> str:
+    """Text for an error's one line, which what stands in a file must not make endless."""
+    return text if len(text) <= most else text[: most - 1] + "…"
