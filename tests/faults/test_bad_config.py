@@ -90,6 +90,8 @@ SLIPS = {
     "a long key": (f"seed: 5\n? {'k' * 40_000}\n: 1\n", 1, ": kkk"),
     "a long key twice": (f"seed: 5\n? {'k' * 20_000}\n: 1\n? {'k' * 20_000}\n: 1\n", 3, "this key stands twice"),
     "a long type": (f"seed: 5\ndata: {{packing: {'p' * 40_000}}}\n", None, "data"),
+    "a type beside the sections": ("seed: 5\ntype: {a: 1}\n", 1, "type: unknown key"),
+    "a type that is a list": ("seed: 5\ntype: [a]\n", 1, "type: unknown key"),
     "a number as key": ("seed: 5\n6: 7\n", 1, ": 6: unknown key"),
     "nothing as key": ("seed: 5\n?\n: 7\n", 1, ": '': unknown key"),
     "an empty key": ("seed: 5\n'': 7\n", 1, ": '': unknown key"),

@@ -207,8 +207,9 @@ def _schema_at(path: Path, data: Any) -> dict[str, Any]:
     for key in (None, *path):
         if key is not None:
             schema, data = schema.get("properties", {}).get(key, {}), data[key]
-        if isinstance(data, dict) and data.get("type") in schema.get("discriminator", {}).get("mapping", {}):
-            schema = {"$ref": schema["discriminator"]["mapping"][data["type"]]}
+        variants = schema.get("discriminator", {}).get("mapping", {})
+        if isinstance(data, dict) and (variant := str(data.get("type"))) in variants:
+            schema = {"$ref": variants[variant]}
         if "$ref" in schema:
             schema = root["$defs"][schema["$ref"].rsplit("/", 1)[-1]]
     return schema
