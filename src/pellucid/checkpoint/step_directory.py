@@ -218,8 +218,8 @@ def _manifest(entries: Mapping[str, str]) -> bytes:
     return f'{{"format": {FORMAT_VERSION}, "files": {{\n{lines}\n}}}}\n'.encode()
 
 
-def _entry(n_bytes: int, sha256: str) -> str:
-    return json.dumps({"bytes": n_bytes, "sha256": sha256})
+def _entry(n_bytes: int, digest: str) -> str:
+    return json.dumps({"bytes": n_bytes, "sha256": digest})
 
 
 def _entry_of(path: Path) -> str:
