@@ -177,7 +177,9 @@ def generate(
     """Write text with a trained model, from a prompt or from the start of a document."""
     from pellucid.generation.sampling import Sampling
     from pellucid.generation.text import generate_text
+    from pellucid.memory import keep_freed_memory
 
+    keep_freed_memory()
     sampling = Sampling(temperature=0.0 if greedy else temperature, top_k=top_k, top_p=top_p)
     text = _read_prompt(prompt, prompt_file)
     trained, precision = _load_trained(run, checkpoint)
@@ -185,7 +187,7 @@ def generate(
     trained.tokenizer.encode(text)  # refuses what it cannot read before anything is written
     if streams:
         _write(text)
-    with precision.autocast():
+    with precision.for_decoding().autocast():
         completions = generate_text(
             trained.decoder,
             trained.tokenizer,

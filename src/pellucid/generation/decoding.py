@@ -14,13 +14,13 @@ from torch import Tensor
 
 from pellucid.generation.sampling import Sampling, next_token
 from pellucid.model.decoder import Decoder
+from pellucid.model.single_token import SingleTokenDecoder
 
 # The model gives logits for every token that it reads. A long prompt is read in pieces of this many tokens, so that
 # 16 samples, 1,024 tokens and a vocabulary of 50,257 do not ask for 3 GB of logits of which one position is used.
 TOKENS_READ_AT_ONCE = 128
 
 
-@torch.inference_mode()
 def generate_tokens(
     model: Decoder,
     prompt_ids: Sequence[int],
@@ -47,9 +47,12 @@ def generate_tokens(
 
     with _eval_mode(model):
         for _ in range(max_new_tokens):
-            logits_BV = window.read().index_fill_(-1, forbidden, -torch.inf)
-            token_ids_B = next_token(logits_BV, sampling, generator)
-            window.add(token_ids_B)
+            with torch.inference_mode():
+                logits_BV = window.read()
+                if forbidden_ids:
+                    logits_BV.index_fill_(-1, forbidden, -torch.inf)
+                token_ids_B = next_token(logits_BV, sampling, generator)
+                window.add(token_ids_B)
 
             drawn = zip(token_ids_B.tolist(), has_ended, strict=True)
             token_ids = [end_of_text if ended else token_id for token_id, ended in drawn]
@@ -75,6 +78,7 @@ class SlidingWindow:
         self._batch_size, length = self._unread_BT.shape
         self._capacity = min(length + max_new_tokens, model.context_length)
         self._cache = model.new_cache(self._batch_size, self._capacity)
+        self._single_token = SingleTokenDecoder(model)
 
     def add(self, token_ids_B: Tensor) -> None:
         """Put one more token at the end of each sample."""
@@ -86,6 +90,8 @@ class SlidingWindow:
         if self._cache.length + self._unread_BT.size(1) > self._model.context_length:
             self._cache = self._model.new_cache(self._batch_size, self._capacity)
             self._unread_BT = torch.cat(tuple(self._latest_B1), dim=1)
+        if self._cache.length > 0 and self._unread_BT.size(1) == 1:
+            return self._single_token(self._unread_BT[:, 0], self._cache)
         for piece_BT in torch.split(self._unread_BT, TOKENS_READ_AT_ONCE, dim=1):
             logits_BTV: Tensor = self._model(piece_BT, self._cache)
         return logits_BTV[:, -1]

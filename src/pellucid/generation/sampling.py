@@ -74,6 +74,8 @@ def apply_temperature(logits_BV: Tensor, temperature: float) -> Tensor:
     The largest logit is moved to 0 first, which leaves the distribution as it is: then the smallest temperature
     sends the others to -infinity at worst, never the largest to +infinity, whose softmax would be NaN.
     """
+    if temperature == 1:
+        return logits_BV
     float32 = torch.finfo(torch.float32)
     divisor = min(max(temperature, float32.tiny), float32.max)
     return (logits_BV - logits_BV.amax(dim=-1, keepdim=True)) / divisor

@@ -8,17 +8,17 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from pellucid.model.kv_cache import LayerCache, NoCache
-from pellucid.model.residual import Sublayer
+from pellucid.model.residual import Residual
 
 
 class Block(nn.Module):
     """Attention, then feed-forward, each with its norm and residual connection (equation 10)."""
 
-    def __init__(self, attention: Sublayer, feed_forward: Sublayer) -> None:
+    def __init__(self, attention: Residual, feed_forward: Residual) -> None:
         super().__init__()
         self.attention = attention
         self.feed_forward = feed_forward
 
     def forward(self, x_BTD: Tensor, cache: LayerCache | NoCache) -> Tensor:
         x_BTD = self.attention(x_BTD, cache)
-        return self.feed_forward(x_BTD)
+        return self.feed_forward(x_BTD)  # type: ignore[no-any-return]

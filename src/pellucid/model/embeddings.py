@@ -23,8 +23,12 @@ class TiedEmbeddings(nn.Module):
     def embed(self, tokens_BT: Tensor) -> Tensor:
         return F.embedding(tokens_BT, self.embedding_VD)
 
+    @property
+    def unembedding_VD(self) -> Tensor:
+        return self.embedding_VD
+
     def unembed(self, x_BTD: Tensor) -> Tensor:
-        return F.linear(x_BTD, self.embedding_VD)
+        return F.linear(x_BTD, self.unembedding_VD)
 
 
 class SeparateEmbeddings(nn.Module):

@@ -23,14 +23,15 @@ class LayerCache:
 
     def append(self, keys_BGSK: Tensor, values_BGSK: Tensor) -> tuple[Tensor, Tensor]:
         """Store the keys and values of the next positions; returns views of all so far."""
-        start, end = self.length, self.length + keys_BGSK.size(2)
+        n_new = keys_BGSK.size(2)
+        start, end = self.length, self.length + n_new
         capacity = self.keys_BGSK.size(2)
         if end > capacity:
             raise ValueError(f"{end} positions do not fit into a cache of {capacity}; make it with a larger capacity")
-        self.keys_BGSK[:, :, start:end] = keys_BGSK.detach()
-        self.values_BGSK[:, :, start:end] = values_BGSK.detach()
+        self.keys_BGSK.narrow(2, start, n_new).copy_(keys_BGSK.detach())
+        self.values_BGSK.narrow(2, start, n_new).copy_(values_BGSK.detach())
         self.length = end
-        return self.keys_BGSK[:, :, :end], self.values_BGSK[:, :, :end]
+        return self.keys_BGSK.narrow(2, 0, end), self.values_BGSK.narrow(2, 0, end)
 
 
 class NoCache:

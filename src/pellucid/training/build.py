@@ -50,7 +50,7 @@ def build_session(config: RunConfig, data: PreparedData, run_dir: Path) -> Sessi
         return nats / n_tokens
 
     def write_samples() -> list[str]:
-        with precision.autocast():
+        with precision.for_decoding().autocast():
             completions = generate_text(
                 decoder,
                 tokenizer,

@@ -28,6 +28,10 @@ class Precision:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, self.dtype)
 
+    def for_decoding(self) -> Precision:
+        """float32 on a CPU, where a token is too little work to gain by numbers that must first be made short."""
+        return Precision(self.device, torch.float32) if self.device.type == "cpu" else self
+
     def grad_scaler(self) -> torch.amp.GradScaler:
         """Scales the loss up so that fp16 gradients do not vanish; does nothing in the other formats."""
         return torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)

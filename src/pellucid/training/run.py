@@ -10,11 +10,11 @@ from pellucid.checkpoint.run_directory import locked
 from pellucid.config.load import run_config_to_yaml
 from pellucid.config.run import RunConfig
 from pellucid.data.build import PreparedData, build_batches, prepare_data
+from pellucid.memory import keep_freed_memory
 from pellucid.model.decoder import Decoder
 from pellucid.training.build import build_session, evaluate
 from pellucid.training.evaluation import Evaluation
 from pellucid.training.interrupts import StoppedBySignal
-from pellucid.training.memory import keep_freed_memory
 from pellucid.training.resume import (
     clear_run,
     newest_whole_checkpoint,
