@@ -10,6 +10,7 @@ from pellucid.config import load_run_config
 from pellucid.config.run import run_json_schema
 from pellucid.model.build import build_model
 from pellucid.training.build import build_optimizers, build_schedule
+from pellucid.training.precision import resolve_precision
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SHIPPED = sorted(CONFIGS.glob("*.yaml"))
@@ -29,7 +30,7 @@ def test_a_shipped_config_builds_without_memory_and_schedules_every_step(path: P
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     in_optimizers = [
         parameter
-        for optimizer in build_optimizers(config.optimizer, model)
+        for optimizer in build_optimizers(config.optimizer, model, resolve_precision("cpu", "fp32"))
         for group in optimizer.param_groups
         for parameter in group["params"]
     ]

@@ -52,3 +52,9 @@ def test_feed_forward_dropout_acts_in_training_alone(kind):
     kept = trained != 0
     assert 0.35 < kept.float().mean() < 0.65
     torch.testing.assert_close(trained[kept], 2 * evaluated[kept])
+
+
+def test_relu_squared_is_max_of_0_and_x_squared_with_the_gradient_of_its_finite_differences():
+    x = torch.linspace(-2, 2, 9, dtype=torch.float64).requires_grad_()
+    torch.testing.assert_close(relu_squared(x), x.clamp(min=0) ** 2)
+    assert torch.autograd.gradcheck(relu_squared, x)

@@ -15,6 +15,7 @@ MUON = {
     "adamw_lr": 0.02,
     "adamw_betas": (0.9, 0.95),
     "adamw_eps": 1e-8,
+    "dtype": torch.bfloat16,
 }
 
 

@@ -33,12 +33,10 @@ def test_what_this_machine_has_not_is_refused(monkeypatch):
 def test_bf16_training_computes_in_bf16_and_keeps_weights_and_loss_in_float32():
     decoder = tiny_decoder()
     dtypes = []
-    decoder.blocks[0].register_forward_hook(lambda module, inputs, output: dtypes.append(output.dtype))
-    seen_in_linear = []
-    linear = next(module for module in decoder.modules() if isinstance(module, torch.nn.Linear))
-    linear.register_forward_hook(lambda module, inputs, output: seen_in_linear.append(output.dtype))
+    for module in (decoder.blocks[0], decoder.blocks[0].feed_forward.sublayer.W_1):  # the residual stream, a product
+        module.register_forward_hook(lambda module, inputs, output: dtypes.append(output.dtype))
     in_bf16 = tiny_trainer(decoder, precision=Precision(CPU, torch.bfloat16)).update()
-    assert seen_in_linear == [torch.bfloat16]
+    assert dtypes == [torch.bfloat16] * 2
     assert {parameter.dtype for parameter in decoder.parameters()} == {torch.float32}
     in_float32 = tiny_trainer(tiny_decoder()).update()
     assert in_bf16.loss == pytest.approx(in_float32.loss, rel=0.02)

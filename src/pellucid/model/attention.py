@@ -95,6 +95,7 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         self.head_width = d_model // n_heads
         self.n_heads = n_heads
+        self.n_heads_each = [n_heads, n_kv_heads, n_kv_heads]  # of queries, keys and values
         self.W_Q = nn.Linear(d_model, n_heads * self.head_width, bias=bias)
         self.W_K = nn.Linear(d_model, n_kv_heads * self.head_width, bias=bias)
         self.W_V = nn.Linear(d_model, n_kv_heads * self.head_width, bias=bias)
@@ -107,9 +108,9 @@ class MultiHeadAttention(nn.Module):
 
     def forward(self, x_BTD: Tensor, cache: LayerCache | NoCache) -> Tensor:
         start = cache.length
-        q_BHTK = self.rotate(self.query_norm(self.split_heads(self.W_Q(x_BTD))), start)
-        k_BGTK = self.rotate(self.key_norm(self.split_heads(self.W_K(x_BTD))), start)
-        v_BGTK = self.split_heads(self.W_V(x_BTD))
+        q_BHTK, k_BGTK, v_BGTK = self.project(x_BTD)
+        q_BHTK = self.rotate(self.query_norm(q_BHTK), start)
+        k_BGTK = self.rotate(self.key_norm(k_BGTK), start)
 
         k_BGSK, v_BGSK = cache.append(k_BGTK, v_BGTK)
         k_BHSK, v_BHSK = self.share_among_heads(k_BGSK), self.share_among_heads(v_BGSK)
@@ -119,9 +120,15 @@ class MultiHeadAttention(nn.Module):
         concatenated_BTD = heads_BHTK.transpose(1, 2).flatten(start_dim=2)
         return F.dropout(self.W_O(concatenated_BTD), dropout)
 
-    def split_heads(self, x_BTD: Tensor) -> Tensor:
-        """Cut each position's vector into heads: (B, T, H*K) to (B, H, T, K)."""
-        return x_BTD.view(*x_BTD.shape[:2], -1, self.head_width).transpose(1, 2)
+    def project(self, x_BTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """W_Q x, W_K x and W_V x, each cut into heads; as one product, which is faster than three."""
+        layers = (self.W_Q, self.W_K, self.W_V)
+        weight = torch.cat([layer.weight for layer in layers])
+        bias = None if self.W_Q.bias is None else torch.cat([layer.bias for layer in layers])
+        heads_BTHK = F.linear(x_BTD, weight, bias).view(*x_BTD.shape[:2], -1, self.head_width)
+        q_BHTK, k_BGTK, v_BGTK = torch.split(heads_BTHK.transpose(1, 2), self.n_heads_each, dim=1)
+        # Copied, so that each head is one block of memory: what follows is faster by more than the copy takes.
+        return q_BHTK.contiguous(), k_BGTK.contiguous(), v_BGTK.contiguous()
 
     def share_among_heads(self, x_BGSK: Tensor) -> Tensor:
         """Give key/value head g to the query heads g*H/G ... (g+1)*H/G - 1; no copy when G = H."""

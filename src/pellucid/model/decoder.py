@@ -63,7 +63,7 @@ class Decoder(nn.Module):
         self.check_length(start + tokens_BT.size(1))
 
         x_BTD = self.embeddings.embed(tokens_BT)
-        x_BTD = self.positions.add_to_embeddings(x_BTD, start)
+        x_BTD = self.positions.add_to_embeddings(x_BTD, start).to(product_dtype(x_BTD))
         x_BTD = F.dropout(x_BTD, self.dropout, self.training)
         for block, layer_cache in zip(self.blocks, layer_caches, strict=True):
             x_BTD = block(x_BTD, layer_cache)
@@ -72,15 +72,13 @@ class Decoder(nn.Module):
     def new_cache(self, batch_size: int, capacity: int | None = None) -> KVCache:
         """An empty cache for `capacity` positions (default: context_length), in the dtype of the layers."""
         weight = self.embeddings.embedding_VD
-        device = weight.device.type
-        autocast = torch.is_autocast_enabled(device)
         return KVCache(
             n_layers=self.n_layers,
             batch_size=batch_size,
             n_kv_heads=self.n_kv_heads,
             capacity=capacity or self.context_length,
             head_width=self.head_width,
-            dtype=torch.get_autocast_dtype(device) if autocast else weight.dtype,
+            dtype=product_dtype(weight),
             device=weight.device,
         )
 
@@ -90,3 +88,9 @@ class Decoder(nn.Module):
                 f"{length} tokens are more than the context_length of {self.context_length}; "
                 f"give fewer, or build the model with a longer context_length"
             )
+
+
+def product_dtype(x: Tensor) -> torch.dtype:
+    """What autocast, if it is on, computes products in; else the format of x itself."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype

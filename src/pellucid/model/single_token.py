@@ -20,7 +20,7 @@ from typing_extensions import assert_never
 
 from pellucid.model.attention import MultiHeadAttention
 from pellucid.model.block import Block
-from pellucid.model.decoder import Decoder
+from pellucid.model.decoder import Decoder, product_dtype
 from pellucid.model.feed_forward import FeedForward, SwiGLU
 from pellucid.model.kv_cache import KVCache, LayerCache
 from pellucid.model.residual import PostNorm, PreNorm, Residual, Sublayer
@@ -40,15 +40,15 @@ class SingleTokenDecoder:
             self._blocks.append((residual_function(block.attention), residual_function(block.feed_forward)))
         self._final_norm, self._soft_cap = as_function(decoder.final_norm), as_function(decoder.soft_cap)
         self._unembed = projection(decoder.embeddings.unembedding_VD)
-        in_float32 = product_dtype(decoder.embeddings.unembedding_VD) == torch.float32
-        self._kernels = without_onednn if in_float32 else nullcontext
+        self._dtype = product_dtype(decoder.embeddings.unembedding_VD)
+        self._kernels = without_onednn if self._dtype == torch.float32 else nullcontext
 
     def __call__(self, tokens_B: Tensor, cache: KVCache) -> Tensor:
         """Logits (B, V) for the token after this one, which is added to the cache."""
         start = cache.length
         self._check_length(start + 1)
         with self._kernels():
-            x_BD = self._add_positions(self._embed(tokens_B[:, None]), start)[:, 0]
+            x_BD = self._add_positions(self._embed(tokens_B[:, None]), start)[:, 0].to(self._dtype)
             for (attention, feed_forward), layer_cache in zip(self._blocks, cache.layers, strict=True):
                 x_BD = feed_forward(attention(x_BD, layer_cache))
             return self._soft_cap(self._unembed(self._final_norm(x_BD)))
@@ -61,17 +61,15 @@ class SingleQueryAttention:
         self.project = side_by_side(attention.W_Q, attention.W_K, attention.W_V)
         self.W_O = side_by_side(attention.W_O)
         self.head_width = attention.head_width
-        n_kv_heads = attention.W_K.out_features // attention.head_width
-        self.shares_heads = n_kv_heads < attention.n_heads
-        self.heads = [attention.n_heads, n_kv_heads, n_kv_heads]
+        self.n_heads_each = attention.n_heads_each
+        self.shares_heads = len(set(self.n_heads_each)) > 1
         self.query_norm, self.key_norm = as_function(attention.query_norm), as_function(attention.key_norm)
         self.rotate = attention.rotate
 
     def __call__(self, x_BD: Tensor, cache: LayerCache) -> Tensor:
         B, position = x_BD.size(0), cache.length
-        q_BH1K, k_BG1K, v_BG1K = torch.split_with_sizes(
-            self.project(x_BD).view(B, -1, 1, self.head_width), self.heads, 1
-        )
+        heads_BH1K = self.project(x_BD).view(B, -1, 1, self.head_width)
+        q_BH1K, k_BG1K, v_BG1K = torch.split_with_sizes(heads_BH1K, self.n_heads_each, 1)
         q_BH1K = self.rotate(self.query_norm(q_BH1K), position)
         k_BGSK, v_BGSK = cache.append(self.rotate(self.key_norm(k_BG1K), position), v_BG1K)
         heads_BH1K = F.scaled_dot_product_attention(q_BH1K, k_BGSK, v_BGSK, enable_gqa=self.shares_heads)
@@ -146,9 +144,3 @@ def without_onednn() -> Iterator[None]:
         yield
     finally:
         torch.backends.mkldnn.enabled = was_enabled
-
-
-def product_dtype(weight: Tensor) -> torch.dtype:
-    """What autocast, if it is on, computes products in; else the weight's own."""
-    device = weight.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype

@@ -94,7 +94,7 @@ def build_trainer(config: RunConfig, data: PreparedData) -> Trainer:
     return Trainer(
         model,
         torch.compile(model) if train.compile else model,
-        build_optimizers(config.optimizer, model),
+        build_optimizers(config.optimizer, model, precision),
         build_schedule(config.schedule, train.steps),
         build_batches(config, data).batch,
         precision,
@@ -103,7 +103,7 @@ def build_trainer(config: RunConfig, data: PreparedData) -> Trainer:
     )
 
 
-def build_optimizers(config: OptimizerConfig, model: nn.Module) -> list[Optimizer]:
+def build_optimizers(config: OptimizerConfig, model: nn.Module, precision: Precision) -> list[Optimizer]:
     """One optimizer, or two where the parameters are shared out between them."""
     match config:
         case AdamWConfig():
@@ -119,6 +119,7 @@ def build_optimizers(config: OptimizerConfig, model: nn.Module) -> list[Optimize
                 adamw_lr=config.adamw_lr,
                 adamw_betas=config.adamw_betas,
                 adamw_eps=config.adamw_eps,
+                dtype=torch.float32 if precision.dtype == torch.float32 else torch.bfloat16,
             )
         case SGDConfig():
             return optimizers.sgd(model, lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay)

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import torch
 from torch import nn
-from torch.optim import SGD, AdamW, Muon, Optimizer
+from torch.optim import SGD, AdamW, Optimizer
+
+from pellucid.training.muon import Muon
 
 Parameters = list[nn.Parameter]
 
@@ -31,18 +34,20 @@ def muon(
     adamw_lr: float,
     adamw_betas: tuple[float, float],
     adamw_eps: float,
+    dtype: torch.dtype,
 ) -> list[Optimizer]:
     """Muon (Jordan et al. 2024) on the matrices inside blocks, AdamW on embeddings, biases and norms.
 
     Muon replaces the momentum of a matrix by the nearest orthogonal matrix: all directions move equally far. An
     embedding is a list of vectors rather than a map between spaces, so it stays with AdamW.
+    `dtype` is the format of Muon's products.
     """
     in_blocks = {name: p for name, p in model.named_parameters() if name.startswith("blocks.")}
     block_matrices = [p for p in in_blocks.values() if p.ndim == 2]
     chosen = {id(p) for p in block_matrices}
     matrices, vectors = _matrices_and_vectors(p for p in model.parameters() if id(p) not in chosen)
     return [
-        Muon(block_matrices, lr=lr, momentum=momentum, weight_decay=weight_decay),
+        Muon(block_matrices, lr=lr, momentum=momentum, weight_decay=weight_decay, dtype=dtype),
         _adamw(matrices, vectors, adamw_lr, adamw_betas, adamw_eps, weight_decay),
     ]
 
