@@ -62,7 +62,7 @@ def test_f1_a_finished_run_says_so_and_stays_as_it_is(fault_place, reference: Tr
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     done = command_line(fault_place, "train", "reference.yaml", "--run-dir", "undisturbed", "--resume")
     assert done.exit_code == 0
-    assert "is finished: it has had its 60 steps" in done.stderr
+    assert "is finished, after 60 steps" in done.stderr
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 

@@ -108,9 +108,31 @@ def test_a_resumed_finished_run_says_so_and_changes_nothing(workplace: Path):
     train(workplace, "run")
     before = {path: path.read_bytes() for path in (workplace / "run").rglob("*") if path.is_file()}
     outcome, notes = train(workplace, "run", resume=True)
-    assert notes == [f"{workplace / 'run'} is finished: it has had its 20 steps"]
+    assert notes == [f"{workplace / 'run'} is finished, after 20 steps"]
     assert outcome.evaluation is not None
     assert {path: path.read_bytes() for path in (workplace / "run").rglob("*") if path.is_file()} == before
+
+
+def test_a_run_ends_at_the_first_evaluation_that_reaches_the_loss_that_is_wanted(workplace: Path):
+    train(workplace, "whole")
+    losses = {
+        row["step"]: row["val_loss"] for row in read_rows(workplace / "whole" / "metrics.jsonl") if "val_loss" in row
+    }
+    assert losses[5] > losses[10] > losses[15]
+    reached = f"evaluation.stop_at_val_loss={losses[10]}"
+    outcome, _ = train(workplace, "short", reached)
+    assert outcome.step == 10
+    assert steps_in(workplace / "short") == [5, 10]
+    assert [row["step"] for row in read_rows(workplace / "short" / "metrics.jsonl")] == list(range(1, 11))
+    assert "## After 10 steps" in (workplace / "short" / "samples.md").read_text()
+    assert (workplace / "short" / "loss.png").exists()
+    _, notes = train(workplace, "short", reached, resume=True)
+    assert notes == [f"{workplace / 'short'} is finished, after 10 steps"]
+
+
+def test_a_loss_that_is_never_reached_ends_nothing(workplace: Path):
+    outcome, _ = train(workplace, "run", "evaluation.stop_at_val_loss=0.01")
+    assert outcome.step == 20
 
 
 def test_every_document_is_in_one_of_the_two_splits(workplace: Path):

@@ -106,6 +106,9 @@ class EvaluationConfig(Section):
     max_tokens: int | None = Field(
         100_000, ge=1, description="evaluate at most about this many tokens while training; null: all"
     )
+    stop_at_val_loss: float | None = Field(
+        None, gt=0, description="end the run when an evaluation finds this loss (nats per token) or less; null: never"
+    )
 
 
 class CheckpointConfig(Section):

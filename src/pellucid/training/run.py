@@ -69,8 +69,8 @@ def train_run(
 
 def _train(config: RunConfig, data: PreparedData, session: Session, note: Note) -> Outcome:
     trainer, run_dir = session.trainer, session.run_dir
-    if trainer.step >= config.train.steps and session.unreported is None:
-        note(f"{run_dir} is finished: it has had its {config.train.steps} steps")
+    if session.is_finished:
+        note(f"{run_dir} is finished, after {trainer.step} steps")
         if not (run_dir / "loss.png").exists():  # stopped between its last save and its plot
             session.plot()
     else:

@@ -45,7 +45,7 @@ class Intervals:
 
 
 class Session:
-    """Drives a Trainer to `n_steps`.
+    """Drives a Trainer to `n_steps`, or to the first validation loss that is `stop_at_val_loss` or less.
 
     `validate()` gives the validation loss in nats per token, `write_samples()` texts to show. The config, the tokenizer
     and the data's fingerprint go into each checkpoint, so that it stands alone and a resumed run can be compared.
@@ -58,6 +58,7 @@ class Session:
         *,
         name: str,
         n_steps: int,
+        stop_at_val_loss: float | None,
         intervals: Intervals,
         keep_last: int,
         floor: float | None,
@@ -69,6 +70,7 @@ class Session:
     ) -> None:
         self.trainer, self.run_dir, self.name = trainer, run_dir, name
         self.n_steps, self.intervals, self.keep_last, self.floor = n_steps, intervals, keep_last, floor
+        self.stop_at_val_loss = -math.inf if stop_at_val_loss is None else stop_at_val_loss
         self.validate, self.write_samples = validate, write_samples
         self.config_yaml, self.tokenizer_json = config_yaml, tokenizer_json
         self.data_fingerprint = data_fingerprint
@@ -110,6 +112,12 @@ class Session:
         rows = metrics.read_rows(self.metrics_file)
         plot_loss(rows, self.floor, f"{self.name}: loss while training", self.run_dir / "loss.png")
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing is left to do: the last step was made, or the loss that was wanted reached; and reported."""
+        reached = self.best_loss is not None and self.best_loss <= self.stop_at_val_loss
+        return self.unreported is None and (reached or self.trainer.step >= self.n_steps)
+
     def environment(self) -> dict[str, str | int]:
         """Where a resumed run is the same bit for bit: on the same of these four."""
         precision = self.trainer.precision
@@ -123,7 +131,8 @@ class Session:
     def _train(self, stop: StopRequest, bar: tqdm[Any]) -> None:
         if self.unreported is not None:
             self._report(self.unreported, stop, bar)
-        while self.trainer.step < self.n_steps:
+            self.unreported = None
+        while not self.is_finished:
             failpoints.reached("update")
             update = self.trainer.update()
             self.tokens += update.tokens
@@ -140,7 +149,8 @@ class Session:
             with stop.ends_block():
                 failpoints.reached("evaluate")
                 val_loss = self._validate() if self._due(self.intervals.evaluate) else None
-                samples = self.write_samples() if self._due(self.intervals.sample) else []
+                is_last = val_loss is not None and val_loss <= self.stop_at_val_loss
+                samples = self.write_samples() if is_last or self._due(self.intervals.sample) else []
         except StoppedBySignal:
             if self.saved_step != self.trainer.step:
                 self.save(None, unreported=update)
