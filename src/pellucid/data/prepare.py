@@ -20,6 +20,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import tee
 from pathlib import Path
 from typing import NoReturn
 
@@ -28,6 +29,7 @@ from tqdm import tqdm
 
 from pellucid.config.base import Section
 from pellucid.corpora.corpus import Corpus, KnownCorpus, Piece, Split
+from pellucid.data.encoding import encode_batches
 from pellucid.data.token_file import TokenFileWriter
 from pellucid.errors import DataError, InputOutputError
 from pellucid.files import fsync, sha256
@@ -161,9 +163,11 @@ def write_split(pieces: Iterable[Piece], tokenizer: Tokenizer, path: Path, *, na
         TokenFileWriter(path, vocab_size=tokenizer.vocab_size, end_of_text=tokenizer.end_of_text) as writer,
         _progress_bar(f"writing {name} tokens", progress) as bar,
     ):
-        for batch in _batches(pieces):
+        batches, to_encode = tee(_batches(pieces))
+        texts = ([piece.text for piece in batch] for batch in to_encode)
+        for batch, ids_of_batch in zip(batches, encode_batches(tokenizer, texts), strict=True):
             batch_bytes = sum(len(piece.text.encode()) for piece in batch)
-            for piece, ids in zip(batch, tokenizer.encode_batch([p.text for p in batch]), strict=True):
+            for piece, ids in zip(batch, ids_of_batch, strict=True):
                 writer.append(ids)
                 if piece.ends_document:
                     writer.end_document()

@@ -1,0 +1,90 @@
+"""Encoding on all cores: batches of text go to processes, their token ids come back in order.
+
+Words are looked up in Python, which runs on one core per process. A process is asked by a pipe of its own: when the
+one who asks is gone, however it ended, the pipe is closed, and the process ends too.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, cycle, islice
+from multiprocessing.connection import Connection
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pellucid.errors import DataError, OutOfMemoryError
+from pellucid.tokenizer import Tokenizer
+
+Texts = Sequence[str]
+Ids = list[NDArray[np.uint32]]
+
+BATCHES_WITHOUT_PROCESSES = 8  # a few megabytes are encoded before processes would have started
+MOST_PROCESSES = 8  # beyond, reading and writing take longer than encoding
+
+
+def encode_batches(tokenizer: Tokenizer, batches: Iterable[Texts]) -> Iterator[Ids]:
+    """The token ids of each batch, in order. Raises DataError as `tokenizer.encode_batch` does."""
+    remaining = iter(batches)
+    for batch in islice(remaining, BATCHES_WITHOUT_PROCESSES):
+        yield tokenizer.encode_batch(batch)
+    if (first := next(remaining, None)) is not None:
+        n_processes = min(MOST_PROCESSES, os.cpu_count() or 1)
+        yield from _encode_in_processes(tokenizer, chain([first], remaining), n_processes)
+
+
+def _encode_in_processes(tokenizer: Tokenizer, batches: Iterable[Texts], n_processes: int) -> Iterator[Ids]:
+    """Each process has one batch at a time, so that neither side ever waits for room in a pipe that the other fills."""
+    context = multiprocessing.get_context("spawn")  # a forked copy of a program with threads may hang
+    connections: list[Connection] = []
+    for _ in range(n_processes):
+        ours, theirs = context.Pipe()
+        context.Process(target=_answer, args=(theirs, tokenizer.to_json()), daemon=True).start()
+        theirs.close()
+        connections.append(ours)
+    try:
+        asked: deque[Connection] = deque()
+        for connection, batch in zip(cycle(connections), batches, strict=False):
+            if len(asked) == n_processes:
+                yield _received(asked.popleft())
+            connection.send(list(batch))
+            asked.append(connection)
+        while asked:
+            yield _received(asked.popleft())
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+def _received(connection: Connection) -> Ids:
+    try:
+        answer: Ids | DataError = connection.recv()
+    except EOFError:
+        raise OutOfMemoryError("encoding", "a process ended without an answer", "free some memory") from None
+    if isinstance(answer, DataError):
+        raise answer
+    return answer
+
+
+def _answer(connection: Connection, tokenizer_json: str) -> None:
+    """What a process does until nobody asks any more. Ctrl-C in a terminal reaches it too, but is not its business."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    tokenizer = Tokenizer.from_json(tokenizer_json)
+    while True:
+        try:
+            batch = connection.recv()
+        except EOFError:
+            return
+        answer: Ids | DataError
+        try:
+            answer = tokenizer.encode_batch(batch)
+        except DataError as error:
+            answer = error
+        try:
+            connection.send(answer)
+        except BrokenPipeError:
+            return
