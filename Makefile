@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test soak lint clean
+.PHONY: help setup demo test bench soak lint clean
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -19,6 +19,9 @@ demo: $(VENV)/.run ## train on fables for under three minutes, then write storie
 
 test: lint       ## lint, types, layers, then all tests
 	$(BIN)/pytest
+
+bench: $(VENV)/.dev ## speed, memory and start-up beside transformers at the same shape, as tables: five minutes
+	$(BIN)/python scripts/benchmark.py
 
 soak: $(VENV)/.dev ## the faults of docs/reliability.md in their long form, as a table: half an hour
 	$(BIN)/pytest tests/faults --soak

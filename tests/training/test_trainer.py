@@ -1,6 +1,7 @@
 """One update: equal to the equations, whatever way it is cut up."""
 
 import math
+from itertools import accumulate
 
 import pytest
 import torch
@@ -73,6 +74,27 @@ def test_recomputing_activations_changes_no_gradient_and_keeps_less():
     recomputed, recomputed_kept = gradients_and_saved_bytes(recompute=True)
     assert all(torch.equal(plain[name], recomputed[name]) for name in plain)
     assert recomputed_kept < plain_kept / 3
+
+
+def test_the_memory_of_an_update_does_not_grow_with_the_micro_batches_that_it_sums():
+    """Equation 16's other half: the largest amount held at one moment, beyond the token ids of all micro-batches."""
+
+    def peak_bytes(n_micro_batches):
+        decoder = tiny_decoder(n_layers=4)
+        recompute_activations(decoder.blocks)
+        trainer = tiny_trainer(decoder, gradient_accumulation_steps=n_micro_batches)
+        trainer.update()  # gradients and moments are there afterwards
+        with torch.profiler.profile(profile_memory=True) as profile:
+            trainer.update()
+        events = profile.profiler.kineto_results.events()
+        changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
+        return max(accumulate(n_bytes for _, n_bytes in changes))
+
+    # From the second micro-batch on, the gradient is held besides the activations.
+    two, sixteen = peak_bytes(2), peak_bytes(16)
+    token_ids = 14 * 3 * 4 * (CONTEXT_LENGTH + 1) * 8  # of 14 more: drawn, and copied to targets; int64
+    assert two > 4 * token_ids
+    assert sixteen <= two + token_ids
 
 
 def test_a_long_gradient_is_clipped_to_the_maximum_and_its_own_norm_reported():

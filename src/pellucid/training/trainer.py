@@ -76,8 +76,9 @@ class Trainer:
         batches = [self._micro_batch(i) for i in range(self.gradient_accumulation_steps)]
         n_targets = sum(int((batch.targets_BT != IGNORE_INDEX).sum()) for batch in batches)
         set_learning_rate(self.optimizers, self.schedule(self.step))
-        losses = [self._backward(batch, n_targets) for batch in batches]
-        gradient_norm = self._clip_gradients()
+        shares = [self._backward(batch, n_targets) for batch in batches]
+        # The only moment at which a GPU is waited for: all figures of the update come over at once.
+        *losses, gradient_norm = torch.stack([*shares, self._clip_gradients()]).tolist()
         self._require_finite(losses, gradient_norm)
         for optimizer in self.optimizers:
             self.scaler.step(optimizer)
@@ -87,7 +88,7 @@ class Trainer:
         learning_rate = self.optimizers[0].param_groups[0]["lr"]
         n_tokens = sum(batch.inputs_BT.numel() for batch in batches)
         seconds = time.perf_counter() - started
-        return Update(torch.stack(losses).sum().item(), gradient_norm.item(), learning_rate, n_tokens, seconds)
+        return Update(math.fsum(losses), gradient_norm, learning_rate, n_tokens, seconds)
 
     def _micro_batch(self, i: int) -> Batch:
         return self.get_batch(self.step * self.gradient_accumulation_steps + i)
@@ -100,19 +101,19 @@ class Trainer:
             logits_BTV = self.forward(inputs_BT)
         loss = next_token_nats(logits_BTV, targets_BT) / max(1, n_targets)
         self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
-        return loss.detach().cpu()
+        return loss.detach()
 
     def _clip_gradients(self) -> Tensor:
         """Scales a gradient longer than `max_gradient_norm` down to it (Pascanu et al. 2013); returns its norm."""
         for optimizer in self.optimizers:
             self.scaler.unscale_(optimizer)
-        return nn.utils.clip_grad_norm_(self.model.parameters(), self.max_gradient_norm).cpu()
+        return nn.utils.clip_grad_norm_(self.model.parameters(), self.max_gradient_norm)
 
-    def _require_finite(self, losses: Sequence[Tensor], gradient_norm: Tensor) -> None:
+    def _require_finite(self, losses: Sequence[float], gradient_norm: float) -> None:
         # Under fp16 a gradient may overflow: then the scaler skips the update and lowers its scale.
         culprits = {f"loss of micro-batch {i + 1} of {len(losses)}": loss for i, loss in enumerate(losses)}
         if not self.scaler.is_enabled():
             culprits["gradient"] = gradient_norm
         for name, value in culprits.items():
-            if not value.isfinite():
-                raise not_finite(self.step + 1, f"the {name} is not finite ({value.item():g}): no update was made")
+            if not math.isfinite(value):
+                raise not_finite(self.step + 1, f"the {name} is not finite ({value:g}): no update was made")

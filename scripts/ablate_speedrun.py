@@ -1,0 +1,94 @@
+"""What each trick of configs/speedrun_shakespeare.yaml gains: the time to its loss with one of them off at a time.
+
+    python scripts/ablate_speedrun.py tinyshakespeare.txt --seeds 3
+
+A run without a trick may need more steps. So each is tried with ever longer schedules, a seventh longer each time,
+until the whole validation part is at 1.8857 nats per character or less; the seconds are those of its updates. A line
+gives the medians over the seeds. Each run has a process to itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import statistics
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import torch
+
+from pellucid.config import load_run_config
+from pellucid.data.build import prepare_data
+from pellucid.memory import keep_freed_memory
+from pellucid.training import optimizers
+from pellucid.training.build import build_trainer, evaluate
+
+CONFIG = Path(__file__).parent.parent / "configs" / "speedrun_shakespeare.yaml"
+TARGET = 1.8857
+FEWEST_STEPS, LONGER, MOST_STEPS = 115, 8 / 7, 1000
+
+ADAMW = "optimizer={type: adamw, lr: 4e-3, weight_decay: 0.1}"
+WARMUP = "schedule={type: warmup_stable_decay, warmup_steps: 10, decay_fraction: 0.5}"
+WITHOUT = {
+    "nothing: the recipe as it is": [],
+    "Muon; AdamW with warmup instead": [ADAMW, WARMUP, "train.max_gradient_norm=1.0"],
+    "a short memory: momentum 0.95": ["optimizer.momentum=0.95"],
+    "the decay of the learning rate": ["schedule={type: constant}"],
+    "clipping at 0.3": ["train.max_gradient_norm=null"],
+    "two wide layers; four of 128": ["model.n_layers=4", "model.d_model=128", "model.d_ff=512", "model.n_heads=2"],
+    "wide heads; six of 32": ["model.n_heads=6"],
+    "RoPE; learned positions": ["model.position={type: learned}"],
+    "RoPE's short clocks; base 10,000": ["model.position={type: rope}"],
+    "QK-norm": ["model.qk_norm=false"],
+    "ReLU squared; GELU": ["model.activation=gelu"],
+    "zero projections": ["model.zero_init_projections=false"],
+    "wide first embeddings; 0.02": ["model.embedding_std=0.02"],
+    "the soft cap of the logits": ["model.logit_soft_cap=null"],
+    "bfloat16; float32": ["train.precision=fp32"],
+    "explicit attention; fused": ["model.attention=fused"],
+    "Muon in batches; PyTorch's": ["PyTorch's Muon"],
+    "freed memory kept": ["freed memory goes back"],
+}
+
+
+def seconds_to_target(without: list[str], text_file: Path, seed: int) -> tuple[int, float] | None:
+    """Steps and seconds of the shortest schedule that gets there, or None."""
+    if "freed memory goes back" not in without:
+        keep_freed_memory()
+    if "PyTorch's Muon" in without:
+        optimizers.Muon = lambda *args, dtype, **settings: torch.optim.Muon(*args, **settings)
+    overrides = [f"corpus.files=[{text_file}]", f"seed={seed}", *(o for o in without if "=" in o)]
+    steps = FEWEST_STEPS
+    while steps <= MOST_STEPS:
+        config = load_run_config(CONFIG, [*overrides, f"train.steps={steps}"])
+        data = prepare_data(config, Path("data"), progress=False)
+        trainer = build_trainer(config, data)
+        seconds = sum(trainer.update().seconds for _ in range(steps))
+        if evaluate(config, data, trainer.model, trainer.precision).loss_nats_per_token <= TARGET:
+            return steps, seconds
+        steps = round(steps * LONGER)
+    return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("text", type=Path)
+    parser.add_argument("--seeds", type=int, default=3)
+    arguments = parser.parse_args()
+    print("| without | steps | seconds | times as long |\n|---|---:|---:|---:|")
+    full = None
+    for name, without in WITHOUT.items():
+        found = []
+        for seed in range(arguments.seeds):
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+                found.append(process.submit(seconds_to_target, without, arguments.text.resolve(), seed).result())
+        if None in found:
+            print(f"| {name} | more than {MOST_STEPS:,} | | |", flush=True)
+            continue
+        steps, seconds = (statistics.median(each) for each in zip(*found, strict=True))
+        full = full or seconds
+        print(f"| {name} | {steps:.0f} | {seconds:.1f} | {seconds / full:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
