@@ -1,8 +1,8 @@
 """What each trick of configs/speedrun_shakespeare.yaml gains: the time to its loss with one of them off at a time.
 
-    python scripts/ablate_speedrun.py tinyshakespeare.txt --seeds 3
+    python scripts/ablate_speedrun.py tinyshakespeare.txt --seeds 2
 
-A run without a trick may need more steps. So each is tried with ever longer schedules, a seventh longer each time,
+A run without a trick may need more steps. So each is tried with ever longer schedules, 10 % longer each time,
 until the whole validation part is at 1.8857 nats per character or less; the seconds are those of its updates. A line
 gives the medians over the seeds. Each run has a process to itself.
 """
@@ -25,21 +25,19 @@ from pellucid.training.build import build_trainer, evaluate
 
 CONFIG = Path(__file__).parent.parent / "configs" / "speedrun_shakespeare.yaml"
 TARGET = 1.8857
-FEWEST_STEPS, LONGER, MOST_STEPS = 115, 8 / 7, 1000
+FEWEST_STEPS, LONGER, MOST_STEPS = 115, 1.1, 500
 
 ADAMW = "optimizer={type: adamw, lr: 4e-3, weight_decay: 0.1}"
 WARMUP = "schedule={type: warmup_stable_decay, warmup_steps: 10, decay_fraction: 0.5}"
 WITHOUT = {
     "nothing: the recipe as it is": [],
-    "Muon; AdamW with warmup instead": [ADAMW, WARMUP, "train.max_gradient_norm=1.0"],
+    "Muon; AdamW with warmup instead": [ADAMW, WARMUP],
     "a short memory: momentum 0.95": ["optimizer.momentum=0.95"],
     "the decay of the learning rate": ["schedule={type: constant}"],
-    "clipping at 0.3": ["train.max_gradient_norm=null"],
     "two wide layers; four of 128": ["model.n_layers=4", "model.d_model=128", "model.d_ff=512", "model.n_heads=2"],
     "wide heads; six of 32": ["model.n_heads=6"],
     "RoPE; learned positions": ["model.position={type: learned}"],
     "RoPE's short clocks; base 10,000": ["model.position={type: rope}"],
-    "QK-norm": ["model.qk_norm=false"],
     "ReLU squared; GELU": ["model.activation=gelu"],
     "zero projections": ["model.zero_init_projections=false"],
     "wide first embeddings; 0.02": ["model.embedding_std=0.02"],
@@ -48,6 +46,7 @@ WITHOUT = {
     "explicit attention; fused": ["model.attention=fused"],
     "Muon in batches; PyTorch's": ["PyTorch's Muon"],
     "freed memory kept": ["freed memory goes back"],
+    "no QK-norm, for once": ["model.qk_norm=true"],
 }
 
 
@@ -73,7 +72,7 @@ def seconds_to_target(without: list[str], text_file: Path, seed: int) -> tuple[i
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", type=Path)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=2)
     arguments = parser.parse_args()
     print("| without | steps | seconds | times as long |\n|---|---:|---:|---:|")
     full = None

@@ -17,7 +17,7 @@ SHIPPED = sorted(CONFIGS.glob("*.yaml"))
 
 
 def test_the_configs_that_the_readme_names_are_there():
-    names = {"debug", "fables", "lecture_notes", "shakespeare_char", "tinystories", "gpt2_124m"}
+    names = {"debug", "fables", "lecture_notes", "shakespeare_char", "speedrun_shakespeare", "tinystories", "gpt2_124m"}
     assert names <= {path.stem for path in SHIPPED}
 
 
@@ -55,6 +55,22 @@ def test_shakespeare_char_is_as_small_as_the_comparison_demands():
     assert sum(parameter.numel() for parameter in model.parameters()) <= 810_000
     assert (config.model.n_layers, config.model.n_heads, config.model.d_model) == (4, 4, 128)
     assert config.model.context_length == 64
+
+
+@pytest.mark.parametrize(
+    ("name", "most_parameters", "context_length", "target"),
+    [("speedrun_shakespeare", 810_000, 64, 1.8857), ("speedrun_shakespeare_gpu", 10_700_000, 256, 1.4697)],
+)
+def test_the_speedruns_are_as_small_as_the_comparison_demands_and_judged_on_all_of_the_text(
+    name, most_parameters, context_length, target
+):
+    config = load_run_config(CONFIGS / f"{name}.yaml")
+    with torch.device("meta"):
+        model = build_model(config.model, vocab_size=66)
+    assert sum(parameter.numel() for parameter in model.parameters()) <= most_parameters
+    assert config.model.context_length == context_length
+    assert config.evaluation.stop_at_val_loss == target
+    assert config.evaluation.max_tokens is None
 
 
 def test_gpt2_124m_has_gpt2s_number_of_parameters():
