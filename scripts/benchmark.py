@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import resource
 import statistics
 import subprocess
 import sys
@@ -255,12 +254,18 @@ def compare_cold_start(n_pairs: int) -> None:
 def peak_of_training(shape: Shape, precision: Precision, accumulation: int, checkpointing: bool) -> float:
     """Megabytes that two updates need at most, beyond what the process held before. For a process of its own."""
     trainer = pellucid_trainer(shape, precision, accumulation=accumulation, checkpointing=checkpointing)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = most_memory_so_far()
     for _ in range(2):
         trainer.update()
     if precision.device.type == "cuda":
         return torch.cuda.max_memory_allocated() / 1e6
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / 1e6
+    return (most_memory_so_far() - before) / 1e6
+
+
+def most_memory_so_far() -> int:
+    """Bytes that this process ever held (Linux). getrusage would count its parent's from before the start, too."""
+    [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:")]
+    return 1024 * int(line.split()[1])
 
 
 def measure_memory(auto: Precision) -> None:
