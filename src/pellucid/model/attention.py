@@ -63,8 +63,8 @@ def fused_attention(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: flo
 def faster_attention(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float) -> Tensor:
     """The faster of the two, as measured: fused, except to train in bfloat16 on a CPU at short lengths.
 
-    There the fused kernel's backward pass is slow. Forward and backward take it 3 times as long at 64
-    and 128 tokens, 1.5 times at 256, 1.2 at 512, and 0.8 at 1024 (Xeon with AMX, PyTorch 2.13).
+    There the fused kernel's backward pass is slow. Forward and backward take it 3.7 times as long at 64
+    and 128 tokens, 1.8 times at 256, 1.5 at 512, and 0.8 at 1024 (Xeon with AMX, PyTorch 2.13).
     """
     bfloat16_on_cpu = q_BHTK.device.type == "cpu" and q_BHTK.dtype == torch.bfloat16
     if bfloat16_on_cpu and q_BHTK.requires_grad and k_BHSK.size(2) <= LONGEST_EXPLICIT_ON_CPU:
