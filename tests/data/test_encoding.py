@@ -5,7 +5,7 @@ import pytest
 
 from pellucid.data import encoding
 from pellucid.data.encoding import encode_batches
-from pellucid.errors import DataError
+from pellucid.errors import DataError, OutOfMemoryError
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 
 TEXT = "The fox said to the crow: what a voice! The crow, who was vain, said: Caw. " * 3
@@ -47,6 +47,18 @@ def test_processes_end_when_their_reader_stops_early(processes_from_the_start):
         next(stream)
     assert multiprocessing.active_children()
     stream.close()
+    wait_until_no_process_is_left()
+
+
+def test_a_process_that_the_system_ends_is_an_error(processes_from_the_start):
+    tokenizer = train_byte_pairs([TEXT], vocab_size=300, special_tokens=["<|end|>"])
+    stream = encode_batches(tokenizer, iter(BATCHES))
+    for _ in range(4):
+        next(stream)
+    for process in multiprocessing.active_children():
+        process.kill()
+    with pytest.raises(OutOfMemoryError, match="a process ended without an answer"):
+        list(stream)
     wait_until_no_process_is_left()
 
 

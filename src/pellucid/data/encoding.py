@@ -11,6 +11,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, cycle, islice
 from multiprocessing.connection import Connection
 
@@ -51,7 +52,8 @@ def _encode_in_processes(tokenizer: Tokenizer, batches: Iterable[Texts], n_proce
         for connection, batch in zip(cycle(connections), batches, strict=False):
             if len(asked) == n_processes:
                 yield _received(asked.popleft())
-            connection.send(list(batch))
+            with _its_end_is_an_error():
+                connection.send(list(batch))
             asked.append(connection)
         while asked:
             yield _received(asked.popleft())
@@ -60,11 +62,18 @@ def _encode_in_processes(tokenizer: Tokenizer, batches: Iterable[Texts], n_proce
             connection.close()
 
 
-def _received(connection: Connection) -> Ids:
+@contextmanager
+def _its_end_is_an_error() -> Iterator[None]:
+    """A process ends before its time if the system ends it, and that happens where memory is scarce."""
     try:
-        answer: Ids | DataError = connection.recv()
-    except EOFError:
+        yield
+    except (EOFError, ConnectionError):
         raise OutOfMemoryError("encoding", "a process ended without an answer", "free some memory") from None
+
+
+def _received(connection: Connection) -> Ids:
+    with _its_end_is_an_error():
+        answer: Ids | DataError = connection.recv()
     if isinstance(answer, DataError):
         raise answer
     return answer
