@@ -5,7 +5,6 @@ import pytest
 from pellucid.config.data import FablesConfig, HuggingFaceConfig, TextFilesConfig
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.corpus import KnownCorpus
-from pellucid.data.prepare import known_nats
 
 
 def configs(folder):
@@ -34,6 +33,3 @@ def test_every_corpus_can_be_described_and_read_again(tmp_path, i, monkeypatch):
 def test_only_fables_are_a_known_corpus(tmp_path):
     corpora = [build_corpus(config) for config in configs(tmp_path)]
     assert [isinstance(corpus, KnownCorpus) for corpus in corpora] == [True, False, False]
-    nats = known_nats(corpora[0], "validation")
-    assert nats is not None
-    assert 0 < nats < float("inf")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pellucid.data.batches import (
     IGNORE_INDEX,
     Batches,
+    batch_of,
     contiguous_rows,
     document_rows,
     evaluation_batches,
@@ -47,7 +48,7 @@ def every_target_once(file):
 
 def rows_as_lists(file, rows, width):
     """The inputs of each row without its padding."""
-    batch = rows.batch(file, np.arange(len(rows)), width)
+    batch = batch_of(file, rows.places(np.arange(len(rows)), width))
     return [inputs[targets != IGNORE_INDEX].tolist() for inputs, targets in zip(*batch, strict=True)]
 
 
@@ -172,7 +173,14 @@ def test_a_corpus_of_exactly_one_context_is_enough_and_one_token_less_is_an_erro
 @given(LENGTHS, CONTEXTS, st.integers(1, 5), st.booleans())
 def test_evaluation_scores_every_target_once(lengths, context_length, batch_size, from_document_starts):
     file = token_file(lengths)
-    batches = list(evaluation_batches(file, context_length, batch_size, from_document_starts=from_document_starts))
+    batches, places = zip(
+        *evaluation_batches(file, context_length, batch_size, from_document_starts=from_document_starts), strict=True
+    )
+    assert sorted(p for each in places for p in each[each >= 0].tolist()) == list(range(file.n_targets))
+    for batch, places_BT in zip(batches, places, strict=True):
+        counts = batch.targets_BT != IGNORE_INDEX
+        assert np.array_equal(counts.numpy(), places_BT >= 0)
+        assert np.array_equal(batch.targets_BT[counts].numpy(), file.tokens[places_BT[places_BT >= 0] + 1])
     assert sorted(targets_in(batches)) == every_target_once(file)
     for batch in batches:
         assert len(batch.inputs_BT) <= batch_size
@@ -183,7 +191,7 @@ def test_evaluation_from_document_starts_sees_no_other_document():
     file = token_file([3, 7, 1, 5])
     batches = evaluation_batches(file, 16, 2, from_document_starts=True)
     rows = [
-        inputs[targets != IGNORE_INDEX].tolist() for batch in batches for inputs, targets in zip(*batch, strict=True)
+        inputs[targets != IGNORE_INDEX].tolist() for batch, _ in batches for inputs, targets in zip(*batch, strict=True)
     ]
     assert sorted(rows) == [list(range(a, b)) for a, b in pairwise(file.boundaries.tolist())]
 
@@ -191,9 +199,8 @@ def test_evaluation_from_document_starts_sees_no_other_document():
 @given(LENGTHS, CONTEXTS, st.integers(1, 200), st.booleans())
 def test_evaluation_of_a_part_takes_about_as_many_tokens_as_asked(lengths, context_length, max_tokens, from_starts):
     file = token_file(lengths)
-    targets = targets_in(
-        evaluation_batches(file, context_length, 3, from_document_starts=from_starts, max_tokens=max_tokens)
-    )
+    batches = evaluation_batches(file, context_length, 3, from_document_starts=from_starts, max_tokens=max_tokens)
+    targets = targets_in(batch for batch, _ in batches)
     assert len(targets) == len(set(targets)) > 0
     if max_tokens >= file.n_targets:
         assert len(targets) == file.n_targets
@@ -201,7 +208,8 @@ def test_evaluation_of_a_part_takes_about_as_many_tokens_as_asked(lengths, conte
 
 def test_evaluation_of_a_part_is_spread_over_the_file():
     file = token_file([9] * 1000)
-    targets = targets_in(evaluation_batches(file, 10, 8, from_document_starts=True, max_tokens=1000))
+    batches = evaluation_batches(file, 10, 8, from_document_starts=True, max_tokens=1000)
+    targets = targets_in(batch for batch, _ in batches)
     assert len(targets) == 1000
     assert min(targets) < 100
     assert max(targets) > 9800

@@ -13,8 +13,7 @@ def test_the_config_decides_tokens_and_batches(workplace):
     assert data.directory == Path("data") / f"text-{data.fingerprint}"
     assert data.tokenizer.vocab_size == 300 == data.manifest.vocab_size
     assert data.train.end_of_text == data.validation.end_of_text == data.tokenizer.end_of_text
-    assert data.validation_nats is data.validation_floor_nats_per_token is None
-    assert data.validation_bytes > 0
+    assert data.truth is data.validation_floor_nats_per_token is None
     text = (workplace / "corpus.txt").read_text()
     assert data.train.n_documents + data.validation.n_documents == len(text.split("\n\n"))
     batch = build_batches(config, data).batch(0)

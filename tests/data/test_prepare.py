@@ -12,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import pre_tokenizers
 
+from listed_corpus import ListedCorpus
 from pellucid.corpora import corpus as corpus_module
 from pellucid.corpora.corpus import Piece
 from pellucid.corpora.text_files import TextFilesCorpus
-from pellucid.data.prepare import _checksums, fingerprint_of, known_nats, prepare, read_manifest
+from pellucid.data.prepare import _checksums, fingerprint_of, prepare, read_manifest
 from pellucid.data.token_file import TokenFile
+from pellucid.data.truth import TokenTruth
 from pellucid.errors import DataError, InputOutputError
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
@@ -40,13 +42,6 @@ class Stories:
     def pieces(self, split):
         stories = self.stories[:-5] if split == "train" else self.stories[-5:]
         return (Piece(story, ends_document=True) for story in stories)
-
-
-class KnownStories(Stories):
-    """Each story has the probability 1 / (its length)."""
-
-    def log_probability(self, text):
-        return -math.log(len(text))
 
 
 def byte_pairs(train_texts, validation_texts):
@@ -97,11 +92,21 @@ def test_text_that_spells_a_control_token_ends_no_document(tmp_path):
     assert read(directory, "train.bin", manifest.vocab_size) == stories[:-5]
 
 
-def test_known_nats_sum_over_the_validation_documents(tmp_path):
-    corpus = KnownStories()
-    expected = sum(math.log(len(story)) for story in STORIES[-5:])
-    assert prepared(corpus, tmp_path)[1].validation_nats == pytest.approx(expected, rel=1e-12)
-    assert known_nats(Stories(), "validation") is None
+def test_the_truth_about_the_validation_documents_is_written_beside_them(tmp_path):
+    corpus = ListedCorpus(dict.fromkeys(STORIES, 1 / len(STORIES)), n_validation=5)
+    directory, manifest = prepared(corpus, tmp_path)
+    assert manifest.validation_nats == pytest.approx(5 * math.log(len(STORIES)), rel=1e-12)
+    truth = TokenTruth.open(directory, manifest.skills)
+    assert truth.skills == corpus.skills
+    assert truth.nats.sum() == pytest.approx(manifest.validation_nats)
+    assert len(truth.nats) == manifest.validation.tokens
+    assert prepared(corpus, tmp_path, must_not_train) == (directory, manifest)
+
+
+def test_of_a_corpus_that_nobody_knows_no_truth_is_written(tmp_path):
+    directory, manifest = prepared(Stories(), tmp_path)
+    assert (manifest.validation_nats, manifest.skills) == (None, [])
+    assert not (directory / "val.nats.bin").exists()
 
 
 def test_prepared_data_is_used_again_and_equal_when_made_again(tmp_path):

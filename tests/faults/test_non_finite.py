@@ -1,5 +1,6 @@
 """F18: NaN and infinity end a run before they reach the weights, and what was saved last is finite."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -49,15 +50,15 @@ def poison_gradient(micro_batch: int, value: float) -> None:
 def poison_validation(nth: int, value: float) -> None:
     from pellucid.training import build
 
-    original, calls = build.total_nats, 0
+    original, calls = build.evaluation_of, 0
 
     def poisoned(*arguments):
         nonlocal calls
         calls += 1
-        nats, n_tokens = original(*arguments)
-        return (value if calls == nth else nats), n_tokens
+        evaluation = original(*arguments)
+        return replace(evaluation, nats=value) if calls == nth else evaluation
 
-    build.total_nats = poisoned
+    build.evaluation_of = poisoned
 
 
 @pytest.fixture

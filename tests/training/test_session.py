@@ -71,6 +71,18 @@ def test_a_signal_saves_and_the_resumed_run_equals_the_uninterrupted_one(workpla
     assert_same_run(workplace / "whole", workplace / "stopped", 20)
 
 
+def test_on_fables_each_evaluation_records_every_skill_and_a_plot_is_drawn(workplace: Path):
+    fables = ["corpus={type: fables, size: 40, validation_fraction: 0.2}", "tokenizer.vocab_size=400"]
+    outcome, _ = train(workplace, "fables", *fables, "model.context_length=256")
+    rows = [row for row in read_rows(workplace / "fables" / "metrics.jsonl") if "val_loss" in row]
+    for row in rows:
+        parts = [figures["loss_nats_per_token"] for figures in row["skills"].values()]
+        assert sum(parts) == pytest.approx(row["val_loss"])
+    assert rows[-1]["val_floor"] == pytest.approx(outcome.evaluation.floor_nats_per_token)
+    assert rows[-1]["skills"].keys() == outcome.evaluation.skills.scores.keys()
+    assert (workplace / "fables" / "skills.png").stat().st_size > 10_000
+
+
 def test_a_run_leaves_what_the_design_says(workplace: Path):
     outcome, _ = train(workplace, "run")
     names = {path.name for path in (workplace / "run").iterdir()}

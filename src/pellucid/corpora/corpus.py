@@ -5,10 +5,11 @@ one document of some 500,000 pieces.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 Split = Literal["train", "validation"]
+SPELLING = "spelling"
 
 # Characters. Longer words are cut, as learning byte pairs takes time with the square of a word's length.
 PIECE_LENGTH = 1 << 12
@@ -34,12 +35,40 @@ class Corpus(Protocol):
         """The documents of a split in their order, each in one piece or more; DataError for unreadable text."""
 
 
+class NextWord(NamedTuple):
+    """A word that may come next, and whether the document ends with it."""
+
+    text: str
+    ends_document: bool
+
+
+# The length of the word that a text begins with; None while the word might still go on after the text.
+WordLength = Callable[[str], int | None]
+
+
 @runtime_checkable
 class KnownCorpus(Corpus, Protocol):
-    """A corpus whose distribution is known, hence also the best loss that any model can reach. One piece a document."""
+    """A corpus whose distribution is known, hence also the best loss that any model can reach. One piece a document.
+
+    skills: what it can take to predict a character; one of them is SPELLING, which a word or phrase begun needs.
+    """
+
+    skills: Sequence[str]
 
     def log_probability(self, text: str) -> float:
         """log p(document) in nats; -inf where the corpus cannot hold it."""
+
+    def words_of(self, text: str, word_length: WordLength) -> Iterable[tuple[str, Mapping[NextWord, float]]]:
+        """Each word of a document beside p(word | the whole words before it); DataError where it cannot be held."""
+
+    def words_on(self, prefix: str, word_length: WordLength) -> Mapping[NextWord, float]:
+        """p(next word | these whole words); {} where no document begins so."""
+
+    def next_character_distribution(self, prefix: str) -> Mapping[str, float]:
+        """p(next character | prefix); "" stands for the end of the document; {} where no document begins so."""
+
+    def skills_of(self, text: str) -> Sequence[int]:
+        """For each character of a document the index in `skills`; DataError where it cannot be held."""
 
 
 def cut_into_pieces(blocks: Iterable[str], separator: str | None = None) -> Iterator[Piece]:

@@ -58,18 +58,26 @@ class Rows:
         """Inputs of each row, padding not counted."""
         return np.add.reduceat(self.lengths, self.first_runs[:-1])
 
-    def batch(self, token_file: TokenFile, rows: Integers, width: int) -> Batch:
-        """The given rows, padded to `width`. Padding is end_of_text, and nothing is to be predicted there."""
-        inputs_BT = np.full((len(rows), width), token_file.end_of_text, dtype=np.int64)
-        targets_BT = np.full((len(rows), width), IGNORE_INDEX, dtype=np.int64)
+    def places(self, rows: Integers, width: int) -> Integers:
+        """Where the inputs of the given rows stand in the token file, (rows, width); -1 for padding."""
+        places_BT = np.full((len(rows), width), -1, dtype=np.int64)
         for b, row in enumerate(rows):
             t = 0
             for run in range(self.first_runs[row], self.first_runs[row + 1]):
                 start, length = self.starts[run], self.lengths[run]
-                inputs_BT[b, t : t + length] = token_file.tokens[start : start + length]
-                targets_BT[b, t : t + length] = token_file.tokens[start + 1 : start + length + 1]
+                places_BT[b, t : t + length] = np.arange(start, start + length)
                 t += length
-        return Batch(torch.from_numpy(inputs_BT), torch.from_numpy(targets_BT))
+        return places_BT
+
+
+def batch_of(token_file: TokenFile, places_BT: Integers) -> Batch:
+    """The tokens at these places, and after each the next one. Padding is end_of_text, with nothing to be predicted."""
+    is_padding_BT = places_BT < 0
+    inputs_BT = token_file.tokens[places_BT].astype(np.int64)
+    targets_BT = token_file.tokens[places_BT + 1].astype(np.int64)
+    inputs_BT[is_padding_BT] = token_file.end_of_text
+    targets_BT[is_padding_BT] = IGNORE_INDEX
+    return Batch(torch.from_numpy(inputs_BT), torch.from_numpy(targets_BT))
 
 
 def contiguous_rows(token_file: TokenFile, context_length: int) -> Rows:
@@ -186,7 +194,7 @@ class Batches:
         first = (step * self.n_ranks + self.rank) * self.batch_size
         places = (divmod(i, len(self.rows)) for i in range(first, first + self.batch_size))
         rows = np.array([self._row_order(epoch)[i] for epoch, i in places])
-        return self.rows.batch(self.token_file, rows, self.context_length)
+        return batch_of(self.token_file, self.rows.places(rows, self.context_length))
 
     def _draw_row_order(self, epoch: int) -> Integers:
         return np.random.Generator(np.random.PCG64([self.seed, epoch])).permutation(len(self.rows))
@@ -199,8 +207,8 @@ def evaluation_batches(
     *,
     from_document_starts: bool,
     max_tokens: int | None = None,
-) -> Iterator[Batch]:
-    """The file once through: each token but the first is a target once.
+) -> Iterator[tuple[Batch, Integers]]:
+    """The file once through: each token but the first is a target once. With each batch the places of its inputs.
 
     from_document_starts: each document has its own row, so it is scored without any text before it; else the file is
     one stream, cut every `context_length` tokens. With `max_tokens`, about as many targets, in rows spread evenly.
@@ -215,4 +223,5 @@ def evaluation_batches(
     chosen = chosen[np.argsort(-lengths[chosen], kind="stable")]
     for first in range(0, len(chosen), batch_size):
         rows_of_batch = chosen[first : first + batch_size]
-        yield rows.batch(token_file, rows_of_batch, int(lengths[rows_of_batch].max()))
+        places_BT = rows.places(rows_of_batch, int(lengths[rows_of_batch].max()))
+        yield batch_of(token_file, places_BT), places_BT

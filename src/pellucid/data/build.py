@@ -9,6 +9,7 @@ from pellucid.corpora.build import build_corpus
 from pellucid.data.batches import Batches
 from pellucid.data.prepare import FILE_OF_SPLIT, TOKENIZER_FILE, Manifest, prepare
 from pellucid.data.token_file import TokenFile
+from pellucid.data.truth import TokenTruth
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.build import train_tokenizer
 
@@ -22,6 +23,7 @@ class PreparedData:
     tokenizer: Tokenizer
     train: TokenFile
     validation: TokenFile
+    truth: TokenTruth | None  # of the validation tokens
 
     @property
     def fingerprint(self) -> str:
@@ -29,19 +31,10 @@ class PreparedData:
         return self.manifest.fingerprint
 
     @property
-    def validation_bytes(self) -> int:
-        """UTF-8 bytes of the validation text."""
-        return self.manifest.validation.bytes
-
-    @property
-    def validation_nats(self) -> float | None:
-        """−log p of the validation documents under the truth, where that is known."""
-        return self.manifest.validation_nats
-
-    @property
     def validation_floor_nats_per_token(self) -> float | None:
         """The least loss on the validation part that any model can reach, where the truth is known (equation 18)."""
-        return None if self.validation_nats is None else self.validation_nats / self.validation.n_targets
+        nats = self.manifest.validation_nats
+        return None if nats is None else nats / self.validation.n_targets
 
 
 def prepare_data(config: RunConfig, data_root: Path, progress: bool) -> PreparedData:
@@ -63,6 +56,7 @@ def prepare_data(config: RunConfig, data_root: Path, progress: bool) -> Prepared
         Tokenizer.load(directory / TOKENIZER_FILE),
         TokenFile.open(directory / FILE_OF_SPLIT["train"], manifest.vocab_size),
         TokenFile.open(directory / FILE_OF_SPLIT["validation"], manifest.vocab_size),
+        TokenTruth.open(directory, manifest.skills) if manifest.skills else None,
     )
 
 

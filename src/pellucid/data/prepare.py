@@ -1,6 +1,7 @@
 """From a corpus to token files on disk, once: what is prepared already is used again.
 
     <root>/<name>-<fingerprint>/   tokenizer.json   train.bin  train.documents.bin   val.bin  val.documents.bin
+                                   val.nats.bin  val.skills.bin    where the truth is known (see `truth.py`)
                                    manifest.json    what the folder holds
                                    SHA256SUMS       a hash of each of these files
 
@@ -14,7 +15,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import math
 import platform
 import shutil
 import sys
@@ -31,15 +31,17 @@ from pellucid.config.base import Section
 from pellucid.corpora.corpus import Corpus, KnownCorpus, Piece, Split
 from pellucid.data.encoding import encode_batches
 from pellucid.data.token_file import TokenFileWriter
+from pellucid.data.truth import NATS_FILE, SKILLS_FILE, write_truth
 from pellucid.errors import DataError, InputOutputError
 from pellucid.files import fsync, sha256
 from pellucid.tokenizer import Tokenizer
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 BATCH_CHARACTERS = 1 << 19
 FILE_OF_SPLIT: dict[Split, str] = {"train": "train.bin", "validation": "val.bin"}
 TOKENIZER_FILE, MANIFEST_FILE, CHECKSUMS_FILE = "tokenizer.json", "manifest.json", "SHA256SUMS"
 CHECKED_FILES = (TOKENIZER_FILE, MANIFEST_FILE, "train.bin", "train.documents.bin", "val.bin", "val.documents.bin")
+TRUTH_FILES = (NATS_FILE, SKILLS_FILE)
 
 TrainTokenizer = Callable[[Iterable[str], Iterable[str]], Tokenizer]
 
@@ -57,6 +59,7 @@ class Manifest(Section):
     """What a folder of prepared data holds.
 
     validation_nats: −log p of the validation documents under the corpus's own distribution, if that is known.
+    skills: what it can take to predict a token, if that is known.
     """
 
     fingerprint: str
@@ -65,6 +68,7 @@ class Manifest(Section):
     train: SplitCounts
     validation: SplitCounts
     validation_nats: float | None
+    skills: list[str]
     corpus: dict[str, object]
     tokenizer: dict[str, object]
     versions: dict[str, str]
@@ -137,13 +141,15 @@ def _write(
         split: write_split(corpus.pieces(split), tokenizer, draft / file, name=split, progress=progress)
         for split, file in FILE_OF_SPLIT.items()
     }
+    nats, skills = _write_truth(corpus, tokenizer, draft, progress)
     manifest = Manifest(
         fingerprint=fingerprint,
         format_version=FORMAT_VERSION,
         vocab_size=tokenizer.vocab_size,
         train=counts["train"],
         validation=counts["validation"],
-        validation_nats=known_nats(corpus, "validation"),
+        validation_nats=nats,
+        skills=skills,
         corpus=corpus.identity,
         tokenizer=tokenizer_settings,
         versions={
@@ -180,11 +186,18 @@ def write_split(pieces: Iterable[Piece], tokenizer: Tokenizer, path: Path, *, na
     return SplitCounts(documents=n_documents, tokens=writer.n_tokens - 1, bytes=n_bytes, characters=n_characters)
 
 
-def known_nats(corpus: Corpus, split: Split) -> float | None:
-    """−log p of all documents of a split, in nats: the least that any model can reach. None if nobody knows it."""
+def _write_truth(corpus: Corpus, tokenizer: Tokenizer, draft: Path, progress: bool) -> tuple[float | None, list[str]]:
+    """Writes what is known of the validation tokens: −log p of all, and the skills; (None, []) if nothing is."""
     if not isinstance(corpus, KnownCorpus):
-        return None
-    return -math.fsum(corpus.log_probability(piece.text) for piece in corpus.pieces(split))
+        return None, []
+    with _progress_bar("writing the truth about validation", progress) as bar:
+
+        def texts() -> Iterator[str]:
+            for piece in corpus.pieces("validation"):
+                yield piece.text
+                bar.update(len(piece.text.encode()))
+
+        return write_truth(corpus, tokenizer, texts(), draft), list(corpus.skills)
 
 
 def _batches(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
@@ -212,7 +225,8 @@ def _progress_bar(title: str, progress: bool) -> tqdm[NoReturn]:
 
 def _checksums(directory: Path) -> bytes:
     """The SHA-256 of each file, as `sha256sum` prints it."""
-    return "".join(f"{sha256(directory / file)}  {file}\n" for file in CHECKED_FILES).encode()
+    files = [*CHECKED_FILES, *(file for file in TRUTH_FILES if (directory / file).exists())]
+    return "".join(f"{sha256(directory / file)}  {file}\n" for file in files).encode()
 
 
 @contextmanager

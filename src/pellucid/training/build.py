@@ -24,14 +24,14 @@ from pellucid.config.training import (
     SGDConfig,
     WarmupStableDecayConfig,
 )
-from pellucid.data.batches import Batch, evaluation_batches
+from pellucid.data.batches import evaluation_batches
 from pellucid.data.build import PreparedData, build_batches
 from pellucid.generation.build import build_sampling
 from pellucid.generation.text import generate_text
 from pellucid.model.build import build_model
 from pellucid.model.decoder import Decoder
 from pellucid.training import optimizers, schedules
-from pellucid.training.evaluation import Evaluation, total_nats
+from pellucid.training.evaluation import Evaluation, evaluation_of, score
 from pellucid.training.precision import Precision, resolve_precision
 from pellucid.training.schedules import Schedule
 from pellucid.training.session import Intervals, Session
@@ -45,9 +45,8 @@ def build_session(config: RunConfig, data: PreparedData, run_dir: Path) -> Sessi
     decoder, precision = trainer.model, trainer.precision
     assert isinstance(decoder, Decoder)
 
-    def validate() -> float:
-        nats, n_tokens = total_nats(decoder, validation_batches(config, data, config.evaluation.max_tokens), precision)
-        return nats / n_tokens
+    def validate() -> Evaluation:
+        return evaluate(config, data, decoder, precision, max_tokens=config.evaluation.max_tokens)
 
     def write_samples() -> list[str]:
         with precision.for_decoding().autocast():
@@ -161,23 +160,19 @@ def recompute_activations(blocks: Iterable[nn.Module]) -> None:
         block.forward = partial(recompute_in_backward, block.forward, use_reentrant=False)
 
 
-def validation_batches(config: RunConfig, data: PreparedData, max_tokens: int | None) -> Iterable[Batch]:
-    """The validation part once through, or about `max_tokens` of it.
+def evaluate(
+    config: RunConfig, data: PreparedData, model: Decoder, precision: Precision, max_tokens: int | None = None
+) -> Evaluation:
+    """Scores the whole validation part, or about `max_tokens` of it.
 
     Documents are scored from their own start where rows are packed so, and where the truth is known: the floor is the
     probability of whole documents.
     """
-    known_truth = data.validation_nats is not None
-    return evaluation_batches(
+    batches = evaluation_batches(
         data.validation,
-        config.model.context_length,
+        model.context_length,
         config.train.batch_size,
-        from_document_starts=known_truth or config.data.packing == "documents",
+        from_document_starts=data.truth is not None or config.data.packing == "documents",
         max_tokens=max_tokens,
     )
-
-
-def evaluate(config: RunConfig, data: PreparedData, model: Decoder, precision: Precision) -> Evaluation:
-    """Scores the whole validation part."""
-    nats, n_tokens = total_nats(model, validation_batches(config, data, None), precision)
-    return Evaluation(nats, n_tokens, data.validation_bytes, data.validation_nats)
+    return evaluation_of(score(model, batches, precision), data.validation, data.tokenizer, data.truth)

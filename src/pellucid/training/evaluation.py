@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
+from pellucid.analysis.skills import SkillTable, skill_table
 from pellucid.data.batches import IGNORE_INDEX, Batch
-from pellucid.training.objectives import next_token_nats
+from pellucid.data.token_file import TokenFile
+from pellucid.data.truth import TokenTruth
+from pellucid.tokenizer import Tokenizer
+from pellucid.training.objectives import nats_and_hits
 from pellucid.training.precision import Precision
 
 
@@ -20,12 +26,14 @@ class Evaluation:
 
     nats: −Σ log p(token), end-of-text tokens included.   n_tokens: how many were predicted.
     n_bytes: UTF-8 bytes of the text.                      floor_nats: the text's own −log p under the truth, if known.
+    skills: the same by skill, if known.
     """
 
     nats: float
     n_tokens: int
     n_bytes: int
     floor_nats: float | None
+    skills: SkillTable | None = None
 
     @property
     def loss_nats_per_token(self) -> float:
@@ -58,7 +66,7 @@ class Evaluation:
         floor, excess = self.floor_nats_per_token, self.excess_nats_per_token
         return None if floor is None or excess is None else excess / floor
 
-    def to_json(self) -> dict[str, float | int | None]:
+    def to_json(self) -> dict[str, object]:
         """All figures, as `pellucid evaluate --json` prints them."""
         return {
             "loss_nats_per_token": self.loss_nats_per_token,
@@ -69,7 +77,15 @@ class Evaluation:
             "excess_fraction": self.excess_fraction,
             "tokens": self.n_tokens,
             "bytes": self.n_bytes,
+            "skills": None if self.skills is None else self.skills.to_json(),
         }
+
+    def to_row(self) -> dict[str, object]:
+        """What metrics.jsonl keeps of an evaluation while training, which may be of a part of the text."""
+        row: dict[str, object] = {"val_loss": self.loss_nats_per_token}
+        if self.skills is not None:
+            row |= {"val_floor": self.floor_nats_per_token, "skills": self.skills.to_json()}
+        return row
 
     def table(self) -> str:
         """All figures for a person to read, one a line."""
@@ -83,6 +99,8 @@ class Evaluation:
             lines.append(
                 f"excess      {self.excess_nats_per_token:.4f} nats/token, {self.excess_fraction:.1%} of the floor"
             )
+        if self.skills is not None:
+            lines += ["", self.skills.table()]
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -95,17 +113,44 @@ class Evaluation:
         )
 
 
+@dataclass(frozen=True)
+class Scores:
+    """What a model makes of N tokens: where each stands in its file, -log p of it, and whether it was the likeliest."""
+
+    places: NDArray[np.int64]
+    nats: NDArray[np.float64]
+    hits: NDArray[np.bool_]
+
+
 @torch.inference_mode()
-def total_nats(model: nn.Module, batches: Iterable[Batch], precision: Precision) -> tuple[float, int]:
-    """−Σ log p over all targets of the batches, in nats, and their number. Dropout is off meanwhile."""
+def score(model: nn.Module, batches: Iterable[tuple[Batch, NDArray[np.int64]]], precision: Precision) -> Scores:
+    """Scores every target of the batches, which come with their places. Dropout is off meanwhile."""
     was_training = model.training
     model.eval()
-    nats, n_tokens = 0.0, 0
-    for batch in batches:
+    places, nats, hits = [], [], []
+    for batch, places_BT in batches:
         inputs_BT, targets_BT = (tensor.to(precision.device) for tensor in batch)
         with precision.autocast():
             logits_BTV = model(inputs_BT)
-        nats += next_token_nats(logits_BTV, targets_BT).item()
-        n_tokens += int((targets_BT != IGNORE_INDEX).sum())
+        counts_BT = targets_BT != IGNORE_INDEX
+        nats_N, hits_N = nats_and_hits(logits_BTV[counts_BT], targets_BT[counts_BT])
+        places.append(places_BT[places_BT >= 0])
+        nats.append(nats_N.double().cpu().numpy())
+        hits.append(hits_N.cpu().numpy())
     model.train(was_training)
-    return nats, n_tokens
+    return Scores(np.concatenate(places), np.concatenate(nats), np.concatenate(hits))
+
+
+def evaluation_of(scores: Scores, token_file: TokenFile, tokenizer: Tokenizer, truth: TokenTruth | None) -> Evaluation:
+    """The figures of the scored tokens, beside the truth about these very tokens if it is known."""
+    tokens_N = token_file.tokens[scores.places + 1]
+    bytes_V = np.array([len(tokenizer.token_bytes(id_)) for id_ in range(tokenizer.vocab_size)])
+    evaluation = Evaluation(math.fsum(scores.nats), len(tokens_N), int(bytes_V[tokens_N].sum()), floor_nats=None)
+    if truth is None:
+        return evaluation
+    n_documents = max(1, int(np.count_nonzero(tokens_N == token_file.end_of_text)))
+    return replace(
+        evaluation,
+        floor_nats=math.fsum(truth.nats[scores.places]),
+        skills=skill_table(truth, scores.places, scores.nats, scores.hits, n_documents),
+    )

@@ -1,10 +1,11 @@
-"""loss.png: how the loss fell, and the floor below which no model can go."""
+"""loss.png: how the loss fell, and the floor below which no model can go. skills.png: what was learned when."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -13,6 +14,19 @@ from pellucid.training.metrics import Row
 
 # Okabe and Ito's palette: told apart by every kind of colour vision, and in grey.
 BLUE, ORANGE, BLACK = "#0072B2", "#D55E00", "#000000"
+SKILL_STYLES: list[dict[str, Any]] = [
+    {"color": color, "marker": marker, "linestyle": line}
+    for color, marker, line in [
+        (BLACK, "o", "-"),
+        ("#999999", "s", "-"),
+        (ORANGE, "^", "-"),
+        (BLUE, "D", "-"),
+        ("#009E73", "v", "-"),
+        ("#CC79A7", "P", "--"),
+        ("#56B4E9", "X", "--"),
+    ]
+]
+LEAST_EXCESS = 1e-3  # nats per document; less is not drawn
 
 
 def plot_loss(rows: Sequence[Row], floor: float | None, title: str, file: Path) -> None:
@@ -50,6 +64,34 @@ def plot_loss(rows: Sequence[Row], floor: float | None, title: str, file: Path) 
     axes.spines[["top", "right"]].set_visible(False)
     if axes.lines:
         axes.legend(frameon=False)
+    _save(figure, file)
+
+
+def plot_skills(rows: Sequence[Row], title: str, file: Path) -> None:
+    """Draws the excess of each skill (nats per document) against the tokens seen, both axes logarithmic."""
+    figure = Figure(figsize=(7.5, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    evaluated = [row for row in rows if row.get("skills")]
+    tokens = [row["tokens"] for row in evaluated]
+    lowest = LEAST_EXCESS
+    for skill, style in zip(evaluated[0]["skills"], SKILL_STYLES, strict=True):
+        excesses = [row["skills"][skill]["excess_nats_per_document"] for row in evaluated]
+        drawn = [max(excess, lowest) for excess in excesses]  # luck can make a small excess negative
+        axes.plot(tokens, drawn, **style, markersize=5, linewidth=1.5, label=skill)
+    axes.set(title=title, xlabel="tokens seen", ylabel="excess over the floor (nats per fable)")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x / 1e6:g} M")
+    axes.xaxis.set_minor_formatter(lambda x, _: "")
+    axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    _save(figure, file)
+
+
+def _save(figure: Figure, file: Path) -> None:
     draft = file.with_name(f".tmp-{file.name}")
     figure.savefig(draft, dpi=150, format="png")
     os.replace(draft, file)  # whole or not there, as everything that a run leaves

@@ -17,7 +17,7 @@ from pellucid.errors import CheckpointError, ConfigError
 # A resumed run must compute what the uninterrupted one would have. These keys only decide what is reported and kept.
 OPERATIONAL = ("name", "train.log_every_steps", "evaluation", "sample", "checkpoint")
 
-RUN_FILES = ("config.yaml", "tokenizer.json", "metrics.jsonl", "samples.md", "loss.png")
+RUN_FILES = ("config.yaml", "tokenizer.json", "metrics.jsonl", "samples.md", "loss.png", "skills.png")
 
 
 def require_no_run(run_dir: Path) -> None:

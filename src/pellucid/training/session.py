@@ -29,8 +29,9 @@ from pellucid.checkpoint.training_state import (
 from pellucid.errors import NonFiniteLossError
 from pellucid.files import fsync
 from pellucid.training import metrics
+from pellucid.training.evaluation import Evaluation
 from pellucid.training.interrupts import StoppedBySignal, StopRequest, stop_requests
-from pellucid.training.plots import plot_loss
+from pellucid.training.plots import plot_loss, plot_skills
 from pellucid.training.trainer import Trainer, Update, not_finite
 
 
@@ -47,7 +48,7 @@ class Intervals:
 class Session:
     """Drives a Trainer to `n_steps`, or to the first validation loss that is `stop_at_val_loss` or less.
 
-    `validate()` gives the validation loss in nats per token, `write_samples()` texts to show. The config, the tokenizer
+    `validate()` evaluates on validation text, `write_samples()` gives texts to show. The config, the tokenizer
     and the data's fingerprint go into each checkpoint, so that it stands alone and a resumed run can be compared.
     """
 
@@ -62,7 +63,7 @@ class Session:
         intervals: Intervals,
         keep_last: int,
         floor: float | None,
-        validate: Callable[[], float],
+        validate: Callable[[], Evaluation],
         write_samples: Callable[[], Sequence[str]],
         config_yaml: str,
         tokenizer_json: str,
@@ -108,9 +109,11 @@ class Session:
         self.plot()
 
     def plot(self) -> None:
-        """Draws loss.png from metrics.jsonl."""
+        """Draws loss.png from metrics.jsonl, and skills.png where the truth is known."""
         rows = metrics.read_rows(self.metrics_file)
         plot_loss(rows, self.floor, f"{self.name}: loss while training", self.run_dir / "loss.png")
+        if any("skills" in row for row in rows):
+            plot_skills(rows, f"{self.name}: what is learned when", self.run_dir / "skills.png")
 
     @property
     def is_finished(self) -> bool:
@@ -148,7 +151,8 @@ class Session:
         try:
             with stop.ends_block():
                 failpoints.reached("evaluate")
-                val_loss = self._validate() if self._due(self.intervals.evaluate) else None
+                evaluation = self._validate() if self._due(self.intervals.evaluate) else None
+                val_loss = None if evaluation is None else evaluation.loss_nats_per_token
                 is_last = val_loss is not None and val_loss <= self.stop_at_val_loss
                 samples = self.write_samples() if is_last or self._due(self.intervals.sample) else []
         except StoppedBySignal:
@@ -159,7 +163,7 @@ class Session:
         if samples:
             self._append_samples(samples)
         if val_loss is not None or self._due(self.intervals.log):
-            self._log(update, val_loss)
+            self._log(update, evaluation)
         self._show(bar, update, val_loss)
         is_best = val_loss is not None and (self.best_loss is None or val_loss < self.best_loss)
         self.best_loss = val_loss if is_best else self.best_loss
@@ -168,22 +172,22 @@ class Session:
         if stop.signal_number is not None and self.saved_step == self.trainer.step:
             raise StoppedBySignal(stop.signal_number)
 
-    def _validate(self) -> float:
-        val_loss = self.validate()
-        if not math.isfinite(val_loss):
-            raise not_finite(self.trainer.step, f"the validation loss is not finite ({val_loss:g})")
-        return val_loss
+    def _validate(self) -> Evaluation:
+        evaluation = self.validate()
+        if not math.isfinite(evaluation.nats):
+            raise not_finite(self.trainer.step, f"the validation loss is not finite ({evaluation.nats:g})")
+        return evaluation
 
     def _due(self, interval: int) -> bool:
         return self.trainer.step % interval == 0 or self.trainer.step == self.n_steps
 
-    def _log(self, update: Update, val_loss: float | None) -> None:
+    def _log(self, update: Update, evaluation: Evaluation | None) -> None:
         row = {
             "step": self.trainer.step,
             "tokens": self.tokens,
             "elapsed_seconds": round(self.elapsed_seconds, 3),
             "train_loss": update.loss,
-            **({} if val_loss is None else {"val_loss": val_loss}),
+            **({} if evaluation is None else evaluation.to_row()),
             "learning_rate": update.learning_rate,
             "gradient_norm": update.gradient_norm,
             "tokens_per_second": round(update.tokens / update.seconds),

@@ -6,31 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from pellucid.corpora.fables import Fables
-from pellucid.corpora.fables.distribution import story_rules
-
-N_PLOTS = len(story_rules(3)["plot"])
-# Tables whose options depend on each other: they stay whole, so that what is told stays possible.
-WHOLE = ("animal", "rival of", "some of")
-
-
-def tiny_fables(plot: int, most: int = 2000) -> Fables:
-    """The shipped story with one plot and, of most rules, one option: two where there are few enough fables."""
-    rng = random.Random(plot)
-    rules = story_rules(world_size=3)
-    rules["plot"] = rules["plot"][plot : plot + 1]
-    open_rules = [name for name in rules if not name.startswith(WHOLE)]
-    rng.shuffle(open_rules)
-    # Both endings and some counting stay; the other rules open up in random order.
-    open_rules.sort(key=lambda name: not name.endswith((" outcome", "number")))
-    kept = {name: rng.sample(rules[name], min(2, len(rules[name]))) for name in open_rules}
-    n_open = len(open_rules)
-    while True:
-        narrowed = {name: kept[name][: 2 if i < n_open else 1] for i, name in enumerate(open_rules)}
-        fables = Fables(3, {**rules, **narrowed})
-        if fables.n_fables <= most:
-            return fables
-        n_open = n_open * 9 // 10 if n_open > 10 else n_open - 1
+from tiny_fables import N_PLOTS, tiny_fables
 
 
 @pytest.fixture(scope="module", params=range(N_PLOTS))

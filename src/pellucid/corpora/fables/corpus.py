@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from pellucid.corpora.corpus import Piece, Split
+from pellucid.corpora.corpus import NextWord, Piece, Split, WordLength
 from pellucid.corpora.fables.distribution import GRAMMAR_VERSION, Fables
+from pellucid.corpora.fables.skills import SKILLS
 from pellucid.errors import ConfigError
+
+_INDEX = {skill: index for index, skill in enumerate(SKILLS)}
 
 
 class FablesCorpus:
@@ -16,6 +19,8 @@ class FablesCorpus:
     A pure function of its arguments and of GRAMMAR_VERSION. Splits are drawn from streams of their own; validation
     fables all differ, and the training stream passes over any fable that is one of them. Raises ConfigError.
     """
+
+    skills = SKILLS
 
     def __init__(self, size: int, world_size: int, seed: int, validation_fraction: float) -> None:
         if not 0 < validation_fraction < 1:
@@ -68,6 +73,22 @@ class FablesCorpus:
     def log_probability(self, text: str) -> float:
         """Natural logarithm of the probability of one document (nats), minus infinity where it is no fable."""
         return self.fables.log_probability(text)
+
+    def words_of(self, text: str, word_length: WordLength) -> Iterator[tuple[str, Mapping[NextWord, float]]]:
+        """Each word of a fable beside p(word | the whole words before it). Raises DataError for no fable."""
+        return self.fables.words_of(text, word_length)
+
+    def words_on(self, prefix: str, word_length: WordLength) -> Mapping[NextWord, float]:
+        """p(next word | these whole words); {} where no fable begins so."""
+        return self.fables.words_on(prefix, word_length)
+
+    def next_character_distribution(self, prefix: str) -> Mapping[str, float]:
+        """p(next character | prefix), exactly; "" stands for the end of the fable; {} where no fable begins so."""
+        return self.fables.next_character_distribution(prefix)
+
+    def skills_of(self, text: str) -> list[int]:
+        """For each character of a fable the index of its skill. Raises DataError for no fable."""
+        return [index for span in self.fables.spans(text) for index in [_INDEX[span.skill]] * (span.end - span.start)]
 
     def _validation(self) -> list[str]:
         seen: dict[str, None] = {}

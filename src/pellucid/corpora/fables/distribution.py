@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from pellucid.corpora.corpus import NextWord, WordLength
+from pellucid.corpora.fables import continuations
 from pellucid.corpora.fables.entropy import Mass, whole_mass
-from pellucid.corpora.fables.grammar import Grammar
+from pellucid.corpora.fables.grammar import Fork, Grammar
 from pellucid.corpora.fables.notation import Option, read_rules
 from pellucid.corpora.fables.plots import MORALS, PLOTS
 from pellucid.corpora.fables.skills import SkillReader, Span
@@ -70,14 +72,19 @@ class Fables:
 
     def next_character_distribution(self, prefix: str) -> dict[str, float]:
         """p(next character | prefix), exactly; "" stands for the end of the fable; {} where no fable begins so."""
-        return self.grammar.next_character_distribution(prefix)
+        return continuations.next_character_distribution(self.grammar, prefix)
+
+    def words_on(self, prefix: str, word_length: WordLength) -> dict[NextWord, float]:
+        """p(next word | these whole words), exactly; {} where no fable begins so. `word_length` tells words apart."""
+        return continuations.words_on(self.grammar, prefix, word_length)
+
+    def words_of(self, text: str, word_length: WordLength) -> Iterator[tuple[str, Mapping[NextWord, float]]]:
+        """Each word of a fable beside p(word | the whole words before it). Raises DataError for no fable."""
+        return continuations.words_of(self.grammar, text, self._read(text), word_length)
 
     def spans(self, text: str) -> tuple[Span, ...]:
         """The skills of a fable, by reading it. Raises DataError for a text that is no fable."""
-        drawn = self.grammar.read(text)
-        if drawn is None:
-            raise DataError("fables", f"{text[:40]!r} is no fable", "give a text that the grammar can write")
-        return self._skills.spans(drawn)
+        return self._skills.spans(self._read(text))
 
     def stories(self) -> Iterator[tuple[str, float]]:
         """Every fable with its probability: for `rules` with few fables; any world has too many to wait for."""
@@ -92,6 +99,12 @@ class Fables:
     def n_fables(self) -> int:
         """How many different fables there are."""
         return self._mass.number
+
+    def _read(self, text: str) -> list[tuple[Fork, int]]:
+        drawn = self.grammar.read(text)
+        if drawn is None:
+            raise DataError("fables", f"{text[:40]!r} is no fable", "give a text that the grammar can write")
+        return drawn
 
     @cached_property
     def _mass(self) -> Mass:

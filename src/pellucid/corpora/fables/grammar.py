@@ -258,24 +258,6 @@ class Grammar:
             return -math.inf
         return math.fsum(math.log(fork.probability(index)) for fork, index in drawn)
 
-    def next_character_distribution(self, prefix: str) -> dict[str, float]:
-        """p(next character | prefix); "" is the end of the story; {} where no story begins so."""
-        end = 0
-        pieces, fork = self.begin()
-        while fork:
-            index = fork.find(prefix, end)
-            if index is None:
-                return _next_of_openings(fork, prefix[end:])
-            pieces, fork = self.advance(*fork.take(index))
-            for piece, _ in pieces:
-                shown = prefix[end : end + len(piece)]
-                if not piece.startswith(shown):
-                    return {}
-                if len(shown) < len(piece):
-                    return {piece[len(shown)]: 1.0}
-                end += len(piece)
-        return {"": 1.0} if end == len(prefix) else {}
-
     def stories(self) -> Iterator[tuple[str, float]]:
         """Every story with its probability. For grammars of few stories; any shipped world has too many."""
         yield from self._stories("", 1.0, self.begin()[1])
@@ -299,14 +281,3 @@ def _capitalized(option: Option) -> Option:
     elif isinstance(first, Choice):
         first = replace(first, rule=capitalize(first.rule))
     return replace(option, parts=(first, *option.parts[1:]))
-
-
-def _next_of_openings(fork: Fork, shown: str) -> dict[str, float]:
-    masses: dict[str, float] = {}
-    for index in fork.allowed():
-        opening = fork.opening(index)
-        if opening.startswith(shown):
-            character = opening[len(shown)]
-            masses[character] = masses.get(character, 0.0) + fork.probability(index)
-    total = sum(masses.values())
-    return {character: mass / total for character, mass in masses.items()}

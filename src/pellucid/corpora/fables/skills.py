@@ -18,10 +18,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from pellucid.corpora.corpus import SPELLING
 from pellucid.corpora.fables.grammar import Fork, Grammar
 from pellucid.corpora.fables.notation import Choice, Hole, Option, capitalize
 
-SKILLS = ("choice", "spelling", "agreement", "recall", "fact", "count", "moral")
+SKILLS = ("choice", SPELLING, "agreement", "recall", "fact", "count", "moral")
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class SkillReader:
             start = len(skills)
             pieces, _ = self._grammar.advance(*fork.take(index))
             for text, hole in pieces:
-                skills += self._of_hole(hole, text) if hole else ["spelling"] * len(text)
+                skills += self._of_hole(hole, text) if hole else [SPELLING] * len(text)
             for i, is_choice in enumerate(flags, start):
                 if is_choice:
                     skills[i] = "choice"
@@ -72,7 +73,7 @@ class SkillReader:
             values = self._values[hole.variable, hole.attribute]
             alternatives = [capitalize(value) if hole.capital else value for value in values]
             flags = differing(text, alternatives)
-            self._of_holes[hole, text] = [skill if flag else "spelling" for flag in flags]
+            self._of_holes[hole, text] = [skill if flag else SPELLING for flag in flags]
         return self._of_holes[hole, text]
 
 

@@ -1,0 +1,107 @@
+"""Loss by skill: where a model's loss comes from, and what it has still to learn.
+
+Every token of a known text takes skills (`data/truth.py` says how a token that takes several is shared out). So the
+loss of a text is a sum over skills, and so is its floor; what is left between the two is what each skill lacks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pellucid.data.truth import TokenTruth
+
+Figures = dict[str, float | None]
+
+
+@dataclass(frozen=True)
+class SkillScore:
+    """One skill's part of a text: of its tokens, of the loss and of the floor (nats).
+
+    accuracy: how often the model's likeliest token was right, where only one was possible; None if that was nowhere.
+    """
+
+    tokens: float
+    loss_nats: float
+    floor_nats: float
+    accuracy: float | None
+
+    @property
+    def excess_nats(self) -> float:
+        return self.loss_nats - self.floor_nats
+
+
+@dataclass(frozen=True)
+class SkillTable:
+    """All skills of a text of so many documents. Their tokens, losses and floors add up to those of the text."""
+
+    scores: dict[str, SkillScore]
+    n_tokens: int
+    n_documents: int
+
+    @property
+    def hardest(self) -> str:
+        """The skill with the largest excess at the tokens that take it."""
+        met = {skill: score for skill, score in self.scores.items() if score.tokens}
+        return max(met, key=lambda skill: met[skill].excess_nats / met[skill].tokens)
+
+    def to_json(self) -> dict[str, Figures]:
+        """Per skill: its share of tokens; loss, floor and excess per token of the text and per document; accuracy."""
+        return {skill: self._figures(score) for skill, score in self.scores.items()}
+
+    def _figures(self, score: SkillScore) -> Figures:
+        figures: Figures = {"share_of_tokens": score.tokens / self.n_tokens}
+        for unit, number in (("token", self.n_tokens), ("document", self.n_documents)):
+            figures[f"loss_nats_per_{unit}"] = score.loss_nats / number
+            figures[f"floor_nats_per_{unit}"] = score.floor_nats / number
+            figures[f"excess_nats_per_{unit}"] = score.excess_nats / number
+        return {**figures, "accuracy": score.accuracy}
+
+    def table(self) -> str:
+        """For a person to read, the largest excess first, and the sum of all."""
+        lines = [
+            "             share of    nats per document              excess,",
+            "skill          tokens     loss    floor   excess   nats/token   right where certain",
+        ]
+        for skill in sorted(self.scores, key=lambda skill: -self.scores[skill].excess_nats):
+            accuracy = self.scores[skill].accuracy
+            right = "" if accuracy is None else f"{accuracy:20.2%}"
+            lines.append(f"{skill:<12}{self._columns(self.scores[skill])}{right}")
+        loss, floor = (
+            sum(getattr(each, name) for each in self.scores.values()) for name in ("loss_nats", "floor_nats")
+        )
+        lines.append(f"{'all':<12}{self._columns(SkillScore(self.n_tokens, loss, floor, None))}")
+        lines.append(f"hardest: {self.hardest}, with the largest excess at a token that takes it")
+        return "\n".join(lines)
+
+    def _columns(self, score: SkillScore) -> str:
+        per_document = [nats / self.n_documents for nats in (score.loss_nats, score.floor_nats, score.excess_nats)]
+        columns = f"{score.tokens / self.n_tokens:9.1%}" + "".join(f"{nats:9.3f}" for nats in per_document)
+        return columns + f"{score.excess_nats / self.n_tokens:13.5f}"
+
+
+def skill_table(
+    truth: TokenTruth,
+    places_N: NDArray[np.int64],
+    nats_N: NDArray[np.float64],
+    hits_N: NDArray[np.bool_],
+    n_documents: int,
+) -> SkillTable:
+    """The table of some tokens: where they stand, the model's nats for each, and whether it would have said it."""
+    shares_NS = truth.shares(places_N)
+    floor_N = truth.nats[places_N]
+    tokens_S, loss_S, floor_S = (weights_N @ shares_NS for weights_N in (np.ones(len(nats_N)), nats_N, floor_N))
+    certain_N = truth.certain[places_N]
+    n_certain_S, n_right_S = (weights_N.astype(float) @ shares_NS for weights_N in (certain_N, certain_N & hits_N))
+    scores = {
+        skill: SkillScore(
+            tokens=float(tokens_S[s]),
+            loss_nats=float(loss_S[s]),
+            floor_nats=float(floor_S[s]),
+            accuracy=float(n_right_S[s] / n_certain_S[s]) if n_certain_S[s] > 0 else None,
+        )
+        for s, skill in enumerate(truth.skills)
+    }
+    return SkillTable(scores, len(places_N), n_documents)

@@ -1,0 +1,179 @@
+"""The exact distribution of the next token, where that of the text is known; and which skills a token takes.
+
+A tokenizer cuts a text into words and spells each word by itself (see `tokenizer/tokenizer.py`). So the words that may
+stand at a place, each with its exact probability, give the token sequences that may stand there, and
+
+    p(next token | tokens so far) = Σ p(words whose tokens go on so) / Σ p(words whose tokens begin as those so far).
+
+A corpus that knows its distribution gives the words. Nothing here is estimated or sampled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pellucid.corpora.corpus import SPELLING, KnownCorpus, NextWord
+from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.tokenizer import WORD
+
+Distribution = Mapping[int, float]
+Spellings = list[tuple[tuple[int, ...], float]]  # token sequences of words, each with its probability
+
+NATS_FILE, SKILLS_FILE = "val.nats.bin", "val.skills.bin"
+CERTAIN_NATS = 1e-9  # less surprise than rounding makes: the truth allows one token only
+
+
+@dataclass(frozen=True)
+class TokenTruth:
+    """What is known of each target of a token file, beginning with tokens[1].
+
+    nats: −log p(token | tokens before it) under the corpus's own distribution (n_targets,).
+    characters: how many characters of each skill count for a token (n_targets, skills); see `skill_characters`.
+    """
+
+    skills: tuple[str, ...]
+    nats: NDArray[np.float64]
+    characters: NDArray[np.uint8]
+
+    @classmethod
+    def open(cls, directory: Path, skills: Sequence[str]) -> TokenTruth:
+        """Maps the files that `write_truth` wrote."""
+        nats = np.memmap(directory / NATS_FILE, dtype="<f8", mode="r")
+        characters = np.memmap(directory / SKILLS_FILE, dtype=np.uint8, mode="r")
+        return cls(tuple(skills), np.asarray(nats), np.asarray(characters).reshape(-1, len(skills)))
+
+    def shares(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """How much of each skill the targets at these places take: (places, skills), rows sum to 1."""
+        shares = self.characters[places].astype(np.float64)
+        shares /= shares.sum(axis=1, keepdims=True)
+        return shares
+
+    @property
+    def certain(self) -> NDArray[np.bool_]:
+        """Where only one token is possible, so that a model is right or wrong."""
+        return self.nats < CERTAIN_NATS
+
+
+def write_truth(corpus: KnownCorpus, tokenizer: Tokenizer, texts: Iterator[str], directory: Path) -> float:
+    """Writes the truth of documents, in the order of their token file. Returns the sum of all nats."""
+    total: list[float] = []
+    with (directory / NATS_FILE).open("wb") as nats_file, (directory / SKILLS_FILE).open("wb") as skills_file:
+        for text in texts:
+            ids = [*tokenizer.encode(text), tokenizer.end_of_text]
+            distributions = next_token_distributions(corpus, tokenizer, text)
+            nats = [-math.log(p[id_]) for id_, p in zip(ids, distributions, strict=True)]
+            nats_file.write(np.array(nats, dtype="<f8").tobytes())
+            skills_file.write(skill_characters(corpus, tokenizer, text).tobytes())
+            total += nats
+    return math.fsum(total)
+
+
+def next_token_distributions(corpus: KnownCorpus, tokenizer: Tokenizer, text: str) -> Iterator[Distribution]:
+    """p(next token | tokens so far) before each token of a document, and before the end_of_text that ends it."""
+    text_before, longer, whole = "", dict[int, float](), 1.0
+    for word, words in corpus.words_of(text, first_word_length):
+        spellings = spell(tokenizer, words)
+        yield normalized(_first_tokens(longer, whole, spellings))
+        ids = tokenizer.encode(word)
+        for n_known in range(1, len(ids)):
+            longer, whole = after_tokens(spellings, ids[:n_known])
+            # The tokens so far may be a whole word too, as " house" in " houses".
+            shorter_word = tokenizer.decode(ids[:n_known]) if whole else ""
+            yield _after_word(corpus, tokenizer, longer, whole, text_before + shorter_word)
+        longer, whole = after_tokens(spellings, ids)
+        text_before += word
+    yield _after_word(corpus, tokenizer, longer, whole, text_before)
+
+
+def next_token_distribution(corpus: KnownCorpus, tokenizer: Tokenizer, prefix: str) -> Distribution | None:
+    """p(next token | the tokens of `prefix`). None where no document's tokens begin so.
+
+    That happens for a text that the corpus cannot hold, and for one whose last word is cut where its tokens are not:
+    " ti" may be spelled otherwise than the beginning of " time".
+    """
+    start = last_word_start(prefix)
+    spellings = spell(tokenizer, corpus.words_on(prefix[:start], first_word_length))
+    longer, whole = after_tokens(spellings, tokenizer.encode(prefix[start:]))
+    if not prefix:
+        whole = 0.0
+    return _after_word(corpus, tokenizer, longer, whole, prefix) if longer or whole else None
+
+
+def _after_word(
+    corpus: KnownCorpus, tokenizer: Tokenizer, longer: Mapping[int, float], whole: float, text_before: str
+) -> Distribution:
+    """Either the last word goes on by one of `longer`, or it is whole and another word follows on the text."""
+    if not whole:
+        return normalized(longer)
+    following = spell(tokenizer, corpus.words_on(text_before, first_word_length))
+    return normalized(_first_tokens(longer, whole, following))
+
+
+def spell(tokenizer: Tokenizer, words: Mapping[NextWord, float]) -> Spellings:
+    """Words as tokens; the end_of_text is the last token of a word that ends its document."""
+    ids = tokenizer.encode_batch([word.text for word in words])
+    ends = ((tokenizer.end_of_text,) if word.ends_document else () for word in words)
+    return [((*i.tolist(), *end), p) for i, end, p in zip(ids, ends, words.values(), strict=True)]
+
+
+def after_tokens(spellings: Spellings, known: Sequence[int]) -> tuple[dict[int, float], float]:
+    """Of the words whose tokens begin with the known ones: the mass of each next token, and of the word being whole."""
+    n_known, known = len(known), tuple(known)
+    longer: dict[int, float] = {}
+    whole = 0.0
+    for ids, p in spellings:
+        if ids[:n_known] != known:
+            continue
+        if len(ids) == n_known:
+            whole += p
+        else:
+            longer[ids[n_known]] = longer.get(ids[n_known], 0.0) + p
+    return longer, whole
+
+
+def _first_tokens(longer: Mapping[int, float], whole: float, spellings: Spellings) -> dict[int, float]:
+    """Either the word before goes on, or it is whole and the next one begins."""
+    masses = dict(longer)
+    for ids, p in spellings:
+        masses[ids[0]] = masses.get(ids[0], 0.0) + whole * p
+    return masses
+
+
+def normalized(masses: Mapping[int, float]) -> Distribution:
+    total = math.fsum(masses.values())
+    return {id_: mass / total for id_, mass in masses.items()}
+
+
+def skill_characters(corpus: KnownCorpus, tokenizer: Tokenizer, text: str) -> NDArray[np.uint8]:
+    """How many characters of each skill count for each token of a document, end_of_text included: (tokens, skills).
+
+    A token of several characters is shared equally among those that need more than spelling; among all of them, which
+    is spelling alone, where none does. So " Hazel", a name said before, is recall as a whole: without recall it could
+    not be predicted, with it the rest follows. The end of a document is spelling.
+    """
+    skill_of_byte = np.repeat(corpus.skills_of(text), [len(character.encode()) for character in text])
+    ids = tokenizer.encode(text)
+    lengths = [len(tokenizer.token_bytes(id_)) for id_ in ids]
+    counts = np.zeros((len(ids) + 1, len(corpus.skills)), dtype=np.int64)
+    np.add.at(counts, (np.repeat(np.arange(len(ids)), lengths), skill_of_byte), 1)
+    spelling = corpus.skills.index(SPELLING)
+    counts[counts.sum(axis=1) > counts[:, spelling], spelling] = 0
+    counts[-1, spelling] = 1
+    return np.minimum(counts, 255).astype(np.uint8)
+
+
+def first_word_length(text: str) -> int | None:
+    """The length of the word that a text begins with, as tokenizers see words; None if it might go on."""
+    word = WORD.match(text)
+    return word.end() if word and word.end() < len(text) else None
+
+
+def last_word_start(text: str) -> int:
+    """Where the last word of a text begins, whole or not."""
+    return max((word.start() for word in WORD.finditer(text)), default=0)

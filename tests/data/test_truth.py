@@ -1,0 +1,149 @@
+"""The exact distribution of the next token, against a list of all stories; and whose skill a token is."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from listed_corpus import ListedCorpus
+from pellucid.corpora.fables import SKILLS, FablesCorpus
+from pellucid.data.truth import (
+    TokenTruth,
+    first_word_length,
+    next_token_distribution,
+    next_token_distributions,
+    skill_characters,
+    write_truth,
+)
+from pellucid.errors import DataError
+from pellucid.tokenizer.train import train_byte_pairs, train_characters
+from tiny_fables import tiny_fables
+
+END = "<|endoftext|>"
+
+
+@pytest.fixture(scope="module", params=["byte pairs, words in pieces", "byte pairs, whole words", "characters"])
+def tokenizer(request, listed):
+    texts = [text for text, _ in listed]
+    if request.param == "characters":
+        return train_characters(texts, special_tokens=[END])
+    vocab_size = 300 if "pieces" in request.param else 600
+    return train_byte_pairs(texts, vocab_size=vocab_size, special_tokens=[END])
+
+
+@pytest.fixture(scope="module", params=[0, 5])
+def corpus(request):
+    """Fables of one plot, so few that they can be listed."""
+    corpus = FablesCorpus(10, 3, 0, 0.5)
+    corpus.fables = tiny_fables(request.param, most=500)
+    return corpus
+
+
+@pytest.fixture(scope="module")
+def listed(corpus):
+    return list(corpus.fables.stories())
+
+
+def by_listing(tokenizer, listed, known):
+    """The distribution of the token after the known ones, by definition."""
+    masses = {}
+    for text, p in listed:
+        ids = [*tokenizer.encode(text), tokenizer.end_of_text]
+        if ids[: len(known)] == known and len(ids) > len(known):
+            masses[ids[len(known)]] = masses.get(ids[len(known)], 0.0) + p
+    return {id_: mass / sum(masses.values()) for id_, mass in masses.items()}
+
+
+def test_the_next_token_is_distributed_as_in_the_list_of_all_fables(corpus, listed, tokenizer):
+    text, p = listed[len(listed) // 3]
+    ids = [*tokenizer.encode(text), tokenizer.end_of_text]
+    nats = 0.0
+    consistent = listed
+    for t, distribution in enumerate(next_token_distributions(corpus, tokenizer, text)):
+        consistent = [each for each in consistent if [*tokenizer.encode(each[0]), 0][:t] == ids[:t]]
+        assert distribution == pytest.approx(by_listing(tokenizer, consistent, ids[:t]), abs=1e-9), t
+        nats -= math.log(distribution[ids[t]])
+    assert t == len(ids) - 1
+    assert nats == pytest.approx(-math.log(p), abs=1e-9)
+
+
+def test_after_any_prefix_too_and_none_where_no_fable_has_these_tokens(corpus, listed, tokenizer):
+    text, _ = listed[len(listed) // 2]
+    n_exact = 0
+    for end in [0, 1, *random.Random(0).sample(range(len(text)), 25), len(text)]:
+        expected = by_listing(tokenizer, listed, tokenizer.encode(text[:end]))
+        found = next_token_distribution(corpus, tokenizer, text[:end])
+        assert (found or {}) == pytest.approx(expected, abs=1e-9), text[:end]
+        n_exact += found is not None
+    assert n_exact >= 3, "the empty prefix, the whole fable, and the end of some word"
+
+
+def test_nothing_follows_a_text_that_is_no_beginning_of_a_fable(corpus, tokenizer):
+    assert next_token_distribution(corpus, tokenizer, "ooo") is None
+    assert next_token_distribution(corpus, tokenizer, "o e ") is None
+
+
+def test_a_text_that_is_no_fable_has_no_truth(corpus, tokenizer):
+    with pytest.raises(DataError, match="is no fable"):
+        list(next_token_distributions(corpus, tokenizer, "Once upon a time."))
+
+
+def test_the_truth_on_disk_sums_to_the_probability_of_the_fables(corpus, tokenizer, tmp_path):
+    rng = random.Random(1)
+    texts = [corpus.fables.write(rng) for _ in range(20)]
+    total = write_truth(corpus, tokenizer, iter(texts), tmp_path)
+    truth = TokenTruth.open(tmp_path, corpus.skills)
+    assert total == pytest.approx(-sum(map(corpus.log_probability, texts)), abs=1e-9)
+    assert truth.nats.sum() == pytest.approx(total)
+    assert (truth.nats >= -1e-12).all()
+    assert len(truth.nats) == len(truth.characters) == sum(len(tokenizer.encode(text)) + 1 for text in texts)
+    assert truth.shares(np.arange(len(truth.nats))).sum(axis=1) == pytest.approx(1)
+    assert truth.certain.any()
+    assert not truth.certain.all()
+
+
+def shares_by_hand(corpus, tokenizer, text):
+    """The rule, said again with loops."""
+    skills = [SKILLS[i] for i in corpus.skills_of(text)]
+    rows, start = [], 0
+    for id_ in tokenizer.encode(text):
+        taken = skills[start : start + len(tokenizer.token_bytes(id_))]
+        start += len(taken)
+        counted = [skill for skill in taken if skill != "spelling"] or taken
+        rows.append([counted.count(skill) / len(counted) for skill in SKILLS])
+    return [*rows, [float(skill == "spelling") for skill in SKILLS]]
+
+
+def test_a_token_is_shared_among_the_characters_that_need_more_than_spelling(corpus, listed, tokenizer):
+    for text, _ in listed[:: len(listed) // 5]:
+        characters = skill_characters(corpus, tokenizer, text)
+        truth = TokenTruth(SKILLS, np.zeros(len(characters)), characters)
+        assert truth.shares(np.arange(len(characters))).tolist() == shares_by_hand(corpus, tokenizer, text)
+
+
+@given(
+    st.dictionaries(st.text(alphabet="ab \n", min_size=1, max_size=8), st.integers(1, 9), min_size=2, max_size=8),
+    st.integers(0, 20),
+)
+@settings(deadline=None, max_examples=50)
+def test_any_list_of_stories_has_the_probabilities_of_its_tokens(weights, n_merges):
+    """Also where one story begins another, and where blanks stand at either end."""
+    total = sum(weights.values())
+    corpus = ListedCorpus({text: weight / total for text, weight in weights.items()})
+    tokenizer = train_byte_pairs(list(weights) * 3, vocab_size=257 + n_merges, special_tokens=[END])
+    for text, weight in weights.items():
+        ids = [*tokenizer.encode(text), tokenizer.end_of_text]
+        distributions = list(next_token_distributions(corpus, tokenizer, text))
+        assert len(distributions) == len(ids)
+        nats = -sum(math.log(p[id_]) for id_, p in zip(ids, distributions, strict=True))
+        assert nats == pytest.approx(-math.log(weight / total), abs=1e-9)
+
+
+def test_a_word_ends_where_a_blank_follows():
+    assert first_word_length("a b") == 1
+    assert first_word_length(" a b") == 2
+    assert first_word_length(" ab") is None
+    assert first_word_length("\nMoral: ") == 7
