@@ -31,6 +31,7 @@ import torch
 import transformers
 
 from pellucid.analysis.build import cost_of
+from pellucid.analysis.machine import measure_flops_per_second
 from pellucid.config.model import LearnedConfig, ModelConfig
 from pellucid.data.batches import Batch
 from pellucid.generation.decoding import generate_tokens
@@ -185,24 +186,13 @@ def compare(ours: Turn, theirs: Turn, n_pairs: int) -> tuple[float, float, float
     return statistics.median(mine), statistics.median(other), statistics.median(a / b for a, b in pairs)
 
 
-def matmul_flops_per_second(precision: Precision, width: int = 2048) -> float:
-    """The machine's peak as a program can have it: the best of several large products."""
-    a, b = (torch.randn(width, width, device=precision.device, dtype=precision.dtype) for _ in range(2))
-    best = float("inf")
-    for _ in range(20):
-        started = time.perf_counter()
-        (a @ b).sum().item()
-        best = min(best, time.perf_counter() - started)
-    return 2 * width**3 / best
-
-
 def compare_training(shape: Shape, auto: Precision, n_pairs: int) -> None:
     fp32 = replace(auto, dtype=torch.float32)
-    peak = {precision: matmul_flops_per_second(precision) for precision in (auto, fp32)}
+    peak = {p: measure_flops_per_second(p.device, p.dtype) for p in (auto, fp32)}
     print("matrix products: " + ", ".join(f"{p.dtype} {flops / 1e9:,.0f} GFLOP/s" for p, flops in peak.items()))
     title = f"{shape.n_layers} layers, width {shape.d_model}, {shape.batch_size} x {shape.context_length}"
     print(f"\n| training, {title}: tokens/s | Pellucid | of peak | transformers | ratio |\n|---|---:|---:|---:|---:|")
-    flops_per_token = cost_of(shape.config, shape.vocab_size).flops.training / shape.context_length
+    flops_per_token = cost_of(shape.config, shape.vocab_size).training_flops_per_token.total
     for name, mine, other in [("as it comes", auto, fp32), ("bf16", auto, auto), ("fp32", fp32, fp32)]:
         ours, theirs, ratio = compare(pellucid_training(shape, mine), hugging_face_training(shape, other), n_pairs)
         share = ours * flops_per_token / peak[mine]

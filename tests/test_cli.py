@@ -58,7 +58,7 @@ def test_help_and_the_schema_need_no_torch():
     script += "assert not {'torch', 'numpy', 'pydantic', 'yaml', 'tokenizers'} & set(sys.modules), sys.modules.keys()"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for command in ("prepare", "train", "generate", "evaluate", "cost", "schema"):
+    for command in ("prepare", "train", "generate", "evaluate", "explain", "verify", "cost", "experiment", "schema"):
         assert command in done.stdout
 
 

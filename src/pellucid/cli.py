@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pellucid.training.precision import Precision
 
 DATA_ROOT, RUNS_ROOT = Path("data"), Path("checkpoints")
+EXPERIMENTS_ROOT = RUNS_ROOT / "experiments"
 
 OUT_OF_MEMORY_TEXTS = (
     *("out of memory", "ALLOC_FAILED"),  # a GPU's
@@ -224,6 +226,58 @@ def evaluate(run: Run, checkpoint: Which = "latest", as_json: Json = False) -> N
 
 
 @app.command()
+def explain(
+    run: Run,
+    prompt: Annotated[str | None, typer.Option(metavar="TEXT", help="Text to explain, and what may follow.")] = None,
+    prompt_file: Annotated[Path | None, typer.Option(metavar="F", help="File that holds the text.")] = None,
+    fable: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="The N-th fable (or document) held out. [default: 1, without a prompt]"),
+    ] = None,
+    top: Annotated[int, typer.Option(metavar="N", min=1, help="The N likeliest next tokens of each.")] = 10,
+    checkpoint: Which = "latest",
+    as_json: Json = False,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page to look at instead.")] = None,
+) -> None:
+    """Show what a model expects at each token of a text and after it, beside the exact truth where that is known."""
+    from pellucid.analysis.explain import explain as explain_text
+    from pellucid.analysis.explain import validation_document
+    from pellucid.analysis.explain_page import explanation_page, write_page
+    from pellucid.analysis.explain_table import explanation_table
+    from pellucid.corpora.build import build_corpus
+    from pellucid.corpora.corpus import KnownCorpus, Piece
+
+    is_prompt = prompt is not None or prompt_file is not None
+    if is_prompt and fable is not None:
+        raise ConfigError("command line", "--fable and a prompt exclude each other", "give one of them")
+    piece = Piece(_read_prompt(prompt, prompt_file), ends_document=False)
+    trained, _ = _load_trained(run, checkpoint)
+    # A prompt needs no text files, which a run copied to another machine lacks.
+    has_files = trained.config.corpus.type != "fables"
+    corpus = None if is_prompt and has_files else build_corpus(trained.config.corpus)
+    if corpus is not None and not is_prompt:
+        piece = validation_document(corpus, fable or 1)
+    explanation = explain_text(
+        trained.decoder,
+        trained.tokenizer,
+        piece,
+        corpus if isinstance(corpus, KnownCorpus) else None,
+        context_length=trained.decoder.context_length,
+        n_candidates=top,
+    )
+    model = f"{trained.config.name}, step {trained.step:,}"
+    source = "a prompt" if is_prompt else f"held-out {'document' if has_files else 'fable'} {fable or 1}"
+    if html is not None:
+        write_page(html, explanation_page(explanation, model, source))
+        _note(f"wrote {html}")
+    if as_json:
+        _print_json({"run": trained.config.name, "step": trained.step, **explanation.to_json()})
+    elif html is None:
+        colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        _write(explanation_table(explanation, f"{model}, reads {source}", colored=colored) + "\n")
+
+
+@app.command()
 def verify(run: Run) -> None:
     """Check every checkpoint of a run, a line each: hashes, shapes, finite numbers. Exit code 4 if any is bad."""
     from pellucid.checkpoint.build import verify as verify_checkpoint
@@ -246,28 +300,79 @@ def verify(run: Run) -> None:
 
 @app.command()
 def cost(config: ConfigFile, overrides: Overrides = None, as_json: Json = False) -> None:
-    """Count parameters, floating-point operations and memory of a config before anything is built."""
-    from dataclasses import asdict
-
-    from pellucid.analysis.build import cost_of
+    """Count parameters, FLOPs and memory of a config before anything is built, and predict the time of its training."""
+    from pellucid.analysis.build import cost_of_run
+    from pellucid.analysis.machine import measure_machine
+    from pellucid.analysis.report import CostReport
+    from pellucid.training.precision import resolve_precision
 
     run_config = _load_config(config, overrides)
-    counted = asdict(cost_of(run_config.model, _vocab_size(run_config)))
+    vocab_size = _vocab_size(run_config)
+    try:
+        precision = resolve_precision(run_config.train.device, run_config.train.precision)
+    except ConfigError as error:
+        precision = resolve_precision("auto", "auto")
+        _note(f"warning: {error.what}; counted and predicted for {precision.device}")
+    counted = cost_of_run(run_config, vocab_size, device_type=precision.device.type, dtype=precision.dtype)
+    report = CostReport(counted, measure_machine(precision.device, precision.dtype))
     if as_json:
-        _print_json(counted)
-        return
-    for part, counts in counted.items():
-        print(part.replace("_", " "))
-        for name, count in counts.items():
-            print(f"    {name.replace('_', ' '):<24}{count:>22,}")
+        _print_json(report.to_json())
+    else:
+        print(report.table())
 
 
 @app.command()
-def schema() -> None:
-    """Print the JSON Schema of a run's YAML file, for completion in editors."""
+def experiment(
+    file: Annotated[Path, typer.Argument(metavar="EXPERIMENT", help="YAML file, as in configs/experiments/.")],
+    overrides: Overrides = None,
+    jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Runs at a time, which share the cores.")] = 1,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the report goes. [default: checkpoints/experiments/NAME]"),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the runs and how long they will take.")] = False,
+) -> None:
+    """Make many runs that differ in one thing or two; write results.csv, figures and report.md."""
+    from pellucid.experiments.plan import plan_experiment
+
+    plan = plan_experiment(file, overrides or [])
+    folder = EXPERIMENTS_ROOT / plan.config.name
+    if dry_run:
+        from pellucid.experiments.forecast import forecast_table
+
+        print(forecast_table(plan, folder, jobs))
+        return
+    from pellucid.experiments.run import run_experiment
+
+    _heed_stop_during_imports()
+    report_dir = report or folder
+    stopped_by = run_experiment(plan, data_root=DATA_ROOT, folder=folder, report_dir=report_dir, jobs=jobs)
+    if stopped_by is not None:
+        _note(f"stopped, saved; go on with: {shlex.join(['pellucid', *sys.argv[1:]])}")
+        sys.exit(128 + stopped_by)
+    print(report_dir / "report.md")
+
+
+@app.command(hidden=True)
+def experiment_run(run_dir: Path, data_root: Path) -> None:
+    """One run of an experiment, in the process that `experiment` starts for it."""
+    from pellucid.experiments.worker import work
+
+    _heed_stop_during_imports()
+    stopped_by = work(run_dir, data_root)
+    if stopped_by is not None:
+        sys.exit(128 + stopped_by)
+
+
+@app.command()
+def schema(
+    of: Annotated[Literal["run", "experiment"], typer.Argument(metavar="[run|experiment]", help="Which file.")] = "run",
+) -> None:
+    """Print the JSON Schema of a run's or an experiment's YAML file, for completion in editors."""
+    from pellucid.config.experiment import experiment_json_schema
     from pellucid.config.run import run_json_schema
 
-    _print_json(run_json_schema())
+    _print_json(run_json_schema() if of == "run" else experiment_json_schema())
 
 
 def _load_config(file: Path, overrides: list[str] | None) -> RunConfig:

@@ -82,10 +82,17 @@ def test_every_size_has_as_many_parameters_as_counted(size, choices):
 
 def test_flops_are_those_of_equation_13():
     """(d_k + d_v) n^2 and (d_k + d_v + d_ff) d n per layer are its terms; 2 and 4 are the factors it leaves out."""
-    flops = count_cost(GPT_3).flops
+    flops = count_cost(GPT_3).forward_flops_per_token
     n, d, d_k, d_v, d_ff = 2048, 12_288, 12_288, 12_288, 4 * 12_288
-    assert flops.attention_pairs == 96 * 2 * (d_k + d_v) * n**2
-    assert flops.attention_projections + flops.feed_forward == 96 * 4 * (d_k + d_v + d_ff) * d * n
+    assert n * flops.attention_pairs == 96 * 2 * (d_k + d_v) * n**2
+    assert n * (flops.attention_projections + flops.feed_forward) == n * 96 * 4 * (d_k + d_v + d_ff) * d
+
+
+def test_gpt_3_takes_six_flops_per_weight_and_token_to_train_besides_attention_pairs():
+    """The rule of thumb 6 N (Kaplan et al. 2020), where N counts the weights that are factors of products."""
+    cost = count_cost(GPT_3)
+    n_factors = cost.parameters.total - cost.parameters.embedding - cost.parameters.norms
+    assert cost.training_flops_per_token.total - cost.training_flops_per_token.attention_pairs == 6 * n_factors
 
 
 def test_flops_are_those_that_torch_counts_forward_and_backward():
@@ -100,24 +107,9 @@ def test_flops_are_those_that_torch_counts_forward_and_backward():
     ):
         model = build_model(config, VOCAB_SIZE)
         tokens = torch.zeros(1, config.context_length, dtype=torch.long)
-        counted = cost_of(config, VOCAB_SIZE).flops
+        counted = cost_of(config, VOCAB_SIZE)
         with FlopCounterMode(display=False) as counter:
             logits = model(tokens)
-            assert counter.get_total_flops() == counted.forward, config
+            assert counter.get_total_flops() == config.context_length * counted.forward_flops_per_token.total, config
             logits.sum().backward()
-        assert counter.get_total_flops() == counted.training, config
-
-
-def test_memory_is_that_of_the_tensors():
-    """Equation 14: weights, a gradient each, two moments each, and the keys and values of one position."""
-    for config in combinations(attention=["auto"], zero_init_projections=[False], activation=["relu"]):
-        model = build_model(config, VOCAB_SIZE)
-        memory = cost_of(config, VOCAB_SIZE).memory_bytes
-        assert memory.weights == sum(parameter.nbytes for parameter in model.parameters())
-        assert memory.gradients == memory.weights
-        assert memory.adam_moments == 2 * memory.weights
-        assert memory.training == memory.weights + memory.gradients + memory.adam_moments
-
-        cache = model.new_cache(batch_size=1, capacity=1)
-        bytes_held = sum(layer.keys_BGSK.nbytes + layer.values_BGSK.nbytes for layer in cache.layers)
-        assert memory.kv_cache_per_token == bytes_held
+        assert counter.get_total_flops() == config.context_length * counted.training_flops_per_token.total, config

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from listed_corpus import ListedCorpus
 from pellucid.corpora.fables import SKILLS, FablesCorpus
 from pellucid.data.truth import (
+    UNWRITABLE,
     TokenTruth,
     first_word_length,
     next_token_distribution,
@@ -140,6 +141,15 @@ def test_any_list_of_stories_has_the_probabilities_of_its_tokens(weights, n_merg
         assert len(distributions) == len(ids)
         nats = -sum(math.log(p[id_]) for id_, p in zip(ids, distributions, strict=True))
         assert nats == pytest.approx(-math.log(weight / total), abs=1e-9)
+
+
+def test_what_a_character_vocabulary_lacks_keeps_its_probability():
+    corpus = ListedCorpus({"ab ab": 0.5, "ax ab": 0.25, "xa": 0.25})
+    tokenizer = train_characters(["ab ab"], special_tokens=[END])
+    a, b = tokenizer.encode("a")[0], tokenizer.encode("b")[0]
+    first, second, *_ = next_token_distributions(corpus, tokenizer, "ab ab")
+    assert first == pytest.approx({a: 0.75, UNWRITABLE: 0.25})
+    assert second == pytest.approx({b: 2 / 3, UNWRITABLE: 1 / 3})
 
 
 def test_a_word_ends_where_a_blank_follows():

@@ -1,13 +1,12 @@
-"""What a decoder costs, counted on paper: parameters, FLOPs and memory, before anything is built.
+"""What a decoder costs, counted on paper: parameters and FLOPs, before anything is built.
 
-Plain arithmetic on the sizes, without torch. The tests hold the counts against the built model, exactly.
+Plain arithmetic on the sizes, without torch. The tests hold the counts against the built model, exactly. What depends
+on how it is trained stands beside: memory.py, with activations.py, and step_time.py.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-BYTES_PER_NUMBER = 4  # float32, in which weights, gradients and moments are kept, also when computing in bfloat16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +29,23 @@ class Shape:
     final_norm: bool = True  # pre-norm only
 
     @property
+    def head_width(self) -> int:
+        return self.d_model // self.n_heads
+
+    @property
     def d_kv(self) -> int:
         """Width of all key (or value) heads together: d_model, or less when heads share them."""
-        return self.n_kv_heads * self.d_model // self.n_heads
+        return self.n_kv_heads * self.head_width
+
+    @property
+    def attention_matrices(self) -> list[tuple[int, int]]:
+        """Inputs and outputs of a block's W_Q, W_K, W_V and W_O."""
+        return [(self.d_model, self.d_model), *2 * [(self.d_model, self.d_kv)], (self.d_model, self.d_model)]
+
+    @property
+    def feed_forward_matrices(self) -> list[tuple[int, int]]:
+        """Inputs and outputs of a block's W_1, of W_gate where there is one, and of W_2."""
+        return [*(1 + self.gated_feed_forward) * [(self.d_model, self.d_ff)], (self.d_ff, self.d_model)]
 
 
 @dataclass(frozen=True)
@@ -50,64 +63,47 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Flops:
-    """Floating-point operations in matrix products for one full context, forward (equation 13).
+    """Floating-point operations in matrix products, for one token of a full context (equation 13).
 
-    `attention_pairs` is the part that grows with the square of the length: queries times keys and weights
-    times values, counted for all T x T pairs. A training step takes twice the forward pass again for
-    its backward pass: one product for each factor's gradient.
+    `attention_pairs` is the part that grows with the length: a query's product with each key, and its weights'
+    with each value, counted for all T keys, also those that the mask hides.
     """
 
     attention_projections: int
     attention_pairs: int
     feed_forward: int
     unembedding: int
-    forward: int
-    training: int
-
-
-@dataclass(frozen=True)
-class MemoryBytes:
-    """Bytes in float32 (equation 14); activations, which depend on the batch, come on top of training.
-
-    The cache is per token and sequence, and takes half of this in bfloat16.
-    """
-
-    weights: int
-    gradients: int
-    adam_moments: int
-    training: int
-    kv_cache_per_token: int
+    total: int
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Everything that can be counted from a model's shape."""
+    """Everything that can be counted from a model's shape.
+
+    Training takes three times the forward pass: going back, a product for each factor's gradient.
+    """
 
     parameters: Parameters
-    flops: Flops
-    memory_bytes: MemoryBytes
+    forward_flops_per_token: Flops
+    training_flops_per_token: Flops
 
 
 def count_cost(shape: Shape) -> Cost:
-    """Parameters, FLOPs per sequence of context_length tokens, and memory of a decoder of this shape."""
-    parameters = count_parameters(shape)
-    return Cost(parameters, count_flops(shape), count_memory(shape, parameters.total))
+    """Parameters, and FLOPs per token at the full context, of a decoder of this shape."""
+    return Cost(count_parameters(shape), count_flops(shape, passes=1), count_flops(shape, passes=3))
 
 
 def count_parameters(shape: Shape) -> Parameters:
     d_model, n_layers = shape.d_model, shape.n_layers
     embedding = shape.vocab_size * d_model
-    attention = 2 * linear(d_model, d_model, shape.bias) + 2 * linear(d_model, shape.d_kv, shape.bias)
-    n_in = 2 if shape.gated_feed_forward else 1
-    feed_forward = n_in * linear(d_model, shape.d_ff, shape.bias) + linear(shape.d_ff, d_model, shape.bias)
     normed_widths = (2 * n_layers + shape.final_norm) * d_model
     if shape.qk_norm:
-        normed_widths += 2 * n_layers * d_model // shape.n_heads
+        normed_widths += 2 * n_layers * shape.head_width
     parts = {
         "embedding": embedding,
         "positions": shape.context_length * d_model if shape.learned_positions else 0,
-        "attention": n_layers * attention,
-        "feed_forward": n_layers * feed_forward,
+        "attention": n_layers * sum(linear(*sizes, shape.bias) for sizes in shape.attention_matrices),
+        "feed_forward": n_layers * sum(linear(*sizes, shape.bias) for sizes in shape.feed_forward_matrices),
         "norms": (1 + shape.norm_bias) * normed_widths,
         "unembedding": 0 if shape.tied_embeddings else embedding,
     }
@@ -119,31 +115,19 @@ def linear(n_inputs: int, n_outputs: int, bias: bool) -> int:
     return n_inputs * n_outputs + (n_outputs if bias else 0)
 
 
-def count_flops(shape: Shape) -> Flops:
-    T, d_model = shape.context_length, shape.d_model
-    n_feed_forward = 3 if shape.gated_feed_forward else 2
+def count_flops(shape: Shape, passes: int) -> Flops:
+    """Per token, for so many times the work of the forward pass."""
+    d_model, n_layers = shape.d_model, shape.n_layers
     parts = {
-        "attention_projections": shape.n_layers * 2 * product(T, d_model, d_model)
-        + shape.n_layers * 2 * product(T, d_model, shape.d_kv),
-        "attention_pairs": shape.n_layers * 2 * product(T, d_model, T),
-        "feed_forward": shape.n_layers * n_feed_forward * product(T, d_model, shape.d_ff),
-        "unembedding": product(T, d_model, shape.vocab_size),
+        "attention_projections": n_layers * sum(product(1, n, m) for n, m in shape.attention_matrices),
+        "attention_pairs": n_layers * 2 * product(1, d_model, shape.context_length),
+        "feed_forward": n_layers * sum(product(1, n, m) for n, m in shape.feed_forward_matrices),
+        "unembedding": product(1, d_model, shape.vocab_size),
     }
-    forward = sum(parts.values())
-    return Flops(**parts, forward=forward, training=3 * forward)
+    parts = {name: passes * flops for name, flops in parts.items()}
+    return Flops(**parts, total=sum(parts.values()))
 
 
 def product(n: int, m: int, p: int) -> int:
     """FLOPs of an n x m by m x p matrix product: a multiplication and an addition per term."""
     return 2 * n * m * p
-
-
-def count_memory(shape: Shape, n_parameters: int) -> MemoryBytes:
-    weights = BYTES_PER_NUMBER * n_parameters
-    return MemoryBytes(
-        weights=weights,
-        gradients=weights,
-        adam_moments=2 * weights,
-        training=4 * weights,
-        kv_cache_per_token=BYTES_PER_NUMBER * 2 * shape.n_layers * shape.d_kv,
-    )

@@ -1,19 +1,22 @@
-"""From a YAML file and `key=value` overrides to a checked RunConfig, or to one line that says what is wrong where."""
+"""From a YAML file and `key=value` overrides to a checked config, or to one line that says what is wrong where."""
 
 from __future__ import annotations
 
+import copy
 import difflib
 import os
 import re
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from pellucid.config.run import RunConfig, run_json_schema
+from pellucid.config.base import Section
+from pellucid.config.experiment import ExperimentConfig
+from pellucid.config.run import RunConfig
 from pellucid.config.yaml_source import MAX_CHARACTERS, Path, dotted, parse_yaml, shortened, write_yaml
 from pellucid.errors import ConfigError
 
@@ -32,11 +35,36 @@ _TYPE_NAMES = {
     "string_type": "text",
     "bool_type": "true or false",
     "tuple_type": "a list",
+    "list_type": "a list",
     "dict_type": "a section of keys and values",
     "model_type": "a section of keys and values",
     "model_attributes_type": "a section of keys and values",
     "finite_number": "a finite number",
 }
+
+
+Places = dict[Path, str]  # of each key path: what errors call the place where it stands, as `configs/x.yaml:12`
+AnySection = TypeVar("AnySection", bound=Section)
+
+
+class Change(NamedTuple):
+    """A key of a run config and its new value. `place` is what errors call the place that asks for it."""
+
+    path: Path
+    value: Any
+    place: str
+
+    @property
+    def key(self) -> str:
+        """As it is written: `model.n_layers`."""
+        return ".".join(map(str, self.path))
+
+
+class LoadedExperiment(NamedTuple):
+    """An experiment, and where each of its keys stands, for the errors of the runs that are made of it."""
+
+    config: ExperimentConfig
+    places: Places
 
 
 def load_run_config(file: FilePath, overrides: Sequence[str] = ()) -> RunConfig:
@@ -49,20 +77,43 @@ def load_run_config(file: FilePath, overrides: Sequence[str] = ()) -> RunConfig:
 
 def parse_run_config(text: str, source: str, overrides: Sequence[str] = ()) -> RunConfig:
     """The same for YAML text; `source` is what errors call it."""
+    return _changed_run_config(text, source, map(parse_override, overrides))
+
+
+def load_changed_run_config(file: FilePath, changes: Iterable[Change]) -> RunConfig:
+    """The same with changes from elsewhere, as the runs of an experiment have them; the last one of a key counts."""
+    return _changed_run_config(_read(file), str(file), changes)
+
+
+def load_experiment(file: FilePath) -> LoadedExperiment:
+    """Reads an experiment. Raises ConfigError as `load_run_config` does. The configs of its runs are not looked at."""
+    data, places = _parse_sections(_read(file), str(file))
+    return LoadedExperiment(_validated(ExperimentConfig, data, places), places)
+
+
+def _parse_sections(text: str, source: str) -> tuple[dict[str, Any], Places]:
     data, lines = parse_yaml(text, source)
     if not isinstance(data, dict):
         raise ConfigError(source, "no `key: value` lines found", "start from a file in configs/")
-    places = {path: f"{source}:{line}" for path, line in lines.items()}
-    for override in overrides:
-        _apply_override(data, places, override)
-    try:
-        config = RunConfig.model_validate(data)
-    except ValidationError as error:
-        raise _explain(_what_to_mend_first(error.errors(), data), data, places) from None
+    return data, {path: f"{source}:{line}" for path, line in lines.items()}
+
+
+def _changed_run_config(text: str, source: str, changes: Iterable[Change]) -> RunConfig:
+    data, places = _parse_sections(text, source)
+    for change in changes:
+        _apply(data, places, change)
+    config = _validated(RunConfig, data, places)
     if len(run_config_to_yaml(config)) > MAX_CHARACTERS:  # a run must be able to read the config that it wrote
         what = f"more than {MAX_CHARACTERS:,} characters once it is written out"
         raise ConfigError(source, what, "name fewer files, by globs for example")
     return config
+
+
+def _validated(section: type[AnySection], data: dict[str, Any], places: Places) -> AnySection:
+    try:
+        return section.model_validate(data)
+    except ValidationError as error:
+        raise _explain(_what_to_mend_first(error.errors(), data), data, places, section) from None
 
 
 def run_config_to_yaml(config: RunConfig) -> str:
@@ -96,29 +147,38 @@ def _open_without_waiting(file: str, flags: int) -> int:
     return descriptor
 
 
-def _apply_override(data: dict[str, Any], places: dict[Path, str], override: str) -> None:
+def parse_override(override: str) -> Change:
+    """`optimizer.lr=3e-4` from the command line. Raises ConfigError if it is no dotted key with a value."""
     key_text, equals, value_text = override.partition("=")
     path: Path = tuple(key_text.split("."))
-    where = f"{COMMAND_LINE}: {dotted(path)}"
     if not equals or not all(path):
         what = f"{shortened(repr(override))} is no override"
         raise ConfigError(COMMAND_LINE, what, "write key=value, as optimizer.lr=3e-4")
-    if len(path) > MAX_DEPTH:
-        raise ConfigError(where, "nested too deeply", "a run config is three levels deep")
     try:
         value, _ = parse_yaml(value_text, COMMAND_LINE) if value_text else ("", {})
     except ConfigError as error:
-        raise ConfigError(where, error.what, "write one value after `=`, as optimizer.lr=3e-4") from None
+        mend = "write one value after `=`, as optimizer.lr=3e-4"
+        raise ConfigError(f"{COMMAND_LINE}: {dotted(path)}", error.what, mend) from None
+    return Change(path, value, COMMAND_LINE)
+
+
+def _apply(data: dict[str, Any], places: Places, change: Change) -> None:
+    path, place = change.path, change.place
+    where = f"{place}: {dotted(path)}"
+    if not all(path):
+        raise ConfigError(where, "a part of this key is empty", "write section.key, as optimizer.lr")
+    if len(path) > MAX_DEPTH:
+        raise ConfigError(where, "nested too deeply", "a run config is three levels deep")
     section = data
     for key in path[:-1]:
         section = section.setdefault(str(key), {})
         if not isinstance(section, dict):
             raise ConfigError(where, f"{shortened(str(key))!r} is a value, not a section", "leave out what follows it")
-    section[str(path[-1])] = value
-    for old in [place for place in places if place[: len(path)] == path]:
+    section[str(path[-1])] = copy.deepcopy(change.value)  # a later change may reach into it
+    for old in [key for key in places if key[: len(path)] == path]:
         del places[old]
     for n in range(1, len(path) + 1):
-        places.setdefault(path[:n], COMMAND_LINE)
+        places.setdefault(path[:n], place)
 
 
 def _what_to_mend_first(errors: list[ErrorDetails], data: dict[str, Any]) -> ErrorDetails:
@@ -126,7 +186,7 @@ def _what_to_mend_first(errors: list[ErrorDetails], data: dict[str, Any]) -> Err
     return min(errors, key=lambda e: (e["type"] != "extra_forbidden", -len(_path_in_data(e, data))))
 
 
-def _explain(error: ErrorDetails, data: dict[str, Any], places: dict[Path, str]) -> ConfigError:
+def _explain(error: ErrorDetails, data: dict[str, Any], places: Places, section: type[Section]) -> ConfigError:
     path = _path_in_data(error, data)
     if error["type"] == "union_tag_not_found" and (slips := difflib.get_close_matches("type", error["input"], n=1)):
         error = {**error, "type": "extra_forbidden"}
@@ -137,7 +197,7 @@ def _explain(error: ErrorDetails, data: dict[str, Any], places: dict[Path, str])
         path = (*path, *key.split("."))
     nearest = next(path[:n] for n in range(len(path), -1, -1) if path[:n] in places)
     where = places[nearest] + (f": {dotted(path)}" if path else "")
-    return ConfigError(where, *_what_and_mend(error, path, data))
+    return ConfigError(where, *_what_and_mend(error, path, data, section))
 
 
 def _rule(error: ErrorDetails) -> tuple[str | None, str, str]:
@@ -159,10 +219,10 @@ def _path_in_data(error: ErrorDetails, data: Any) -> Path:
     return tuple(path)
 
 
-def _what_and_mend(error: ErrorDetails, path: Path, data: dict[str, Any]) -> tuple[str, str]:
+def _what_and_mend(error: ErrorDetails, path: Path, data: dict[str, Any], section: type[Section]) -> tuple[str, str]:
     kind, context, value = error["type"], error.get("ctx", {}), shortened(reprlib.repr(error["input"]))
     if kind == "extra_forbidden":
-        known = _keys_of_section(path[:-1], data)
+        known = _keys_of_section(path[:-1], data, section)
         close = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
         mend = f"did you mean {close[0]!r}?" if close else f"the keys here are {', '.join(known)}"
         return "unknown key", mend
@@ -173,7 +233,7 @@ def _what_and_mend(error: ErrorDetails, path: Path, data: dict[str, Any]) -> tup
     if kind == "missing":
         return "this key is missing", f"add `{path[-1]}: ...`"
     if kind == "union_tag_not_found":
-        return "this key is missing", f"add `type: ...`, one of {_choices(path, data)}"
+        return "this key is missing", f"add `type: ...`, one of {_choices(path, data, section)}"
     if kind == "union_tag_invalid":
         choice = shortened(reprlib.repr(error["input"]["type"]))
         return f"{choice} is not a choice", f"use one of {context['expected_tags']}"
@@ -191,22 +251,23 @@ def _what_and_mend(error: ErrorDetails, path: Path, data: dict[str, Any]) -> tup
     return f"{value} is not accepted", error["msg"][0].lower() + error["msg"][1:]
 
 
-def _choices(path: Path, data: dict[str, Any]) -> str:
-    return ", ".join(_schema_at(path[:-1], data).get("discriminator", {}).get("mapping", {}))
+def _choices(path: Path, data: dict[str, Any], section: type[Section]) -> str:
+    return ", ".join(_schema_at(path[:-1], data, section).get("discriminator", {}).get("mapping", {}))
 
 
-def _keys_of_section(path: Path, data: dict[str, Any]) -> list[str]:
-    schema = _schema_at(path, data)
+def _keys_of_section(path: Path, data: dict[str, Any], section: type[Section]) -> list[str]:
+    schema = _schema_at(path, data, section)
     return list(schema.get("properties", ["type"]))  # a section of unknown type has no other key yet
 
 
-def _schema_at(path: Path, data: Any) -> dict[str, Any]:
+def _schema_at(path: Path, data: Any, section: type[Section]) -> dict[str, Any]:
     """The JSON Schema of the section at `path`, the variant being the one whose `type` the data names."""
-    root = run_json_schema()
+    root = section.model_json_schema()
     schema: dict[str, Any] = root
     for key in (None, *path):
         if key is not None:
-            schema, data = schema.get("properties", {}).get(key, {}), data[key]
+            inner = schema.get("items", {}) if isinstance(key, int) else schema.get("properties", {}).get(key, {})
+            schema, data = inner, data[key]
         variants = schema.get("discriminator", {}).get("mapping", {})
         if isinstance(data, dict) and (variant := str(data.get("type"))) in variants:
             schema = {"$ref": variants[variant]}

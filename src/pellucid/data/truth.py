@@ -26,6 +26,7 @@ Distribution = Mapping[int, float]
 Spellings = list[tuple[tuple[int, ...], float]]  # token sequences of words, each with its probability
 
 NATS_FILE, SKILLS_FILE = "val.nats.bin", "val.skills.bin"
+UNWRITABLE = -1  # no token: what stands for a character that the vocabulary lacks
 CERTAIN_NATS = 1e-9  # less surprise than rounding makes: the truth allows one token only
 
 
@@ -116,10 +117,17 @@ def _after_word(
 
 
 def spell(tokenizer: Tokenizer, words: Mapping[NextWord, float]) -> Spellings:
-    """Words as tokens; the end_of_text is the last token of a word that ends its document."""
-    ids = tokenizer.encode_batch([word.text for word in words])
-    ends = ((tokenizer.end_of_text,) if word.ends_document else () for word in words)
-    return [((*i.tolist(), *end), p) for i, end, p in zip(ids, ends, words.values(), strict=True)]
+    """Words as tokens; the end_of_text is the last token of a word that ends its document.
+
+    Where a character vocabulary lacks a character, UNWRITABLE is the last one: possible in truth, but never met.
+    """
+    lengths = [tokenizer.writable_length(word.text) for word in words]
+    ids = tokenizer.encode_batch([word.text[:length] for word, length in zip(words, lengths, strict=True)])
+    spellings = []
+    for (word, p), length, ids_of_word in zip(words.items(), lengths, ids, strict=True):
+        end = [UNWRITABLE] if length < len(word.text) else [tokenizer.end_of_text] * word.ends_document
+        spellings.append(((*ids_of_word.tolist(), *end), p))
+    return spellings
 
 
 def after_tokens(spellings: Spellings, known: Sequence[int]) -> tuple[dict[int, float], float]:

@@ -97,6 +97,12 @@ class Tokenizer:
             np.frombuffer(b"".join(map(self._ids_of_word.__getitem__, words)), dtype=np.uint32) for words in words_of
         ]
 
+    def writable_length(self, text: str) -> int:
+        """How many characters a text begins with that can be encoded: a character vocabulary may lack the next."""
+        if self._characters is None:
+            return len(text)
+        return next((i for i, character in enumerate(text) if character not in self._characters), len(text))
+
     def token_bytes(self, id_: int) -> bytes:
         """The UTF-8 bytes that a token stands for, maybe a part of a character; none for a control token."""
         return self._bytes[id_]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pellucid.analysis.build import cost_of
 from pellucid.checkpoint.run_directory import locked
 from pellucid.config.load import run_config_to_yaml
 from pellucid.config.run import RunConfig
@@ -82,7 +83,9 @@ def _train(config: RunConfig, data: PreparedData, session: Session, note: Note) 
             session.run()
         except StoppedBySignal as stop:
             return Outcome(trainer.step, None, stop.signal_number)
-        note(f"trained in {session.elapsed_seconds:.0f} s; {run_dir}/loss.png shows how, samples.md what it wrote")
+        flops = session.tokens * cost_of(config.model, data.tokenizer.vocab_size).training_flops_per_token.total
+        speed = f"{session.elapsed_seconds:.0f} s, at {flops / session.elapsed_seconds / 1e9:,.1f} GFLOP/s"
+        note(f"trained in {speed}; {run_dir}/loss.png shows how, samples.md what it wrote")
     assert isinstance(trainer.model, Decoder)
     return Outcome(trainer.step, evaluate(config, data, trainer.model, trainer.precision), None)
 

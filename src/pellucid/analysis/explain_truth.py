@@ -1,0 +1,103 @@
+"""What a known corpus says of one text: a whole document, the beginning of one, or a text that it cannot hold.
+
+At each place the exact distribution of the next token is known as long as some document's tokens begin as those before
+it. Two things end that. The corpus may not be able to hold the text; then there is a first character that is wrong.
+Or the text stops inside a word whose tokens begin otherwise: " ti" is spelled " t", "i", but " time" may be one token.
+Then only the distribution of the next character is left, which no tokenizer can spoil.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pellucid.corpora.corpus import KnownCorpus
+from pellucid.data.truth import (
+    Distribution,
+    after_tokens,
+    first_word_length,
+    last_word_start,
+    next_token_distribution,
+    next_token_distributions,
+    normalized,
+    spell,
+)
+from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.tokenizer import WORD
+
+
+@dataclass(frozen=True)
+class TextTruth:
+    """The truth about a text of n tokens.
+
+    distributions: p(token | tokens so far) before each token and after the last (n + 1); None where there is none.
+    next_characters: p(character | text), "" for the end of the document; {} where the corpus cannot hold the text.
+    possible_length: of how many characters the longest beginning is that the corpus can hold.
+    coverage: the share of the ways on whose tokens begin as those of the text. Below 1 only inside a word.
+    """
+
+    distributions: list[Distribution | None]
+    next_characters: Mapping[str, float]
+    possible_length: int
+    coverage: float
+
+    @property
+    def is_possible(self) -> bool:
+        return bool(self.next_characters)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the document ends here: nothing but its end can follow."""
+        return self.next_characters.keys() == {""}
+
+
+def truth_of_text(corpus: KnownCorpus, tokenizer: Tokenizer, text: str) -> TextTruth:
+    """DataError for a text that the tokenizer cannot encode."""
+    next_characters = corpus.next_character_distribution(text)
+    is_document = "" in next_characters
+    return TextTruth(
+        distributions=list((next_token_distributions if is_document else along_prefix)(corpus, tokenizer, text)),
+        next_characters=next_characters,
+        possible_length=len(text) if next_characters else longest_beginning(corpus, text),
+        coverage=coverage(corpus, tokenizer, text),
+    )
+
+
+def along_prefix(corpus: KnownCorpus, tokenizer: Tokenizer, prefix: str) -> Iterator[Distribution | None]:
+    """`next_token_distributions` for the beginning of a document: None from where no document's tokens begin so."""
+    for word in WORD.finditer(prefix):
+        before = prefix[: word.start()]
+        yield next_token_distribution(corpus, tokenizer, before)
+        spellings = spell(tokenizer, corpus.words_on(before, first_word_length))
+        ids = tokenizer.encode(word.group())
+        for n_known in range(1, len(ids)):
+            longer, whole = after_tokens(spellings, ids[:n_known])
+            if whole:  # the tokens so far may be a word too, as " house" in " houses"
+                yield next_token_distribution(corpus, tokenizer, before + tokenizer.decode(ids[:n_known]))
+            else:
+                yield normalized(longer) if longer else None
+    yield next_token_distribution(corpus, tokenizer, prefix)
+
+
+def longest_beginning(corpus: KnownCorpus, text: str) -> int:
+    """How many characters of a text the corpus can hold. Bisection: what can be written can be begun."""
+    possible, impossible = 0, len(text) + 1
+    while impossible - possible > 1:
+        middle = (possible + impossible) // 2
+        if corpus.next_character_distribution(text[:middle]):
+            possible = middle
+        else:
+            impossible = middle
+    return possible
+
+
+def coverage(corpus: KnownCorpus, tokenizer: Tokenizer, text: str) -> float:
+    """Of the documents that begin with this text, which share has its tokens too; 0 where there is none."""
+    start = last_word_start(text)
+    shown, ids = text[start:], tuple(tokenizer.encode(text[start:]))
+    words = corpus.words_on(text[:start], first_word_length)
+    with_text = with_tokens = 0.0
+    for word, (spelling, p) in zip(words, spell(tokenizer, words), strict=True):
+        with_text += p * word.text.startswith(shown)
+        with_tokens += p * (spelling[: len(ids)] == ids)
+    return with_tokens / with_text if with_text else 0.0

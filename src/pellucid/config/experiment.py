@@ -1,0 +1,133 @@
+"""Knobs of an experiment: many runs that differ in what is asked about, and the figures that answer.
+
+The code behind them: `experiments/`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from pellucid.config.base import Section
+
+# Dotted keys of a run config and what they are set to: {model.n_layers: 2, optimizer: {type: sgd, lr: 0.1}}.
+Changes = dict[str, Any]
+Values = Annotated[list[Any], Field(min_length=1)]
+
+
+class RunOfList(Section):
+    """One of the runs to compare, by name."""
+
+    label: str = Field(min_length=1, max_length=60, description="what tables and figures call it")
+    set: Changes = Field({}, description="dotted keys of the run config and their values")
+
+
+class FigureSection(Section):
+    title: str = Field(min_length=1, description="the figure's title and file name")
+
+
+class BarsConfig(FigureSection):
+    """One figure of the results per variant: each seed a dot, their mean a bar."""
+
+    type: Literal["bars"]
+    y: str = Field(description="column of results.csv, as excess or excess.recall")
+
+
+class LinesConfig(FigureSection):
+    """One figure of the results against another or against a key that was varied; each seed a dot, means joined."""
+
+    type: Literal["lines"]
+    x: str = Field(description="column of results.csv, or a dotted key that the runs set")
+    y: str = Field(description="column of results.csv")
+    by: str | None = Field(None, description="dotted key of which each value has its own line")
+    log_x: bool = False
+    log_y: bool = False
+
+
+class CurvesConfig(FigureSection):
+    """How the loss fell in training: one line per variant, the mean over seeds, with their range."""
+
+    type: Literal["curves"]
+    x: Literal["tokens", "step", "flops"] = "tokens"
+    y: Literal["val_loss", "excess"] = Field("excess", description="excess is drawn on logarithmic axes")
+
+
+class SkillsConfig(FigureSection):
+    """A table in colours: variants by skills."""
+
+    type: Literal["skills"]
+    y: Literal["excess", "accuracy"] = "excess"
+
+
+class SkillCurvesConfig(FigureSection):
+    """When each skill is learned: a panel per variant, a line per skill."""
+
+    type: Literal["skill_curves"]
+    y: Literal["excess", "accuracy"] = "excess"
+
+
+class ContextsConfig(FigureSection):
+    """Loss at other context lengths than the trained one; needs measures.contexts."""
+
+    type: Literal["contexts"]
+
+
+class GradientNormsConfig(FigureSection):
+    """The first step's gradient by depth; needs measures.gradient_norms."""
+
+    type: Literal["gradient_norms"]
+
+
+class ScalingConfig(FigureSection):
+    """Loss against compute, the fitted laws, and the floor that is known beside the one that the fits find."""
+
+    type: Literal["scaling"]
+
+
+FigureConfig = Annotated[
+    BarsConfig
+    | LinesConfig
+    | CurvesConfig
+    | SkillsConfig
+    | SkillCurvesConfig
+    | ContextsConfig
+    | GradientNormsConfig
+    | ScalingConfig,
+    Field(discriminator="type"),
+]
+
+
+class MeasuresConfig(Section):
+    """What is measured of each run besides its loss."""
+
+    contexts: Annotated[tuple[int, ...], Field(strict=False)] = Field(
+        (), description="context lengths at which the trained model is evaluated again"
+    )
+    gradient_norms: bool = Field(False, description="the gradient's norm in each block, at the first step")
+
+
+class ExperimentConfig(Section):
+    """An experiment. `pellucid experiment` reads it from YAML."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="kept in checkpoints/experiments/<name>")
+    question: str = Field(min_length=1, description="what the report begins with")
+    base: str = Field(min_length=1, description="run config that all runs start from, seen from the current folder")
+    set: Changes = Field({}, description="dotted keys that all runs change, and their values")
+    grid: dict[str, Values] = Field({}, description="dotted keys and the values to try: each with each")
+    runs: Annotated[tuple[RunOfList, ...], Field(strict=False)] = Field((), description="or a list of runs, by name")
+    seeds: Annotated[tuple[int, ...], Field(strict=False)] = Field((0,), min_length=1)
+    measures: MeasuresConfig = MeasuresConfig()
+    figures: Annotated[tuple[FigureConfig, ...], Field(strict=False)] = ()
+
+    @model_validator(mode="after")
+    def _has_grid_or_runs(self) -> ExperimentConfig:
+        if bool(self.grid) == bool(self.runs):
+            raise ValueError("an experiment has either a grid or a list of runs; give one of the two")
+        return self
+
+
+def experiment_json_schema() -> dict[str, Any]:
+    """The JSON Schema of an experiment's YAML file, for completion in editors."""
+    schema = ExperimentConfig.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -1,0 +1,149 @@
+"""What figures draw: columns of the results by name, runs by variant, and means over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pellucid.experiments.results import RunResult
+
+# Each column with the words and units that its axis bears.
+AXIS_LABELS = {
+    "parameters": "parameters",
+    "non_embedding_parameters": "parameters without the embeddings",
+    "flops": "training compute (FLOP)",
+    "tokens": "training tokens",
+    "seconds": "training time (seconds)",
+    "val_loss": "validation loss (nats per token)",
+    "floor": "floor: the entropy of the text (nats per token)",
+    "excess": "excess over the floor (nats per token)",
+    "excess_fraction": "excess over the floor (% of the floor)",
+    "bits_per_byte": "validation loss (bits per byte)",
+}
+
+
+def axis_label(column: str) -> str:
+    """The column in words, with its unit; a key of the run config stands for itself."""
+    match column.split("."):
+        case ["excess", skill]:
+            return f"excess in {skill} (nats per fable)"
+        case ["accuracy", skill]:
+            return f"accuracy in {skill} (% of fables)"
+        case _:
+            return AXIS_LABELS.get(column, column)
+
+
+def is_share(column: str) -> bool:
+    """Whether the column is a share of one, to be read in percent."""
+    return column == "excess_fraction" or column.startswith("accuracy.")
+
+
+def is_measured(column: str) -> bool:
+    """Whether runs measure the column; otherwise they set it, as optimizer.lr."""
+    return column in AXIS_LABELS or column.startswith(("excess.", "accuracy."))
+
+
+def value_of(result: RunResult, column: str) -> float | str:
+    """A measured column, `excess.<skill>`, `accuracy.<skill>`, or a key that the experiment varied.
+
+    A section such as {type: rope} is told by its type. Raises ValueError for a column that this run lacks.
+    """
+    match column.split("."):
+        case ["excess_fraction"] if result.excess is not None and result.floor:
+            return result.excess / result.floor
+        case [name] if name in AXIS_LABELS:
+            value = getattr(result, name, None)
+        case ["excess", skill] if skill in result.skills:
+            value = result.skills[skill]["excess_nats_per_document"]
+        case ["accuracy", skill] if skill in result.skills:
+            value = result.skills[skill]["accuracy"]
+        case _:
+            return _in_words(_override(result, column))
+    if value is None:
+        raise ValueError(
+            f"run {result.label!r} (seed {result.seed}) has no {column}; only some corpora and skills have it known"
+        )
+    return float(value)
+
+
+def number_of(result: RunResult, column: str) -> float:
+    """`value_of` where only a number will do. Raises ValueError for words."""
+    value = value_of(result, column)
+    if isinstance(value, str):
+        raise ValueError(f"{column} of run {result.label!r} is {value!r}, and this axis takes numbers only")
+    return value
+
+
+def floor_of(result: RunResult, column: str) -> float | None:
+    """The floor in the column's unit, if the column is a loss and its floor is known."""
+    if column not in ("val_loss", "bits_per_byte") or result.floor is None:
+        return None
+    return number_of(result, column) * result.floor / result.val_loss
+
+
+def _override(result: RunResult, key: str) -> Any:
+    """What the run sets a dotted key to, itself or in a section: optimizer.lr is found in {optimizer: {lr: 0.1}}."""
+    for known, value in result.overrides.items():
+        if known == key:
+            return value
+        if key.startswith(f"{known}."):
+            for name in key.removeprefix(f"{known}.").split("."):
+                value = value.get(name) if isinstance(value, dict) else None
+            if value is not None:
+                return value
+    skills = [f"excess.{skill}" for skill in result.skills] + [f"accuracy.{skill}" for skill in result.skills]
+    known_columns = ", ".join([*AXIS_LABELS, *skills, *result.overrides])
+    raise ValueError(f"run {result.label!r} has no column {key!r}; it has {known_columns}")
+
+
+def _in_words(value: Any) -> float | str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case int() | float():
+            return float(value)
+        case None:
+            return "none"
+        case {"type": kind}:
+            return str(kind)
+        case _:
+            return str(value)
+
+
+def by_variant(results: Iterable[RunResult]) -> dict[str, list[RunResult]]:
+    """Runs by label, in order of first appearance; those of a label differ in their seed."""
+    variants: dict[str, list[RunResult]] = {}
+    for result in results:
+        variants.setdefault(result.label, []).append(result)
+    return variants
+
+
+@dataclass(frozen=True)
+class Band:
+    """One line of a figure: at each x the mean over seeds and their range. Arrays of one length."""
+
+    x: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+
+def band(points_of_seeds: Sequence[Sequence[tuple[float, float]]]) -> Band:
+    """From the (x, y) points of each seed; an x that only some seeds have is left out, so that no mean jumps."""
+    seeds = [dict(points) for points in points_of_seeds]
+    x = sorted(set(seeds[0]).intersection(*seeds[1:]))
+    y = np.array([[seed[at] for at in x] for seed in seeds], dtype=float).reshape(len(seeds), len(x))
+    return Band(np.array(x, dtype=float), y.mean(axis=0), y.min(axis=0), y.max(axis=0))
+
+
+def seeds_in_words(results: Sequence[RunResult], mark: str, spread: str) -> str:
+    """A sentence: how many seeds a mark stands for, and what shows their spread."""
+    counts = sorted({len(runs) for runs in by_variant(results).values()})
+    if counts == [1]:
+        return f"Each {mark} is one run, of one seed."
+    many = f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+    return f"Each {mark} is the mean over {many}, {spread}."

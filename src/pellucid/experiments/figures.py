@@ -1,0 +1,111 @@
+"""The figures of an experiment, as PNG and SVG files with a caption: one function per type of figure."""
+
+from __future__ import annotations
+
+import os
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+from matplotlib.figure import Figure
+from typing_extensions import assert_never
+
+from pellucid.config.experiment import (
+    BarsConfig,
+    ContextsConfig,
+    CurvesConfig,
+    ExperimentConfig,
+    FigureConfig,
+    GradientNormsConfig,
+    LinesConfig,
+    ScalingConfig,
+    SkillCurvesConfig,
+    SkillsConfig,
+)
+from pellucid.experiments.comparison_figures import draw_bars, draw_skills
+from pellucid.experiments.curve_figures import draw_contexts, draw_curves, draw_gradient_norms, draw_skill_curves
+from pellucid.experiments.figure_data import by_variant
+from pellucid.experiments.figure_style import STYLE, Sketch
+from pellucid.experiments.line_figures import draw_lines
+from pellucid.experiments.results import RunResult
+from pellucid.experiments.scaling_figure import draw_scaling
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure on disk as <file_stem>.png and <file_stem>.svg.
+
+    caption: what is shown, what was varied, how many seeds; table: in Markdown, "" if the figure has none.
+    """
+
+    file_stem: str
+    caption: str
+    table: str
+
+
+def draw(figure: FigureConfig, experiment: ExperimentConfig, results: Sequence[RunResult], folder: Path) -> Drawing:
+    """Draws one figure of the experiment from its finished runs, and writes it into the folder.
+
+    Raises ValueError if the results lack what it shows.
+    """
+    if not results:
+        raise ValueError(f"figure {figure.title!r} has no finished runs to show yet")
+    with matplotlib.rc_context(STYLE):
+        sketch = _sketch(figure, results)
+        file_stem = _slug(figure.title)
+        folder.mkdir(parents=True, exist_ok=True)
+        _save(sketch.figure, folder / f"{file_stem}.png")
+        _save(sketch.figure, folder / f"{file_stem}.svg")
+    return Drawing(file_stem, f"{sketch.shows} {_varied(experiment, results)}", sketch.table)
+
+
+def _sketch(figure: FigureConfig, results: Sequence[RunResult]) -> Sketch:
+    match figure:
+        case BarsConfig():
+            return draw_bars(figure, results)
+        case LinesConfig():
+            return draw_lines(figure, results)
+        case CurvesConfig():
+            return draw_curves(figure, results)
+        case SkillsConfig():
+            return draw_skills(figure, results)
+        case SkillCurvesConfig():
+            return draw_skill_curves(figure, results)
+        case ContextsConfig():
+            return draw_contexts(figure, results)
+        case GradientNormsConfig():
+            return draw_gradient_norms(figure, results)
+        case ScalingConfig():
+            return draw_scaling(figure, results)
+        case _:
+            assert_never(figure)
+
+
+def _varied(experiment: ExperimentConfig, results: Sequence[RunResult]) -> str:
+    """The caption's words on what differs between the runs: the keys of a grid, or the variants of a list."""
+    variants = by_variant(results)
+    seeds = len({result.seed for result in results})
+    size = f"{len(variants)} variants, {seeds} {'seed' if seeds == 1 else 'seeds'}, {len(results)} runs."
+    if experiment.grid:
+        return f"Varied: {_listed(list(experiment.grid))}; {size}"
+    return f"Compared: {_listed(list(variants))}; {size}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _slug(title: str) -> str:
+    """The title as a file name: small letters, digits and hyphens."""
+    return textwrap.shorten(re.sub(r"[^a-z0-9]+", " ", title.lower()), 80, placeholder="").replace(" ", "-") or "figure"
+
+
+def _save(figure: Figure, file: Path) -> None:
+    """Whole or not there; without the date, so that the same results give the same bytes."""
+    draft = file.with_name(f".tmp-{file.name}")
+    kind = file.suffix.removeprefix(".")
+    figure.savefig(draft, dpi=150, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    os.replace(draft, file)

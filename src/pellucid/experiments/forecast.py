@@ -1,0 +1,110 @@
+"""What an experiment will cost, before it starts: counted from the configs, timed by the machine's measured speed."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from pellucid.analysis.build import RunCost, cost_of, cost_of_run
+from pellucid.analysis.machine import Machine, measure_machine
+from pellucid.analysis.step_time import step_seconds
+from pellucid.checkpoint.run_directory import steps_in
+from pellucid.config.run import RunConfig
+from pellucid.corpora.build import build_corpus
+from pellucid.experiments.plan import Plan, PlannedRun
+from pellucid.experiments.results import read_result
+from pellucid.tokenizer.build import train_tokenizer
+from pellucid.training.precision import Precision, resolve_precision
+
+HEADER = ["run", "seed", "parameters", "steps", "tokens", "FLOPs", "time", "state"]
+
+
+def training_flops(config: RunConfig, vocab_size: int) -> float:
+    """Of a run that makes all its steps."""
+    train = config.train
+    tokens = train.steps * train.gradient_accumulation_steps * train.batch_size * config.model.context_length
+    return float(tokens * cost_of(config.model, vocab_size).training_flops_per_token.total)
+
+
+def threads_of_each(jobs: int) -> int:
+    """How many of this process's threads each of so many runs at a time gets.
+
+    The last one left gets no more: the number of threads decides the order of sums, and so a result's last digits.
+    """
+    return max(1, torch.get_num_threads() // jobs)
+
+
+def forecast_table(plan: Plan, folder: Path, jobs: int) -> str:
+    """The plan, a line per run, and how long all of it should take. Nothing is written.
+
+    Raises ConfigError for a run that this machine cannot make.
+    """
+    vocab_sizes: dict[str, int] = {}
+    machines: dict[Precision, Machine] = {}
+    rows, seconds_left = [], []
+    torch.set_num_threads(threads_of_each(jobs))  # as fast as each run will be
+    for run in plan.runs:
+        if run.corpus_key not in vocab_sizes:
+            vocab_sizes[run.corpus_key] = vocab_size_of(run.config)
+        precision = resolve_precision(run.config.train.device, run.config.train.precision)
+        if precision not in machines:
+            machines[precision] = measure_machine(precision.device, precision.dtype)
+        device_type = precision.device.type
+        cost = cost_of_run(run.config, vocab_sizes[run.corpus_key], device_type=device_type, dtype=precision.dtype)
+        seconds = cost.steps * step_seconds(cost.step_work, machines[precision])
+        state, share_left = _state(run, run.directory(folder))
+        seconds_left.append(seconds * share_left)
+        rows.append([run.label, str(run.seed), *_counts(cost), duration(seconds), state])
+    left = duration(total_seconds(seconds_left, jobs))
+    return f"{_aligned([HEADER, *rows])}\n{len(rows)} runs, {jobs} at a time: about {left} left, evaluations aside"
+
+
+def vocab_size_of(config: RunConfig) -> int:
+    """What the config says; a character vocabulary is read from its corpus."""
+    if config.tokenizer.type == "bpe":
+        return config.tokenizer.vocab_size
+    corpus = build_corpus(config.corpus)
+    train, validation = ((piece.text for piece in corpus.pieces(split)) for split in ("train", "validation"))
+    return train_tokenizer(config.tokenizer, train, validation).vocab_size
+
+
+def total_seconds(seconds: Sequence[float], jobs: int) -> float:
+    """When the last run ends if the next one always begins as soon as one of `jobs` places is free."""
+    ends = [0.0] * jobs
+    for each in seconds:
+        heapq.heapreplace(ends, ends[0] + each)
+    return max(ends)
+
+
+def duration(seconds: float) -> str:
+    """In the unit that a person would choose."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _state(run: PlannedRun, run_dir: Path) -> tuple[str, float]:
+    """In words, and the share of the run that is still to be made."""
+    if read_result(run_dir, run) is not None:
+        return "finished", 0.0
+    if steps := steps_in(run_dir):
+        return f"to resume at step {steps[-1]}", 1 - steps[-1] / run.config.train.steps
+    return "to run", 1.0
+
+
+def _counts(cost: RunCost) -> list[str]:
+    tokens, flops = cost.steps * cost.tokens_per_step, cost.steps * cost.training_flops_per_step
+    return [f"{cost.model.parameters.total:,}", f"{cost.steps:,}", f"{tokens:,}", f"{flops:.2e}"]
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Columns of equal width: numbers to the right, the first and the last one to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for first, *numbers, last in rows:
+        cells = [number.rjust(width) for number, width in zip(numbers, widths[1:-1], strict=True)]
+        lines.append("  ".join([first.ljust(widths[0]), *cells, last]))
+    return "\n".join(lines)

@@ -1,0 +1,66 @@
+"""What an experiment may measure of a run besides its loss."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from pellucid.checkpoint.build import TrainedModel
+from pellucid.config.run import RunConfig
+from pellucid.data.batches import IGNORE_INDEX
+from pellucid.data.build import PreparedData, build_batches
+from pellucid.model.build import build_model
+from pellucid.model.decoder import Decoder
+from pellucid.training.build import build_trainer, evaluate
+from pellucid.training.objectives import next_token_nats
+from pellucid.training.precision import Precision
+
+
+def at_context_lengths(
+    trained: TrainedModel, data: PreparedData, precision: Precision, lengths: tuple[int, ...]
+) -> list[tuple[int, float]]:
+    """(length, nats per token): the whole validation part read in contexts of other lengths than the trained one.
+
+    The nats are the excess over the floor or, where nobody knows it, the loss. A length for which the model has no
+    weights, as beyond its learned positions, is left out.
+    """
+    found = []
+    for length in lengths:
+        if trained.config.model.position.type == "learned" and length > trained.config.model.context_length:
+            continue
+        decoder = with_context_length(trained, length).to(precision.device)
+        evaluation = evaluate(trained.config, data, decoder, precision)
+        excess = evaluation.excess_nats_per_token
+        found.append((length, evaluation.loss_nats_per_token if excess is None else excess))
+    return found
+
+
+def with_context_length(trained: TrainedModel, length: int) -> Decoder:
+    """The same weights in a decoder that reads another number of tokens; of learned positions, the first ones."""
+    config = trained.config.model.model_copy(update={"context_length": length})
+    decoder = build_model(config, trained.decoder.vocab_size)
+    weights = trained.decoder.state_dict()
+    if config.position.type == "learned":
+        weights["positions.positions_TD"] = weights["positions.positions_TD"][:length]
+    decoder.load_state_dict(weights)
+    return decoder.eval()
+
+
+def first_gradient_norms(config: RunConfig, data: PreparedData) -> list[float]:
+    """The norm of the loss's gradient in each block, first block first, before anything is learned.
+
+    The loss is the mean of the first micro-batch, the weights are those that the run's seed draws.
+    """
+    trainer = build_trainer(config, data)
+    decoder, device = trainer.model, trainer.precision.device
+    assert isinstance(decoder, Decoder)
+    inputs_BT, targets_BT = (tensor.to(device) for tensor in build_batches(config, data).batch(0))
+    with trainer.precision.autocast():
+        logits_BTV = decoder(inputs_BT)
+    loss = next_token_nats(logits_BTV, targets_BT) / (targets_BT != IGNORE_INDEX).sum()
+    loss.backward()  # type: ignore[no-untyped-call]
+    return [_gradient_norm(block) for block in decoder.blocks]
+
+
+def _gradient_norm(module: nn.Module) -> float:
+    gradients = [weight.grad for weight in module.parameters() if weight.grad is not None]
+    return float(nn.utils.get_total_norm(gradients))

@@ -1,0 +1,174 @@
+"""From an experiment's YAML to the list of its runs: each variant with each seed, in a fixed order."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pellucid.config.base import Section
+from pellucid.config.experiment import ExperimentConfig, MeasuresConfig
+from pellucid.config.load import Change, LoadedExperiment, load_changed_run_config, load_experiment, parse_override
+from pellucid.config.run import RunConfig
+from pellucid.errors import ConfigError
+
+PLAN_FILE = "plan.json"
+MOST_CHARACTERS_OF_A_FOLDER_NAME = 60
+_ABSENT = object()  # of a key that this run's config does not have
+
+
+class PlannedRun(Section):
+    """One run of an experiment: a variant with one seed. Its plan.json is all that the process of the run needs.
+
+    label: the variant.   overrides: the values of the dotted keys in which the variants differ.
+    """
+
+    label: str
+    seed: int
+    overrides: dict[str, Any]
+    config: RunConfig
+    measures: MeasuresConfig
+
+    @property
+    def corpus_key(self) -> str:
+        """Equal for runs that read the same text as the same tokens."""
+        return self.config.corpus.model_dump_json() + self.config.tokenizer.model_dump_json()
+
+    def directory(self, experiment: Path) -> Path:
+        """The run's folder: for readers the label and the seed, and a hash, so that no run finds another's state."""
+        digest = hashlib.sha256(self.config.model_dump_json().encode()).hexdigest()
+        return experiment / "runs" / f"{self.config.name}-{digest[:8]}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An experiment and all its runs: variants in the order of the file, seeds inner.
+
+    source: its file; overrides: `key=value` from the command line, applied to every run.
+    """
+
+    config: ExperimentConfig
+    source: Path
+    overrides: tuple[str, ...]
+    runs: tuple[PlannedRun, ...]
+
+
+class Variant(NamedTuple):
+    """A point of the grid or an entry of the list of runs; `changes` are what it changes in the base config."""
+
+    label: str
+    changes: list[Change]
+
+
+def plan_experiment(file: Path, overrides: Sequence[str] = ()) -> Plan:
+    """The plan of an experiment's file. A run's config is the base config changed by `set`, variant, seed, overrides.
+
+    Raises ConfigError, with the line in the experiment's file, for a config that cannot be, and for runs that are equal
+    or cannot be told apart.
+    """
+    experiment = load_experiment(file)
+    config = experiment.config
+    variants = _variants(experiment)
+    varied_keys = list(dict.fromkeys(change.key for variant in variants for change in variant.changes))
+    common = [_change(experiment, ("set", key), key, value) for key, value in config.set.items()]
+    seeds = [_change(experiment, ("seeds", i), "seed", seed) for i, seed in enumerate(config.seeds)]
+    last = [parse_override(override) for override in overrides]
+    runs = []
+    for variant, seed in product(variants, seeds):
+        run_config = load_changed_run_config(Path(config.base), [*common, *variant.changes, seed, *last])
+        run_config = run_config.model_copy(update={"name": f"{_slug(variant.label)}-seed{run_config.seed}"})
+        run = PlannedRun(
+            label=variant.label,
+            seed=run_config.seed,
+            overrides=_values(varied_keys, variant.changes, run_config),
+            config=run_config,
+            measures=config.measures,
+        )
+        runs.append(run)
+    _require_different(config, runs)
+    return Plan(config, file, tuple(overrides), tuple(runs))
+
+
+def _variants(experiment: LoadedExperiment) -> list[Variant]:
+    """The list of runs, or the cartesian product of the grid: the last key changes fastest."""
+    config = experiment.config
+    if config.runs:
+        return [
+            Variant(run.label, [_change(experiment, ("runs", i, "set", key), key, v) for key, v in run.set.items()])
+            for i, run in enumerate(config.runs)
+        ]
+    names = _short_names(list(config.grid))
+    axes = [
+        [_change(experiment, ("grid", key, i), key, value) for i, value in enumerate(values)]
+        for key, values in config.grid.items()
+    ]
+    return [
+        Variant(", ".join(f"{names[change.key]}={_short(change.value)}" for change in point), list(point))
+        for point in product(*axes)
+    ]
+
+
+def _change(experiment: LoadedExperiment, place: tuple[str | int, ...], key: str, value: Any) -> Change:
+    """A change and the place that errors name, as `configs/experiments/depth.yaml:9: grid`."""
+    found = experiment.places.get(place, experiment.places[()])  # a default stands nowhere
+    return Change(tuple(key.split(".")), value, f"{found}: {place[0]}")
+
+
+def _values(keys: Sequence[str], changes: Sequence[Change], config: RunConfig) -> dict[str, Any]:
+    """The value of each key that this run has; a section without its defaults, if the variant wrote it so."""
+    values = {}
+    written = {change.key: change.value for change in changes}
+    complete = config.model_dump(mode="json")
+    for key in keys:
+        value: Any = complete
+        for part in key.split("."):
+            value = value.get(part, _ABSENT) if isinstance(value, dict) else _ABSENT
+        if value is not _ABSENT:
+            values[key] = written[key] if _agrees(written.get(key), value) else value
+    return values
+
+
+def _agrees(written: Any, section: Any) -> bool:
+    """Whether this section is what was written, but for keys that were left out."""
+    if not (isinstance(written, dict) and isinstance(section, dict)):
+        return False
+    return all(section.get(key) == value for key, value in written.items())
+
+
+def _require_different(config: ExperimentConfig, runs: Sequence[PlannedRun]) -> None:
+    label_of: dict[str, str] = {}
+    config_of: dict[tuple[str, int], str] = {}
+    where = f"experiment {config.name}"
+    for run in runs:
+        content = run.config.model_dump_json(exclude={"name"})
+        if content in label_of:
+            what = f"'{label_of[content]}' and '{run.label}' with seed {run.seed} are the same run"
+            raise ConfigError(where, what, "let every variant and every seed differ")
+        label_of[content] = run.label
+        if config_of.setdefault((run.label, run.seed), content) != content:
+            what = f"two different runs are called '{run.label}'"
+            raise ConfigError(where, what, "list them under `runs`, each with a label of its own")
+
+
+def _short_names(keys: Sequence[str]) -> dict[str, str]:
+    """The last part of each key, `n_layers` for model.n_layers; the whole key where two end alike."""
+    last_parts = [key.rsplit(".", 1)[-1] for key in keys]
+    return {key: key if last_parts.count(last) > 1 else last for key, last in zip(keys, last_parts, strict=True)}
+
+
+def _short(value: Any) -> str:
+    """A value as a label has room for it; a section is known by its type."""
+    if isinstance(value, dict) and "type" in value:
+        return str(value["type"])
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _slug(label: str) -> str:
+    """The label as the name of a folder."""
+    words = re.sub(r"[^A-Za-z0-9._]+", "-", label)[:MOST_CHARACTERS_OF_A_FOLDER_NAME]
+    return words.strip("-._") or "run"

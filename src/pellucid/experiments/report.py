@@ -1,0 +1,187 @@
+"""report.md: what was asked, what was varied, what was found, and how to make it again. Written for a class."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pellucid.config.experiment import ExperimentConfig
+from pellucid.experiments.figures import draw
+from pellucid.experiments.forecast import duration
+from pellucid.experiments.plan import Plan
+from pellucid.experiments.results import Failure, RunResult, write_whole
+
+REPORT_FILE = "report.md"
+# The one section that people write; see `write_report`.
+CONCLUSION = re.compile(r"^## What it shows\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+
+Write = Callable[[float], str]  # how the numbers of a column are written
+Read = Callable[[RunResult], float | None]  # where they are found
+
+COLUMNS: list[tuple[str, Read, Write]] = [
+    ("parameters", lambda run: run.parameters, "{:,.0f}".format),
+    ("training FLOPs", lambda run: run.flops, "{:.2e}".format),
+    ("tokens read", lambda run: run.tokens, "{:,.0f}".format),
+    ("loss", lambda run: run.val_loss, "{:.4f}".format),
+    ("excess", lambda run: run.excess, "{:.4f}".format),
+    ("of the floor", lambda run: run.excess_fraction, "{:.1%}".format),
+    ("seconds", lambda run: run.seconds, "{:.0f}".format),
+]
+
+
+def write_report(plan: Plan, outcomes: Sequence[RunResult | Failure], folder: Path) -> Path:
+    """Draws the figures and writes report.md into the folder; returns its path. Outcomes are in the plan's order.
+
+    Everything is written anew but one section, in which people say what they have learned: if the report that is there
+    has a heading `## What it shows`, the text from there to the next `## ` is kept, and stands after the question.
+    """
+    file, config = folder / REPORT_FILE, plan.config
+    kept = CONCLUSION.search(file.read_text(encoding="utf-8")) if file.exists() else None
+    results = [outcome for outcome in outcomes if isinstance(outcome, RunResult)]
+    parts = [
+        f"# {config.name.replace('_', ' ').replace('-', ' ').capitalize()}",
+        config.question.strip(),
+        *([kept[0].strip()] if kept else []),
+        *_what_was_varied(plan),
+        *_what_was_found(results),
+        *_figures(config, results, folder),
+        *_what_failed(plan, outcomes),
+        *_how_to_make_it_again(plan, results),
+    ]
+    write_whole(file, "\n\n".join(parts) + "\n")
+    return file
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Markdown: the first column to the left, numbers to the right."""
+    ruler = ["---", *["---:"] * (len(header) - 1)]
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in (header, ruler, *rows)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+
+
+def mean_and_range(values: Sequence[float | None], write: Write) -> str:
+    """`0.52 (0.51–0.54)`; the mean alone where all look equal, a dash where none is known."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return "–"
+    mean, low, high = write(sum(known) / len(known)), write(min(known)), write(max(known))
+    return mean if low == high else f"{mean} ({low}–{high})"
+
+
+def _what_was_varied(plan: Plan) -> list[str]:
+    config, n_variants = plan.config, len({run.label for run in plan.runs})
+    common = f"Every run starts from `{config.base}`"
+    common += f" with {_in_words(config.set)}" if config.set else ""
+    if plan.overrides:
+        common += " and, from the command line, " + ", ".join(f"`{override}`" for override in plan.overrides)
+    if config.grid:
+        axes = [f"- `{key}`: {', '.join(map(_value, values))}" for key, values in config.grid.items()]
+        variants = [f"Varied, each with each, which makes {n_variants} variants:", "\n".join(axes)]
+    else:
+        rows = [[run.label, _in_words(run.set) if run.set else "nothing"] for run in config.runs]
+        variants = [f"The {n_variants} variants:", table(["variant", "changes"], rows)]
+    return ["## What was varied", f"{common}.", *variants, _seeds(config.seeds)]
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    if len(seeds) == 1:
+        return f"Each variant was trained once, with seed {seeds[0]}: small differences may be luck."
+    listed = ", ".join(map(str, seeds))
+    return (
+        f"Each variant was trained with {len(seeds)} seeds ({listed}), which draw other first weights and another "
+        "order of the data. Tables give the mean over seeds and, in brackets, the lowest and the highest."
+    )
+
+
+def _what_was_found(results: Sequence[RunResult]) -> list[str]:
+    if not results:
+        return ["## Results", "No run is finished."]
+    known = [column for column in COLUMNS if any(column[1](result) is not None for result in results)]
+    rows = [
+        [label, *(mean_and_range([read(run) for run in runs], write) for _, read, write in known)]
+        for label, runs in _by_label(results).items()
+    ]
+    text = "Loss is in nats per token, over the whole validation part"
+    floors = sorted({f"{result.floor:.4f}" for result in results if result.floor is not None})
+    if floors:
+        text += f"; excess is what it lies above the floor, the entropy of the text ({' or '.join(floors)})"
+    return ["## Results", f"{text}.", table(["variant", *(name for name, _, _ in known)], rows), *_skills(results)]
+
+
+def _skills(results: Sequence[RunResult]) -> list[str]:
+    """Two tables, variants by skills; nothing where the skills are not known."""
+    skills = list(dict.fromkeys(skill for result in results for skill in result.skills))
+    if not skills:
+        return []
+
+    def variants_by_skills(figure: str, write: Write) -> str:
+        def cell(runs: Sequence[RunResult], skill: str) -> str:
+            return mean_and_range([run.skills.get(skill, {}).get(figure) for run in runs], write)
+
+        rows = [[label, *(cell(runs, skill) for skill in skills)] for label, runs in _by_label(results).items()]
+        return table(["variant", *skills], rows)
+
+    return [
+        "## Skills",
+        "What each skill costs above the floor, in nats per document:",
+        variants_by_skills("excess_nats_per_document", "{:.3f}".format),
+        "How often the likeliest token is right where only one is possible:",
+        variants_by_skills("accuracy", "{:.1%}".format),
+    ]
+
+
+def _figures(config: ExperimentConfig, results: Sequence[RunResult], folder: Path) -> list[str]:
+    parts = ["## Figures"] if config.figures else []
+    for figure in config.figures:
+        parts.append(f"### {figure.title}")
+        try:
+            drawing = draw(figure, config, results, folder)
+        except ValueError as error:
+            parts.append(f"Not drawn: {error}.")
+            continue
+        stem = drawing.file_stem
+        parts += [f"![{figure.title}]({stem}.png)", f"{drawing.caption} ([SVG]({stem}.svg))"]
+        parts += [drawing.table] if drawing.table else []
+    return parts
+
+
+def _what_failed(plan: Plan, outcomes: Sequence[RunResult | Failure]) -> list[str]:
+    lines = [
+        f"- {run.label}, seed {run.seed}: `{outcome.message}`"
+        for run, outcome in zip(plan.runs, outcomes, strict=True)
+        if isinstance(outcome, Failure)
+    ]
+    return ["## Runs that failed", "\n".join(lines)] if lines else []
+
+
+def _how_to_make_it_again(plan: Plan, results: Sequence[RunResult]) -> list[str]:
+    command = shlex.join(["pellucid", "experiment", os.path.relpath(plan.source), *plan.overrides])
+    total = sum(result.seconds for result in results)
+    text = f"All numbers are in [results.csv](results.csv). Training took {duration(total)} in all."
+    return ["## How to make it again", f"    {command}", text]
+
+
+def _by_label(results: Sequence[RunResult]) -> Mapping[str, Sequence[RunResult]]:
+    """The seeds of each variant, in the order of the plan."""
+    runs_of: dict[str, list[RunResult]] = {}
+    for result in results:
+        runs_of.setdefault(result.label, []).append(result)
+    return runs_of
+
+
+def _in_words(changes: Mapping[str, Any]) -> str:
+    return ", ".join(f"`{key}` = {_value(value)}" for key, value in changes.items())
+
+
+def _value(value: Any) -> str:
+    """As it stands in YAML: a section in braces, text without quotes."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_value(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    return value if isinstance(value, str) else json.dumps(value)

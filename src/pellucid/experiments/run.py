@@ -1,0 +1,140 @@
+"""`pellucid experiment`: every run in a process of its own, one bar for all, then the tables, the figures, the report.
+
+A run that is finished is not made again, one that was interrupted goes on, and one that fails stops no other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from pellucid.checkpoint.run_directory import locked
+from pellucid.data.build import prepare_data
+from pellucid.errors import PellucidError, RunInUseError
+from pellucid.experiments.forecast import threads_of_each, training_flops
+from pellucid.experiments.plan import Plan, PlannedRun
+from pellucid.experiments.process import RunProcess
+from pellucid.experiments.progress import ExperimentBar, Work
+from pellucid.experiments.report import write_report
+from pellucid.experiments.results import Failure, RunResult, read_result, results_csv, write_whole
+from pellucid.training.interrupts import StopRequest, stop_requests
+
+POLL_SECONDS = 0.2
+
+Outcomes = dict[int, RunResult | Failure]  # of the runs that are over, by their place in the plan
+
+
+class FailedRunsError(PellucidError):
+    """Some runs failed. The exit code is that of the first."""
+
+    def __init__(self, name: str, failures: Sequence[Failure], n_runs: int, report: Path) -> None:
+        what = f"{len(failures)} of {n_runs} runs failed"
+        super().__init__(f"experiment {name}", what, f"see {report} and run the same command to try them again")
+        self.exit_code = failures[0].exit_code
+
+
+def run_experiment(plan: Plan, *, data_root: Path, folder: Path, report_dir: Path, jobs: int) -> int | None:
+    """Makes the runs that are not finished, `jobs` at a time, and writes results.csv, figures and report.md.
+
+    Returns the number of the signal that stopped it, if one did: all runs are saved then, and the same call goes on.
+    Raises FailedRunsError at the very end, RunInUseError if the experiment is running already.
+    """
+    runs, name = plan.runs, plan.config.name
+    with _locked(name, folder):
+        found = {i: read_result(run.directory(folder), run) for i, run in enumerate(runs)}
+        outcomes: Outcomes = {i: result for i, result in found.items() if result is not None}
+        todo = _prepare(runs, outcomes, data_root, folder)
+
+        def start(i: int) -> RunProcess:
+            return RunProcess(runs[i], todo[i].run_dir, data_root, threads_of_each(jobs))
+
+        if todo:
+            with stop_requests() as stop, closing(ExperimentBar(runs, todo)) as bar:
+                _make_runs(start, todo, outcomes, bar, jobs, stop)
+            if stop.signal_number is not None:
+                return stop.signal_number
+        in_order = [outcomes[i] for i in range(len(runs))]
+        report_dir.mkdir(parents=True, exist_ok=True)
+        write_whole(report_dir / "results.csv", results_csv(runs, in_order))
+        report = write_report(plan, in_order, report_dir)
+    if failures := [outcome for outcome in in_order if isinstance(outcome, Failure)]:
+        raise FailedRunsError(name, failures, len(runs), report)
+    return None
+
+
+@contextmanager
+def _locked(name: str, folder: Path) -> Iterator[None]:
+    try:
+        with locked(folder):
+            yield
+    except RunInUseError as error:
+        raise RunInUseError(f"experiment {name}", "it is running already", "wait for it to end") from error
+
+
+def _prepare(runs: Sequence[PlannedRun], outcomes: Outcomes, data_root: Path, folder: Path) -> dict[int, Work]:
+    """Prepares each corpus once, so that no two processes want to, and returns what is left to do.
+
+    A run whose corpus cannot be prepared has failed.
+    """
+    prepared: dict[str, int | Failure] = {}
+    todo = {}
+    for i, run in enumerate(runs):
+        if i in outcomes:
+            continue
+        if run.corpus_key not in prepared:
+            prepared[run.corpus_key] = _prepared_vocab_size(run, data_root)
+        vocab_size = prepared[run.corpus_key]
+        if isinstance(vocab_size, Failure):
+            outcomes[i] = vocab_size
+        else:
+            flops = training_flops(run.config, vocab_size)
+            todo[i] = Work(run.directory(folder), run.config.train.steps, flops)
+    return todo
+
+
+def _prepared_vocab_size(run: PlannedRun, data_root: Path) -> int | Failure:
+    try:
+        return prepare_data(run.config, data_root, progress=True).tokenizer.vocab_size
+    except PellucidError as error:
+        return Failure(str(error), error.exit_code)
+
+
+def _make_runs(
+    start: Callable[[int], RunProcess],
+    todo: Mapping[int, Work],
+    outcomes: Outcomes,
+    bar: ExperimentBar,
+    jobs: int,
+    stop: StopRequest,
+) -> None:
+    """Adds an outcome for each run, made in the order of the plan; or, when a stop is asked for, for some of them."""
+    waiting = deque(todo)
+    working: dict[int, RunProcess] = {}
+    with _none_left_behind(working):
+        while waiting or working:
+            while waiting and len(working) < jobs:
+                i = waiting.popleft()
+                working[i] = start(i)
+            bar.show(outcomes)
+            time.sleep(POLL_SECONDS)
+            if stop.signal_number is not None:
+                return
+            for i in [i for i, process in working.items() if process.has_ended()]:
+                outcomes[i] = working.pop(i).outcome()
+                bar.write(i, outcomes[i])
+        bar.show(outcomes)
+
+
+@contextmanager
+def _none_left_behind(working: Mapping[int, RunProcess]) -> Iterator[None]:
+    """However the block ends, no process outlives it: each that still works is asked to save, and waited for."""
+    try:
+        yield
+    finally:
+        for process in working.values():
+            process.ask_to_stop()
+        for process in working.values():
+            process.wait()

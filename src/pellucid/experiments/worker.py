@@ -1,0 +1,103 @@
+"""One run of an experiment, in a process of its own: train, evaluate, measure, and write result.json last of all.
+
+The process is started by `run.py`, which leaves plan.json in the run's folder.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from pellucid.analysis.build import cost_of
+from pellucid.checkpoint.build import load_trained_model
+from pellucid.checkpoint.run_directory import find_step_directory
+from pellucid.data.build import PreparedData, prepare_data
+from pellucid.errors import RunInUseError
+from pellucid.experiments.measures import at_context_lengths, first_gradient_norms
+from pellucid.experiments.plan import PLAN_FILE, PlannedRun
+from pellucid.experiments.results import RunResult, write_result
+from pellucid.training.evaluation import Evaluation
+from pellucid.training.metrics import read_rows
+from pellucid.training.precision import resolve_precision
+from pellucid.training.run import Outcome, train_run
+
+LONGEST_WAIT_SECONDS = 60.0  # for the process of an experiment that was killed, which still saves
+
+
+def work(run_dir: Path, data_root: Path) -> int | None:
+    """Does what plan.json in the folder says. Returns the number of the signal that stopped it, if one did.
+
+    Raises what `train_run` raises.
+    """
+    _stop_when_the_experiment_ends()
+    return make_run(PlannedRun.model_validate_json((run_dir / PLAN_FILE).read_bytes()), run_dir, data_root)
+
+
+def make_run(run: PlannedRun, run_dir: Path, data_root: Path) -> int | None:
+    """Trains, evaluates, measures, and writes result.json. Returns and raises what `work` does."""
+    outcome = _train_when_free(run, data_root, run_dir)
+    if outcome.evaluation is None:
+        return outcome.stopped_by
+    data = prepare_data(run.config, data_root, progress=False)
+    write_result(run_dir, run, _result(run, data, run_dir, outcome.evaluation))
+    return None
+
+
+def _stop_when_the_experiment_ends() -> None:
+    """Stops this process as SIGTERM does, saving first, when the one that started it is gone, however it went.
+
+    Standard input is a pipe from there, on which nothing is ever sent: it ends when the other end is closed.
+    """
+
+    def wait() -> None:
+        os.read(sys.stdin.fileno(), 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _train_when_free(run: PlannedRun, data_root: Path, run_dir: Path) -> Outcome:
+    """Trains, from the newest checkpoint if there is one."""
+    give_up = time.monotonic() + LONGEST_WAIT_SECONDS
+    while True:
+        try:
+            return train_run(run.config, data_root, run_dir, resume=True, overwrite=False, note=_note)
+        except RunInUseError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.5)
+
+
+def _note(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _result(run: PlannedRun, data: PreparedData, run_dir: Path, evaluation: Evaluation) -> RunResult:
+    config, measures = run.config, run.measures
+    cost = cost_of(config.model, data.tokenizer.vocab_size)
+    parts = cost.parameters
+    rows = read_rows(run_dir / "metrics.jsonl")
+    trained = load_trained_model(find_step_directory(run_dir, "latest"))
+    precision = resolve_precision(config.train.device, config.train.precision)
+    return RunResult(
+        label=run.label,
+        seed=run.seed,
+        overrides=run.overrides,
+        parameters=parts.total,
+        non_embedding_parameters=parts.total - parts.embedding - parts.positions - parts.unembedding,
+        flops=float(rows[-1]["tokens"] * cost.training_flops_per_token.total),
+        tokens=rows[-1]["tokens"],
+        seconds=rows[-1]["elapsed_seconds"],
+        val_loss=evaluation.loss_nats_per_token,
+        bits_per_byte=evaluation.bits_per_byte,
+        floor=evaluation.floor_nats_per_token,
+        excess=evaluation.excess_nats_per_token,
+        skills={} if evaluation.skills is None else evaluation.skills.to_json(),
+        curve=[row for row in rows if "val_loss" in row],
+        contexts=at_context_lengths(trained, data, precision, measures.contexts),
+        gradient_norms=first_gradient_norms(config, data) if measures.gradient_norms else [],
+    )

@@ -1,0 +1,72 @@
+"""The YAML of an experiment: what is accepted, what is refused, and with which line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pellucid.config.experiment import experiment_json_schema
+from pellucid.config.load import load_experiment
+from pellucid.errors import ConfigError
+
+SMALL = """\
+name: small
+question: What for?
+base: configs/debug.yaml
+grid:
+  model.n_layers: [1, 2]
+seeds: [0, 1, 2]
+figures:
+  - {type: bars, title: Excess, y: excess}
+  - type: lines
+    title: Excess against depth
+    x: model.n_layers
+    y: excess
+"""
+
+
+def load(folder: Path, text: str):
+    (folder / "x.yaml").write_text(text)
+    return load_experiment(folder / "x.yaml")
+
+
+def test_an_experiment_knows_where_each_key_stands(tmp_path: Path):
+    config, places = load(tmp_path, SMALL)
+    assert config.grid == {"model.n_layers": [1, 2]}
+    assert config.seeds == (0, 1, 2)
+    assert [figure.type for figure in config.figures] == ["bars", "lines"]
+    assert places["grid", "model.n_layers"] == f"{tmp_path}/x.yaml:5"
+    assert places["figures", 1, "title"] == f"{tmp_path}/x.yaml:10"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("question:", "questoin:", ":2: questoin: unknown key; did you mean 'question'?"),
+        ("seeds: [0, 1, 2]", "seeds: 3", ":6: seeds: 3 is of the wrong type; give a list"),
+        ("seeds: [0, 1, 2]", "seeds: [0, one]", ":6: seeds.1: 'one' is of the wrong type; give a whole number"),
+        ("seeds: [0, 1, 2]", "seeds: []", ":6: seeds: too few values; give a longer list"),
+        ("[1, 2]", "1", ":5: grid.model.n_layers: 1 is of the wrong type; give a list"),
+        ("[1, 2]", "[]", ":5: grid.model.n_layers: too few values; give a longer list"),
+        ("title: Excess,", "titel: Excess,", ":8: figures.0.titel: unknown key; did you mean 'title'?"),
+        ("type: lines", "type: line", ":9: figures.1.type: 'line' is not a choice; use one of 'bars', 'lines', 'curv"),
+        ("    y: excess\n", "", ":9: figures.1.y: this key is missing; add `y: ...`"),
+        ("name: small", "name: a/b", ":1: name: 'a/b' is not accepted; "),
+        ("grid:\n  model.n_layers: [1, 2]\n", "", ":1: an experiment has either a grid or a list of runs; give one"),
+    ],
+)
+def test_a_fault_is_answered_with_file_line_and_key(tmp_path: Path, before, after, message):
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, SMALL.replace(before, after))
+    assert str(caught.value).startswith(f"{tmp_path}/x.yaml{message}")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path):
+    with pytest.raises(ConfigError, match="absent.yaml: no such file"):
+        load_experiment(tmp_path / "absent.yaml")
+
+
+def test_the_schema_file_is_what_the_schema_command_prints(pellucid):
+    file = Path(__file__).parents[2] / "configs/experiment_schema.json"
+    printed = json.loads(pellucid("schema", "experiment").stdout)
+    assert json.loads(file.read_text()) == printed == experiment_json_schema()

@@ -1,0 +1,69 @@
+"""What is measured besides the loss: at other context lengths, and of the first gradient."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from pellucid.checkpoint.build import TrainedModel
+from pellucid.config.load import load_run_config
+from pellucid.data.build import PreparedData, build_batches, prepare_data
+from pellucid.experiments.measures import at_context_lengths, first_gradient_norms, with_context_length
+from pellucid.model.build import build_model
+from pellucid.training.build import evaluate
+from pellucid.training.precision import Precision
+
+CPU = Precision(torch.device("cpu"), torch.float32)
+
+
+def untrained(*overrides: str) -> tuple[TrainedModel, PreparedData]:
+    config = load_run_config(Path("base.yaml"), overrides)
+    data = prepare_data(config, Path("data"), progress=False)
+    torch.manual_seed(0)
+    decoder = build_model(config.model, data.tokenizer.vocab_size).eval()
+    return TrainedModel(config, data.tokenizer, decoder, 0), data
+
+
+@pytest.mark.parametrize("position", ["rope", "sinusoidal", "none", "learned"])
+def test_at_the_trained_length_the_excess_is_that_of_the_evaluation(place: Path, position):
+    model, data = untrained(f"model.position={{type: {position}}}")
+    excess = evaluate(model.config, data, model.decoder, CPU).excess_nats_per_token
+    assert at_context_lengths(model, data, CPU, (64,)) == [(64, excess)]
+
+
+@pytest.mark.parametrize("position", ["rope", "sinusoidal", "none"])
+def test_positions_that_are_computed_reach_as_far_as_one_likes(place: Path, position):
+    model, data = untrained(f"model.position={{type: {position}}}")
+    found = dict(at_context_lengths(model, data, CPU, (16, 64, 200)))
+    assert set(found) == {16, 64, 200}
+    assert len(set(found.values())) == 3
+
+
+def test_learned_positions_end_where_they_were_trained(place: Path):
+    model, data = untrained("model.position={type: learned}")
+    assert [length for length, _ in at_context_lengths(model, data, CPU, (16, 64, 65))] == [16, 64]
+
+
+@pytest.mark.parametrize("position", ["rope", "sinusoidal", "none", "learned"])
+def test_another_context_length_changes_no_logit_within_it(place: Path, position):
+    model, _ = untrained(f"model.position={{type: {position}}}")
+    tokens_BT = torch.randint(0, 300, (2, 16))
+    assert torch.equal(with_context_length(model, 16)(tokens_BT), model.decoder(tokens_BT))
+
+
+def test_without_a_known_truth_the_loss_is_measured(place: Path):
+    model, data = untrained("corpus={type: text, files: [corpus.txt]}")
+    loss = evaluate(model.config, data, model.decoder, CPU).loss_nats_per_token
+    assert at_context_lengths(model, data, CPU, (64,)) == [(64, loss)]
+
+
+def test_the_first_gradient_is_that_of_the_mean_loss_at_the_seeds_first_weights(place: Path):
+    _, data = untrained()
+    config = load_run_config(Path("base.yaml"), ["model.n_layers=3", "seed=5"])
+    torch.manual_seed(5)
+    decoder = build_model(config.model, data.tokenizer.vocab_size)
+    inputs_BT, targets_BT = build_batches(config, data).batch(0)
+    torch.nn.functional.cross_entropy(decoder(inputs_BT).flatten(0, 1), targets_BT.flatten()).backward()
+    expected = [sum(float(p.grad.square().sum()) for p in block.parameters()) ** 0.5 for block in decoder.blocks]
+    assert first_gradient_norms(config, data) == pytest.approx(expected, rel=1e-4)
+    assert len(expected) == 3

@@ -1,0 +1,204 @@
+"""report.md and results.csv: the numbers in the tables, what people wrote, and what could not be made."""
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pellucid.experiments import report
+from pellucid.experiments.plan import Plan, plan_experiment
+from pellucid.experiments.report import mean_and_range, write_report
+from pellucid.experiments.results import Failure, RunResult, read_result, results_csv, write_result
+
+TWO_SEEDS = """\
+name: wide_or_not
+question: Is wider better?
+base: base.yaml
+set: {train.steps: 3}
+grid:
+  model.d_model: [8, 16]
+seeds: [0, 1]
+figures:
+  - {type: bars, title: Excess by width, y: excess}
+  - {type: contexts, title: Longer contexts}
+"""
+
+
+@dataclass(frozen=True)
+class DrawingStandIn:
+    file_stem: str
+    caption: str
+    table: str
+
+
+@pytest.fixture
+def plan(place: Path, monkeypatch) -> Plan:
+    def draw(figure, experiment, results, folder):
+        if figure.type == "contexts":
+            raise ValueError("no run measured other contexts")
+        return DrawingStandIn(
+            "excess-by-width", f"Drawn from {len(results)} runs.", "| a | b |\n| --- | --- |\n| 1 | 2 |"
+        )
+
+    monkeypatch.setattr(report, "draw", draw)
+    (place / "x.yaml").write_text(TWO_SEEDS)
+    return plan_experiment(Path("x.yaml"))
+
+
+def result(plan: Plan, i: int, *, excess: float | None, skills: dict | None = None) -> RunResult:
+    run, floor = plan.runs[i], None if excess is None else 0.5
+    return RunResult(
+        label=run.label,
+        seed=run.seed,
+        overrides=run.overrides,
+        parameters=1000 + i // 2,
+        non_embedding_parameters=800,
+        flops=1.5e9,
+        tokens=384,
+        seconds=60.0,
+        val_loss=0.5 + (excess or 0.25),
+        bits_per_byte=0.2,
+        floor=floor,
+        excess=excess,
+        skills=skills or {},
+    )
+
+
+def four_results(plan: Plan) -> list[RunResult]:
+    return [result(plan, i, excess=excess) for i, excess in enumerate([0.1, 0.3, 0.05, 0.05])]
+
+
+def line_of(text: str, start: str) -> list[str]:
+    (line,) = [line for line in text.splitlines() if line.startswith(start)]
+    return [cell.strip() for cell in line.strip("| ").split(" | ")]
+
+
+def test_the_table_gives_the_mean_over_seeds_and_the_range(plan: Plan, place: Path):
+    text = write_report(plan, four_results(plan), place).read_text()
+    header = ["variant", "parameters", "training FLOPs", "tokens read", "loss", "excess", "of the floor", "seconds"]
+    assert line_of(text, "| variant") == header
+    loss, excess, share = "0.7000 (0.6000–0.8000)", "0.2000 (0.1000–0.3000)", "40.0% (20.0%–60.0%)"
+    assert line_of(text, "| d_model=8 ") == ["d_model=8", "1,000", "1.50e+09", "384", loss, excess, share, "60"]
+    assert line_of(text, "| d_model=16 ")[4:7] == ["0.5500", "0.0500", "10.0%"]
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([1.0], "1.00"),
+        ([1.0, 2.0, 6.0], "3.00 (1.00–6.00)"),
+        ([None, 2.0], "2.00"),
+        ([None], "–"),
+        ([1, 1.001], "1.00"),
+    ],
+)
+def test_a_cell_is_a_mean_and_a_range_where_there_is_one(values, text):
+    assert mean_and_range(values, "{:.2f}".format) == text
+
+
+def test_the_report_says_what_was_varied_and_how_to_make_it_again(plan: Plan, place: Path):
+    text = write_report(plan, four_results(plan), place).read_text()
+    assert text.startswith("# Wide or not\n\nIs wider better?\n\n## What was varied\n")
+    assert "Every run starts from `base.yaml` with `train.steps` = 3.\n" in text
+    assert "which makes 2 variants:\n\n- `model.d_model`: 8, 16\n" in text
+    assert "with 2 seeds (0, 1)" in text
+    assert "    pellucid experiment x.yaml\n" in text
+    assert "Training took 4 min in all." in text
+
+
+def test_what_the_command_line_changed_is_told(place: Path, plan: Plan):
+    changed = plan_experiment(Path("x.yaml"), ["train.steps=2", "optimizer={type: sgd}"])
+    text = write_report(changed, four_results(changed), place).read_text()
+    assert "= 3 and, from the command line, `train.steps=2`, `optimizer={type: sgd}`." in text
+    assert "    pellucid experiment x.yaml train.steps=2 'optimizer={type: sgd}'\n" in text
+
+
+def test_a_list_of_runs_is_told_run_by_run(place: Path, plan: Plan):
+    runs = "runs:\n  - {label: plain}\n  - {label: no warmup, set: {schedule: {type: constant}}}\n"
+    grid = "grid:\n  model.d_model: [8, 16]\n"
+    (place / "x.yaml").write_text(TWO_SEEDS.replace(grid, runs).replace("[0, 1]", "[5]"))
+    listed = plan_experiment(Path("x.yaml"))
+    text = write_report(listed, [result(listed, i, excess=0.1) for i in range(2)], place).read_text()
+    assert "| plain | nothing |\n| no warmup | `schedule` = {type: constant} |" in text
+    assert "trained once, with seed 5" in text
+
+
+def test_what_people_wrote_stays_where_it_is(plan: Plan, place: Path):
+    written = "## What it shows\n\nWider is **better**.\n\n### But\n\nnot always."
+    first = write_report(plan, four_results(plan), place).read_text()
+    assert "## What it shows" not in first
+    (place / "report.md").write_text(first + written + "\n\n## Mine\n\nThis goes.\n")
+    for _ in range(2):
+        text = write_report(plan, four_results(plan), place).read_text()
+        assert text == first.replace("## What was varied", f"{written}\n\n## What was varied")
+
+
+def test_a_figure_stands_with_its_caption_and_one_that_cannot_be_drawn_says_why(plan: Plan, place: Path):
+    text = write_report(plan, four_results(plan), place).read_text()
+    assert "### Excess by width\n\n![Excess by width](excess-by-width.png)\n\nDrawn from 4 runs. ([SVG]" in text
+    assert "([SVG](excess-by-width.svg))\n\n| a | b |\n" in text
+    assert "### Longer contexts\n\nNot drawn: no run measured other contexts.\n" in text
+
+
+def test_failures_are_told_and_left_out_of_the_tables_and_figures(plan: Plan, place: Path):
+    failure = Failure(f"{place}/corpus.txt: gone; bring it back", 3)
+    text = write_report(plan, [failure, failure, *four_results(plan)[2:]], place).read_text()
+    assert "Drawn from 2 runs." in text
+    assert "| d_model=8 |" not in text
+    assert "- d_model=8, seed 1: `the current folder/corpus.txt: gone; bring it back`" in text
+    assert str(place) not in text
+
+
+def test_a_report_of_nothing_but_failures_says_so(plan: Plan, place: Path):
+    text = write_report(plan, [Failure("step 1: lost; look for it", 6)] * 4, place).read_text()
+    assert "## Results\n\nNo run is finished.\n" in text
+
+
+def test_without_a_known_truth_there_is_no_column_for_it(plan: Plan, place: Path):
+    text = write_report(plan, [result(plan, i, excess=None) for i in range(4)], place).read_text()
+    assert line_of(text, "| variant")[4:] == ["loss", "seconds"]
+    assert "## Skills" not in text
+
+
+def test_skills_have_tables_of_excess_and_accuracy(plan: Plan, place: Path):
+    def skills(excess: float, accuracy: float | None) -> dict:
+        return {"recall": {"excess_nats_per_document": excess, "accuracy": accuracy}}
+
+    found = [result(plan, i, excess=0.1, skills=skills(1.0 + i, None if i > 1 else 0.5)) for i in range(4)]
+    text = write_report(plan, found, place).read_text()
+    assert "| d_model=8 | 1.500 (1.000–2.000) |\n| d_model=16 | 3.500 (3.000–4.000) |" in text
+    assert "| d_model=8 | 50.0% |\n| d_model=16 | – |" in text
+
+
+def test_the_csv_has_a_row_for_every_run_and_numbers_that_read_back_exactly(plan: Plan):
+    found = four_results(plan)[:3]
+    found[0] = found[0].model_copy(update={"val_loss": 0.1 + 0.2, "contexts": [(32, 1 / 3)]})
+    rows = list(csv.DictReader(io.StringIO(results_csv(plan.runs, [*found, Failure("it fell; catch it", 1)]))))
+    assert [(row["label"], row["seed"], row["model.d_model"]) for row in rows] == [
+        ("d_model=8", "0", "8"),
+        ("d_model=8", "1", "8"),
+        ("d_model=16", "0", "16"),
+        ("d_model=16", "1", "16"),
+    ]
+    assert float(rows[0]["val_loss"]) == 0.1 + 0.2
+    assert float(rows[0]["contexts.32"]) == 1 / 3
+    assert rows[1]["contexts.32"] == ""
+    assert float(rows[1]["excess_fraction"]) == 0.3 / 0.5
+    assert [row["status"] for row in rows] == ["done", "done", "done", "failed: it fell; catch it"]
+
+
+def test_a_result_is_read_only_for_the_run_that_it_belongs_to(plan: Plan, place: Path):
+    first, other = plan.runs[0], plan.runs[1]
+    assert read_result(place, first) is None
+    found = result(plan, 0, excess=0.1)
+    write_result(place, first, found)
+    assert read_result(place, first) == found
+    assert read_result(place, other) is None
+    longer = first.model_copy(update={"measures": first.measures.model_copy(update={"contexts": (9,)})})
+    assert read_result(place, longer) is None
+    renamed = first.model_copy(update={"overrides": {"model.d_model": 8, "seed": 0}})
+    assert read_result(place, renamed).overrides == {"model.d_model": 8, "seed": 0}
+    (place / "result.json").write_bytes((place / "result.json").read_bytes()[:-20])
+    assert read_result(place, first) is None

@@ -1,0 +1,91 @@
+"""Every experiment that we ship runs, each of its variants, on a few tiny fables for a few steps."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pellucid.config.load import load_experiment
+from pellucid.experiments.plan import plan_experiment
+from pellucid.experiments.run import run_experiment
+from pellucid.experiments.worker import make_run
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = sorted((ROOT / "configs/experiments").glob("*.yaml"))
+
+TINY = {
+    "corpus.size": 50,
+    "corpus.world_size": 3,
+    "corpus.validation_fraction": 0.1,
+    "tokenizer.vocab_size": 300,
+    "model.context_length": 32,
+    "model.d_model": 16,
+    "model.n_layers": 1,
+    "model.n_heads": 1,
+    "model.d_ff": 8,
+    "model.embedding_std": 0.02,
+    "schedule.warmup_steps": 0,
+    "train.steps": 3,
+    "train.batch_size": 2,
+    "train.precision": "fp32",
+    "train.log_every_steps": 1,
+    "evaluation.every_steps": 1,
+    "sample.n_samples": 1,
+    "sample.max_new_tokens": 1,
+}
+SMALLER = {  # instead of the values on a grid
+    "model.d_model": [8, 16],
+    "train.steps": [2, 4, 8, 16],
+    "schedule.warmup_steps": [0, 1],
+}
+
+
+def varied_keys(experiment: dict[str, Any]) -> set[str]:
+    return set(experiment.get("grid", {})).union(*(run["set"] for run in experiment.get("runs", [])))
+
+
+def shrunken(path: Path) -> tuple[str, list[str]]:
+    """The experiment with one seed and small values on its grid; and overrides that shrink what it does not vary."""
+    experiment = yaml.safe_load(path.read_text())
+    experiment["base"] = str(ROOT / experiment["base"])
+    experiment["seeds"] = experiment["seeds"][:1]
+    for key in SMALLER.keys() & experiment.get("grid", {}).keys():
+        experiment["grid"][key] = SMALLER[key]
+    varied = varied_keys(experiment)
+    overrides = [
+        f"{key}={value}" for key, value in TINY.items() if not any(f"{key}.".startswith(f"{each}.") for each in varied)
+    ]
+    return yaml.safe_dump(experiment, sort_keys=False), overrides
+
+
+def test_the_seven_experiments_are_there():
+    names = ["accumulation", "depth_and_heads", "norms", "optimizers", "positions", "scaling", "tokenizers"]
+    assert [path.stem for path in SHIPPED] == names
+    assert all(load_experiment(path).config.name == path.stem for path in SHIPPED)
+
+
+@pytest.fixture(scope="module")
+def data_root(tmp_path_factory) -> Path:
+    """The experiments share the corpora that they prepare."""
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_experiment_plans_and_runs_in_a_shrunken_form(path: Path, tmp_path: Path, data_root, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    plan_experiment(path)
+    small = tmp_path / path.name
+    text, overrides = shrunken(path)
+    small.write_text(text)
+    plan = plan_experiment(small, overrides)
+    for run in plan.runs:  # in this process: starting one for each would take a minute
+        make_run(run, run.directory(tmp_path / "runs"), data_root)
+    run_experiment(plan, data_root=data_root, folder=tmp_path / "runs", report_dir=tmp_path / "report", jobs=1)
+    rows = list(csv.DictReader((tmp_path / "report/results.csv").read_text().splitlines()))
+    assert [row["status"] for row in rows] == ["done"] * len(plan.runs)
+    report = (tmp_path / "report/report.md").read_text()
+    images = {image.stem for image in (tmp_path / "report").glob("*.png")}
+    assert len(images) == len(plan.config.figures), report
+    assert all(f"{image}.png" in report for image in images)
