@@ -17,8 +17,8 @@ demo: $(VENV)/.run ## train on fables for under three minutes, then write storie
 	$(BIN)/pellucid evaluate checkpoints/fables
 	$(BIN)/pellucid generate checkpoints/fables --num-samples 3 --seed 1
 
-test: lint       ## lint, types, layers, then all tests
-	$(BIN)/pytest
+test: lint       ## lint, types, layers, then all tests, two files at a time
+	$(BIN)/pytest -n 2 --dist loadfile
 
 bench: $(VENV)/.dev ## speed, memory and start-up beside transformers at the same shape, as tables: five minutes
 	$(BIN)/python scripts/benchmark.py

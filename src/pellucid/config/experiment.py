@@ -25,6 +25,7 @@ class RunOfList(Section):
 
 class FigureSection(Section):
     title: str = Field(min_length=1, description="the figure's title and file name")
+    only: Annotated[tuple[str, ...], Field(strict=False)] = Field((), description="variants to draw; empty: all")
 
 
 class BarsConfig(FigureSection):

@@ -22,8 +22,8 @@ from pellucid.experiments.scaling import (
 
 Law = TypeVar("Law")
 
-# Of each fitted law. The ends of a 90 % interval then rest on some 20 resamples each.
-N_RESAMPLES = 400
+# Of each fitted law. The ends of a 90 % interval then rest on some ten resamples each.
+N_RESAMPLES = 200
 
 
 @dataclass(frozen=True)

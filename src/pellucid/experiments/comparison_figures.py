@@ -114,7 +114,11 @@ def draw_skills(config: SkillsConfig, results: Sequence[RunResult]) -> Sketch:
             ha="center",
             va="center",
         )
-    unit = "accuracy (% of fables)" if config.y == "accuracy" else "excess over the floor (nats per fable)"
+    unit = (
+        "right where one token is possible (% of tokens)"
+        if config.y == "accuracy"
+        else "excess over the floor (nats per fable)"
+    )
     scale = figure.colorbar(image, ax=axes, pad=0.02, label=unit, format=lambda value, _: write(value))
     scale.ax.minorticks_off()
     axes.set_xticks(np.arange(len(skills)) + 0.5, skills)

@@ -103,7 +103,11 @@ def draw_skill_curves(config: SkillCurvesConfig, results: Sequence[RunResult]) -
     else:
         panels[0, 0].set_ylim(-0.02, 1.02)
         panels[0, 0].yaxis.set_major_formatter(lambda value, _: in_percent(value))
-    words = "accuracy (% of fables)" if config.y == "accuracy" else "excess over the floor (nats per fable)"
+    words = (
+        "right where one token is possible (% of tokens)"
+        if config.y == "accuracy"
+        else "excess over the floor (nats per fable)"
+    )
     figure.supxlabel("training tokens", fontsize=10)
     figure.supylabel(words, fontsize=10)
     handles = [_key(index, skill) for index, skill in enumerate(skills)]

@@ -32,7 +32,7 @@ def axis_label(column: str) -> str:
         case ["excess", skill]:
             return f"excess in {skill} (nats per fable)"
         case ["accuracy", skill]:
-            return f"accuracy in {skill} (% of fables)"
+            return f"{skill}: right where one token is possible (%)"
         case _:
             return AXIS_LABELS.get(column, column)
 

@@ -51,6 +51,7 @@ def draw(figure: FigureConfig, experiment: ExperimentConfig, results: Sequence[R
 
     Raises ValueError if the results lack what it shows.
     """
+    results = _chosen(figure, results)
     if not results:
         raise ValueError(f"figure {figure.title!r} has no finished runs to show yet")
     with matplotlib.rc_context(STYLE):
@@ -82,6 +83,14 @@ def _sketch(figure: FigureConfig, results: Sequence[RunResult]) -> Sketch:
             return draw_scaling(figure, results)
         case _:
             assert_never(figure)
+
+
+def _chosen(figure: FigureConfig, results: Sequence[RunResult]) -> Sequence[RunResult]:
+    labels = [result.label for result in results]
+    for label in figure.only:
+        if label not in labels:
+            raise ValueError(f"no variant is called {label!r} in figure {figure.title!r}, or it has no results")
+    return [result for result in results if not figure.only or result.label in figure.only]
 
 
 def _varied(experiment: ExperimentConfig, results: Sequence[RunResult]) -> str:

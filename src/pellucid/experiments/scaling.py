@@ -13,6 +13,8 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+import scipy.optimize
+import scipy.special
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
@@ -90,7 +92,7 @@ def fit_frontier_law(flops: Array, loss: Array, *, irreducible: float | None = N
 def refit_compute_law(
     law: ComputeLaw, flops: Array, loss: Array, weights_SR: Array, *, irreducible: float | None = None
 ) -> list[ComputeLaw]:
-    """S fits near `law`, all at once: in the s-th, run r counts weights_SR[s, r] times, 0 being not at all."""
+    """S fits near `law`: in the s-th, run r counts weights_SR[s, r] times, 0 being not at all."""
     near = FloorAndPowers(law.irreducible, (law.scale,), (law.exponent,))
     return [_compute_law(found) for found in _refit(near, flops[:, None], loss, weights_SR, irreducible)]
 
@@ -108,7 +110,7 @@ def fit_parameter_data_law(parameters: Array, tokens: Array, loss: Array) -> Par
 def refit_parameter_data_law(
     law: ParameterDataLaw, parameters: Array, tokens: Array, loss: Array, weights_SR: Array
 ) -> list[ParameterDataLaw]:
-    """S fits near `law`, all at once: in the s-th, run r counts weights_SR[s, r] times, 0 being not at all."""
+    """S fits near `law`: in the s-th, run r counts weights_SR[s, r] times, 0 being not at all."""
     scales = law.parameter_scale, law.token_scale
     near = FloorAndPowers(law.irreducible, scales, (law.parameter_exponent, law.token_exponent))
     sizes_RK = np.stack([parameters, tokens], axis=1)
@@ -137,13 +139,12 @@ def _parameter_data_law(found: FloorAndPowers) -> ParameterDataLaw:
     return ParameterDataLaw(found.floor, A, alpha, B, beta)
 
 
-# The search.   R runs   K kinds of size   S searches side by side   U = 2 K + 1 unknowns: the logarithm of each power's
-# scale, that of its exponent (so that both stay positive), and last the floor.
+# The search.   R runs   K kinds of size   U = 2 K + 1 unknowns: the logarithm of each power's scale, that of its
+# exponent (so that both stay positive), and last the floor.
 
 # Far beyond what any experiment finds; they keep a search that goes astray from overflowing.
 SCALE_RANGE_NATS = 1e-9, 1e9
 EXPONENT_RANGE = 1e-3, 10.0
-MOST_STEPS = 200
 
 
 class FloorAndPowers(NamedTuple):
@@ -159,15 +160,13 @@ def _fit(sizes_RK: Array, loss_R: Array, floor: float | None) -> FloorAndPowers:
     if not np.all(loss_R > 0):
         raise ValueError(f"a loss of {loss_R.min():g} nats per token has no logarithm; leave that run out")
     K = sizes_RK.shape[1]
-    starts = []
+    found = []
     for share, *exponents in product((0.1, 0.5, 0.95), *[(0.05, 0.15, 0.4, 1.2)] * K):
         start_floor = share * loss_R.min() if floor is None else floor
         scale = max(np.median(loss_R) - start_floor, 0.01 * loss_R.min()) / K
-        starts.append([*[np.log(scale)] * K, *np.log(exponents), start_floor])
-    cost_S, unknowns_SU = _search(
-        _centred(sizes_RK), np.log(loss_R), np.ones((len(starts), 1)), np.array(starts), floor
-    )
-    return _floor_and_powers(unknowns_SU[cost_S.argmin()], sizes_RK)
+        start_U = np.array([*[np.log(scale)] * K, *np.log(exponents), start_floor])
+        found.append(_search(start_U, sizes_RK, loss_R, np.ones(len(loss_R)), floor))
+    return _floor_and_powers(min(found, key=lambda each: each.fun).x, sizes_RK)
 
 
 def _refit(
@@ -175,10 +174,38 @@ def _refit(
 ) -> list[FloorAndPowers]:
     log_scales_K = np.log(near.scales) - np.array(near.exponents) * np.log(sizes_RK).mean(axis=0)
     start_U = np.array([*log_scales_K, *np.log(near.exponents), near.floor])
-    _, unknowns_SU = _search(
-        _centred(sizes_RK), np.log(loss_R), weights_SR, np.tile(start_U, (len(weights_SR), 1)), floor
+    searches = (_search(start_U, sizes_RK, loss_R, weights_R, floor) for weights_R in weights_SR)
+    return [_floor_and_powers(found.x, sizes_RK) for found in searches]
+
+
+def _search(
+    start_U: Array, sizes_RK: Array, loss_R: Array, weights_R: Array, floor: float | None
+) -> scipy.optimize.OptimizeResult:
+    """The least Huber loss of log residuals by L-BFGS, as Hoffmann et al. search it; a given floor stays."""
+    K = sizes_RK.shape[1]
+    floor_range = (0.0, loss_R[weights_R > 0].min()) if floor is None else (floor, floor)
+    bounds = [*[tuple(np.log(SCALE_RANGE_NATS))] * K, *[tuple(np.log(EXPONENT_RANGE))] * K, floor_range]
+    return scipy.optimize.minimize(
+        _cost_and_slope,
+        start_U,
+        args=(_centred(sizes_RK), np.log(loss_R), weights_R),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        options={"maxiter": 1000, "maxfun": 3000, "ftol": 1e-13, "gtol": 1e-8},
     )
-    return [_floor_and_powers(unknowns_U, sizes_RK) for unknowns_U in unknowns_SU]
+
+
+def _cost_and_slope(unknowns_U: Array, log_sizes_RK: Array, log_loss_R: Array, weights_R: Array) -> tuple[float, Array]:
+    """The Huber loss of how far the law's log loss lies above each run's, in units of HUBER_DELTA; its gradient."""
+    log_scales_K, log_exponents_K = unknowns_U[:-1].reshape(2, -1)
+    exponents_K = np.exp(log_exponents_K)
+    powers_RK = np.exp(log_scales_K - exponents_K * log_sizes_RK)
+    law_R = unknowns_U[-1] + powers_RK.sum(axis=1)
+    residuals_R = (np.log(law_R) - log_loss_R) / HUBER_DELTA
+    by_unknown_RU = np.column_stack([powers_RK, -powers_RK * exponents_K * log_sizes_RK, np.ones_like(law_R)])
+    slope_R = weights_R * np.clip(residuals_R, -1, 1) / HUBER_DELTA / law_R  # of the cost by each run's loss
+    return float(weights_R @ scipy.special.huber(1.0, residuals_R)), slope_R @ by_unknown_RU
 
 
 def _centred(sizes_RK: Array) -> Array:
@@ -192,63 +219,3 @@ def _floor_and_powers(unknowns_U: Array, sizes_RK: Array) -> FloorAndPowers:
     exponents_K = np.exp(log_exponents_K)
     scales_K = np.exp(log_scales_K + exponents_K * np.log(sizes_RK).mean(axis=0))
     return FloorAndPowers(float(unknowns_U[-1]), tuple(scales_K.tolist()), tuple(exponents_K.tolist()))
-
-
-def _search(
-    log_sizes_RK: Array, log_loss_R: Array, weights_SR: Array, start_SU: Array, floor: float | None
-) -> tuple[Array, Array]:
-    """Least Huber loss of the log losses, and the unknowns there, of S searches side by side; a given floor stays.
-
-    Levenberg and Marquardt's steps on reweighted squares (Nocedal & Wright 2006, sections 10.3 and 16.7): an unknown at
-    its bound, pushed outwards, rests. S small searches in one array take hardly longer than one.
-    """
-    K = log_sizes_RK.shape[1]
-    bounds_2U = np.log(np.repeat([SCALE_RANGE_NATS, EXPONENT_RANGE], K, axis=0)).T
-    lowest_loss_S1 = np.exp(np.where(weights_SR > 0, log_loss_R, np.inf).min(axis=1, keepdims=True))
-    low_SU = np.tile([*bounds_2U[0], 0.0], (len(start_SU), 1))
-    high_SU = np.hstack([np.tile(bounds_2U[1], (len(start_SU), 1)), lowest_loss_S1])
-    if floor is not None:
-        low_SU[:, -1] = high_SU[:, -1] = floor
-    unknowns_SU = np.clip(start_SU, low_SU, high_SU)
-    residuals_SR, slopes_SRU = _residuals_and_slopes(unknowns_SU, log_sizes_RK, log_loss_R)
-    cost_S, damping_S = _huber(residuals_SR, weights_SR), np.full(len(start_SU), 1e-2)
-    for _ in range(MOST_STEPS):
-        pull_SR = weights_SR * HUBER_DELTA / np.maximum(np.abs(residuals_SR), HUBER_DELTA)
-        downhill_SU = -np.einsum("sr,sru->su", pull_SR * residuals_SR, slopes_SRU)
-        rests_SU = ((unknowns_SU <= low_SU) & (downhill_SU < 0)) | ((unknowns_SU >= high_SU) & (downhill_SU > 0))
-        free_SRU = np.where(rests_SU[:, None, :], 0.0, slopes_SRU)
-        curvature_SUU = (free_SRU * pull_SR[:, :, None]).transpose(0, 2, 1) @ free_SRU
-        diagonal_SU = np.einsum("suu->su", curvature_SUU)  # a view: what is added to it is added to the curvature
-        diagonal_SU += damping_S[:, None] * diagonal_SU + 1e-12
-        step_SU = np.linalg.solve(curvature_SUU, np.where(rests_SU, 0.0, downhill_SU)[:, :, None])[:, :, 0]
-        trial_SU = np.clip(unknowns_SU + step_SU, low_SU, high_SU)
-        trial_residuals_SR, trial_slopes_SRU = _residuals_and_slopes(trial_SU, log_sizes_RK, log_loss_R)
-        trial_cost_S = _huber(trial_residuals_SR, weights_SR)
-        better_S = trial_cost_S < cost_S
-        moved = float(np.abs(trial_SU - unknowns_SU).max())
-        unknowns_SU = np.where(better_S[:, None], trial_SU, unknowns_SU)
-        residuals_SR = np.where(better_S[:, None], trial_residuals_SR, residuals_SR)
-        slopes_SRU = np.where(better_S[:, None, None], trial_slopes_SRU, slopes_SRU)
-        cost_S = np.where(better_S, trial_cost_S, cost_S)
-        damping_S = np.clip(np.where(better_S, damping_S / 5, damping_S * 4), 1e-9, 1e12)
-        if moved < 1e-6:
-            break
-    return cost_S, unknowns_SU
-
-
-def _residuals_and_slopes(unknowns_SU: Array, log_sizes_RK: Array, log_loss_R: Array) -> tuple[Array, Array]:
-    """How far the law's log loss lies above each run's, and its derivative by each unknown."""
-    K = log_sizes_RK.shape[1]
-    log_scales_S1K, exponents_S1K = unknowns_SU[:, None, :K], np.exp(unknowns_SU[:, None, K:-1])
-    powers_SRK = np.exp(log_scales_S1K - exponents_S1K * log_sizes_RK)
-    loss_SR1 = unknowns_SU[:, None, -1:] + powers_SRK.sum(axis=2, keepdims=True)
-    by_log_exponents_SRK = -powers_SRK * exponents_S1K * log_sizes_RK
-    slopes_SRU = np.concatenate([powers_SRK, by_log_exponents_SRK, np.ones_like(loss_SR1)], axis=2) / loss_SR1
-    return np.log(loss_SR1[:, :, 0]) - log_loss_R, slopes_SRU
-
-
-def _huber(residuals_SR: Array, weights_SR: Array) -> Array:
-    """Squares up to HUBER_DELTA, then growing by size only; summed over runs."""
-    size_SR = np.abs(residuals_SR)
-    inner_SR = np.minimum(size_SR, HUBER_DELTA)
-    return np.asarray((weights_SR * inner_SR * (size_SR - inner_SR / 2)).sum(axis=1))

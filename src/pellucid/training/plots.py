@@ -9,6 +9,7 @@ from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from pellucid.training.metrics import Row
 
@@ -82,6 +83,7 @@ def plot_skills(rows: Sequence[Row], title: str, file: Path) -> None:
     axes.set(title=title, xlabel="tokens seen", ylabel="excess over the floor (nats per fable)")
     axes.set_xscale("log")
     axes.set_yscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(lambda x, _: f"{x / 1e6:g} M")
     axes.xaxis.set_minor_formatter(lambda x, _: "")
     axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")

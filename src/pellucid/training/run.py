@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pellucid.analysis.build import cost_of
+from pellucid.analysis.machine import measure_flops_per_second
+from pellucid.analysis.step_time import model_flops_utilization
 from pellucid.checkpoint.run_directory import locked
 from pellucid.config.load import run_config_to_yaml
 from pellucid.config.run import RunConfig
@@ -28,6 +30,8 @@ from pellucid.training.resume import (
 from pellucid.training.session import Session
 
 Note = Callable[[str], None]
+
+LONG_RUN_SECONDS = 30
 
 
 @dataclass(frozen=True)
@@ -83,11 +87,21 @@ def _train(config: RunConfig, data: PreparedData, session: Session, note: Note) 
             session.run()
         except StoppedBySignal as stop:
             return Outcome(trainer.step, None, stop.signal_number)
-        flops = session.tokens * cost_of(config.model, data.tokenizer.vocab_size).training_flops_per_token.total
-        speed = f"{session.elapsed_seconds:.0f} s, at {flops / session.elapsed_seconds / 1e9:,.1f} GFLOP/s"
-        note(f"trained in {speed}; {run_dir}/loss.png shows how, samples.md what it wrote")
+        note(f"trained in {_speed(config, data, session)}; {run_dir}/loss.png shows how, samples.md what it wrote")
     assert isinstance(trainer.model, Decoder)
     return Outcome(trainer.step, evaluate(config, data, trainer.model, trainer.precision), None)
+
+
+def _speed(config: RunConfig, data: PreparedData, session: Session) -> str:
+    """Seconds and FLOP/s; after a longer run also MFU, whose measuring a run of seconds is not worth."""
+    seconds, precision = session.elapsed_seconds, session.trainer.precision
+    flops = session.tokens * cost_of(config.model, data.tokenizer.vocab_size).training_flops_per_token.total
+    speed = f"{seconds:.0f} s, at {flops / seconds / 1e9:,.1f} GFLOP/s"
+    if seconds < LONG_RUN_SECONDS:
+        return speed
+    peak = measure_flops_per_second(precision.device, precision.dtype)
+    utilization = model_flops_utilization(flops, seconds, peak)
+    return f"{speed} (MFU {utilization:.0%}: large matrix products reach {peak / 1e9:,.0f} GFLOP/s here)"
 
 
 def _introduction(config: RunConfig, data: PreparedData, session: Session) -> list[str]:
