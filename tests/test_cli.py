@@ -26,6 +26,22 @@ def trained_run(tmp_path_factory) -> Path:
     return place / "run"
 
 
+@pytest.fixture(scope="module")
+def fables_run(tmp_path_factory) -> Path:
+    """A run of five steps on a few fables: it knows nothing, but the truth about it is known."""
+    from pellucid.config.load import parse_run_config
+    from pellucid.training.run import train_run
+    from tiny_run import TINY_RUN
+
+    place = tmp_path_factory.mktemp("fables")
+    text_corpus = next(line for line in TINY_RUN.splitlines() if line.startswith("corpus:"))
+    fables = "corpus: {type: fables, size: 30, world_size: 3, validation_fraction: 0.2}"
+    yaml = TINY_RUN.replace(text_corpus, fables).replace("context_length: 32", "context_length: 640")
+    config = parse_run_config(yaml.replace("steps: 20", "steps: 5"), "fables.yaml")
+    train_run(config, place / "data", place / "run", resume=False, overwrite=False, note=lambda line: None)
+    return place / "run"
+
+
 def assert_one_error_line(result: Result, exit_code: int, *fragments: str):
     errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
     assert result.exit_code == exit_code, result
@@ -232,3 +248,66 @@ def test_cost_counts_what_is_built(workplace: Path, pellucid):
     trained = pellucid("train", "tiny.yaml", "train.steps=2")
     assert f"{counted['parameters']['total']:,} parameters" in trained.stderr
     assert "parameters" in pellucid("cost", "tiny.yaml").stdout
+
+
+def test_explain_shows_a_held_out_fable_beside_the_truth(fables_run: Path, pellucid):
+    table = pellucid("explain", fables_run)
+    assert table.exit_code == 0, table.stderr
+    assert "held-out fable 1" in table.stdout
+    assert "hardest skill: " in table.stdout
+    explained = json.loads(pellucid("explain", fables_run, "--json").stdout)
+    total, tokens = explained["total"], explained["tokens"]
+    assert len(tokens) == total["tokens"] > 50
+    assert total["excess_nats"] == pytest.approx(total["loss_nats"] - total["floor_nats"])
+    assert total["floor_nats"] == pytest.approx(sum(token["truth_nats"] for token in tokens))
+    assert sum(skill["excess_nats_per_document"] for skill in total["skills"].values()) == pytest.approx(
+        total["excess_nats"]
+    )
+    assert explained["next"]["candidates"][0]["truth"] == 1, "after the text only its end can come"
+
+
+def test_all_fables_that_explain_shows_lose_together_what_evaluate_counts(fables_run: Path, pellucid):
+    evaluated = json.loads(pellucid("evaluate", fables_run, "--json").stdout)
+    fables = [json.loads(pellucid("explain", fables_run, "--fable", n, "--json").stdout) for n in range(1, 7)]
+    totals = [fable["total"] for fable in fables]
+    n_tokens = sum(total["tokens"] for total in totals)
+    assert n_tokens == evaluated["tokens"]
+    loss = sum(total["loss_nats"] for total in totals) / n_tokens
+    floor = sum(total["floor_nats"] for total in totals) / n_tokens
+    assert loss == pytest.approx(evaluated["loss_nats_per_token"], rel=1e-5)
+    assert floor == pytest.approx(evaluated["floor_nats_per_token"], rel=1e-9)
+    assert_one_error_line(pellucid("explain", fables_run, "--fable", "7"), 2, "--fable", "7 is more than the 6")
+
+
+def test_explain_reads_prompts_that_the_grammar_can_and_cannot_write(fables_run: Path, pellucid):
+    fable = json.loads(pellucid("explain", fables_run, "--json").stdout)["text"]
+    begun = " ".join(fable.split(" ")[:5])
+    possible = json.loads(pellucid("explain", fables_run, "--prompt", begun, "--top", "3", "--json").stdout)
+    assert possible["text"] == begun
+    assert possible["notes"] == []
+    assert possible["next"]["kl_nats"] > 0
+    impossible = pellucid("explain", fables_run, "--prompt", begun + " Zork")
+    assert impossible.exit_code == 0
+    assert "the grammar cannot write this" in impossible.stdout
+    assert "not with “Z”" in " ".join(impossible.stdout.split())
+    both = pellucid("explain", fables_run, "--prompt", "x", "--fable", "1")
+    assert_one_error_line(both, 2, "--fable and a prompt exclude each other")
+
+
+def test_explain_writes_a_page(fables_run: Path, pellucid, tmp_path: Path):
+    page = tmp_path / "fable.html"
+    written = pellucid("explain", fables_run, "--html", page)
+    assert written.exit_code == 0, written.stderr
+    assert written.stdout == ""
+    assert f"wrote {page}" in written.stderr
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    refused = pellucid("explain", fables_run, "--html", tmp_path / "absent" / "fable.html")
+    assert_one_error_line(refused, 5, "absent")
+
+
+def test_explain_of_a_text_corpus_shows_the_model_alone(trained_run: Path, pellucid):
+    explained = pellucid("explain", trained_run, "--prompt", "The red")
+    assert explained.exit_code == 0, explained.stderr
+    assert "not known" in explained.stdout
+    assert "truth" not in explained.stdout
+    assert json.loads(pellucid("explain", trained_run, "--json").stdout)["total"]["floor_nats"] is None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 
@@ -186,19 +186,17 @@ def _skills(explanation: Explanation) -> str:
 
 
 def _token_table(explanation: Explanation) -> str:
-    rows = [
-        [
-            visible(row.text),
-            " + ".join(row.skills or ()),
-            "never" if row.truth == 0 else _number(row.truth_nats),
-            _number(row.model_nats),
-            _number(row.excess_nats, signed=True),
-            _number(row.forecast.kl_nats),
-            "" if row.is_hit else visible(row.forecast.guess.text),
-        ]
-        for row in explanation.rows
-    ]
-    return _table(("token", "skill", "truth", "model", "excess", "KL", "likelier"), rows)
+    columns: dict[str, Callable[[TokenRow], str]] = {"token": lambda row: visible(row.text)}
+    if explanation.skills:
+        columns["skill"] = lambda row: " + ".join(row.skills or ())
+    if explanation.has_truth:
+        columns["truth"] = lambda row: "never" if row.truth == 0 else _number(row.truth_nats)
+    columns["model"] = lambda row: _number(row.model_nats)
+    if explanation.has_truth:
+        columns["excess"] = lambda row: _number(row.excess_nats, signed=True)
+        columns["KL"] = lambda row: _number(row.forecast.kl_nats)
+    columns["likelier"] = lambda row: "" if row.is_hit else visible(row.forecast.guess.text)
+    return _table(list(columns), [[show(row) for show in columns.values()] for row in explanation.rows])
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
