@@ -226,6 +226,7 @@ def test_the_table_has_a_row_per_token_and_fits_a_terminal(corpus, stories, toke
     assert len(table.splitlines()) > len(explanation.rows)
     assert f"loss {explanation.loss_nats:.3f} nats = floor {explanation.floor_nats:.3f}" in table
     assert "\033" not in table
+    assert "the next token" not in table, "the end is among the rows, so nothing is left to come"
     assert "\033" in explanation_table(explanation, "a run", colored=True)
 
 

@@ -36,7 +36,8 @@ def explanation_page(explanation: Explanation, run: str, source: str) -> str:
     ]
     if explanation.rows:
         parts += [_totals(explanation), _reading(explanation)]
-    parts.append(_next(explanation))
+    if not explanation.is_whole:
+        parts.append(_next(explanation))
     if explanation.skills:
         parts.append(_skills(explanation))
     if explanation.rows:

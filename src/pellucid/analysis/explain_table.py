@@ -24,7 +24,8 @@ def explanation_table(explanation: Explanation, title: str, *, colored: bool) ->
     ]
     if explanation.rows:
         parts += ["", *_rows(explanation, colored), "", *_sums(explanation)]
-    parts += ["", *_next(explanation, colored)]
+    if not explanation.is_whole:
+        parts += ["", *_next(explanation, colored)]
     return "\n".join(parts)
 
 

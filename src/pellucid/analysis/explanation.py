@@ -123,6 +123,11 @@ class Explanation:
         return end_of(self.text) if self.text else ""
 
     @property
+    def is_whole(self) -> bool:
+        """Whether the end of the document is among the tokens; then nothing is left to come."""
+        return bool(self.rows) and self.rows[-1].text == END
+
+    @property
     def counted(self) -> list[TokenRow]:
         """The tokens whose truth is known; all of them where none can be."""
         return [row for row in self.rows if row.truth_nats is not None or not self.has_truth]
