@@ -1,0 +1,71 @@
+"""How well `pellucid cost` predicts the time of an update: predicted beside measured, over very different models.
+
+    python scripts/check_step_time.py
+
+The machine is measured anew before each model, so that others who use it slow both sides alike; the ratio is the median
+of several such turns. About two minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from pathlib import Path
+
+from pellucid.analysis.build import cost_of_run
+from pellucid.analysis.machine import measure_machine
+from pellucid.analysis.step_time import step_seconds
+from pellucid.config import RunConfig, load_run_config
+from pellucid.data.build import PreparedData, prepare_data
+from pellucid.memory import keep_freed_memory
+from pellucid.training.build import build_trainer
+from pellucid.training.precision import resolve_precision
+from pellucid.training.trainer import Trainer
+
+UPDATES_A_TURN = 5
+FEW_FABLES = ["corpus={type: fables, size: 3000}"]
+VARIANTS = {
+    "the demo": [],
+    "in float32": ["train.precision=fp32"],
+    "narrow: d 32": ["model.d_model=32"],
+    "wide: d 384": ["model.d_model=384", "train.batch_size=8"],
+    "deep: 12 layers": ["model.n_layers=12", "train.batch_size=8"],
+    "long: context 512": ["model.context_length=512", "train.batch_size=8"],
+    "SwiGLU, RMSNorm, AdamW": ["model.activation=swiglu", "model.norm=rms_norm", "optimizer={type: adamw, lr: 0.001}"],
+    "4 micro-batches": ["train.batch_size=6", "train.gradient_accumulation_steps=4"],
+    "gradient checkpointing": ["train.gradient_checkpointing=true"],
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=5)
+    arguments = parser.parse_args()
+
+    keep_freed_memory()
+    print(f"{'':<26}{'predicted':>12}{'measured':>12}{'ratio':>8}")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, overrides in VARIANTS.items():
+            config = load_run_config(Path("configs/fables.yaml"), [*FEW_FABLES, *overrides])
+            data = prepare_data(config, Path(folder), progress=False)
+            trainer = build_trainer(config, data)
+            trainer.update()  # the first one warms up
+            turns = [one_turn(config, data, trainer) for _ in range(arguments.turns)]
+            predicted, measured = (statistics.median(seconds) for seconds in zip(*turns, strict=True))
+            ratio = statistics.median(a / b for a, b in turns)
+            print(f"{name:<26}{predicted * 1000:>9.1f} ms{measured * 1000:>9.1f} ms{ratio:>8.2f}", flush=True)
+
+
+def one_turn(config: RunConfig, data: PreparedData, trainer: Trainer) -> tuple[float, float]:
+    """Seconds of an update: as predicted from the machine as it is now, and the median of several."""
+    precision = resolve_precision(config.train.device, config.train.precision)
+    machine = measure_machine(precision.device, precision.dtype)
+    vocab_size = data.tokenizer.vocab_size
+    cost = cost_of_run(config, vocab_size, device_type=precision.device.type, dtype=precision.dtype)
+    measured = statistics.median(trainer.update().seconds for _ in range(UPDATES_A_TURN))
+    return step_seconds(cost.step_work, machine), measured
+
+
+if __name__ == "__main__":
+    main()
