@@ -224,6 +224,17 @@ def test_a_changed_corpus_is_noticed_at_the_resume(workplace: Path, pellucid):
     assert_one_error_line(result, 4, "the corpus has changed")
 
 
+def test_weights_are_not_evaluated_on_the_tokens_of_another_text(workplace: Path, pellucid):
+    assert pellucid("train", "tiny.yaml", "train.steps=5").exit_code == 0
+    text = (workplace / "corpus.txt").read_text()
+    (workplace / "corpus.txt").write_text(text.replace("crow", "owl"))
+    refused = pellucid("evaluate", "checkpoints/tiny")
+    assert_one_error_line(refused, 4, "checkpoints/tiny: its corpus has changed", "bring the text back")
+    assert refused.stdout == ""
+    (workplace / "corpus.txt").write_text(text)
+    assert pellucid("evaluate", "checkpoints/tiny").exit_code == 0
+
+
 def test_a_loss_that_is_not_finite_ends_with_its_own_exit_code(workplace: Path, pellucid):
     result = pellucid(
         "train",

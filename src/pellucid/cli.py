@@ -218,6 +218,9 @@ def evaluate(run: Run, checkpoint: Which = "latest", as_json: Json = False) -> N
 
     trained, precision = _load_trained(run, checkpoint)
     data = _prepare(trained.config)
+    if data.tokenizer.to_json() != trained.tokenizer.to_json():
+        what = "its corpus has changed: the tokenizer that is learned from it now is not the one of these weights"
+        raise CheckpointError(str(run), what, "bring the text back as it was, or train anew")
     evaluation = evaluate_model(trained.config, data, trained.decoder, precision)
     if as_json:
         _print_json({"step": trained.step, **evaluation.to_json()})
@@ -346,7 +349,7 @@ def experiment(
 
     _heed_stop_during_imports()
     report_dir = report or folder
-    stopped_by = run_experiment(plan, data_root=DATA_ROOT, folder=folder, report_dir=report_dir, jobs=jobs)
+    stopped_by = run_experiment(plan, data_root=DATA_ROOT, folder=folder, report_dir=report_dir, jobs=jobs, note=_note)
     if stopped_by is not None:
         _note(f"stopped, saved; go on with: {shlex.join(['pellucid', *sys.argv[1:]])}")
         sys.exit(128 + stopped_by)
@@ -390,7 +393,7 @@ def _prepare(config: RunConfig) -> PreparedData:
 
 
 def _vocab_size(config: RunConfig) -> int:
-    """What the config says; only a character vocabulary must be looked up in its corpus."""
+    """What the config says, though a small corpus may give fewer; a character vocabulary is looked up in its corpus."""
     if config.tokenizer.type == "bpe":
         return config.tokenizer.vocab_size
     return _prepare(config).tokenizer.vocab_size

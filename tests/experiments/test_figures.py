@@ -6,6 +6,7 @@ from matplotlib.image import imread
 
 from pellucid.config.experiment import ExperimentConfig
 from pellucid.experiments import bootstrap
+from pellucid.experiments.curve_figures import draw_curves
 from pellucid.experiments.figure_data import value_of
 from pellucid.experiments.figures import draw
 from pellucid.experiments.results import RunResult
@@ -144,6 +145,27 @@ def test_only_the_variants_that_are_asked_for_are_drawn(tmp_path):
     assert "2 variants" in drawing.caption
     with pytest.raises(ValueError, match="no variant is called 'width 9'"):
         drawn({"type": "bars", "y": "excess", "only": ["width 9"]}, RESULTS, tmp_path)
+
+
+def test_a_loss_is_drawn_over_the_floor_of_the_text_that_it_was_measured_on(tmp_path):
+    """The last evaluation reads the whole validation text, those before it a part: their floors differ."""
+    curve = [{**row, "val_floor": floor} for row, floor in zip(RESULTS[0].curve, (0.45, 0.45, 0.5), strict=True)]
+    run = RESULTS[0].model_copy(update={"curve": curve})
+    figure = experiment({"type": "curves", "y": "val_loss"}).figures[0]
+    lines = {tuple(line.get_ydata()) for line in draw_curves(figure, [run]).figure.axes[0].lines}
+    assert (0.45, 0.45, 0.5) in lines
+
+
+def test_excess_and_loss_do_not_share_an_axis(tmp_path):
+    unknown = RESULTS[0].model_copy(update={"floor": None, "excess": None, "label": "another text"})
+    with pytest.raises(ValueError, match="do not share an axis"):
+        drawn({"type": "contexts"}, [*RESULTS, unknown], tmp_path)
+
+
+def test_a_column_of_another_context_is_a_number():
+    assert value_of(RESULTS[0], "contexts.16") == RESULTS[0].excess
+    with pytest.raises(ValueError, match="contexts.17"):
+        value_of(RESULTS[0], "contexts.17")
 
 
 def test_a_section_is_told_by_its_type():

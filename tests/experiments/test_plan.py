@@ -62,8 +62,8 @@ def test_a_grid_names_its_variants_by_short_keys_and_values(place):
 def test_two_keys_that_end_alike_are_named_in_full(place):
     text = GRID.replace("model.position: [{type: rope, base: 100.0}, {type: none}]", "optimizer.lr: [0.1]")
     assert plan(text).runs[0].label == "n_layers=1, lr=0.1"
-    text = text.replace("model.n_layers: [1, 2, 3]", "corpus.seed: [1]\n  data.packing: [documents]\n  seed: [3]")
-    assert plan(text.replace("[7, 8]", "[7]")).runs[0].label == "corpus.seed=1, packing=documents, seed=3, lr=0.1"
+    text = text.replace("model.n_layers: [1, 2, 3]", "optimizer.type: [sgd]\n  schedule.type: [constant]")
+    assert plan(text).runs[0].label == "optimizer.type=sgd, schedule.type=constant, lr=0.1"
 
 
 def test_every_run_is_the_base_config_but_for_what_the_experiment_changes(place):
@@ -127,6 +127,19 @@ def test_a_planned_run_survives_its_file(place):
         ("[1, 2, 3]", "[1, two]", "x.yaml:7: grid: model.n_layers: 'two' is of the wrong type; give a whole number"),
         ("[1, 2, 3]", "\n    - 1\n    - 0", "x.yaml:9: grid: model.n_layers: 0 is out of range"),
         ("{type: none}", "{type: spiral}", "x.yaml:8: grid: model.position.type: 'spiral' is not a choice"),
+        ("train.batch_size: 3", "seed: 3", "x.yaml:5: set: the seed of each run is the experiment's to set; list them"),
+        ("model.n_layers: [1, 2, 3]", "name: [a, b]", "x.yaml:7: grid: the name of each run is the experiment's"),
+        (
+            "seeds: [7, 8]",
+            "figures:\n  - {type: curves, title: Excess by depth}\n  - {type: skills, title: 'Excess: by depth'}",
+            "x.yaml:1: the figures 'Excess by depth' and 'Excess: by depth' would both be excess-by-depth.png",
+        ),
+        (
+            "seeds: [7, 8]",
+            "figures: [{type: curves, title: Curves, only: [n_layers=9]}]",
+            "experiment depth: figure 'Curves': `only` has 'n_layers=9', but no variant is called so; choose from 'n_l",
+        ),
+        ("seeds: [7, 8]", "measures: {contexts: [0]}", "x.yaml:9: measures.contexts"),
         ("[7, 8]", "[7, -8]", "x.yaml:9: seeds: seed: -8 is out of range; give a value of at least 0"),
         ("model.n_layers:", "model..n_layers:", "x.yaml:7: grid: model.''.n_layers: a part of this key is empty"),
         ("model.n_layers:", "train.steps.x:", "x.yaml:7: grid: train.steps.x: 'steps' is a value, not a section"),

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pellucid.errors import DataError
 from pellucid.experiments import report
 from pellucid.experiments.plan import Plan, plan_experiment
-from pellucid.experiments.report import mean_and_range, write_report
+from pellucid.experiments.report import mean_and_range, write_report, written_conclusion
 from pellucid.experiments.results import Failure, RunResult, read_result, results_csv, write_result
 
 TWO_SEEDS = """\
@@ -76,7 +77,7 @@ def line_of(text: str, start: str) -> list[str]:
 
 
 def test_the_table_gives_the_mean_over_seeds_and_the_range(plan: Plan, place: Path):
-    text = write_report(plan, four_results(plan), place).read_text()
+    text = write_report(plan, four_results(plan), place, print).read_text()
     header = ["variant", "parameters", "training FLOPs", "tokens read", "loss", "excess", "of the floor", "seconds"]
     assert line_of(text, "| variant") == header
     loss, excess, share = "0.7000 (0.6000–0.8000)", "0.2000 (0.1000–0.3000)", "40.0% (20.0%–60.0%)"
@@ -99,7 +100,7 @@ def test_a_cell_is_a_mean_and_a_range_where_there_is_one(values, text):
 
 
 def test_the_report_says_what_was_varied_and_how_to_make_it_again(plan: Plan, place: Path):
-    text = write_report(plan, four_results(plan), place).read_text()
+    text = write_report(plan, four_results(plan), place, print).read_text()
     assert text.startswith("# Wide or not\n\nIs wider better?\n\n## What was varied\n")
     assert "Every run starts from `base.yaml` with `train.steps` = 3.\n" in text
     assert "which makes 2 variants:\n\n- `model.d_model`: 8, 16\n" in text
@@ -110,7 +111,7 @@ def test_the_report_says_what_was_varied_and_how_to_make_it_again(plan: Plan, pl
 
 def test_what_the_command_line_changed_is_told(place: Path, plan: Plan):
     changed = plan_experiment(Path("x.yaml"), ["train.steps=2", "optimizer={type: sgd}"])
-    text = write_report(changed, four_results(changed), place).read_text()
+    text = write_report(changed, four_results(changed), place, print).read_text()
     assert "= 3 and, from the command line, `train.steps=2`, `optimizer={type: sgd}`." in text
     assert "    pellucid experiment x.yaml train.steps=2 'optimizer={type: sgd}'\n" in text
 
@@ -120,23 +121,37 @@ def test_a_list_of_runs_is_told_run_by_run(place: Path, plan: Plan):
     grid = "grid:\n  model.d_model: [8, 16]\n"
     (place / "x.yaml").write_text(TWO_SEEDS.replace(grid, runs).replace("[0, 1]", "[5]"))
     listed = plan_experiment(Path("x.yaml"))
-    text = write_report(listed, [result(listed, i, excess=0.1) for i in range(2)], place).read_text()
+    text = write_report(listed, [result(listed, i, excess=0.1) for i in range(2)], place, print).read_text()
     assert "| plain | nothing |\n| no warmup | `schedule` = {type: constant} |" in text
     assert "trained once, with seed 5" in text
 
 
 def test_what_people_wrote_stays_where_it_is(plan: Plan, place: Path):
     written = "## What it shows\n\nWider is **better**.\n\n### But\n\nnot always."
-    first = write_report(plan, four_results(plan), place).read_text()
+    first = write_report(plan, four_results(plan), place, print).read_text()
     assert "## What it shows" not in first
     (place / "report.md").write_text(first + written + "\n\n## Mine\n\nThis goes.\n")
     for _ in range(2):
-        text = write_report(plan, four_results(plan), place).read_text()
+        text = write_report(plan, four_results(plan), place, print).read_text()
         assert text == first.replace("## What was varied", f"{written}\n\n## What was varied")
 
 
+def test_a_blank_after_the_heading_loses_nothing_and_a_report_that_is_no_text_stops_the_experiment(
+    plan: Plan, place: Path
+):
+    write_report(plan, four_results(plan), place, print)
+    with (place / "report.md").open("a") as report:
+        report.write("## What it shows  \n\nWider is better.\n")
+    assert "Wider is better." in write_report(plan, four_results(plan), place, print).read_text()
+    (place / "report.md").write_bytes(b"## What it shows\n\xff\n")
+    with pytest.raises(DataError, match="not UTF-8 at byte 17"):
+        written_conclusion(place)
+
+
 def test_a_figure_stands_with_its_caption_and_one_that_cannot_be_drawn_says_why(plan: Plan, place: Path):
-    text = write_report(plan, four_results(plan), place).read_text()
+    notes: list[str] = []
+    text = write_report(plan, four_results(plan), place, notes.append).read_text()
+    assert notes == ["warning: figure 'Longer contexts' is not drawn: no run measured other contexts"]
     assert "### Excess by width\n\n![Excess by width](excess-by-width.png)\n\nDrawn from 4 runs. ([SVG]" in text
     assert "([SVG](excess-by-width.svg))\n\n| a | b |\n" in text
     assert "### Longer contexts\n\nNot drawn: no run measured other contexts.\n" in text
@@ -144,7 +159,7 @@ def test_a_figure_stands_with_its_caption_and_one_that_cannot_be_drawn_says_why(
 
 def test_failures_are_told_and_left_out_of_the_tables_and_figures(plan: Plan, place: Path):
     failure = Failure(f"{place}/corpus.txt: gone; bring it back", 3)
-    text = write_report(plan, [failure, failure, *four_results(plan)[2:]], place).read_text()
+    text = write_report(plan, [failure, failure, *four_results(plan)[2:]], place, print).read_text()
     assert "Drawn from 2 runs." in text
     assert "| d_model=8 |" not in text
     assert "- d_model=8, seed 1: `the current folder/corpus.txt: gone; bring it back`" in text
@@ -152,12 +167,12 @@ def test_failures_are_told_and_left_out_of_the_tables_and_figures(plan: Plan, pl
 
 
 def test_a_report_of_nothing_but_failures_says_so(plan: Plan, place: Path):
-    text = write_report(plan, [Failure("step 1: lost; look for it", 6)] * 4, place).read_text()
+    text = write_report(plan, [Failure("step 1: lost; look for it", 6)] * 4, place, print).read_text()
     assert "## Results\n\nNo run is finished.\n" in text
 
 
 def test_without_a_known_truth_there_is_no_column_for_it(plan: Plan, place: Path):
-    text = write_report(plan, [result(plan, i, excess=None) for i in range(4)], place).read_text()
+    text = write_report(plan, [result(plan, i, excess=None) for i in range(4)], place, print).read_text()
     assert line_of(text, "| variant")[4:] == ["loss", "seconds"]
     assert "## Skills" not in text
 
@@ -167,7 +182,7 @@ def test_skills_have_tables_of_excess_and_accuracy(plan: Plan, place: Path):
         return {"recall": {"excess_nats_per_document": excess, "accuracy": accuracy}}
 
     found = [result(plan, i, excess=0.1, skills=skills(1.0 + i, None if i > 1 else 0.5)) for i in range(4)]
-    text = write_report(plan, found, place).read_text()
+    text = write_report(plan, found, place, print).read_text()
     assert "| d_model=8 | 1.500 (1.000–2.000) |\n| d_model=16 | 3.500 (3.000–4.000) |" in text
     assert "| d_model=8 | 50.0% |\n| d_model=16 | – |" in text
 

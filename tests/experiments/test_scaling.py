@@ -10,6 +10,7 @@ from pellucid.experiments.bootstrap import (
     bootstrap_frontier_law,
     bootstrap_parameter_data_law,
     fits_of_cheapest_runs,
+    fits_of_dearest_runs,
 )
 from pellucid.experiments.scaling import (
     ComputeLaw,
@@ -97,13 +98,29 @@ def test_no_run_beats_one_of_the_frontier_with_less_or_equal_compute(runs):
     assert (np.diff(loss[chosen]) < 0).all()
 
 
-def test_more_runs_of_a_clean_law_find_the_floor():
-    fits = fits_of_cheapest_runs(FLOPS, LAW(FLOPS))
+@pytest.mark.parametrize("fits_of_some", [fits_of_cheapest_runs, fits_of_dearest_runs])
+def test_more_runs_of_a_clean_law_find_the_floor(fits_of_some):
+    fits = fits_of_some(FLOPS, LAW(FLOPS))
     assert [fit.n_runs for fit in fits] == sorted(fit.n_runs for fit in fits)
     assert fits[-1].n_runs == len(FLOPS)
     assert fits[-1].irreducible == pytest.approx(0.5, rel=1e-3)
     assert fits[-1].low <= 0.501
     assert fits[-1].high >= 0.499
+
+
+def test_runs_before_a_step_mislead_the_fit_and_those_beyond_it_do_not():
+    """A stair: a plateau stands in the way of the law, so the floor is found only from its far side."""
+    loss = np.where(FLOPS < 3e12, np.maximum(LAW(FLOPS) + 0.5, 1.0), LAW(FLOPS))
+    from_cheapest = fits_of_cheapest_runs(FLOPS, loss)
+    from_dearest = fits_of_dearest_runs(FLOPS, loss)
+    assert from_dearest[0].irreducible == pytest.approx(0.5, rel=1e-2)
+    assert from_cheapest[1].irreducible > 0.9
+
+
+def test_a_floor_above_the_lowest_loss_is_told_and_not_hidden():
+    """Three runs of a steep law, then one far below it: the law that suits most of them denies the last."""
+    loss = np.append(1.0 + 3 * (FLOPS[:8] / FLOPS[0]) ** -2.0, 0.9)
+    assert fit_compute_law(FLOPS[:9], loss).irreducible > 0.95
 
 
 def test_too_few_runs_are_refused_in_a_sentence():

@@ -82,7 +82,10 @@ def test_a_shipped_experiment_plans_and_runs_in_a_shrunken_form(path: Path, tmp_
     plan = plan_experiment(small, overrides)
     for run in plan.runs:  # in this process: starting one for each would take a minute
         make_run(run, run.directory(tmp_path / "runs"), data_root)
-    run_experiment(plan, data_root=data_root, folder=tmp_path / "runs", report_dir=tmp_path / "report", jobs=1)
+    notes: list[str] = []
+    folder, report_dir = tmp_path / "runs", tmp_path / "report"
+    run_experiment(plan, data_root=data_root, folder=folder, report_dir=report_dir, jobs=1, note=notes.append)
+    assert notes == [], "every figure is drawn"
     rows = list(csv.DictReader((tmp_path / "report/results.csv").read_text().splitlines()))
     assert [row["status"] for row in rows] == ["done"] * len(plan.runs)
     report = (tmp_path / "report/report.md").read_text()

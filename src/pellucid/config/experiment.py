@@ -5,6 +5,8 @@ The code behind them: `experiments/`.
 
 from __future__ import annotations
 
+import re
+import textwrap
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -26,6 +28,12 @@ class RunOfList(Section):
 class FigureSection(Section):
     title: str = Field(min_length=1, description="the figure's title and file name")
     only: Annotated[tuple[str, ...], Field(strict=False)] = Field((), description="variants to draw; empty: all")
+
+    @property
+    def file_stem(self) -> str:
+        """The title as a file name: small letters, digits and hyphens."""
+        words = re.sub(r"[^a-z0-9]+", " ", self.title.lower())
+        return textwrap.shorten(words, 80, placeholder="").replace(" ", "-") or "figure"
 
 
 class BarsConfig(FigureSection):
@@ -102,7 +110,7 @@ FigureConfig = Annotated[
 class MeasuresConfig(Section):
     """What is measured of each run besides its loss."""
 
-    contexts: Annotated[tuple[int, ...], Field(strict=False)] = Field(
+    contexts: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = Field(
         (), description="context lengths at which the trained model is evaluated again"
     )
     gradient_norms: bool = Field(False, description="the gradient's norm in each block, at the first step")
@@ -125,6 +133,16 @@ class ExperimentConfig(Section):
     def _has_grid_or_runs(self) -> ExperimentConfig:
         if bool(self.grid) == bool(self.runs):
             raise ValueError("an experiment has either a grid or a list of runs; give one of the two")
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_file_for_each_figure(self) -> ExperimentConfig:
+        title_of: dict[str, str] = {}
+        for figure in self.figures:
+            if figure.file_stem in title_of:
+                both = f"{title_of[figure.file_stem]!r} and {figure.title!r}"
+                raise ValueError(f"the figures {both} would both be {figure.file_stem}.png; give them other titles")
+            title_of[figure.file_stem] = figure.title
         return self
 
 

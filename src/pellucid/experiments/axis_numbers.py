@@ -25,17 +25,17 @@ def in_short(value: float, digits: int = 4) -> str:
     return f"{value:.{digits}g}"
 
 
-def round_ticks(low: float, high: float) -> list[float]:
-    """From 3 to 7 round numbers, evenly placed on a logarithmic axis; evenly spaced if the range is too narrow."""
+def round_ticks(low: float, high: float, most: int = 7) -> list[float]:
+    """From 3 to `most` round numbers, evenly placed on a logarithmic axis; evenly spaced if the range is too narrow."""
     for factors in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
         powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
         ticks = [factor * 10.0**power for power in powers for factor in factors]
         ticks = [tick for tick in ticks if 0.999 * low <= tick <= 1.001 * high]
         if len(ticks) < 3:
             return [float(tick) for tick in MaxNLocator(5).tick_values(low, high) if low <= tick <= high]
-        if len(ticks) <= 7:
+        if len(ticks) <= most:
             return ticks
-    every = -(-len(ticks) // 7)
+    every = -(-len(ticks) // most)
     return ticks[::every]
 
 

@@ -93,7 +93,7 @@ def _resampled(n_runs: int, weights: Callable[[Indices], Array | None]) -> tuple
 
 @dataclass(frozen=True)
 class PartialFit:
-    """L_inf (nats per token) as the n_runs cheapest runs tell it, with its 90 % interval."""
+    """L_inf (nats per token) as n_runs of the runs tell it, with its 90 % interval."""
 
     n_runs: int
     irreducible: float
@@ -110,10 +110,18 @@ def fits_of_cheapest_runs(flops: Array, loss: Array, *, max_fits: int = 10) -> S
 
     An n with fewer than 4 compute-efficient runs is left out. Raises ValueError if that leaves none.
     """
-    cheapest_first = np.argsort(flops, kind="stable")
+    return _fits_of_first(np.argsort(flops, kind="stable"), flops, loss, max_fits)
+
+
+def fits_of_dearest_runs(flops: Array, loss: Array, *, max_fits: int = 10) -> Sequence[PartialFit]:
+    """The same of the n that took the most compute: a law may hold only beyond some size, and small runs mislead."""
+    return _fits_of_first(np.argsort(-flops, kind="stable"), flops, loss, max_fits)
+
+
+def _fits_of_first(order: Indices, flops: Array, loss: Array, max_fits: int) -> Sequence[PartialFit]:
     fits = []
     for n_runs in np.unique(np.linspace(SHORTEST_FRONTIER, len(flops), max_fits).round().astype(int)).tolist():
-        runs = cheapest_first[:n_runs]
+        runs = order[:n_runs]
         if len(frontier(flops[runs], loss[runs])) >= SHORTEST_FRONTIER:
             law = fit_frontier_law(flops[runs], loss[runs])
             resamples = bootstrap_frontier_law(law, flops[runs], loss[runs])

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pellucid.config.experiment import BarsConfig, SkillsConfig
 from pellucid.experiments.axis_numbers import in_percent, in_short, log_limits, log_x, told_apart
 from pellucid.experiments.figure_data import (
+    as_sentence,
     axis_label,
     by_variant,
     floor_of,
@@ -38,7 +39,7 @@ def draw_bars(config: BarsConfig, results: Sequence[RunResult]) -> Sketch:
     rows = np.cumsum(heights_inches) - np.array(heights_inches) / 2  # a unit of the axis is an inch
 
     _draw_means(axes, rows, means, values, as_bars=not spans_decades)
-    texts = [in_percent(mean) for mean in means] if is_share(config.y) else told_apart(means)
+    texts = [f"{100 * mean:.1f} %" for mean in means] if is_share(config.y) else told_apart(means)
     for row, seeds, text in zip(rows, values, texts, strict=True):
         axes.annotate(text, (max(*seeds, 0), row), (8, 0), textcoords="offset points", va="center", size=9)
     floor_in_words = _draw_floors(axes, rows, heights_inches, config.y, list(variants.values()))
@@ -57,7 +58,7 @@ def draw_bars(config: BarsConfig, results: Sequence[RunResult]) -> Sketch:
     axes.grid(visible=False, axis="y")
     mark = "upright line" if spans_decades else "bar"
     words = seeds_in_words(results, mark, "and the dots are the seeds")
-    return Sketch(figure, f"{axis_label(config.y).capitalize()} of each variant. {words}{floor_in_words}")
+    return Sketch(figure, f"{as_sentence(axis_label(config.y))} of each variant. {words}{floor_in_words}")
 
 
 def _draw_means(
@@ -105,7 +106,7 @@ def draw_skills(config: SkillsConfig, results: Sequence[RunResult]) -> Sketch:
     write = in_percent if config.y == "accuracy" else in_short
     for (row, column), mean in np.ndenumerate(means):
         red, green, blue, _ = image.cmap(norm(mean))
-        is_dark = 0.3 * red + 0.6 * green + 0.1 * blue < 0.5
+        is_dark = not np.isnan(mean) and 0.3 * red + 0.6 * green + 0.1 * blue < 0.5
         axes.text(
             column + 0.5,
             (edges[row] + edges[row + 1]) / 2,
@@ -129,7 +130,7 @@ def draw_skills(config: SkillsConfig, results: Sequence[RunResult]) -> Sketch:
     axes.spines[:].set_visible(False)
     better = "higher" if config.y == "accuracy" else "lower"
     words = seeds_in_words(results, "number", "which the colour repeats")
-    return Sketch(figure, f"{unit.capitalize()} of each variant in each skill; {better} is better. {words}")
+    return Sketch(figure, f"{as_sentence(unit)} of each variant in each skill; {better} is better. {words}")
 
 
 def _skill_means(y: str, variants: dict[str, list[RunResult]]) -> tuple[list[str], NDArray[np.float64]]:

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pellucid.config.experiment import ContextsConfig, CurvesConfig, GradientNormsConfig, SkillCurvesConfig
-from pellucid.experiments.axis_numbers import in_percent, in_short, log_limits, log_x, log_y, ticks_at
-from pellucid.experiments.figure_data import Band, axis_label, band, by_variant, seeds_in_words
+from pellucid.experiments.axis_numbers import in_percent, in_short, log_limits, log_x, log_y, round_ticks, ticks_at
+from pellucid.experiments.figure_data import Band, as_sentence, axis_label, band, by_variant, seeds_in_words
 from pellucid.experiments.figure_style import (
     FLOOR_STYLE,
     EndLabel,
@@ -23,7 +23,7 @@ from pellucid.experiments.figure_style import (
     plot_band,
     wrapped,
 )
-from pellucid.experiments.results import RunResult
+from pellucid.experiments.results import Row, RunResult
 
 RANGE = "and the band is their range"
 Points = list[tuple[float, float]]
@@ -41,11 +41,11 @@ def draw_curves(config: CurvesConfig, results: Sequence[RunResult]) -> Sketch:
         log_x(axes, *log_limits(x))
         log_y(axes, *log_limits(y))
     else:
-        floors = sorted({round(run.floor, 3) for run in results if run.floor is not None})
-        for floor in floors:
-            axes.axhline(floor, color="black", linestyle=FLOOR_STYLE.linestyle, zorder=1.5)
-            labels.append(EndLabel(f"floor: {floor:.3f}", float(max(x)), floor, FLOOR_STYLE))
-            floor_in_words = " The dashed line is the floor: no model can do better."
+        floors = [floor for points in _floors(config, results) for _, floor in points]
+        for points in _floors(config, results):
+            axes.plot(*zip(*points, strict=True), color="black", linestyle=FLOOR_STYLE.linestyle, zorder=1.5)
+            labels.append(EndLabel(f"floor: {points[-1][1]:.3f}", *points[-1], FLOOR_STYLE))
+            floor_in_words = " The dashed line is the floor of the text of each evaluation: no model can do better."
         # A wild start must not squeeze the rest: 7 nats are an even guess among a thousand tokens.
         log_y(axes, *log_limits([*floors, *np.minimum(y, max(7.0, 3 * min(y)))]))
         axes.xaxis.set_major_formatter(lambda value, _: in_short(value))
@@ -55,19 +55,34 @@ def draw_curves(config: CurvesConfig, results: Sequence[RunResult]) -> Sketch:
     scales = ", on logarithmic axes" if config.y == "excess" else ""
     return Sketch(
         figure,
-        f"{axis_label(config.y).capitalize()} against {x_label}{scales}. "
+        f"{as_sentence(axis_label(config.y))} against {x_label}{scales}. "
         f"{seeds_in_words(results, 'line', RANGE)}{floor_in_words}",
     )
 
 
+def _floors(config: CurvesConfig, results: Sequence[RunResult]) -> list[Points]:
+    """The floors of the evaluations, once where runs read the same text. The last evaluation reads more text."""
+    floors = {}
+    for run in results:
+        rows = [row for row in run.curve if row.get("val_floor") is not None]
+        if rows:
+            points = [(_x(config, run, row), row["val_floor"]) for row in rows]
+            floors[tuple(round(floor, 3) for _, floor in points)] = points
+    return list(floors.values())
+
+
+def _x(config: CurvesConfig, run: RunResult, row: Row) -> float:
+    """FLOPs are spent evenly over the tokens."""
+    return float(row["tokens"] * run.flops / run.tokens if config.x == "flops" else row[config.x])
+
+
 def _loss_points(config: CurvesConfig, run: RunResult) -> Points:
-    """(x, y) of each evaluation. FLOPs are spent evenly over the tokens."""
+    """(x, y) of each evaluation."""
     points = []
     for row in run.curve:
-        x = row["tokens"] * run.flops / run.tokens if config.x == "flops" else row[config.x]
         floor = 0.0 if config.y == "val_loss" else row.get("val_floor")
         if row.get("val_loss") is not None and floor is not None:
-            points.append((x, row["val_loss"] - floor))
+            points.append((_x(config, run, row), row["val_loss"] - floor))
     if not points:
         raise ValueError(
             f"run {run.label!r} (seed {run.seed}) has no {config.y} while training; "
@@ -97,7 +112,8 @@ def draw_skill_curves(config: SkillCurvesConfig, results: Sequence[RunResult]) -
         axes.tick_params(labelbottom=True)  # nothing stands below it
 
     lines = [line for of_variant in bands.values() for line in of_variant.values()]
-    log_x(panels[0, 0], *log_limits(np.concatenate([line.x for line in lines])))
+    low, high = log_limits(np.concatenate([line.x for line in lines]))
+    log_x(panels[0, 0], low, high, round_ticks(low, high, most=4))
     if config.y == "excess":
         log_y(panels[0, 0], *log_limits(np.concatenate([line.mean for line in lines])))
     else:
@@ -114,7 +130,7 @@ def draw_skill_curves(config: SkillCurvesConfig, results: Sequence[RunResult]) -
     figure.legend(handles=handles, loc="outside right upper", title="skill", handlelength=3)
     return Sketch(
         figure,
-        f"{words.capitalize()} of each skill against training tokens, a panel per variant. "
+        f"{as_sentence(words)} of each skill against training tokens, a panel per variant. "
         f"{seeds_in_words(results, 'line', RANGE)}",
     )
 
@@ -146,6 +162,8 @@ def draw_contexts(config: ContextsConfig, results: Sequence[RunResult]) -> Sketc
         raise ValueError("no run was evaluated at other context lengths; list them in measures.contexts")
     bands = _bands([run for run in results if run.contexts], lambda run: [(float(x), y) for x, y in run.contexts])
     knows_floor = all(run.floor is not None for run in results)
+    if not knows_floor and any(run.floor is not None for run in results):
+        raise ValueError("some runs know their floor and some do not: their excess and loss do not share an axis")
     figure, axes = _figure_for(config.title, list(bands))
     labels = _draw_bands(axes, bands)
     x = sorted({float(length) for line in bands.values() for length in line.x})
@@ -158,7 +176,7 @@ def draw_contexts(config: ContextsConfig, results: Sequence[RunResult]) -> Sketc
     label_ends(axes, labels)
     return Sketch(
         figure,
-        f"{y_label.capitalize()} of each trained variant at several context lengths. "
+        f"{as_sentence(y_label)} of each trained variant at several context lengths. "
         f"{seeds_in_words(results, 'line', RANGE)}",
     )
 

@@ -31,10 +31,17 @@ def axis_label(column: str) -> str:
     match column.split("."):
         case ["excess", skill]:
             return f"excess in {skill} (nats per fable)"
+        case ["contexts", length]:
+            return f"excess or loss at context {length} (nats per token)"
         case ["accuracy", skill]:
             return f"{skill}: right where one token is possible (%)"
         case _:
             return AXIS_LABELS.get(column, column)
+
+
+def as_sentence(words: str) -> str:
+    """With a capital at the beginning; FLOP stays FLOP."""
+    return words[:1].upper() + words[1:]
 
 
 def is_share(column: str) -> bool:
@@ -44,7 +51,7 @@ def is_share(column: str) -> bool:
 
 def is_measured(column: str) -> bool:
     """Whether runs measure the column; otherwise they set it, as optimizer.lr."""
-    return column in AXIS_LABELS or column.startswith(("excess.", "accuracy."))
+    return column in AXIS_LABELS or column.startswith(("excess.", "accuracy.", "contexts."))
 
 
 def value_of(result: RunResult, column: str) -> float | str:
@@ -61,6 +68,8 @@ def value_of(result: RunResult, column: str) -> float | str:
             value = result.skills[skill]["excess_nats_per_document"]
         case ["accuracy", skill] if skill in result.skills:
             value = result.skills[skill]["accuracy"]
+        case ["contexts", length] if length in (known := {str(at): nats for at, nats in result.contexts}):
+            value = known[length]
         case _:
             return _in_words(_override(result, column))
     if value is None:

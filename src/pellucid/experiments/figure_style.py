@@ -55,7 +55,7 @@ class LineStyle:
 
 
 def line_style(index: int) -> LineStyle:
-    """The same for the same variant in all figures of an experiment; colours repeat after 7, markers after 8."""
+    """The same for the same place in the order of variants; colours repeat after 7, markers after 8."""
     return LineStyle(PALETTE[index % 7], MARKERS[index % 8], DASHES[(index + index // 7) % 4])
 
 

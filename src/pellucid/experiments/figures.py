@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,11 +54,10 @@ def draw(figure: FigureConfig, experiment: ExperimentConfig, results: Sequence[R
         raise ValueError(f"figure {figure.title!r} has no finished runs to show yet")
     with matplotlib.rc_context(STYLE):
         sketch = _sketch(figure, results)
-        file_stem = _slug(figure.title)
         folder.mkdir(parents=True, exist_ok=True)
-        _save(sketch.figure, folder / f"{file_stem}.png")
-        _save(sketch.figure, folder / f"{file_stem}.svg")
-    return Drawing(file_stem, f"{sketch.shows} {_varied(experiment, results)}", sketch.table)
+        _save(sketch.figure, folder / f"{figure.file_stem}.png")
+        _save(sketch.figure, folder / f"{figure.file_stem}.svg")
+    return Drawing(figure.file_stem, f"{sketch.shows} {_varied(experiment, results)}", sketch.table)
 
 
 def _sketch(figure: FigureConfig, results: Sequence[RunResult]) -> Sketch:
@@ -97,7 +94,8 @@ def _varied(experiment: ExperimentConfig, results: Sequence[RunResult]) -> str:
     """The caption's words on what differs between the runs: the keys of a grid, or the variants of a list."""
     variants = by_variant(results)
     seeds = len({result.seed for result in results})
-    size = f"{len(variants)} variants, {seeds} {'seed' if seeds == 1 else 'seeds'}, {len(results)} runs."
+    counts = ((len(variants), "variant"), (seeds, "seed"), (len(results), "run"))
+    size = ", ".join(f"{n} {what}{'' if n == 1 else 's'}" for n, what in counts) + "."
     if experiment.grid:
         return f"Varied: {_listed(list(experiment.grid))}; {size}"
     return f"Compared: {_listed(list(variants))}; {size}"
@@ -105,11 +103,6 @@ def _varied(experiment: ExperimentConfig, results: Sequence[RunResult]) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
-def _slug(title: str) -> str:
-    """The title as a file name: small letters, digits and hyphens."""
-    return textwrap.shorten(re.sub(r"[^a-z0-9]+", " ", title.lower()), 80, placeholder="").replace(" ", "-") or "figure"
 
 
 def _save(figure: Figure, file: Path) -> None:

@@ -63,7 +63,7 @@ def forecast_table(plan: Plan, folder: Path, jobs: int) -> str:
 
 
 def vocab_size_of(config: RunConfig) -> int:
-    """What the config says; a character vocabulary is read from its corpus."""
+    """What the config says, though a small corpus may give fewer; a character vocabulary is read from its corpus."""
     if config.tokenizer.type == "bpe":
         return config.tokenizer.vocab_size
     corpus = build_corpus(config.corpus)

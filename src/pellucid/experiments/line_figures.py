@@ -11,6 +11,7 @@ from pellucid.config.experiment import LinesConfig
 from pellucid.experiments.axis_numbers import in_percent, in_short, log_limits, log_x, log_y, ticks_at
 from pellucid.experiments.figure_data import (
     Band,
+    as_sentence,
     axis_label,
     by_variant,
     floor_of,
@@ -70,7 +71,7 @@ def draw_lines(config: LinesConfig, results: Sequence[RunResult]) -> Sketch:
     floor = " The dashed line is the floor: no model can do better." if floor_of(results[0], config.y) else ""
     return Sketch(
         figure,
-        f"{axis_label(config.y).capitalize()} against {axis_label(config.x)}{by}. "
+        f"{as_sentence(axis_label(config.y))} against {axis_label(config.x)}{by}. "
         f"Each small dot is one run, and lines join their means.{floor}",
     )
 

@@ -68,16 +68,19 @@ class Variant(NamedTuple):
 def plan_experiment(file: Path, overrides: Sequence[str] = ()) -> Plan:
     """The plan of an experiment's file. A run's config is the base config changed by `set`, variant, seed, overrides.
 
-    Raises ConfigError, with the line in the experiment's file, for a config that cannot be, and for runs that are equal
-    or cannot be told apart.
+    Raises ConfigError, with the line in the experiment's file, for a config that cannot be, for runs that are equal or
+    cannot be told apart, and for figures of variants that there are not.
     """
     experiment = load_experiment(file)
     config = experiment.config
     variants = _variants(experiment)
     varied_keys = list(dict.fromkeys(change.key for variant in variants for change in variant.changes))
     common = [_change(experiment, ("set", key), key, value) for key, value in config.set.items()]
-    seeds = [_change(experiment, ("seeds", i), "seed", seed) for i, seed in enumerate(config.seeds)]
     last = [parse_override(override) for override in overrides]
+    for change in [*common, *(change for variant in variants for change in variant.changes), *last]:
+        _require_free(change)
+    _require_variants_of_figures(config, [variant.label for variant in variants])
+    seeds = [_change(experiment, ("seeds", i), "seed", seed) for i, seed in enumerate(config.seeds)]
     runs = []
     for variant, seed in product(variants, seeds):
         run_config = load_changed_run_config(Path(config.base), [*common, *variant.changes, seed, *last])
@@ -138,6 +141,22 @@ def _agrees(written: Any, section: Any) -> bool:
     if not (isinstance(written, dict) and isinstance(section, dict)):
         return False
     return all(section.get(key) == value for key, value in written.items())
+
+
+def _require_free(change: Change) -> None:
+    """Seed and name belong to the experiment."""
+    if change.key in ("seed", "name"):
+        mend = "list them under `seeds`" if change.key == "seed" else "give the variants labels, under `runs`"
+        raise ConfigError(change.place, f"the {change.key} of each run is the experiment's to set", mend)
+
+
+def _require_variants_of_figures(config: ExperimentConfig, labels: Sequence[str]) -> None:
+    for figure in config.figures:
+        for label in figure.only:
+            if label not in labels:
+                known = ", ".join(f"'{each}'" for each in labels)
+                what = f"figure '{figure.title}': `only` has '{label}', but no variant is called so"
+                raise ConfigError(f"experiment {config.name}", what, f"choose from {known}")
 
 
 def _require_different(config: ExperimentConfig, runs: Sequence[PlannedRun]) -> None:

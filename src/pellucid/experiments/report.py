@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.config.experiment import ExperimentConfig
+from pellucid.errors import DataError
 from pellucid.experiments.figures import draw
 from pellucid.experiments.forecast import duration
 from pellucid.experiments.plan import Plan
@@ -18,7 +19,7 @@ from pellucid.experiments.results import Failure, RunResult, write_whole
 
 REPORT_FILE = "report.md"
 # The one section that people write; see `write_report`.
-CONCLUSION = re.compile(r"^## What it shows\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+CONCLUSION = re.compile(r"^## What it shows[ \t]*\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
 Write = Callable[[float], str]  # how the numbers of a column are written
 Read = Callable[[RunResult], float | None]  # where they are found
@@ -34,22 +35,38 @@ COLUMNS: list[tuple[str, Read, Write]] = [
 ]
 
 
-def write_report(plan: Plan, outcomes: Sequence[RunResult | Failure], folder: Path) -> Path:
+def written_conclusion(folder: Path) -> str | None:
+    """The section of the folder's report that people wrote. DataError for a report that is not text."""
+    file = folder / REPORT_FILE
+    try:
+        found = CONCLUSION.search(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise DataError(str(file), f"not UTF-8 at byte {error.start}", "save it as UTF-8, or move it away") from error
+    return found[0].strip() if found else None
+
+
+def write_report(
+    plan: Plan, outcomes: Sequence[RunResult | Failure], folder: Path, note: Callable[[str], None]
+) -> Path:
     """Draws the figures and writes report.md into the folder; returns its path. Outcomes are in the plan's order.
+
+    `note` is told of each figure that could not be drawn.
 
     Everything is written anew but one section, in which people say what they have learned: if the report that is there
     has a heading `## What it shows`, the text from there to the next `## ` is kept, and stands after the question.
     """
     file, config = folder / REPORT_FILE, plan.config
-    kept = CONCLUSION.search(file.read_text(encoding="utf-8")) if file.exists() else None
+    kept = written_conclusion(folder)
     results = [outcome for outcome in outcomes if isinstance(outcome, RunResult)]
     parts = [
         f"# {config.name.replace('_', ' ').replace('-', ' ').capitalize()}",
         config.question.strip(),
-        *([kept[0].strip()] if kept else []),
+        *([kept] if kept else []),
         *_what_was_varied(plan),
         *_what_was_found(results),
-        *_figures(config, results, folder),
+        *_figures(config, results, folder, note),
         *_what_failed(plan, outcomes),
         *_how_to_make_it_again(plan, results),
     ]
@@ -135,7 +152,9 @@ def _skills(results: Sequence[RunResult]) -> list[str]:
     ]
 
 
-def _figures(config: ExperimentConfig, results: Sequence[RunResult], folder: Path) -> list[str]:
+def _figures(
+    config: ExperimentConfig, results: Sequence[RunResult], folder: Path, note: Callable[[str], None]
+) -> list[str]:
     parts = ["## Figures"] if config.figures else []
     for figure in config.figures:
         parts.append(f"### {figure.title}")
@@ -143,6 +162,7 @@ def _figures(config: ExperimentConfig, results: Sequence[RunResult], folder: Pat
             drawing = draw(figure, config, results, folder)
         except ValueError as error:
             parts.append(f"Not drawn: {error}.")
+            note(f"warning: figure '{figure.title}' is not drawn: {error}")
             continue
         stem = drawing.file_stem
         parts += [f"![{figure.title}]({stem}.png)", f"{drawing.caption} ([SVG]({stem}.svg))"]

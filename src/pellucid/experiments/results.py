@@ -79,7 +79,7 @@ class FinishedRun(Section):
 def read_result(run_dir: Path, run: PlannedRun) -> RunResult | None:
     """What the run in this folder found; None unless it is finished, with the planned config and measures.
 
-    How the experiment calls it, and what it varies besides, may have changed since.
+    What the experiment varies besides may have changed since; another label makes another run.
     """
     try:
         finished = FinishedRun.model_validate_json((run_dir / RESULT_FILE).read_bytes())

@@ -18,7 +18,7 @@ from pellucid.experiments.forecast import threads_of_each, training_flops
 from pellucid.experiments.plan import Plan, PlannedRun
 from pellucid.experiments.process import RunProcess
 from pellucid.experiments.progress import ExperimentBar, Work
-from pellucid.experiments.report import write_report
+from pellucid.experiments.report import write_report, written_conclusion
 from pellucid.experiments.results import Failure, RunResult, read_result, results_csv, write_whole
 from pellucid.training.interrupts import StopRequest, stop_requests
 
@@ -36,13 +36,17 @@ class FailedRunsError(PellucidError):
         self.exit_code = failures[0].exit_code
 
 
-def run_experiment(plan: Plan, *, data_root: Path, folder: Path, report_dir: Path, jobs: int) -> int | None:
+def run_experiment(
+    plan: Plan, *, data_root: Path, folder: Path, report_dir: Path, jobs: int, note: Callable[[str], None]
+) -> int | None:
     """Makes the runs that are not finished, `jobs` at a time, and writes results.csv, figures and report.md.
 
     Returns the number of the signal that stopped it, if one did: all runs are saved then, and the same call goes on.
     Raises FailedRunsError at the very end, RunInUseError if the experiment is running already.
     """
     runs, name = plan.runs, plan.config.name
+    report_dir.mkdir(parents=True, exist_ok=True)  # what cannot be written or kept is better known before the runs
+    written_conclusion(report_dir)
     with _locked(name, folder):
         found = {i: read_result(run.directory(folder), run) for i, run in enumerate(runs)}
         outcomes: Outcomes = {i: result for i, result in found.items() if result is not None}
@@ -57,9 +61,8 @@ def run_experiment(plan: Plan, *, data_root: Path, folder: Path, report_dir: Pat
             if stop.signal_number is not None:
                 return stop.signal_number
         in_order = [outcomes[i] for i in range(len(runs))]
-        report_dir.mkdir(parents=True, exist_ok=True)
         write_whole(report_dir / "results.csv", results_csv(runs, in_order))
-        report = write_report(plan, in_order, report_dir)
+        report = write_report(plan, in_order, report_dir, note)
     if failures := [outcome for outcome in in_order if isinstance(outcome, Failure)]:
         raise FailedRunsError(name, failures, len(runs), report)
     return None

@@ -181,9 +181,13 @@ def _refit(
 def _search(
     start_U: Array, sizes_RK: Array, loss_R: Array, weights_R: Array, floor: float | None
 ) -> scipy.optimize.OptimizeResult:
-    """The least Huber loss of log residuals by L-BFGS, as Hoffmann et al. search it; a given floor stays."""
+    """The least Huber loss of log residuals by L-BFGS, as Hoffmann et al. search it; a given floor stays.
+
+    A floor that is searched is not negative, as no loss is. It may come out above the lowest loss of a run: such a law
+    refutes itself, which a bound there would hide.
+    """
     K = sizes_RK.shape[1]
-    floor_range = (0.0, loss_R[weights_R > 0].min()) if floor is None else (floor, floor)
+    floor_range = (0.0, None) if floor is None else (floor, floor)
     bounds = [*[tuple(np.log(SCALE_RANGE_NATS))] * K, *[tuple(np.log(EXPONENT_RANGE))] * K, floor_range]
     return scipy.optimize.minimize(
         _cost_and_slope,

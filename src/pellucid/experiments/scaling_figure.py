@@ -21,6 +21,7 @@ from pellucid.experiments.bootstrap import (
     bootstrap_frontier_law,
     bootstrap_parameter_data_law,
     fits_of_cheapest_runs,
+    fits_of_dearest_runs,
 )
 from pellucid.experiments.figure_data import AXIS_LABELS
 from pellucid.experiments.figure_style import FLOOR_STYLE, PALETTE, Sketch, new_figure
@@ -55,13 +56,14 @@ class Runs:
 class Fits:
     """free: L(C), all fitted; held: L(C) with L_inf held at the exact floor; by_size: L(N, D), or why there is none.
 
-    partial: `free` again, of fewer runs.
+    of_cheapest, of_dearest: `free` again, of fewer runs.
     """
 
     free: tuple[ComputeLaw, Bootstrap[ComputeLaw]]
     held: tuple[ComputeLaw, Bootstrap[ComputeLaw]]
     by_size: tuple[ParameterDataLaw, Bootstrap[ParameterDataLaw]] | str
-    partial: Sequence[PartialFit]
+    of_cheapest: Sequence[PartialFit]
+    of_dearest: Sequence[PartialFit]
 
 
 def draw_scaling(config: ScalingConfig, results: Sequence[RunResult]) -> Sketch:
@@ -76,7 +78,7 @@ def draw_scaling(config: ScalingConfig, results: Sequence[RunResult]) -> Sketch:
     _draw_loss(panels["loss"], runs, fits)
     dots = _draw_reducible(panels["reducible"], runs, fits)
     _draw_found(panels["found"], runs, fits)
-    scale = figure.colorbar(dots, ax=panels["reducible"], label=AXIS_LABELS["non_embedding_parameters"])
+    scale = figure.colorbar(dots, ax=panels["reducible"], pad=0.02, label=AXIS_LABELS["non_embedding_parameters"])
     sizes = sorted(set(runs.parameters.tolist()))
     ticks = sizes if ticks_at(np.log(sizes)) else round_ticks(sizes[0], sizes[-1])
     scale.set_ticks(ticks, labels=[in_short(tick) for tick in ticks])
@@ -85,7 +87,8 @@ def draw_scaling(config: ScalingConfig, results: Sequence[RunResult]) -> Sketch:
         figure,
         "Top: validation loss of every run against training compute, and reducible loss (loss minus the exact floor) "
         "on logarithmic axes, with the laws fitted to the compute-efficient runs. Bottom: the floor that the fit finds "
-        "from the cheapest runs alone. Each dot is one run, of one seed; ranges are 90 % bootstrap intervals.",
+        "from fewer runs, those of the least compute and those of the most. Each dot is one run, of one seed; ranges "
+        "are 90 % bootstrap intervals.",
         _table(runs, fits),
     )
 
@@ -104,14 +107,15 @@ def _runs(results: Sequence[RunResult]) -> Runs:
 
 
 def _fit(runs: Runs) -> Fits:
-    partial = fits_of_cheapest_runs(runs.flops, runs.loss)  # first, as it says so if the runs are too few
+    of_cheapest = fits_of_cheapest_runs(runs.flops, runs.loss)  # first, as it says so if the runs are too few
     free = fit_frontier_law(runs.flops, runs.loss)
     held = fit_frontier_law(runs.flops, runs.loss, irreducible=runs.floor)
     return Fits(
         free=(free, bootstrap_frontier_law(free, runs.flops, runs.loss)),
         held=(held, bootstrap_frontier_law(held, runs.flops, runs.loss, irreducible=runs.floor)),
         by_size=_fit_by_size(runs),
-        partial=partial,
+        of_cheapest=of_cheapest,
+        of_dearest=fits_of_dearest_runs(runs.flops, runs.loss),
     )
 
 
@@ -171,16 +175,18 @@ def _draw_dots(axes: Axes, runs: Runs, y: Array) -> PathCollection:
 
 
 def _draw_found(axes: Axes, runs: Runs, fits: Fits) -> None:
-    """The learning curve of the fit itself."""
-    n_runs = [fit.n_runs for fit in fits.partial]
-    found = np.array([fit.irreducible for fit in fits.partial])
-    low, high = np.array([[fit.low, fit.high] for fit in fits.partial]).T
+    """The learning curve of the fit itself, from either end; side by side where both have as many runs."""
     axes.axhline(runs.floor, color="black", linestyle=FLOOR_STYLE.linestyle, label="exact floor")
-    axes.vlines(n_runs, low, high, color=FITTED, linewidth=5, alpha=0.3, label="90 % interval")
-    axes.plot(n_runs, found, "o", color=FITTED, label="fitted L∞")
-    axes.set(xlabel="runs in the fit, the cheapest first", ylabel="L∞ (nats per token)")
+    each_end = (("cheapest", fits.of_cheapest, -0.15, "o", FITTED), ("dearest", fits.of_dearest, 0.15, "s", EXACT))
+    for which, partial, shift, marker, color in each_end:
+        n_runs = np.array([fit.n_runs for fit in partial]) + shift
+        found = np.array([fit.irreducible for fit in partial])
+        low, high = np.array([[fit.low, fit.high] for fit in partial]).T
+        axes.vlines(n_runs, low, high, color=color, linewidth=5, alpha=0.3)
+        axes.plot(n_runs, found, marker, color=color, label=f"L∞ from the {which} runs, 90 %")
+    axes.set(xlabel="runs in the fit", ylabel="L∞ (nats per token)")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    axes.legend(loc="upper right", ncols=3)
 
 
 def _compute_beyond(runs: Runs, factor: float) -> Array:

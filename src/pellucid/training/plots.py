@@ -27,7 +27,7 @@ SKILL_STYLES: list[dict[str, Any]] = [
         ("#56B4E9", "X", "--"),
     ]
 ]
-LEAST_EXCESS = 1e-3  # nats per document; less is not drawn
+LEAST_EXCESS = 1e-3  # nats per document; less, or luck below the floor, is drawn here
 
 
 def plot_loss(rows: Sequence[Row], floor: float | None, title: str, file: Path) -> None:
@@ -75,10 +75,9 @@ def plot_skills(rows: Sequence[Row], title: str, file: Path) -> None:
     axes = figure.add_subplot()
     evaluated = [row for row in rows if row.get("skills")]
     tokens = [row["tokens"] for row in evaluated]
-    lowest = LEAST_EXCESS
     for skill, style in zip(evaluated[0]["skills"], SKILL_STYLES, strict=True):
         excesses = [row["skills"][skill]["excess_nats_per_document"] for row in evaluated]
-        drawn = [max(excess, lowest) for excess in excesses]  # luck can make a small excess negative
+        drawn = [max(excess, LEAST_EXCESS) for excess in excesses]
         axes.plot(tokens, drawn, **style, markersize=5, linewidth=1.5, label=skill)
     axes.set(title=title, xlabel="tokens seen", ylabel="excess over the floor (nats per fable)")
     axes.set_xscale("log")
@@ -102,4 +101,5 @@ def _save(figure: Figure, file: Path) -> None:
 def _round_ticks(low: float, high: float) -> list[float]:
     """Numbers that a reader likes, from 1, 1.5, 2, 3, 5, 7 times a power of ten, within the range."""
     ticks = [factor * 10.0**power for power in range(-4, 5) for factor in (1, 1.5, 2, 3, 5, 7)]
-    return [tick for tick in ticks if low * 0.9 <= tick <= high * 1.1]
+    ticks = [tick for tick in ticks if low * 0.9 <= tick <= high * 1.1]
+    return ticks if len(ticks) > 1 else [float(f"{tick:.3g}") for tick in (low, high)]
