@@ -9,10 +9,11 @@ import argparse
 import math
 from pathlib import Path
 
+from pellucid.analysis.explain_truth import longest_beginning
 from pellucid.checkpoint.build import load_trained_model
 from pellucid.checkpoint.run_directory import find_step_directory
-from pellucid.config.data import FablesConfig
-from pellucid.corpora.fables import Fables
+from pellucid.corpora.build import build_corpus
+from pellucid.corpora.fables import FablesCorpus
 from pellucid.generation import Sampling, generate_text
 
 
@@ -24,8 +25,8 @@ def main() -> None:
     arguments = parser.parse_args()
 
     trained = load_trained_model(find_step_directory(arguments.run, "latest"))
-    assert isinstance(trained.config.corpus, FablesConfig), "only the grammar of Fables can judge"
-    fables = Fables(trained.config.corpus.world_size)
+    corpus = build_corpus(trained.config.corpus)
+    assert isinstance(corpus, FablesCorpus), "only the grammar of Fables can judge"
     completions = generate_text(
         trained.decoder,
         trained.tokenizer,
@@ -36,22 +37,10 @@ def main() -> None:
         seed=arguments.seed,
     )
     texts = [completion.completion for completion in completions]
-    n_fables = sum(fables.log_probability(text) > -math.inf for text in texts)
+    n_fables = sum(corpus.log_probability(text) > -math.inf for text in texts)
     print(f"{n_fables} of {len(texts)} stories are fables to the last character")
-    share = sum(faultless(fables, text) for text in texts) / len(texts)
+    share = sum(longest_beginning(corpus, text) / max(1, len(text)) for text in texts) / len(texts)
     print(f"the first fault comes, on average, after {share:.0%} of the text")
-
-
-def faultless(fables: Fables, text: str) -> float:
-    """The share of a text before the grammar could not have written it."""
-    good, bad = 0, len(text) + 1
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        if fables.next_character_distribution(text[:middle]):
-            good = middle
-        else:
-            bad = middle
-    return good / len(text) if text else 0.0
 
 
 if __name__ == "__main__":
