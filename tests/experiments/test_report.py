@@ -106,7 +106,7 @@ def test_the_report_says_what_was_varied_and_how_to_make_it_again(plan: Plan, pl
     assert "which makes 2 variants:\n\n- `model.d_model`: 8, 16\n" in text
     assert "with 2 seeds (0, 1)" in text
     assert "    pellucid experiment x.yaml\n" in text
-    assert "Training took 4 min in all." in text
+    assert "Training took 4 min, all runs added up." in text
 
 
 def test_what_the_command_line_changed_is_told(place: Path, plan: Plan):

@@ -4,8 +4,9 @@
 
 The three are added, as if nothing overlapped. Left out: that products of narrow matrices run below the peak, that
 caches make some passes faster and a softmax is slower than a sum, the time between updates (evaluation, samples,
-checkpoints), and what torch.compile gains. Expect the truth within a factor of 1.5, with one exception: the fused
-attention kernel in bfloat16 on a CPU has a backward pass so slow that steps take up to three times as long.
+checkpoints), and what torch.compile gains. Expect 0.7 to 0.9 of the truth (scripts/check_step_time.py), with two
+exceptions: models of width 32 take twice as long, and the fused attention kernel in bfloat16 on a CPU has a backward
+pass so slow that steps take up to three times as long.
 """
 
 from __future__ import annotations

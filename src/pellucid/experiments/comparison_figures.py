@@ -98,7 +98,8 @@ def draw_skills(config: SkillsConfig, results: Sequence[RunResult]) -> Sketch:
     skills, means = _skill_means(config.y, variants)
     names = [wrapped(label, NAME_WIDTH) for label in variants]
     heights_inches = [0.2 + 0.16 * len(name.splitlines()) for name in names]
-    figure = new_figure(config.title, 3.2 + 0.75 * len(skills), 1.5 + sum(heights_inches))
+    height = max(4.2, 1.5 + sum(heights_inches))  # the words beside the scale need as much
+    figure = new_figure(config.title, 3.2 + 0.75 * len(skills), height)
     axes = figure.add_subplot()
     edges = np.concatenate([[0], np.cumsum(heights_inches)])
     norm = _norm_of(config.y, means)

@@ -182,7 +182,7 @@ def _what_failed(plan: Plan, outcomes: Sequence[RunResult | Failure]) -> list[st
 def _how_to_make_it_again(plan: Plan, results: Sequence[RunResult]) -> list[str]:
     command = shlex.join(["pellucid", "experiment", os.path.relpath(plan.source), *plan.overrides])
     total = sum(result.seconds for result in results)
-    text = f"All numbers are in [results.csv](results.csv). Training took {duration(total)} in all."
+    text = f"All numbers are in [results.csv](results.csv). Training took {duration(total)}, all runs added up."
     return ["## How to make it again", f"    {command}", text]
 
 
