@@ -12,7 +12,7 @@ help:            ## show this list
 
 setup: $(VENV)/.run ## make .venv and install Pellucid with the locked versions
 
-demo: $(VENV)/.run ## train on fables for under three minutes, then write stories
+demo: $(VENV)/.run ## train on fables for about four minutes, then write stories
 	$(BIN)/pellucid train configs/fables.yaml --resume
 	$(BIN)/pellucid evaluate checkpoints/fables
 	$(BIN)/pellucid generate checkpoints/fables --num-samples 3 --seed 1
