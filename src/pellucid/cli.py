@@ -307,10 +307,11 @@ def cost(config: ConfigFile, overrides: Overrides = None, as_json: Json = False)
     from pellucid.analysis.build import cost_of_run
     from pellucid.analysis.machine import measure_machine
     from pellucid.analysis.report import CostReport
+    from pellucid.data.build import vocab_size_of
     from pellucid.training.precision import resolve_precision
 
     run_config = _load_config(config, overrides)
-    vocab_size = _vocab_size(run_config)
+    vocab_size = vocab_size_of(run_config)
     try:
         precision = resolve_precision(run_config.train.device, run_config.train.precision)
     except ConfigError as error:
@@ -390,13 +391,6 @@ def _prepare(config: RunConfig) -> PreparedData:
 
     _heed_stop_during_imports()
     return prepare_data(config, DATA_ROOT, progress=True)
-
-
-def _vocab_size(config: RunConfig) -> int:
-    """What the config says, though a small corpus may give fewer; a character vocabulary is looked up in its corpus."""
-    if config.tokenizer.type == "bpe":
-        return config.tokenizer.vocab_size
-    return _prepare(config).tokenizer.vocab_size
 
 
 def _load_trained(run: Path, which: str) -> tuple[TrainedModel, Precision]:

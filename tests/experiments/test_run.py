@@ -14,7 +14,7 @@ from pellucid.analysis.build import cost_of
 from pellucid.checkpoint.build import load_trained_model
 from pellucid.checkpoint.run_directory import find_step_directory, locked, steps_in
 from pellucid.config.load import load_run_config
-from pellucid.data.build import prepare_data
+from pellucid.data.build import prepare_data, vocab_size_of
 from pellucid.errors import RunInUseError
 from pellucid.experiments import forecast
 from pellucid.experiments.plan import plan_experiment
@@ -246,5 +246,5 @@ def test_the_whole_takes_as_long_as_the_busiest_place(seconds, jobs, total):
 
 def test_a_character_vocabulary_is_counted_without_preparing(place: Path, monkeypatch):
     config = load_run_config(Path("base.yaml"), ["tokenizer={type: char}", "corpus={type: text, files: [corpus.txt]}"])
-    assert forecast.vocab_size_of(config) == len(set(Path("corpus.txt").read_text())) + 1  # and the end of a document
+    assert vocab_size_of(config) == len(set(Path("corpus.txt").read_text())) + 1  # and the end of a document
     assert not Path("data").exists()

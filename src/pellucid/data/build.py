@@ -60,6 +60,15 @@ def prepare_data(config: RunConfig, data_root: Path, progress: bool) -> Prepared
     )
 
 
+def vocab_size_of(config: RunConfig) -> int:
+    """What the config says, though a small corpus may give fewer; a character vocabulary is read from its corpus."""
+    if config.tokenizer.type == "bpe":
+        return config.tokenizer.vocab_size
+    corpus = build_corpus(config.corpus)
+    train, validation = ((piece.text for piece in corpus.pieces(split)) for split in FILE_OF_SPLIT)
+    return train_tokenizer(config.tokenizer, train, validation).vocab_size
+
+
 def build_batches(config: RunConfig, data: PreparedData, rank: int = 0, n_ranks: int = 1) -> Batches:
     """The training batches of a run."""
     return Batches(

@@ -19,6 +19,7 @@ from pellucid.experiments.figure_data import (
     is_share,
     number_of,
     seeds_in_words,
+    skills_label,
 )
 from pellucid.experiments.figure_style import FLOOR_STYLE, Sketch, line_style, new_figure, wrapped
 from pellucid.experiments.results import RunResult
@@ -116,11 +117,7 @@ def draw_skills(config: SkillsConfig, results: Sequence[RunResult]) -> Sketch:
             ha="center",
             va="center",
         )
-    unit = (
-        "right where one token is possible (% of tokens)"
-        if config.y == "accuracy"
-        else "excess over the floor (nats per fable)"
-    )
+    unit = skills_label(config.y)
     scale = figure.colorbar(image, ax=axes, pad=0.02, label=unit, format=lambda value, _: write(value))
     scale.ax.minorticks_off()
     axes.set_xticks(np.arange(len(skills)) + 0.5, skills)

@@ -11,7 +11,15 @@ from matplotlib.lines import Line2D
 
 from pellucid.config.experiment import ContextsConfig, CurvesConfig, GradientNormsConfig, SkillCurvesConfig
 from pellucid.experiments.axis_numbers import in_percent, in_short, log_limits, log_x, log_y, round_ticks, ticks_at
-from pellucid.experiments.figure_data import Band, as_sentence, axis_label, band, by_variant, seeds_in_words
+from pellucid.experiments.figure_data import (
+    Band,
+    as_sentence,
+    axis_label,
+    band,
+    by_variant,
+    seeds_in_words,
+    skills_label,
+)
 from pellucid.experiments.figure_style import (
     FLOOR_STYLE,
     EndLabel,
@@ -41,8 +49,9 @@ def draw_curves(config: CurvesConfig, results: Sequence[RunResult]) -> Sketch:
         log_x(axes, *log_limits(x))
         log_y(axes, *log_limits(y))
     else:
-        floors = [floor for points in _floors(config, results) for _, floor in points]
-        for points in _floors(config, results):
+        lines_of_floor = _floors(config, results)
+        floors = [floor for points in lines_of_floor for _, floor in points]
+        for points in lines_of_floor:
             axes.plot(*zip(*points, strict=True), color="black", linestyle=FLOOR_STYLE.linestyle, zorder=1.5)
             labels.append(EndLabel(f"floor: {points[-1][1]:.3f}", *points[-1], FLOOR_STYLE))
             floor_in_words = " The dashed line is the floor of the text of each evaluation: no model can do better."
@@ -119,11 +128,7 @@ def draw_skill_curves(config: SkillCurvesConfig, results: Sequence[RunResult]) -
     else:
         panels[0, 0].set_ylim(-0.02, 1.02)
         panels[0, 0].yaxis.set_major_formatter(lambda value, _: in_percent(value))
-    words = (
-        "right where one token is possible (% of tokens)"
-        if config.y == "accuracy"
-        else "excess over the floor (nats per fable)"
-    )
+    words = skills_label(config.y)
     figure.supxlabel("training tokens", fontsize=10)
     figure.supylabel(words, fontsize=10)
     handles = [_key(index, skill) for index, skill in enumerate(skills)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,15 @@ def axis_label(column: str) -> str:
 def as_sentence(words: str) -> str:
     """With a capital at the beginning; FLOP stays FLOP."""
     return words[:1].upper() + words[1:]
+
+
+def skills_label(y: Literal["excess", "accuracy"]) -> str:
+    """What is drawn of each skill, with its unit."""
+    return (
+        "right where one token is possible (% of tokens)"
+        if y == "accuracy"
+        else "excess over the floor (nats per fable)"
+    )
 
 
 def is_share(column: str) -> bool:

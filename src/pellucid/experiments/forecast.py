@@ -13,10 +13,9 @@ from pellucid.analysis.machine import Machine, measure_machine
 from pellucid.analysis.step_time import step_seconds
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.config.run import RunConfig
-from pellucid.corpora.build import build_corpus
+from pellucid.data.build import vocab_size_of
 from pellucid.experiments.plan import Plan, PlannedRun
 from pellucid.experiments.results import read_result
-from pellucid.tokenizer.build import train_tokenizer
 from pellucid.training.precision import Precision, resolve_precision
 
 HEADER = ["run", "seed", "parameters", "steps", "tokens", "FLOPs", "time", "state"]
@@ -60,15 +59,6 @@ def forecast_table(plan: Plan, folder: Path, jobs: int) -> str:
         rows.append([run.label, str(run.seed), *_counts(cost), duration(seconds), state])
     left = duration(total_seconds(seconds_left, jobs))
     return f"{_aligned([HEADER, *rows])}\n{len(rows)} runs, {jobs} at a time: about {left} left, evaluations aside"
-
-
-def vocab_size_of(config: RunConfig) -> int:
-    """What the config says, though a small corpus may give fewer; a character vocabulary is read from its corpus."""
-    if config.tokenizer.type == "bpe":
-        return config.tokenizer.vocab_size
-    corpus = build_corpus(config.corpus)
-    train, validation = ((piece.text for piece in corpus.pieces(split)) for split in ("train", "validation"))
-    return train_tokenizer(config.tokenizer, train, validation).vocab_size
 
 
 def total_seconds(seconds: Sequence[float], jobs: int) -> float:
