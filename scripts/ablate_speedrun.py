@@ -19,9 +19,10 @@ import torch
 
 from pellucid.config import load_run_config
 from pellucid.data.build import prepare_data
-from pellucid.memory import keep_freed_memory
+from pellucid.evaluation.build import evaluate
+from pellucid.runtime.allocator import keep_freed_memory
 from pellucid.training import optimizers
-from pellucid.training.build import build_trainer, evaluate
+from pellucid.training.build import build_trainer
 
 CONFIG = Path(__file__).parent.parent / "configs" / "speedrun_shakespeare.yaml"
 TARGET = 1.8857

@@ -30,17 +30,17 @@ from pathlib import Path
 import torch
 import transformers
 
-from pellucid.analysis.build import cost_of
-from pellucid.analysis.machine import measure_flops_per_second
 from pellucid.config.model import LearnedConfig, ModelConfig
+from pellucid.cost.build import cost_of
+from pellucid.cost.machine import measure_flops_per_second
 from pellucid.data.batches import Batch
 from pellucid.generation.decoding import generate_tokens
 from pellucid.generation.sampling import Sampling
-from pellucid.memory import keep_freed_memory
 from pellucid.model.build import build_model
+from pellucid.runtime.allocator import keep_freed_memory
+from pellucid.runtime.precision import Precision, resolve_precision
 from pellucid.training.build import recompute_activations
 from pellucid.training.optimizers import adamw
-from pellucid.training.precision import Precision, resolve_precision
 from pellucid.training.trainer import Trainer
 
 NEW_TOKENS, TOP_K = 240, 50

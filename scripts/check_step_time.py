@@ -13,14 +13,14 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from pellucid.analysis.build import cost_of_run
-from pellucid.analysis.machine import measure_machine
-from pellucid.analysis.step_time import step_seconds
 from pellucid.config import RunConfig, load_run_config
+from pellucid.cost.build import cost_of_run
+from pellucid.cost.machine import measure_machine
+from pellucid.cost.step_time import step_seconds
 from pellucid.data.build import PreparedData, prepare_data
-from pellucid.memory import keep_freed_memory
+from pellucid.runtime.allocator import keep_freed_memory
+from pellucid.runtime.precision import resolve_precision
 from pellucid.training.build import build_trainer
-from pellucid.training.precision import resolve_precision
 from pellucid.training.trainer import Trainer
 
 UPDATES_A_TURN = 5

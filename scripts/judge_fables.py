@@ -9,11 +9,11 @@ import argparse
 import math
 from pathlib import Path
 
-from pellucid.analysis.explain_truth import longest_beginning
 from pellucid.checkpoint.build import load_trained_model
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.fables import FablesCorpus
+from pellucid.evaluation.explain_truth import longest_beginning
 from pellucid.generation import Sampling, generate_text
 
 

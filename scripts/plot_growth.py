@@ -15,8 +15,8 @@ import transformers
 from benchmark import Shape, compare, hugging_face_training, pellucid_training
 from matplotlib.figure import Figure
 
-from pellucid.memory import keep_freed_memory
-from pellucid.training.precision import resolve_precision
+from pellucid.runtime.allocator import keep_freed_memory
+from pellucid.runtime.precision import resolve_precision
 
 TOKENS_A_STEP = 8192
 CONTEXTS = [64, 128, 256, 512, 1024, 2048]

@@ -11,7 +11,7 @@ from hypothesis import settings
 
 from tiny_run import TINY_RUN, VERSES, Result
 
-# Examples are the same on every run, so that a red test stays red until it is mended; no deadline on noisy machines.
+# Examples are the same on every run, so that a red test stays red until it is fixed; no deadline on noisy machines.
 settings.register_profile("pellucid", deadline=None, derandomize=True)
 settings.load_profile("pellucid")
 torch.set_num_threads(1)

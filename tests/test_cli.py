@@ -16,7 +16,7 @@ from tiny_run import Result
 def trained_run(tmp_path_factory) -> Path:
     """One tiny trained run for all tests of this file that only read it."""
     from pellucid.config.load import parse_run_config
-    from pellucid.training.run import train_run
+    from pellucid.training.train_run import train_run
     from tiny_run import TINY_RUN, VERSES
 
     place = tmp_path_factory.mktemp("trained")
@@ -30,7 +30,7 @@ def trained_run(tmp_path_factory) -> Path:
 def fables_run(tmp_path_factory) -> Path:
     """A run of five steps on a few fables: it knows nothing, but the truth about it is known."""
     from pellucid.config.load import parse_run_config
-    from pellucid.training.run import train_run
+    from pellucid.training.train_run import train_run
     from tiny_run import TINY_RUN
 
     place = tmp_path_factory.mktemp("fables")

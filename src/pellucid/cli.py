@@ -1,7 +1,7 @@
 """The command line: one short function per command.
 
 Heavy imports stand inside the functions, so that `pellucid --help` answers at once. Results go to stdout, everything
-else to stderr. Whatever goes wrong ends in one line, `error: WHERE: WHAT; HOW TO MEND`, and a documented exit code.
+else to stderr. Whatever goes wrong ends in one line, `error: WHERE: WHAT; HOW TO FIX IT`, and a documented exit code.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pellucid.checkpoint.build import TrainedModel
     from pellucid.config.run import RunConfig
     from pellucid.data.build import PreparedData
-    from pellucid.training.precision import Precision
+    from pellucid.runtime.precision import Precision
 
 DATA_ROOT, RUNS_ROOT = Path("data"), Path("checkpoints")
 EXPERIMENTS_ROOT = RUNS_ROOT / "experiments"
@@ -103,11 +103,11 @@ def _report(error: BaseException) -> int:
         where = getattr(getattr(error, "ctx", None), "command_path", "pellucid")
         error = ConfigError(where, error.format_message().rstrip("."), f"see `{where} --help`")
     elif _is_out_of_memory(error):
-        mend = "lower train.batch_size (and raise train.gradient_accumulation_steps), model.context_length, "
-        mend += "model.d_model or model.n_layers; for generate, --num-samples"
-        error = OutOfMemoryError("memory", "it does not fit", mend)
+        fix = "lower train.batch_size (and raise train.gradient_accumulation_steps), model.context_length, "
+        fix += "model.d_model or model.n_layers; for generate, --num-samples"
+        error = OutOfMemoryError("memory", "it does not fit", fix)
     elif isinstance(error, OSError):
-        error = InputOutputError(str(error.filename or "disk"), error.strerror or str(error), "mend it, try again")
+        error = InputOutputError(str(error.filename or "disk"), error.strerror or str(error), "fix that and try again")
     if not isinstance(error, PellucidError):
         raise error
     _note(f"error: {error}")
@@ -144,7 +144,7 @@ def train(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete the run that is there.")] = False,
 ) -> None:
     """Train a model; print its loss on the validation text, and the floor where it is known."""
-    from pellucid.training.run import train_run
+    from pellucid.training.train_run import train_run
 
     if resume and overwrite:
         raise ConfigError("command line", "--resume and --overwrite exclude each other", "give one of them")
@@ -179,7 +179,7 @@ def generate(
     """Write text with a trained model, from a prompt or from the start of a document."""
     from pellucid.generation.sampling import Sampling
     from pellucid.generation.text import generate_text
-    from pellucid.memory import keep_freed_memory
+    from pellucid.runtime.allocator import keep_freed_memory
 
     keep_freed_memory()
     sampling = Sampling(temperature=0.0 if greedy else temperature, top_k=top_k, top_p=top_p)
@@ -214,7 +214,7 @@ def generate(
 @app.command()
 def evaluate(run: Run, checkpoint: Which = "latest", as_json: Json = False) -> None:
     """Measure a checkpoint on its whole validation text: loss, perplexity, bits per byte; floor and excess if known."""
-    from pellucid.training.build import evaluate as evaluate_model
+    from pellucid.evaluation.build import evaluate as evaluate_model
 
     trained, precision = _load_trained(run, checkpoint)
     data = _prepare(trained.config)
@@ -243,12 +243,12 @@ def explain(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page to look at instead.")] = None,
 ) -> None:
     """Show what a model expects at each token of a text and after it, beside the exact truth where that is known."""
-    from pellucid.analysis.explain import explain as explain_text
-    from pellucid.analysis.explain import validation_document
-    from pellucid.analysis.explain_page import explanation_page, write_page
-    from pellucid.analysis.explain_table import explanation_table
     from pellucid.corpora.build import build_corpus
     from pellucid.corpora.corpus import KnownCorpus, Piece
+    from pellucid.evaluation.explain import explain as explain_text
+    from pellucid.evaluation.explain import validation_document
+    from pellucid.evaluation.explain_page import explanation_page, write_page
+    from pellucid.evaluation.explain_table import explanation_table
 
     is_prompt = prompt is not None or prompt_file is not None
     if is_prompt and fable is not None:
@@ -304,11 +304,11 @@ def verify(run: Run) -> None:
 @app.command()
 def cost(config: ConfigFile, overrides: Overrides = None, as_json: Json = False) -> None:
     """Count parameters, FLOPs and memory of a config before anything is built, and predict the time of its training."""
-    from pellucid.analysis.build import cost_of_run
-    from pellucid.analysis.machine import measure_machine
-    from pellucid.analysis.report import CostReport
+    from pellucid.cost.build import cost_of_run
+    from pellucid.cost.cost_table import CostReport
+    from pellucid.cost.machine import measure_machine
     from pellucid.data.build import vocab_size_of
-    from pellucid.training.precision import resolve_precision
+    from pellucid.runtime.precision import resolve_precision
 
     run_config = _load_config(config, overrides)
     vocab_size = vocab_size_of(run_config)
@@ -346,7 +346,7 @@ def experiment(
 
         print(forecast_table(plan, folder, jobs))
         return
-    from pellucid.experiments.run import run_experiment
+    from pellucid.experiments.run_experiment import run_experiment
 
     _heed_stop_during_imports()
     report_dir = report or folder
@@ -397,7 +397,7 @@ def _load_trained(run: Path, which: str) -> tuple[TrainedModel, Precision]:
     """The model on the device and in the precision that it was trained with, or what this machine has instead."""
     from pellucid.checkpoint.build import load_trained_model
     from pellucid.checkpoint.run_directory import find_step_directory
-    from pellucid.training.precision import resolve_precision
+    from pellucid.runtime.precision import resolve_precision
 
     _heed_stop_during_imports()
     trained = load_trained_model(find_step_directory(run, which))

@@ -1,21 +1,21 @@
 """What can go wrong for a user: one clear line and one documented exit code each.
 
-An error reads `WHERE: WHAT; HOW TO MEND`. The command line prints it after `error: ` and exits with the class's code.
+An error reads `WHERE: WHAT; HOW TO FIX IT`. The command line prints it after `error: ` and exits with the class's code.
 """
 
 
 class PellucidError(Exception):
-    """A fault that the user can mend: where it is, what it is, and how to mend it."""
+    """A fault that the user can fix: where it is, what it is, and how to fix it."""
 
     exit_code: int
 
-    def __init__(self, where: str, what: str, mend: str) -> None:
+    def __init__(self, where: str, what: str, fix: str) -> None:
         # The three parts go to Exception so that an error survives copying between processes.
-        super().__init__(where, what, mend)
-        self.where, self.what, self.mend = map(_one_line, (where, what, mend))
+        super().__init__(where, what, fix)
+        self.where, self.what, self.fix = map(_one_line, (where, what, fix))
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.what}; {self.mend}"
+        return f"{self.where}: {self.what}; {self.fix}"
 
 
 class ConfigError(PellucidError):

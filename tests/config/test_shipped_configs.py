@@ -9,8 +9,8 @@ import torch
 from pellucid.config import load_run_config
 from pellucid.config.run import run_json_schema
 from pellucid.model.build import build_model
+from pellucid.runtime.precision import resolve_precision
 from pellucid.training.build import build_optimizers, build_schedule
-from pellucid.training.precision import resolve_precision
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SHIPPED = sorted(CONFIGS.glob("*.yaml"))

@@ -10,11 +10,9 @@ from pellucid.data.batches import (
     IGNORE_INDEX,
     Batches,
     batch_of,
-    contiguous_rows,
-    document_rows,
     evaluation_batches,
-    packed_document_rows,
 )
+from pellucid.data.packing import contiguous_rows, document_rows, packed_document_rows
 from pellucid.data.token_file import TokenFile
 from pellucid.errors import DataError
 

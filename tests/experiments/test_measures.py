@@ -8,10 +8,10 @@ import torch
 from pellucid.checkpoint.build import TrainedModel
 from pellucid.config.load import load_run_config
 from pellucid.data.build import PreparedData, build_batches, prepare_data
+from pellucid.evaluation.build import evaluate
 from pellucid.experiments.measures import at_context_lengths, first_gradient_norms, with_context_length
 from pellucid.model.build import build_model
-from pellucid.training.build import evaluate
-from pellucid.training.precision import Precision
+from pellucid.runtime.precision import Precision
 
 CPU = Precision(torch.device("cpu"), torch.float32)
 

@@ -36,7 +36,7 @@ def process(place: Path, monkeypatch):
 @pytest.mark.parametrize(
     ("script", "message", "exit_code"),
     [
-        ("echo working; echo 'error: here: this is wrong; mend it' >&2; exit 5", "here: this is wrong; mend it", 5),
+        ("echo working; echo 'error: here: this is wrong; fix it' >&2; exit 5", "here: this is wrong; fix it", 5),
         ("printf '50%%\\rerror: a: b; c\\n'; exit 2", "a: b; c", 2),
         ("echo Traceback; echo ZeroDivisionError: division by zero; exit 1", "ZeroDivisionError: division by zero", 1),
         ("kill -KILL $$", "the system ended this run's process, as it does where memory is scarce", 8),

@@ -9,7 +9,7 @@ import yaml
 
 from pellucid.config.load import load_experiment
 from pellucid.experiments.plan import plan_experiment
-from pellucid.experiments.run import run_experiment
+from pellucid.experiments.run_experiment import run_experiment
 from pellucid.experiments.worker import make_run
 
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ from tiny_run import Result
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
-    ["pytest", "torch._dynamo", "pellucid.cli", "pellucid.training.run", "pellucid.checkpoint.build"]
+    ["pytest", "torch._dynamo", "pellucid.cli", "pellucid.training.train_run", "pellucid.checkpoint.build"]
 )
 
 HANGS_AFTER_SECONDS = 120
@@ -96,7 +96,7 @@ def _run(folder: Path, arguments: list[str], output: str, fault: Fault | None) -
 
 
 def assert_one_error_line(result: Result, exit_code: int, *fragments: str) -> None:
-    """The contract of every failure: one line, `error: WHERE: WHAT; HOW TO MEND`, and its exit code."""
+    """The contract of every failure: one line, `error: WHERE: WHAT; HOW TO FIX IT`, and its exit code."""
     errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
     assert result.exit_code == exit_code, result
     assert len(errors) == 1, result.stderr

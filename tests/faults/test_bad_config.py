@@ -23,9 +23,9 @@ def judge(case: Case, place: Path, pellucid) -> None:
     assert len(lines) == 1, result.stderr
     where = f"error: case.yaml:{case.line}: {dotted(case.path)}: "
     assert lines[0].startswith(where), (where, lines[0])
-    what, _, mend = lines[0][len(where) :].partition("; ")
+    what, _, fix = lines[0][len(where) :].partition("; ")
     assert what
-    assert mend
+    assert fix
     assert case.says in lines[0]
     assert len(lines[0]) < 400
     assert sorted(path.name for path in place.iterdir()) == ["case.yaml"]

@@ -48,7 +48,7 @@ def poison_gradient(micro_batch: int, value: float) -> None:
 
 
 def poison_validation(nth: int, value: float) -> None:
-    from pellucid.training import build
+    from pellucid.evaluation import build
 
     original, calls = build.evaluation_of, 0
 

@@ -148,7 +148,7 @@ def test_f21_each_text_that_has_no_class_is_known(text):
 
 def test_f21_memory_is_the_cause_also_behind_another_error():
     for memory in (MemoryError(), OSError(errno.ENOMEM, "Cannot allocate memory")):
-        for error in (DataError("corpus", "cannot be read", "mend it"), InputOutputError("disk", "refuses", "mend it")):
+        for error in (DataError("corpus", "cannot be read", "fix it"), InputOutputError("disk", "refuses", "fix it")):
             error.__cause__ = memory
             assert _is_out_of_memory(error)
 

@@ -139,7 +139,7 @@ def test_dropout_of_the_whole_model_is_on_in_training_and_off_in_evaluation():
     assert 0.35 < (embedded_BTD == 0).float().mean() < 0.65
 
 
-# The compiler makes an instance of our autograd functions, and PyTorch warns of that, though nobody else can mend it.
+# The compiler makes an instance of our autograd functions, and PyTorch warns of that, though nobody else can fix it.
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 def test_the_forward_pass_compiles_to_one_graph():
     """Nothing in it falls back to Python; the backend that compiles nothing keeps the test quick."""

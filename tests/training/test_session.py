@@ -13,7 +13,7 @@ from pellucid.checkpoint.step_directory import TENSOR_FILES, read_checkpoint
 from pellucid.config import load_run_config
 from pellucid.training import session as session_module
 from pellucid.training.metrics import read_rows
-from pellucid.training.run import train_run
+from pellucid.training.train_run import train_run
 from tiny_run import VERSES
 
 

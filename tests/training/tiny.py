@@ -7,8 +7,8 @@ from pellucid.config.model import ModelConfig
 from pellucid.data.batches import IGNORE_INDEX, Batch
 from pellucid.model.build import build_model
 from pellucid.model.decoder import Decoder
+from pellucid.runtime.precision import Precision
 from pellucid.training.optimizers import adamw
-from pellucid.training.precision import Precision
 from pellucid.training.trainer import Trainer
 
 VOCAB_SIZE, CONTEXT_LENGTH = 11, 8

@@ -30,8 +30,8 @@ def locked(run_dir: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            mend = "wait for it to end, or choose another --run-dir"
-            raise RunInUseError(str(run_dir), "another process trains in this folder", mend) from None
+            fix = "wait for it to end, or choose another --run-dir"
+            raise RunInUseError(str(run_dir), "another process trains in this folder", fix) from None
         for leftover in [*run_dir.glob(".tmp-*"), *run_dir.glob(".trash-*")]:
             with suppress(OSError):
                 shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()

@@ -111,5 +111,5 @@ def _require_same_parameters(model: nn.Module, tensors: Tensors, where: str) -> 
 def _require_same_kind(what: str, expected: Tensor | None, found: Tensor | None, where: str) -> None:
     kinds = ["missing" if t is None else f"{tuple(t.shape)} {t.dtype}" for t in (expected, found)]
     if kinds[0] != kinds[1]:
-        mend = "use the config that the run was trained with, or another checkpoint"
-        raise CheckpointError(where, f"{what} is {kinds[1]} in the checkpoint, {kinds[0]} in the model", mend)
+        fix = "use the config that the run was trained with, or another checkpoint"
+        raise CheckpointError(where, f"{what} is {kinds[1]} in the checkpoint, {kinds[0]} in the model", fix)

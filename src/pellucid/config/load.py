@@ -24,7 +24,7 @@ COMMAND_LINE = "command line"
 MAX_BYTES = 4 * MAX_CHARACTERS
 MAX_DEPTH = 8
 
-# What a rule of our own says (a ValueError of a validator): the key to blame among several, what is wrong, how to mend.
+# What a rule of our own says (a ValueError of a validator): the key to blame among several, what is wrong, how to fix.
 _RULE = re.compile(r"(?:([a-z_.]+): )?(.*); (.*)", re.DOTALL)
 
 # What pydantic calls a wrong type, and what to call it in front of a learner.
@@ -113,7 +113,7 @@ def _validated(section: type[AnySection], data: dict[str, Any], places: Places) 
     try:
         return section.model_validate(data)
     except ValidationError as error:
-        raise _explain(_what_to_mend_first(error.errors(), data), data, places, section) from None
+        raise _explain(_what_to_fix_first(error.errors(), data), data, places, section) from None
 
 
 def run_config_to_yaml(config: RunConfig) -> str:
@@ -130,8 +130,8 @@ def _read(file: FilePath) -> str:
         return content.decode("utf-8")
     except FileNotFoundError:
         known = ", ".join(sorted(str(path) for path in file.parent.glob("*.yaml")))
-        mend = f"configs there: {shortened(known, 200)}" if known else "check the path"
-        raise ConfigError(str(file), "no such file", mend) from None
+        fix = f"configs there: {shortened(known, 200)}" if known else "check the path"
+        raise ConfigError(str(file), "no such file", fix) from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{file}:{line}", f"byte {error.start} is not UTF-8", "save it as UTF-8 text") from None
@@ -157,8 +157,8 @@ def parse_override(override: str) -> Change:
     try:
         value, _ = parse_yaml(value_text, COMMAND_LINE) if value_text else ("", {})
     except ConfigError as error:
-        mend = "write one value after `=`, as optimizer.lr=3e-4"
-        raise ConfigError(f"{COMMAND_LINE}: {dotted(path)}", error.what, mend) from None
+        fix = "write one value after `=`, as optimizer.lr=3e-4"
+        raise ConfigError(f"{COMMAND_LINE}: {dotted(path)}", error.what, fix) from None
     return Change(path, value, COMMAND_LINE)
 
 
@@ -181,8 +181,8 @@ def _apply(data: dict[str, Any], places: Places, change: Change) -> None:
         places.setdefault(path[:n], place)
 
 
-def _what_to_mend_first(errors: list[ErrorDetails], data: dict[str, Any]) -> ErrorDetails:
-    """A misspelled key is also a missing one: mend the misspelling. Of several types, take the one that fits best."""
+def _what_to_fix_first(errors: list[ErrorDetails], data: dict[str, Any]) -> ErrorDetails:
+    """A misspelled key is also a missing one: fix the misspelling. Of several types, take the one that fits best."""
     return min(errors, key=lambda e: (e["type"] != "extra_forbidden", -len(_path_in_data(e, data))))
 
 
@@ -197,7 +197,7 @@ def _explain(error: ErrorDetails, data: dict[str, Any], places: Places, section:
         path = (*path, *key.split("."))
     nearest = next(path[:n] for n in range(len(path), -1, -1) if path[:n] in places)
     where = places[nearest] + (f": {dotted(path)}" if path else "")
-    return ConfigError(where, *_what_and_mend(error, path, data, section))
+    return ConfigError(where, *_what_and_fix(error, path, data, section))
 
 
 def _rule(error: ErrorDetails) -> tuple[str | None, str, str]:
@@ -219,13 +219,13 @@ def _path_in_data(error: ErrorDetails, data: Any) -> Path:
     return tuple(path)
 
 
-def _what_and_mend(error: ErrorDetails, path: Path, data: dict[str, Any], section: type[Section]) -> tuple[str, str]:
+def _what_and_fix(error: ErrorDetails, path: Path, data: dict[str, Any], section: type[Section]) -> tuple[str, str]:
     kind, context, value = error["type"], error.get("ctx", {}), shortened(reprlib.repr(error["input"]))
     if kind == "extra_forbidden":
         known = _keys_of_section(path[:-1], data, section)
         close = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
-        mend = f"did you mean {close[0]!r}?" if close else f"the keys here are {', '.join(known)}"
-        return "unknown key", mend
+        fix = f"did you mean {close[0]!r}?" if close else f"the keys here are {', '.join(known)}"
+        return "unknown key", fix
     if kind == "too_short" or (kind == "missing" and isinstance(error["loc"][-1], int)):
         return "too few values", "give a longer list"
     if kind == "too_long":
@@ -242,8 +242,8 @@ def _what_and_mend(error: ErrorDetails, path: Path, data: dict[str, Any], sectio
     if kind in _TYPE_NAMES:
         return f"{value} is of the wrong type", f"give {_TYPE_NAMES[kind]}"
     if kind == "value_error":
-        _, what, mend = _rule(error)
-        return what, mend
+        _, what, fix = _rule(error)
+        return what, fix
     limits = {"gt": "greater than", "ge": "of at least", "lt": "less than", "le": "of at most"}
     for limit, words in limits.items():
         if limit in context:

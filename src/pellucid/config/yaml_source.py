@@ -86,10 +86,10 @@ def parse_yaml(text: str, source: str) -> tuple[Any, dict[Path, int]]:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         what = f"not readable as YAML: {shortened(error.problem or str(error), 120)}"
-        raise ConfigError(f"{source}:{line}", what, "mend this line or the one above it") from None
+        raise ConfigError(f"{source}:{line}", what, "fix this line or the one above it") from None
     except ValueError as error:  # an escape beyond the last character
         what = f"not readable as YAML: {shortened(str(error), 120)}"
-        raise ConfigError(f"{source}:{loader.line + 1}", what, "mend this line or the one above it") from None
+        raise ConfigError(f"{source}:{loader.line + 1}", what, "fix this line or the one above it") from None
     except RecursionError:
         where = f"{source}:{loader.line + 1}"
         raise ConfigError(where, "nested too deeply", "a run config is three levels deep") from None

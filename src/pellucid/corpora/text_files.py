@@ -140,7 +140,7 @@ def _open(path: Path) -> Iterator[BinaryIO]:
         with file:
             yield file
     except OSError as error:
-        raise InputOutputError(str(path), f"cannot be read ({error.strerror})", "mend the disk") from error
+        raise InputOutputError(str(path), f"cannot be read ({error.strerror})", "fix the disk") from error
 
 
 def _not_text(path: Path, byte: int, what: str) -> DataError:
@@ -200,7 +200,7 @@ def _document_start_near(offset: int, ranges: Sequence[ByteRange], separator: by
     raise DataError(
         str(ranges[0].path),
         f"the separator {separator.decode()!r} ends no document, so none can be held out for validation",
-        "mend corpus.separator or name corpus.validation_files",
+        "fix corpus.separator or name corpus.validation_files",
     )
 
 

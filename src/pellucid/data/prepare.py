@@ -104,7 +104,7 @@ def prepare(
             return directory, manifest
     except OSError as error:
         reason = error.strerror or str(error)
-        raise InputOutputError(str(root), f"cannot write prepared data ({reason})", "mend the disk") from error
+        raise InputOutputError(str(root), f"cannot write prepared data ({reason})", "fix the disk") from error
 
 
 def fingerprint_of(corpus: Corpus, tokenizer_settings: dict[str, object]) -> str:

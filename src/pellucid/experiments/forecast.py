@@ -8,15 +8,15 @@ from pathlib import Path
 
 import torch
 
-from pellucid.analysis.build import RunCost, cost_of, cost_of_run
-from pellucid.analysis.machine import Machine, measure_machine
-from pellucid.analysis.step_time import step_seconds
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.config.run import RunConfig
+from pellucid.cost.build import RunCost, cost_of, cost_of_run
+from pellucid.cost.machine import Machine, measure_machine
+from pellucid.cost.step_time import step_seconds
 from pellucid.data.build import vocab_size_of
 from pellucid.experiments.plan import Plan, PlannedRun
 from pellucid.experiments.results import read_result
-from pellucid.training.precision import Precision, resolve_precision
+from pellucid.runtime.precision import Precision, resolve_precision
 
 HEADER = ["run", "seed", "parameters", "steps", "tokens", "FLOPs", "time", "state"]
 

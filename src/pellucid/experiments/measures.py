@@ -8,11 +8,12 @@ from pellucid.checkpoint.build import TrainedModel
 from pellucid.config.run import RunConfig
 from pellucid.data.batches import IGNORE_INDEX
 from pellucid.data.build import PreparedData, build_batches
+from pellucid.evaluation.build import evaluate
 from pellucid.model.build import build_model
 from pellucid.model.decoder import Decoder
-from pellucid.training.build import build_trainer, evaluate
+from pellucid.runtime.precision import Precision
+from pellucid.training.build import build_trainer
 from pellucid.training.objectives import next_token_nats
-from pellucid.training.precision import Precision
 
 
 def at_context_lengths(

@@ -146,8 +146,8 @@ def _agrees(written: Any, section: Any) -> bool:
 def _require_free(change: Change) -> None:
     """Seed and name belong to the experiment."""
     if change.key in ("seed", "name"):
-        mend = "list them under `seeds`" if change.key == "seed" else "give the variants labels, under `runs`"
-        raise ConfigError(change.place, f"the {change.key} of each run is the experiment's to set", mend)
+        fix = "list them under `seeds`" if change.key == "seed" else "give the variants labels, under `runs`"
+        raise ConfigError(change.place, f"the {change.key} of each run is the experiment's to set", fix)
 
 
 def _require_variants_of_figures(config: ExperimentConfig, labels: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pellucid.config.experiment import ExperimentConfig
 from pellucid.errors import DataError
-from pellucid.experiments.figures import draw
+from pellucid.experiments.figures.draw import draw
 from pellucid.experiments.forecast import duration
 from pellucid.experiments.plan import Plan
 from pellucid.experiments.results import Failure, RunResult, write_whole

@@ -12,18 +12,18 @@ import threading
 import time
 from pathlib import Path
 
-from pellucid.analysis.build import cost_of
 from pellucid.checkpoint.build import load_trained_model
 from pellucid.checkpoint.run_directory import find_step_directory
+from pellucid.cost.build import cost_of
 from pellucid.data.build import PreparedData, prepare_data
 from pellucid.errors import RunInUseError
+from pellucid.evaluation.loss import Evaluation
 from pellucid.experiments.measures import at_context_lengths, first_gradient_norms
 from pellucid.experiments.plan import PLAN_FILE, PlannedRun
 from pellucid.experiments.results import RunResult, write_result
-from pellucid.training.evaluation import Evaluation
+from pellucid.runtime.precision import resolve_precision
 from pellucid.training.metrics import read_rows
-from pellucid.training.precision import resolve_precision
-from pellucid.training.run import Outcome, train_run
+from pellucid.training.train_run import Outcome, train_run
 
 LONGEST_WAIT_SECONDS = 60.0  # for the process of an experiment that was killed, which still saves
 

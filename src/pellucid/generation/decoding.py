@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from pellucid.generation.sampling import Sampling, next_token
+from pellucid.generation.single_token import SingleTokenDecoder
 from pellucid.model.decoder import Decoder
-from pellucid.model.single_token import SingleTokenDecoder
 
 # The model gives logits for every token that it reads. A long prompt is read in pieces of this many tokens, so that
 # 16 samples, 1,024 tokens and a vocabulary of 50,257 do not ask for 3 GB of logits of which one position is used.

@@ -123,7 +123,7 @@ class Tokenizer:
             text.encode()
         except UnicodeEncodeError as error:
             half = f"U+{ord(text[error.start]):04X}"
-            raise DataError("text", f"holds {half}, half of a surrogate pair", "mend the text") from None
+            raise DataError("text", f"holds {half}, half of a surrogate pair", "fix the text") from None
         if self._characters is not None and (unknown := set(text) - self._characters):
             character = min(unknown)
             raise DataError(

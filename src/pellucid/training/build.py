@@ -24,15 +24,15 @@ from pellucid.config.training import (
     SGDConfig,
     WarmupStableDecayConfig,
 )
-from pellucid.data.batches import evaluation_batches
 from pellucid.data.build import PreparedData, build_batches
+from pellucid.evaluation.build import evaluate
+from pellucid.evaluation.loss import Evaluation
 from pellucid.generation.build import build_sampling
 from pellucid.generation.text import generate_text
 from pellucid.model.build import build_model
 from pellucid.model.decoder import Decoder
+from pellucid.runtime.precision import Precision, resolve_precision
 from pellucid.training import optimizers, schedules
-from pellucid.training.evaluation import Evaluation, evaluation_of, score
-from pellucid.training.precision import Precision, resolve_precision
 from pellucid.training.schedules import Schedule
 from pellucid.training.session import Intervals, Session
 from pellucid.training.trainer import Trainer
@@ -158,21 +158,3 @@ def recompute_activations(blocks: Iterable[nn.Module]) -> None:
     """
     for block in blocks:
         block.forward = partial(recompute_in_backward, block.forward, use_reentrant=False)
-
-
-def evaluate(
-    config: RunConfig, data: PreparedData, model: Decoder, precision: Precision, max_tokens: int | None = None
-) -> Evaluation:
-    """Scores the whole validation part, or about `max_tokens` of it.
-
-    Documents are scored from their own start where rows are packed so, and where the truth is known: the floor is the
-    probability of whole documents.
-    """
-    batches = evaluation_batches(
-        data.validation,
-        model.context_length,
-        config.train.batch_size,
-        from_document_starts=data.truth is not None or config.data.packing == "documents",
-        max_tokens=max_tokens,
-    )
-    return evaluation_of(score(model, batches, precision), data.validation, data.tokenizer, data.truth)

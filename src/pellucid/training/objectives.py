@@ -23,16 +23,6 @@ def next_token_nats(logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
     return SummedCrossEntropy.apply(logits_BTV.flatten(0, 1), targets_BT.flatten())  # type: ignore[no-any-return,no-untyped-call]
 
 
-def nats_and_hits(logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
-    """-log p(target) of each prediction, in nats (N,), and whether the target is the likeliest token (N,)."""
-    nats, hits = [], []
-    n_at_once = max(1, NUMBERS_AT_ONCE // logits_NV.size(1))
-    for logits_CV, targets_C in zip(torch.split(logits_NV, n_at_once), torch.split(targets_N, n_at_once), strict=True):
-        nats.append(F.cross_entropy(logits_CV.to(torch.float32), targets_C, reduction="none"))
-        hits.append(logits_CV.argmax(dim=-1) == targets_C)
-    return torch.cat(nats), torch.cat(hits)
-
-
 class SummedCrossEntropy(torch.autograd.Function):
     """F.cross_entropy with reduction="sum" in float32, for logits that may be bfloat16, without a float32 copy of them.
 

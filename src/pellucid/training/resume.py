@@ -23,8 +23,8 @@ RUN_FILES = ("config.yaml", "tokenizer.json", "metrics.jsonl", "samples.md", "lo
 def require_no_run(run_dir: Path) -> None:
     """Raises ConfigError if the folder holds a run already: nobody's training is lost by a forgotten option."""
     if steps_in(run_dir) or (run_dir / "metrics.jsonl").exists():
-        mend = "add --resume to go on with it, --overwrite to start anew, or --run-dir for another folder"
-        raise ConfigError(str(run_dir), "there is a run in this folder", mend)
+        fix = "add --resume to go on with it, --overwrite to start anew, or --run-dir for another folder"
+        raise ConfigError(str(run_dir), "there is a run in this folder", fix)
 
 
 def clear_run(run_dir: Path) -> None:
@@ -63,23 +63,23 @@ def require_same_run(config: RunConfig, checkpoint: Checkpoint, where: str) -> N
         if before.get(key) != now.get(key) and not _is_operational(key)
     ]
     if differences:
-        mend = "take these changes back, or start anew with --overwrite or another --run-dir"
-        raise CheckpointError(where, "the config has changed: " + ", ".join(differences), mend)
+        fix = "take these changes back, or start anew with --overwrite or another --run-dir"
+        raise CheckpointError(where, "the config has changed: " + ", ".join(differences), fix)
 
 
 def require_same_data(fingerprint: str, checkpoint: Checkpoint, where: str) -> None:
     """Raises CheckpointError if the corpus has other contents than when the checkpoint was written."""
     if checkpoint.state.data_fingerprint != fingerprint:
         what = f"the corpus has changed (fingerprint was {checkpoint.state.data_fingerprint}, is {fingerprint})"
-        mend = "bring the old text back, or start anew with --overwrite or another --run-dir"
-        raise CheckpointError(where, what, mend)
+        fix = "bring the old text back, or start anew with --overwrite or another --run-dir"
+        raise CheckpointError(where, what, fix)
 
 
 def require_same_tokenizer(tokenizer_json: str, checkpoint: Checkpoint, where: str) -> None:
     """Raises CheckpointError if the prepared data's vocabulary is not the one that the weights belong to."""
     if checkpoint.tokenizer_json != tokenizer_json:
-        mend = "delete the prepared data, so that it is made again, or start anew with --overwrite"
-        raise CheckpointError(where, "the tokenizer has changed since this was saved", mend)
+        fix = "delete the prepared data, so that it is made again, or start anew with --overwrite"
+        raise CheckpointError(where, "the tokenizer has changed since this was saved", fix)
 
 
 def other_environment(now: Mapping[str, object], checkpoint: Checkpoint) -> str | None:

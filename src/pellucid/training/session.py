@@ -27,9 +27,9 @@ from pellucid.checkpoint.training_state import (
     rng_tensors,
 )
 from pellucid.errors import NonFiniteLossError
+from pellucid.evaluation.loss import Evaluation
 from pellucid.files import fsync
 from pellucid.training import metrics
-from pellucid.training.evaluation import Evaluation
 from pellucid.training.interrupts import StoppedBySignal, StopRequest, stop_requests
 from pellucid.training.plots import plot_loss, plot_skills
 from pellucid.training.trainer import Trainer, Update, not_finite
@@ -105,7 +105,7 @@ class Session:
                 self._train(stop, bar)
         except NonFiniteLossError as error:
             last = "nothing was saved yet" if self.saved_step is None else f"{step_name(self.saved_step)} is good"
-            raise NonFiniteLossError(error.where, error.what, f"{error.mend}; {last}") from None
+            raise NonFiniteLossError(error.where, error.what, f"{error.fix}; {last}") from None
         self.plot()
 
     def plot(self) -> None:

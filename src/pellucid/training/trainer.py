@@ -16,9 +16,9 @@ from torch.optim import Optimizer
 
 from pellucid.data.batches import IGNORE_INDEX, Batch
 from pellucid.errors import NonFiniteLossError
+from pellucid.runtime.precision import Precision
 from pellucid.training.objectives import next_token_nats
 from pellucid.training.optimizers import set_learning_rate
-from pellucid.training.precision import Precision
 from pellucid.training.schedules import Schedule
 
 GetBatch = Callable[[int], Batch]

@@ -12,9 +12,9 @@ from pellucid.corpora.fables import continuations
 from pellucid.corpora.fables.entropy import Mass, whole_mass
 from pellucid.corpora.fables.grammar import Fork, Grammar
 from pellucid.corpora.fables.notation import Option, read_rules
-from pellucid.corpora.fables.plots import MORALS, PLOTS
 from pellucid.corpora.fables.skills import SkillReader, Span
 from pellucid.corpora.fables.story import STORY
+from pellucid.corpora.fables.storylines import MORALS, PLOTS
 from pellucid.corpora.fables.vocabulary import tables
 from pellucid.errors import DataError
 

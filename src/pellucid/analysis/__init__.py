@@ -1,1 +1,0 @@
-"""What a model costs and what it has learned, beyond its loss."""

@@ -1,0 +1,97 @@
+"""How fast this machine is at the three things that a training step is made of, measured in under a second.
+
+Matrix products, passes over memory, and beginnings of operations: docs/speed.md tells why these three.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pellucid.runtime.allocator import keep_freed_memory
+
+PRODUCT_WIDTH = {"cpu": 2048, "cuda": 8192}  # so wide that only the arithmetic counts
+ELEMENTWISE_ROWS = {"cpu": 2**13, "cuda": 2**17}  # of 512 numbers: an activation of a model that suits the machine
+ELEMENTWISE_PASSES = 16  # see _elementwise_work
+CHAIN_LENGTH = 30
+OPERATIONS_PER_SUBLAYER = 20  # 5 forward, 15 backward, as PyTorch dispatches them
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a device does in one number format, as `where` says; on a CPU with the threads that PyTorch had then.
+
+    `flops_per_second` is the peak, as a program can have it: that of large matrix products.
+    """
+
+    where: str
+    flops_per_second: float
+    bytes_per_second: float
+    seconds_per_operation: float
+
+
+def measure_machine(device: torch.device, dtype: torch.dtype) -> Machine:
+    """Three measurements; once is enough to predict a hundred runs. Freed memory is kept, as in training."""
+    keep_freed_memory()
+    threads = f", {torch.get_num_threads()} threads" if device.type == "cpu" else ""
+    return Machine(
+        f"{device}, {str(dtype).removeprefix('torch.')}{threads}",
+        measure_flops_per_second(device, dtype),
+        measure_bytes_per_second(device, dtype),
+        measure_seconds_per_operation(device, dtype),
+    )
+
+
+def measure_flops_per_second(device: torch.device, dtype: torch.dtype, *, seconds: float = 0.2) -> float:
+    """The fastest of the large products that fit into so many seconds, and of two at least."""
+    width = PRODUCT_WIDTH.get(device.type, 2048)
+    a, b = (torch.randn(width, width, device=device).to(dtype) for _ in range(2))
+    return 2 * width**3 / _fastest(lambda: a @ b, seconds)
+
+
+def measure_bytes_per_second(device: torch.device, dtype: torch.dtype) -> float:
+    """Bytes read and written by what stands between products: a norm, an activation, a sum, and their gradients."""
+    x = torch.randn(ELEMENTWISE_ROWS.get(device.type, 2**13), 512, device=device).to(dtype).requires_grad_()
+    return ELEMENTWISE_PASSES * x.nbytes / _fastest(lambda: _elementwise_work(x), 0.2)
+
+
+def _elementwise_work(x_ND: Tensor) -> Tensor:
+    # Forward, norm and activation read one tensor and write one, the sum reads two: 7 passes. Backward, each of the
+    # three reads two and writes one: 9.
+    y_ND = F.gelu(F.layer_norm(x_ND, x_ND.shape[-1:])) + x_ND
+    return torch.autograd.grad(y_ND, x_ND, x_ND.detach())[0]
+
+
+def measure_seconds_per_operation(device: torch.device, dtype: torch.dtype) -> float:
+    """What one of a model's operations takes when there is next to nothing to compute: small sublayers in a row."""
+    sublayer = nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 16), nn.GELU()).to(device)
+    x = torch.ones(16, 16, device=device, dtype=dtype, requires_grad=True)
+
+    def chain() -> Tensor:
+        y = x
+        with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
+            for _ in range(CHAIN_LENGTH):
+                y = y + sublayer(y)
+        return torch.autograd.grad(y.sum(), (x, *sublayer.parameters()))[0]
+
+    return _fastest(chain, 0.05) / (CHAIN_LENGTH * OPERATIONS_PER_SUBLAYER)
+
+
+def _fastest(work: Callable[[], Tensor], seconds: float) -> float:
+    """Time of the fastest run, after one to warm up. Others may use the machine too, and make the rest slower."""
+    _timed(work)
+    times = [_timed(work)]
+    while sum(times) < seconds:
+        times.append(_timed(work))
+    return min(times)
+
+
+def _timed(work: Callable[[], Tensor]) -> float:
+    started = time.perf_counter()
+    work().flatten()[0].item()  # waits for a GPU
+    return time.perf_counter() - started

@@ -1,0 +1,256 @@
+"""From a model and a text to an explanation: what the model expected at each token, beside the exact truth.
+
+Shapes: T places (before each token, and after the last), V vocabulary, S skills, O outcomes: characters, or all tokens
+and one more for what no token can write.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pellucid.corpora.corpus import Corpus, KnownCorpus, Piece
+from pellucid.data.truth import UNWRITABLE, Distribution, TokenTruth, skill_characters
+from pellucid.errors import ConfigError
+from pellucid.evaluation.explain_truth import TextTruth, truth_of_text
+from pellucid.evaluation.explanation import END, NO_TOKEN, Candidate, Explanation, Forecast, TokenRow, end_of, visible
+from pellucid.evaluation.skills import SkillTable, skill_table
+from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.tokenizer import WORD
+
+Floats = NDArray[np.float64]
+
+CANDIDATES_PER_ROW = 3
+NO_TRUTH = "the distribution of this corpus is not known, so the model stands alone"
+BY_CHARACTER = (
+    "the text stops inside a word or with a blank, and no document's tokens begin as its tokens do; so the next token "
+    "has no exact truth, and what comes next is shown by character. The model's characters are sums over tokens by "
+    "their first character, after tokens that training never showed it: do not take them for its knowledge of the word"
+)
+LACKS_A_CHARACTER = (
+    f"{NO_TOKEN} stands for a character that may come next, but that the vocabulary of this model lacks: the model can "
+    "give it no probability, which makes the KL infinite"
+)
+
+
+def validation_document(corpus: Corpus, number: int) -> Piece:
+    """The number-th document held out, from 1; of a long one its first piece. ConfigError: there are not so many."""
+    n_documents, begins = 0, True
+    for piece in corpus.pieces("validation"):
+        n_documents += begins
+        if n_documents == number:
+            return piece
+        begins = piece.ends_document
+    raise ConfigError("--fable", f"{number} is more than the {n_documents} that are held out", "choose another")
+
+
+def explain(
+    model: nn.Module,
+    tokenizer: Tokenizer,
+    piece: Piece,
+    corpus: KnownCorpus | None,
+    *,
+    context_length: int,
+    n_candidates: int,
+) -> Explanation:
+    """Reads a text from the start of a document. `corpus` knows the truth; None where nobody does.
+
+    Of a text longer than the context, only the whole words that fit are explained, and a note says so.
+    DataError for a text that the tokenizer cannot encode.
+    """
+    n_tokens = len(tokenizer.encode(piece.text))
+    text = beginning_that_fits(tokenizer, piece.text, context_length - 1)  # the end_of_text before it takes a place too
+    ids = tokenizer.encode(text)
+    truth = truth_of_text(corpus, tokenizer, text) if corpus else None
+    ends = (piece.ends_document and text == piece.text) or (truth is not None and truth.is_whole)
+    targets = [*ids, tokenizer.end_of_text] if ends else ids
+
+    logits_TV = read(model, [tokenizer.end_of_text, *ids])
+    truth_T = truth.distributions if truth else [None] * len(logits_TV)
+    known = document_truth(corpus, tokenizer, text, truth_T) if corpus and ends else None
+    texts_O = outcome_texts(tokenizer)
+    rows = [
+        explain_token(
+            log_probabilities(logits_TV[t]),
+            id_,
+            truth_T[t],
+            texts_O,
+            is_possible=truth is not None and truth.is_possible,
+            skills=skills_of_token(known, t) if known else None,
+        )
+        for t, id_ in enumerate(targets)
+    ]
+    log_q_O = log_probabilities(logits_TV[-1])
+    by_character = truth is not None and truth.is_possible and truth_T[-1] is None
+    if truth and by_character:
+        following = compare_characters(log_q_O, truth.next_characters, tokenizer, n_candidates)
+    else:
+        following = compare(log_q_O, truth_T[-1], texts_O, n_candidates)
+    return Explanation(
+        text=text,
+        rows=tuple(rows),
+        next=following,
+        next_unit="character" if by_character else "token",
+        has_truth=truth is not None,
+        skills=skill_table_of(known, rows) if known else None,
+        notes=tuple(notes(corpus, truth, text, n_tokens=n_tokens, n_read=len(ids))),
+    )
+
+
+def beginning_that_fits(tokenizer: Tokenizer, text: str, n_tokens: int) -> str:
+    """As many whole words as these tokens can hold; all of a text that is short enough."""
+    for word in WORD.finditer(text):
+        n_tokens -= len(tokenizer.encode(word.group()))
+        if n_tokens < 0:
+            return text[: word.start()]
+    return text
+
+
+@torch.inference_mode()
+def read(model: nn.Module, ids: Sequence[int]) -> Tensor:
+    """The logits at each place (T, V), in float32 on the CPU, which can make float64 of them. Dropout is off."""
+    device = next(model.parameters()).device
+    was_training = model.training
+    logits_BTV: Tensor = model.eval()(torch.tensor([ids], device=device))
+    model.train(was_training)
+    return logits_BTV[0].float().cpu()
+
+
+def log_probabilities(logits_V: Tensor) -> Floats:
+    """log q of every outcome (O,), in float64: sums over tiny probabilities are the point here.
+
+    The last is what no token can write, index UNWRITABLE, which the model gives the probability 0.
+    """
+    log_q_O: Floats = np.append(logits_V.double().log_softmax(-1).numpy(), -math.inf)
+    return log_q_O
+
+
+def outcome_texts(tokenizer: Tokenizer) -> list[str]:
+    """How each token, and what no token can write, is shown (O,)."""
+    return [*(token_text(tokenizer, id_) for id_ in range(tokenizer.vocab_size)), NO_TOKEN]
+
+
+def token_text(tokenizer: Tokenizer, id_: int) -> str:
+    """The text of a token. Bytes that are only a part of a character are written as numbers: \\xf0."""
+    if id_ in tokenizer.control_ids:
+        return END if id_ == tokenizer.end_of_text else f"<|control {id_}|>"
+    return tokenizer.token_bytes(id_).decode("utf-8", "backslashreplace")
+
+
+def explain_token(
+    log_q_O: Floats,
+    id_: int,
+    truth: Distribution | None,
+    texts_O: Sequence[str],
+    *,
+    is_possible: bool,
+    skills: dict[str, float] | None,
+) -> TokenRow:
+    """One row. In a text that the corpus can hold no token is called impossible, even if its word is spelled so never.
+
+    Such a token stands only in a last word that is not finished; it has no truth.
+    """
+    probability = None if truth is None else truth.get(id_, 0.0)
+    return TokenRow(
+        text=texts_O[id_],
+        id=id_,
+        model_nats=-float(log_q_O[id_]),
+        truth=probability or (None if is_possible else probability),
+        is_hit=int(log_q_O.argmax()) == id_,
+        skills=skills,
+        forecast=compare(log_q_O, truth, texts_O, CANDIDATES_PER_ROW),
+    )
+
+
+def compare(log_q_O: Floats, truth: Mapping[int, float] | None, texts_O: Sequence[str], n_candidates: int) -> Forecast:
+    """Model and truth at one place. The candidates are the likeliest `n_candidates` of each."""
+    likeliest = np.argsort(-log_q_O, kind="stable")[:n_candidates].tolist()
+    if truth is None:
+        model_alone = tuple(Candidate(texts_O[o], math.exp(log_q_O[o]), None) for o in likeliest)
+        return Forecast(model_alone, None, None, None)
+    outcomes = list(dict.fromkeys([*sorted(truth, key=lambda o: -truth[o])[:n_candidates], *likeliest]))
+    candidates = [Candidate(texts_O[o], math.exp(log_q_O[o]), truth.get(o, 0.0)) for o in outcomes]
+    possible = list(truth)
+    p, log_q = np.array([truth[o] for o in possible]), log_q_O[possible]
+    return Forecast(
+        tuple(sorted(candidates, key=lambda candidate: (candidate.truth, candidate.model), reverse=True)),
+        kl_nats=max(0.0, float(p @ (np.log(p) - log_q))),
+        entropy_nats=max(0.0, -float(p @ np.log(p))),
+        forbidden=float(np.exp(np.delete(log_q_O, possible)).sum()),
+    )
+
+
+def compare_characters(
+    log_q_O: Floats, truth: Mapping[str, float], tokenizer: Tokenizer, n_candidates: int
+) -> Forecast:
+    """The same of characters: the model's are sums over the tokens that begin with them; "" is the end."""
+    q: dict[str, float] = dict.fromkeys(truth, 0.0)
+    for id_ in range(tokenizer.vocab_size):
+        character = tokenizer.decode([id_])[:1]  # none for a control token
+        q[character] = q.get(character, 0.0) + math.exp(log_q_O[id_])
+    index = {character: o for o, character in enumerate(q)}
+    with np.errstate(divide="ignore"):  # a character that no token begins with has log 0
+        log_q = np.log(np.array(list(q.values())))
+    texts = [character or END for character in q]
+    return compare(log_q, {index[character]: p for character, p in truth.items()}, texts, n_candidates)
+
+
+def document_truth(
+    corpus: KnownCorpus, tokenizer: Tokenizer, text: str, truth_T: Sequence[Distribution | None]
+) -> TokenTruth:
+    """Nats and skills of all tokens of a document."""
+    ids = [*tokenizer.encode(text), tokenizer.end_of_text]
+    nats_T = [-math.log((p or {})[id_]) for id_, p in zip(ids, truth_T, strict=True)]
+    return TokenTruth(tuple(corpus.skills), np.array(nats_T), skill_characters(corpus, tokenizer, text))
+
+
+def skills_of_token(known: TokenTruth, t: int) -> dict[str, float]:
+    shares_S = known.shares(np.array([t]))[0].tolist()
+    return {skill: share for skill, share in zip(known.skills, shares_S, strict=True) if share}
+
+
+def skill_table_of(known: TokenTruth, rows: Sequence[TokenRow]) -> SkillTable:
+    nats_T = np.array([row.model_nats for row in rows])
+    hits_T = np.array([row.is_hit for row in rows])
+    return skill_table(known, np.arange(len(rows)), nats_T, hits_T, n_documents=1)
+
+
+def notes(corpus: KnownCorpus | None, truth: TextTruth | None, text: str, *, n_tokens: int, n_read: int) -> list[str]:
+    """What a reader must know about an explanation that is not complete."""
+    found = []
+    if corpus is None or truth is None:
+        found.append(NO_TRUTH)
+    elif not truth.is_possible:
+        found.append(first_fault(corpus, text, truth.possible_length))
+    elif truth.coverage == 0:
+        found.append(BY_CHARACTER)
+    elif truth.coverage < 1 - 1e-9:
+        found.append(
+            f"the text stops inside a word: only {truth.coverage:.1%} of the ways to go on have these tokens (the "
+            "others spell the word in another way), and the truth about what comes next is that of these alone"
+        )
+    if truth and any(UNWRITABLE in (p or ()) for p in truth.distributions):
+        found.append(LACKS_A_CHARACTER)
+    if n_read < n_tokens:
+        found.append(
+            f"the text is longer than the context of the model: this is about the whole words that fit, "
+            f"its first {n_read:,} of {n_tokens:,} tokens, and what comes next is what comes after those"
+        )
+    return found
+
+
+def first_fault(corpus: KnownCorpus, text: str, possible_length: int) -> str:
+    """Where a text leaves what the corpus can hold, and what could have stood there."""
+    begun, wrong = text[:possible_length], text[possible_length]
+    allowed = corpus.next_character_distribution(begun)
+    after = f"after {end_of(begun)}" if begun else "at its start"
+    if allowed.keys() == {""}:
+        return f"the grammar cannot write this: {after} the text is over, but here “{visible(wrong)}” follows"
+    likeliest = sorted(allowed, key=lambda character: -allowed[character])
+    could = ", ".join(f"“{visible(character)}”" if character else "the end" for character in likeliest)
+    return f"the grammar cannot write this: {after} it could go on with {could}, but not with “{visible(wrong)}”"

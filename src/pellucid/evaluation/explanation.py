@@ -1,0 +1,176 @@
+"""What `pellucid explain` finds out about a text, as plain data: for a terminal, a page or JSON to show.
+
+At one place, with p the truth and q the model, both distributions of the next token given all before:
+    loss     −log q(token)                    of the token that came
+    floor    −log p(token)                    what the truth itself loses on that token
+    excess   loss − floor                     negative where the model had luck
+    KL       Σ over tokens of p log(p / q)    the excess to expect at this place, whatever comes; never negative
+All in nats. Summed over a document, the floor is −log p(document), and the loss is what `pellucid evaluate` counts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from pellucid.evaluation.skills import SkillTable
+
+END = "<|endoftext|>"  # how the end of a document is shown, whatever its control token is called
+NO_TOKEN = "<|unwritable|>"  # how a character that the vocabulary lacks is shown, where it may come
+MARKS = {" ": "␣", "\n": "⏎", "\t": "⇥"}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What may come next, a token or a character, and its probability: to the model, and in truth if that is known."""
+
+    text: str
+    model: float
+    truth: float | None
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What is expected at one place: the model's likeliest and the truth's, the truth's first.
+
+    kl_nats: KL(truth ‖ model).   entropy_nats: of the truth.   forbidden: the model's mass on what cannot come.
+    These three are None where the truth is not known. The KL is infinite where something may come that the model
+    gives the probability 0.
+    """
+
+    candidates: tuple[Candidate, ...]
+    kl_nats: float | None
+    entropy_nats: float | None
+    forbidden: float | None
+
+    @property
+    def guess(self) -> Candidate:
+        """What the model holds for the likeliest."""
+        return max(self.candidates, key=lambda candidate: candidate.model)
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "kl_nats": None if self.kl_nats == math.inf else self.kl_nats,  # JSON knows no infinity
+            "truth_entropy_nats": self.entropy_nats,
+            "forbidden_probability": self.forbidden,
+            "candidates": [asdict(candidate) for candidate in self.candidates],
+        }
+
+
+@dataclass(frozen=True)
+class TokenRow:
+    """A token that came, and what was expected in its place.
+
+    truth: its probability; 0 where it cannot come, None where that is not known.   is_hit: the model's likeliest.
+    skills: those that it takes, with their shares; None but in a whole document.
+    """
+
+    text: str
+    id: int
+    model_nats: float
+    truth: float | None
+    is_hit: bool
+    skills: dict[str, float] | None
+    forecast: Forecast
+
+    @property
+    def model(self) -> float:
+        return math.exp(-self.model_nats)
+
+    @property
+    def truth_nats(self) -> float | None:
+        """None also for what cannot come: its surprise is no number."""
+        return max(0.0, -math.log(self.truth)) if self.truth else None
+
+    @property
+    def excess_nats(self) -> float | None:
+        return None if self.truth_nats is None else self.model_nats - self.truth_nats
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "token": self.text,
+            "id": self.id,
+            "skills": self.skills,
+            "truth_probability": self.truth,
+            "truth_nats": self.truth_nats,
+            "model_nats": self.model_nats,
+            "excess_nats": self.excess_nats,
+            **self.forecast.to_json(),
+        }
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Each token of a text, and what may come after the last.
+
+    text: what was read.   has_truth: the corpus's is known.
+    next_unit: characters stand in for tokens where these have no exact truth.
+    skills: loss and floor by skill, of a whole document whose truth is known.
+    """
+
+    text: str
+    rows: tuple[TokenRow, ...]
+    next: Forecast
+    next_unit: Literal["token", "character"]
+    has_truth: bool
+    skills: SkillTable | None
+    notes: tuple[str, ...]
+
+    @property
+    def end(self) -> str:
+        """The end of what was read, in quotation marks; nothing at the start of a document."""
+        return end_of(self.text) if self.text else ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the end of the document is among the tokens; then nothing is left to come."""
+        return bool(self.rows) and self.rows[-1].text == END
+
+    @property
+    def counted(self) -> list[TokenRow]:
+        """The tokens whose truth is known; all of them where none can be."""
+        return [row for row in self.rows if row.truth_nats is not None or not self.has_truth]
+
+    @property
+    def loss_nats(self) -> float:
+        return math.fsum(row.model_nats for row in self.counted)
+
+    @property
+    def floor_nats(self) -> float | None:
+        return math.fsum(row.truth_nats or 0.0 for row in self.counted) if self.has_truth else None
+
+    @property
+    def excess_nats(self) -> float | None:
+        return None if self.floor_nats is None else self.loss_nats - self.floor_nats
+
+    def to_json(self) -> dict[str, object]:
+        """As `pellucid explain --json` prints it; what is not known is null, and so is an infinite KL."""
+        return {
+            "text": self.text,
+            "tokens": [row.to_json() for row in self.rows],
+            "total": {
+                "tokens": len(self.counted),
+                "loss_nats": self.loss_nats,
+                "floor_nats": self.floor_nats,
+                "excess_nats": self.excess_nats,
+                "hardest_skill": self.skills and self.skills.hardest,
+                "skills": self.skills and self.skills.to_json(),
+            },
+            "next": {"unit": self.next_unit, **self.next.to_json()},
+            "notes": list(self.notes),
+        }
+
+
+def visible(text: str) -> str:
+    """A token as one can see it: marks for blanks and line ends, and nothing that moves a terminal's cursor."""
+    return "".join(MARKS.get(c) or (c if c.isprintable() else ascii(c)[1:-1]) for c in text)
+
+
+def end_of(text: str, n_characters: int = 40) -> str:
+    """The end of a text between quotation marks, on one line. Blanks are marked only where they would not be seen."""
+    end = text[-n_characters:]
+    shown = visible(end).replace(MARKS[" "], " ")
+    if end.endswith(" "):
+        shown = shown[:-1] + MARKS[" "]
+    return f"“{'…' if len(text) > len(end) else ''}{shown}”"

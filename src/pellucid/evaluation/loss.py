@@ -1,0 +1,168 @@
+"""How good is the model: its loss on text it has not seen, next to the best possible loss where that is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pellucid.data.batches import IGNORE_INDEX, Batch
+from pellucid.data.token_file import TokenFile
+from pellucid.data.truth import TokenTruth
+from pellucid.evaluation.skills import SkillTable, skill_table
+from pellucid.runtime.precision import Precision
+from pellucid.tokenizer import Tokenizer
+
+NUMBERS_AT_ONCE = 2**18  # 1 MB of float32: fits into the caches of a CPU
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Nats spent on a text, in the units that people compare.
+
+    nats: −Σ log p(token), end-of-text tokens included.   n_tokens: how many were predicted.
+    n_bytes: UTF-8 bytes of the text.                      floor_nats: the text's own −log p under the truth, if known.
+    skills: the same by skill, if known.
+    """
+
+    nats: float
+    n_tokens: int
+    n_bytes: int
+    floor_nats: float | None
+    skills: SkillTable | None = None
+
+    @property
+    def loss_nats_per_token(self) -> float:
+        return self.nats / self.n_tokens
+
+    @property
+    def perplexity(self) -> float:
+        """exp(loss): the number of equally likely tokens that would be as hard to guess among."""
+        return math.exp(min(700.0, self.loss_nats_per_token))
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Comparable between tokenizers, as loss per token is not."""
+        return self.nats / math.log(2) / self.n_bytes
+
+    @property
+    def floor_nats_per_token(self) -> float | None:
+        """The least loss that any model can reach on this text: the irreducible loss (equation 18)."""
+        return None if self.floor_nats is None else self.floor_nats / self.n_tokens
+
+    @property
+    def excess_nats_per_token(self) -> float | None:
+        """The reducible loss: what is left to learn (equation 18)."""
+        floor = self.floor_nats_per_token
+        return None if floor is None else self.loss_nats_per_token - floor
+
+    @property
+    def excess_fraction(self) -> float | None:
+        """The excess as a share of the floor."""
+        floor, excess = self.floor_nats_per_token, self.excess_nats_per_token
+        return None if floor is None or excess is None else excess / floor
+
+    def to_json(self) -> dict[str, object]:
+        """All figures, as `pellucid evaluate --json` prints them."""
+        return {
+            "loss_nats_per_token": self.loss_nats_per_token,
+            "perplexity": self.perplexity,
+            "bits_per_byte": self.bits_per_byte,
+            "floor_nats_per_token": self.floor_nats_per_token,
+            "excess_nats_per_token": self.excess_nats_per_token,
+            "excess_fraction": self.excess_fraction,
+            "tokens": self.n_tokens,
+            "bytes": self.n_bytes,
+            "skills": None if self.skills is None else self.skills.to_json(),
+        }
+
+    def to_row(self) -> dict[str, object]:
+        """What metrics.jsonl keeps of an evaluation while training, which may be of a part of the text."""
+        row: dict[str, object] = {"val_loss": self.loss_nats_per_token}
+        if self.skills is not None:
+            row |= {"val_floor": self.floor_nats_per_token, "skills": self.skills.to_json()}
+        return row
+
+    def table(self) -> str:
+        """All figures for a person to read, one a line."""
+        lines = [
+            f"loss        {self.loss_nats_per_token:.4f} nats/token over {self.n_tokens:,} tokens",
+            f"perplexity  {self.perplexity:.3f}",
+            f"bits/byte   {self.bits_per_byte:.4f}",
+        ]
+        if self.floor_nats is not None:
+            lines.append(f"floor       {self.floor_nats_per_token:.4f} nats/token: the best that any model can do")
+            lines.append(
+                f"excess      {self.excess_nats_per_token:.4f} nats/token, {self.excess_fraction:.1%} of the floor"
+            )
+        if self.skills is not None:
+            lines += ["", self.skills.table()]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        loss = f"loss {self.loss_nats_per_token:.4f} nats/token"
+        if self.floor_nats is None:
+            return f"{loss}   perplexity {self.perplexity:.2f}   {self.bits_per_byte:.4f} bits/byte"
+        return (
+            f"{loss}   floor {self.floor_nats_per_token:.4f}   "
+            f"excess {self.excess_nats_per_token:.4f} ({self.excess_fraction:.1%} of the floor)"
+        )
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a model makes of N tokens: where each stands in its file, -log p of it, and whether it was the likeliest."""
+
+    places: NDArray[np.int64]
+    nats: NDArray[np.float64]
+    hits: NDArray[np.bool_]
+
+
+@torch.inference_mode()
+def score(model: nn.Module, batches: Iterable[tuple[Batch, NDArray[np.int64]]], precision: Precision) -> Scores:
+    """Scores every target of the batches, which come with their places. Dropout is off meanwhile."""
+    was_training = model.training
+    model.eval()
+    places, nats, hits = [], [], []
+    for batch, places_BT in batches:
+        inputs_BT, targets_BT = (tensor.to(precision.device) for tensor in batch)
+        with precision.autocast():
+            logits_BTV = model(inputs_BT)
+        counts_BT = targets_BT != IGNORE_INDEX
+        nats_N, hits_N = nats_and_hits(logits_BTV[counts_BT], targets_BT[counts_BT])
+        places.append(places_BT[places_BT >= 0])
+        nats.append(nats_N.double().cpu().numpy())
+        hits.append(hits_N.cpu().numpy())
+    model.train(was_training)
+    return Scores(np.concatenate(places), np.concatenate(nats), np.concatenate(hits))
+
+
+def nats_and_hits(logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
+    """-log p(target) of each prediction, in nats (N,), and whether the target is the likeliest token (N,)."""
+    nats, hits = [], []
+    n_at_once = max(1, NUMBERS_AT_ONCE // logits_NV.size(1))
+    for logits_CV, targets_C in zip(torch.split(logits_NV, n_at_once), torch.split(targets_N, n_at_once), strict=True):
+        nats.append(F.cross_entropy(logits_CV.to(torch.float32), targets_C, reduction="none"))
+        hits.append(logits_CV.argmax(dim=-1) == targets_C)
+    return torch.cat(nats), torch.cat(hits)
+
+
+def evaluation_of(scores: Scores, token_file: TokenFile, tokenizer: Tokenizer, truth: TokenTruth | None) -> Evaluation:
+    """The figures of the scored tokens, beside the truth about these very tokens if it is known."""
+    tokens_N = token_file.tokens[scores.places + 1]
+    bytes_V = np.array([len(tokenizer.token_bytes(id_)) for id_ in range(tokenizer.vocab_size)])
+    evaluation = Evaluation(math.fsum(scores.nats), len(tokens_N), int(bytes_V[tokens_N].sum()), floor_nats=None)
+    if truth is None:
+        return evaluation
+    n_documents = max(1, int(np.count_nonzero(tokens_N == token_file.end_of_text)))
+    return replace(
+        evaluation,
+        floor_nats=math.fsum(truth.nats[scores.places]),
+        skills=skill_table(truth, scores.places, scores.nats, scores.hits, n_documents),
+    )

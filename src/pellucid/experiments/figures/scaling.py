@@ -1,0 +1,242 @@
+"""Loss against compute: the fitted laws, and the floor that they find beside the one that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
+from matplotlib.colors import ListedColormap, LogNorm
+from matplotlib.ticker import MaxNLocator
+
+from pellucid.config.experiment import ScalingConfig
+from pellucid.experiments.figures.axis_numbers import in_short, log_limits, log_x, log_y, round_ticks, ticks_at
+from pellucid.experiments.figures.data import AXIS_LABELS
+from pellucid.experiments.figures.style import FLOOR_STYLE, PALETTE, Sketch, new_figure
+from pellucid.experiments.laws.bootstrap import (
+    Bootstrap,
+    PartialFit,
+    bootstrap_frontier_law,
+    bootstrap_parameter_data_law,
+    fits_of_cheapest_runs,
+    fits_of_dearest_runs,
+)
+from pellucid.experiments.laws.power_laws import (
+    Array,
+    ComputeLaw,
+    ParameterDataLaw,
+    fit_frontier_law,
+    fit_parameter_data_law,
+    frontier,
+)
+from pellucid.experiments.results import RunResult
+
+Law = TypeVar("Law", ComputeLaw, ParameterDataLaw)
+
+FITTED, EXACT = PALETTE[1], PALETTE[0]
+DARK_TO_BRIGHT = ListedColormap(colormaps["viridis"](np.linspace(0, 0.9, 256)))  # without the yellow, pale on white
+
+
+@dataclass(frozen=True)
+class Runs:
+    """One number per run, each seed a run. parameters: without the embeddings. floor: the runs' mean, as loss."""
+
+    flops: Array
+    loss: Array
+    parameters: Array
+    tokens: Array
+    floor: float
+
+
+@dataclass(frozen=True)
+class Fits:
+    """free: L(C), all fitted; held: L(C) with L_inf held at the exact floor; by_size: L(N, D), or why there is none.
+
+    of_cheapest, of_dearest: `free` again, of fewer runs.
+    """
+
+    free: tuple[ComputeLaw, Bootstrap[ComputeLaw]]
+    held: tuple[ComputeLaw, Bootstrap[ComputeLaw]]
+    by_size: tuple[ParameterDataLaw, Bootstrap[ParameterDataLaw]] | str
+    of_cheapest: Sequence[PartialFit]
+    of_dearest: Sequence[PartialFit]
+
+
+def draw_scaling(config: ScalingConfig, results: Sequence[RunResult]) -> Sketch:
+    """Three panels: loss and the law L(C); reducible loss on logarithmic axes; L_inf by the number of runs.
+
+    Raises ValueError if the floor is unknown or the compute-efficient runs are too few.
+    """
+    runs = _runs(results)
+    fits = _fit(runs)
+    figure = new_figure(config.title, 9.5, 7.4)
+    panels = figure.subplot_mosaic([["loss", "reducible"], ["found", "found"]], height_ratios=[1.6, 1])
+    _draw_loss(panels["loss"], runs, fits)
+    dots = _draw_reducible(panels["reducible"], runs, fits)
+    _draw_found(panels["found"], runs, fits)
+    scale = figure.colorbar(dots, ax=panels["reducible"], pad=0.02, label=AXIS_LABELS["non_embedding_parameters"])
+    sizes = sorted(set(runs.parameters.tolist()))
+    ticks = sizes if ticks_at(np.log(sizes)) else round_ticks(sizes[0], sizes[-1])
+    scale.set_ticks(ticks, labels=[in_short(tick) for tick in ticks])
+    scale.ax.minorticks_off()
+    return Sketch(
+        figure,
+        "Top: validation loss of every run against training compute, and reducible loss (loss minus the exact floor) "
+        "on logarithmic axes, with the laws fitted to the compute-efficient runs. Bottom: the floor that the fit finds "
+        "from fewer runs, those of the least compute and those of the most. Each dot is one run, of one seed; ranges "
+        "are 90 % bootstrap intervals.",
+        _table(runs, fits),
+    )
+
+
+def _runs(results: Sequence[RunResult]) -> Runs:
+    floors = [run.floor for run in results if run.floor is not None]
+    if len(floors) < len(results):
+        raise ValueError("the scaling figure needs the exact floor of the loss, which only Fables knows")
+    return Runs(
+        flops=np.array([run.flops for run in results]),
+        loss=np.array([run.val_loss for run in results]),
+        parameters=np.array([run.non_embedding_parameters for run in results], dtype=float),
+        tokens=np.array([run.tokens for run in results], dtype=float),
+        floor=float(np.mean(floors)),
+    )
+
+
+def _fit(runs: Runs) -> Fits:
+    of_cheapest = fits_of_cheapest_runs(runs.flops, runs.loss)  # first, as it says so if the runs are too few
+    free = fit_frontier_law(runs.flops, runs.loss)
+    held = fit_frontier_law(runs.flops, runs.loss, irreducible=runs.floor)
+    return Fits(
+        free=(free, bootstrap_frontier_law(free, runs.flops, runs.loss)),
+        held=(held, bootstrap_frontier_law(held, runs.flops, runs.loss, irreducible=runs.floor)),
+        by_size=_fit_by_size(runs),
+        of_cheapest=of_cheapest,
+        of_dearest=fits_of_dearest_runs(runs.flops, runs.loss),
+    )
+
+
+def _fit_by_size(runs: Runs) -> tuple[ParameterDataLaw, Bootstrap[ParameterDataLaw]] | str:
+    N, D, loss = runs.parameters, runs.tokens, runs.loss
+    try:
+        law = fit_parameter_data_law(N, D, loss)
+        return law, bootstrap_parameter_data_law(law, N, D, loss)
+    except ValueError as error:
+        return str(error)
+
+
+def _draw_loss(axes: Axes, runs: Runs, fits: Fits) -> None:
+    """Loss against compute. The interval of L_inf may reach far below: what the axes hold of it is shown."""
+    law, resamples = fits.free
+    low, high = resamples.interval(lambda law: law.irreducible)
+    compute = _compute_beyond(runs, 10)
+    axes.axhspan(low, high, color=FITTED, alpha=0.15, linewidth=0)
+    axes.axhline(law.irreducible, color=FITTED, linewidth=1, label=f"its L∞: {law.irreducible:.3f}, 90 % interval")
+    axes.axhline(runs.floor, color="black", linestyle=FLOOR_STYLE.linestyle, label=f"exact floor: {runs.floor:.3f}")
+    axes.plot(compute, law(compute), color=FITTED, linewidth=2, label="fit  L(C) = L∞ + a / Cᵇ")
+    _draw_dots(axes, runs, runs.loss)
+    lowest = min(runs.floor, law.irreducible, float(runs.loss.min()))
+    span = float(runs.loss.max()) - lowest
+    axes.set(ylim=(lowest - 0.12 * span, lowest + 1.08 * span), ylabel="validation loss (nats per token)")
+    log_x(axes, compute[0], compute[-1])
+    axes.set_xlabel("training compute C (FLOP)")
+    axes.legend(loc="upper right")
+
+
+def _draw_reducible(axes: Axes, runs: Runs, fits: Fits) -> PathCollection:
+    """A power law is a straight line here, if the right floor is taken off; a wrong L_inf bends it."""
+    (free, _), (held, resamples) = fits.free, fits.held
+    compute = _compute_beyond(runs, 10)
+    low, high = resamples.interval(lambda law: law.exponent)
+    straight = held(compute) - runs.floor
+    axes.plot(compute, straight, color=EXACT, label=f"floor known: b = {held.exponent:.2f} [{low:.2f}, {high:.2f}]")
+    bent = np.ma.masked_less_equal(free(compute) - runs.floor, 0)
+    axes.plot(compute, bent, color=FITTED, linestyle="--", label=f"L∞ fitted: b = {free.exponent:.2f}")
+    reducible = runs.loss - runs.floor
+    dots = _draw_dots(axes, runs, np.where(reducible > 0, reducible, np.nan))
+    log_x(axes, compute[0], compute[-1])
+    log_y(axes, *log_limits([*reducible, straight[-1]]))
+    axes.set(xlabel="training compute C (FLOP)", ylabel="loss − exact floor (nats per token)")
+    axes.legend(loc="lower left")
+    return dots
+
+
+def _draw_dots(axes: Axes, runs: Runs, y: Array) -> PathCollection:
+    """Every run in the colour of its size, the compute-efficient ones ringed."""
+    best = frontier(runs.flops, runs.loss)
+    axes.scatter(
+        runs.flops[best], y[best], s=75, facecolor="none", edgecolor="black", label="compute-efficient run", zorder=4
+    )
+    norm = LogNorm(0.99 * runs.parameters.min(), 1.01 * runs.parameters.max())
+    return axes.scatter(runs.flops, y, s=26, c=runs.parameters, cmap=DARK_TO_BRIGHT, norm=norm, zorder=3)
+
+
+def _draw_found(axes: Axes, runs: Runs, fits: Fits) -> None:
+    """The learning curve of the fit itself, from either end; side by side where both have as many runs."""
+    axes.axhline(runs.floor, color="black", linestyle=FLOOR_STYLE.linestyle, label="exact floor")
+    each_end = (("cheapest", fits.of_cheapest, -0.15, "o", FITTED), ("dearest", fits.of_dearest, 0.15, "s", EXACT))
+    for which, partial, shift, marker, color in each_end:
+        n_runs = np.array([fit.n_runs for fit in partial]) + shift
+        found = np.array([fit.irreducible for fit in partial])
+        low, high = np.array([[fit.low, fit.high] for fit in partial]).T
+        axes.vlines(n_runs, low, high, color=color, linewidth=5, alpha=0.3)
+        axes.plot(n_runs, found, marker, color=color, label=f"L∞ from the {which} runs, 90 %")
+    axes.set(xlabel="runs in the fit", ylabel="L∞ (nats per token)")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(loc="upper right", ncols=3)
+
+
+def _compute_beyond(runs: Runs, factor: float) -> Array:
+    """Compute (FLOP) from a little below the runs to `factor` times beyond: where laws are to foretell, they differ."""
+    return np.geomspace(runs.flops.min() / 1.5, runs.flops.max() * factor, 200)
+
+
+def _table(runs: Runs, fits: Fits) -> str:
+    n_best = len(frontier(runs.flops, runs.loss))
+    on_frontier = f"{n_best} on the frontier of {len(runs.loss)}"
+    rows = [
+        "| law | L∞ (nats per token) [90 %] | exact floor | difference | exponents [90 %] | runs |",
+        "|---|---|---|---|---|---|",
+        _row("L(C) = L∞ + a / C^b", runs, *fits.free, {"b": lambda law: law.exponent}, on_frontier),
+    ]
+    n_failed = fits.free[1].n_failed + fits.held[1].n_failed
+    if isinstance(fits.by_size, str):
+        note = f"L(N, D) is not fitted: {fits.by_size}. "
+    else:
+        exponents: dict[str, Callable[[ParameterDataLaw], float]] = {
+            "α": lambda law: law.parameter_exponent,
+            "β": lambda law: law.token_exponent,
+            "αβ/(α+β)": lambda law: law.compute_exponent,
+        }
+        rows.append(_row("L(N, D) = L∞ + A / N^α + B / D^β", runs, *fits.by_size, exponents, f"all {len(runs.loss)}"))
+        n_failed += fits.by_size[1].n_failed
+        note = "N counts the parameters without the embeddings. "
+    held, resamples = fits.held
+    exponent = f"b = {_interval(held, resamples, lambda law: law.exponent, 2)}"
+    rows.append(f"| L(C) = floor + a / C^b | held at the floor | {runs.floor:.4f} | – | {exponent} | {on_frontier} |")
+    return "\n".join(rows) + (
+        f"\n\n{note}Intervals: {len(resamples.laws)} bootstrap resamples of the runs for each law; "
+        f"{n_failed} had too few different runs and were drawn again."
+    )
+
+
+def _row(
+    name: str,
+    runs: Runs,
+    law: Law,
+    resamples: Bootstrap[Law],
+    exponents: dict[str, Callable[[Law], float]],
+    which_runs: str,
+) -> str:
+    irreducible = _interval(law, resamples, lambda law: law.irreducible, 4)
+    difference = f"{100 * (law.irreducible / runs.floor - 1):+.1f} %".replace("-", "−")
+    found = ", ".join(f"{symbol} = {_interval(law, resamples, of, 2)}" for symbol, of in exponents.items())
+    return f"| {name} | {irreducible} | {runs.floor:.4f} | {difference} | {found} | {which_runs} |"
+
+
+def _interval(law: Law, resamples: Bootstrap[Law], quantity: Callable[[Law], float], digits: int) -> str:
+    low, high = resamples.interval(quantity)
+    return f"{quantity(law):.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

@@ -1,0 +1,143 @@
+"""How figures look: palette, size of type, and labels beside the lines that they name."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from scipy.optimize import isotonic_regression
+
+from pellucid.experiments.figures.data import Band
+
+# matplotlib's settings for all figures. SVG keeps text as text, and the same drawing gives the same bytes.
+STYLE: dict[Any, Any] = {
+    "font.size": 10,
+    "axes.titlesize": 10,
+    "axes.labelsize": 10,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.7,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 5,
+    "text.parse_math": False,  # a $ in a label is a dollar
+    "svg.fonttype": "none",
+    "svg.hashsalt": "pellucid",
+}
+
+# Okabe and Ito's palette, told apart by every kind of colour vision; its yellow, too pale for a line, is a grey here,
+# and black is kept for floors.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+Dashes = Literal["-", ""] | tuple[float, Sequence[float]]  # matplotlib: offset, then points of ink and of gap in turn
+DASHES: tuple[Dashes, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
+
+
+@dataclass(frozen=True)
+class LineStyle:
+    """Colour, marker and dashes of one variant: three ways to know it, two of which survive a grey print."""
+
+    color: str
+    marker: str
+    linestyle: Dashes
+
+
+def line_style(index: int) -> LineStyle:
+    """The same for the same place in the order of variants; colours repeat after 7, markers after 8."""
+    return LineStyle(PALETTE[index % 7], MARKERS[index % 8], DASHES[(index + index // 7) % 4])
+
+
+# Where no model can do better.
+FLOOR_STYLE = LineStyle("black", "", (0, (4, 3)))
+
+
+def new_figure(title: str, width: float, height: float) -> Figure:
+    """Inches. The title is at the top left, as in a newspaper."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    characters = int(width * 11)
+    figure.suptitle(textwrap.fill(title, characters), x=0.01, ha="left", fontsize=12, fontweight="bold")
+    return figure
+
+
+def wrapped(label: str, characters: int = 24) -> str:
+    """The label in short lines; a word is broken only if it is longer than a line."""
+    return textwrap.fill(label, characters, break_on_hyphens=False)
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """A figure before it is saved. shows: what the caption says of it; table: in Markdown, where it has one."""
+
+    figure: Figure
+    shows: str
+    table: str = ""
+
+
+@dataclass(frozen=True)
+class EndLabel:
+    """The name of a line, and the point (in data units) where the line ends."""
+
+    text: str
+    x: float
+    y: float
+    style: LineStyle
+
+
+def inches_of_labels(labels: Sequence[str]) -> float:
+    """The height that labels at the right need, one below the other."""
+    return sum(0.06 + 0.16 * len(wrapped(label).splitlines()) for label in labels)
+
+
+def plot_band(axes: Axes, line: Band, style: LineStyle, *, markers: bool = True) -> None:
+    """The mean over seeds as a line, their range as a band."""
+    axes.fill_between(line.x, line.low, line.high, color=style.color, alpha=0.18, linewidth=0)
+    marker = style.marker if markers else ""
+    axes.plot(line.x, line.mean, color=style.color, linestyle=style.linestyle, marker=marker, markeredgecolor="white")
+
+
+def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
+    """Names lines at the right of the axes, each as near to the height of its end as the others let it.
+
+    Instead of a legend: nothing lies on the data, and the order is that of the results.
+    """
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    texts = [
+        axes.text(1.1, 0.5, wrapped(label.text), transform=axes.transAxes, va="center", fontsize=9) for label in labels
+    ]
+    figure.draw_without_rendering()  # lays out the figure: from here on the axes keep their height
+    heights = [text.get_window_extent().height / axes.bbox.height + 0.015 for text in texts]
+    ends = axes.transAxes.inverted().transform(axes.transData.transform([(label.x, label.y) for label in labels]))
+    for label, text, end, height in zip(labels, texts, ends, spread_out(ends[:, 1].tolist(), heights), strict=True):
+        text.set_y(height)
+        style: dict[str, Any] = {"color": label.style.color, "transform": axes.transAxes, "clip_on": False}
+        axes.plot([end[0], 1.03], [np.clip(end[1], 0, 1), height], linewidth=0.6, alpha=0.7, **style)
+        axes.plot([1.03, 1.055, 1.08], [height] * 3, linestyle=label.style.linestyle, **style)
+        axes.plot([1.055], [height], marker=label.style.marker, **style)
+
+
+def spread_out(wanted: Sequence[float], heights: Sequence[float]) -> list[float]:
+    """Centres in [0, 1] that keep labels of these heights apart, as near to the wanted ones as can be.
+
+    Least squares under an order is isotonic regression, once each label is moved down by the heights below it.
+    """
+    order = np.argsort(wanted, kind="stable")
+    sizes = np.asarray(heights)[order]
+    below = np.cumsum(sizes) - sizes / 2
+    moved = isotonic_regression(np.asarray(wanted)[order] - below).x
+    centres = np.empty(len(order))
+    centres[order] = np.clip(moved, 0, max(0, 1 - sizes.sum())) + below
+    return [float(centre) for centre in centres]

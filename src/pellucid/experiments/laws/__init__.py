@@ -1,0 +1,1 @@
+"""Scaling laws: fitted curves, and how far their parameters can be trusted."""

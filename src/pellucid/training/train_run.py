@@ -1,0 +1,122 @@
+"""From a config to a trained model on disk: the story of `pellucid train`, one line per chapter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pellucid.checkpoint.run_directory import locked
+from pellucid.config.load import run_config_to_yaml
+from pellucid.config.run import RunConfig
+from pellucid.cost.build import cost_of
+from pellucid.cost.machine import measure_flops_per_second
+from pellucid.cost.step_time import model_flops_utilization
+from pellucid.data.build import PreparedData, build_batches, prepare_data
+from pellucid.evaluation.build import evaluate
+from pellucid.evaluation.loss import Evaluation
+from pellucid.model.decoder import Decoder
+from pellucid.runtime.allocator import keep_freed_memory
+from pellucid.training.build import build_session
+from pellucid.training.interrupts import StoppedBySignal
+from pellucid.training.resume import (
+    clear_run,
+    newest_whole_checkpoint,
+    other_environment,
+    require_no_run,
+    require_same_data,
+    require_same_run,
+    require_same_tokenizer,
+)
+from pellucid.training.session import Session
+
+Note = Callable[[str], None]
+
+LONG_RUN_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: at its last step, evaluated; or stopped by a signal, saved."""
+
+    step: int
+    evaluation: Evaluation | None
+    stopped_by: int | None
+
+
+def train_run(
+    config: RunConfig, data_root: Path, run_dir: Path, *, resume: bool, overwrite: bool, note: Note
+) -> Outcome:
+    """Trains as the config says, in `run_dir`. `note` receives lines for the person who watches.
+
+    Raises ConfigError if the folder holds a run and neither option is given, CheckpointError if it cannot be resumed.
+    What could fail fails before a run is overwritten.
+    """
+    keep_freed_memory()
+    with locked(run_dir):
+        if not (resume or overwrite):
+            require_no_run(run_dir)
+        found = newest_whole_checkpoint(run_dir) if resume else None
+        if found:
+            require_same_run(config, found[0], str(found[1]))
+        data = prepare_data(config, data_root, progress=True)
+        session = build_session(config, data, run_dir)
+        if found:
+            checkpoint, directory = found
+            require_same_data(data.fingerprint, checkpoint, str(directory))
+            require_same_tokenizer(session.tokenizer_json, checkpoint, str(directory))
+            session.restore(checkpoint, str(directory))
+            if changes := other_environment(session.environment(), checkpoint):
+                note(f"warning: {directory}: {changes}; the run goes on, but not bit for bit as it would have")
+        else:
+            clear_run(run_dir)
+        return _train(config, data, session, note)
+
+
+def _train(config: RunConfig, data: PreparedData, session: Session, note: Note) -> Outcome:
+    trainer, run_dir = session.trainer, session.run_dir
+    if session.is_finished:
+        note(f"{run_dir} is finished, after {trainer.step} steps")
+        if not (run_dir / "loss.png").exists():  # stopped between its last save and its plot
+            session.plot()
+    else:
+        (run_dir / "config.yaml").write_text(run_config_to_yaml(config), encoding="utf-8")
+        (run_dir / "tokenizer.json").write_text(session.tokenizer_json, encoding="utf-8")
+        for line in _introduction(config, data, session):
+            note(line)
+        try:
+            session.run()
+        except StoppedBySignal as stop:
+            return Outcome(trainer.step, None, stop.signal_number)
+        note(f"trained in {_speed(config, data, session)}; {run_dir}/loss.png shows how, samples.md what it wrote")
+    assert isinstance(trainer.model, Decoder)
+    return Outcome(trainer.step, evaluate(config, data, trainer.model, trainer.precision), None)
+
+
+def _speed(config: RunConfig, data: PreparedData, session: Session) -> str:
+    """Seconds and FLOP/s; after a longer run also MFU, whose measuring a run of seconds is not worth."""
+    seconds, precision = session.elapsed_seconds, session.trainer.precision
+    flops = session.tokens * cost_of(config.model, data.tokenizer.vocab_size).training_flops_per_token.total
+    speed = f"{seconds:.0f} s, at {flops / seconds / 1e9:,.1f} GFLOP/s"
+    if seconds < LONG_RUN_SECONDS:
+        return speed
+    peak = measure_flops_per_second(precision.device, precision.dtype)
+    utilization = model_flops_utilization(flops, seconds, peak)
+    return f"{speed} (MFU {utilization:.0%}: large matrix products reach {peak / 1e9:,.0f} GFLOP/s here)"
+
+
+def _introduction(config: RunConfig, data: PreparedData, session: Session) -> list[str]:
+    trainer, train = session.trainer, config.train
+    n_parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
+    tokens_per_step = train.batch_size * train.gradient_accumulation_steps * config.model.context_length
+    epochs = train.steps * train.gradient_accumulation_steps / build_batches(config, data).steps_per_epoch
+    precision = str(trainer.precision.dtype).removeprefix("torch.")
+    floor = data.validation_floor_nats_per_token
+    return [
+        f"{'resuming' if trainer.step else 'training'} {config.name} in {session.run_dir}"
+        + (f" at step {trainer.step}" if trainer.step else ""),
+        f"model   {n_parameters:,} parameters, vocabulary {data.tokenizer.vocab_size:,}",
+        f"data    {data.train.n_targets:,} training tokens; {tokens_per_step:,} positions a step, {epochs:.2f} epochs",
+        f"device  {trainer.precision.device}, {precision}",
+        *([] if floor is None else [f"floor   {floor:.4f} nats/token: no model can do better on the validation text"]),
+    ]

@@ -1,0 +1,270 @@
+"""Model against truth: a model that knows the truth loses nothing, and every other one what it should."""
+
+import json
+import math
+from html.parser import HTMLParser
+
+import pytest
+import torch
+from torch import nn
+
+from listed_corpus import ListedCorpus
+from pellucid.corpora.corpus import Piece
+from pellucid.corpora.fables import FablesCorpus
+from pellucid.errors import ConfigError
+from pellucid.evaluation.explain import beginning_that_fits, explain, validation_document
+from pellucid.evaluation.explain_page import explanation_page, write_page
+from pellucid.evaluation.explain_table import explanation_table
+from pellucid.evaluation.explanation import END, NO_TOKEN
+from pellucid.evaluation.loss import nats_and_hits
+from pellucid.tokenizer.train import train_byte_pairs, train_characters
+from tiny_fables import tiny_fables
+
+
+class Oracle(nn.Module):
+    """Answers with the true distribution of the next token, from the list of all stories."""
+
+    def __init__(self, stories, tokenizer):
+        super().__init__()
+        self.nothing = nn.Parameter(torch.zeros(()))  # a place to ask for the device
+        self.vocab_size = tokenizer.vocab_size
+        self.stories = [([*tokenizer.encode(text), tokenizer.end_of_text], p) for text, p in stories]
+
+    def forward(self, ids_BT):
+        (ids,) = ids_BT.tolist()
+        p_TV = torch.zeros(len(ids), self.vocab_size, dtype=torch.float64)
+        for story, p in self.stories:
+            for t in range(len(ids)):
+                if t < len(story) and story[:t] == ids[1 : t + 1]:
+                    p_TV[t, story[t]] += p
+        return p_TV.log()[None]  # a softmax does not mind that the rows do not sum to 1
+
+
+class Uniform(nn.Module):
+    """Knows nothing: all tokens are equally likely."""
+
+    def __init__(self, vocab_size):
+        super().__init__()
+        self.logits_V = nn.Parameter(torch.zeros(vocab_size))
+
+    def forward(self, ids_BT):
+        return self.logits_V + torch.zeros(*ids_BT.shape, 1)
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    corpus = FablesCorpus(10, 3, 0, 0.5)
+    corpus.fables = tiny_fables(0, most=300)
+    return corpus
+
+
+@pytest.fixture(scope="module")
+def stories(corpus):
+    return list(corpus.fables.stories())
+
+
+@pytest.fixture(scope="module", params=[300, 600], ids=["words in pieces", "whole words"])
+def tokenizer(request, stories):
+    return train_byte_pairs([text for text, _ in stories], vocab_size=request.param, special_tokens=[END])
+
+
+def explained(model, tokenizer, text, corpus, *, is_document=False, context_length=10_000, n_candidates=5):
+    piece = Piece(text, ends_document=is_document)
+    return explain(model, tokenizer, piece, corpus, context_length=context_length, n_candidates=n_candidates)
+
+
+def test_a_model_that_knows_the_truth_has_no_excess_anywhere(corpus, stories, tokenizer):
+    oracle = Oracle(stories, tokenizer)
+    text, p = stories[len(stories) // 3]
+    explanation = explained(oracle, tokenizer, text, corpus, is_document=True)
+    assert "".join(row.text for row in explanation.rows) == text + END
+    for row in explanation.rows:
+        assert row.excess_nats == pytest.approx(0, abs=1e-5)
+        assert row.forecast.kl_nats == pytest.approx(0, abs=1e-5)
+        assert row.forecast.forbidden == pytest.approx(0, abs=1e-9)
+        assert row.is_hit or row.truth < 0.51, "what is certain is the likeliest"
+    assert explanation.floor_nats == pytest.approx(-math.log(p), abs=1e-9)
+    assert explanation.floor_nats == pytest.approx(-corpus.log_probability(text), abs=1e-9)
+    assert explanation.loss_nats == pytest.approx(explanation.floor_nats, abs=1e-4)
+    assert explanation.notes == ()
+
+
+def test_a_model_that_knows_nothing_loses_the_entropy_of_its_vocabulary_less_that_of_the_truth(
+    corpus, stories, tokenizer
+):
+    text, _ = stories[0]
+    explanation = explained(Uniform(tokenizer.vocab_size), tokenizer, text, corpus, is_document=True)
+    for row in explanation.rows:
+        assert row.model_nats == pytest.approx(math.log(tokenizer.vocab_size), rel=1e-6)
+        expected = math.log(tokenizer.vocab_size) - row.forecast.entropy_nats
+        assert row.forecast.kl_nats == pytest.approx(expected, rel=1e-5)
+        assert 0 < row.forecast.forbidden < 1
+
+
+def test_the_excess_to_expect_at_a_place_is_the_mean_of_what_comes(corpus, stories, tokenizer):
+    """KL(truth ‖ model) against all that may come, token by token."""
+    torch.manual_seed(0)
+    model = Uniform(tokenizer.vocab_size)
+    nn.init.normal_(model.logits_V)
+    prefix = stories[0][0].split(" ")[0]
+    forecast = explained(model, tokenizer, prefix, corpus, n_candidates=tokenizer.vocab_size).next
+    assert sum(candidate.truth for candidate in forecast.candidates) == pytest.approx(1)
+    assert sum(candidate.model for candidate in forecast.candidates) == pytest.approx(1)
+    mean = sum(c.truth * math.log(c.truth / c.model) for c in forecast.candidates if c.truth)
+    assert forecast.kl_nats == pytest.approx(mean, rel=1e-6)
+    entropy = -sum(c.truth * math.log(c.truth) for c in forecast.candidates if c.truth)
+    assert forecast.entropy_nats == pytest.approx(entropy, rel=1e-6)
+    assert forecast.forbidden == pytest.approx(sum(c.model for c in forecast.candidates if not c.truth), rel=1e-6)
+
+
+def test_the_losses_are_those_that_an_evaluation_counts(corpus, stories, tokenizer):
+    torch.manual_seed(1)
+    model = Uniform(tokenizer.vocab_size)
+    nn.init.normal_(model.logits_V)
+    explanation = explained(model, tokenizer, stories[5][0], corpus, is_document=True)
+    targets_T = torch.tensor([row.id for row in explanation.rows])
+    nats_T, hits_T = nats_and_hits(model(targets_T), targets_T)
+    assert [row.model_nats for row in explanation.rows] == pytest.approx(nats_T.tolist(), rel=1e-5)
+    assert [row.is_hit for row in explanation.rows] == hits_T.tolist()
+
+
+def test_the_skills_of_a_fable_add_up_to_its_loss_and_floor(corpus, stories, tokenizer):
+    explanation = explained(Uniform(tokenizer.vocab_size), tokenizer, stories[7][0], corpus, is_document=True)
+    scores = explanation.skills.scores.values()
+    assert sum(score.tokens for score in scores) == pytest.approx(len(explanation.rows))
+    assert sum(score.loss_nats for score in scores) == pytest.approx(explanation.loss_nats)
+    assert sum(score.floor_nats for score in scores) == pytest.approx(explanation.floor_nats)
+    assert all(sum(row.skills.values()) == pytest.approx(1) for row in explanation.rows)
+
+
+def test_a_prompt_that_cannot_be_written_says_where_it_leaves_the_grammar(corpus, stories, tokenizer):
+    text = stories[0][0]
+    begun = text[: text.index(" ", 20)]
+    explanation = explained(Oracle(stories, tokenizer), tokenizer, begun + " zzz and on", corpus)
+    (note,) = explanation.notes
+    assert note.startswith("the grammar cannot write this: after “")
+    assert "but not with “z”" in note
+    n_known = len(tokenizer.encode(begun))
+    assert [row.truth > 0 for row in explanation.rows[:n_known]] == [True] * n_known
+    assert explanation.rows[n_known].truth is None or explanation.rows[n_known].truth == 0
+    assert explanation.next.kl_nats is None, "what follows a text that cannot be has no truth"
+    assert explanation.floor_nats < math.inf
+
+
+def test_a_text_that_goes_on_after_its_end_is_none(corpus, stories, tokenizer):
+    explanation = explained(Uniform(tokenizer.vocab_size), tokenizer, stories[0][0] + " More.", corpus)
+    assert "the text is over, but here “␣” follows" in explanation.notes[0]
+
+
+def test_a_prompt_that_stops_inside_a_word_is_shown_by_character(corpus, stories):
+    texts = [text for text, _ in stories]
+    tokenizer = train_byte_pairs(texts, vocab_size=600, special_tokens=[END])
+    words = [word for word in texts[0].split(" ") if len(word) > 4 and len(tokenizer.encode(" " + word)) == 1]
+    prompt = texts[0][: texts[0].index(" " + words[0]) + 3]
+    explanation = explained(Uniform(tokenizer.vocab_size), tokenizer, prompt, corpus, n_candidates=600)
+    assert explanation.next_unit == "character"
+    assert "is shown by character" in explanation.notes[0]
+    expected = corpus.next_character_distribution(prompt)
+    found = {candidate.text: candidate.truth for candidate in explanation.next.candidates if candidate.truth}
+    assert found == pytest.approx(dict(expected))
+    assert sum(candidate.model for candidate in explanation.next.candidates) == pytest.approx(1)
+
+
+def test_a_character_that_the_vocabulary_lacks_has_its_own_line():
+    corpus = ListedCorpus({"ab ab": 0.5, "ax ab": 0.25, "xa": 0.25})
+    tokenizer = train_characters(["ab ab"], special_tokens=[END])
+    explanation = explained(Uniform(tokenizer.vocab_size), tokenizer, "ab ab", corpus, is_document=True)
+    lacking = [c for c in explanation.rows[1].forecast.candidates if c.text == NO_TOKEN]
+    assert lacking[0].model == 0
+    assert lacking[0].truth == pytest.approx(1 / 3)
+    assert explanation.rows[1].forecast.kl_nats == math.inf
+    assert NO_TOKEN in explanation.notes[0]
+    assert "∞" in explanation_table(explanation, "it", colored=False)
+    assert "null" in json.dumps(explanation.to_json()["tokens"][1]["kl_nats"])
+
+
+def test_a_corpus_without_a_truth_leaves_the_model_alone(stories, tokenizer):
+    explanation = explained(Uniform(tokenizer.vocab_size), tokenizer, stories[0][0], None)
+    assert "not known" in explanation.notes[0]
+    assert explanation.floor_nats is None
+    assert explanation.next.kl_nats is None
+    table, page = both_views(explanation)
+    for shown in (table, page):
+        assert "floor" not in shown
+        assert "KL" not in shown
+
+
+@pytest.mark.parametrize("context_length", [1, 2, 9, 40])
+def test_of_a_text_longer_than_the_context_the_words_that_fit_are_read(corpus, stories, tokenizer, context_length):
+    text = stories[0][0]
+    read = beginning_that_fits(tokenizer, text, context_length - 1)
+    assert text.startswith(read)
+    assert len(tokenizer.encode(read)) <= context_length - 1
+    model = Uniform(tokenizer.vocab_size)
+    explanation = explained(model, tokenizer, text, corpus, is_document=True, context_length=context_length)
+    assert explanation.text == read
+    assert "longer than the context" in explanation.notes[-1]
+    assert explanation.skills is None
+
+
+def test_the_document_of_a_number_is_the_one_held_out():
+    corpus = ListedCorpus({"one": 0.25, "two": 0.25, "three": 0.5}, n_validation=2)
+    assert validation_document(corpus, 1).text == "two"
+    assert validation_document(corpus, 2).text == "three"
+    with pytest.raises(ConfigError, match="3 is more than the 2 that are held out"):
+        validation_document(corpus, 3)
+
+
+def both_views(explanation):
+    return explanation_table(explanation, "a run", colored=False), explanation_page(explanation, "a run", "a source")
+
+
+def test_the_table_has_a_row_per_token_and_fits_a_terminal(corpus, stories, tokenizer):
+    explanation = explained(Oracle(stories, tokenizer), tokenizer, stories[0][0], corpus, is_document=True)
+    table, _ = both_views(explanation)
+    assert all(len(line) <= 100 for line in table.splitlines())
+    assert len(table.splitlines()) > len(explanation.rows)
+    assert f"loss {explanation.loss_nats:.3f} nats = floor {explanation.floor_nats:.3f}" in table
+    assert "\033" not in table
+    assert "the next token" not in table, "the end is among the rows, so nothing is left to come"
+    assert "\033" in explanation_table(explanation, "a run", colored=True)
+
+
+class Tags(HTMLParser):
+    """All that a page opens and shows, and whether what it opens it closes."""
+
+    VOID = ("meta",)
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.names, self.values, self.shown = [], [], [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.names.append(tag)
+        self.values += [value for _, value in attributes if value]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.shown.append(data)
+
+
+def test_a_page_is_whole_safe_and_loads_nothing(tmp_path):
+    hostile = "<script>alert(1)</script> & <img src=x>"
+    corpus = ListedCorpus({hostile: 0.5, "a <b>": 0.5})
+    tokenizer = train_byte_pairs([hostile, "a <b>"], vocab_size=280, special_tokens=[END])
+    explanation = explained(Uniform(tokenizer.vocab_size), tokenizer, hostile, corpus, is_document=True)
+    page = explanation_page(explanation, "<script>run</script>", "<img>")
+    tags = Tags(page)
+    assert tags.open == []
+    assert not {"script", "img", "link", "iframe"} & set(tags.names)
+    assert "://" not in page
+    assert "url(" not in page
+    assert "<script>run</script>" in tags.shown
+    write_page(tmp_path / "page.html", page)
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page
+    assert [file.name for file in tmp_path.iterdir()] == ["page.html"]

@@ -1,0 +1,174 @@
+"""Figures: each kind is drawn, says what it shows, and says so where it cannot be drawn."""
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from pellucid.config.experiment import ExperimentConfig
+from pellucid.experiments.figures.curves import draw_curves
+from pellucid.experiments.figures.data import value_of
+from pellucid.experiments.figures.draw import draw
+from pellucid.experiments.laws import bootstrap
+from pellucid.experiments.results import RunResult
+
+SKILLS = ("choice", "spelling", "recall")
+FIGURES = [
+    ({"type": "bars", "y": "excess"}, "excess over the floor (nats per token)"),
+    ({"type": "bars", "y": "accuracy.recall"}, "recall"),
+    ({"type": "bars", "y": "bits_per_byte"}, "bits per byte"),
+    ({"type": "lines", "x": "model.d_model", "y": "val_loss", "log_x": True}, "model.d_model"),
+    ({"type": "lines", "x": "flops", "y": "excess.recall", "by": "model.d_model", "log_y": True}, "FLOP"),
+    ({"type": "curves"}, "tokens"),
+    ({"type": "curves", "x": "step", "y": "val_loss"}, "step"),
+    ({"type": "skills", "y": "accuracy"}, "recall"),
+    ({"type": "skill_curves"}, "tokens"),
+    ({"type": "contexts"}, "context"),
+    ({"type": "gradient_norms"}, "block"),
+    ({"type": "scaling"}, "training compute C (FLOP)"),
+]
+
+
+def skills(excess, accuracy=0.5):
+    return {
+        skill: {
+            "loss_nats_per_document": excess + 1,
+            "floor_nats_per_document": 1.0,
+            "excess_nats_per_document": excess * (i + 1),
+            "accuracy": None if skill == "choice" else accuracy,
+        }
+        for i, skill in enumerate(SKILLS)
+    }
+
+
+def result(d_model, seed):
+    excess = 4 / d_model + 0.001 * seed
+    curve = [
+        {
+            "step": step,
+            "tokens": 100 * step,
+            "val_loss": 0.5 + 20 * excess / step,
+            "val_floor": 0.5,
+            "skills": skills(20 * excess / step),
+        }
+        for step in (10, 20, 40)
+    ]
+    return RunResult(
+        label=f"width {d_model}",
+        seed=seed,
+        overrides={"model.d_model": d_model},
+        parameters=100 * d_model**2,
+        non_embedding_parameters=12 * d_model**2,
+        flops=1e6 * d_model**2,
+        tokens=4000 + d_model,
+        seconds=1.5,
+        val_loss=0.5 + excess,
+        bits_per_byte=0.2 * (0.5 + excess),
+        floor=0.5,
+        excess=excess,
+        skills=skills(excess),
+        curve=curve,
+        contexts=[(16, excess), (32, excess / 2)],
+        gradient_norms=[0.1, 0.2, 0.4],
+    )
+
+
+RESULTS = [result(d_model, seed) for d_model in (8, 16, 32, 64, 128, 256) for seed in (0, 1)]
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch):
+    monkeypatch.setattr(bootstrap, "N_RESAMPLES", 5)
+
+
+def experiment(figure):
+    return ExperimentConfig(
+        name="widths",
+        question="How wide?",
+        base="base.yaml",
+        grid={"model.d_model": [8, 16, 32, 64, 128, 256]},
+        seeds=(0, 1),
+        figures=[{"title": "A figure", **figure}],
+    )
+
+
+def drawn(figure, results, folder):
+    config = experiment(figure)
+    return draw(config.figures[0], config, results, folder)
+
+
+@pytest.mark.parametrize(("figure", "label"), FIGURES, ids=lambda value: str(value)[:40])
+def test_every_kind_of_figure_is_drawn_with_its_units_and_a_caption(figure, label, tmp_path):
+    drawing = drawn(figure, RESULTS, tmp_path)
+    assert drawing.file_stem == "a-figure"
+    image = imread(tmp_path / "a-figure.png")
+    assert image.shape[0] > 300
+    assert np.unique(image[..., 0]).size > 5, "not blank"
+    assert label in (tmp_path / "a-figure.svg").read_text()
+    assert "Varied: model.d_model; 6 variants, 2 seeds, 12 runs." in drawing.caption
+    assert not list(tmp_path.glob(".tmp-*"))
+
+
+def test_the_same_results_give_the_same_bytes(tmp_path):
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        drawn({"type": "curves"}, RESULTS, folder)
+    assert (tmp_path / "a/a-figure.svg").read_bytes() == (tmp_path / "b/a-figure.svg").read_bytes()
+
+
+def test_the_table_of_scaling_laws_holds_the_exact_floor(tmp_path):
+    table = drawn({"type": "scaling"}, RESULTS, tmp_path).table
+    assert "| exact floor |" in table
+    assert "0.5000" in table
+
+
+def test_what_the_results_lack_is_said(tmp_path):
+    bare = [each.model_copy(update={"skills": {}, "curve": [], "contexts": [], "floor": None, "excess": None})
+            for each in RESULTS]  # fmt: skip
+    for kind in ("skills", "skill_curves", "curves", "contexts", "scaling"):
+        with pytest.raises(ValueError, match=r"\w+ \w+"):
+            drawn({"type": kind}, bare, tmp_path)
+    with pytest.raises(ValueError, match="no finished runs"):
+        drawn({"type": "curves"}, [], tmp_path)
+    with pytest.raises(ValueError, match="model.n_layers"):
+        drawn({"type": "bars", "y": "model.n_layers"}, RESULTS, tmp_path)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5, -0.1])
+def test_bars_of_equal_values_can_be_drawn(value, tmp_path):
+    drawn({"type": "bars", "y": "excess"}, [each.model_copy(update={"excess": value}) for each in RESULTS], tmp_path)
+
+
+def test_only_the_variants_that_are_asked_for_are_drawn(tmp_path):
+    drawing = drawn({"type": "bars", "y": "excess", "only": ["width 8", "width 32"]}, RESULTS, tmp_path)
+    text = (tmp_path / "a-figure.svg").read_text()
+    assert "width 32" in text
+    assert "width 64" not in text
+    assert "2 variants" in drawing.caption
+    with pytest.raises(ValueError, match="no variant is called 'width 9'"):
+        drawn({"type": "bars", "y": "excess", "only": ["width 9"]}, RESULTS, tmp_path)
+
+
+def test_a_loss_is_drawn_over_the_floor_of_the_text_that_it_was_measured_on(tmp_path):
+    """The last evaluation reads the whole validation text, those before it a part: their floors differ."""
+    curve = [{**row, "val_floor": floor} for row, floor in zip(RESULTS[0].curve, (0.45, 0.45, 0.5), strict=True)]
+    run = RESULTS[0].model_copy(update={"curve": curve})
+    figure = experiment({"type": "curves", "y": "val_loss"}).figures[0]
+    lines = {tuple(line.get_ydata()) for line in draw_curves(figure, [run]).figure.axes[0].lines}
+    assert (0.45, 0.45, 0.5) in lines
+
+
+def test_excess_and_loss_do_not_share_an_axis(tmp_path):
+    unknown = RESULTS[0].model_copy(update={"floor": None, "excess": None, "label": "another text"})
+    with pytest.raises(ValueError, match="do not share an axis"):
+        drawn({"type": "contexts"}, [*RESULTS, unknown], tmp_path)
+
+
+def test_a_column_of_another_context_is_a_number():
+    assert value_of(RESULTS[0], "contexts.16") == RESULTS[0].excess
+    with pytest.raises(ValueError, match="contexts.17"):
+        value_of(RESULTS[0], "contexts.17")
+
+
+def test_a_section_is_told_by_its_type():
+    run = RESULTS[0].model_copy(update={"overrides": {"model.position": {"type": "rope", "base": 10}}})
+    assert value_of(run, "model.position") == "rope"
+    assert value_of(run, "model.position.type") == "rope"

@@ -1,0 +1,28 @@
+"""Freed memory stays with the process, so that the next step need not fetch it again."""
+
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import resource, sys
+import torch
+from pellucid.runtime.allocator import keep_freed_memory
+if sys.argv[1] == "keep":
+    keep_freed_memory()
+def faults_of_a_large_tensor():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.ones(16 * 2**20)  # 64 MiB: 16,384 pages
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(min(faults_of_a_large_tensor() for _ in range(40)))  # until no small block lies in the way
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux's C library is asked")
+def test_a_tensor_that_was_freed_costs_no_new_pages():
+    faults = {
+        mode: int(subprocess.run([sys.executable, "-c", SCRIPT, mode], capture_output=True, check=True).stdout)
+        for mode in ("keep", "hand_back")
+    }
+    assert faults["keep"] < 1000 < faults["hand_back"], faults
