@@ -1,4 +1,5 @@
 import dataclasses
+from pathlib import Path
 
 import pytest
 import torch
@@ -6,7 +7,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from cost.runs import loss_and_logits, micro_batch, small_config
+from pellucid.config.load import load_run_config
 from pellucid.cost.activations import FLOAT32
+from pellucid.cost.build import predicted_seconds
 from pellucid.cost.counts import count_parameters
 from pellucid.cost.machine import Machine, measure_machine
 from pellucid.cost.step_time import (
@@ -17,6 +20,7 @@ from pellucid.cost.step_time import (
     step_seconds,
 )
 from pellucid.model.build import build_model
+from pellucid.runtime.precision import Precision
 from pellucid.training.build import recompute_activations
 from pellucid.training.muon import orthogonalize
 
@@ -121,3 +125,12 @@ def test_a_machine_can_be_measured(dtype):
     machine = measure_machine(torch.device("cpu"), dtype)
     assert min(machine.flops_per_second, machine.bytes_per_second, machine.seconds_per_operation) > 0
     assert str(dtype).removeprefix("torch.") in machine.where
+
+
+def test_a_run_of_a_thousand_times_as_many_steps_is_predicted_to_take_a_thousand_times_as_long(monkeypatch):
+    monkeypatch.setattr("pellucid.cost.build.measure_machine", lambda device, dtype: MACHINE)
+    few, many = (load_run_config(Path("configs/debug.yaml"), [f"train.steps={steps}"]) for steps in (20, 20_000))
+    precision = Precision(torch.device("cpu"), torch.float32)
+    seconds = predicted_seconds(few, VOCAB_SIZE, precision)
+    assert seconds > 0
+    assert predicted_seconds(many, VOCAB_SIZE, precision) == pytest.approx(1000 * seconds)

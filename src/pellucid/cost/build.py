@@ -11,9 +11,11 @@ from pellucid.config.model import ModelConfig
 from pellucid.config.run import RunConfig
 from pellucid.cost.activations import MicroBatch
 from pellucid.cost.counts import Cost, Shape, count_cost
+from pellucid.cost.machine import measure_machine
 from pellucid.cost.memory import MemoryBytes, count_memory
-from pellucid.cost.step_time import StepWork, count_step_work
+from pellucid.cost.step_time import StepWork, count_step_work, step_seconds
 from pellucid.model.attention import LONGEST_EXPLICIT_ON_CPU
+from pellucid.runtime.precision import Precision
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,12 @@ def cost_of_run(config: RunConfig, vocab_size: int, *, device_type: str, dtype: 
         tokens_per_step=batch.n_tokens * train.gradient_accumulation_steps,
         steps=train.steps,
     )
+
+
+def predicted_seconds(config: RunConfig, vocab_size: int, precision: Precision) -> float:
+    """How long training should take here, evaluations aside. Takes a second: it measures how fast the machine is."""
+    cost = cost_of_run(config, vocab_size, device_type=precision.device.type, dtype=precision.dtype)
+    return cost.steps * step_seconds(cost.step_work, measure_machine(precision.device, precision.dtype))
 
 
 def build_micro_batch(
