@@ -215,6 +215,14 @@ def test_the_document_of_a_number_is_the_one_held_out():
         validation_document(corpus, 3)
 
 
+def test_the_mode_of_the_model_comes_back_when_reading_fails(stories, tokenizer):
+    model = Uniform(tokenizer.vocab_size).train()
+    model.register_forward_pre_hook(lambda module, _: 1 / module.training)  # it is off meanwhile: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        explained(model, tokenizer, stories[0][0], None)
+    assert model.training
+
+
 def both_views(explanation):
     return explanation_table(explanation, "a run", colored=False), explanation_page(explanation, "a run", "a source")
 

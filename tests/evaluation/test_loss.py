@@ -72,6 +72,17 @@ def test_the_sum_does_not_depend_on_how_rows_are_batched():
     assert one == pytest.approx(several, rel=1e-5)
 
 
+def test_dropout_is_on_again_after_an_evaluation_that_failed():
+    def damaged():
+        yield from with_places([random_batch(0)])
+        raise OSError("the disk is gone")
+
+    decoder = tiny_decoder(dropout=0.5).train()
+    with pytest.raises(OSError, match="the disk is gone"):
+        score(decoder, damaged(), CPU_FLOAT32)
+    assert all(module.training for module in decoder.modules())
+
+
 def test_a_model_that_knows_nothing_scores_the_logarithm_of_the_vocabulary():
     decoder = tiny_decoder()
     with torch.no_grad():

@@ -20,6 +20,7 @@ from pellucid.errors import ConfigError
 from pellucid.evaluation.explain_truth import TextTruth, truth_of_text
 from pellucid.evaluation.explanation import END, NO_TOKEN, Candidate, Explanation, Forecast, TokenRow, end_of, visible
 from pellucid.evaluation.skills import SkillTable, skill_table
+from pellucid.model.decoder import eval_mode
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.tokenizer import WORD
 
@@ -115,9 +116,8 @@ def beginning_that_fits(tokenizer: Tokenizer, text: str, n_tokens: int) -> str:
 def read(model: nn.Module, ids: Sequence[int]) -> Tensor:
     """The logits at each place (T, V), in float32 on the CPU, which can make float64 of them. Dropout is off."""
     device = next(model.parameters()).device
-    was_training = model.training
-    logits_BTV: Tensor = model.eval()(torch.tensor([ids], device=device))
-    model.train(was_training)
+    with eval_mode(model):
+        logits_BTV: Tensor = model(torch.tensor([ids], device=device))
     return logits_BTV[0].float().cpu()
 
 

@@ -10,9 +10,9 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 
-from pellucid.evaluation.explain_page_style import STYLE
 from pellucid.evaluation.explanation import END, Candidate, Explanation, Forecast, TokenRow, visible
 
 STEPS_NATS = (0.03, 0.1, 0.3, 1.0, 3.0)  # where one shade ends and the next begins
@@ -44,11 +44,12 @@ def explanation_page(explanation: Explanation, run: str, source: str) -> str:
         parts.append(f"<details><summary>Every token as a table</summary>{_token_table(explanation)}</details>")
     if explanation.has_truth:
         parts.append(f"<details><summary>What the words mean</summary>{TERMS}</details>")
+    style = files("pellucid.evaluation").joinpath("explain_page.css").read_text(encoding="utf-8")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(run)}: {escape(source)}</title>\n<style>{STYLE}</style></head>\n"
+        f"<title>{escape(run)}: {escape(source)}</title>\n<style>{style}</style></head>\n"
         "<body><main>\n" + "\n".join(parts) + "\n</main></body></html>\n"
     )
 
@@ -91,7 +92,7 @@ def _reading(explanation: Explanation) -> str:
 
 
 def _token(row: TokenRow, t: int, n_tokens: int, has_truth: bool) -> str:
-    """A token in its shade. Its card is a part of it, so that pointing at it or focusing it is all that it takes."""
+    """A token in its shade. Its card is a part of it, so that pointing at it or focusing it is enough."""
     text = "end" if row.text == END else row.text.replace("\n", "⏎\n")
     shade = _shade(row.excess_nats if has_truth else row.model_nats)
     if row.text == END:

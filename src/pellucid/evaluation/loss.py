@@ -16,6 +16,7 @@ from pellucid.data.batches import IGNORE_INDEX, Batch
 from pellucid.data.token_file import TokenFile
 from pellucid.data.truth import TokenTruth
 from pellucid.evaluation.skills import SkillTable, skill_table
+from pellucid.model.decoder import eval_mode
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
 
@@ -127,19 +128,17 @@ class Scores:
 @torch.inference_mode()
 def score(model: nn.Module, batches: Iterable[tuple[Batch, NDArray[np.int64]]], precision: Precision) -> Scores:
     """Scores every target of the batches, which come with their places. Dropout is off meanwhile."""
-    was_training = model.training
-    model.eval()
     places, nats, hits = [], [], []
-    for batch, places_BT in batches:
-        inputs_BT, targets_BT = (tensor.to(precision.device) for tensor in batch)
-        with precision.autocast():
-            logits_BTV = model(inputs_BT)
-        counts_BT = targets_BT != IGNORE_INDEX
-        nats_N, hits_N = nats_and_hits(logits_BTV[counts_BT], targets_BT[counts_BT])
-        places.append(places_BT[places_BT >= 0])
-        nats.append(nats_N.double().cpu().numpy())
-        hits.append(hits_N.cpu().numpy())
-    model.train(was_training)
+    with eval_mode(model):
+        for batch, places_BT in batches:
+            inputs_BT, targets_BT = (tensor.to(precision.device) for tensor in batch)
+            with precision.autocast():
+                logits_BTV = model(inputs_BT)
+            counts_BT = targets_BT != IGNORE_INDEX
+            nats_N, hits_N = nats_and_hits(logits_BTV[counts_BT], targets_BT[counts_BT])
+            places.append(places_BT[places_BT >= 0])
+            nats.append(nats_N.double().cpu().numpy())
+            hits.append(hits_N.cpu().numpy())
     return Scores(np.concatenate(places), np.concatenate(nats), np.concatenate(hits))
 
 

@@ -6,15 +6,14 @@ Shapes: B samples, T tokens that the model reads at once, V vocabulary.
 """
 
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Sequence
 
 import torch
 from torch import Tensor
 
 from pellucid.generation.sampling import Sampling, next_token
 from pellucid.generation.single_token import SingleTokenDecoder
-from pellucid.model.decoder import Decoder
+from pellucid.model.decoder import Decoder, eval_mode
 
 # The model gives logits for every token that it reads. A long prompt is read in pieces of this many tokens, so that
 # 16 samples, 1,024 tokens and a vocabulary of 50,257 do not ask for 3 GB of logits of which one position is used.
@@ -45,7 +44,7 @@ def generate_tokens(
     window = SlidingWindow(model, torch.tensor(prompt_ids, device=device).expand(n_samples, -1), max_new_tokens)
     has_ended = [False] * n_samples
 
-    with _eval_mode(model):
+    with eval_mode(model):
         for _ in range(max_new_tokens):
             with torch.inference_mode():
                 logits_BV = window.read()
@@ -95,14 +94,3 @@ class SlidingWindow:
         for piece_BT in torch.split(self._unread_BT, TOKENS_READ_AT_ONCE, dim=1):
             logits_BTV: Tensor = self._model(piece_BT, self._cache)
         return logits_BTV[:, -1]
-
-
-@contextmanager
-def _eval_mode(model: Decoder) -> Iterator[None]:
-    """No dropout, and afterwards the mode that the model was in: training writes samples in mid-run."""
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)

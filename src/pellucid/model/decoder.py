@@ -7,7 +7,8 @@ Shapes: B batch, T positions, D model, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -94,3 +95,14 @@ def product_dtype(x: Tensor) -> torch.dtype:
     """What autocast, if it is on, computes products in; else the format of x itself."""
     device = x.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+
+
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """No dropout inside; afterwards the mode that the model was in, also after an error."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
