@@ -6,7 +6,7 @@ else to stderr. Whatever goes wrong ends in one line, `error: WHERE: WHAT; HOW T
 
 from __future__ import annotations
 
-import errno
+import logging
 import os
 import shlex
 import signal
@@ -17,23 +17,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
-from pellucid.errors import CheckpointError, ConfigError, InputOutputError, OutOfMemoryError, PellucidError
+from pellucid.errors import CheckpointError, ConfigError, PellucidError, explained
 
 if TYPE_CHECKING:
-    from pellucid.checkpoint.build import TrainedModel
     from pellucid.config.run import RunConfig
     from pellucid.data.build import PreparedData
-    from pellucid.runtime.precision import Precision
 
 DATA_ROOT, RUNS_ROOT = Path("data"), Path("checkpoints")
 EXPERIMENTS_ROOT = RUNS_ROOT / "experiments"
-
-OUT_OF_MEMORY_TEXTS = (
-    *("out of memory", "ALLOC_FAILED"),  # a GPU's
-    *("DefaultCPUAllocator", "Storage size calculation overflowed", "could not create a primitive", "bad_alloc"),
-    *("can't start new thread", "ThreadPoolBuildError"),  # there is no room for its stack
-    "error return without exception set",  # Python itself, with no room for a MemoryError
-)
 
 app = typer.Typer(
     help="Pellucid: train a decoder-only transformer that you can see through, and read what it writes.",
@@ -56,6 +47,13 @@ Which = Annotated[str, typer.Option("--checkpoint", metavar="latest|best|STEP", 
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")]
 
 
+class _WarningsOnStderr(logging.Handler):
+    """What the library has to say on the way, each a line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _note(f"{record.levelname.lower()}: {record.getMessage()}")
+
+
 class _Stopped(SystemExit):
     """Ctrl-C or SIGTERM, outside of the training loop, which saves first."""
 
@@ -68,6 +66,7 @@ def main() -> NoReturn:
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
+    logging.getLogger("pellucid").handlers = [_WarningsOnStderr()]
     try:
         exit_code = app(standalone_mode=False)
         sys.stdout.flush()
@@ -102,28 +101,12 @@ def _report(error: BaseException) -> int:
     if hasattr(error, "format_message"):  # typer's own errors: an unknown option, a missing argument
         where = getattr(getattr(error, "ctx", None), "command_path", "pellucid")
         error = ConfigError(where, error.format_message().rstrip("."), f"see `{where} --help`")
-    elif _is_out_of_memory(error):
-        fix = "lower train.batch_size (and raise train.gradient_accumulation_steps), model.context_length, "
-        fix += "model.d_model or model.n_layers; for generate, --num-samples"
-        error = OutOfMemoryError("memory", "it does not fit", fix)
-    elif isinstance(error, OSError):
-        error = InputOutputError(str(error.filename or "disk"), error.strerror or str(error), "fix that and try again")
+    else:
+        error = explained(error)
     if not isinstance(error, PellucidError):
         raise error
     _note(f"error: {error}")
     return error.exit_code
-
-
-def _is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether memory was the cause. PyTorch has a class of its own for a full GPU; else only the text can tell."""
-    if error is None:
-        return False
-    return (
-        isinstance(error, MemoryError)
-        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
-        or (not isinstance(error, PellucidError) and any(text in str(error) for text in OUT_OF_MEMORY_TEXTS))
-        or _is_out_of_memory(error.__cause__)
-    )
 
 
 @app.command()
@@ -177,14 +160,16 @@ def generate(
     as_json: Json = False,
 ) -> None:
     """Write text with a trained model, from a prompt or from the start of a document."""
+    from pellucid.checkpoint.build import load_trained_run
     from pellucid.generation.sampling import Sampling
     from pellucid.generation.text import generate_text
     from pellucid.runtime.allocator import keep_freed_memory
 
+    _heed_stop_during_imports()
     keep_freed_memory()
     sampling = Sampling(temperature=0.0 if greedy else temperature, top_k=top_k, top_p=top_p)
     text = _read_prompt(prompt, prompt_file)
-    trained, precision = _load_trained(run, checkpoint)
+    trained, precision = load_trained_run(run, checkpoint)
     streams = num_samples == 1 and not as_json
     trained.tokenizer.encode(text)  # refuses what it cannot read before anything is written
     if streams:
@@ -214,14 +199,12 @@ def generate(
 @app.command()
 def evaluate(run: Run, checkpoint: Which = "latest", as_json: Json = False) -> None:
     """Measure a checkpoint on its whole validation text: loss, perplexity, bits per byte; floor and excess if known."""
-    from pellucid.evaluation.build import evaluate as evaluate_model
+    from pellucid.checkpoint.build import load_trained_run
+    from pellucid.evaluation.build import evaluate_run
 
-    trained, precision = _load_trained(run, checkpoint)
-    data = _prepare(trained.config)
-    if data.tokenizer.to_json() != trained.tokenizer.to_json():
-        what = "its corpus has changed: the tokenizer that is learned from it now is not the one of these weights"
-        raise CheckpointError(str(run), what, "bring the text back as it was, or train anew")
-    evaluation = evaluate_model(trained.config, data, trained.decoder, precision)
+    _heed_stop_during_imports()
+    trained, precision = load_trained_run(run, checkpoint)
+    evaluation = evaluate_run(trained, precision, DATA_ROOT, str(run))
     if as_json:
         _print_json({"step": trained.step, **evaluation.to_json()})
     else:
@@ -243,33 +226,19 @@ def explain(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page to look at instead.")] = None,
 ) -> None:
     """Show what a model expects at each token of a text and after it, beside the exact truth where that is known."""
-    from pellucid.corpora.build import build_corpus
-    from pellucid.corpora.corpus import KnownCorpus, Piece
-    from pellucid.evaluation.explain import explain as explain_text
-    from pellucid.evaluation.explain import validation_document
+    from pellucid.checkpoint.build import load_trained_run
+    from pellucid.evaluation.build import explain_run
     from pellucid.evaluation.explain_page import explanation_page, write_page
     from pellucid.evaluation.explain_table import explanation_table
 
+    _heed_stop_during_imports()
     is_prompt = prompt is not None or prompt_file is not None
     if is_prompt and fable is not None:
         raise ConfigError("command line", "--fable and a prompt exclude each other", "give one of them")
-    piece = Piece(_read_prompt(prompt, prompt_file), ends_document=False)
-    trained, _ = _load_trained(run, checkpoint)
-    # A prompt needs no text files, which a run copied to another machine lacks.
-    has_files = trained.config.corpus.type != "fables"
-    corpus = None if is_prompt and has_files else build_corpus(trained.config.corpus)
-    if corpus is not None and not is_prompt:
-        piece = validation_document(corpus, fable or 1)
-    explanation = explain_text(
-        trained.decoder,
-        trained.tokenizer,
-        piece,
-        corpus if isinstance(corpus, KnownCorpus) else None,
-        context_length=trained.decoder.context_length,
-        n_candidates=top,
-    )
+    text = _read_prompt(prompt, prompt_file) if is_prompt else None
+    trained, _ = load_trained_run(run, checkpoint)
+    explanation, source = explain_run(trained, text, number=fable or 1, n_candidates=top)
     model = f"{trained.config.name}, step {trained.step:,}"
-    source = "a prompt" if is_prompt else f"held-out {'document' if has_files else 'fable'} {fable or 1}"
     if html is not None:
         write_page(html, explanation_page(explanation, model, source))
         _note(f"wrote {html}")
@@ -308,15 +277,11 @@ def cost(config: ConfigFile, overrides: Overrides = None, as_json: Json = False)
     from pellucid.cost.cost_table import CostReport
     from pellucid.cost.machine import measure_machine
     from pellucid.data.build import vocab_size_of
-    from pellucid.runtime.precision import resolve_precision
+    from pellucid.runtime.precision import precision_here
 
     run_config = _load_config(config, overrides)
     vocab_size = vocab_size_of(run_config)
-    try:
-        precision = resolve_precision(run_config.train.device, run_config.train.precision)
-    except ConfigError as error:
-        precision = resolve_precision("auto", "auto")
-        _note(f"warning: {error.what}; counted and predicted for {precision.device}")
+    precision = precision_here(run_config.train.device, run_config.train.precision)
     counted = cost_of_run(run_config, vocab_size, device_type=precision.device.type, dtype=precision.dtype)
     report = CostReport(counted, measure_machine(precision.device, precision.dtype))
     if as_json:
@@ -391,22 +356,6 @@ def _prepare(config: RunConfig) -> PreparedData:
 
     _heed_stop_during_imports()
     return prepare_data(config, DATA_ROOT, progress=True)
-
-
-def _load_trained(run: Path, which: str) -> tuple[TrainedModel, Precision]:
-    """The model on the device and in the precision that it was trained with, or what this machine has instead."""
-    from pellucid.checkpoint.build import load_trained_model
-    from pellucid.checkpoint.run_directory import find_step_directory
-    from pellucid.runtime.precision import resolve_precision
-
-    _heed_stop_during_imports()
-    trained = load_trained_model(find_step_directory(run, which))
-    try:
-        precision = resolve_precision(trained.config.train.device, trained.config.train.precision)
-    except ConfigError:
-        precision = resolve_precision("auto", "auto")
-    trained.decoder.to(precision.device)
-    return trained, precision
 
 
 def _read_prompt(prompt: str | None, file: Path | None) -> str:

@@ -3,6 +3,16 @@
 An error reads `WHERE: WHAT; HOW TO FIX IT`. The command line prints it after `error: ` and exits with the class's code.
 """
 
+import errno
+
+# How those who have no class of their own for it say that memory is full.
+OUT_OF_MEMORY_TEXTS = (
+    *("out of memory", "ALLOC_FAILED"),  # a GPU's
+    *("DefaultCPUAllocator", "Storage size calculation overflowed", "could not create a primitive", "bad_alloc"),
+    *("can't start new thread", "ThreadPoolBuildError"),  # there is no room for its stack
+    "error return without exception set",  # Python itself, with no room for a MemoryError
+)
+
 
 class PellucidError(Exception):
     """A fault that the user can fix: where it is, what it is, and how to fix it."""
@@ -58,6 +68,29 @@ class OutOfMemoryError(PellucidError):
     """The model or the batch does not fit into memory."""
 
     exit_code = 8
+
+
+def explained(error: BaseException) -> BaseException:
+    """What a full memory or a refusing disk means to the user, as a PellucidError; any other error as it is."""
+    if is_out_of_memory(error):
+        fix = "lower train.batch_size (and raise train.gradient_accumulation_steps), model.context_length, "
+        fix += "model.d_model or model.n_layers; for generate, --num-samples"
+        return OutOfMemoryError("memory", "it does not fit", fix)
+    if isinstance(error, OSError):
+        return InputOutputError(str(error.filename or "disk"), error.strerror or str(error), "fix that and try again")
+    return error
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether memory was the cause. PyTorch has a class of its own for a full GPU; else only the text can tell."""
+    if error is None:
+        return False
+    return (
+        isinstance(error, MemoryError)
+        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+        or (not isinstance(error, PellucidError) and any(text in str(error) for text in OUT_OF_MEMORY_TEXTS))
+        or is_out_of_memory(error.__cause__)
+    )
 
 
 def _one_line(text: str) -> str:

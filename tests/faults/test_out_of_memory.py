@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from pellucid.checkpoint.step_directory import step_name
-from pellucid.cli import _is_out_of_memory
-from pellucid.errors import DataError, InputOutputError
+from pellucid.errors import DataError, InputOutputError, is_out_of_memory
 from processes import assert_one_error_line, command_line
 from reference_run import trace
 from tiny_run import TINY_RUN, VERSES
@@ -125,7 +124,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 def test_f21_each_librarys_own_error_is_known(ask):
     with pytest.raises(Exception) as caught:  # noqa: PT011 (each has its own)
         ask()
-    assert _is_out_of_memory(caught.value)
+    assert is_out_of_memory(caught.value)
 
 
 TEXTS = [
@@ -143,14 +142,14 @@ TEXTS = [
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_f21_each_text_that_has_no_class_is_known(text):
-    assert _is_out_of_memory(RuntimeError(text))
+    assert is_out_of_memory(RuntimeError(text))
 
 
 def test_f21_memory_is_the_cause_also_behind_another_error():
     for memory in (MemoryError(), OSError(errno.ENOMEM, "Cannot allocate memory")):
         for error in (DataError("corpus", "cannot be read", "fix it"), InputOutputError("disk", "refuses", "fix it")):
             error.__cause__ = memory
-            assert _is_out_of_memory(error)
+            assert is_out_of_memory(error)
 
 
 @pytest.mark.parametrize(
@@ -158,4 +157,4 @@ def test_f21_memory_is_the_cause_also_behind_another_error():
     [RuntimeError("shape mismatch"), OSError(errno.EIO, "Input/output error"), DataError("a", "out of memory", "b")],
 )
 def test_f21_other_errors_are_not_taken_for_it(error):
-    assert not _is_out_of_memory(error)
+    assert not is_out_of_memory(error)

@@ -66,7 +66,7 @@ def test_f4_the_log_is_on_disk_before_the_checkpoint_that_goes_on_from_it(workpl
         assert disk[calls.index(("fsync", log))][2] == (workplace / "run" / log).read_bytes()
 
 
-def test_f24_k_whole_ones_are_kept_beside_invalid_ones(tmp_path: Path, capsys):
+def test_f24_k_whole_ones_are_kept_beside_invalid_ones(tmp_path: Path, caplog):
     """The newest of all is damaged, one between is empty, and a file has a checkpoint's name."""
     losses = {10: 0.5, 20: 3.0, 30: 2.0, 40: 2.5, 50: 2.4, 60: 0.1, 70: 2.3}
     for step, loss in losses.items():
@@ -78,11 +78,11 @@ def test_f24_k_whole_ones_are_kept_beside_invalid_ones(tmp_path: Path, capsys):
     assert steps_in(tmp_path) == [10, 40, 50]  # two whole ones, and the best whole one
     for step in (10, 40, 50):
         read_checkpoint(tmp_path / step_name(step))
-    assert capsys.readouterr().err.count("warning: ") == 3
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
 
 
 @pytest.mark.parametrize("fails", ["rename", "rmtree"])
-def test_f24_a_delete_that_fails_is_a_warning_and_takes_no_whole_one(tmp_path: Path, monkeypatch, capsys, fails):
+def test_f24_a_delete_that_fails_is_a_warning_and_takes_no_whole_one(tmp_path: Path, monkeypatch, caplog, fails):
     for step in (10, 20, 30, 40):
         write_checkpoint(tmp_path, tiny_checkpoint(step=step, val_loss=1 / step))
 
@@ -95,7 +95,7 @@ def test_f24_a_delete_that_fails_is_a_warning_and_takes_no_whole_one(tmp_path: P
         read_checkpoint(tmp_path / step_name(step))
     if fails == "rename":
         assert steps_in(tmp_path) == [10, 20, 30, 40]
-    assert f"warning: {tmp_path / step_name(10)}: not deleted: Permission denied" in capsys.readouterr().err
+    assert f"{tmp_path / step_name(10)}: not deleted: Permission denied" in caplog.messages
     monkeypatch.undo()
     keep_last_and_best(tmp_path, keep_last=2)
     assert steps_in(tmp_path) == [30, 40]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint
 from pellucid.checkpoint.training_state import load_model_tensors, require_fit
 from pellucid.config.load import parse_run_config
@@ -12,6 +13,7 @@ from pellucid.config.run import RunConfig
 from pellucid.errors import CheckpointError, ConfigError, DataError
 from pellucid.model.build import build_model
 from pellucid.model.decoder import Decoder
+from pellucid.runtime.precision import Precision, precision_here
 from pellucid.tokenizer import Tokenizer
 
 OTHER_VERSION = "use the version of Pellucid that wrote it"
@@ -33,6 +35,17 @@ def load_trained_model(step_directory: Path) -> TrainedModel:
     Raises CheckpointError if it is damaged or its weights do not fit its config.
     """
     return _build(read_checkpoint(step_directory), str(step_directory))
+
+
+def load_trained_run(run: Path, which: str = "latest") -> tuple[TrainedModel, Precision]:
+    """The model that RUN and latest|best|STEP name, on the device and in the precision that it was trained with.
+
+    A machine without these does it with what it has, after a warning. Raises CheckpointError as the others do.
+    """
+    trained = load_trained_model(find_step_directory(run, which))
+    precision = precision_here(trained.config.train.device, trained.config.train.precision)
+    trained.decoder.to(precision.device)
+    return trained, precision
 
 
 def verify(step_directory: Path) -> None:

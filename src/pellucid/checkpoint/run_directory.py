@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pellucid.checkpoint.step_directory import STEP_NAME, State, discard, read_state, step_name
 from pellucid.errors import CheckpointError, InputOutputError, RunInUseError
+
+_log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -52,7 +54,7 @@ def whole_checkpoints(run_dir: Path) -> Iterator[State]:
         try:
             yield read_state(run_dir / step_name(step))
         except CheckpointError as error:
-            print(f"warning: {error}", file=sys.stderr)
+            _log.warning("%s", error)
 
 
 def keep_last_and_best(run_dir: Path, keep_last: int) -> None:
@@ -68,7 +70,7 @@ def keep_last_and_best(run_dir: Path, keep_last: int) -> None:
             try:
                 discard(run_dir / step_name(step))
             except OSError as error:
-                print(f"warning: {run_dir / step_name(step)}: not deleted: {error.strerror}", file=sys.stderr)
+                _log.warning("%s: not deleted: %s", run_dir / step_name(step), error.strerror)
 
 
 def find_step_directory(run: Path, which: str) -> Path:

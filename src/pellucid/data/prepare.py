@@ -15,9 +15,9 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import logging
 import platform
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import tee
@@ -35,6 +35,8 @@ from pellucid.data.truth import NATS_FILE, SKILLS_FILE, write_truth
 from pellucid.errors import DataError, InputOutputError
 from pellucid.files import fsync, sha256
 from pellucid.tokenizer import Tokenizer
+
+_log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 3
 BATCH_CHARACTERS = 1 << 19
@@ -98,7 +100,7 @@ def prepare(
             if manifest := read_manifest(directory, fingerprint):
                 return directory, manifest
             if directory.exists():
-                print(f"warning: {directory} is not what was written there; preparing it again", file=sys.stderr)
+                _log.warning("%s is not what was written there; preparing it again", directory)
             with _written_whole(directory) as draft:
                 manifest = _write(draft, corpus, train_tokenizer, tokenizer_settings, fingerprint, progress)
             return directory, manifest

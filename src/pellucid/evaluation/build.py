@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from pellucid.checkpoint.build import TrainedModel
 from pellucid.config.run import RunConfig
+from pellucid.corpora.build import build_corpus
+from pellucid.corpora.corpus import KnownCorpus, Piece
 from pellucid.data.batches import evaluation_batches
-from pellucid.data.build import PreparedData
+from pellucid.data.build import PreparedData, prepare_data
+from pellucid.errors import CheckpointError
+from pellucid.evaluation.explain import explain, validation_document
+from pellucid.evaluation.explanation import Explanation
 from pellucid.evaluation.loss import Evaluation, evaluation_of, score
 from pellucid.model.decoder import Decoder
 from pellucid.runtime.precision import Precision
@@ -26,3 +34,41 @@ def evaluate(
         max_tokens=max_tokens,
     )
     return evaluation_of(score(model, batches, precision), data.validation, data.tokenizer, data.truth)
+
+
+def evaluate_run(trained: TrainedModel, precision: Precision, data_root: Path, where: str) -> Evaluation:
+    """Scores a trained model on the validation part of its corpus, prepared in `data_root` if it is not there.
+
+    CheckpointError, at `where`, if the text has changed so that its tokens are others now.
+    """
+    data = prepare_data(trained.config, data_root, progress=True)
+    if data.tokenizer.to_json() != trained.tokenizer.to_json():
+        what = "its corpus has changed: the tokenizer that is learned from it now is not the one of these weights"
+        raise CheckpointError(where, what, "bring the text back as it was, or train anew")
+    return evaluate(trained.config, data, trained.decoder, precision)
+
+
+def explain_run(
+    trained: TrainedModel, prompt: str | None, *, number: int, n_candidates: int
+) -> tuple[Explanation, str]:
+    """Explains a prompt or, without one, the number-th document held out, from 1; and says which it was.
+
+    A prompt needs no text files, which a run copied to another machine lacks.
+    """
+    config, is_fables = trained.config.corpus, trained.config.corpus.type == "fables"
+    corpus = build_corpus(config) if prompt is None or is_fables else None
+    if prompt is not None:
+        piece, source = Piece(prompt, ends_document=False), "a prompt"
+    else:
+        assert corpus is not None
+        piece = validation_document(corpus, number)
+        source = f"held-out {'fable' if is_fables else 'document'} {number}"
+    explanation = explain(
+        trained.decoder,
+        trained.tokenizer,
+        piece,
+        corpus if isinstance(corpus, KnownCorpus) else None,
+        context_length=trained.decoder.context_length,
+        n_candidates=n_candidates,
+    )
+    return explanation, source

@@ -7,12 +7,15 @@ format and leaves to float32 what needs it (softmax, norms, the loss): "mixed pr
 from __future__ import annotations
 
 import contextlib
+import logging
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
 
 from pellucid.errors import ConfigError
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,16 @@ def resolve_precision(device_name: str, precision_name: str) -> Precision:
         raise ConfigError("train.precision", f"fp16 needs CUDA, not {device.type}", "use auto, bf16 or fp32")
     dtypes = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
     return Precision(device, dtypes[precision_name])
+
+
+def precision_here(device_name: str, precision_name: str) -> Precision:
+    """The same, but where this machine lacks what is asked for a warning and the best that it has."""
+    try:
+        return resolve_precision(device_name, precision_name)
+    except ConfigError as error:
+        precision = resolve_precision("auto", "auto")
+        _log.warning("%s; going on with %s", error.what, precision.device)
+        return precision
 
 
 def _resolve_device(name: str) -> torch.device:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import Checkpoint, discard, read_checkpoint, step_name
 from pellucid.config.run import RunConfig
 from pellucid.errors import CheckpointError, ConfigError
+
+_log = logging.getLogger(__name__)
 
 # A resumed run must compute what the uninterrupted one would have. These keys only decide what is reported and kept.
 OPERATIONAL = ("name", "train.log_every_steps", "evaluation", "sample", "checkpoint")
@@ -47,7 +49,7 @@ def newest_whole_checkpoint(run_dir: Path) -> tuple[Checkpoint, Path] | None:
         try:
             return read_checkpoint(directory), directory
         except CheckpointError as error:
-            print(f"warning: {error}", file=sys.stderr)
+            _log.warning("%s", error)
     if steps:
         raise CheckpointError(str(run_dir), "no checkpoint is whole", "start anew with --overwrite")
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ from pellucid.training.resume import (
     require_same_tokenizer,
 )
 from pellucid.training.session import Session
+
+_log = logging.getLogger(__name__)
 
 Note = Callable[[str], None]
 
@@ -67,7 +70,7 @@ def train_run(
             require_same_tokenizer(session.tokenizer_json, checkpoint, str(directory))
             session.restore(checkpoint, str(directory))
             if changes := other_environment(session.environment(), checkpoint):
-                note(f"warning: {directory}: {changes}; the run goes on, but not bit for bit as it would have")
+                _log.warning("%s: %s; the run goes on, but not bit for bit as it would have", directory, changes)
         else:
             clear_run(run_dir)
         return _train(config, data, session, note)
