@@ -1,0 +1,100 @@
+"""What a decoder computes on the way to its logits: attention weights, the residual stream, and the logit lens.
+
+Hooks listen while the model's own forward pass runs, so a trace shows what the model does, whatever its parts.
+
+Shapes: L layers, H heads, T positions as queries, S as keys, N points of the residual stream, D model, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from pellucid.model.attention import Attend, MultiHeadAttention
+from pellucid.model.decoder import Decoder, eval_mode
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One text on its way through the model; all tensors are on the CPU.
+
+    ids, texts: the T tokens read; the first is the end_of_text that stands before a document.
+    attention (L, H, T, S): what share of key s goes into query t; rows sum to 1.
+    residuals (N, T, D): the stream x after the embedding and after each sublayer; `points` names the N places.
+    """
+
+    ids: list[int]
+    texts: list[str]
+    attention: Tensor
+    points: list[str]
+    residuals: Tensor
+    unembed: Callable[[Tensor], Tensor] = field(repr=False)
+
+    @cached_property
+    def logits(self) -> Tensor:
+        """The logit lens (nostalgebraist 2020): final norm and unembedding at each point, (N, T, V). The last is the
+        output of the model."""
+        return torch.stack([self.unembed(x_TD) for x_TD in self.residuals])
+
+
+@torch.no_grad()
+def trace(model: Decoder, ids: Sequence[int], texts: Sequence[str] | None = None) -> Trace:
+    """Runs the model over the tokens and keeps what it computed. `texts` are how the tokens are shown, if not as ids.
+
+    The model is unchanged afterwards. ValueError for more tokens than the context_length.
+    """
+    device = model.embeddings.embedding_VD.device
+    attention: list[Tensor] = []
+    residuals: dict[str, Tensor] = {}
+    with eval_mode(model), _recorded(model, attention, residuals):
+        model(torch.tensor([ids], device=device))
+
+    @torch.no_grad()
+    def unembed(x_TD: Tensor) -> Tensor:
+        logits_BTV = model.soft_cap(model.embeddings.unembed(model.final_norm(x_TD[None].to(device))))
+        return logits_BTV[0].cpu()
+
+    return Trace(
+        ids=list(ids),
+        texts=list(texts or map(str, ids)),
+        attention=torch.cat(attention).cpu(),
+        points=list(residuals),
+        residuals=torch.cat(list(residuals.values())).cpu(),
+        unembed=unembed,
+    )
+
+
+@contextmanager
+def _recorded(model: Decoder, attention: list[Tensor], residuals: dict[str, Tensor]) -> Iterator[None]:
+    """While this lasts, a forward pass leaves its attention weights and residual stream in the two arguments."""
+    with ExitStack() as undo:
+
+        def keep(point: str) -> Callable[..., None]:
+            return lambda _module, _inputs, x_BTD: residuals.update({point: x_BTD})
+
+        first = model.blocks[0].register_forward_pre_hook(lambda _, inputs: residuals.update(embedding=inputs[0]))
+        undo.callback(first.remove)
+        for layer, block in enumerate(model.blocks):
+            for name, sublayer in block.named_children():
+                undo.callback(sublayer.register_forward_hook(keep(f"{layer}.{name}")).remove)
+        for module in model.modules():
+            if isinstance(module, MultiHeadAttention):
+                undo.callback(setattr, module, "attend", module.attend)
+                module.attend = _recording(module.attend, attention)
+        yield
+
+
+def _recording(attend: Attend, attention: list[Tensor]) -> Attend:
+    """The same attention, which also tells its weights: Σ over s of weight_s v_s is weight, if v_s is unit vector s."""
+
+    def attend_and_record(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float) -> Tensor:
+        unit_vectors_SS = torch.eye(k_BHSK.size(2), dtype=v_BHSK.dtype, device=v_BHSK.device)
+        attention.append(attend(q_BHTK, k_BHSK, unit_vectors_SS.expand(*k_BHSK.shape[:2], -1, -1), 0.0))
+        return attend(q_BHTK, k_BHSK, v_BHSK, dropout)
+
+    return attend_and_record

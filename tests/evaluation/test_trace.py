@@ -1,0 +1,96 @@
+"""A trace shows the numbers of the loop reference at every place, and leaves nothing behind in the model."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.model_axes import VOCAB_SIZE, build_away_from_zero, float64, tiny_config, tiny_configs
+from pellucid.evaluation.trace import trace
+from reference import decoder as reference
+from reference.attention import attention
+
+texts = st.lists(st.integers(0, VOCAB_SIZE - 1), min_size=1, max_size=8)
+
+
+@given(tiny_configs, texts)
+@settings(max_examples=40)
+def test_a_trace_ends_in_the_logits_of_the_model_and_starts_at_its_embedding(config, ids):
+    model = build_away_from_zero(config).eval()
+    traced = trace(model, ids)
+    torch.testing.assert_close(traced.logits[-1], model(torch.tensor([ids]))[0], rtol=0, atol=1e-5)
+    assert traced.points == ["embedding", "0.attention", "0.feed_forward", "1.attention", "1.feed_forward"]
+    assert traced.logits.shape == (5, len(ids), VOCAB_SIZE)
+    assert traced.residuals.shape == (5, len(ids), config.d_model)
+
+
+@given(tiny_configs, texts)
+@settings(max_examples=40)
+def test_attention_rows_sum_to_one_and_no_weight_is_on_the_future(config, ids):
+    weights_LHTS = trace(build_away_from_zero(config), ids).attention
+    assert weights_LHTS.shape == (config.n_layers, config.n_heads, len(ids), len(ids))
+    torch.testing.assert_close(weights_LHTS.sum(-1), torch.ones(weights_LHTS.shape[:3]))
+    assert (weights_LHTS >= 0).all()
+    assert not weights_LHTS.triu(diagonal=1).any()
+
+
+@given(tiny_configs, texts)
+@settings(max_examples=20)
+def test_attention_residuals_and_logit_lens_are_those_of_the_loop_reference(config, ids):
+    with float64():
+        model = build_away_from_zero(config).eval()
+    queries_and_keys = []
+    for block in model.blocks:
+        block.attention.sublayer.attend = keeping_queries_and_keys(block.attention.sublayer.attend, queries_and_keys)
+    model(torch.tensor([ids]))
+    kept = queries_and_keys.copy()  # a trace asks each attention once more
+    traced = trace(model, ids)
+
+    for layer, (q_HTK, k_HSK) in enumerate(kept):
+        for head in range(config.n_heads):
+            weights_TS = attention(q_HTK[head], k_HSK[head], np.eye(len(ids)))
+            np.testing.assert_allclose(traced.attention[layer, head], weights_TS, atol=1e-12)
+
+    weights = {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
+    x_TD = reference.embed(ids, config, weights)
+    expected = [x_TD]
+    for layer in range(config.n_layers):
+        for name, sublayer in [
+            ("attention", reference.attention_sublayer),
+            ("feed_forward", reference.feed_forward_sublayer),
+        ]:
+            x_TD = reference.residual(x_TD, config, weights, f"blocks.{layer}.{name}", sublayer)
+            expected.append(x_TD)
+    np.testing.assert_allclose(traced.residuals, np.stack(expected), atol=1e-10)
+    if config.norm_placement == "pre":
+        expected = [reference.norm(x_TD, config, weights, "final_norm") for x_TD in expected]
+    lens_NTV = np.stack([reference.unembed(x_TD, config, weights) for x_TD in expected])
+    np.testing.assert_allclose(traced.logits, lens_NTV, atol=1e-10)
+
+
+def keeping_queries_and_keys(attend, kept):
+    def keep(q_BHTK, k_BHSK, v_BHSK, dropout):
+        kept.append((q_BHTK[0].detach().numpy(), k_BHSK[0].detach().numpy()))
+        return attend(q_BHTK, k_BHSK, v_BHSK, dropout)
+
+    return keep
+
+
+def parts(model):
+    """All that a trace might leave behind: hooks, another attention, another mode."""
+    modules = list(model.modules())
+    hooks = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in modules]
+    return hooks, [module.training for module in modules], [getattr(module, "attend", None) for module in modules]
+
+
+def test_the_model_is_unchanged_after_a_trace_and_after_one_that_failed():
+    model = build_away_from_zero(tiny_config(dropout=0.5)).train()
+    before = parts(model)
+    rng = torch.get_rng_state()
+    torch.testing.assert_close(trace(model, [1, 2]).logits, trace(model, [1, 2]).logits)
+    assert parts(model) == before
+    with pytest.raises(ValueError, match="9 tokens are more than the context_length of 8"):
+        trace(model, [0] * 9)
+    assert parts(model) == before
+    assert torch.equal(torch.get_rng_state(), rng)
