@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[1]
 EQUATIONS = ROOT / "docs/equations.md"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

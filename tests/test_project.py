@@ -1,0 +1,29 @@
+"""What surrounds the code: one version, a licence, a citation that tools can read."""
+
+import re
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[1]
+VERSION = re.findall(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)[0]
+
+
+def test_the_citation_and_the_changelog_have_the_version_of_the_package():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    releases = re.findall(r"^## \[(\d.*)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert citation["version"] == VERSION
+    assert releases[0] == VERSION
+
+
+def test_the_citation_has_what_its_format_demands():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= set(citation)
+    assert citation["cff-version"] == "1.2.0"
+    assert citation["authors"] == [{"name": "The Pellucid authors"}]
+
+
+def test_the_licence_is_mit_by_the_authors_of_the_citation():
+    licence = (ROOT / "LICENSE").read_text("utf-8")
+    assert licence.startswith("MIT License\n\nCopyright (c) 2026 The Pellucid authors\n")
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))["license"] == "MIT"
