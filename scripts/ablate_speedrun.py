@@ -9,13 +9,13 @@ gives the medians over the seeds. Each run has a process to itself.
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import statistics
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import torch
+from results import parser, record
 
 from pellucid.config import load_run_config
 from pellucid.data.build import prepare_data
@@ -30,8 +30,9 @@ FEWEST_STEPS, LONGER, MOST_STEPS = 115, 1.1, 500
 
 ADAMW = "optimizer={type: adamw, lr: 4e-3, weight_decay: 0.1}"
 WARMUP = "schedule={type: warmup_stable_decay, warmup_steps: 10, decay_fraction: 0.5}"
+FULL = "nothing: the recipe as it is"
 WITHOUT = {
-    "nothing: the recipe as it is": [],
+    FULL: [],
     "Muon; AdamW with warmup instead": [ADAMW, WARMUP],
     "a short memory: momentum 0.95": ["optimizer.momentum=0.95"],
     "the decay of the learning rate": ["schedule={type: constant}"],
@@ -71,23 +72,27 @@ def seconds_to_target(without: list[str], text_file: Path, seed: int) -> tuple[i
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("text", type=Path)
-    parser.add_argument("--seeds", type=int, default=2)
-    arguments = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("text", type=Path)
+    arguments.add_argument("--seeds", type=int, default=2)
+    options = arguments.parse_args()
     print("| without | steps | seconds | times as long |\n|---|---:|---:|---:|")
-    full = None
+    figures = {}
     for name, without in WITHOUT.items():
         found = []
-        for seed in range(arguments.seeds):
+        for seed in range(options.seeds):
             with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-                found.append(process.submit(seconds_to_target, without, arguments.text.resolve(), seed).result())
+                found.append(process.submit(seconds_to_target, without, options.text.resolve(), seed).result())
         if None in found:
-            print(f"| {name} | more than {MOST_STEPS:,} | | |", flush=True)
+            figures[name] = {"steps": f"more than {MOST_STEPS}", "seconds": None, "times as long": None}
+            print(f"| {name} | more than {MOST_STEPS} | | |", flush=True)
             continue
         steps, seconds = (statistics.median(each) for each in zip(*found, strict=True))
-        full = full or seconds
+        full = figures[FULL]["seconds"] if figures else seconds
+        figures[name] = {"steps": steps, "seconds": seconds, "times as long": seconds / full}
         print(f"| {name} | {steps:.0f} | {seconds:.1f} | {seconds / full:.2f} |", flush=True)
+    if options.record:
+        record("speedrun_ablation", figures)
 
 
 if __name__ == "__main__":

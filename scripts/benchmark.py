@@ -7,13 +7,12 @@ tokens, and write the same number of tokens with top-k 50. Pellucid's has no bia
 turns, so that a busy moment of the machine hits both; a line gives the medians, and the median of the ratios of
 neighbours. Precisions that are compared:
 
-    as it comes      what a user gets: Pellucid bf16 where the hardware computes in it, transformers fp32
-    bf16, fp32       both in the same; bf16 by autocast
+    default settings   Pellucid bf16 where the hardware computes in it, transformers fp32
+    bf16, fp32         both in the same; bf16 by autocast
 """
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import statistics
 import subprocess
@@ -29,6 +28,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from results import parser, print_table, record
 
 from pellucid.config.model import LearnedConfig, ModelConfig
 from pellucid.cost.build import cost_of
@@ -48,6 +48,7 @@ SECONDS_A_TURN = 1.5
 NO_END = -1  # an end-of-text that is never drawn: every sample gets its full length
 
 Turn = Callable[[], float]  # one measurement
+Figures = dict[str, dict[str, float]]  # rows of a table
 
 
 @dataclass(frozen=True)
@@ -186,29 +187,31 @@ def compare(ours: Turn, theirs: Turn, n_pairs: int) -> tuple[float, float, float
     return statistics.median(mine), statistics.median(other), statistics.median(a / b for a, b in pairs)
 
 
-def compare_training(shape: Shape, auto: Precision, n_pairs: int) -> None:
+def compare_training(shape: Shape, auto: Precision, n_pairs: int) -> tuple[Figures, Figures]:
+    """Tokens per second, by precision; and the matrix products that the hardware does per second."""
     fp32 = replace(auto, dtype=torch.float32)
     peak = {p: measure_flops_per_second(p.device, p.dtype) for p in (auto, fp32)}
-    print("matrix products: " + ", ".join(f"{p.dtype} {flops / 1e9:,.0f} GFLOP/s" for p, flops in peak.items()))
-    title = f"{shape.n_layers} layers, width {shape.d_model}, {shape.batch_size} x {shape.context_length}"
-    print(f"\n| training, {title}: tokens/s | Pellucid | of peak | transformers | ratio |\n|---|---:|---:|---:|---:|")
     flops_per_token = cost_of(shape.config, shape.vocab_size).training_flops_per_token.total
-    for name, mine, other in [("as it comes", auto, fp32), ("bf16", auto, auto), ("fp32", fp32, fp32)]:
+    found: Figures = {}
+    for name, mine, other in [("default settings", auto, fp32), ("bf16", auto, auto), ("fp32", fp32, fp32)]:
         ours, theirs, ratio = compare(pellucid_training(shape, mine), hugging_face_training(shape, other), n_pairs)
-        share = ours * flops_per_token / peak[mine]
-        print(f"| {name} | {ours:,.0f} | {share:.0%} | {theirs:,.0f} | {ratio:.2f} |", flush=True)
+        share = 100 * ours * flops_per_token / peak[mine]
+        found[name] = {"Pellucid": ours, "of peak (%)": share, "transformers": theirs, "ratio": ratio}
+    return found, {str(p.dtype).removeprefix("torch."): {"GFLOP per second": flops / 1e9} for p, flops in peak.items()}
 
 
-def compare_decoding(device: torch.device, n_pairs: int) -> None:
-    print("\n| decoding: tokens/s | Pellucid | transformers | ratio |\n|---|---:|---:|---:|")
-    for n_samples in (1, 16):
+def compare_decoding(device: torch.device, n_pairs: int) -> Figures:
+    """Tokens per second."""
+    found: Figures = {}
+    for name, n_samples in (("1 sequence", 1), ("16 sequences", 16)):
         shape = Shape(batch_size=n_samples, context_length=256, vocab_size=4096)
         turns = pellucid_decoding(shape, device), hugging_face_decoding(shape, device)
         ours, theirs, ratio = compare(*turns, n_pairs)
-        print(f"| {n_samples} at once | {ours:,.0f} | {theirs:,.0f} | {ratio:.2f} |", flush=True)
+        found[name] = {"Pellucid": ours, "transformers": theirs, "ratio": ratio}
+    return found
 
 
-def measure_growth_with_position(device: torch.device, n_runs: int) -> None:
+def measure_growth_with_position(device: torch.device, n_runs: int) -> Figures:
     """The time between two tokens, early and late in one text."""
     shape = Shape(batch_size=1, context_length=1024, vocab_size=4096)
     model = build_model(shape.config, shape.vocab_size).to(device)
@@ -220,10 +223,10 @@ def measure_growth_with_position(device: torch.device, n_runs: int) -> None:
         early += gaps[5:25]
         late += gaps[990:1010]
     a, b = statistics.median(early), statistics.median(late)
-    print(f"\na token at position 10: {a * 1e3:.2f} ms; at position 1,000: {b * 1e3:.2f} ms, {b / a:.2f} times as long")
+    return {"10": {"ms": 1e3 * a, "times as long": 1.0}, "1,000": {"ms": 1e3 * b, "times as long": b / a}}
 
 
-def compare_cold_start(n_pairs: int) -> None:
+def compare_start(n_pairs: int) -> Figures:
     """`pellucid generate` of 100 tokens, as a whole command, and the least that any program with PyTorch needs."""
     pellucid = [sys.executable, "-m", "pellucid.cli"]
     config = Path(__file__).parent.parent / "configs" / "debug.yaml"
@@ -238,7 +241,8 @@ def compare_cold_start(n_pairs: int) -> None:
         run([*pellucid, "train", str(config.resolve()), "--run-dir", "run"], cwd=folder)
         generate = partial(seconds, [*pellucid, "generate", "run", "--max-new-tokens", "100"])
         ours, least, _ = compare(generate, partial(seconds, [sys.executable, "-c", "import torch"]), n_pairs)
-    print(f"\n`pellucid generate` of 100 tokens from the shell: {ours:.2f} s; `import torch` alone: {least:.2f} s")
+    found = {"pellucid generate": ours, "import torch": least, "beyond import torch": ours - least}
+    return {name: {"seconds": seconds} for name, seconds in found.items()}
 
 
 def peak_of_training(shape: Shape, precision: Precision, accumulation: int, checkpointing: bool) -> float:
@@ -258,33 +262,42 @@ def most_memory_so_far() -> int:
     return 1024 * int(line.split()[1])
 
 
-def measure_memory(auto: Precision) -> None:
+def measure_memory(auto: Precision) -> Figures:
     shape = Shape(batch_size=32, context_length=256, vocab_size=4096)
-    print("\n| rows an update | peak memory, MB | with gradient checkpointing, MB |\n|---|---:|---:|")
+    found: Figures = {}
     for accumulation in (1, 4, 16):
-        peaks = []
-        for checkpointing in (False, True):
+        row = found[f"{accumulation} × {shape.batch_size}"] = {}
+        for name, checkpointing in (("peak (MB)", False), ("with gradient checkpointing (MB)", True)):
             with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-                peaks.append(process.submit(peak_of_training, shape, auto, accumulation, checkpointing).result())
-        print(f"| {accumulation} x {shape.batch_size} | {peaks[0]:,.0f} | {peaks[1]:,.0f} |", flush=True)
+                row[name] = process.submit(peak_of_training, shape, auto, accumulation, checkpointing).result()
+    return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=5)
-    n_pairs = parser.parse_args().pairs
+    arguments = parser(__doc__)
+    arguments.add_argument("--pairs", type=int, default=5)
+    options = arguments.parse_args()
+    n_pairs = options.pairs
     transformers.logging.set_verbosity_error()
     keep_freed_memory()
     auto = resolve_precision("auto", "auto")
     print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads, {auto.device}, medians of {n_pairs} pairs")
-    compare_training(Shape(batch_size=32, context_length=256, vocab_size=65), auto, n_pairs)
+
+    def show(name: str, figures: Figures) -> None:
+        print_table(name, figures)
+        if options.record:
+            record(name, figures)
+
+    training, peak = compare_training(Shape(batch_size=32, context_length=256, vocab_size=65), auto, n_pairs)
+    show("peak", peak)
+    show("training", training)
     if auto.device.type == "cuda":
         gpt2 = Shape(batch_size=32, context_length=1024, vocab_size=50257, d_model=768, n_layers=12, n_heads=12)
-        compare_training(gpt2, auto, n_pairs)
-    compare_decoding(auto.device, n_pairs)
-    measure_growth_with_position(auto.device, n_pairs)
-    compare_cold_start(n_pairs)
-    measure_memory(auto)
+        show("training GPT-2 124M", compare_training(gpt2, auto, n_pairs)[0])
+    show("decoding", compare_decoding(auto.device, n_pairs))
+    show("position", measure_growth_with_position(auto.device, n_pairs))
+    show("start", compare_start(n_pairs))
+    show("memory", measure_memory(auto))
 
 
 if __name__ == "__main__":

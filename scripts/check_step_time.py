@@ -8,10 +8,11 @@ of several such turns. About two minutes on two cores.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 from pathlib import Path
+
+from results import parser, print_table, record
 
 from pellucid.config import RunConfig, load_run_config
 from pellucid.cost.build import cost_of_run
@@ -25,10 +26,11 @@ from pellucid.training.trainer import Trainer
 
 UPDATES_A_TURN = 5
 FEW_FABLES = ["corpus={type: fables, size: 3000}"]
+NARROW = "narrow: d 32"
 VARIANTS = {
     "the demo": [],
     "in float32": ["train.precision=fp32"],
-    "narrow: d 32": ["model.d_model=32"],
+    NARROW: ["model.d_model=32"],
     "wide: d 384": ["model.d_model=384", "train.batch_size=8"],
     "deep: 12 layers": ["model.n_layers=12", "train.batch_size=8"],
     "long: context 512": ["model.context_length=512", "train.batch_size=8"],
@@ -39,22 +41,26 @@ VARIANTS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--turns", type=int, default=5)
-    arguments = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--turns", type=int, default=5)
+    options = arguments.parse_args()
 
     keep_freed_memory()
-    print(f"{'':<26}{'predicted':>12}{'measured':>12}{'ratio':>8}")
+    figures = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, overrides in VARIANTS.items():
             config = load_run_config(Path("configs/fables.yaml"), [*FEW_FABLES, *overrides])
             data = prepare_data(config, Path(folder), progress=False)
             trainer = build_trainer(config, data)
             trainer.update()  # the first one warms up
-            turns = [one_turn(config, data, trainer) for _ in range(arguments.turns)]
-            predicted, measured = (statistics.median(seconds) for seconds in zip(*turns, strict=True))
+            turns = [one_turn(config, data, trainer) for _ in range(options.turns)]
+            predicted, measured = (1000 * statistics.median(seconds) for seconds in zip(*turns, strict=True))
             ratio = statistics.median(a / b for a, b in turns)
-            print(f"{name:<26}{predicted * 1000:>9.1f} ms{measured * 1000:>9.1f} ms{ratio:>8.2f}", flush=True)
+            figures[name] = {"predicted (ms)": predicted, "measured (ms)": measured, "ratio": ratio}
+    print_table("step_time", figures)
+    if options.record:
+        ratios = sorted(row["ratio"] for name, row in figures.items() if name != NARROW)
+        record("step_time", {**figures, "lowest other ratio": ratios[0], "highest ratio": ratios[-1]})
 
 
 def one_turn(config: RunConfig, data: PreparedData, trainer: Trainer) -> tuple[float, float]:

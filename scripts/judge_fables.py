@@ -17,29 +17,33 @@ from pellucid.evaluation.explain_truth import longest_beginning
 from pellucid.generation import Sampling, generate_text
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path)
-    parser.add_argument("--num-samples", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-
-    trained = load_trained_model(find_step_directory(arguments.run, "latest"))
+def judge(run: Path, n_samples: int, seed: int) -> tuple[int, float]:
+    """How many stories the grammar accepts whole, and after which share of the text the first fault comes (mean)."""
+    trained = load_trained_model(find_step_directory(run, "latest"))
     corpus = build_corpus(trained.config.corpus)
     assert isinstance(corpus, FablesCorpus), "only the grammar of Fables can judge"
     completions = generate_text(
         trained.decoder,
         trained.tokenizer,
         "",
-        n_samples=arguments.num_samples,
+        n_samples=n_samples,
         max_new_tokens=trained.config.model.context_length,
         sampling=Sampling(temperature=1.0),
-        seed=arguments.seed,
+        seed=seed,
     )
     texts = [completion.completion for completion in completions]
     n_fables = sum(corpus.log_probability(text) > -math.inf for text in texts)
-    print(f"{n_fables} of {len(texts)} stories are fables to the last character")
-    share = sum(longest_beginning(corpus, text) / max(1, len(text)) for text in texts) / len(texts)
+    return n_fables, sum(longest_beginning(corpus, text) / max(1, len(text)) for text in texts) / len(texts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--num-samples", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    n_fables, share = judge(arguments.run, arguments.num_samples, arguments.seed)
+    print(f"{n_fables} of {arguments.num_samples} stories are fables to the last character")
     print(f"the first fault comes, on average, after {share:.0%} of the text")
 
 

@@ -1,16 +1,14 @@
-"""How fast `pellucid` answers and prepares text, and in how much memory.
+"""How fast `pellucid prepare` is, and in how much memory.
 
     python scripts/measure_preparation.py --megabytes 300
 
 Writes that much English-like text (words drawn by a Zipf law from 50,000 made ones), prepares it with a byte-pair
-vocabulary of 4,096, and prints megabytes per second of the whole command and its peak memory.
+vocabulary of 4,096, and prints megabytes per second of the whole command and of its encoding, and its peak memory.
 """
 
 from __future__ import annotations
 
-import argparse
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -18,6 +16,10 @@ import time
 from pathlib import Path
 
 import numpy as np
+from results import parser, print_table, record
+
+from pellucid.data.encoding import encode_batches
+from pellucid.tokenizer import Tokenizer
 
 CONFIG = """\
 name: measure
@@ -40,35 +42,48 @@ def write_text(file: Path, megabytes: int) -> None:
         for rank in range(1, 50_001)
     ]
     frequencies = 1 / np.arange(1, 50_001)
-    with file.open("w") as stream:
+    with file.open("w", encoding="utf-8") as stream:
         while stream.tell() < megabytes * 1_000_000:
             drawn = rng.choice(50_000, size=240_000, p=frequencies / frequencies.sum())
             stream.write("\n".join(" ".join(words[i] for i in line) for line in drawn.reshape(-1, 12)) + ".\n")
 
 
+def encoding_seconds(text: Path, tokenizer_file: Path) -> float:
+    """Of the tokens alone, in batches of a thousand lines."""
+    lines = text.read_text(encoding="utf-8").splitlines(keepends=True)
+    batches = (lines[i : i + 1000] for i in range(0, len(lines), 1000))
+    tokenizer = Tokenizer.load(tokenizer_file)
+    started = time.perf_counter()
+    for _ in encode_batches(tokenizer, batches):
+        pass
+    return time.perf_counter() - started
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megabytes", type=int, default=300)
-    megabytes = parser.parse_args().megabytes
-    command = [sys.executable, "-m", "pellucid.cli"]
-
-    seconds = []
-    for _ in range(7):
-        started = time.perf_counter()
-        subprocess.run([*command, "--help"], stdout=subprocess.DEVNULL, check=True)
-        seconds.append(time.perf_counter() - started)
-    print(f"pellucid --help: {statistics.median(seconds):.2f} s (median of 7)")
-
+    arguments = parser(__doc__)
+    arguments.add_argument("--megabytes", type=int, default=300)
+    options = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        write_text(Path(folder) / "text.txt", megabytes)
-        (Path(folder) / "measure.yaml").write_text(CONFIG)
-        size = (Path(folder) / "text.txt").stat().st_size
+        text = Path(folder) / "text.txt"
+        write_text(text, options.megabytes)
+        (Path(folder) / "measure.yaml").write_text(CONFIG, encoding="utf-8")
+        megabytes = text.stat().st_size / 1e6
         started = time.perf_counter()
-        subprocess.run([*command, "prepare", "measure.yaml"], cwd=folder, stdout=subprocess.DEVNULL, check=True)
-        elapsed = time.perf_counter() - started
+        command = [sys.executable, "-m", "pellucid.cli", "prepare", "measure.yaml"]
+        subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, check=True)
+        seconds = time.perf_counter() - started
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    speed = size / 1e6 / elapsed
-    print(f"pellucid prepare: {size / 1e6:.0f} MB in {elapsed:.1f} s: {speed:.1f} MB/s, peak {peak:.0f} MiB")
+        [tokenizer_file] = Path(folder).glob("data/*/tokenizer.json")
+        of_encoding = megabytes / encoding_seconds(text, tokenizer_file)
+    figures = {
+        "megabytes": megabytes,
+        "all (MB per second)": megabytes / seconds,
+        "encoding (MB per second)": of_encoding,
+        "peak memory (MiB)": peak,
+    }
+    print_table("preparation", {name: {"": value} for name, value in figures.items()})
+    if options.record:
+        record("preparation", figures)
 
 
 if __name__ == "__main__":

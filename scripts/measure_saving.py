@@ -9,12 +9,13 @@ of them is deleted. How much of it is hashing is told apart: an update hashes no
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import statistics
 import tempfile
 import time
 from pathlib import Path
+
+from results import parser, print_table, record
 
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import step_name
@@ -28,18 +29,18 @@ UPDATES_A_TURN = 8
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("config", type=Path)
-    parser.add_argument("--turns", type=int, default=15)
-    arguments = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("config", type=Path)
+    arguments.add_argument("--turns", type=int, default=15)
+    options = arguments.parse_args()
 
     keep_freed_memory()
-    config = load_run_config(arguments.config)
+    config = load_run_config(options.config)
     data = prepare_data(config, Path("data"), progress=True)
     with tempfile.TemporaryDirectory(dir=".") as folder:
         run_dir = Path(folder)
         session = build_session(config, data, run_dir)
-        update_seconds, save_seconds = take_turns(session, arguments.turns)
+        update_seconds, save_seconds = take_turns(session, options.turns)
         checkpoint = run_dir / step_name(steps_in(run_dir)[-1])
         contents = [file.read_bytes() for file in checkpoint.iterdir()]
 
@@ -47,10 +48,17 @@ def main() -> None:
     intervals = (config.checkpoint.every_steps, config.evaluation.every_steps)
     n_saves = len({step for interval in intervals for step in range(interval, steps + 1, interval)} | {steps})
     share = n_saves * save_seconds / (steps * update_seconds + n_saves * save_seconds)
-    print(f"an update           {update_seconds * 1000:8.1f} ms (median)")
-    print(f"a save              {save_seconds * 1000:8.1f} ms (median), {sum(map(len, contents)) / 1e6:.1f} MB")
-    print(f"  hashing it once   {hashing_seconds(contents) * 1000:8.1f} ms")
-    print(f"{steps} updates and at most {n_saves} saves: {share:.2%} of the time is saving")
+    found = {
+        "an update (ms)": 1000 * update_seconds,
+        "a save (ms)": 1000 * save_seconds,
+        "hashing it once (ms)": 1000 * hashing_seconds(contents),
+        "a save (MB)": sum(map(len, contents)) / 1e6,
+        "share of the time (%)": 100 * share,
+    }
+    print(f"{steps} updates and at most {n_saves} saves")
+    print_table("saving", {name: {"median": value} for name, value in found.items()})
+    if options.record:
+        record("saving", found)
 
 
 def take_turns(session: Session, n_turns: int) -> tuple[float, float]:

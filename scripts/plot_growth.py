@@ -8,12 +8,12 @@ taking turns, both under bf16 autocast where the hardware computes in bf16.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import transformers
 from benchmark import Shape, compare, hugging_face_training, pellucid_training
 from matplotlib.figure import Figure
+from results import parser, print_table, record
 
 from pellucid.runtime.allocator import keep_freed_memory
 from pellucid.runtime.precision import resolve_precision
@@ -35,24 +35,23 @@ def shape_of(*, context_length: int = 256, d_model: int = 128) -> Shape:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("figure", type=Path)
-    parser.add_argument("--pairs", type=int, default=3)
-    arguments = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("figure", type=Path)
+    arguments.add_argument("--pairs", type=int, default=3)
+    options = arguments.parse_args()
     transformers.logging.set_verbosity_error()
     keep_freed_memory()
     precision = resolve_precision("auto", "auto")
 
-    def measured(shape: Shape) -> tuple[float, float]:
+    def measured(shape: Shape) -> dict[str, float]:
         turns = pellucid_training(shape, precision), hugging_face_training(shape, precision)
-        ours, theirs, ratio = compare(*turns, arguments.pairs)
-        print(
-            f"context {shape.context_length}, width {shape.d_model}: {ours:,.0f} and {theirs:,.0f}, ratio {ratio:.2f}"
-        )
-        return ours, theirs
+        return dict(zip(("Pellucid", "transformers", "ratio"), compare(*turns, options.pairs), strict=True))
 
-    by_context = [measured(shape_of(context_length=length)) for length in CONTEXTS]
-    by_width = [measured(shape_of(d_model=width)) for width in WIDTHS]
+    by_context = {f"context {length}": measured(shape_of(context_length=length)) for length in CONTEXTS}
+    by_width = {f"width {width}": measured(shape_of(d_model=width)) for width in WIDTHS}
+    print_table("growth", by_context | by_width)
+    if options.record:
+        record("growth", by_context | by_width)
 
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
@@ -60,9 +59,8 @@ def main() -> None:
         (left, CONTEXTS, "context length (tokens), at width 128", by_context),
         (right, WIDTHS, "width of the model, at context 256", by_width),
     ]:
-        ours, theirs = zip(*speeds, strict=True)
-        axes.loglog(sizes, ours, "o-", color=BLUE, label="Pellucid")
-        axes.loglog(sizes, theirs, "s--", color=ORANGE, label="transformers")
+        for name, mark, color in (("Pellucid", "o-", BLUE), ("transformers", "s--", ORANGE)):
+            axes.loglog(sizes, [speed[name] for speed in speeds.values()], mark, color=color, label=name)
         axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
         axes.minorticks_off()
         axes.set_xlabel(label)
@@ -75,7 +73,7 @@ def main() -> None:
     figure.suptitle(
         f"4 layers, heads of 64, {TOKENS_A_STEP:,} tokens a step, {name} on {precision.device}", fontsize=10
     )
-    figure.savefig(arguments.figure, dpi=150)
+    figure.savefig(options.figure, dpi=150)
 
 
 if __name__ == "__main__":

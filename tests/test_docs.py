@@ -1,56 +1,88 @@
-"""The documentation names files and tests: all of them exist."""
+"""Every page of Markdown names files, tests and sections: all of them exist."""
 
 import re
 from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
+from scripts.results import ROOT, pages
 
-ROOT = Path(__file__).parents[1]
+PAGES = pages()
 EQUATIONS = ROOT / "docs/equations.md"
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+FILE = re.compile(r"`((?:src|tests|configs|docs|scripts|data|checkpoints)/[\w/.-]*\w)`")
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+COMMAND = re.compile(r"(?:python |pellucid \w+ +|tests in )((?:scripts|configs|tests)/[\w/.-]*\w)")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+MADE_BY_A_RUN = ("checkpoints/", "data/")  # but for their READMEs
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_test_that_a_page_names_exists(page: Path):
-    for file, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page.read_text()):
-        assert re.search(rf"^def {name}\(", (ROOT / file).read_text(), re.MULTILINE), f"{file}::{name}"
+def all_pages(test):
+    return pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))(test)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_file_that_a_page_names_or_links_exists(page: Path):
-    text = page.read_text()
-    named = re.findall(r"`((?:src|tests|configs|docs|scripts)/[\w/.-]+)`", text)
-    linked = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link]
-    missing = [name for name in named if not (ROOT / name).exists()]
-    missing += [link for link in linked if not (page.parent / link).exists()]
-    assert not missing
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def anchors(page: Path) -> set[str]:
+    """Of the headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@all_pages
+def test_every_test_that_a_page_names_exists(page):
+    for file, name in TEST.findall(text_of(page)):
+        assert re.search(rf"^def {name}\(", text_of(ROOT / file), re.MULTILINE), f"{file}::{name}"
+
+
+@all_pages
+def test_every_file_that_a_page_names_exists(page):
+    named = [name for pattern in (FILE, COMMAND) for name in pattern.findall(text_of(page))]
+    assert [name for name in named if not name.startswith(MADE_BY_A_RUN) and not (ROOT / name).exists()] == []
+
+
+@all_pages
+def test_every_link_leads_to_a_file_and_a_section(page):
+    broken = []
+    for link in LINK.findall(text_of(page)):
+        file, _, section = link.partition("#")
+        target = page.parent / file if file else page
+        if "://" not in link and not (target.exists() and (not section or section in anchors(target))):
+            broken.append(link)
+    assert broken == []
+
+
+def test_the_pages_are_those_of_the_whole_repository():
+    names = {str(page.relative_to(ROOT)) for page in PAGES}
+    reports = {f"docs/experiments/{file.stem}/report.md" for file in (ROOT / "configs/experiments").glob("*.yaml")}
+    assert {"README.md", "docs/speed.md", "docs/experiments/README.md", "data/README.md", *reports} <= names
 
 
 def test_the_equations_page_has_every_number_once():
-    numbers = re.findall(r"^### (\d+)\. ", EQUATIONS.read_text("utf-8"), re.MULTILINE)
+    numbers = re.findall(r"^### (\d+)\. ", text_of(EQUATIONS), re.MULTILINE)
     assert sorted(map(int, numbers)) == list(range(1, len(numbers) + 1))
     assert len(numbers) >= 20
 
 
 def test_every_equation_has_code_and_a_test():
-    for equation in re.split(r"^##+ ", EQUATIONS.read_text("utf-8"), flags=re.MULTILINE):
+    for equation in re.split(r"^##+ ", text_of(EQUATIONS), flags=re.MULTILINE):
         if re.match(r"\d", equation):
             assert "\n- Code: " in equation, equation
             assert "\n- Test" in equation, equation
 
 
 def test_every_function_that_the_equations_page_links_exists():
-    links = re.findall(r"\[`(\w+)`\]\(\.\./(src/[\w/]+\.py)\)", EQUATIONS.read_text("utf-8"))
+    links = re.findall(r"\[`(\w+)`\]\(\.\./(src/[\w/]+\.py)\)", text_of(EQUATIONS))
     assert len(links) > 20
     for name, file in links:
-        assert re.search(rf"^ *(def|class) {name}\b", (ROOT / file).read_text("utf-8"), re.MULTILINE), f"{file}: {name}"
+        assert re.search(rf"^ *(def|class) {name}\b", text_of(ROOT / file), re.MULTILINE), f"{file}: {name}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_github_shows_the_formulas_as_they_are_written(page: Path):
+@all_pages
+def test_github_shows_the_formulas_as_they_are_written(page):
     r"""Markdown comes before mathematics: it turns `\\,` into `,` and two underscores into italics."""
-    source = page.read_text("utf-8")
+    source = text_of(page)
     inline = [token.children or [] for token in MarkdownIt().enable("table").parse(source) if token.type == "inline"]
     no_code = [[part for part in parts if part.type != "code_inline"] for parts in inline]
     shown = "\n\n".join("".join(part.content or "\n" for part in parts) for parts in no_code)

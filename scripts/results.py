@@ -1,0 +1,144 @@
+"""Every measured number stands once, in docs/results.json. Pages mark where they show it:
+
+    <!-- result decoding/1 sequence/ratio -->3.7 times             a number, by its path in the entry's figures
+    <!-- result decoding -->                                       the table below: a row and a column for each key
+    <!-- result demo/evaluation -->                                the block of text below, line by line
+
+    python scripts/results.py        writes the recorded numbers into all pages
+
+A page rounds as it likes: a number keeps the decimals that it is shown with. tests/test_results.py checks every mark.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "docs" / "results.json"
+
+Entries = dict[str, Any]
+
+MARK = r"(<!-- result ([^<>]+?) -->"
+NUMBER = re.compile(MARK + r")(-?[\d,]*\.?\d+)")
+TABLE = re.compile(MARK + r"\n+)((?:\|.*\n)+)")
+TEXT = re.compile(MARK + r"\n+)((?: {4}.*\n|\n(?= {4}))+)")
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Of a script that measures."""
+    found = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    found.add_argument("--record", action="store_true", help="write the figures into docs/results.json")
+    return found
+
+
+def record(name: str, figures: dict[str, Any]) -> None:
+    """Puts what was just measured into results.json, with machine, date, commit and command."""
+    import torch
+
+    entries = read()
+    entries[name] = {
+        "machine": machine(),
+        "pytorch": torch.__version__.partition("+")[0],
+        "date": date.today().isoformat(),
+        "commit": _output("git", "rev-parse", "--short=7", "HEAD"),
+        "command": shlex.join(["python", *sys.argv]),
+        "figures": json.loads(json.dumps(figures), parse_float=lambda digits: float(f"{float(digits):.5g}")),
+    }
+    RESULTS.write_text(json.dumps(dict(sorted(entries.items())), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def print_table(name: str, figures: dict[str, dict[str, Any]]) -> None:
+    """The figures as a page would show them: a row and a column for each key."""
+    columns = list(next(iter(figures.values())))
+    print(f"\n| {name} | {' | '.join(columns)} |\n|---|{'---:|' * len(columns)}")
+    for row, numbers in figures.items():
+        cells = (f"{x:,.0f}" if x >= 100 else f"{x:.3g}" for x in numbers.values())
+        print(f"| {row} | {' | '.join(cells)} |", flush=True)
+
+
+def read() -> Entries:
+    entries: Entries = json.loads(RESULTS.read_text(encoding="utf-8"))
+    return entries
+
+
+def machine() -> str:
+    """As pages name it: `2 cores, Intel Xeon with bf16 units (AMX)`."""
+    import torch
+
+    cpuinfo = Path("/proc/cpuinfo")
+    about = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""  # Linux
+    model = re.search(r"^model name\s*: (.*?)(?: @.*)?$", about, re.MULTILINE)
+    name = model[1].replace("(R)", "").replace(" Processor", "") if model else platform.processor()
+    units = " with bf16 units (AMX)" if "amx_bf16" in about else " with bf16 units" if "avx512_bf16" in about else ""
+    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
+    return f"{torch.get_num_threads()} cores, {name}{units}{gpu}"
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def filled(page: str, entries: Entries) -> str:
+    """The page with every marked number, table and text as recorded. Raises KeyError for what is not recorded."""
+    page = NUMBER.sub(lambda found: found[1] + _as_shown(figure(found[2], entries), found[3]), page)
+    page = TABLE.sub(lambda found: found[1] + _table(figure(found[2], entries), found[3]), page)
+    return TEXT.sub(lambda found: found[1] + _block(figure(found[2], entries)), page)
+
+
+def figure(path: str, entries: Entries) -> Any:
+    """What stands at `entry/key/key`."""
+    name, *keys = path.split("/")
+    found = entries[name]["figures"]
+    for key in keys:
+        found = found[key]
+    return found
+
+
+def _as_shown(value: float | str | None, shown: str) -> str:
+    if isinstance(value, (int, float)):
+        return f"{value:,.{len(shown.partition('.')[2])}f}"
+    return value or ""
+
+
+def _table(figures: dict[str, dict[str, Any]], table: str) -> str:
+    """Each cell by the first cell of its row and the header of its column."""
+    first, ruler, *lines = table.splitlines()
+    header, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in [first, *lines])
+    if [name for name, *_ in rows] != list(figures):
+        raise KeyError(f"the table's rows are {[name for name, *_ in rows]}, recorded are {list(figures)}")
+    new = [first, ruler]
+    for name, *cells in rows:
+        numbers = [_as_shown(figures[name][key], cell) for key, cell in zip(header[1:], cells, strict=True)]
+        new.append(f"| {' | '.join([name, *numbers])} |")
+    return "\n".join(new) + "\n"
+
+
+def _block(lines: list[str]) -> str:
+    return "".join(f"    {line}".rstrip() + "\n" for line in lines)
+
+
+def pages() -> list[Path]:
+    """All Markdown of the repository."""
+    return [ROOT / name for name in _output("git", "ls-files", "*.md").splitlines()]
+
+
+def main() -> None:
+    entries = read()
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        if (new := filled(text, entries)) != text:
+            page.write_text(new, encoding="utf-8")
+            print(f"{page.relative_to(ROOT)}: numbers written anew")
+
+
+if __name__ == "__main__":
+    main()
