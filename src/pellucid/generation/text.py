@@ -5,7 +5,7 @@ decoder, which holds the bytes of an unfinished character back until the rest of
 """
 
 import codecs
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Literal
@@ -99,17 +99,7 @@ def generate_text(
             on_text(piece)
 
     started = perf_counter()
-    for token_ids in generate_tokens(
-        model,
-        [end_of_text, *text_ids],  # a document begins after an end_of_text, and a prompt begins one
-        n_samples=n_samples,
-        max_new_tokens=max_new_tokens,
-        sampling=sampling,
-        end_of_text=end_of_text,
-        seed=seed,
-        # The other control tokens never occur in a corpus, so what the model thinks of them is noise.
-        forbidden_ids=[id_ for id_ in tokenizer.control_ids if id_ != end_of_text],
-    ):
+    for token_ids in _written(model, tokenizer, text_ids, n_samples, max_new_tokens, sampling, seed):
         elapsed_seconds = perf_counter() - started
         for sample, token_id in zip(samples, token_ids, strict=True):
             if sample.has_ended:
@@ -125,6 +115,49 @@ def generate_text(
 
     unread_prompt_tokens = max(0, len(text_ids) - model.context_length)
     return [_completion(prompt, sample, unread_prompt_tokens) for sample in samples]
+
+
+def stream_text(
+    model: Decoder,
+    tokenizer: Tokenizer,
+    prompt: str,
+    *,
+    max_new_tokens: int,
+    sampling: Sampling,
+    seed: int | None = None,
+) -> Iterator[str]:
+    """The completion of one sample in pieces of whole characters, each as soon as it is written."""
+    _check_counts(1, max_new_tokens, seed)
+    stream = TextStream(tokenizer)
+    for (token_id,) in _written(model, tokenizer, tokenizer.encode(prompt), 1, max_new_tokens, sampling, seed):
+        if token_id != tokenizer.end_of_text and (piece := stream.push(token_id)):
+            yield piece
+    if rest := stream.close():
+        yield rest
+
+
+def _written(
+    model: Decoder,
+    tokenizer: Tokenizer,
+    text_ids: list[int],
+    n_samples: int,
+    max_new_tokens: int,
+    sampling: Sampling,
+    seed: int | None,
+) -> Iterator[list[int]]:
+    """The next token of each sample, step by step."""
+    end_of_text = tokenizer.end_of_text
+    return generate_tokens(
+        model,
+        [end_of_text, *text_ids],  # a document begins after an end_of_text, and a prompt begins one
+        n_samples=n_samples,
+        max_new_tokens=max_new_tokens,
+        sampling=sampling,
+        end_of_text=end_of_text,
+        seed=seed,
+        # The other control tokens never occur in a corpus, so what the model thinks of them is noise.
+        forbidden_ids=[id_ for id_ in tokenizer.control_ids if id_ != end_of_text],
+    )
 
 
 def _completion(prompt: str, sample: _Sample, unread_prompt_tokens: int) -> Completion:

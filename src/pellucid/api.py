@@ -1,0 +1,186 @@
+"""Pellucid from Python: what the commands do, for notebooks, lessons and other programs. docs/api.md shows it.
+
+Errors are those of the commands: a PellucidError says where, what, and how to fix it.
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from pellucid.checkpoint.build import TrainedModel, load_trained_run
+from pellucid.checkpoint.run_directory import find_step_directory
+from pellucid.config.load import Change, load_changed_run_config, parse_override
+from pellucid.config.run import RunConfig
+from pellucid.config.training import TrainConfig
+from pellucid.errors import ConfigError
+from pellucid.evaluation.build import evaluate_run, explain_run
+from pellucid.evaluation.explain import token_text
+from pellucid.evaluation.explanation import Explanation
+from pellucid.evaluation.loss import Evaluation
+from pellucid.evaluation.trace import Trace, trace
+from pellucid.generation.sampling import Sampling
+from pellucid.generation.text import stream_text
+from pellucid.model.decoder import Decoder
+from pellucid.runtime.precision import Precision
+from pellucid.tokenizer import Tokenizer
+from pellucid.training.metrics import read_rows
+from pellucid.training.train_run import train_run
+
+
+def load(path: str | Path, checkpoint: str | int = "latest") -> Run:
+    """Opens a run directory or one of its step directories. `checkpoint`: "latest", "best" or a step.
+
+    Raises CheckpointError if there is none, or if it is damaged.
+    """
+    directory = find_step_directory(Path(path), str(checkpoint))
+    return Run(directory, *load_trained_run(directory))
+
+
+def train(
+    config: str | Path,
+    run_dir: str | Path | None = None,
+    *,
+    overrides: Mapping[str, Any] | Iterable[str] = (),
+    resume: bool = False,
+    overwrite: bool = False,
+    data_dir: str | Path = "data",
+    **settings: Any,
+) -> Run:
+    """The same as `pellucid train`, in `run_dir` (default: checkpoints/NAME); returns the run.
+
+    settings: keys of the `train` section (steps=200) or of the top level (seed=1). overrides: any key by its path,
+    {"optimizer.lr": 3e-4} or ["optimizer.lr=3e-4"]. KeyboardInterrupt after Ctrl-C, once the run is saved.
+    """
+    changes = [_setting(name, value) for name, value in settings.items()]
+    if isinstance(overrides, Mapping):
+        changes += [Change(tuple(key.split(".")), value, "overrides") for key, value in overrides.items()]
+    else:
+        changes += map(parse_override, overrides)
+    run_config = load_changed_run_config(Path(config), changes)
+    directory = Path(run_dir) if run_dir else Path("checkpoints") / run_config.name
+    outcome = train_run(run_config, Path(data_dir), directory, resume=resume, overwrite=overwrite, note=_note)
+    if outcome.stopped_by is not None:
+        raise KeyboardInterrupt(f"stopped after step {outcome.step}, saved; go on with resume=True")
+    return load(directory)
+
+
+def _setting(name: str, value: Any) -> Change:
+    """A keyword of `train` as a change of the config."""
+    for section, path in ((TrainConfig, ("train", name)), (RunConfig, (name,))):
+        if name in section.model_fields:
+            return Change(path, value, "pellucid.train")
+    fix = f'give a key of the train section, or the whole path: overrides={{"section.{name}": {value!r}}}'
+    raise ConfigError("pellucid.train", f"unknown setting {name}={value!r}", fix)
+
+
+def _note(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained model and all that belongs to it. `directory` is that of its checkpoint."""
+
+    directory: Path
+    trained: TrainedModel
+    precision: Precision
+
+    @property
+    def model(self) -> Decoder:
+        return self.trained.decoder
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.trained.tokenizer
+
+    @property
+    def config(self) -> RunConfig:
+        return self.trained.config
+
+    @property
+    def step(self) -> int:
+        return self.trained.step
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The rows of metrics.jsonl, as `pandas.DataFrame` takes them; none if the checkpoint was copied alone."""
+        return read_rows(self.directory.parent / "metrics.jsonl")
+
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        max_new_tokens: int = 256,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+    ) -> str:
+        """What the model writes after the prompt; an empty prompt is the start of a document.
+
+        The same seed writes the same text. Temperature 0 is greedy.
+        """
+        sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
+        return "".join(self._stream(prompt, max_new_tokens, sampling, seed))
+
+    def stream(
+        self,
+        prompt: str = "",
+        *,
+        max_new_tokens: int = 256,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+    ) -> Iterator[str]:
+        """The same text in pieces, each as soon as it is written."""
+        return self._stream(prompt, max_new_tokens, Sampling(temperature, top_k, top_p), seed)
+
+    def _stream(self, prompt: str, max_new_tokens: int, sampling: Sampling, seed: int | None) -> Iterator[str]:
+        pieces = stream_text(
+            self.model, self.tokenizer, prompt, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed
+        )
+        while True:
+            with self.precision.for_decoding().autocast():  # not around the yield: it would be on for the reader too
+                piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
+
+    def trace(self, text: str) -> Trace:
+        """What the model computes for a text, from the start of a document: attention, residuals, logits per layer."""
+        ids = [self.tokenizer.end_of_text, *self.tokenizer.encode(text)]
+        return trace(self.model, ids, [token_text(self.tokenizer, id_) for id_ in ids])
+
+    def explain(self, text: str | None = None, *, number: int = 1, top: int = 10) -> Explanation:
+        """What the model expects at each token, beside the truth where that is known: of a text or a held-out one.
+
+        Without a text it is the `number`-th document held out. top: how many candidates for the next token.
+        """
+        explanation, _ = explain_run(self.trained, text, number=number, n_candidates=top)
+        return explanation
+
+    def evaluate(self, data_dir: str | Path = "data") -> Evaluation:
+        """Loss on the whole validation text, and what follows from it; `data_dir` holds the prepared corpus."""
+        return evaluate_run(self.trained, self.precision, Path(data_dir), str(self.directory))
+
+    def _repr_html_(self) -> str:
+        n_parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        losses = [row["val_loss"] for row in self.metrics if row.get("val_loss") is not None]
+        facts = {
+            "run": f"{self.config.name}, step {self.step:,}",
+            "model": f"{n_parameters:,} parameters, {self.model.n_layers} layers, "
+            f"vocabulary {self.tokenizer.vocab_size:,}, context {self.model.context_length:,}",
+            "validation loss": f"{losses[-1]:.4f} nats/token" if losses else "not measured",
+        }
+        rows = "".join(f"<tr><th>{name}</th><td>{escape(fact)}</td></tr>" for name, fact in facts.items())
+        plot = self.directory.parent / "loss.png"
+        image = base64.b64encode(plot.read_bytes()).decode() if plot.exists() else None
+        figure = f'<img src="data:image/png;base64,{image}" alt="loss curve" width=480>' if image else ""
+        return f"<table>{rows}</table>{figure}"

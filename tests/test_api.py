@@ -1,0 +1,155 @@
+"""`import pellucid`: the commands as functions, with the same results and the same errors."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import pellucid as library
+from pellucid.errors import CheckpointError, ConfigError, DataError
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> library.Run:
+    """A trained run that the tests only read."""
+    from tiny_run import TINY_RUN, VERSES
+
+    place = tmp_path_factory.mktemp("api")
+    (place / "corpus.txt").write_text(VERSES)
+    (place / "tiny.yaml").write_text(TINY_RUN.replace("corpus.txt", str(place / "corpus.txt")))
+    return library.train(place / "tiny.yaml", place / "run", data_dir=place / "data")
+
+
+def test_import_pellucid_loads_no_torch_until_something_is_used():
+    script = "import sys, pellucid\n"
+    script += "heavy = {'torch', 'numpy', 'pydantic', 'yaml', 'tokenizers', 'pellucid.api'}\n"
+    script += "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    script += "assert pellucid.load.__module__ == 'pellucid.api'"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_all_that_the_library_promises_is_there_and_nothing_else():
+    assert all(hasattr(library, name) for name in library.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        library.trian  # noqa: B018
+
+
+def test_training_is_the_same_as_with_the_command(workplace: Path, pellucid):
+    settings = {"overrides": {"optimizer.lr": 3e-3, "evaluation": {"every_steps": 2}}}
+    run = library.train("tiny.yaml", "here", steps=4, seed=1, **settings)
+    command = ["train", "tiny.yaml", "train.steps=4", "seed=1", "optimizer.lr=3e-3", "evaluation={every_steps: 2}"]
+    assert pellucid(*command, "--run-dir", "there").exit_code == 0
+    assert run.step == 4
+    assert (run.config.train.steps, run.config.seed, run.config.optimizer.lr) == (4, 1, 3e-3)
+    weights = "step-00000004/model.safetensors"
+    assert (workplace / "here" / weights).read_bytes() == (workplace / "there" / weights).read_bytes()
+    rows = [json.loads(line) for line in (workplace / "here/metrics.jsonl").read_text().splitlines()]
+    assert run.metrics == rows
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    with pytest.raises(ConfigError, match="there is a run in this folder"):
+        library.train("tiny.yaml", "here", steps=4)
+    assert library.train("tiny.yaml", "here", overrides=["train.steps=2"], overwrite=True).step == 2
+    assert library.train("tiny.yaml", steps=2).directory == Path("checkpoints/tiny/step-00000002")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"stepz": 3}, "pellucid.train: unknown setting stepz=3; "),
+        ({"steps": 0}, "pellucid.train: train.steps: 0 is out of range; "),
+        ({"overrides": {"optimizer.lrr": 1}}, "overrides: optimizer.lrr: unknown key; did you mean 'lr'?"),
+        ({"overrides": {"": 1}}, "overrides: '': a part of this key is empty; "),
+        ({"overrides": ["steps"]}, "'steps' is no override; write key=value"),
+    ],
+)
+def test_a_wrong_setting_is_one_clear_error(workplace: Path, settings, message: str):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        library.train("tiny.yaml", **settings)
+    assert not (workplace / "checkpoints").exists()
+
+
+def test_a_run_is_loaded_by_checkpoint_and_from_a_step_directory_alone(run: library.Run, tmp_path: Path):
+    assert library.load(run.directory.parent, checkpoint=15).step == 15
+    assert library.load(run.directory.parent, "best").step in (5, 10, 15, 20)
+    copied = tmp_path / run.directory.name
+    copied.symlink_to(run.directory)
+    alone = library.load(copied)
+    assert alone.generate("The", seed=0) == run.generate("The", seed=0)
+    assert alone.metrics == []
+    assert "not measured" in alone._repr_html_()
+    with pytest.raises(CheckpointError, match="no such run"):
+        library.load(tmp_path / "absent")
+
+
+def test_generated_text_is_that_of_the_command(run: library.Run, pellucid):
+    completion = run.generate("The crow", seed=3, max_new_tokens=20)
+    written = pellucid("generate", run.directory, "--prompt", "The crow", "--seed", "3", "--max-new-tokens", "20")
+    assert written.stdout == "The crow" + completion + "\n"
+    pieces = list(run.stream("The crow", seed=3, max_new_tokens=20))
+    assert "".join(pieces) == completion
+    assert len(pieces) > 3
+    assert run.generate("The", temperature=0) == run.generate("The", top_k=1)
+
+
+def test_generating_leaves_the_mode_and_the_global_random_numbers_alone(run: library.Run):
+    run.model.train()
+    before = torch.get_rng_state()
+    run.generate("The", max_new_tokens=3)
+    pieces = run.stream("The", max_new_tokens=30)
+    next(pieces)
+    pieces.close()
+    assert run.model.training
+    assert torch.equal(torch.get_rng_state(), before)
+    run.model.eval()
+
+
+def test_bad_requests_are_one_clear_error(run: library.Run):
+    with pytest.raises(ConfigError, match="top_k: 0 keeps no token"):
+        run.generate("The", top_k=0)
+    with pytest.raises(ConfigError, match="seed: -1 is not in"):
+        run.generate("The", seed=-1)
+    with pytest.raises(DataError, match="surrogate"):
+        run.generate("\udcff")
+
+
+def test_a_trace_reads_the_text_from_the_start_of_a_document(run: library.Run):
+    traced = run.trace("The red fox")
+    assert traced.ids == [run.tokenizer.end_of_text, *run.tokenizer.encode("The red fox")]
+    assert traced.texts[0] == "<|endoftext|>"
+    assert "".join(traced.texts[1:]) == "The red fox"
+    logits_TV = run.model(torch.tensor([traced.ids]))[0]
+    torch.testing.assert_close(traced.logits[-1], logits_TV)
+
+
+def test_an_evaluation_and_an_explanation_are_those_of_the_commands(workplace: Path, pellucid):
+    run = library.train("tiny.yaml", steps=2)
+    evaluated = json.loads(pellucid("evaluate", "checkpoints/tiny", "--json").stdout)
+    assert {"step": 2, **run.evaluate().to_json()} == evaluated
+    explained = json.loads(pellucid("explain", "checkpoints/tiny", "--prompt", "The", "--json").stdout)
+    assert {"run": "tiny", "step": 2, **run.explain("The").to_json()} == explained
+    assert run.explain().rows, "a document that was held out"
+
+
+def test_a_run_shows_itself_in_a_notebook(run: library.Run):
+    shown = run._repr_html_()
+    assert "tiny, step 20" in shown
+    assert 'src="data:image/png;base64,' in shown
+
+
+def test_the_code_of_the_api_page_runs(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    (workplace / "configs").symlink_to(ROOT / "configs")
+    page = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+    namespace: dict[str, object] = {}
+    for code in re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
+        exec(compile(code, "docs/api.md", "exec"), namespace)
+    out = capsys.readouterr().out
+    assert namespace["text"] in out, "the streamed pieces are the generated text"
+    assert "unknown setting stepz=20" in out
+    assert len(namespace["losses"]) > 1
