@@ -1,13 +1,17 @@
 """The command line: its contract of names, outputs and exit codes, and one clear line for every bad input."""
 
 import json
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from pellucid import __version__
+from pellucid.cli import app
 from pellucid.config.run import run_json_schema
 from tiny_run import Result
 
@@ -68,18 +72,58 @@ def test_the_main_job_from_a_yaml_file_to_text(workplace: Path, pellucid):
     assert f"{figures['loss_nats_per_token']:.4f}" in trained.stdout
 
 
-def test_help_and_the_schema_need_no_torch():
-    script = "import sys; sys.argv = ['pellucid', '--help']\nfrom pellucid import cli\n"
-    script += "try:\n    cli.main()\nexcept SystemExit: pass\n"
-    script += "assert not {'torch', 'numpy', 'pydantic', 'yaml', 'tokenizers'} & set(sys.modules), sys.modules.keys()"
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["configs"], ["schema"], ["schema", "experiment"]])
+def test_help_version_configs_and_schema_need_no_torch(arguments):
+    heavy = {"torch", "numpy", "tokenizers", *(["pydantic", "yaml"] if arguments[0].startswith("--") else [])}
+    script = f"import sys; sys.argv = ['pellucid', *{arguments}]\nfrom pellucid import cli\n"
+    script += f"try:\n    cli.main()\nfinally:\n    assert not {heavy} & set(sys.modules), sys.modules.keys()"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for command in ("prepare", "train", "generate", "evaluate", "explain", "verify", "cost", "experiment", "schema"):
-        assert command in done.stdout
+    assert done.stdout
+
+
+def test_help_tells_what_each_command_does_and_cuts_no_sentence(pellucid):
+    summaries = pellucid("--help").stdout.partition("Commands:")[2].partition("Exit codes")[0]
+    assert all(f"\n  {command.name or command.callback.__name__} " in summaries for command in visible_commands())
+    assert "..." not in summaries
+
+
+def visible_commands():
+    return [command for command in app.registered_commands if not command.hidden]
 
 
 def test_the_schema_command_prints_the_schema(pellucid):
     assert json.loads(pellucid("schema").stdout) == run_json_schema()
+
+
+def test_the_version_is_told(pellucid):
+    assert pellucid("--version") == Result(0, f"pellucid {__version__}\n", "")
+
+
+def test_the_shipped_configs_are_listed(pellucid):
+    listed = pellucid("configs").stdout
+    assert listed.startswith("debug  ")
+    assert "\nexperiments/positions  " in listed
+
+
+def test_the_command_that_goes_on_survives_a_paste(workplace: Path, pellucid, monkeypatch):
+    """What is printed is read by a shell's rules, run, and goes on with the run that was stopped."""
+    from pellucid.training import train_run as module
+
+    typed = ["train", "tiny.yaml", "corpus={type: text, files: ['*.txt']}", "--run-dir", "a run", "--overwrite"]
+    stopped = module.Outcome(5, None, signal.SIGINT)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "train_run", lambda *_, **__: stopped)
+        result = pellucid(*typed)
+    assert result.exit_code == 128 + signal.SIGINT
+    pasted = shlex.split(result.stderr.splitlines()[-1].partition("go on with: ")[2])
+    assert pasted[pasted.index("train") :] == [*typed[:-1], "--resume"]
+
+
+def test_a_command_says_where_it_makes_new_folders(workplace: Path, pellucid):
+    new = pellucid("train", "tiny.yaml", "train.steps=2").stderr
+    assert new.startswith(f"writing to {workplace / 'data'} and {workplace / 'checkpoints'}\n")
+    assert "writing to" not in pellucid("train", "tiny.yaml", "train.steps=2", "--overwrite").stderr
 
 
 def test_generate_prints_one_json_object_with_the_documented_keys(trained_run: Path, pellucid):
@@ -187,6 +231,8 @@ def test_bad_input_ends_in_one_clear_line_and_its_exit_code(workplace, pellucid,
         (["--checkpoint", "newest"], 4, ["no checkpoint 'newest'"]),
         (["--prompt", "a", "--prompt-file", "b"], 2, ["exclude each other"]),
         (["--prompt-file", "absent.txt"], 5, ["absent.txt"]),
+        (["--greedy", "--temperature", "0.5"], 2, ["--greedy excludes --temperature", "leave out"]),
+        (["--greedy", "--top-k", "3"], 2, ["--greedy excludes --temperature, --top-k and --top-p"]),
         (["--prompt", "lone \udcff surrogate"], 3, ["surrogate"]),
     ],
 )
@@ -212,6 +258,9 @@ def test_an_existing_run_is_neither_lost_nor_mixed_by_a_forgotten_option(workpla
     assert_one_error_line(pellucid(*short), 2, "there is a run in this folder", "--resume", "--overwrite")
     changed = pellucid(*short, "optimizer.lr=1", "--resume")
     assert_one_error_line(changed, 4, "optimizer.lr was 0.01, is 1.0")
+    many = ["model={context_length: 16, d_model: 8, n_layers: 1, n_heads: 1, tied_embeddings: false}"]
+    changed = pellucid(*short, *many, "--resume")
+    assert_one_error_line(changed, 4, "model.context_length was 32, is 16, model.d_model was 16, is 8, ", " more; take")
     assert (workplace / "checkpoints/tiny/metrics.jsonl").read_bytes() == before
     assert pellucid(*short, "optimizer.lr=1", "--overwrite").exit_code == 0
 
@@ -248,7 +297,7 @@ def test_a_loss_that_is_not_finite_ends_with_its_own_exit_code(workplace: Path, 
 
 def test_debug_shows_the_traceback(workplace: Path):
     done = subprocess.run(
-        [sys.executable, "-m", "pellucid.cli", "train", "absent.yaml", "--debug"], capture_output=True, text=True
+        [sys.executable, "-m", "pellucid", "train", "absent.yaml", "--debug"], capture_output=True, text=True
     )
     assert done.returncode == 1
     assert "Traceback" in done.stderr

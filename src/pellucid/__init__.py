@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from pellucid.api import Run, load, train
 
 __all__ = ["Run", "load", "train"]
+__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -17,17 +18,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
+from pellucid import __version__
 from pellucid.errors import CheckpointError, ConfigError, PellucidError, explained
 
 if TYPE_CHECKING:
     from pellucid.config.run import RunConfig
-    from pellucid.data.build import PreparedData
 
 DATA_ROOT, RUNS_ROOT = Path("data"), Path("checkpoints")
 EXPERIMENTS_ROOT = RUNS_ROOT / "experiments"
 
 app = typer.Typer(
-    help="Pellucid: train a decoder-only transformer that you can see through, and read what it writes.",
     epilog="Exit codes: 0 done; 2 usage or config; 3 data or tokenizer; 4 checkpoint; 5 input/output; 6 non-finite "
     "loss; 7 run directory in use; 8 out of memory; 130 Ctrl-C; 143 SIGTERM. With --debug, anywhere, an error shows "
     "its traceback.",
@@ -37,7 +37,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file of the run, as in configs/.")]
+ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file, or a name of `pellucid configs`.")]
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="Change the config: optimizer.lr=3e-4 train.steps=100."),
@@ -109,11 +109,29 @@ def _report(error: BaseException) -> int:
     return error.exit_code
 
 
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"pellucid {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def pellucid(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Train a decoder-only transformer that you can see through, and read what it writes."""
+
+
 @app.command()
 def prepare(config: ConfigFile, overrides: Overrides = None) -> None:
-    """Write the corpus as tokens, once: corpus, tokenizer, token files."""
-    prepared = _prepare(_load_config(config, overrides))
-    print(prepared.directory)
+    """Write a corpus as tokens, once. Learns the tokenizer from it; prints the folder."""
+    from pellucid.data.build import prepare_data
+
+    run_config = _load_config(config, overrides)
+    _say_where_new(DATA_ROOT)
+    print(prepare_data(run_config, DATA_ROOT, progress=True).directory)
 
 
 @app.command()
@@ -126,18 +144,17 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint, if any.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete the run that is there.")] = False,
 ) -> None:
-    """Train a model; print its loss on the validation text, and the floor where it is known."""
+    """Train a model. Prints its loss on the validation text at the end, and the floor where it is known."""
     from pellucid.training.train_run import train_run
 
     if resume and overwrite:
         raise ConfigError("command line", "--resume and --overwrite exclude each other", "give one of them")
     run_config = _load_config(config, overrides)
     directory = run_dir or RUNS_ROOT / run_config.name
+    _say_where_new(DATA_ROOT, directory.parent)
     outcome = train_run(run_config, DATA_ROOT, directory, resume=resume, overwrite=overwrite, note=_note)
     if outcome.stopped_by is not None:
-        again = " ".join(["pellucid train", str(config), *(overrides or [])])
-        again += f" --run-dir {run_dir}" if run_dir else ""
-        _note(f"stopped after step {outcome.step}, saved; go on with: {again} --resume")
+        _note(f"stopped after step {outcome.step}, saved; go on with: {_typed()} --resume")
         sys.exit(128 + outcome.stopped_by)
     print(f"validation: {outcome.evaluation}")
 
@@ -148,7 +165,7 @@ def generate(
     prompt: Annotated[str | None, typer.Option(metavar="TEXT", help="Text to go on from.")] = None,
     prompt_file: Annotated[Path | None, typer.Option(metavar="F", help="File that holds the prompt.")] = None,
     max_new_tokens: Annotated[int, typer.Option(metavar="N", min=0)] = 256,
-    temperature: Annotated[float, typer.Option(metavar="X", help="0 is greedy.")] = 1.0,
+    temperature: Annotated[float | None, typer.Option(metavar="X", help="0 is greedy. [default: 1.0]")] = None,
     top_k: Annotated[int | None, typer.Option(metavar="K", help="Draw from the K likeliest tokens.")] = None,
     top_p: Annotated[
         float | None, typer.Option(metavar="P", help="Draw from the fewest tokens of probability P.")
@@ -159,7 +176,7 @@ def generate(
     checkpoint: Which = "latest",
     as_json: Json = False,
 ) -> None:
-    """Write text with a trained model, from a prompt or from the start of a document."""
+    """Write text with a trained model. Goes on from a prompt, or begins a document."""
     from pellucid.checkpoint.build import load_trained_run
     from pellucid.generation.sampling import Sampling
     from pellucid.generation.text import generate_text
@@ -167,7 +184,12 @@ def generate(
 
     _heed_stop_during_imports()
     keep_freed_memory()
-    sampling = Sampling(temperature=0.0 if greedy else temperature, top_k=top_k, top_p=top_p)
+    if greedy and (temperature, top_k, top_p) != (None, None, None):
+        what = "--greedy excludes --temperature, --top-k and --top-p"
+        raise ConfigError("command line", what, "leave out --greedy, or the others")
+    if temperature is None:
+        temperature = 0.0 if greedy else 1.0
+    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
     text = _read_prompt(prompt, prompt_file)
     trained, precision = load_trained_run(run, checkpoint)
     streams = num_samples == 1 and not as_json
@@ -198,12 +220,13 @@ def generate(
 
 @app.command()
 def evaluate(run: Run, checkpoint: Which = "latest", as_json: Json = False) -> None:
-    """Measure a checkpoint on its whole validation text: loss, perplexity, bits per byte; floor and excess if known."""
+    """Measure a trained model on its validation text. Loss, perplexity, bits per byte; floor, excess if known."""
     from pellucid.checkpoint.build import load_trained_run
     from pellucid.evaluation.build import evaluate_run
 
     _heed_stop_during_imports()
     trained, precision = load_trained_run(run, checkpoint)
+    _say_where_new(DATA_ROOT)
     evaluation = evaluate_run(trained, precision, DATA_ROOT, str(run))
     if as_json:
         _print_json({"step": trained.step, **evaluation.to_json()})
@@ -225,7 +248,7 @@ def explain(
     as_json: Json = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page to look at instead.")] = None,
 ) -> None:
-    """Show what a model expects at each token of a text and after it, beside the exact truth where that is known."""
+    """Show what a model expects at each token of a text. Beside it stands the exact truth, where that is known."""
     from pellucid.checkpoint.build import load_trained_run
     from pellucid.evaluation.build import explain_run
     from pellucid.evaluation.explain_page import explanation_page, write_page
@@ -251,7 +274,7 @@ def explain(
 
 @app.command()
 def verify(run: Run) -> None:
-    """Check every checkpoint of a run, a line each: hashes, shapes, finite numbers. Exit code 4 if any is bad."""
+    """Check every checkpoint of a run. A line each: hashes, shapes, finite numbers. Exit code 4 if any is bad."""
     from pellucid.checkpoint.build import verify as verify_checkpoint
     from pellucid.checkpoint.run_directory import find_step_directory, steps_in
     from pellucid.checkpoint.step_directory import step_name
@@ -272,7 +295,7 @@ def verify(run: Run) -> None:
 
 @app.command()
 def cost(config: ConfigFile, overrides: Overrides = None, as_json: Json = False) -> None:
-    """Count parameters, FLOPs and memory of a config before anything is built, and predict the time of its training."""
+    """Count parameters, FLOPs and memory before anything is built. Predicts the time of the training as well."""
     from pellucid.cost.build import cost_of_run
     from pellucid.cost.cost_table import CostReport
     from pellucid.cost.machine import measure_machine
@@ -292,7 +315,7 @@ def cost(config: ConfigFile, overrides: Overrides = None, as_json: Json = False)
 
 @app.command()
 def experiment(
-    file: Annotated[Path, typer.Argument(metavar="EXPERIMENT", help="YAML file, as in configs/experiments/.")],
+    file: Annotated[Path, typer.Argument(metavar="EXPERIMENT", help="YAML file, or experiments/NAME.")],
     overrides: Overrides = None,
     jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Runs at a time, which share the cores.")] = 1,
     report: Annotated[
@@ -301,7 +324,7 @@ def experiment(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the runs and how long they will take.")] = False,
 ) -> None:
-    """Make many runs that differ in one thing or two; write results.csv, figures and report.md."""
+    """Make many runs that differ in one or two things. Writes results.csv, figures and report.md."""
     from pellucid.experiments.plan import plan_experiment
 
     plan = plan_experiment(file, overrides or [])
@@ -315,9 +338,10 @@ def experiment(
 
     _heed_stop_during_imports()
     report_dir = report or folder
+    _say_where_new(DATA_ROOT, RUNS_ROOT)
     stopped_by = run_experiment(plan, data_root=DATA_ROOT, folder=folder, report_dir=report_dir, jobs=jobs, note=_note)
     if stopped_by is not None:
-        _note(f"stopped, saved; go on with: {shlex.join(['pellucid', *sys.argv[1:]])}")
+        _note(f"stopped, saved; go on with: {_typed()}")
         sys.exit(128 + stopped_by)
     print(report_dir / "report.md")
 
@@ -334,10 +358,22 @@ def experiment_run(run_dir: Path, data_root: Path) -> None:
 
 
 @app.command()
+def configs() -> None:
+    """List the configs that come with Pellucid. Their names are enough: `pellucid train debug`."""
+    import textwrap
+
+    from pellucid.config.shipped import shipped_configs
+
+    columns = shutil.get_terminal_size().columns
+    for name, purpose in shipped_configs():
+        print(textwrap.fill(f"{name:29} {purpose}", columns, subsequent_indent=" " * 30))
+
+
+@app.command()
 def schema(
     of: Annotated[Literal["run", "experiment"], typer.Argument(metavar="[run|experiment]", help="Which file.")] = "run",
 ) -> None:
-    """Print the JSON Schema of a run's or an experiment's YAML file, for completion in editors."""
+    """Print the JSON Schema of a config, for completion in editors."""
     from pellucid.config.experiment import experiment_json_schema
     from pellucid.config.run import run_json_schema
 
@@ -351,11 +387,16 @@ def _load_config(file: Path, overrides: list[str] | None) -> RunConfig:
     return load_run_config(file, overrides or [])
 
 
-def _prepare(config: RunConfig) -> PreparedData:
-    from pellucid.data.build import prepare_data
+def _say_where_new(*roots: Path) -> None:
+    """Away from where it usually works, a command says where it is about to write."""
+    if new := [str(root.resolve()) for root in roots if not root.exists()]:
+        _note(f"writing to {' and '.join(new)}")
 
-    _heed_stop_during_imports()
-    return prepare_data(config, DATA_ROOT, progress=True)
+
+def _typed() -> str:
+    """The command that was typed, so that it survives a paste, without what `--resume` excludes."""
+    program = ["pellucid"] if shutil.which("pellucid") else [sys.executable, "-m", "pellucid"]
+    return shlex.join([*program, *(each for each in sys.argv[1:] if each not in ("--resume", "--overwrite"))])
 
 
 def _read_prompt(prompt: str | None, file: Path | None) -> str:

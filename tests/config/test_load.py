@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pellucid.config.generation import SampleConfig
-from pellucid.config.load import load_run_config, parse_run_config, run_config_to_yaml
+from pellucid.config.load import load_experiment, load_run_config, parse_run_config, run_config_to_yaml
 from pellucid.errors import ConfigError
 
 SMALL = """\
@@ -205,8 +205,37 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
         ),
         (
             "model.n_heads=3",
-            "small.yaml:5: model.d_model: 64 is not a multiple of n_heads 3; "
+            "command line: model.n_heads: d_model 64 is not a multiple of n_heads 3; "
             "choose d_model as n_heads times the head width",
+        ),
+        (
+            "train.steps=5",
+            "command line: train.steps: schedule.warmup_steps 10 is longer than train.steps 5; warm up for fewer steps",
+        ),
+        (
+            "model.n_heads=64",
+            "command line: model.n_heads: RoPE rotates pairs, but a head has 1 coordinates; "
+            "choose d_model / n_heads even",
+        ),
+        (
+            "corpus.files=[a.txt]",
+            "command line: corpus.files: unknown key for this type; "
+            "set type: text, as corpus='{type: text, files: ...}'",
+        ),
+        (
+            "corpus={type:",
+            "command line: corpus: not readable as YAML: expected the node content, but found '<stream end>'; "
+            "if the shell has split it, quote it: corpus='{type: text, files: [a.txt]}'",
+        ),
+        (
+            "corpus=type:text",
+            "command line: corpus: 'type:text' is of the wrong type; "
+            "give a section of keys and values, quoted: corpus='{type: text, files: [a.txt]}'",
+        ),
+        (
+            "name=my run",
+            "command line: name: 'my run' is not accepted; "
+            "use letters, digits, '.', '_' and '-', the first a letter or a digit",
         ),
     ],
 )
@@ -248,7 +277,8 @@ def test_a_file_without_keys_says_so(text: str):
 
 def test_a_missing_file_is_named(tmp_path: Path):
     (tmp_path / "there.yaml").write_text(SMALL)
-    with pytest.raises(ConfigError, match=r"here.yaml: no such file; configs there: .*there.yaml"):
+    (tmp_path / ".hidden.yaml").write_text(SMALL)
+    with pytest.raises(ConfigError, match=r"here.yaml: no such file; configs there: [^,]*there.yaml$"):
         load_run_config(tmp_path / "here.yaml")
 
 
@@ -258,3 +288,10 @@ def test_a_folder_and_a_binary_file_are_refused(tmp_path: Path):
     (tmp_path / "weights").write_bytes(b"ab\xff")
     with pytest.raises(ConfigError, match="byte 2 is not UTF-8"):
         load_run_config(tmp_path / "weights")
+
+
+def test_the_kind_of_file_is_told_before_any_of_its_keys_is_blamed():
+    with pytest.raises(ConfigError, match="norms.yaml: this is an experiment, .*; run it with `pellucid experiment`"):
+        load_run_config(Path("experiments/norms"))
+    with pytest.raises(ConfigError, match="debug.yaml: this is the config of one run, .* run it with `pellucid train`"):
+        load_experiment(Path("debug"))

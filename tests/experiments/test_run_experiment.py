@@ -158,7 +158,7 @@ def test_an_experiment_killed_and_stopped_finds_what_an_uninterrupted_one_finds(
     stopped.process.terminate()
     done = stopped.wait()
     assert done.exit_code == 128 + signal.SIGTERM
-    assert done.stderr.splitlines()[-1].endswith("go on with: pellucid experiment compare.yaml --jobs 2")
+    assert done.stderr.splitlines()[-1].endswith("pellucid experiment compare.yaml --jobs 2")
     assert not (place / "checkpoints/experiments/compare/results.csv").exists()
     assert all(is_free(folder) for folder in both(place))
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from pellucid.checkpoint.step_directory import STEP_NAME, State, discard, read_state, step_name
 from pellucid.errors import CheckpointError, InputOutputError, RunInUseError
@@ -20,26 +20,25 @@ _log = logging.getLogger(__name__)
 def locked(run_dir: Path) -> Iterator[None]:
     """Makes the folder if need be and holds it for this process alone; what a killed save left is swept away.
 
-    The lock is the kernel's (flock), so it ends with the process, however that ends. Raises RunInUseError.
+    The lock is the system's, so it ends with the process, however that ends. Raises RunInUseError.
     """
+    lock = FileLock(run_dir / ".lock", timeout=0)
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(run_dir / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        lock.acquire()
+    except Timeout:
+        fix = "wait for it to end, or choose another --run-dir"
+        raise RunInUseError(str(run_dir), "another process trains in this folder", fix) from None
     except OSError as error:
         what = f"cannot be written: {error.strerror}"
         raise InputOutputError(str(run_dir), what, "choose another folder with --run-dir") from error
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            fix = "wait for it to end, or choose another --run-dir"
-            raise RunInUseError(str(run_dir), "another process trains in this folder", fix) from None
         for leftover in [*run_dir.glob(".tmp-*"), *run_dir.glob(".trash-*")]:
             with suppress(OSError):
                 shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         yield
     finally:
-        os.close(descriptor)
+        lock.release()
 
 
 def steps_in(run_dir: Path) -> list[int]:

@@ -7,6 +7,7 @@ import difflib
 import os
 import re
 import reprlib
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple, TypeVar
@@ -17,10 +18,12 @@ from pydantic_core import ErrorDetails
 from pellucid.config.base import Section
 from pellucid.config.experiment import ExperimentConfig
 from pellucid.config.run import RunConfig
+from pellucid.config.shipped import find_config, shipped_configs
 from pellucid.config.yaml_source import MAX_CHARACTERS, Path, dotted, parse_yaml, shortened, write_yaml
 from pellucid.errors import ConfigError
 
 COMMAND_LINE = "command line"
+_EXAMPLE_OF_A_SECTION = "{type: text, files: [a.txt]}"
 MAX_BYTES = 4 * MAX_CHARACTERS
 MAX_DEPTH = 8
 
@@ -72,6 +75,7 @@ def load_run_config(file: FilePath, overrides: Sequence[str] = ()) -> RunConfig:
 
     Raises ConfigError with file, line and key path; a misspelled key gets a suggestion.
     """
+    file = find_config(file)
     return parse_run_config(_read(file), str(file), overrides)
 
 
@@ -82,12 +86,15 @@ def parse_run_config(text: str, source: str, overrides: Sequence[str] = ()) -> R
 
 def load_changed_run_config(file: FilePath, changes: Iterable[Change]) -> RunConfig:
     """The same with changes from elsewhere, as the runs of an experiment have them; the last one of a key counts."""
+    file = find_config(file)
     return _changed_run_config(_read(file), str(file), changes)
 
 
 def load_experiment(file: FilePath) -> LoadedExperiment:
     """Reads an experiment. Raises ConfigError as `load_run_config` does. The configs of its runs are not looked at."""
+    file = find_config(file)
     data, places = _parse_sections(_read(file), str(file))
+    _require_kind(ExperimentConfig, data, str(file))
     return LoadedExperiment(_validated(ExperimentConfig, data, places), places)
 
 
@@ -100,20 +107,34 @@ def _parse_sections(text: str, source: str) -> tuple[dict[str, Any], Places]:
 
 def _changed_run_config(text: str, source: str, changes: Iterable[Change]) -> RunConfig:
     data, places = _parse_sections(text, source)
+    _require_kind(RunConfig, data, source)
+    changes = list(changes)
     for change in changes:
         _apply(data, places, change)
-    config = _validated(RunConfig, data, places)
+    config = _validated(RunConfig, data, places, {change.path for change in changes})
     if len(run_config_to_yaml(config)) > MAX_CHARACTERS:  # a run must be able to read the config that it wrote
         what = f"more than {MAX_CHARACTERS:,} characters once it is written out"
         raise ConfigError(source, what, "name fewer files, by globs for example")
     return config
 
 
-def _validated(section: type[AnySection], data: dict[str, Any], places: Places) -> AnySection:
+def _require_kind(section: type[Section], data: dict[str, Any], source: str) -> None:
+    """Raises ConfigError if a run config stands where an experiment should, or the other way round."""
+    runs, experiments = RunConfig.model_fields.keys(), ExperimentConfig.model_fields.keys()
+    n_of_run, n_of_experiment = len(data.keys() & (runs - experiments)), len(data.keys() & (experiments - runs))
+    if section is RunConfig and n_of_experiment > n_of_run:
+        raise ConfigError(source, "this is an experiment, not the config of a run", "run it with `pellucid experiment`")
+    if section is ExperimentConfig and n_of_run > n_of_experiment:
+        raise ConfigError(source, "this is the config of one run, no experiment", "run it with `pellucid train`")
+
+
+def _validated(
+    section: type[AnySection], data: dict[str, Any], places: Places, changed: Iterable[Path] = ()
+) -> AnySection:
     try:
         return section.model_validate(data)
     except ValidationError as error:
-        raise _explain(_what_to_fix_first(error.errors(), data), data, places, section) from None
+        raise _explain(_what_to_fix_first(error.errors(), data), data, places, section, changed) from None
 
 
 def run_config_to_yaml(config: RunConfig) -> str:
@@ -129,8 +150,10 @@ def _read(file: FilePath) -> str:
             raise ConfigError(str(file), f"more than {MAX_BYTES:,} bytes are no run config", "is this the right file?")
         return content.decode("utf-8")
     except FileNotFoundError:
-        known = ", ".join(sorted(str(path) for path in file.parent.glob("*.yaml")))
-        fix = f"configs there: {shortened(known, 200)}" if known else "check the path"
+        known = ", ".join(sorted(str(path) for path in file.parent.glob("*.yaml") if path.name[0] != "."))
+        close = difflib.get_close_matches(file.as_posix(), [name for name, _ in shipped_configs()], n=1)
+        fix = f"configs there: {shortened(known, 200)}" if known else "choose one of `pellucid configs`"
+        fix = f"did you mean {close[0]!r}?" if close else fix
         raise ConfigError(str(file), "no such file", fix) from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
@@ -141,7 +164,9 @@ def _read(file: FilePath) -> str:
 
 
 def _open_without_waiting(file: str, flags: int) -> int:
-    """A pipe that nobody writes to is empty; without this, opening it would wait for ever."""
+    """A pipe that nobody writes to is empty; without this, opening it would wait for ever. Windows has no such pipe."""
+    if sys.platform == "win32":
+        return os.open(file, flags)
     descriptor = os.open(file, flags | os.O_NONBLOCK)
     os.set_blocking(descriptor, True)
     return descriptor
@@ -158,6 +183,8 @@ def parse_override(override: str) -> Change:
         value, _ = parse_yaml(value_text, COMMAND_LINE) if value_text else ("", {})
     except ConfigError as error:
         fix = "write one value after `=`, as optimizer.lr=3e-4"
+        if value_text[0] in "{[":
+            fix = f"if the shell has split it, quote it: {shortened(key_text)}='{_EXAMPLE_OF_A_SECTION}'"
         raise ConfigError(f"{COMMAND_LINE}: {dotted(path)}", error.what, fix) from None
     return Change(path, value, COMMAND_LINE)
 
@@ -186,24 +213,43 @@ def _what_to_fix_first(errors: list[ErrorDetails], data: dict[str, Any]) -> Erro
     return min(errors, key=lambda e: (e["type"] != "extra_forbidden", -len(_path_in_data(e, data))))
 
 
-def _explain(error: ErrorDetails, data: dict[str, Any], places: Places, section: type[Section]) -> ConfigError:
+def _explain(
+    error: ErrorDetails, data: dict[str, Any], places: Places, section: type[Section], changed: Iterable[Path]
+) -> ConfigError:
     path = _path_in_data(error, data)
+    if error["type"] == "value_error":
+        path, what, fix = _broken_rule(error, path, changed)
+        return ConfigError(_where(path, places), what, fix)
     if error["type"] == "union_tag_not_found" and (slips := difflib.get_close_matches("type", error["input"], n=1)):
         error = {**error, "type": "extra_forbidden"}
         path = (*path, slips[0])
     elif error["type"].startswith("union_tag"):
         path = (*path, "type")
-    elif error["type"] == "value_error" and (key := _rule(error)[0]):
-        path = (*path, *key.split("."))
+    return ConfigError(_where(path, places), *_what_and_fix(error, path, data, section))
+
+
+def _where(path: Path, places: Places) -> str:
     nearest = next(path[:n] for n in range(len(path), -1, -1) if path[:n] in places)
-    where = places[nearest] + (f": {dotted(path)}" if path else "")
-    return ConfigError(where, *_what_and_fix(error, path, data, section))
+    return places[nearest] + (f": {dotted(path)}" if path else "")
 
 
-def _rule(error: ErrorDetails) -> tuple[str | None, str, str]:
+def _broken_rule(error: ErrorDetails, path: Path, changed: Iterable[Path]) -> tuple[Path, str, str]:
+    """The key to blame for a rule of our own, what is wrong, and how to fix it.
+
+    It is the rule's first key, unless that stands unchanged in the file and another one that the rule names does not.
+    """
     rule = _RULE.fullmatch(str(error["ctx"]["error"]))
     assert rule, error
-    return rule[1], rule[2], rule[3]
+    key, what, fix = rule.groups()
+    if key is None:
+        return path, what, fix
+    blamed = (*path, *key.split("."))
+    if not any(blamed[: len(change)] == change for change in changed):
+        for change in changed:
+            rest = ".".join(map(str, change[len(path) :]))
+            if change[: len(path)] == path and re.search(rf"\b{re.escape(rest)}\b", f"{what} {fix}"):
+                return change, f"{key} {what}" if what[0].isdigit() else what, fix
+    return blamed, what, fix
 
 
 def _path_in_data(error: ErrorDetails, data: Any) -> Path:
@@ -221,6 +267,9 @@ def _path_in_data(error: ErrorDetails, data: Any) -> Path:
 
 def _what_and_fix(error: ErrorDetails, path: Path, data: dict[str, Any], section: type[Section]) -> tuple[str, str]:
     kind, context, value = error["type"], error.get("ctx", {}), shortened(reprlib.repr(error["input"]))
+    if kind == "extra_forbidden" and (types := _types_that_have(path, data, section)):
+        example = f"{'.'.join(map(str, path[:-1]))}='{{type: {types[0]}, {path[-1]}: ...}}'"
+        return "unknown key for this type", f"set type: {' or '.join(types)}, as {shortened(example)}"
     if kind == "extra_forbidden":
         known = _keys_of_section(path[:-1], data, section)
         close = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
@@ -239,11 +288,13 @@ def _what_and_fix(error: ErrorDetails, path: Path, data: dict[str, Any], section
         return f"{choice} is not a choice", f"use one of {context['expected_tags']}"
     if kind == "literal_error":
         return f"{value} is not a choice", f"use {context['expected']}"
+    if kind.startswith("model_") and ":" in str(error["input"]):  # a shell has taken the braces
+        example = f"{dotted(path)}='{_EXAMPLE_OF_A_SECTION}'"
+        return f"{value} is of the wrong type", f"give a section of keys and values, quoted: {example}"
+    if kind == "string_pattern_mismatch":  # of the only keys with a pattern: names of folders
+        return f"{value} is not accepted", "use letters, digits, '.', '_' and '-', the first a letter or a digit"
     if kind in _TYPE_NAMES:
         return f"{value} is of the wrong type", f"give {_TYPE_NAMES[kind]}"
-    if kind == "value_error":
-        _, what, fix = _rule(error)
-        return what, fix
     limits = {"gt": "greater than", "ge": "of at least", "lt": "less than", "le": "of at most"}
     for limit, words in limits.items():
         if limit in context:
@@ -258,6 +309,16 @@ def _choices(path: Path, data: dict[str, Any], section: type[Section]) -> str:
 def _keys_of_section(path: Path, data: dict[str, Any], section: type[Section]) -> list[str]:
     schema = _schema_at(path, data, section)
     return list(schema.get("properties", ["type"]))  # a section of unknown type has no other key yet
+
+
+def _types_that_have(path: Path, data: dict[str, Any], section: type[Section]) -> list[str]:
+    """The other types of the section at path[:-1] in which its last key is a known one."""
+    if len(path) < 2:
+        return []
+    union = _schema_at(path[:-2], data, section).get("properties", {}).get(path[-2], {})
+    definitions = section.model_json_schema()["$defs"]
+    variants = union.get("discriminator", {}).get("mapping", {}).items()
+    return [name for name, ref in variants if path[-1] in definitions[ref.rsplit("/", 1)[-1]]["properties"]]
 
 
 def _schema_at(path: Path, data: Any, section: type[Section]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ believed only while every byte is the one that was written: a flipped bit would 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import logging
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import tokenizers
+from filelock import FileLock
 from tqdm import tqdm
 
 from pellucid.config.base import Section
@@ -96,7 +96,7 @@ def prepare(
         return directory, manifest
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with _one_at_a_time(root / f".{directory.name}.lock"):
+        with FileLock(root / f".{directory.name}.lock"):  # which the system frees even if its holder is killed
             if manifest := read_manifest(directory, fingerprint):
                 return directory, manifest
             if directory.exists():
@@ -229,14 +229,6 @@ def _checksums(directory: Path) -> bytes:
     """The SHA-256 of each file, as `sha256sum` prints it."""
     files = [*CHECKED_FILES, *(file for file in TRUTH_FILES if (directory / file).exists())]
     return "".join(f"{sha256(directory / file)}  {file}\n" for file in files).encode()
-
-
-@contextmanager
-def _one_at_a_time(lock_file: Path) -> Iterator[None]:
-    """Waits until no other process holds the lock. The kernel frees it even if its holder is killed."""
-    with lock_file.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 @contextmanager

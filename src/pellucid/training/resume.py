@@ -59,14 +59,19 @@ def require_same_run(config: RunConfig, checkpoint: Checkpoint, where: str) -> N
     """Raises CheckpointError, listing the differences, if the checkpoint's config computes something else."""
     saved = config_of(checkpoint, where)
     before, now = _flat(saved.model_dump(mode="json")), _flat(config.model_dump(mode="json"))
-    differences = [
-        f"{key} was {json.dumps(before.get(key))}, is {json.dumps(now.get(key))}"
+    keys = [
+        key
         for key in sorted(before.keys() | now.keys())
         if before.get(key) != now.get(key) and not _is_operational(key)
     ]
-    if differences:
+    # A section of another type has other keys: its type says it all.
+    replaced = tuple(key.removesuffix("type") for key in keys if key.endswith(".type"))
+    keys = [key for key in keys if key.endswith(".type") or not key.startswith(replaced)]
+    if keys:
+        differences = [f"{key} was {json.dumps(before.get(key))}, is {json.dumps(now.get(key))}" for key in keys]
+        more = f", and {len(differences) - 3} more" if len(differences) > 3 else ""
         fix = "take these changes back, or start anew with --overwrite or another --run-dir"
-        raise CheckpointError(where, "the config has changed: " + ", ".join(differences), fix)
+        raise CheckpointError(where, f"the config has changed: {', '.join(differences[:3])}{more}", fix)
 
 
 def require_same_data(fingerprint: str, checkpoint: Checkpoint, where: str) -> None:

@@ -1,0 +1,29 @@
+"""The configs that come with Pellucid: `fables` means configs/fables.yaml, wherever it was installed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import takewhile
+from pathlib import Path
+
+_PACKAGE = Path(__file__).parents[1]
+_HOMES = (_PACKAGE, _PACKAGE.parents[1])  # configs/ lies in an installed package; in a checkout beside src/
+SHIPPED = next((home / "configs" for home in _HOMES if (home / "configs").is_dir()), _PACKAGE / "configs")
+
+
+def find_config(file: Path) -> Path:
+    """The file itself if it is there, or else the shipped config of that name: `fables`, `experiments/positions`."""
+    if file.exists() or file.is_absolute() or ".." in file.parts:
+        return file
+    name = file.relative_to("configs") if file.parts[:1] == ("configs",) else file
+    candidates = (SHIPPED / name, SHIPPED / f"{name}.yaml")
+    return next((path for path in candidates if path.suffix == ".yaml" and path.is_file()), file)
+
+
+def shipped_configs() -> Iterator[tuple[str, str]]:
+    """The name and the purpose, which is the first sentence of the file's comments, of each; experiments last."""
+    for path in sorted(SHIPPED.rglob("*.yaml"), key=lambda path: (len(path.parts), path)):
+        lines = path.read_text(encoding="utf-8").splitlines()[1:]  # the first one tells editors the schema
+        comment = " ".join(line[2:] for line in takewhile(lambda line: line.startswith("#"), lines))
+        yield path.relative_to(SHIPPED).with_suffix("").as_posix(), re.split(r"(?<=[.?!]) (?=[A-Z])", comment)[0]
