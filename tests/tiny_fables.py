@@ -5,16 +5,16 @@ import random
 from pellucid.corpora.fables import Fables
 from pellucid.corpora.fables.distribution import story_rules
 
-N_PLOTS = len(story_rules(3)["plot"])
+N_STORYLINES = len(story_rules(3)["storyline"])
 # Tables whose options depend on each other: they stay whole, so that what is told stays possible.
 WHOLE = ("animal", "rival of", "some of")
 
 
-def tiny_fables(plot: int, most: int = 2000) -> Fables:
-    """The shipped story with one plot and, of most rules, one option: two where there are few enough fables."""
-    rng = random.Random(plot)
+def tiny_fables(storyline: int, most: int = 2000) -> Fables:
+    """The shipped story with one storyline and, of most rules, one option: two where there are few enough fables."""
+    rng = random.Random(storyline)
     rules = story_rules(world_size=3)
-    rules["plot"] = rules["plot"][plot : plot + 1]
+    rules["storyline"] = rules["storyline"][storyline : storyline + 1]
     open_rules = [name for name in rules if not name.startswith(WHOLE)]
     rng.shuffle(open_rules)
     # Both endings and some counting stay; the other rules open up in random order.

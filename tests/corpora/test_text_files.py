@@ -119,7 +119,7 @@ def test_a_folder_is_an_error(tmp_path):
 
 def test_a_pipe_is_an_error(tmp_path):
     os.mkfifo(tmp_path / "a.txt")
-    with pytest.raises(DataError, match="is no plain file"):
+    with pytest.raises(DataError, match="is not a regular file"):
         TextFilesCorpus([str(tmp_path / "a.txt")])
 
 

@@ -37,7 +37,7 @@ def tokenizer(request, listed):
 
 @pytest.fixture(scope="module", params=[0, 5])
 def corpus(request):
-    """Fables of one plot, so few that they can be listed."""
+    """Fables of one storyline, so few that they can be listed."""
     corpus = FablesCorpus(10, 3, 0, 0.5)
     corpus.fables = tiny_fables(request.param, most=500)
     return corpus
@@ -88,7 +88,7 @@ def test_nothing_follows_a_text_that_is_no_beginning_of_a_fable(corpus, tokenize
 
 
 def test_a_text_that_is_no_fable_has_no_truth(corpus, tokenizer):
-    with pytest.raises(DataError, match="is no fable"):
+    with pytest.raises(DataError, match="is not a fable"):
         list(next_token_distributions(corpus, tokenizer, "Once upon a time."))
 
 

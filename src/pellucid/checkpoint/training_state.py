@@ -1,6 +1,6 @@
-"""What a training run is made of, as named tensors: weights, optimizer moments, random number generators.
+"""The state of a training run as named tensors: weights, optimizer moments, random number generators.
 
-Reading puts nothing into place before every name, shape and dtype has been compared with what is expected.
+Loading changes nothing until every name, shape and dtype has been compared with what is expected.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict
 
 
 def rng_tensors() -> dict[str, Tensor]:
-    """The states of PyTorch's generators, which dropout draws from. The order of the data needs none."""
+    """The states of PyTorch's random generators, which dropout uses. The order of the data needs none."""
     states = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states.update({f"cuda.{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())})
@@ -44,7 +44,7 @@ def rng_tensors() -> dict[str, Tensor]:
 
 
 def load_training_state(model: nn.Module, optimizers: Sequence[Optimizer], saved: Checkpoint, where: str) -> None:
-    """Puts weights, moments and, last, the generators back. Raises CheckpointError if they belong to another model."""
+    """Restores weights, moments and, last, the generators. Raises CheckpointError if they belong to another model."""
     require_fit(model, saved, where)
     _copy(saved.model, model)
     _load_optimizer_tensors(model, optimizers, saved.optimizer)
@@ -56,7 +56,7 @@ def load_training_state(model: nn.Module, optimizers: Sequence[Optimizer], saved
 
 
 def load_model_tensors(model: nn.Module, tensors: Tensors, where: str) -> None:
-    """Copies saved parameters into the model. Raises CheckpointError if they belong to another shape of model."""
+    """Copies saved parameters into the model. Raises CheckpointError if they belong to a model of another shape."""
     _require_same_parameters(model, tensors, where)
     _copy(tensors, model)
 

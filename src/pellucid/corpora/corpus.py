@@ -1,7 +1,7 @@
 """What a corpus is: documents to train on, documents held out, and a description that changes when they change.
 
-A document may be longer than the memory, so a corpus gives it in pieces. A fable is one piece; a text file of 2 GB is
-one document of some 500,000 pieces.
+A document may be too large for memory, so a corpus gives it in pieces. A fable is one piece; a text file of 2 GB is
+one document of about 500,000 pieces.
 """
 
 import re
@@ -11,9 +11,9 @@ from typing import Literal, NamedTuple, Protocol, runtime_checkable
 Split = Literal["train", "validation"]
 SPELLING = "spelling"
 
-# Characters. Longer words are cut, as learning byte pairs takes time with the square of a word's length.
+# Characters. Longer words are cut: the time to learn byte pairs grows with the square of a word's length.
 PIECE_LENGTH = 1 << 12
-# The end of the last word before a blank. A byte-pair tokenizer never joins the two sides of that place.
+# The end of the last word before a space or a new line. A byte-pair tokenizer never merges across it.
 LAST_WORD_END = re.compile(r".*\S(?=[ \n])", re.DOTALL)
 
 
@@ -25,14 +25,14 @@ class Piece(NamedTuple):
 
 
 class Corpus(Protocol):
-    """Where text comes from. Every corpus of Pellucid can be read again and again, and reads the same."""
+    """Where text comes from. A corpus can be read many times, and gives the same text each time."""
 
     @property
     def identity(self) -> dict[str, object]:
         """JSON-able. Two corpora with equal identities hold equal text."""
 
     def pieces(self, split: Split) -> Iterator[Piece]:
-        """The documents of a split in their order, each in one piece or more; DataError for unreadable text."""
+        """The documents of a split in order, each in one or more pieces. Raises DataError for unreadable text."""
 
 
 class NextWord(NamedTuple):
@@ -42,40 +42,40 @@ class NextWord(NamedTuple):
     ends_document: bool
 
 
-# The length of the word that a text begins with; None while the word might still go on after the text.
+# The length of the first word of a text; None if that word might continue after the text.
 WordLength = Callable[[str], int | None]
 
 
 @runtime_checkable
 class KnownCorpus(Corpus, Protocol):
-    """A corpus whose distribution is known, hence also the best loss that any model can reach. One piece a document.
+    """A corpus whose distribution is known, and so the best loss that any model can reach. Each document is one piece.
 
-    skills: what it can take to predict a character; one of them is SPELLING, which a word or phrase begun needs.
+    skills: what you may need to predict a character; one of them is SPELLING, to finish a word or a phrase.
     """
 
     skills: Sequence[str]
 
     def log_probability(self, text: str) -> float:
-        """log p(document) in nats; -inf where the corpus cannot hold it."""
+        """log p(document) in nats; -inf for a document that the corpus cannot contain."""
 
     def words_of(self, text: str, word_length: WordLength) -> Iterable[tuple[str, Mapping[NextWord, float]]]:
-        """Each word of a document beside p(word | the whole words before it); DataError where it cannot be held."""
+        """Each word of a document, and p(word | the words before it). Raises DataError for an impossible document."""
 
     def words_on(self, prefix: str, word_length: WordLength) -> Mapping[NextWord, float]:
-        """p(next word | these whole words); {} where no document begins so."""
+        """p(next word | these whole words); {} if no document begins like this."""
 
     def next_character_distribution(self, prefix: str) -> Mapping[str, float]:
-        """p(next character | prefix); "" stands for the end of the document; {} where no document begins so."""
+        """p(next character | prefix); "" is the end of the document; {} if no document begins like this."""
 
     def skills_of(self, text: str) -> Sequence[int]:
-        """For each character of a document the index in `skills`; DataError where it cannot be held."""
+        """The index in `skills` of each character of a document. Raises DataError for an impossible document."""
 
 
 def cut_into_pieces(blocks: Iterable[str], separator: str | None = None) -> Iterator[Piece]:
-    """Documents out of a stream of text, whose blocks may end anywhere, even inside a separator.
+    """Cuts a stream of text into documents. Its blocks may end anywhere, even inside a separator.
 
-    Documents without a visible character are left out. A document longer than PIECE_LENGTH is cut between words, so
-    that its tokens do not depend on the cut; only a longer run without any blank is cut inside a word.
+    Documents without a visible character are skipped. A document longer than PIECE_LENGTH is cut between words, so
+    its tokens do not depend on the cut. Only a single word longer than that is cut inside.
     """
     rest, has_begun = "", False
     for block in blocks:

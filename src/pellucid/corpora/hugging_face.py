@@ -20,8 +20,8 @@ ROWS_AT_A_TIME = 256
 class HuggingFaceCorpus:
     """One document per row: the text of column `text_field`. Rows without text are left out.
 
-    Without a `validation_split`, every n-th row is held out, n = 1/validation_fraction; so a stream, whose length
-    nobody knows, is split as well. DataError for all that `load_dataset` refuses, and for a missing column.
+    Without a `validation_split`, every n-th row is held out, n = 1/validation_fraction; so a stream of
+    unknown length can be split too. Raises DataError for a missing column and for anything `load_dataset` refuses.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class HuggingFaceCorpus:
         self.validation_fraction = validation_fraction
         self.data_files = _plain(data_files)
         datasets.disable_progress_bars()
-        # Otherwise the library reports each use to a server, also of local files: a wait where there is no network.
+        # Otherwise the library reports each use to a server, even of local files, and waits if there is no network.
         datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
 
     @cached_property
     def identity(self) -> dict[str, object]:
-        """What is asked of the hub, and the contents of local files. `streaming` changes how text comes, not which."""
+        """What is asked of the hub, and the contents of local files. `streaming` changes how text comes, not what."""
         return {
             "type": "hugging_face",
             "path": self.path,
@@ -86,7 +86,7 @@ class HuggingFaceCorpus:
                 yield from self._texts(columns)
         except DataError:
             raise
-        except Exception as error:  # the library, its file systems and its parsers raise of all kinds
+        except Exception as error:  # the library, its file systems and its parsers raise all kinds
             where = f"corpus.path {self.path}" + (f", data_files {self.data_files}" if self.data_files else "")
             raise DataError(where, f"cannot read split {split}: {_first_cause(error)}", "check corpus.*") from error
 
@@ -113,7 +113,7 @@ class HuggingFaceCorpus:
 
 
 def _first_cause(error: BaseException) -> str:
-    """What the library met. It wraps that into errors which only say that there was one."""
+    """The original error. The library wraps it into others that only say that there was one."""
     while error.__cause__:
         error = error.__cause__
     lines = str(error).splitlines() or [f"no data in it ({type(error).__name__})"]
@@ -121,7 +121,7 @@ def _first_cause(error: BaseException) -> str:
 
 
 def _plain(data_files: DataFiles | None) -> Any:
-    """Lists and dicts, which `load_dataset` and JSON know, instead of the tuples of a frozen config."""
+    """Lists and dicts, for `load_dataset` and JSON, instead of the tuples of a frozen config."""
     match data_files:
         case None | str():
             return data_files
@@ -138,5 +138,5 @@ def _sha256(path: Path) -> str:
             while block := file.read(1 << 20):
                 digest.update(block)
     except OSError as error:
-        raise DataError(str(path), f"cannot be read ({error.strerror})", "check the file's rights") from None
+        raise DataError(str(path), f"cannot be read ({error.strerror})", "check its permissions") from None
     return digest.hexdigest()

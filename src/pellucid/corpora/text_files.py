@@ -1,7 +1,7 @@
-"""Local UTF-8 text files as a corpus, read in a stream: no file needs to fit into memory.
+"""Local UTF-8 text files as a corpus, read as a stream: no file needs to fit into memory.
 
-Text is kept as it is, line ends included, so that bits per byte are bits per byte of the file. Only a byte-order mark
-is skipped. What is not UTF-8, or holds a NUL byte, is no text and is refused with the place of the fault.
+Text is kept as it is, line endings included, so bits per byte are those of the file. Only a byte-order mark is
+skipped. A file that is not UTF-8, or contains a NUL byte, is refused with the position of the bad byte.
 """
 
 import codecs
@@ -31,13 +31,13 @@ class ByteRange(NamedTuple):
 
 
 class TextFilesCorpus:
-    """Files and globs, in the order given; what a glob finds is sorted.
+    """Files and globs, in the order given; the matches of a glob are sorted.
 
     With a separator, a document ends at each separator and at the end of each file; without one, all files together
-    are one document. `validation_files` are held out, also where `files` finds them too. Without any, the last
-    `validation_fraction` of the bytes is held out: exactly, where there is no separator (up to the rest of a
-    character), else from the start of the document in which that part begins.
-    DataError: a file is missing, unreadable, a folder, or no file holds anything. InputOutputError: the disk fails.
+    are one document. `validation_files` are held out, even if `files` matches them too. Without any, the last
+    `validation_fraction` of the bytes is held out: exactly if there is no separator (up to the end of a character),
+    otherwise from the start of the document that it cuts.
+    Raises DataError if a file is missing, unreadable or a folder, or all are empty; InputOutputError if the disk fails.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class TextFilesCorpus:
         }
 
     def pieces(self, split: Split) -> Iterator[Piece]:
-        """Documents of a split. DataError names the file and the byte where it is not UTF-8."""
+        """Documents of a split. DataError names the file and the byte that is not UTF-8."""
         texts = [read_text(byte_range) for byte_range in self._ranges[split]]
         if self.separator is None:
             return cut_into_pieces(chain.from_iterable(texts))
@@ -90,24 +90,24 @@ class TextFilesCorpus:
 
 
 def find_files(patterns: Sequence[str]) -> list[Path]:
-    """The files that paths and globs name, each once. DataError for one that names no file."""
+    """The files that paths and globs match, each once. Raises DataError for one that matches no file."""
     found: dict[Path, None] = {}
     for pattern in patterns:
         name = os.path.expanduser(pattern)
         if os.path.isdir(name):
             raise DataError(pattern, "is a folder", f"name the files in it: {os.path.join(pattern, '*.txt')}")
-        # A file whose own name has brackets or stars in it goes first.
+        # A file whose own name contains brackets or stars is meant first.
         names = [name] if os.path.exists(name) else sorted(glob.glob(name, recursive=True))
         files = [Path(path) for path in names if os.path.isfile(path)]
         if not files:
-            what = "is no plain file" if os.path.exists(name) else f"no such file, seen from {os.getcwd()}"
+            what = "is not a regular file" if os.path.exists(name) else f"no such file (looked in {os.getcwd()})"
             raise DataError(pattern, what, "check the path")
         found |= dict.fromkeys(files)
     return list(found)
 
 
 def read_text(part: ByteRange) -> Iterator[str]:
-    """The text of a range of bytes, block by block. DataError gives the byte that is no UTF-8 text."""
+    """The text of a range of bytes, block by block. DataError names the byte that is not UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     position = part.start
     with _open(part.path) as file:
@@ -115,7 +115,7 @@ def read_text(part: ByteRange) -> Iterator[str]:
         while position < part.stop:
             block = file.read(min(BLOCK_BYTES, part.stop - position))
             if not block:
-                raise DataError(str(part.path), "became shorter while it was read", "prepare it again")
+                raise DataError(str(part.path), "became shorter while it was being read", "prepare it again")
             before_nul, nul, _ = block.partition(b"\0")
             n_waiting = len(decoder.getstate()[0])
             is_last = position + len(block) == part.stop
@@ -124,7 +124,7 @@ def read_text(part: ByteRange) -> Iterator[str]:
             except UnicodeDecodeError as error:
                 raise _not_text(part.path, position - n_waiting + error.start, error.reason) from None
             if nul:
-                what = "a NUL byte, as binary files and UTF-16 have"
+                what = "a NUL byte, as in binary files and UTF-16"
                 raise _not_text(part.path, position + len(before_nul), what)
             yield text
             position += len(block)
@@ -135,7 +135,7 @@ def _open(path: Path) -> Iterator[BinaryIO]:
     try:
         file = path.open("rb")
     except OSError as error:
-        raise DataError(str(path), f"cannot be read ({error.strerror})", "check the file's rights") from None
+        raise DataError(str(path), f"cannot be read ({error.strerror})", "check its permissions") from None
     try:
         with file:
             yield file
@@ -158,7 +158,7 @@ def _whole(path: Path) -> ByteRange:
 
 
 def _part(ranges: Sequence[ByteRange], start: int, stop: int) -> list[ByteRange]:
-    """Bytes start to stop of the ranges laid end to end."""
+    """Bytes start to stop of the ranges, counted as if they were one file."""
     parts, begin = [], 0
     for path, first, last in ranges:
         low, high = first + max(0, start - begin), min(last, first + stop - begin)
@@ -179,7 +179,7 @@ def _unfinished_bytes(ranges: Sequence[ByteRange]) -> int:
 
 
 def _document_start_near(offset: int, ranges: Sequence[ByteRange], separator: bytes) -> int:
-    """Where the document that holds byte `offset` starts; where that is the first one, the start of the second."""
+    """The start of the document that contains byte `offset`, or of the second document if that is the first."""
     begin = 0
     for path, first, last in ranges:
         end = begin + last - first
@@ -199,7 +199,7 @@ def _document_start_near(offset: int, ranges: Sequence[ByteRange], separator: by
         begin = end
     raise DataError(
         str(ranges[0].path),
-        f"the separator {separator.decode()!r} ends no document, so none can be held out for validation",
+        f"the separator {separator.decode()!r} leaves a single document, so none can be held out for validation",
         "fix corpus.separator or name corpus.validation_files",
     )
 

@@ -1,6 +1,6 @@
 """The decoding loop: a stream of token ids, one step of all samples at a time.
 
-It knows no text: token ids come in and token ids go out. `text.py` makes text of them.
+It knows nothing of text: token ids in, token ids out. `text.py` turns them into text.
 
 Shapes: B samples, T tokens that the model reads at once, V vocabulary.
 """
@@ -16,7 +16,7 @@ from pellucid.generation.single_token import SingleTokenDecoder
 from pellucid.model.decoder import Decoder, eval_mode
 
 # The model gives logits for every token that it reads. A long prompt is read in pieces of this many tokens, so that
-# 16 samples, 1,024 tokens and a vocabulary of 50,257 do not ask for 3 GB of logits of which one position is used.
+# 16 samples, 1,024 tokens and a vocabulary of 50,257 do not need 3 GB of logits, of which one position is used.
 TOKENS_READ_AT_ONCE = 128
 
 
@@ -33,9 +33,9 @@ def generate_tokens(
 ) -> Generator[list[int], None, None]:
     """Yield the next token of each sample, step by step, until all have drawn `end_of_text` or reached the limit.
 
-    `prompt_ids` holds at least one token: a document begins after an `end_of_text`, which the caller puts there. A
-    sample that has ended yields `end_of_text` from then on. Without a seed each call draws anew; the global random
-    numbers are never touched. The model is in eval mode meanwhile. What happens past its context: see SlidingWindow.
+    `prompt_ids` needs at least one token: a document begins after an `end_of_text`, which the caller puts first. A
+    finished sample keeps yielding `end_of_text`. Without a seed each call differs; the global random generator is
+    never touched. The model is in eval mode meanwhile. SlidingWindow says what happens beyond its context.
     """
     device = next(model.parameters()).device
     generator = torch.Generator(device)
@@ -64,9 +64,9 @@ def generate_tokens(
 class SlidingWindow:
     """What the model sees of a text that may be longer than its context.
 
-    At first that is the prompt, or the end of it that fits, and all that follows. When the cache is full, the window
-    slides: it starts afresh at position 0 with the latest half of a context. From then on the model sees at least
-    half a context, and each token is read at most twice; sliding by one token would read the whole window each time.
+    At first this is the prompt, or as much of its end as fits, and all that follows. When the cache is full, the window
+    slides: it starts again at position 0 with the last half of the context. So the model always sees at least half a
+    context, and each token is read at most twice. Sliding by one token would read the whole window each time.
     """
 
     def __init__(self, model: Decoder, prompt_BT: Tensor, max_new_tokens: int) -> None:
@@ -80,12 +80,12 @@ class SlidingWindow:
         self._single_token = SingleTokenDecoder(model)
 
     def add(self, token_ids_B: Tensor) -> None:
-        """Put one more token at the end of each sample."""
+        """Append one token to each sample."""
         self._unread_BT = token_ids_B[:, None]
         self._latest_B1.append(self._unread_BT)
 
     def read(self) -> Tensor:
-        """Let the model read what it has not read yet: its logits for the token after that, (B, V)."""
+        """Run the model on what it has not read yet; logits (B, V) for the token after that."""
         if self._cache.length + self._unread_BT.size(1) > self._model.context_length:
             self._cache = self._model.new_cache(self._batch_size, self._capacity)
             self._unread_BT = torch.cat(tuple(self._latest_B1), dim=1)

@@ -1,7 +1,7 @@
 """From logits to the next token: pure functions, one per idea.
 
-The model gives a logit for each token of the vocabulary. Temperature flattens or sharpens the distribution that they
-stand for; top-k and top-p cut its unlikely tail; `draw` picks one token. `next_token` puts them in a row.
+The model gives a logit for each token of the vocabulary. Temperature flattens or sharpens their distribution, top-k
+and top-p cut off its unlikely tail, and `draw` picks one token. `next_token` does all of this in order.
 
 Shapes: B samples, V vocabulary, C candidates (the tokens that top-k and top-p still allow, most likely first).
 """
@@ -19,7 +19,7 @@ from pellucid.errors import ConfigError
 class Sampling:
     """How the next token is chosen. `None` keeps all tokens; temperature 0 is greedy.
 
-    Errors: ConfigError for a value that no distribution belongs to.
+    Raises ConfigError for a value that gives no distribution.
     """
 
     temperature: float = 1.0
@@ -27,7 +27,7 @@ class Sampling:
     top_p: float | None = None
 
     def __post_init__(self) -> None:
-        # Each condition says what is right, so that NaN, which compares false with everything, is wrong.
+        # Each condition says what is valid, so that NaN, which compares false with everything, is refused.
         if not 0 <= self.temperature < math.inf:
             raise ConfigError(
                 "temperature", f"{self.temperature} is not a finite number >= 0", "0 is greedy, 1 is the model's own"
@@ -88,9 +88,9 @@ def keep_top_k(logits_BV: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def keep_top_p(logits_BC: Tensor, p: float) -> Tensor:
-    """Put to -infinity what the least set of tokens with probability >= p does not need (Holtzman et al. 2020).
+    """Set to -infinity all tokens outside the smallest set with probability >= p (Holtzman et al. 2020).
 
-    Expects the most likely token first. A token stays if those before it do not reach p yet, so the first always does.
+    Expects the most likely token first. A token stays if those before it do not reach p yet, so the first always stays.
     """
     if p == 1:  # rounding of the sum must not cut the tail
         return logits_BC

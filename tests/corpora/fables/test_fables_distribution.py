@@ -143,7 +143,7 @@ def test_pronouns_follow_the_name(texts):
     assert seen == {"his", "her"}
 
 
-def test_the_moral_follows_from_how_the_plot_ends(texts):
+def test_the_moral_follows_from_how_the_storyline_ends(texts):
     signs = {
         "sharing": "left|kept", "greed": "nothing was left", "patience": "already", "kindness": "cry",
         "honesty": "I took it", "lies": "nobody came", "flattery": "the food was gone", "idleness": "until spring",
@@ -161,7 +161,7 @@ def test_any_string_can_be_asked_about(text):
     assert FABLES.log_probability(text) == -math.inf
     distribution = FABLES.next_character_distribution(text)
     assert distribution == {} or sum(distribution.values()) == pytest.approx(1)
-    with pytest.raises(DataError, match="is no fable"):
+    with pytest.raises(DataError, match="is not a fable"):
         FABLES.spans(text)
 
 

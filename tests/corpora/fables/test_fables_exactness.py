@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from tiny_fables import N_PLOTS, tiny_fables
+from tiny_fables import N_STORYLINES, tiny_fables
 
 
-@pytest.fixture(scope="module", params=range(N_PLOTS))
+@pytest.fixture(scope="module", params=range(N_STORYLINES))
 def tiny(request):
     return tiny_fables(request.param)
 

@@ -1,6 +1,6 @@
-"""How a story may go on: the exact distribution of its next character, and of its next word.
+"""How a story may continue: the exact distribution of its next character, and of its next word.
 
-A word is what the caller says it is; tokenizers cut a text into words before they cut words into tokens, so that the
+The caller says what a word is. Tokenizers cut a text into words before they cut words into tokens, so the
 distribution of the next token follows from that of the next word (see `data/truth.py`).
 """
 
@@ -14,7 +14,7 @@ from pellucid.corpora.fables.grammar import Fork, Grammar
 
 
 class Way(NamedTuple):
-    """One way to go on: the text up to the next choice, its probability, and that choice (None: the story ends)."""
+    """One way to continue: the text up to the next choice, its probability, and that choice (None: the story ends)."""
 
     text: str
     probability: float
@@ -22,7 +22,7 @@ class Way(NamedTuple):
 
 
 def ways_on(grammar: Grammar, prefix: str) -> list[Way]:
-    """All ways to go on after a prefix; their probabilities sum to 1. None where no story begins so."""
+    """All ways to continue a prefix; their probabilities sum to 1. Empty if no story begins like this."""
     end = 0
     _, fork = grammar.begin()
     while fork:
@@ -40,7 +40,7 @@ def ways_on(grammar: Grammar, prefix: str) -> list[Way]:
 
 
 def next_character_distribution(grammar: Grammar, prefix: str) -> dict[str, float]:
-    """p(next character | prefix); "" is the end of the story; {} where no story begins so."""
+    """p(next character | prefix); "" is the end of the story; {} if no story begins like this."""
     masses: dict[str, float] = {}
     for text, probability, _ in ways_on(grammar, prefix):
         masses[text[:1]] = masses.get(text[:1], 0.0) + probability
@@ -48,7 +48,7 @@ def next_character_distribution(grammar: Grammar, prefix: str) -> dict[str, floa
 
 
 def words_on(grammar: Grammar, prefix: str, word_length: WordLength) -> dict[NextWord, float]:
-    """p(next word | prefix), where the prefix is known to consist of whole words; {} where no story begins so."""
+    """p(next word | prefix), for a prefix of whole words; {} if no story begins like this."""
     words = _first_words(grammar, ways_on(grammar, prefix), word_length)
     return _after_a_whole_word(words, word_length) if prefix else words
 
@@ -56,9 +56,9 @@ def words_on(grammar: Grammar, prefix: str, word_length: WordLength) -> dict[Nex
 def words_of(
     grammar: Grammar, story: str, drawn: Sequence[tuple[Fork, int]], word_length: WordLength
 ) -> Iterator[tuple[str, Mapping[NextWord, float]]]:
-    """Each word of a story beside the distribution of the words that could stand there, given all words before it.
+    """Each word of a story, and the distribution of the words that could stand in its place, given those before it.
 
-    `drawn` are the story's choices. The words before are known to be whole: what would make one longer is left out.
+    `drawn` are the story's choices. The words before are complete: what would make the last one longer is left out.
     """
     texts = [_take(grammar, fork, index) for fork, index in drawn]
     place, chosen_at = 0, 0  # the last choice that begins before the word, and where
@@ -101,7 +101,7 @@ def _first_words(grammar: Grammar, ways: Sequence[Way], word_length: WordLength)
 
 
 def _after_a_whole_word(words: Mapping[NextWord, float], word_length: WordLength) -> dict[NextWord, float]:
-    """Those that do not belong to the word before, which would be longer with them."""
+    """Those that begin a new word, instead of making the one before longer."""
     kept = {word: p for word, p in words.items() if word_length("." + word.text) == 1}
     total = sum(kept.values())
     return {word: p / total for word, p in kept.items()}

@@ -1,4 +1,4 @@
-"""The Fables corpus: as many fables as asked for, split so that training never sees a validation fable."""
+"""The Fables corpus: as many fables as you ask for, split so that training never sees a validation fable."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _INDEX = {skill: index for index, skill in enumerate(SKILLS)}
 class FablesCorpus:
     """`size` fables, of which round(size * validation_fraction), but at least one, are for validation.
 
-    A pure function of its arguments and of GRAMMAR_VERSION. Splits are drawn from streams of their own; validation
-    fables all differ, and the training stream passes over any fable that is one of them. Raises ConfigError.
+    A pure function of its arguments and of GRAMMAR_VERSION. Each split has its own random stream. Validation fables
+    all differ, and the training stream skips every one of them. Raises ConfigError.
     """
 
     skills = SKILLS
@@ -42,7 +42,7 @@ class FablesCorpus:
 
     @property
     def identity(self) -> dict[str, object]:
-        """All that the corpus is a function of, ready for JSON."""
+        """Everything the corpus depends on, ready for JSON."""
         return {
             "type": "fables",
             "grammar_version": GRAMMAR_VERSION,
@@ -53,7 +53,7 @@ class FablesCorpus:
         }
 
     def documents(self, split: Split) -> Iterator[str]:
-        """The fables of a split, written as they are asked for; each call starts anew."""
+        """The fables of a split, written on demand; each call starts over."""
         if split == "validation":
             yield from self._validation()
             return
@@ -71,23 +71,23 @@ class FablesCorpus:
         return (Piece(text, ends_document=True) for text in self.documents(split))
 
     def log_probability(self, text: str) -> float:
-        """Natural logarithm of the probability of one document (nats), minus infinity where it is no fable."""
+        """Natural logarithm of the probability of one document (nats); minus infinity if it is not a fable."""
         return self.fables.log_probability(text)
 
     def words_of(self, text: str, word_length: WordLength) -> Iterator[tuple[str, Mapping[NextWord, float]]]:
-        """Each word of a fable beside p(word | the whole words before it). Raises DataError for no fable."""
+        """Each word of a fable, and p(word | the words before it). Raises DataError if it is not a fable."""
         return self.fables.words_of(text, word_length)
 
     def words_on(self, prefix: str, word_length: WordLength) -> Mapping[NextWord, float]:
-        """p(next word | these whole words); {} where no fable begins so."""
+        """p(next word | these whole words); {} if no fable begins like this."""
         return self.fables.words_on(prefix, word_length)
 
     def next_character_distribution(self, prefix: str) -> Mapping[str, float]:
-        """p(next character | prefix), exactly; "" stands for the end of the fable; {} where no fable begins so."""
+        """p(next character | prefix), exactly; "" is the end of the fable; {} if no fable begins like this."""
         return self.fables.next_character_distribution(prefix)
 
     def skills_of(self, text: str) -> list[int]:
-        """For each character of a fable the index of its skill. Raises DataError for no fable."""
+        """The index of the skill of each character. Raises DataError if the text is not a fable."""
         return [index for span in self.fables.spans(text) for index in [_INDEX[span.skill]] * (span.end - span.start)]
 
     def _validation(self) -> list[str]:
@@ -99,7 +99,7 @@ class FablesCorpus:
         return list(seen)
 
     def _stream(self, split: Split) -> Iterator[str]:
-        # random.Random turns a text seed into its state by SHA-512: the same on every machine and Python.
+        # random.Random hashes a text seed with SHA-512: the same on every machine and Python.
         rng = random.Random(f"fables {self._seed} {split}")
         while True:
             yield self.fables.write(rng)

@@ -1,8 +1,8 @@
 """The entropy of a grammar, exactly, without sampling: the chain rule and dynamic programming.
 
-The entropy of a story is the sum over its choices of the expected entropy of each. Rather than over all stories (there
-are too many), we sum over the states that matter: of what was drawn, only the part on which weights of later choices
-depend. This is the inside algorithm in the expectation semiring (Eisner 2002): each part of the grammar is given
+The entropy of a story is the sum over its choices of the expected entropy of each. There are too many stories to sum
+over, so we sum over states: of what was drawn, only the part that the weights of later choices depend on. This is the
+inside algorithm in the expectation semiring (Eisner 2002). Each part of the grammar has
     probability  p              of all the ways to write it
     entropy      sum of -p ln p over them, in nats
     number       how many ways there are
@@ -38,7 +38,7 @@ class Mass(NamedTuple):
 
 
 NOTHING, CERTAIN = Mass(0.0, 0.0, 0), Mass(1.0, 0.0, 1)
-# An attribute of a variable; those that later weights depend on; what is known of them.
+# Key: an attribute of a variable. Keys: those that later weights depend on. Known: their values, if known.
 Key = tuple[str, str]
 Keys = frozenset[Key]
 Known = frozenset[tuple[Key, str]]
@@ -61,7 +61,7 @@ class _Inside:
         self._plans: dict[tuple[str, Keys], list[_Plan]] = {}
 
     def of_choice(self, choice: Choice, known: Known, live: Keys) -> Masses:
-        """The mass of a choice and all that it writes, by what is then known of the `live` keys."""
+        """The mass of a choice and all that it writes, for each state of the `live` keys afterwards."""
         known = frozenset(item for item in known if item[0] in self.needs(choice))
         key = (choice, known, live)
         if key not in self._of_choice:
@@ -87,7 +87,7 @@ class _Inside:
         return after
 
     def _draw(self, choice: Choice, known: Known, live: Keys) -> Masses:
-        """From a table, perhaps without one option. Only here do weights depend on what is known."""
+        """Draw from a table, perhaps without one option. Only here do weights depend on what is known."""
         state: dict[str, dict[str, str]] = {}
         for (variable, attribute), value in known:
             state.setdefault(variable, {})[attribute] = value
@@ -142,7 +142,7 @@ class _Inside:
 
 
 class _Plan(NamedTuple):
-    """An option: the mass of all in it that is independent of any state, and its other choices in order."""
+    """An option: the mass of everything in it that depends on no state, and its other choices in order."""
 
     constant: Mass
     steps: list[tuple[Choice, Keys]]

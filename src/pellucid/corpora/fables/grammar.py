@@ -1,8 +1,8 @@
 """The machine that writes and reads stories: a sequence of choices, each drawn from a finite categorical distribution.
 
-Between two choices the text is determined. At every choice the options begin with different texts, none the beginning
-of another (they are prefix-free), so the text itself tells which option was drawn. Hence reading a story back needs no
-search, each text comes about in at most one way, and no story is the beginning of another one:
+Between two choices the text is determined. At every choice the options begin with different texts, and none of these
+is the beginning of another (they are prefix-free), so the text itself tells which option was drawn. So reading a story
+needs no search, each text can be written in at most one way, and no story is the beginning of another:
 
     p(text) = product over its choices of p(option drawn | what was drawn before)
 """
@@ -20,9 +20,9 @@ from pellucid.corpora.fables.notation import Bind, Choice, Hole, Option, Part, c
 
 # What was drawn so far: variable -> its attributes.
 State = Mapping[str, Mapping[str, str]]
-# What is still to be written, as a linked list: it is shared, never copied, between stories that begin alike.
+# What is still to be written, as a linked list: it is shared, never copied, between stories with the same beginning.
 Rest = tuple[Part, "Rest"] | None
-# A determined text and, where it fills a hole, that hole.
+# A determined text and, if it fills a hole, that hole.
 Piece = tuple[str, Hole | None]
 
 
@@ -45,7 +45,7 @@ def push(parts: Sequence[Part], rest: Rest) -> Rest:
 
 
 class Rule:
-    """A categorical distribution over options. The first ones of a table are its most frequent ones."""
+    """A categorical distribution over options. Tables list the most frequent ones first."""
 
     def __init__(self, name: str, options: Sequence[Option]) -> None:
         self.name = name
@@ -74,7 +74,7 @@ class Rule:
 
     @cached_property
     def by_text(self) -> tuple[dict[str, int], list[int]] | None:
-        """Options by their first text, with the lengths that occur, where the first texts are prefix-free."""
+        """Options by their first text, with the lengths that occur; None unless these texts are prefix-free."""
         firsts = [option.parts[0] if option.parts else "" for option in self.options]
         texts = [first for first in firsts if isinstance(first, str)]
         if len(texts) < len(firsts) or any(b.startswith(a) for a, b in pairwise(sorted(texts))):
@@ -82,7 +82,7 @@ class Rule:
         return {text: i for i, text in enumerate(texts)}, sorted({len(text) for text in texts})
 
     def opening(self, index: int, state: State) -> str:
-        """The text with which an option begins: all of it up to its first choice."""
+        """The text that an option begins with, up to its first choice."""
         text = ""
         for part in self._openings[index]:
             if isinstance(part, str):
@@ -106,7 +106,7 @@ def _check_prefix_free(name: str, openings: Sequence[str]) -> None:
 
 
 class Fork:
-    """A story that has come to a choice: which options there are, and how it goes on with each."""
+    """A story that has reached a choice: the options, and how the story continues with each."""
 
     __slots__ = ("_choice", "_rest", "excluded", "rule", "state", "total")
 
@@ -141,7 +141,7 @@ class Fork:
         return self.rule.opening(index, self.state)
 
     def find(self, text: str, start: int) -> int | None:
-        """The option that `text` shows at `start`: one at most, since openings are prefix-free."""
+        """The option that `text` shows at `start`: one at most, because openings are prefix-free."""
         if self.rule.by_text:
             indices, lengths = self.rule.by_text
             found = (indices.get(text[start : start + length]) for length in lengths)
@@ -150,7 +150,7 @@ class Fork:
         return next((i for i in self.allowed() if text.startswith(self.opening(i), start)), None)
 
     def take(self, index: int) -> tuple[Rest, State]:
-        """Go on with this option."""
+        """Continue with this option."""
         option, variable = self.rule.options[index], self._choice.variable
         state = bind(self.state, variable, option.attributes) if variable else self.state
         return push(option.parts, self._rest), state
@@ -188,7 +188,7 @@ class Grammar:
         return [_capitalized(option) for option in self._source[name[0].lower() + name[1:]]]
 
     def _opened(self, option: Option) -> Iterator[Option]:
-        """Where an option begins with a choice, the same distribution as options that begin with text."""
+        """An option that begins with a choice, as options that begin with text: the same distribution."""
         first = option.parts[0] if option.parts else ""
         if not isinstance(first, Choice) or first.selector or first.without:
             yield option
@@ -235,7 +235,7 @@ class Grammar:
         return "".join(texts), drawn
 
     def read(self, text: str) -> list[tuple[Fork, int]] | None:
-        """The choices that write this text, each with the option drawn; None where no story reads so."""
+        """The choices that write this text, each with the option drawn; None if no story has this text."""
         drawn: list[tuple[Fork, int]] = []
         end = 0
         pieces, fork = self.begin()
@@ -252,14 +252,14 @@ class Grammar:
         return drawn if end == len(text) else None
 
     def log_probability(self, text: str) -> float:
-        """In nats; minus infinity for a text that is no story."""
+        """In nats; minus infinity for a text that is not a story."""
         drawn = self.read(text)
         if drawn is None:
             return -math.inf
         return math.fsum(math.log(fork.probability(index)) for fork, index in drawn)
 
     def stories(self) -> Iterator[tuple[str, float]]:
-        """Every story with its probability. For grammars of few stories; any shipped world has too many."""
+        """Every story with its probability. Only for small grammars: a real world has far too many."""
         yield from self._stories("", 1.0, self.begin()[1])
 
     def _stories(self, written: str, probability: float, fork: Fork | None) -> Iterator[tuple[str, float]]:

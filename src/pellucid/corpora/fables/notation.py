@@ -1,23 +1,23 @@
 r"""How the rules of a story are written down.
 
-A rule is a name and, indented below it, its options: a weight and a template. Writing a rule means to draw one option.
+A rule is a name and, indented below it, its options: a weight and a template. To write a rule, draw one of its options.
 
     weather
         3 a warm wind came up
         1 snow fell on {hero.home}
 
-In a template everything is plain text but
+In a template everything is plain text except
 
     [weather]            a choice: draw an option of the rule `weather` and write it here
     [Weather]            the same with a capital letter at its start
     [hero:animal]        draw, and remember what was drawn as `hero`
-    [other:animal!hero.kind]   draw any but the one whose kind is the hero's
+    [other:animal!hero.kind]   draw any except the one whose kind is the hero's
     [gift:some of {n}]   the name of the rule itself depends on what was said: `some of five`
-    {hero.home}          a hole: an attribute of what `hero` is; no choice, this text is determined
+    {hero.home}          a hole: an attribute of `hero`; no choice, the text is determined
     {Hero.he}            the same with a capital letter; {hero} is short for {hero.name}
     \n                   a new line
 
-An option that is longer than a line goes on in deeper indented lines.
+An option longer than a line continues on lines that are indented further.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def table(rows: Iterable[tuple[float, str, Mapping[str, str]]]) -> tuple[Option,
 
 
 def read_rules(source: str) -> dict[str, tuple[Option, ...]]:
-    """Read rules in the notation above. Raises ValueError where a line does not follow it."""
+    """Read rules in the notation above. Raises ValueError if a line does not follow it."""
     rules: dict[str, list[tuple[str, str]]] = {}
     name = ""
     for line in source.splitlines():
@@ -135,7 +135,7 @@ def _read_choice(mark: str) -> Choice:
 
 
 def join_text(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """The same parts with neighbouring texts made one and empty ones dropped."""
+    """The same parts, with neighbouring texts joined and empty ones dropped."""
     joined: list[Part] = []
     for part in parts:
         if isinstance(part, str) and joined and isinstance(joined[-1], str):

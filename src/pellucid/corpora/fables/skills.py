@@ -1,15 +1,15 @@
-"""Which skill it takes to predict each character of a story.
+"""Which skill you need to predict each character of a story.
 
-One rule for all: a character needs a skill where, had the reader not that skill, it could have been another one.
+One rule for all: a character needs a skill if, to a reader without that skill, it could have been a different one.
     choice     more than one next character is possible: entropy, which no skill removes
-    recall     the text repeats what was said (a name, a thing), and here it differs from something else that could
-               have been drawn in its place; likewise, by the attribute that is told,
+    recall     the text repeats what was said (a name, a thing), and something else that could have been drawn there
+               differs in this character; in the same way, depending on what the text tells,
     fact       knowledge about an animal,
     agreement  he/she, was/were, a/an,
     count      small arithmetic over what was said,
     moral      which lesson fits what happened
     spelling   all other characters: the rest of a word or a fixed phrase (spaces and punctuation included)
-So of "Hazel", said earlier, "H" (it might be "Bramble") and "a" (it might be "Hugo") are recall, and "zel" is spelling.
+So in "Hazel", said earlier, "H" (it might be "Bramble") and "a" (it might be "Hugo") are recall, and "zel" is spelling.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Span:
 
 
 def differing(text: str, alternatives: Iterable[str]) -> list[bool]:
-    """For each character of `text`, whether an alternative that begins alike goes on differently."""
+    """For each character of `text`, whether an alternative with the same beginning continues differently."""
     left = [alternative for alternative in alternatives if alternative != text]
     flags = []
     for i, character in enumerate(text):
@@ -45,7 +45,7 @@ def differing(text: str, alternatives: Iterable[str]) -> list[bool]:
 
 
 class SkillReader:
-    """Finds the skill of each character. `skill_of` names the skill of an attribute, or of a variable; else recall."""
+    """Finds the skill of each character. `skill_of` has those of attributes and variables; the others are recall."""
 
     def __init__(self, grammar: Grammar, rules: Mapping[str, Sequence[Option]], skill_of: Mapping[str, str]):
         self._grammar = grammar
@@ -54,7 +54,7 @@ class SkillReader:
         self._of_holes: dict[tuple[Hole, str], list[str]] = {}
 
     def spans(self, drawn: Sequence[tuple[Fork, int]]) -> tuple[Span, ...]:
-        """Spans of the story that these choices write; together they cover every character once."""
+        """The spans of the story that these choices write; they cover every character once."""
         skills: list[str] = []
         for fork, index in drawn:
             flags = differing(fork.opening(index), [fork.opening(i) for i in fork.allowed()])
@@ -78,7 +78,7 @@ class SkillReader:
 
 
 def values_of_attributes(rules: Mapping[str, Sequence[Option]], grammar: Grammar) -> dict[tuple[str, str], set[str]]:
-    """All that each attribute of each variable can be."""
+    """All values that each attribute of each variable can have."""
     parts = {part for options in rules.values() for option in options for part in option.parts}
     sources = {(part.variable, part.rule, part.selector is not None) for part in parts if isinstance(part, Choice)}
     values: dict[tuple[str, str], set[str]] = {}

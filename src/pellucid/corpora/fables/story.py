@@ -1,7 +1,7 @@
-r"""How a fable is told, but for the plots (see `plots`). Read `notation` first, then start here at `fable`.
+r"""How a fable is told, except for its storyline (see `storylines`). Read `notation` first, then here from `fable` on.
 
-A fable introduces its hero, then one of nine plots takes its course. Options of one rule must begin differently: where
-two would begin alike, what they share moves up into the rule that calls them.
+A fable introduces its hero, then follows one of nine storylines. The options of a rule must begin differently: if two
+would begin alike, what they share moves up into the rule that uses them.
 """
 
 from __future__ import annotations
@@ -143,9 +143,9 @@ ripe
 # ------------------------------------------------------------------ the tale begins
 
 tale
-    5 [When], {hero} [plot]
-    2 It happened [when] that {hero} [plot]
-    1 Then, [when], {hero} [plot]
+    5 [When], {hero} [storyline]
+    2 It happened [when] that {hero} [storyline]
+    1 Then, [when], {hero} [storyline]
 
 when
     5 one [cold] [morning]

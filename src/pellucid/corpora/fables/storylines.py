@@ -1,6 +1,6 @@
-r"""The nine plots and their morals. Each plot can end in two ways, and how it ended decides the moral.
+r"""The nine storylines and their morals. Each can end in two ways, and the ending decides the moral.
 
-`story` tells the beginning of the plot's first sentence: "One cold morning, {hero} [plot]".
+`story` writes the beginning of a storyline's first sentence: "One cold morning, {hero} [storyline]".
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ MORALS = {
     "trust": "Trust is quickly lost and slowly found again.",
 }
 
-PLOTS = r"""
-plot
+STORYLINES = r"""
+storyline
     6 [sharing]
     5 [race]
     5 [theft]

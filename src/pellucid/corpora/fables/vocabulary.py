@@ -1,6 +1,6 @@
-"""Tables of words that a fable remembers and comes back to: names, numbers, things.
+"""Tables of words that a fable remembers and repeats: names, numbers, things.
 
-Each is a rule in the sense of `notation`, with the attributes that later text may ask for.
+Each is a rule in the sense of `notation`, with the attributes that later text may use.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pellucid.corpora.fables.world import animals, article, kind, rival, zipf_we
 
 HE = {"he": "he", "him": "him", "his": "his"}
 SHE = {"he": "she", "him": "her", "his": "her"}
-# Two lists, so that no fable has two animals of one name.
+# Two lists, so no fable has two animals with the same name.
 _HERO_NAMES = (
     "Bramble Oswin Felix Rufus Basil Hugo Jasper Otto Barnaby Casper Edgar Finn Gus Milo",
     "Hazel Clover Daisy Ivy Juniper Lily Mabel Nell Olive Poppy Rosie Tansy Willow Bella",
@@ -58,7 +58,7 @@ def tables(world_size: int) -> dict[str, tuple[Option, ...]]:
 
 
 def _weighted(text: str) -> list[tuple[float, str]]:
-    """The words of a text with weights that fall, not too steeply, from 2 to 1."""
+    """The words of a text, with weights that fall evenly from 2 to 1."""
     words = text.split()
     return [(2.0 - i / (len(words) - 1), word) for i, word in enumerate(words)]
 
@@ -92,7 +92,7 @@ def _counts() -> list[tuple[float, str, dict[str, str]]]:
 
 
 def _part_of(total: int) -> tuple[Option, ...]:
-    """One to total - 1, and what is then left."""
+    """One to total - 1, and how many are left then."""
     return table((float(total + 1 - part), NUMBERS[part - 1], _part(part, total)) for part in range(1, total))
 
 

@@ -3,7 +3,7 @@
 Animal number i is the same in every world; a world of size n holds the animals 0 ... n-1. The first thirty are
 written by hand, in pairs of rivals. After them come kinds such as "marsh fox" and "great marsh fox": they move, sound
 and look like a fox, but where they live, what they eat, what they are good at and who their rival is must be learned
-anew for each. How often an animal is drawn follows Zipf's law: number i has weight 1 / (i + 1).
+for each. How often an animal is drawn follows Zipf's law: number i has weight 1 / (i + 1).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ T = TypeVar("T")
 
 
 def animals(world_size: int) -> list[Animal]:
-    """The facts of each animal, the most frequent first. Raises ConfigError for a size that no world has."""
+    """The facts of each animal, the most frequent first. Raises ConfigError for an impossible size."""
     if not 2 <= world_size <= MAX_WORLD_SIZE:
         raise ConfigError(
             "corpus.world_size",
