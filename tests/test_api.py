@@ -134,7 +134,10 @@ def test_an_evaluation_and_an_explanation_are_those_of_the_commands(workplace: P
     assert {"step": 2, **run.evaluate().to_json()} == evaluated
     explained = json.loads(pellucid("explain", "checkpoints/tiny", "--prompt", "The", "--json").stdout)
     assert {"run": "tiny", "step": 2, **run.explain("The").to_json()} == explained
-    assert run.explain().rows, "a document that was held out"
+    held_out = run.explain(number=2, attention="all")
+    assert held_out.source == "held-out document 2"
+    assert held_out.attention.texts[0] == "<|endoftext|>"
+    assert "held-out document 2" in held_out._repr_html_()
 
 
 def test_a_run_shows_itself_in_a_notebook(run: library.Run):

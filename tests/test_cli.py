@@ -365,6 +365,21 @@ def test_explain_writes_a_page(fables_run: Path, pellucid, tmp_path: Path):
     assert_one_error_line(refused, 5, "absent")
 
 
+def test_explain_shows_where_the_heads_look(fables_run: Path, pellucid, tmp_path: Path):
+    look = ("explain", fables_run, "--prompt", "The red fox", "--attention")
+    table = pellucid(*look, "all")
+    assert table.exit_code == 0, table.stderr
+    assert "attention: where each head looks" in table.stdout
+    assert "attention of layer 1, head 0" in pellucid(*look, "1.0").stdout
+    assert_one_error_line(pellucid(*look, "9.9"), 2, "--attention", "there is no head '9.9'", "0.0 to 1.1")
+    maps = json.loads(pellucid(*look, "0.1", "--json").stdout)["attention"]
+    assert [(head["layer"], head["head"]) for head in maps["heads"]] == [(0, 1)]
+    assert "".join(maps["tokens"][1:]).replace("␣", " ") == "The red fox"
+    assert pellucid(*look, "all", "--html", tmp_path / "page.html").exit_code == 0
+    assert 'id="map-1.1"' in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert json.loads(pellucid("explain", fables_run, "--json").stdout)["attention"] is None
+
+
 def test_explain_of_a_text_corpus_shows_the_model_alone(trained_run: Path, pellucid):
     explained = pellucid("explain", trained_run, "--prompt", "The red")
     assert explained.exit_code == 0, explained.stderr

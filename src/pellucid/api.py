@@ -20,10 +20,9 @@ from pellucid.config.run import RunConfig
 from pellucid.config.training import TrainConfig
 from pellucid.errors import ConfigError
 from pellucid.evaluation.build import evaluate_run, explain_run
-from pellucid.evaluation.explain import token_text
 from pellucid.evaluation.explanation import Explanation
 from pellucid.evaluation.loss import Evaluation
-from pellucid.evaluation.trace import Trace, trace
+from pellucid.evaluation.trace import Trace, trace_text
 from pellucid.generation.sampling import Sampling
 from pellucid.generation.text import stream_text
 from pellucid.model.decoder import Decoder
@@ -155,16 +154,17 @@ class Run:
 
     def trace(self, text: str) -> Trace:
         """What the model computes for a text, from the start of a document: attention, residuals, logits per layer."""
-        ids = [self.tokenizer.end_of_text, *self.tokenizer.encode(text)]
-        return trace(self.model, ids, [token_text(self.tokenizer, id_) for id_ in ids])
+        return trace_text(self.model, self.tokenizer, text)
 
-    def explain(self, text: str | None = None, *, number: int = 1, top: int = 10) -> Explanation:
-        """What the model expects at each token, beside the truth where that is known: of a text or a held-out one.
+    def explain(
+        self, text: str | None = None, *, number: int = 1, top: int = 10, attention: str | None = None
+    ) -> Explanation:
+        """What the model expects at each token of a text, beside the truth where that is known.
 
         Without a text it is the `number`-th document held out. top: how many candidates for the next token.
+        attention: the maps of "all" heads, or of one, LAYER.HEAD.
         """
-        explanation, _ = explain_run(self.trained, text, number=number, n_candidates=top)
-        return explanation
+        return explain_run(self.trained, text, number=number, n_candidates=top, attention=attention)
 
     def evaluate(self, data_dir: str | Path = "data") -> Evaluation:
         """Loss on the whole validation text, and what follows from it; `data_dir` holds the prepared corpus."""

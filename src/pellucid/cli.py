@@ -244,6 +244,9 @@ def explain(
         typer.Option(metavar="N", min=1, help="The N-th fable (or document) held out. [default: 1, without a prompt]"),
     ] = None,
     top: Annotated[int, typer.Option(metavar="N", min=1, help="The N likeliest next tokens of each.")] = 10,
+    attention: Annotated[
+        str | None, typer.Option(metavar="all|LAYER.HEAD", help="Where the heads look, or a map of one: 0.1.")
+    ] = None,
     checkpoint: Which = "latest",
     as_json: Json = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page to look at instead.")] = None,
@@ -260,16 +263,15 @@ def explain(
         raise ConfigError("command line", "--fable and a prompt exclude each other", "give one of them")
     text = _read_prompt(prompt, prompt_file) if is_prompt else None
     trained, _ = load_trained_run(run, checkpoint)
-    explanation, source = explain_run(trained, text, number=fable or 1, n_candidates=top)
-    model = f"{trained.config.name}, step {trained.step:,}"
+    explanation = explain_run(trained, text, number=fable or 1, n_candidates=top, attention=attention)
     if html is not None:
-        write_page(html, explanation_page(explanation, model, source))
+        write_page(html, explanation_page(explanation))
         _note(f"wrote {html}")
     if as_json:
         _print_json({"run": trained.config.name, "step": trained.step, **explanation.to_json()})
     elif html is None:
         colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-        _write(explanation_table(explanation, f"{model}, reads {source}", colored=colored) + "\n")
+        _write(explanation_table(explanation, colored=colored) + "\n")
 
 
 @app.command()

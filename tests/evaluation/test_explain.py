@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -179,7 +180,7 @@ def test_a_character_that_the_vocabulary_lacks_has_its_own_line():
     assert lacking[0].truth == pytest.approx(1 / 3)
     assert explanation.rows[1].forecast.kl_nats == math.inf
     assert NO_TOKEN in explanation.notes[0]
-    assert "∞" in explanation_table(explanation, "it", colored=False)
+    assert "∞" in explanation_table(explanation, colored=False)
     assert "null" in json.dumps(explanation.to_json()["tokens"][1]["kl_nats"])
 
 
@@ -209,10 +210,34 @@ def test_of_a_text_longer_than_the_context_the_words_that_fit_are_read(corpus, s
 
 def test_the_document_of_a_number_is_the_one_held_out():
     corpus = ListedCorpus({"one": 0.25, "two": 0.25, "three": 0.5}, n_validation=2)
-    assert validation_document(corpus, 1).text == "two"
-    assert validation_document(corpus, 2).text == "three"
+    tokenizer = train_characters(["one two three"], special_tokens=[END])
+    assert validation_document(corpus, 1, tokenizer, 100).text == "two"
+    assert validation_document(corpus, 2, tokenizer, 100).text == "three"
     with pytest.raises(ConfigError, match="3 is more than the 2 that are held out"):
-        validation_document(corpus, 3)
+        validation_document(corpus, 3, tokenizer, 100)
+
+
+class LongDocument(ListedCorpus):
+    """A document in pieces, as a text file gives it."""
+
+    def pieces(self, split):
+        yield Piece("another", ends_document=True)
+        yield from (Piece(" ab" * 4, ends_document=False) for _ in range(5))
+        yield Piece(" ab", ends_document=True)
+
+
+@pytest.mark.parametrize(("context_length", "n_read", "is_whole"), [(10, 9, False), (30, 27, False), (100, 63, True)])
+def test_a_document_in_pieces_is_read_to_the_end_of_the_context(context_length, n_read, is_whole):
+    tokenizer = train_characters([" ab"], special_tokens=[END])
+    document = validation_document(LongDocument({}), 2, tokenizer, context_length)
+    explanation = explain(
+        Uniform(tokenizer.vocab_size), tokenizer, document, None, context_length=context_length, n_candidates=3
+    )
+    assert len(explanation.text) == n_read
+    assert explanation.is_whole == is_whole
+    told = "longer than the context of the model: this is about its first"
+    assert [note for note in explanation.notes if f"{told} {n_read} tokens" in note] == list(explanation.notes[1:])
+    assert len(explanation.notes) == (1 if is_whole else 2)
 
 
 def test_the_mode_of_the_model_comes_back_when_reading_fails(stories, tokenizer):
@@ -224,7 +249,7 @@ def test_the_mode_of_the_model_comes_back_when_reading_fails(stories, tokenizer)
 
 
 def both_views(explanation):
-    return explanation_table(explanation, "a run", colored=False), explanation_page(explanation, "a run", "a source")
+    return explanation_table(explanation, colored=False), explanation_page(explanation)
 
 
 def test_the_table_has_a_row_per_token_and_fits_a_terminal(corpus, stories, tokenizer):
@@ -235,7 +260,7 @@ def test_the_table_has_a_row_per_token_and_fits_a_terminal(corpus, stories, toke
     assert f"loss {explanation.loss_nats:.3f} nats = floor {explanation.floor_nats:.3f}" in table
     assert "\033" not in table
     assert "the next token" not in table, "the end is among the rows, so nothing is left to come"
-    assert "\033" in explanation_table(explanation, "a run", colored=True)
+    assert "\033" in explanation_table(explanation, colored=True)
 
 
 class Tags(HTMLParser):
@@ -266,7 +291,7 @@ def test_a_page_is_whole_safe_and_loads_nothing(tmp_path):
     corpus = ListedCorpus({hostile: 0.5, "a <b>": 0.5})
     tokenizer = train_byte_pairs([hostile, "a <b>"], vocab_size=280, special_tokens=[END])
     explanation = explained(Uniform(tokenizer.vocab_size), tokenizer, hostile, corpus, is_document=True)
-    page = explanation_page(explanation, "<script>run</script>", "<img>")
+    page = explanation_page(replace(explanation, model="<script>run</script>", source="<img>"))
     tags = Tags(page)
     assert tags.open == []
     assert not {"script", "img", "link", "iframe"} & set(tags.names)

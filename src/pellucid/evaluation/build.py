@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from pellucid.checkpoint.build import TrainedModel
@@ -11,9 +12,11 @@ from pellucid.corpora.corpus import KnownCorpus, Piece
 from pellucid.data.batches import evaluation_batches
 from pellucid.data.build import PreparedData, prepare_data
 from pellucid.errors import CheckpointError
+from pellucid.evaluation.attention_maps import attention_maps
 from pellucid.evaluation.explain import explain, validation_document
 from pellucid.evaluation.explanation import Explanation
 from pellucid.evaluation.loss import Evaluation, evaluation_of, score
+from pellucid.evaluation.trace import trace_text
 from pellucid.model.decoder import Decoder
 from pellucid.runtime.precision import Precision
 
@@ -49,26 +52,30 @@ def evaluate_run(trained: TrainedModel, precision: Precision, data_root: Path, w
 
 
 def explain_run(
-    trained: TrainedModel, prompt: str | None, *, number: int, n_candidates: int
-) -> tuple[Explanation, str]:
-    """Explains a prompt or, without one, the number-th document held out, from 1; and says which it was.
+    trained: TrainedModel, prompt: str | None, *, number: int, n_candidates: int, attention: str | None = None
+) -> Explanation:
+    """Explains a prompt or, without one, the number-th document held out, from 1.
 
-    A prompt needs no text files, which a run copied to another machine lacks.
+    attention: of which heads the maps are shown, "all" or LAYER.HEAD. A prompt needs no text files, which a run copied
+    to another machine lacks.
     """
     config, is_fables = trained.config.corpus, trained.config.corpus.type == "fables"
+    decoder, tokenizer = trained.decoder, trained.tokenizer
     corpus = build_corpus(config) if prompt is None or is_fables else None
     if prompt is not None:
         piece, source = Piece(prompt, ends_document=False), "a prompt"
     else:
         assert corpus is not None
-        piece = validation_document(corpus, number)
+        piece = validation_document(corpus, number, tokenizer, decoder.context_length)
         source = f"held-out {'fable' if is_fables else 'document'} {number}"
     explanation = explain(
-        trained.decoder,
-        trained.tokenizer,
+        decoder,
+        tokenizer,
         piece,
         corpus if isinstance(corpus, KnownCorpus) else None,
-        context_length=trained.decoder.context_length,
+        context_length=decoder.context_length,
         n_candidates=n_candidates,
     )
-    return explanation, source
+    maps = attention_maps(trace_text(decoder, tokenizer, explanation.text), attention) if attention else None
+    model = f"{trained.config.name}, step {trained.step:,}"
+    return replace(explanation, attention=maps, model=model, source=source)

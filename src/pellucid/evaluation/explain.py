@@ -39,14 +39,19 @@ LACKS_A_CHARACTER = (
 )
 
 
-def validation_document(corpus: Corpus, number: int) -> Piece:
-    """The number-th document held out, from 1; of a long one its first piece. ConfigError: there are not so many."""
-    n_documents, begins = 0, True
+def validation_document(corpus: Corpus, number: int, tokenizer: Tokenizer, context_length: int) -> Piece:
+    """The number-th document held out, from 1; of a long one as much as fills the context, or more.
+
+    ConfigError if fewer are held out.
+    """
+    n_documents, begins, text = 0, True, ""
     for piece in corpus.pieces("validation"):
         n_documents += begins
-        if n_documents == number:
-            return piece
         begins = piece.ends_document
+        if n_documents == number:
+            text += piece.text
+            if piece.ends_document or len(tokenizer.encode(text)) >= context_length:
+                return Piece(text, piece.ends_document)
     raise ConfigError("--fable", f"{number} is more than the {n_documents} that are held out", "choose another")
 
 
@@ -64,7 +69,6 @@ def explain(
     Of a text longer than the context, only the whole words that fit are explained, and a note says so.
     DataError for a text that the tokenizer cannot encode.
     """
-    n_tokens = len(tokenizer.encode(piece.text))
     text = beginning_that_fits(tokenizer, piece.text, context_length - 1)  # the end_of_text before it takes a place too
     ids = tokenizer.encode(text)
     truth = truth_of_text(corpus, tokenizer, text) if corpus else None
@@ -99,7 +103,7 @@ def explain(
         next_unit="character" if by_character else "token",
         has_truth=truth is not None,
         skills=skill_table_of(known, rows) if known else None,
-        notes=tuple(notes(corpus, truth, text, n_tokens=n_tokens, n_read=len(ids))),
+        notes=tuple(notes(corpus, truth, text, n_tokens=len(ids), is_cut=text != piece.text)),
     )
 
 
@@ -220,7 +224,7 @@ def skill_table_of(known: TokenTruth, rows: Sequence[TokenRow]) -> SkillTable:
     return skill_table(known, np.arange(len(rows)), nats_T, hits_T, n_documents=1)
 
 
-def notes(corpus: KnownCorpus | None, truth: TextTruth | None, text: str, *, n_tokens: int, n_read: int) -> list[str]:
+def notes(corpus: KnownCorpus | None, truth: TextTruth | None, text: str, *, n_tokens: int, is_cut: bool) -> list[str]:
     """What a reader must know about an explanation that is not complete."""
     found = []
     if corpus is None or truth is None:
@@ -236,10 +240,10 @@ def notes(corpus: KnownCorpus | None, truth: TextTruth | None, text: str, *, n_t
         )
     if truth and any(UNWRITABLE in (p or ()) for p in truth.distributions):
         found.append(LACKS_A_CHARACTER)
-    if n_read < n_tokens:
+    if is_cut:
         found.append(
-            f"the text is longer than the context of the model: this is about the whole words that fit, "
-            f"its first {n_read:,} of {n_tokens:,} tokens, and what comes next is what comes after those"
+            f"the text is longer than the context of the model: this is about its first {n_tokens:,} tokens, the whole "
+            "words that fit, and what comes next is what comes after those"
         )
     return found
 

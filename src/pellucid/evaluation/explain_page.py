@@ -13,6 +13,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
+from pellucid.evaluation.attention_maps import attention_section
 from pellucid.evaluation.explanation import END, Candidate, Explanation, Forecast, TokenRow, visible
 
 STEPS_NATS = (0.03, 0.1, 0.3, 1.0, 3.0)  # where one shade ends and the next begins
@@ -28,30 +29,41 @@ the model is exactly right.</dd>
 """
 
 
-def explanation_page(explanation: Explanation, run: str, source: str) -> str:
-    """The whole page. run: name and step of the model; source: where the text is from."""
-    parts = [
-        f"<header><p class=kicker>{escape(run)}</p><h1>{escape(source)}</h1></header>",
-        *(f"<p class=note>{escape(note)}</p>" for note in explanation.notes),
-    ]
+def explanation_page(explanation: Explanation) -> str:
+    """The whole page."""
+    parts = [f"<p class=note>{escape(note)}</p>" for note in explanation.notes]
     if explanation.rows:
         parts += [_totals(explanation), _reading(explanation)]
     if not explanation.is_whole:
         parts.append(_next(explanation))
     if explanation.skills:
         parts.append(_skills(explanation))
+    if explanation.attention:
+        parts.append(attention_section(explanation.attention))
     if explanation.rows:
         parts.append(f"<details><summary>Every token as a table</summary>{_token_table(explanation)}</details>")
     if explanation.has_truth:
         parts.append(f"<details><summary>What the words mean</summary>{TERMS}</details>")
+    return page(explanation.model, explanation.source, parts)
+
+
+def page(kicker: str, title: str, parts: Sequence[str]) -> str:
+    """A document of HTML around its parts, with the style inside."""
     style = files("pellucid.evaluation").joinpath("explain_page.css").read_text(encoding="utf-8")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(run)}: {escape(source)}</title>\n<style>{style}</style></head>\n"
-        "<body><main>\n" + "\n".join(parts) + "\n</main></body></html>\n"
+        f"<title>{escape(kicker)}: {escape(title)}</title>\n<style>{style}</style></head>\n"
+        f"<body><main>\n<header><p class=kicker>{escape(kicker)}</p><h1>{escape(title)}</h1></header>\n"
+        + "\n".join(parts)
+        + "\n</main></body></html>\n"
     )
+
+
+def framed(whole_page: str) -> str:
+    """The page as a notebook shows it, where its style touches nothing else."""
+    return f'<iframe srcdoc="{escape(whole_page)}" width="100%" height=700 style="border:0"></iframe>'
 
 
 def write_page(file: Path, page: str) -> None:

@@ -6,6 +6,7 @@ import math
 import textwrap
 from collections.abc import Callable
 
+from pellucid.evaluation.attention_maps import attention_table
 from pellucid.evaluation.explanation import Explanation, Forecast, TokenRow, visible
 
 WIDTH = 100
@@ -16,16 +17,18 @@ LEAST_COLOURED_NATS = 0.1
 ORANGE, BLUE, BOLD, RESET = "\033[38;5;208m", "\033[38;5;33m", "\033[1m", "\033[0m"
 
 
-def explanation_table(explanation: Explanation, title: str, *, colored: bool) -> str:
+def explanation_table(explanation: Explanation, *, colored: bool) -> str:
     """All of it as text. Colored: orange where the model lost 0.1 nats or more over the truth, blue where it gained."""
     parts = [
-        _bold(title, colored),
+        _bold(f"{explanation.model}, reads {explanation.source}", colored),
         *(textwrap.fill(f"note: {note}", WIDTH, subsequent_indent="      ") for note in explanation.notes),
     ]
     if explanation.rows:
         parts += ["", *_rows(explanation, colored), "", *_sums(explanation)]
     if not explanation.is_whole:
         parts += ["", *_next(explanation, colored)]
+    if explanation.attention:
+        parts += ["", *attention_table(explanation.attention)]
     return "\n".join(parts)
 
 

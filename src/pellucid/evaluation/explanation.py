@@ -12,9 +12,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pellucid.evaluation.skills import SkillTable
+
+Weights = NDArray[np.float32]
 
 END = "<|endoftext|>"  # how the end of a document is shown, whatever its control token is called
 NO_TOKEN = "<|unwritable|>"  # how a character that the vocabulary lacks is shown, where it may come
@@ -100,6 +105,32 @@ class TokenRow:
         }
 
 
+class Head(NamedTuple):
+    """A head of attention, counted from 0 as in `trace.attention[layer, head]`."""
+
+    layer: int
+    head: int
+
+    def __str__(self) -> str:
+        return f"{self.layer}.{self.head}"
+
+
+@dataclass(frozen=True)
+class AttentionMaps:
+    """The weights (T, S) of some heads. The first of the T tokens is the end_of_text before the document."""
+
+    texts: list[str]
+    weights: dict[Head, Weights]
+
+    def to_json(self) -> dict[str, object]:
+        """Row t of the weights ends with token t; what would follow are zeros."""
+        heads = [
+            {**head._asdict(), "weights": [[round(float(w), 6) for w in row[: t + 1]] for t, row in enumerate(weights)]}
+            for head, weights in self.weights.items()
+        ]
+        return {"tokens": self.texts, "heads": heads}
+
+
 @dataclass(frozen=True)
 class Explanation:
     """Each token of a text, and what may come after the last.
@@ -107,6 +138,7 @@ class Explanation:
     text: what was read.   has_truth: the corpus's is known.
     next_unit: characters stand in for tokens where these have no exact truth.
     skills: loss and floor by skill, of a whole document whose truth is known.
+    model, source: the name and step of the model, and where the text is from.
     """
 
     text: str
@@ -116,6 +148,9 @@ class Explanation:
     has_truth: bool
     skills: SkillTable | None
     notes: tuple[str, ...]
+    attention: AttentionMaps | None = None
+    model: str = "a model"
+    source: str = "a text"
 
     @property
     def end(self) -> str:
@@ -158,8 +193,15 @@ class Explanation:
                 "skills": self.skills and self.skills.to_json(),
             },
             "next": {"unit": self.next_unit, **self.next.to_json()},
+            "attention": self.attention and self.attention.to_json(),
             "notes": list(self.notes),
         }
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the page, in a frame of its own."""
+        from pellucid.evaluation.explain_page import explanation_page, framed
+
+        return framed(explanation_page(self))
 
 
 def visible(text: str) -> str:

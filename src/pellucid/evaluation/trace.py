@@ -15,8 +15,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from pellucid.evaluation.explain import token_text
 from pellucid.model.attention import Attend, MultiHeadAttention
 from pellucid.model.decoder import Decoder, eval_mode
+from pellucid.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,13 @@ class Trace:
         """The logit lens (nostalgebraist 2020): final norm and unembedding at each point, (N, T, V). The last is the
         output of the model."""
         return torch.stack([self.unembed(x_TD) for x_TD in self.residuals])
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the attention maps of all heads."""
+        from pellucid.evaluation.attention_maps import attention_maps, attention_section
+        from pellucid.evaluation.explain_page import framed, page
+
+        return framed(page("trace", "".join(self.texts[1:]), [attention_section(attention_maps(self))]))
 
 
 @torch.no_grad()
@@ -67,6 +76,12 @@ def trace(model: Decoder, ids: Sequence[int], texts: Sequence[str] | None = None
         residuals=torch.cat(list(residuals.values())).cpu(),
         unembed=unembed,
     )
+
+
+def trace_text(model: Decoder, tokenizer: Tokenizer, text: str) -> Trace:
+    """The trace of a text from the start of a document. DataError if the tokenizer cannot encode it."""
+    ids = [tokenizer.end_of_text, *tokenizer.encode(text)]
+    return trace(model, ids, [token_text(tokenizer, id_) for id_ in ids])
 
 
 @contextmanager
