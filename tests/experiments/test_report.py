@@ -99,14 +99,14 @@ def test_a_cell_is_a_mean_and_a_range_where_there_is_one(values, text):
     assert mean_and_range(values, "{:.2f}".format) == text
 
 
-def test_the_report_says_what_was_varied_and_how_to_make_it_again(plan: Plan, place: Path):
+def test_the_report_says_what_was_varied_and_how_to_reproduce_it(plan: Plan, place: Path):
     text = write_report(plan, four_results(plan), place, print).read_text()
     assert text.startswith("# Wide or not\n\nIs wider better?\n\n## What was varied\n")
     assert "Every run starts from `base.yaml` with `train.steps` = 3.\n" in text
-    assert "which makes 2 variants:\n\n- `model.d_model`: 8, 16\n" in text
+    assert "All combinations of these values, 2 variants:\n\n- `model.d_model`: 8, 16\n" in text
     assert "with 2 seeds (0, 1)" in text
     assert "    pellucid experiment x.yaml\n" in text
-    assert "Training took 4 min, all runs added up." in text
+    assert "Training took 4 min in total, over all runs." in text
 
 
 def test_what_the_command_line_changed_is_told(place: Path, plan: Plan):

@@ -1,4 +1,4 @@
-"""report.md: what was asked, what was varied, what was found, and how to make it again. Written for a class."""
+"""report.md: the question, what was varied, what was found, and how to reproduce it. Written for a class."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pellucid.errors import DataError
 from pellucid.experiments.figures.draw import draw
 from pellucid.experiments.forecast import duration
 from pellucid.experiments.plan import Plan
-from pellucid.experiments.results import Failure, RunResult, write_whole
+from pellucid.experiments.results import Failure, RunResult, by_variant, write_whole
 
 REPORT_FILE = "report.md"
 # The one section that people write; see `write_report`.
@@ -68,7 +68,7 @@ def write_report(
         *_what_was_found(results),
         *_figures(config, results, folder, note),
         *_what_failed(plan, outcomes),
-        *_how_to_make_it_again(plan, results),
+        *_how_to_reproduce_it(plan, results),
     ]
     write_whole(file, "\n\n".join(parts) + "\n")
     return file
@@ -98,7 +98,7 @@ def _what_was_varied(plan: Plan) -> list[str]:
         common += " and, from the command line, " + ", ".join(f"`{override}`" for override in plan.overrides)
     if config.grid:
         axes = [f"- `{key}`: {', '.join(map(_value, values))}" for key, values in config.grid.items()]
-        variants = [f"Varied, each with each, which makes {n_variants} variants:", "\n".join(axes)]
+        variants = [f"All combinations of these values, {n_variants} variants:", "\n".join(axes)]
     else:
         rows = [[run.label, _in_words(run.set) if run.set else "nothing"] for run in config.runs]
         variants = [f"The {n_variants} variants:", table(["variant", "changes"], rows)]
@@ -110,7 +110,7 @@ def _seeds(seeds: Sequence[int]) -> str:
         return f"Each variant was trained once, with seed {seeds[0]}: small differences may be luck."
     listed = ", ".join(map(str, seeds))
     return (
-        f"Each variant was trained with {len(seeds)} seeds ({listed}), which draw other first weights and another "
+        f"Each variant was trained with {len(seeds)} seeds ({listed}), which change the first weights and the "
         "order of the data. Tables give the mean over seeds and, in brackets, the lowest and the highest."
     )
 
@@ -121,12 +121,12 @@ def _what_was_found(results: Sequence[RunResult]) -> list[str]:
     known = [column for column in COLUMNS if any(column[1](result) is not None for result in results)]
     rows = [
         [label, *(mean_and_range([read(run) for run in runs], write) for _, read, write in known)]
-        for label, runs in _by_label(results).items()
+        for label, runs in by_variant(results).items()
     ]
     text = "Loss is in nats per token, over the whole validation part"
     floors = sorted({f"{result.floor:.4f}" for result in results if result.floor is not None})
     if floors:
-        text += f"; excess is what it lies above the floor, the entropy of the text ({' or '.join(floors)})"
+        text += f"; excess is how far it lies above the floor, the entropy of the text ({' or '.join(floors)})"
     return ["## Results", f"{text}.", table(["variant", *(name for name, _, _ in known)], rows), *_skills(results)]
 
 
@@ -140,14 +140,14 @@ def _skills(results: Sequence[RunResult]) -> list[str]:
         def cell(runs: Sequence[RunResult], skill: str) -> str:
             return mean_and_range([run.skills.get(skill, {}).get(figure) for run in runs], write)
 
-        rows = [[label, *(cell(runs, skill) for skill in skills)] for label, runs in _by_label(results).items()]
+        rows = [[label, *(cell(runs, skill) for skill in skills)] for label, runs in by_variant(results).items()]
         return table(["variant", *skills], rows)
 
     return [
         "## Skills",
         "What each skill costs above the floor, in nats per document:",
         variants_by_skills("excess_nats_per_document", "{:.3f}".format),
-        "How often the likeliest token is right where only one is possible:",
+        "How often the most likely token is right where only one is possible:",
         variants_by_skills("accuracy", "{:.1%}".format),
     ]
 
@@ -179,19 +179,11 @@ def _what_failed(plan: Plan, outcomes: Sequence[RunResult | Failure]) -> list[st
     return ["## Runs that failed", "\n".join(lines)] if lines else []
 
 
-def _how_to_make_it_again(plan: Plan, results: Sequence[RunResult]) -> list[str]:
+def _how_to_reproduce_it(plan: Plan, results: Sequence[RunResult]) -> list[str]:
     command = shlex.join(["pellucid", "experiment", os.path.relpath(plan.source), *plan.overrides])
     total = sum(result.seconds for result in results)
-    text = f"All numbers are in [results.csv](results.csv). Training took {duration(total)}, all runs added up."
-    return ["## How to make it again", f"    {command}", text]
-
-
-def _by_label(results: Sequence[RunResult]) -> Mapping[str, Sequence[RunResult]]:
-    """The seeds of each variant, in the order of the plan."""
-    runs_of: dict[str, list[RunResult]] = {}
-    for result in results:
-        runs_of.setdefault(result.label, []).append(result)
-    return runs_of
+    text = f"All numbers are in [results.csv](results.csv). Training took {duration(total)} in total, over all runs."
+    return ["## How to reproduce it", f"    {command}", text]
 
 
 def _in_words(changes: Mapping[str, Any]) -> str:

@@ -56,6 +56,14 @@ class RunResult(Section):
         return self.excess / self.floor if self.excess is not None and self.floor else None
 
 
+def by_variant(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
+    """Runs by label, in order of first appearance; those of a label differ in their seed."""
+    variants: dict[str, list[RunResult]] = {}
+    for result in results:
+        variants.setdefault(result.label, []).append(result)
+    return variants
+
+
 @dataclass(frozen=True)
 class Failure:
     """Why a run has no result: its error in one line, and the exit code that belongs to it."""

@@ -10,7 +10,7 @@ from pellucid.experiments.laws.bootstrap import (
     bootstrap_frontier_law,
     bootstrap_parameter_data_law,
     fits_of_cheapest_runs,
-    fits_of_dearest_runs,
+    fits_of_most_expensive_runs,
 )
 from pellucid.experiments.laws.power_laws import (
     ComputeLaw,
@@ -98,7 +98,7 @@ def test_no_run_beats_one_of_the_frontier_with_less_or_equal_compute(runs):
     assert (np.diff(loss[chosen]) < 0).all()
 
 
-@pytest.mark.parametrize("fits_of_some", [fits_of_cheapest_runs, fits_of_dearest_runs])
+@pytest.mark.parametrize("fits_of_some", [fits_of_cheapest_runs, fits_of_most_expensive_runs])
 def test_more_runs_of_a_clean_law_find_the_floor(fits_of_some):
     fits = fits_of_some(FLOPS, LAW(FLOPS))
     assert [fit.n_runs for fit in fits] == sorted(fit.n_runs for fit in fits)
@@ -112,8 +112,8 @@ def test_runs_before_a_step_mislead_the_fit_and_those_beyond_it_do_not():
     """A stair: a plateau stands in the way of the law, so the floor is found only from its far side."""
     loss = np.where(FLOPS < 3e12, np.maximum(LAW(FLOPS) + 0.5, 1.0), LAW(FLOPS))
     from_cheapest = fits_of_cheapest_runs(FLOPS, loss)
-    from_dearest = fits_of_dearest_runs(FLOPS, loss)
-    assert from_dearest[0].irreducible == pytest.approx(0.5, rel=1e-2)
+    from_most_expensive = fits_of_most_expensive_runs(FLOPS, loss)
+    assert from_most_expensive[0].irreducible == pytest.approx(0.5, rel=1e-2)
     assert from_cheapest[1].irreducible > 0.9
 
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pellucid.experiments.results import RunResult
+from pellucid.experiments.results import RunResult, by_variant, numbers_of
+
+Points = list[tuple[float, float]]
+SkillMeasure = Literal["excess", "accuracy"]
+SKILL_FIELDS: dict[SkillMeasure, str] = {"excess": "excess_nats_per_document", "accuracy": "accuracy"}
+SKILL_LABELS: dict[SkillMeasure, str] = {
+    "excess": "excess over the floor (nats per fable)",
+    "accuracy": "right where one token is possible (% of tokens)",
+}
 
 # Each column with the words and units that its axis bears.
 AXIS_LABELS = {
@@ -39,20 +47,6 @@ def axis_label(column: str) -> str:
             return AXIS_LABELS.get(column, column)
 
 
-def as_sentence(words: str) -> str:
-    """With a capital at the beginning; FLOP stays FLOP."""
-    return words[:1].upper() + words[1:]
-
-
-def skills_label(y: Literal["excess", "accuracy"]) -> str:
-    """What is drawn of each skill, with its unit."""
-    return (
-        "right where one token is possible (% of tokens)"
-        if y == "accuracy"
-        else "excess over the floor (nats per fable)"
-    )
-
-
 def is_share(column: str) -> bool:
     """Whether the column is a share of one, to be read in percent."""
     return column == "excess_fraction" or column.startswith("accuracy.")
@@ -64,27 +58,16 @@ def is_measured(column: str) -> bool:
 
 
 def value_of(result: RunResult, column: str) -> float | str:
-    """A measured column, `excess.<skill>`, `accuracy.<skill>`, or a key that the experiment varied.
+    """A column of results.csv that runs measure, or a key that the experiment varied.
 
-    A section such as {type: rope} is told by its type. Raises ValueError for a column that this run lacks.
+    A section such as {type: rope} is known by its type. Raises ValueError for a column that this run lacks.
     """
-    match column.split("."):
-        case ["excess_fraction"] if result.excess is not None and result.floor:
-            return result.excess / result.floor
-        case [name] if name in AXIS_LABELS:
-            value = getattr(result, name, None)
-        case ["excess", skill] if skill in result.skills:
-            value = result.skills[skill]["excess_nats_per_document"]
-        case ["accuracy", skill] if skill in result.skills:
-            value = result.skills[skill]["accuracy"]
-        case ["contexts", length] if length in (known := {str(at): nats for at, nats in result.contexts}):
-            value = known[length]
-        case _:
-            return _in_words(_override(result, column))
-    if value is None:
-        raise ValueError(
-            f"run {result.label!r} (seed {result.seed}) has no {column}; only some corpora and skills have it known"
-        )
+    numbers = numbers_of(result)
+    if column not in numbers:
+        return _in_words(_override(result, column))
+    if (value := numbers[column]) is None:
+        who = f"run {result.label!r} (seed {result.seed})"
+        raise ValueError(f"{who} has no {column}; it is known only for some corpora and skills")
     return float(value)
 
 
@@ -113,8 +96,7 @@ def _override(result: RunResult, key: str) -> Any:
                 value = value.get(name) if isinstance(value, dict) else None
             if value is not None:
                 return value
-    skills = [f"excess.{skill}" for skill in result.skills] + [f"accuracy.{skill}" for skill in result.skills]
-    known_columns = ", ".join([*AXIS_LABELS, *skills, *result.overrides])
+    known_columns = ", ".join([*numbers_of(result), *result.overrides])
     raise ValueError(f"run {result.label!r} has no column {key!r}; it has {known_columns}")
 
 
@@ -130,14 +112,6 @@ def _in_words(value: Any) -> float | str:
             return str(kind)
         case _:
             return str(value)
-
-
-def by_variant(results: Iterable[RunResult]) -> dict[str, list[RunResult]]:
-    """Runs by label, in order of first appearance; those of a label differ in their seed."""
-    variants: dict[str, list[RunResult]] = {}
-    for result in results:
-        variants.setdefault(result.label, []).append(result)
-    return variants
 
 
 @dataclass(frozen=True)
@@ -158,7 +132,14 @@ def band(points_of_seeds: Sequence[Sequence[tuple[float, float]]]) -> Band:
     return Band(np.array(x, dtype=float), y.mean(axis=0), y.min(axis=0), y.max(axis=0))
 
 
-def seeds_in_words(results: Sequence[RunResult], mark: str, spread: str) -> str:
+def bands_of(results: Sequence[RunResult], points_of: Callable[[RunResult], Points]) -> dict[str, Band]:
+    """A line per variant."""
+    return {label: band([points_of(run) for run in runs]) for label, runs in by_variant(results).items()}
+
+
+def seeds_in_words(
+    results: Sequence[RunResult], mark: str = "line", spread: str = "and the band is their range"
+) -> str:
     """A sentence: how many seeds a mark stands for, and what shows their spread."""
     counts = sorted({len(runs) for runs in by_variant(results).values()})
     if counts == [1]:

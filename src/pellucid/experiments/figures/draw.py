@@ -23,13 +23,16 @@ from pellucid.config.experiment import (
     SkillCurvesConfig,
     SkillsConfig,
 )
-from pellucid.experiments.figures.comparisons import draw_bars, draw_skills
-from pellucid.experiments.figures.curves import draw_contexts, draw_curves, draw_gradient_norms, draw_skill_curves
-from pellucid.experiments.figures.data import by_variant
+from pellucid.experiments.figures.bars import draw_bars
+from pellucid.experiments.figures.contexts import draw_contexts
+from pellucid.experiments.figures.curves import draw_curves
+from pellucid.experiments.figures.gradient_norms import draw_gradient_norms
 from pellucid.experiments.figures.lines import draw_lines
 from pellucid.experiments.figures.scaling import draw_scaling
+from pellucid.experiments.figures.skill_curves import draw_skill_curves
+from pellucid.experiments.figures.skills import draw_skills
 from pellucid.experiments.figures.style import STYLE, Sketch
-from pellucid.experiments.results import RunResult
+from pellucid.experiments.results import RunResult, by_variant
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,8 @@ def draw(figure: FigureConfig, experiment: ExperimentConfig, results: Sequence[R
         folder.mkdir(parents=True, exist_ok=True)
         _save(sketch.figure, folder / f"{figure.file_stem}.png")
         _save(sketch.figure, folder / f"{figure.file_stem}.svg")
-    return Drawing(figure.file_stem, f"{sketch.shows} {_varied(experiment, results)}", sketch.table)
+    caption = f"{sketch.shows[0].upper()}{sketch.shows[1:]} {_varied(experiment, results)}"
+    return Drawing(figure.file_stem, caption, sketch.table)
 
 
 def _sketch(figure: FigureConfig, results: Sequence[RunResult]) -> Sketch:

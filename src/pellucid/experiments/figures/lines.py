@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,9 +12,7 @@ from pellucid.config.experiment import LinesConfig
 from pellucid.experiments.figures.axis_numbers import in_percent, in_short, log_limits, log_x, log_y, ticks_at
 from pellucid.experiments.figures.data import (
     Band,
-    as_sentence,
     axis_label,
-    by_variant,
     floor_of,
     is_measured,
     is_share,
@@ -25,13 +24,12 @@ from pellucid.experiments.figures.style import (
     EndLabel,
     LineStyle,
     Sketch,
-    inches_of_labels,
+    figure_of_lines,
     label_ends,
     line_style,
-    new_figure,
     wrapped,
 )
-from pellucid.experiments.results import RunResult
+from pellucid.experiments.results import RunResult, by_variant
 
 Position = Callable[[RunResult], float]  # where on the x axis a run stands
 
@@ -44,24 +42,23 @@ def draw_lines(config: LinesConfig, results: Sequence[RunResult]) -> Sketch:
     lines = _lines(config.by, results)
     names_variants = is_measured(config.x) and config.by is None
     named = by_variant(results) if names_variants else lines
-    figure = new_figure(config.title, 7.5, max(4.4, 1.2 + inches_of_labels([*named, "floor"])))
-    axes = figure.add_subplot()
+    figure, axes = figure_of_lines(config.title, [*named, "floor"])
     words = _words(config.x, results)
     position = _position(config.x, words)
 
     labels = []
-    for index, (name, runs) in enumerate(lines.items()):
-        style = LineStyle("#bbbbbb", "", "-") if names_variants else line_style(index)
-        means = _means(config, runs, position)
-        axes.plot(means.x, means.mean, color=style.color, linestyle=style.linestyle, zorder=2)
-        if not names_variants:
-            _draw_runs(axes, config.y, runs, position, means, style)
-            labels += [EndLabel(name, means.x[-1], means.mean[-1], style)] if name else []
-    for index, (name, runs) in enumerate(named.items() if names_variants else ()):
-        style = LineStyle(line_style(index).color, line_style(index).marker, "")
-        means = _means(config, runs, position)
+    if names_variants:
+        means = _means(config, results, position)
+        axes.plot(means.x, means.mean, color="#bbbbbb", zorder=2)
+    for index, (name, runs) in enumerate(named.items()):
+        means, style = _means(config, runs, position), line_style(index)
+        if names_variants:
+            style = replace(style, linestyle="")
+        else:
+            axes.plot(means.x, means.mean, color=style.color, linestyle=style.linestyle, zorder=2)
         _draw_runs(axes, config.y, runs, position, means, style)
-        labels.append(EndLabel(name, means.x[-1], means.mean[-1], style))
+        if name:
+            labels.append(EndLabel(name, means.x[-1], means.mean[-1], style))
     labels += _draw_floors(axes, config, lines, position)
 
     _scale_axes(axes, config, results, words, position)
@@ -71,7 +68,7 @@ def draw_lines(config: LinesConfig, results: Sequence[RunResult]) -> Sketch:
     floor = " The dashed line is the floor: no model can do better." if floor_of(results[0], config.y) else ""
     return Sketch(
         figure,
-        f"{as_sentence(axis_label(config.y))} against {axis_label(config.x)}{by}. "
+        f"{axis_label(config.y)} against {axis_label(config.x)}{by}. "
         f"Each small dot is one run, and lines join their means.{floor}",
     )
 

@@ -23,7 +23,7 @@ from pellucid.experiments.laws.bootstrap import (
     bootstrap_frontier_law,
     bootstrap_parameter_data_law,
     fits_of_cheapest_runs,
-    fits_of_dearest_runs,
+    fits_of_most_expensive_runs,
 )
 from pellucid.experiments.laws.power_laws import (
     Array,
@@ -56,14 +56,14 @@ class Runs:
 class Fits:
     """free: L(C), all fitted; held: L(C) with L_inf held at the exact floor; by_size: L(N, D), or why there is none.
 
-    of_cheapest, of_dearest: `free` again, of fewer runs.
+    of_cheapest, of_most_expensive: `free` again, of fewer runs.
     """
 
     free: tuple[ComputeLaw, Bootstrap[ComputeLaw]]
     held: tuple[ComputeLaw, Bootstrap[ComputeLaw]]
     by_size: tuple[ParameterDataLaw, Bootstrap[ParameterDataLaw]] | str
     of_cheapest: Sequence[PartialFit]
-    of_dearest: Sequence[PartialFit]
+    of_most_expensive: Sequence[PartialFit]
 
 
 def draw_scaling(config: ScalingConfig, results: Sequence[RunResult]) -> Sketch:
@@ -115,7 +115,7 @@ def _fit(runs: Runs) -> Fits:
         held=(held, bootstrap_frontier_law(held, runs.flops, runs.loss, irreducible=runs.floor)),
         by_size=_fit_by_size(runs),
         of_cheapest=of_cheapest,
-        of_dearest=fits_of_dearest_runs(runs.flops, runs.loss),
+        of_most_expensive=fits_of_most_expensive_runs(runs.flops, runs.loss),
     )
 
 
@@ -177,7 +177,10 @@ def _draw_dots(axes: Axes, runs: Runs, y: Array) -> PathCollection:
 def _draw_found(axes: Axes, runs: Runs, fits: Fits) -> None:
     """The learning curve of the fit itself, from either end; side by side where both have as many runs."""
     axes.axhline(runs.floor, color="black", linestyle=FLOOR_STYLE.linestyle, label="exact floor")
-    each_end = (("cheapest", fits.of_cheapest, -0.15, "o", FITTED), ("dearest", fits.of_dearest, 0.15, "s", EXACT))
+    each_end = (
+        ("cheapest", fits.of_cheapest, -0.15, "o", FITTED),
+        ("most expensive", fits.of_most_expensive, 0.15, "s", EXACT),
+    )
     for which, partial, shift, marker, color in each_end:
         n_runs = np.array([fit.n_runs for fit in partial]) + shift
         found = np.array([fit.irreducible for fit in partial])

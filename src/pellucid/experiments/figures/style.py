@@ -37,7 +37,7 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "pellucid",
 }
 
-# Okabe and Ito's palette, told apart by every kind of colour vision; its yellow, too pale for a line, is a grey here,
+# Okabe and Ito's palette, told apart by every kind of colour vision; its yellow, too pale for a line, is grey here,
 # and black is kept for floors.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -58,6 +58,8 @@ def line_style(index: int) -> LineStyle:
     """The same for the same place in the order of variants; colours repeat after 7, markers after 8."""
     return LineStyle(PALETTE[index % 7], MARKERS[index % 8], DASHES[(index + index // 7) % 4])
 
+
+NAME_WIDTH = 28  # characters of a variant's name beside its bar or row
 
 # Where no model can do better.
 FLOOR_STYLE = LineStyle("black", "", (0, (4, 3)))
@@ -96,9 +98,21 @@ class EndLabel:
     style: LineStyle
 
 
-def inches_of_labels(labels: Sequence[str]) -> float:
-    """The height that labels at the right need, one below the other."""
-    return sum(0.06 + 0.16 * len(wrapped(label).splitlines()) for label in labels)
+def figure_of_lines(title: str, labels: Sequence[str]) -> tuple[Figure, Axes]:
+    """One pair of axes, high enough for the names of all lines at its right."""
+    figure = new_figure(
+        title, 7.5, max(4.4, 1.2 + sum(0.06 + 0.16 * len(wrapped(each).splitlines()) for each in labels))
+    )
+    return figure, figure.add_subplot()
+
+
+def draw_bands(axes: Axes, bands: dict[str, Band]) -> list[EndLabel]:
+    """A line per variant; returns their names, for `label_ends`."""
+    labels = []
+    for index, (name, line) in enumerate(bands.items()):
+        plot_band(axes, line, line_style(index), markers=len(line.x) <= 25)
+        labels.append(EndLabel(name, line.x[-1], line.mean[-1], line_style(index)))
+    return labels
 
 
 def plot_band(axes: Axes, line: Band, style: LineStyle, *, markers: bool = True) -> None:

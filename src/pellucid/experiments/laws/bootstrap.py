@@ -113,7 +113,7 @@ def fits_of_cheapest_runs(flops: Array, loss: Array, *, max_fits: int = 10) -> S
     return _fits_of_first(np.argsort(flops, kind="stable"), flops, loss, max_fits)
 
 
-def fits_of_dearest_runs(flops: Array, loss: Array, *, max_fits: int = 10) -> Sequence[PartialFit]:
+def fits_of_most_expensive_runs(flops: Array, loss: Array, *, max_fits: int = 10) -> Sequence[PartialFit]:
     """The same of the n that took the most compute: a law may hold only beyond some size, and small runs mislead."""
     return _fits_of_first(np.argsort(-flops, kind="stable"), flops, loss, max_fits)
 
