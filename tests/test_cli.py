@@ -64,6 +64,8 @@ def test_the_main_job_from_a_yaml_file_to_text(workplace: Path, pellucid):
     assert trained.exit_code == 0, trained.stderr
     assert trained.stdout.startswith("validation: loss ")
     assert (workplace / "checkpoints/tiny/step-00000005/model.safetensors").exists()
+    state = json.loads((workplace / "checkpoints/tiny/step-00000005/state.json").read_text())
+    assert state["pellucid_version"] == __version__
     text = pellucid("generate", "checkpoints/tiny", "--prompt", "The red", "--max-new-tokens", "5", "--seed", "1")
     assert text.exit_code == 0
     assert text.stdout.startswith("The red")

@@ -5,15 +5,16 @@ from pathlib import Path
 
 import yaml
 
+from pellucid import __version__
+
 ROOT = Path(__file__).parents[1]
-VERSION = re.findall(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)[0]
 
 
 def test_the_citation_and_the_changelog_have_the_version_of_the_package():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     releases = re.findall(r"^## \[(\d.*)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
-    assert citation["version"] == VERSION
-    assert releases[0] == VERSION
+    assert citation["version"] == __version__
+    assert releases[0] == __version__
 
 
 def test_the_citation_has_what_its_format_demands():

@@ -17,6 +17,7 @@ def tiny_state(**changes) -> State:
         "unreported": None,
         "grad_scaler": {},
         "data_fingerprint": "abc",
+        "pellucid_version": "0.1.0",
         "torch_version": "2.13.0",
         "device": "cpu",
         "dtype": "torch.float32",

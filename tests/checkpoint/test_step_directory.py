@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from damage import sign
 from pellucid.checkpoint import step_directory
 from pellucid.checkpoint.step_directory import read_checkpoint, write_checkpoint
 from pellucid.errors import CheckpointError, InputOutputError
-from tiny_checkpoint import TINY_CHECKPOINT, tiny_checkpoint
+from pellucid.training.resume import other_environment
+from tiny_checkpoint import TINY_CHECKPOINT, tiny_checkpoint, tiny_state
 
 
 @pytest.fixture
@@ -104,3 +106,13 @@ def test_a_save_that_fails_leaves_no_trace_and_spares_the_older_one(saved: Path,
         write_checkpoint(tmp_path, tiny_checkpoint(step=6))
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000005"]
     assert {file.name: file.read_bytes() for file in saved.iterdir()} == before
+
+
+def test_a_checkpoint_from_before_pellucid_told_its_version_is_read(tmp_path: Path):
+    directory = write_checkpoint(tmp_path, TINY_CHECKPOINT)
+    state = json.loads((directory / "state.json").read_text())
+    del state["pellucid_version"]
+    (directory / "state.json").write_text(json.dumps(state))
+    sign(directory)
+    assert read_checkpoint(directory).state == tiny_state(pellucid_version=None)
+    assert other_environment({"pellucid_version": "9.9", "threads": 1}, read_checkpoint(directory)) is None

@@ -52,8 +52,8 @@ class Unreported(Section):
 class State(Section):
     """state.json: how far the run has come, and what it ran on.
 
-    val_loss, best_loss: nats per token, of this step and of the best one so far.   The last four: where a resumed run
-    is the same bit for bit.
+    val_loss, best_loss: nats per token, of this step and of the best one so far.   The last five: where a resumed run
+    is the same bit for bit. The oldest checkpoints do not tell the version of Pellucid.
     """
 
     step: int
@@ -64,6 +64,7 @@ class State(Section):
     unreported: Unreported | None
     grad_scaler: dict[str, int | float]
     data_fingerprint: str
+    pellucid_version: str | None = None
     torch_version: str
     device: str
     dtype: str

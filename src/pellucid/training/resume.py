@@ -92,7 +92,9 @@ def require_same_tokenizer(tokenizer_json: str, checkpoint: Checkpoint, where: s
 def other_environment(now: Mapping[str, object], checkpoint: Checkpoint) -> str | None:
     """What is not as it was when the checkpoint was written, so that the run goes on in other roundings."""
     before = checkpoint.state.model_dump(include=set(now))
-    changes = [f"{name} was {before[name]}, is {value}" for name, value in now.items() if before[name] != value]
+    changes = [
+        f"{name} was {before[name]}, is {value}" for name, value in now.items() if before[name] not in (None, value)
+    ]
     return ", ".join(changes) or None
 
 

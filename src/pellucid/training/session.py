@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from pellucid import failpoints
+from pellucid import __version__, failpoints
 from pellucid.checkpoint.run_directory import keep_last_and_best
 from pellucid.checkpoint.step_directory import Checkpoint, State, Unreported, step_name, write_checkpoint
 from pellucid.checkpoint.training_state import (
@@ -122,9 +122,10 @@ class Session:
         return self.unreported is None and (reached or self.trainer.step >= self.n_steps)
 
     def environment(self) -> dict[str, str | int]:
-        """Where a resumed run is the same bit for bit: on the same of these four."""
+        """Where a resumed run is the same bit for bit: on the same of these five."""
         precision = self.trainer.precision
         return {
+            "pellucid_version": __version__,
             "torch_version": torch.__version__,
             "device": str(precision.device),
             "dtype": str(precision.dtype),
