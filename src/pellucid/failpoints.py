@@ -1,5 +1,5 @@
-"""Named places where tests make a run fail: killed, interrupted, or told by the disk that it is full."""
+"""Named places where tests make a run fail: killed, interrupted, or out of disk space."""
 
 
 def reached(_name: str) -> None:
-    """Does nothing. Tests of faults put something in its place that strikes at the name they chose."""
+    """Does nothing. Fault tests replace it with a function that kills or fails at the name they chose."""

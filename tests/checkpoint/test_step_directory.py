@@ -71,14 +71,14 @@ def test_a_truncated_missing_or_added_file_is_detected(saved: Path):
             read_checkpoint(saved)
         file.write_bytes(whole)
     (saved / "notes.txt").write_text("mine")
-    with pytest.raises(CheckpointError, match=r"missing, added or no plain file: notes.txt"):
+    with pytest.raises(CheckpointError, match=r"missing, added or not a regular file: notes.txt"):
         read_checkpoint(saved)
 
 
 def test_a_link_in_place_of_a_file_is_refused(saved: Path, tmp_path: Path):
     shutil.move(saved / "state.json", tmp_path / "state.json")
     (saved / "state.json").symlink_to(tmp_path / "state.json")
-    with pytest.raises(CheckpointError, match="no plain file: state.json"):
+    with pytest.raises(CheckpointError, match="not a regular file: state.json"):
         read_checkpoint(saved)
 
 

@@ -227,7 +227,7 @@ def test_f12_verify_gives_a_line_for_each_checkpoint(run: Path):
     bad = command_line(run.parent, "verify", "run")
     assert_one_error_line(bad, 4, "run: 1 of 3 checkpoints cannot be used")
     lines = bad.stdout.splitlines()
-    assert lines[1].startswith("run/step-00000055: damaged: missing, added or no plain file: rng.safetensors")
+    assert lines[1].startswith("run/step-00000055: damaged: missing, added or not a regular file: rng.safetensors")
     assert [lines[0], lines[2]] == [f"run/{steps[0]}: whole", f"run/{steps[2]}: whole"]
     one = command_line(run.parent, "verify", "run/step-00000060")
     assert (one.exit_code, one.stdout) == (0, "run/step-00000060: whole\n")

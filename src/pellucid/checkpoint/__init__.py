@@ -1,1 +1,1 @@
-"""The step directory: a trained model and all that its training needs to go on, written whole or not at all."""
+"""The step directory: a trained model and all its training needs to continue, written completely or not at all."""

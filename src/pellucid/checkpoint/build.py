@@ -1,4 +1,4 @@
-"""From a step directory to a decoder that can be used, its tokenizer and its config."""
+"""From a step directory to a decoder ready for use, its tokenizer and its config."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OTHER_VERSION = "use the version of Pellucid that wrote it"
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """All that generation and evaluation need of a checkpoint."""
+    """Everything generation and evaluation need from a checkpoint."""
 
     config: RunConfig
     tokenizer: Tokenizer
@@ -30,7 +30,7 @@ class TrainedModel:
 
 
 def load_trained_model(step_directory: Path) -> TrainedModel:
-    """Reads a step directory, after checking it, into memory of the CPU.
+    """Checks a step directory and reads it into CPU memory.
 
     Raises CheckpointError if it is damaged or its weights do not fit its config.
     """
@@ -40,7 +40,7 @@ def load_trained_model(step_directory: Path) -> TrainedModel:
 def load_trained_run(run: Path, which: str = "latest") -> tuple[TrainedModel, Precision]:
     """The model that RUN and latest|best|STEP name, on the device and in the precision that it was trained with.
 
-    A machine without these does it with what it has, after a warning. Raises CheckpointError as the others do.
+    A machine without these uses what it has, after a warning. Raises CheckpointError as the others do.
     """
     trained = load_trained_model(find_step_directory(run, which))
     precision = precision_here(trained.config.train.device, trained.config.train.precision)
@@ -49,7 +49,7 @@ def load_trained_run(run: Path, which: str = "latest") -> tuple[TrainedModel, Pr
 
 
 def verify(step_directory: Path) -> None:
-    """Raises CheckpointError unless hashes, shapes and numbers are what a resumed run needs."""
+    """Raises CheckpointError unless hashes, shapes and numbers are those that a resumed run needs."""
     checkpoint = read_checkpoint(step_directory)
     require_fit(_build(checkpoint, str(step_directory)).decoder, checkpoint, str(step_directory))
 

@@ -18,9 +18,9 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def locked(run_dir: Path) -> Iterator[None]:
-    """Makes the folder if need be and holds it for this process alone; what a killed save left is swept away.
+    """Creates the folder if needed, locks it for this process, and removes what a killed save left behind.
 
-    The lock is the system's, so it ends with the process, however that ends. Raises RunInUseError.
+    The lock is the system's, so it ends with the process, however it ends. Raises RunInUseError.
     """
     lock = FileLock(run_dir / ".lock", timeout=0)
     try:
@@ -42,7 +42,7 @@ def locked(run_dir: Path) -> Iterator[None]:
 
 
 def steps_in(run_dir: Path) -> list[int]:
-    """The steps that have a folder, in ascending order; whether it is whole only reading it can tell."""
+    """The steps that have a folder, in ascending order. Only reading one tells whether it is intact."""
     matches = [STEP_NAME.fullmatch(path.name) for path in run_dir.iterdir()] if run_dir.is_dir() else []
     return sorted(int(match[1]) for match in matches if match)
 
@@ -57,9 +57,9 @@ def whole_checkpoints(run_dir: Path) -> Iterator[State]:
 
 
 def keep_last_and_best(run_dir: Path, keep_last: int) -> None:
-    """Deletes all checkpoints but the newest `keep_last` whole ones and the best whole one.
+    """Deletes all checkpoints except the newest `keep_last` intact ones and the best intact one.
 
-    One that cannot be deleted is a warning: the save before has succeeded, and training goes on.
+    If one can't be deleted, that is only a warning: the save before it succeeded, and training continues.
     """
     whole = list(whole_checkpoints(run_dir))
     best = _best(whole)

@@ -1,4 +1,4 @@
-"""One checkpoint: write it so that it is whole or absent, and believe it only after every byte is checked.
+"""One checkpoint: written completely or not at all, and trusted only after every byte is checked.
 
     step-00000500/   model.safetensors  optimizer.safetensors  rng.safetensors  state.json  config.yaml  tokenizer.json
                      manifest.json: size and SHA-256 of each of them
@@ -33,14 +33,14 @@ TENSOR_FILES = ("model.safetensors", "optimizer.safetensors", "rng.safetensors")
 TEXT_FILES = ("state.json", "config.yaml", "tokenizer.json")
 MANIFEST = "manifest.json"
 STEP_NAME = re.compile(r"step-(\d{8}|[1-9]\d{8,17})")
-# The largest manifest and the largest table of tensors that are read; GPT-3's would have a fifth of it.
+# The largest manifest and the largest table of tensors that are read; GPT-3's would take a fifth of it.
 MAX_HEADER_BYTES = 1 << 20
 
 Tensors = Mapping[str, Tensor]
 
 
 class Unreported(Section):
-    """What the last update gave, if a stop request came before its evaluation. An infinite norm is None."""
+    """The result of the last update, if the run was stopped before its evaluation. An infinite norm is None."""
 
     loss: float
     gradient_norm: float | None
@@ -73,7 +73,7 @@ class State(Section):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that one step directory holds; `model`, `optimizer` and `rng` map names to tensors."""
+    """Everything in one step directory; `model`, `optimizer` and `rng` map names to tensors."""
 
     model: Tensors
     optimizer: Tensors
@@ -84,14 +84,14 @@ class Checkpoint:
 
 
 def step_name(step: int) -> str:
-    """The folder's name. Eight digits keep the alphabetical order equal to the order of steps."""
+    """The folder's name. With eight digits, alphabetical order is the order of steps."""
     return f"step-{step:08d}"
 
 
 def write_checkpoint(run_dir: Path, checkpoint: Checkpoint) -> Path:
     """Writes `run_dir/step-…`, replacing one of the same step, and returns its path.
 
-    Raises InputOutputError if the disk is full or refuses; then nothing is left behind and older steps are untouched.
+    Raises InputOutputError if the disk is full or fails; then nothing is left behind and older steps are untouched.
     """
     final = run_dir / step_name(checkpoint.state.step)
     temporary = run_dir / f".tmp-{final.name}"
@@ -133,15 +133,15 @@ def read_checkpoint(directory: Path) -> Checkpoint:
 
 
 def read_state(directory: Path) -> State:
-    """Checks every file as `read_checkpoint` does, and reads state.json alone.
+    """Checks every file as `read_checkpoint` does, but reads only state.json.
 
-    The manifest is not interpreted, so it cannot deceive: it is made again from the files, and must be the same text.
+    The manifest is not parsed, so it can't mislead: it is computed again from the files, and must be the same text.
     """
     try:
         kinds = {entry.name: entry.is_file(follow_symlinks=False) for entry in os.scandir(directory)}
         expected = {*TENSOR_FILES, *TEXT_FILES, MANIFEST}
         if odd := sorted(kinds.keys() ^ expected) or sorted(name for name in kinds if not kinds[name]):
-            raise _damaged(directory, f"missing, added or no plain file: {', '.join(odd)}")
+            raise _damaged(directory, f"missing, added or not a regular file: {', '.join(odd)}")
         found = _manifest({name: _entry_of(directory / name) for name in (*TENSOR_FILES, *TEXT_FILES)})
         with (directory / MANIFEST).open("rb") as file:
             saved = file.read(MAX_HEADER_BYTES)
@@ -160,7 +160,7 @@ def read_state(directory: Path) -> State:
 
 
 def _difference(found: bytes, saved: bytes) -> str:
-    """Which file to blame: the first whose line of the manifest is another than it should be."""
+    """Which file to blame: the first whose line in the manifest differs."""
     lines = zip(found.decode().splitlines(), saved.decode("utf-8", "replace").splitlines(), strict=False)
     line = next((line for line, other in lines if line != other), "")
     name = next((name for name in (*TENSOR_FILES, *TEXT_FILES) if f'"{name}"' in line), None)
@@ -186,7 +186,7 @@ def _require_room(run_dir: Path, checkpoint: Checkpoint) -> None:
 
 
 def _contents(checkpoint: Checkpoint) -> Iterator[tuple[str, bytes]]:
-    """Each file's bytes, one at a time: the whole is never twice in memory."""
+    """Each file's bytes, one file at a time: memory never holds a second copy of everything."""
     for name, tensors in zip(TENSOR_FILES, (checkpoint.model, checkpoint.optimizer, checkpoint.rng), strict=True):
         on_cpu = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
         yield name, safetensors.torch.save(on_cpu)
@@ -202,7 +202,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _load_tensors(path: Path) -> Tensors:
-    """A safetensors file whose table is small and names each tensor once; the library checks the rest."""
+    """Loads a safetensors file if its table is small and names each tensor once; the library checks the rest."""
     with path.open("rb") as file:
         n_bytes = int.from_bytes(file.read(8), "little")
         if n_bytes > MAX_HEADER_BYTES:
@@ -214,7 +214,7 @@ def _load_tensors(path: Path) -> Tensors:
 
 
 def _manifest(entries: Mapping[str, str]) -> bytes:
-    """The only bytes that a manifest of these files can have, a line each."""
+    """The only valid manifest of these files, one line each."""
     lines = ",\n".join(f'  "{name}": {entries[name]}' for name in sorted(entries))
     return f'{{"format": {FORMAT_VERSION}, "files": {{\n{lines}\n}}}}\n'.encode()
 
