@@ -1,7 +1,7 @@
 """Encoding on all cores: batches of text go to processes, their token ids come back in order.
 
-Words are looked up in Python, which runs on one core per process. A process is asked by a pipe of its own: when the
-one who asks is gone, however it ended, the pipe is closed, and the process ends too.
+Words are looked up in Python, which runs on one core per process. Each process has a pipe of its own: when the parent
+is gone, however it ended, the pipe is closed, and the process ends too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import signal
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, cycle, islice
 from multiprocessing.connection import Connection
@@ -18,27 +18,37 @@ from multiprocessing.connection import Connection
 import numpy as np
 from numpy.typing import NDArray
 
+from pellucid.corpora.corpus import Piece
 from pellucid.errors import DataError, OutOfMemoryError
 from pellucid.tokenizer import Tokenizer
 
-Texts = Sequence[str]
+Batch = list[Piece]
 Ids = list[NDArray[np.uint32]]
 
 BATCHES_WITHOUT_PROCESSES = 8  # a few megabytes are encoded before processes would have started
 MOST_PROCESSES = 8  # beyond, reading and writing take longer than encoding
 
 
-def encode_batches(tokenizer: Tokenizer, batches: Iterable[Texts]) -> Iterator[Ids]:
-    """The token ids of each batch, in order. Raises DataError as `tokenizer.encode_batch` does."""
+def encode_batches(tokenizer: Tokenizer, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Ids]]:
+    """Each batch with the token ids of its pieces, in order. Raises DataError as `tokenizer.encode_batch` does.
+
+    In memory are one batch per process and the one that is given back.
+    """
     remaining = iter(batches)
     for batch in islice(remaining, BATCHES_WITHOUT_PROCESSES):
-        yield tokenizer.encode_batch(batch)
+        yield batch, tokenizer.encode_batch(_texts(batch))
     if (first := next(remaining, None)) is not None:
         n_processes = min(MOST_PROCESSES, os.cpu_count() or 1)
         yield from _encode_in_processes(tokenizer, chain([first], remaining), n_processes)
 
 
-def _encode_in_processes(tokenizer: Tokenizer, batches: Iterable[Texts], n_processes: int) -> Iterator[Ids]:
+def _texts(batch: Batch) -> list[str]:
+    return [piece.text for piece in batch]
+
+
+def _encode_in_processes(
+    tokenizer: Tokenizer, batches: Iterable[Batch], n_processes: int
+) -> Iterator[tuple[Batch, Ids]]:
     """Each process has one batch at a time, so that neither side ever waits for room in a pipe that the other fills."""
     context = multiprocessing.get_context("spawn")  # a forked copy of a program with threads may hang
     connections: list[Connection] = []
@@ -48,15 +58,15 @@ def _encode_in_processes(tokenizer: Tokenizer, batches: Iterable[Texts], n_proce
         theirs.close()
         connections.append(ours)
     try:
-        asked: deque[Connection] = deque()
+        asked: deque[tuple[Connection, Batch]] = deque()
         for connection, batch in zip(cycle(connections), batches, strict=False):
             if len(asked) == n_processes:
-                yield _received(asked.popleft())
+                yield _received(*asked.popleft())
             with _its_end_is_an_error():
-                connection.send(list(batch))
-            asked.append(connection)
+                connection.send(_texts(batch))
+            asked.append((connection, batch))
         while asked:
-            yield _received(asked.popleft())
+            yield _received(*asked.popleft())
     finally:
         for connection in connections:
             connection.close()
@@ -71,12 +81,12 @@ def _its_end_is_an_error() -> Iterator[None]:
         raise OutOfMemoryError("encoding", "a process ended without an answer", "free some memory") from None
 
 
-def _received(connection: Connection) -> Ids:
+def _received(connection: Connection, batch: Batch) -> tuple[Batch, Ids]:
     with _its_end_is_an_error():
         answer: Ids | DataError = connection.recv()
     if isinstance(answer, DataError):
         raise answer
-    return answer
+    return batch, answer
 
 
 def _answer(connection: Connection, tokenizer_json: str) -> None:

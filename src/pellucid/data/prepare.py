@@ -19,7 +19,6 @@ import platform
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import tee
 from pathlib import Path
 from typing import NoReturn
 
@@ -39,7 +38,7 @@ from pellucid.tokenizer import Tokenizer
 _log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 3
-BATCH_CHARACTERS = 1 << 19
+BATCH_BYTES = 1 << 19  # of UTF-8: as many characters may take four times the memory
 FILE_OF_SPLIT: dict[Split, str] = {"train": "train.bin", "validation": "val.bin"}
 TOKENIZER_FILE, MANIFEST_FILE, CHECKSUMS_FILE = "tokenizer.json", "manifest.json", "SHA256SUMS"
 CHECKED_FILES = (TOKENIZER_FILE, MANIFEST_FILE, "train.bin", "train.documents.bin", "val.bin", "val.documents.bin")
@@ -171,9 +170,7 @@ def write_split(pieces: Iterable[Piece], tokenizer: Tokenizer, path: Path, *, na
         TokenFileWriter(path, vocab_size=tokenizer.vocab_size, end_of_text=tokenizer.end_of_text) as writer,
         _progress_bar(f"writing {name} tokens", progress) as bar,
     ):
-        batches, to_encode = tee(_batches(pieces))
-        texts = ([piece.text for piece in batch] for batch in to_encode)
-        for batch, ids_of_batch in zip(batches, encode_batches(tokenizer, texts), strict=True):
+        for batch, ids_of_batch in encode_batches(tokenizer, _batches(pieces)):
             batch_bytes = sum(len(piece.text.encode()) for piece in batch)
             for piece, ids in zip(batch, ids_of_batch, strict=True):
                 writer.append(ids)
@@ -204,13 +201,13 @@ def _write_truth(corpus: Corpus, tokenizer: Tokenizer, draft: Path, progress: bo
 
 def _batches(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
     batch: list[Piece] = []
-    n_characters = 0
+    n_bytes = 0
     for piece in pieces:
         batch.append(piece)
-        n_characters += len(piece.text)
-        if n_characters >= BATCH_CHARACTERS:
+        n_bytes += len(piece.text.encode())
+        if n_bytes >= BATCH_BYTES:
             yield batch
-            batch, n_characters = [], 0
+            batch, n_bytes = [], 0
     yield batch
 
 
