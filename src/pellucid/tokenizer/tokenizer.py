@@ -1,29 +1,27 @@
 """Text to token ids and back: a shell around the `tokenizers` library.
 
-Two vocabularies are known. Byte-level byte-pair encoding spells a text as UTF-8 bytes and joins frequent neighbours to
-longer tokens, so it can write anything. The character vocabulary has one token for each character of its corpus.
+There are two kinds of vocabulary. Byte-level byte-pair encoding spells a text as UTF-8 bytes and joins frequent
+neighbours into longer tokens, so it can write anything. The character vocabulary has one token for each character of
+its corpus.
 
-Control tokens, such as the one that ends a text, stand for no text, and no text stands for them: text that spells
+Control tokens, such as the one that ends a document, stand for no text, and no text stands for them: text that spells
 `<|endoftext|>` becomes ordinary tokens. The first control token ends each document.
 """
 
 import re
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import numpy as np
 import tokenizers
-from numpy.typing import NDArray
 from tokenizers import models, pre_tokenizers
 from typing_extensions import Self
 
 from pellucid.errors import DataError
+from pellucid.kernels.word_cache import WordCache
 
-# Blanks and what follows them up to the next blank. No token of either vocabulary reaches over the end of such a word,
-# so words can be encoded one by one. (To Python, the separators 1C to 1F are blanks; to byte-pair encoding not.)
+# Blanks and what follows them up to the next blank. No token of either vocabulary crosses the end of such a word, so
+# words can be encoded one by one. (The separators 1C to 1F are blanks to Python, but not to byte-pair encoding.)
 WORD = re.compile(r"[^\S\x1c-\x1f]*[\S\x1c-\x1f]+|[^\S\x1c-\x1f]+")
-REMEMBERED_CHARACTERS = 1 << 22
 
 
 class Tokenizer:
@@ -49,8 +47,7 @@ class Tokenizer:
             self._bytes = {id_: character.encode() for id_, character in texts.items()}
             self._characters = frozenset(texts.values())
         self._bytes.update(dict.fromkeys(self.control_ids, b""))
-        self._ids_of_word: dict[str, bytes] = {}
-        self._n_remembered = 0
+        self.encode_batch = WordCache(WORD.findall, self._encode_words)  # `encode` for many texts, fast
 
     @classmethod
     def from_json(cls, json: str, source: str = "tokenizer.json") -> Self:
@@ -62,7 +59,7 @@ class Tokenizer:
                 raise ValueError("not a tokenizer of Pellucid")
             return cls(library_tokenizer)
         except Exception as error:  # the library raises plain Exception; a foreign vocabulary KeyError or IndexError
-            raise DataError(source, f"damaged, or of another program ({error})", "prepare the data again") from None
+            raise DataError(source, f"damaged, or not made by Pellucid ({error})", "prepare the data again") from None
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -83,19 +80,9 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """DataError for half a surrogate pair, and for a character that a character vocabulary lacks."""
-        ids: list[int] = self.encode_batch([text])[0].tolist()
+        self._check(text)
+        ids: list[int] = self._library.encode(text).ids
         return ids
-
-    def encode_batch(self, texts: Sequence[str]) -> list[NDArray[np.uint32]]:
-        """The ids of each text, as `encode` gives them, fast: the ids of a word are remembered, as words come again."""
-        words_of = [WORD.findall(text) for text in texts]
-        if self._n_remembered > REMEMBERED_CHARACTERS:
-            self._ids_of_word.clear()
-            self._n_remembered = 0
-        self._learn(set(chain.from_iterable(words_of)).difference(self._ids_of_word))
-        return [
-            np.frombuffer(b"".join(map(self._ids_of_word.__getitem__, words)), dtype=np.uint32) for words in words_of
-        ]
 
     def writable_length(self, text: str) -> int:
         """How many characters a text begins with that can be encoded: a character vocabulary may lack the next."""
@@ -104,19 +91,16 @@ class Tokenizer:
         return next((i for i, character in enumerate(text) if character not in self._characters), len(text))
 
     def token_bytes(self, id_: int) -> bytes:
-        """The UTF-8 bytes that a token stands for, maybe a part of a character; none for a control token."""
+        """The UTF-8 bytes that a token stands for, maybe part of a character; none for a control token."""
         return self._bytes[id_]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids. Bytes that are no whole character become U+FFFD."""
         return b"".join(map(self._bytes.__getitem__, ids)).decode("utf-8", "replace")
 
-    def _learn(self, words: set[str]) -> None:
-        new = list(words)
-        self._n_remembered += sum(map(len, new))
-        self._check("".join(new))
-        for word, encoding in zip(new, self._library.encode_batch_fast(new), strict=True):
-            self._ids_of_word[word] = np.array(encoding.ids, dtype=np.uint32).tobytes()
+    def _encode_words(self, words: list[str]) -> Iterator[list[int]]:
+        self._check("".join(words))
+        return (encoding.ids for encoding in self._library.encode_batch_fast(words))
 
     def _check(self, text: str) -> None:
         try:

@@ -1,0 +1,1 @@
+"""The same results, faster: nothing here is needed to understand anything."""
