@@ -4,22 +4,59 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pellucid import failpoints
 
 
 def fsync(path: Path) -> None:
-    """Waits until the disk has the file or, for a folder, the names in it (which Windows does by itself)."""
-    failpoints.reached(f"fsync {'folder' if path.is_dir() else path.name}")
-    if sys.platform == "win32" and path.is_dir():
-        return  # and of a file it asks that one may write it
-    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    """Waits until the disk has the file or, for a folder, the names in it (which Windows does on its own)."""
+    is_folder = path.is_dir()
+    failpoints.reached(f"fsync {'folder' if is_folder else path.name}")
+    if is_folder and sys.platform == "win32":
+        return
+    descriptor = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def written_whole(target: Path) -> Iterator[Path]:
+    """A draft to write, file or folder: it takes the place of `target` if all goes well, and otherwise vanishes.
+
+    Its contents are on the disk before it is renamed, so even after a power loss `target` is whole, old, or absent.
+    """
+    draft = target.with_name(f".tmp-{target.name}")
+    _remove(draft)  # of a process that was killed
+    try:
+        yield draft
+        if draft.is_dir():
+            for path in sorted(draft.iterdir()):
+                fsync(path)
+        fsync(draft)
+        if target.is_dir():  # a file is replaced in one step, a folder is not
+            discard(target)
+        os.replace(draft, target)
+        fsync(target.parent)
+    finally:
+        _remove(draft)
+
+
+def discard(folder: Path) -> None:
+    """Deletes a folder. It is renamed first, so an interrupted deletion leaves no half under the old name."""
+    if folder.exists():
+        trash = folder.with_name(f".trash-{folder.name}")
+        _remove(trash)
+        failpoints.reached("rename to trash")
+        os.rename(folder, trash)
+        failpoints.reached("delete trash")
+        shutil.rmtree(trash, ignore_errors=True)
 
 
 def sha256(path: Path) -> str:
@@ -29,3 +66,10 @@ def sha256(path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from damage import sign
+from pellucid import files
 from pellucid.checkpoint import step_directory
 from pellucid.checkpoint.step_directory import read_checkpoint, write_checkpoint
 from pellucid.errors import CheckpointError, InputOutputError
@@ -101,7 +102,7 @@ def test_a_save_that_fails_leaves_no_trace_and_spares_the_older_one(saved: Path,
         raise OSError(28, "No space left on device")
 
     before = {file.name: file.read_bytes() for file in saved.iterdir()}
-    monkeypatch.setattr(step_directory, "fsync", disk_full)
+    monkeypatch.setattr(files, "fsync", disk_full)
     with pytest.raises(InputOutputError, match="checkpoint not saved: No space left on device"):
         write_checkpoint(tmp_path, tiny_checkpoint(step=6))
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000005"]

@@ -243,20 +243,20 @@ def test_checksums_are_those_of_sha256sum(tmp_path):
 
 @linux_only
 def test_every_file_is_on_the_disk_before_the_folder_gets_its_name(tmp_path, monkeypatch):
-    calls, fsync, rename = [], os.fsync, Path.rename
+    calls, fsync, replace = [], os.fsync, os.replace
 
     def record_fsync(descriptor):
         calls.append(("fsync", Path(os.readlink(f"/proc/self/fd/{descriptor}")).name))
         fsync(descriptor)
 
-    def record_rename(path, target):
+    def record_replace(path, target):
         calls.append(("rename", path.name))
-        return rename(path, target)
+        replace(path, target)
 
     monkeypatch.setattr(os, "fsync", record_fsync)
-    monkeypatch.setattr(Path, "rename", record_rename)
+    monkeypatch.setattr(os, "replace", record_replace)
     directory, _ = prepared(Stories(), tmp_path)
-    draft = f".{directory.name}.draft"
+    draft = f".tmp-{directory.name}"
     assert sorted(calls[: len(FILES)]) == sorted(("fsync", file) for file in FILES)
     assert calls[len(FILES) :] == [("fsync", draft), ("rename", draft), ("fsync", tmp_path.name)]
 
@@ -269,7 +269,7 @@ def test_a_split_without_text_is_an_error_and_leaves_nothing_but_the_lock(tmp_pa
 
 def test_the_draft_of_a_killed_process_is_no_hindrance(tmp_path):
     directory, _ = prepared(Stories(), tmp_path / "a")
-    draft = tmp_path / "b" / f".{directory.name}.draft"
+    draft = tmp_path / "b" / f".tmp-{directory.name}"
     draft.mkdir(parents=True)
     (draft / "train.bin").write_bytes(b"half")
     again, _ = prepared(Stories(), tmp_path / "b")

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from damage import flip
-from pellucid.checkpoint import step_directory
 from pellucid.checkpoint.run_directory import keep_last_and_best, steps_in
 from pellucid.checkpoint.step_directory import read_checkpoint, step_name, write_checkpoint
 from pellucid.config import load_run_config
@@ -19,7 +18,7 @@ from tiny_checkpoint import tiny_checkpoint
 def disk(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, bytes]]:
     """Every fsync and rename that the system is asked for: what, which name, and what the file held then."""
     calls: list[tuple[str, str, bytes]] = []
-    real_fsync, real_rename, real_open = os.fsync, os.rename, os.open
+    real_fsync, real_replace, real_open = os.fsync, os.replace, os.open
     opened: dict[int, Path] = {}
 
     def recording_open(path, *rest, **named):
@@ -32,22 +31,21 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, bytes]]:
         calls.append(("fsync", path.name, path.read_bytes() if path.is_file() else b""))
         real_fsync(descriptor)
 
-    def recording_rename(old, new, **named):
+    def recording_replace(old, new):
         calls.append(("rename", Path(new).name, b""))
-        real_rename(old, new, **named)
+        real_replace(old, new)
 
     monkeypatch.setattr(os, "open", recording_open)
     monkeypatch.setattr(os, "fsync", recording_fsync)
-    monkeypatch.setattr(os, "rename", recording_rename)
+    monkeypatch.setattr(os, "replace", recording_replace)
     return calls
 
 
 def test_f4_nothing_is_under_its_final_name_before_all_of_it_is_on_disk(tmp_path: Path, disk):
-    """File fsync < manifest < folder fsync < rename < parent fsync; and each file was complete at its fsync."""
+    """File fsync < folder fsync < rename < parent fsync; and each file was complete at its fsync."""
     saved = write_checkpoint(tmp_path, tiny_checkpoint(step=7))
     assert [(what, name) for what, name, _ in disk] == [
-        *[("fsync", name) for name in (*step_directory.TENSOR_FILES, *step_directory.TEXT_FILES)],
-        ("fsync", "manifest.json"),
+        *[("fsync", name) for name in sorted(file.name for file in saved.iterdir())],
         ("fsync", ".tmp-step-00000007"),
         ("rename", "step-00000007"),
         ("fsync", tmp_path.name),

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from pellucid.checkpoint.step_directory import STEP_NAME, State, discard, read_state, step_name
+from pellucid.checkpoint.step_directory import STEP_NAME, State, read_state, step_name
 from pellucid.errors import CheckpointError, InputOutputError, RunInUseError
+from pellucid.files import discard
 
 _log = logging.getLogger(__name__)
 

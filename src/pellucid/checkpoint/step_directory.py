@@ -3,9 +3,9 @@
     step-00000500/   model.safetensors  optimizer.safetensors  rng.safetensors  state.json  config.yaml  tokenizer.json
                      manifest.json: size and SHA-256 of each of them
 
-The order of writing is what makes it safe: files and their fsync, the manifest last, then one rename, which is
-atomic. A reader meets either the complete folder under its final name or none. Nothing here can run code: weights are
-safetensors, the rest is text.
+The order of writing is what makes it safe: every file is on the disk before one rename, which is atomic. A reader
+meets either the complete folder under its final name or none. Nothing here can run code: weights are safetensors, the
+rest is text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch import Tensor
 from pellucid import failpoints
 from pellucid.config.base import Section
 from pellucid.errors import CheckpointError, InputOutputError
-from pellucid.files import fsync, sha256
+from pellucid.files import sha256, written_whole
 
 FORMAT_VERSION = 2
 TENSOR_FILES = ("model.safetensors", "optimizer.safetensors", "rng.safetensors")
@@ -94,22 +94,17 @@ def write_checkpoint(run_dir: Path, checkpoint: Checkpoint) -> Path:
     Raises InputOutputError if the disk is full or fails; then nothing is left behind and older steps are untouched.
     """
     final = run_dir / step_name(checkpoint.state.step)
-    temporary = run_dir / f".tmp-{final.name}"
     try:
         _require_room(run_dir, checkpoint)
-        temporary.mkdir()
-        entries = {}
-        for name, content in _contents(checkpoint):
-            _write(temporary / name, content)
-            entries[name] = _entry(len(content), hashlib.sha256(content).hexdigest())
-        _write(temporary / MANIFEST, _manifest(entries))
-        fsync(temporary)
-        discard(final)
-        failpoints.reached("rename checkpoint")
-        os.rename(temporary, final)
-        fsync(run_dir)
+        with written_whole(final) as draft:
+            draft.mkdir()
+            entries = {}
+            for name, content in _contents(checkpoint):
+                _write(draft / name, content)
+                entries[name] = _entry(len(content), hashlib.sha256(content).hexdigest())
+            _write(draft / MANIFEST, _manifest(entries))
+            failpoints.reached("rename checkpoint")
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(temporary, ignore_errors=True)
         what = f"checkpoint not saved: {getattr(error, 'strerror', None) or error}"
         raise InputOutputError(str(final), what, "fix the disk or make room, then go on with --resume") from error
     failpoints.reached("saved")
@@ -167,16 +162,6 @@ def _difference(found: bytes, saved: bytes) -> str:
     return f"{name} is not what {MANIFEST} says" if name else f"{MANIFEST} was changed, or is of another version"
 
 
-def discard(directory: Path) -> None:
-    """Deletes a step directory. It is renamed first, so that an interrupted deletion leaves no half checkpoint."""
-    if directory.exists():
-        trash = directory.with_name(f".trash-{directory.name}")
-        failpoints.reached("rename to trash")
-        os.rename(directory, trash)
-        failpoints.reached("delete trash")
-        shutil.rmtree(trash, ignore_errors=True)
-
-
 def _require_room(run_dir: Path, checkpoint: Checkpoint) -> None:
     tensors = [*checkpoint.model.values(), *checkpoint.optimizer.values(), *checkpoint.rng.values()]
     needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors) + len(checkpoint.tokenizer_json)
@@ -198,7 +183,6 @@ def _contents(checkpoint: Checkpoint) -> Iterator[tuple[str, bytes]]:
 def _write(path: Path, content: bytes) -> None:
     failpoints.reached(f"write {path.name}")
     path.write_bytes(content)
-    fsync(path)
 
 
 def _load_tensors(path: Path) -> Tensors:

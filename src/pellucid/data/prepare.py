@@ -16,9 +16,7 @@ import hashlib
 import json
 import logging
 import platform
-import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -32,7 +30,7 @@ from pellucid.data.encoding import encode_batches
 from pellucid.data.token_file import TokenFileWriter
 from pellucid.data.truth import NATS_FILE, SKILLS_FILE, write_truth
 from pellucid.errors import DataError, InputOutputError
-from pellucid.files import fsync, sha256
+from pellucid.files import sha256, written_whole
 from pellucid.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
@@ -100,7 +98,8 @@ def prepare(
                 return directory, manifest
             if directory.exists():
                 _log.warning("%s is not what was written there; preparing it again", directory)
-            with _written_whole(directory) as draft:
+            with written_whole(directory) as draft:
+                draft.mkdir()
                 manifest = _write(draft, corpus, train_tokenizer, tokenizer_settings, fingerprint, progress)
             return directory, manifest
     except OSError as error:
@@ -226,21 +225,3 @@ def _checksums(directory: Path) -> bytes:
     """The SHA-256 of each file, as `sha256sum` prints it."""
     files = [*CHECKED_FILES, *(file for file in TRUTH_FILES if (directory / file).exists())]
     return "".join(f"{sha256(directory / file)}  {file}\n" for file in files).encode()
-
-
-@contextmanager
-def _written_whole(directory: Path) -> Iterator[Path]:
-    """A draft folder that takes the place of `directory` if all goes well, and else vanishes."""
-    draft = directory.with_name(f".{directory.name}.draft")
-    shutil.rmtree(draft, ignore_errors=True)  # of a process that was killed
-    draft.mkdir()
-    try:
-        yield draft
-        # After a power loss the folder is there with all its bytes, or it is not there.
-        for path in (*draft.iterdir(), draft):
-            fsync(path)
-        shutil.rmtree(directory, ignore_errors=True)  # not whole, or it would have been used
-        draft.rename(directory)
-        fsync(directory.parent)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)

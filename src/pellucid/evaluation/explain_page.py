@@ -7,7 +7,6 @@ Where no truth is known, it is coloured by loss. Everything that comes from outs
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from html import escape
 from importlib.resources import files
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from pellucid.evaluation.attention_maps import attention_section
 from pellucid.evaluation.explanation import END, Candidate, Explanation, Forecast, TokenRow, visible
+from pellucid.files import written_whole
 
 STEPS_NATS = (0.03, 0.1, 0.3, 1.0, 3.0)  # where one shade ends and the next begins
 HINT = "Point at a token, tap it, or go from one to the next with the Tab key, to see what was expected there."
@@ -68,12 +68,8 @@ def framed(whole_page: str) -> str:
 
 def write_page(file: Path, page: str) -> None:
     """Writes the page whole: whoever opens the file never sees half of it. OSError where the disk refuses."""
-    draft = file.with_name(f".tmp-{file.name}")
-    try:
+    with written_whole(file) as draft:
         draft.write_text(page, encoding="utf-8")
-        os.replace(draft, file)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _totals(explanation: Explanation) -> str:

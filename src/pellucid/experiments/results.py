@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from pydantic import Field
 
 from pellucid.config.base import Section
 from pellucid.experiments.plan import PlannedRun
-from pellucid.files import fsync
+from pellucid.files import written_whole
 
 RESULT_FILE = "result.json"
 
@@ -104,11 +103,9 @@ def write_result(run_dir: Path, run: PlannedRun, result: RunResult) -> None:
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Writes a file so that nobody, whatever happens, ever sees half of it."""
-    draft = file.with_name(f".tmp-{file.name}")
-    draft.write_text(text, encoding="utf-8")
-    fsync(draft)
-    os.replace(draft, file)
+    """Writes a text file whole or not at all."""
+    with written_whole(file) as draft:
+        draft.write_text(text, encoding="utf-8")
 
 
 def results_csv(runs: Sequence[PlannedRun], outcomes: Sequence[RunResult | Failure]) -> str:

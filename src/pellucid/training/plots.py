@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
+from pellucid.files import written_whole
 from pellucid.training.metrics import Row
 
 # Okabe and Ito's palette: told apart by every kind of colour vision, and in grey.
@@ -93,9 +93,8 @@ def plot_skills(rows: Sequence[Row], title: str, file: Path) -> None:
 
 
 def _save(figure: Figure, file: Path) -> None:
-    draft = file.with_name(f".tmp-{file.name}")
-    figure.savefig(draft, dpi=150, format="png")
-    os.replace(draft, file)  # whole or not there, as everything that a run leaves
+    with written_whole(file) as draft:
+        figure.savefig(draft, dpi=150, format="png")
 
 
 def _round_ticks(low: float, high: float) -> list[float]:

@@ -10,9 +10,10 @@ from typing import Any
 
 from pellucid.checkpoint.build import config_of
 from pellucid.checkpoint.run_directory import steps_in
-from pellucid.checkpoint.step_directory import Checkpoint, discard, read_checkpoint, step_name
+from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint, step_name
 from pellucid.config.run import RunConfig
 from pellucid.errors import CheckpointError, ConfigError
+from pellucid.files import discard
 
 _log = logging.getLogger(__name__)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +32,7 @@ from pellucid.experiments.figures.skill_curves import draw_skill_curves
 from pellucid.experiments.figures.skills import draw_skills
 from pellucid.experiments.figures.style import STYLE, Sketch
 from pellucid.experiments.results import RunResult, by_variant
+from pellucid.files import written_whole
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,6 @@ def _listed(names: Sequence[str]) -> str:
 
 def _save(figure: Figure, file: Path) -> None:
     """Whole or not there; without the date, so that the same results give the same bytes."""
-    draft = file.with_name(f".tmp-{file.name}")
     kind = file.suffix.removeprefix(".")
-    figure.savefig(draft, dpi=150, format=kind, metadata={"Date": None} if kind == "svg" else None)
-    os.replace(draft, file)
+    with written_whole(file) as draft:
+        figure.savefig(draft, dpi=150, format=kind, metadata={"Date": None} if kind == "svg" else None)
