@@ -182,8 +182,19 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
             "corpus={files: [a]}",
             "command line: corpus.type: this key is missing; add `type: ...`, one of fables, hugging_face, text",
         ),
-        ("corpus={type: text}", "command line: corpus.files: this key is missing; add `files: ...`"),
-        ("corpus={type: text, files: []}", "command line: corpus.files: too few values; give a longer list"),
+        (
+            "corpus={type: text}",
+            "command line: corpus.files: no text is named; "
+            "give `files: [FILE]`, or `download: {url: ..., sha256: ...}`",
+        ),
+        (
+            "corpus={type: text, download: {url: input.txt, sha256: abc}}",
+            "command line: corpus.download.url: 'input.txt' is no web address; write https://...",
+        ),
+        (
+            "corpus={type: text, download: {url: 'https://a.org/b', sha256: abc}}",
+            "command line: corpus.download.sha256: this is no SHA-256; give the 64 digits that `sha256sum FILE` prints",
+        ),
         (
             "corpus={type: text, files: [a, 3]}",
             "command line: corpus.files.1: 3 is of the wrong type; give text",

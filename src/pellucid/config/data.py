@@ -5,6 +5,7 @@ The code behind them: `corpora/`, `tokenizer/`, `data/`.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -26,16 +27,44 @@ class FablesConfig(Section):
     validation_fraction: Fraction = Field(0.05, description="share of the fables held out")
 
 
+class DownloadConfig(Section):
+    """A text file of the web, fetched once."""
+
+    url: str = Field(description="address of the file, http or https")
+    sha256: str = Field(description="its SHA-256 in hexadecimal: no other file is believed")
+
+    @field_validator("url")
+    @classmethod
+    def _is_a_web_address(cls, url: str) -> str:
+        if not re.fullmatch(r"https?://\S+", url):
+            raise ValueError(f"{url!r} is no web address; write https://...")
+        return url
+
+    @field_validator("sha256")
+    @classmethod
+    def _is_a_hash(cls, sha256: str) -> str:
+        if not re.fullmatch("[0-9a-f]{64}", sha256):
+            raise ValueError("this is no SHA-256; give the 64 digits that `sha256sum FILE` prints")
+        return sha256
+
+
 class TextFilesConfig(Section):
-    """Local UTF-8 text files."""
+    """UTF-8 text files, your own or one of the web."""
 
     type: Literal["text"]
-    files: Strings = Field(min_length=1, description="paths or globs, seen from the current folder, read in order")
+    files: Strings = Field((), description="paths or globs, seen from the current folder, read in order")
+    download: DownloadConfig | None = Field(None, description="the file to train on where no `files` are given")
     separator: str | None = Field(
-        None, min_length=1, description="text between two documents; without it the files are one stream"
+        None, min_length=1, description="text between two documents; without it each file is one document"
     )
     validation_files: Strings = Field((), description="files held out; empty: the end of `files` is held out")
     validation_fraction: Fraction = Field(0.1, description="share at the end of `files` that is held out")
+
+    @model_validator(mode="after")
+    def _names_some_text(self) -> TextFilesConfig:
+        if not self.files and self.download is None:
+            raise ValueError("files: no text is named; give `files: [FILE]`, or `download: {url: ..., sha256: ...}`")
+        return self
 
 
 class HuggingFaceConfig(Section):

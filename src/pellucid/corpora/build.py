@@ -1,15 +1,19 @@
 """From the `corpus` section of a config to the corpus."""
 
+from pathlib import Path
+
 from typing_extensions import assert_never
 
 from pellucid.config.data import CorpusConfig, FablesConfig, HuggingFaceConfig, TextFilesConfig
 from pellucid.corpora.corpus import Corpus
 
+DOWNLOADS = Path("data", "downloads")
 
-def build_corpus(config: CorpusConfig) -> Corpus:
-    """The corpus that the config describes. DataError where it cannot be read.
 
-    Each corpus is imported only where it is asked for: `datasets` alone takes a second.
+def build_corpus(config: CorpusConfig, downloads: Path = DOWNLOADS) -> Corpus:
+    """The corpus that the config describes; a file of the web is fetched into `downloads`. DataError: not readable.
+
+    Each corpus is imported only where it is needed: `datasets` alone takes a second.
     """
     match config:
         case FablesConfig():
@@ -25,7 +29,7 @@ def build_corpus(config: CorpusConfig) -> Corpus:
             from pellucid.corpora.text_files import TextFilesCorpus
 
             return TextFilesCorpus(
-                config.files,
+                config.files or [str(_downloaded(config, downloads))],
                 separator=config.separator,
                 validation_files=config.validation_files,
                 validation_fraction=config.validation_fraction,
@@ -45,3 +49,10 @@ def build_corpus(config: CorpusConfig) -> Corpus:
             )
         case _:
             assert_never(config)
+
+
+def _downloaded(config: TextFilesConfig, folder: Path) -> Path:
+    from pellucid.corpora.download import download
+
+    assert config.download is not None, "the config demands files or download"
+    return download(config.download.url, config.download.sha256, folder)

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from pellucid.config.run import RunConfig
-from pellucid.corpora.build import build_corpus
+from pellucid.corpora.build import DOWNLOADS, build_corpus
 from pellucid.data.batches import Batches
 from pellucid.data.prepare import FILE_OF_SPLIT, TOKENIZER_FILE, Manifest, prepare
 from pellucid.data.token_file import TokenFile
@@ -43,7 +43,7 @@ def prepare_data(config: RunConfig, data_root: Path, progress: bool) -> Prepared
     DataError: text that cannot be read or encoded; InputOutputError: the disk refuses.
     """
     directory, manifest = prepare(
-        build_corpus(config.corpus),
+        build_corpus(config.corpus, data_root / DOWNLOADS.name),
         partial(train_tokenizer, config.tokenizer),
         config.tokenizer.model_dump(mode="json"),
         name=config.corpus.type,

@@ -1,0 +1,61 @@
+import pytest
+
+from pellucid import files
+from pellucid.files import written_whole
+
+
+class Stopped(BaseException):
+    """As Ctrl-C is."""
+
+
+def write(path, text, kind):
+    if kind == "folder":
+        path.mkdir()
+        path = path / "a.txt"
+    path.write_text(text)
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_draft_takes_the_place_of_what_was_there(tmp_path, kind):
+    for text in ("old", "new"):
+        with written_whole(tmp_path / "x") as draft:
+            write(draft, text, kind)
+    assert contents(tmp_path) == {"x" if kind == "file" else "x/a.txt": "new"}
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+@pytest.mark.parametrize("error", [Stopped, OSError])
+def test_what_goes_wrong_leaves_the_old_and_no_draft(tmp_path, kind, error):
+    with written_whole(tmp_path / "x") as draft:
+        write(draft, "old", kind)
+    before = contents(tmp_path)
+    with pytest.raises(error), written_whole(tmp_path / "x") as draft:  # noqa: PT012
+        write(draft, "half", kind)
+        raise error
+    assert contents(tmp_path) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_disk_that_fails_at_the_last_moment_leaves_the_old(tmp_path, monkeypatch):
+    (tmp_path / "x").write_text("old")
+
+    def fail(_path):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(files, "fsync", fail)
+    with pytest.raises(OSError, match="Input/output"), written_whole(tmp_path / "x") as draft:
+        draft.write_text("new")
+    assert contents(tmp_path) == {"x": "old"}
+
+
+def test_what_a_killed_process_left_is_no_hindrance(tmp_path):
+    for leftover in (".tmp-x", ".trash-x", "x"):
+        (tmp_path / leftover).mkdir()
+        (tmp_path / leftover / "old.txt").write_text("old")
+    with written_whole(tmp_path / "x") as draft:
+        write(draft, "new", "folder")
+    assert contents(tmp_path) == {"x/a.txt": "new"}
