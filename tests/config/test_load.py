@@ -188,6 +188,10 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
             "give `files: [FILE]`, or `download: {url: ..., sha256: ...}`",
         ),
         (
+            "corpus={type: hugging_face, path: jsonl, data_files: a.jsonl}",
+            "command line: corpus.path: 'jsonl' is no format; did you mean 'json'?",
+        ),
+        (
             "corpus={type: text, download: {url: input.txt, sha256: abc}}",
             "command line: corpus.download.url: 'input.txt' is no web address; write https://...",
         ),

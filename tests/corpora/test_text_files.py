@@ -40,12 +40,26 @@ def test_a_stream_is_cut_between_characters(tmp_path_factory, text, data):
     assert wanted - 1 <= len(train.encode()) < wanted + 4
 
 
-def test_files_without_separator_are_one_stream(tmp_path):
-    files = [written(tmp_path, "b.txt", "one "), written(tmp_path, "a.txt", "two ")]
+def test_each_file_is_a_document(tmp_path):
+    files = [written(tmp_path, name, text) for name, text in [("b.txt", "one"), ("a.txt", "two"), ("c.txt", " \n")]]
     held_out = written(tmp_path, "v.txt", "three")
     corpus = TextFilesCorpus(files, validation_files=[held_out])
-    assert documents(corpus, "train") == "one two ¶"
+    assert documents(corpus, "train") == "one¶two¶", "a file of blanks is no document"
     assert documents(corpus, "validation") == "three¶"
+
+
+def test_of_several_files_exactly_the_last_bytes_are_held_out_even_from_within_a_file(tmp_path):
+    files = [written(tmp_path, name, text) for name, text in [("a.txt", "aaaa"), ("b.txt", "0123456789abcdef")]]
+    corpus = TextFilesCorpus(files, validation_fraction=0.25)
+    assert documents(corpus, "train") == "aaaa¶0123456789a¶"
+    assert documents(corpus, "validation") == "bcdef¶"
+
+
+@pytest.mark.parametrize(("name", "path"), [("a.jsonl", "json"), ("B.PARQUET", "parquet")])
+def test_files_of_rows_are_refused_with_the_corpus_that_reads_them(tmp_path, name, path):
+    file = written(tmp_path, name, '{"text": "a"}')
+    with pytest.raises(DataError, match=f"rows, not plain text; use corpus='{{type: hugging_face, path: {path}, data"):
+        TextFilesCorpus([file])
 
 
 def test_a_separator_and_the_end_of_a_file_end_documents(tmp_path):
@@ -113,7 +127,7 @@ def test_a_pattern_without_files_is_an_error(tmp_path, pattern):
 
 
 def test_a_folder_is_an_error(tmp_path):
-    with pytest.raises(DataError, match="is a folder"):
+    with pytest.raises(DataError, match=r"is a folder; name the files in it: .*/\*.txt, or .*/\*\*/\*.txt with"):
         TextFilesCorpus([str(tmp_path)])
 
 

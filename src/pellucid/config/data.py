@@ -15,6 +15,8 @@ from pellucid.config.base import Section
 # YAML gives lists; a frozen config holds tuples. This is the one conversion that we want.
 Strings = Annotated[tuple[str, ...], Field(strict=False)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
+# Without this the hub would be searched for a data set of that name, which takes half a minute.
+MISNAMED_FORMATS = {"jsonl": "json", "jsonlines": "json", "ndjson": "json", "txt": "text", "pq": "parquet"}
 
 
 class FablesConfig(Section):
@@ -85,6 +87,13 @@ class HuggingFaceConfig(Section):
         None, description="local files for the formats json, text, parquet, csv; a map names a file per split"
     )
     streaming: bool = Field(False, description="read on the fly instead of downloading first")
+
+    @field_validator("path")
+    @classmethod
+    def _is_not_a_misnamed_format(cls, path: str) -> str:
+        if path in MISNAMED_FORMATS:
+            raise ValueError(f"{path!r} is no format; did you mean '{MISNAMED_FORMATS[path]}'?")
+        return path
 
 
 CorpusConfig = Annotated[FablesConfig | TextFilesConfig | HuggingFaceConfig, Field(discriminator="type")]

@@ -1,6 +1,5 @@
 """Data sets of the Hugging Face hub, and local json, text, parquet and csv files, read by `datasets.load_dataset`."""
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from glob import glob
@@ -11,6 +10,7 @@ from typing import Any
 import datasets
 
 from pellucid.corpora.corpus import PIECE_LENGTH, Piece, Split, cut_into_pieces
+from pellucid.corpora.text_files import hash_of
 from pellucid.errors import DataError
 
 DataFiles = str | Sequence[str] | Mapping[str, str | Sequence[str]]
@@ -56,7 +56,7 @@ class HuggingFaceCorpus:
             "validation_fraction": None if self.validation_split else self.validation_fraction,
             "text_field": self.text_field,
             "data_files": self.data_files,
-            "local_files": [_sha256(path) for path in self._local_files()],
+            "local_files": [hash_of(path) for path in self._local_files()],
         }
 
     def pieces(self, split: Split) -> Iterator[Piece]:
@@ -129,14 +129,3 @@ def _plain(data_files: DataFiles | None) -> Any:
             return {split: _plain(files) for split, files in data_files.items()}
         case _:
             return list(data_files)
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    try:
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    except OSError as error:
-        raise DataError(str(path), f"cannot be read ({error.strerror})", "check its permissions") from None
-    return digest.hexdigest()

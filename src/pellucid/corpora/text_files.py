@@ -6,7 +6,6 @@ skipped. A file that is not UTF-8, or contains a NUL byte, is refused with the p
 
 import codecs
 import glob
-import hashlib
 import mmap
 import os
 from collections.abc import Iterator, Sequence
@@ -18,8 +17,10 @@ from typing import BinaryIO, NamedTuple
 
 from pellucid.corpora.corpus import Piece, Split, cut_into_pieces
 from pellucid.errors import DataError, InputOutputError
+from pellucid.files import sha256
 
 BLOCK_BYTES = 1 << 16
+FORMAT_OF_SUFFIX = {".jsonl": "json", ".parquet": "parquet"}
 
 
 class ByteRange(NamedTuple):
@@ -33,11 +34,10 @@ class ByteRange(NamedTuple):
 class TextFilesCorpus:
     """Files and globs, in the order given; the matches of a glob are sorted.
 
-    With a separator, a document ends at each separator and at the end of each file; without one, all files together
-    are one document. `validation_files` are held out, even if `files` matches them too. Without any, the last
-    `validation_fraction` of the bytes is held out: exactly if there is no separator (up to the end of a character),
-    otherwise from the start of the document that it cuts.
-    Raises DataError if a file is missing, unreadable or a folder, or all are empty; InputOutputError if the disk fails.
+    A document ends at the end of each file and, if there is a separator, at each separator. `validation_files` are
+    held out, even if `files` finds them too. Without any, the last `validation_fraction` of the bytes is held out:
+    exactly, without a separator (a file may be cut there), otherwise from the start of a document on.
+    DataError: a file is missing, unreadable, a folder, or no file holds anything. InputOutputError: the disk fails.
     """
 
     def __init__(
@@ -59,20 +59,20 @@ class TextFilesCorpus:
     @cached_property
     def identity(self) -> dict[str, object]:
         """Contents, not names or dates: a copied or touched file is the same corpus."""
-        return {
+        identity: dict[str, object] = {
             "type": "text",
-            "files": [_sha256(path) for path in self.train_files],
-            "validation_files": [_sha256(path) for path in self.validation_files],
+            "files": [hash_of(path) for path in self.train_files],
+            "validation_files": [hash_of(path) for path in self.validation_files],
             "separator": self.separator,
             "validation_fraction": None if self.validation_files else self.validation_fraction,
         }
+        if self.separator is None and max(len(self.train_files), len(self.validation_files)) > 1:
+            identity["each_file_is_a_document"] = True  # earlier versions made one document of all of them
+        return identity
 
     def pieces(self, split: Split) -> Iterator[Piece]:
-        """Documents of a split. DataError names the file and the byte that is not UTF-8."""
-        texts = [read_text(byte_range) for byte_range in self._ranges[split]]
-        if self.separator is None:
-            return cut_into_pieces(chain.from_iterable(texts))
-        return chain.from_iterable(cut_into_pieces(text, self.separator) for text in texts)
+        """Documents of a split. DataError names the file and the byte where it is not UTF-8."""
+        return chain.from_iterable(cut_into_pieces(read_text(part), self.separator) for part in self._ranges[split])
 
     def _split(self) -> dict[Split, list[ByteRange]]:
         train = [_whole(path) for path in self.train_files]
@@ -95,13 +95,19 @@ def find_files(patterns: Sequence[str]) -> list[Path]:
     for pattern in patterns:
         name = os.path.expanduser(pattern)
         if os.path.isdir(name):
-            raise DataError(pattern, "is a folder", f"name the files in it: {os.path.join(pattern, '*.txt')}")
+            inside = os.path.join(pattern, "*.txt")
+            fix = f"name the files in it: {inside}, or {os.path.join(pattern, '**', '*.txt')} with its subfolders"
+            raise DataError(pattern, "is a folder", fix)
         # A file whose own name contains brackets or stars is meant first.
         names = [name] if os.path.exists(name) else sorted(glob.glob(name, recursive=True))
         files = [Path(path) for path in names if os.path.isfile(path)]
         if not files:
             what = "is not a regular file" if os.path.exists(name) else f"no such file (looked in {os.getcwd()})"
             raise DataError(pattern, what, "check the path")
+        for path in files:
+            if (rows := FORMAT_OF_SUFFIX.get(path.suffix.lower())) is not None:
+                fix = f"use corpus='{{type: hugging_face, path: {rows}, data_files: {pattern}}}' (docs/data.md)"
+                raise DataError(str(path), "holds rows, not plain text", fix)
         found |= dict.fromkeys(files)
     return list(found)
 
@@ -132,13 +138,17 @@ def read_text(part: ByteRange) -> Iterator[str]:
 
 @contextmanager
 def _open(path: Path) -> Iterator[BinaryIO]:
+    with _reading(path), path.open("rb") as file:
+        yield file
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """One line for what the system refuses."""
     try:
-        file = path.open("rb")
-    except OSError as error:
+        yield
+    except PermissionError as error:
         raise DataError(str(path), f"cannot be read ({error.strerror})", "check its permissions") from None
-    try:
-        with file:
-            yield file
     except OSError as error:
         raise InputOutputError(str(path), f"cannot be read ({error.strerror})", "fix the disk") from error
 
@@ -204,9 +214,7 @@ def _document_start_near(offset: int, ranges: Sequence[ByteRange], separator: by
     )
 
 
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with _open(path) as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+def hash_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes. DataError or InputOutputError if it cannot be read."""
+    with _reading(path):
+        return sha256(path)
