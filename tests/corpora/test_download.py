@@ -120,6 +120,7 @@ def test_a_part_of_something_else_is_given_up(server, tmp_path):
 
 
 def test_without_a_connection_one_line_says_what_to_do(server, tmp_path):
+    server.shutdown()
     server.server_close()
     with pytest.raises(
         InputOutputError, match=r"cannot be downloaded \(Connection refused\); .*corpus.files='\[FILE\]'"
