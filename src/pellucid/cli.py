@@ -179,7 +179,7 @@ def generate(
     """Write text with a trained model. Goes on from a prompt, or begins a document."""
     from pellucid.checkpoint.build import load_trained_run
     from pellucid.generation.sampling import Sampling
-    from pellucid.generation.text import generate_text
+    from pellucid.generation.text import generate_text, stream_text
     from pellucid.runtime.allocator import keep_freed_memory
 
     _heed_stop_during_imports()
@@ -192,30 +192,30 @@ def generate(
     sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
     text = _read_prompt(prompt, prompt_file)
     trained, precision = load_trained_run(run, checkpoint)
-    streams = num_samples == 1 and not as_json
     trained.tokenizer.encode(text)  # refuses what it cannot read before anything is written
-    if streams:
-        _write(text)
+    model, tokenizer = trained.decoder, trained.tokenizer
     with precision.for_decoding().autocast():
+        if num_samples == 1 and not as_json:
+            _write(text)
+            for piece in stream_text(
+                model, tokenizer, text, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed
+            ):
+                _write(piece)
+            _write("\n")
+            return
         completions = generate_text(
-            trained.decoder,
-            trained.tokenizer,
+            model,
+            tokenizer,
             text,
             n_samples=num_samples,
             max_new_tokens=max_new_tokens,
             sampling=sampling,
             seed=seed,
-            on_text=_write if streams else None,
         )
     if as_json:
         _print_json({"samples": [completion.to_json() for completion in completions]})
-    elif streams:
-        _write("\n")
     else:
         _write("\n\n".join(text + completion.completion for completion in completions) + "\n")
-    unread = completions[0].unread_prompt_tokens
-    if unread:
-        _note(f"warning: the prompt is longer than the context; its first {unread} tokens were not read")
 
 
 @app.command()

@@ -5,7 +5,8 @@ decoder, which holds the bytes of an unfinished character back until the rest of
 """
 
 import codecs
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Literal
@@ -16,13 +17,14 @@ from pellucid.generation.sampling import Sampling
 from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Completion:
     """What the model wrote after a prompt. `token_ids` are without the end_of_text that may have ended it.
 
-    `tokens_per_second` counts from the reading of the prompt to this sample's last token. `unread_prompt_tokens`
-    were cut off the start of the prompt, because they do not fit into the context of the model.
+    `tokens_per_second` counts from the reading of the prompt to this sample's last token.
     """
 
     prompt: str
@@ -30,7 +32,6 @@ class Completion:
     token_ids: list[int]
     finish_reason: Literal["end_of_text", "length"]
     tokens_per_second: float
-    unread_prompt_tokens: int
 
     def to_json(self) -> dict[str, object]:
         """What `pellucid generate --json` shows of it; `tokens` counts the new ones."""
@@ -63,9 +64,7 @@ class TextStream:
 class _Sample:
     """A completion in the making."""
 
-    stream: TextStream
     token_ids: list[int] = field(default_factory=list)
-    pieces: list[str] = field(default_factory=list)
     seconds: float = 0.0
     has_ended: bool = False
 
@@ -79,42 +78,35 @@ def generate_text(
     max_new_tokens: int,
     sampling: Sampling,
     seed: int | None = None,
-    on_text: Callable[[str], None] | None = None,
 ) -> list[Completion]:
     """Let the model go on from `prompt` in `n_samples` ways; an empty prompt is the start of a document.
 
-    The same seed writes the same text, and none a new one each time. `on_text(piece)` is called as soon as a single
-    sample has more text, in whole characters.
+    The same seed writes the same text, and none a new one each time.
     Errors: ConfigError for a count or seed out of range, DataError for a prompt that the tokenizer cannot encode.
     """
-    _check_counts(n_samples, max_new_tokens, seed)
-    assert on_text is None or n_samples == 1, "the pieces of several samples would get mixed up"
-    end_of_text = tokenizer.end_of_text
-    text_ids = tokenizer.encode(prompt)
-    samples = [_Sample(TextStream(tokenizer)) for _ in range(n_samples)]
-
-    def add(piece: str, sample: _Sample) -> None:
-        sample.pieces.append(piece)
-        if piece and on_text is not None:
-            on_text(piece)
-
+    samples = [_Sample() for _ in range(n_samples)]
+    steps = _written(model, tokenizer, prompt, n_samples, max_new_tokens, sampling, seed)
     started = perf_counter()
-    for token_ids in _written(model, tokenizer, text_ids, n_samples, max_new_tokens, sampling, seed):
+    for token_ids in steps:
         elapsed_seconds = perf_counter() - started
         for sample, token_id in zip(samples, token_ids, strict=True):
             if sample.has_ended:
                 continue
             sample.seconds = elapsed_seconds
-            if token_id == end_of_text:
+            if token_id == tokenizer.end_of_text:
                 sample.has_ended = True
             else:
                 sample.token_ids.append(token_id)
-                add(sample.stream.push(token_id), sample)
-    for sample in samples:
-        add(sample.stream.close(), sample)
-
-    unread_prompt_tokens = max(0, len(text_ids) - model.context_length)
-    return [_completion(prompt, sample, unread_prompt_tokens) for sample in samples]
+    return [
+        Completion(
+            prompt=prompt,
+            completion=tokenizer.decode(sample.token_ids),
+            token_ids=sample.token_ids,
+            finish_reason="end_of_text" if sample.has_ended else "length",
+            tokens_per_second=len(sample.token_ids) / sample.seconds if sample.token_ids else 0.0,
+        )
+        for sample in samples
+    ]
 
 
 def stream_text(
@@ -126,10 +118,9 @@ def stream_text(
     sampling: Sampling,
     seed: int | None = None,
 ) -> Iterator[str]:
-    """The completion of one sample in pieces of whole characters, each as soon as it is written."""
-    _check_counts(1, max_new_tokens, seed)
+    """The completion of one sample in pieces of whole characters, each as soon as it is written. The same errors."""
     stream = TextStream(tokenizer)
-    for (token_id,) in _written(model, tokenizer, tokenizer.encode(prompt), 1, max_new_tokens, sampling, seed):
+    for (token_id,) in _written(model, tokenizer, prompt, 1, max_new_tokens, sampling, seed):
         if token_id != tokenizer.end_of_text and (piece := stream.push(token_id)):
             yield piece
     if rest := stream.close():
@@ -139,17 +130,22 @@ def stream_text(
 def _written(
     model: Decoder,
     tokenizer: Tokenizer,
-    text_ids: list[int],
+    prompt: str,
     n_samples: int,
     max_new_tokens: int,
     sampling: Sampling,
     seed: int | None,
 ) -> Iterator[list[int]]:
-    """The next token of each sample, step by step."""
+    """The next token of each sample, step by step. A warning if the start of the prompt does not fit the context."""
+    _check_counts(n_samples, max_new_tokens, seed)
     end_of_text = tokenizer.end_of_text
+    prompt_ids = [end_of_text, *tokenizer.encode(prompt)]  # a document begins after an end_of_text
+    if len(prompt_ids) > model.context_length + 1:
+        n_unread = len(prompt_ids) - 1 - model.context_length
+        _log.warning("the prompt is longer than the context; its first %d tokens were not read", n_unread)
     return generate_tokens(
         model,
-        [end_of_text, *text_ids],  # a document begins after an end_of_text, and a prompt begins one
+        prompt_ids,
         n_samples=n_samples,
         max_new_tokens=max_new_tokens,
         sampling=sampling,
@@ -157,18 +153,6 @@ def _written(
         seed=seed,
         # The other control tokens never occur in a corpus, so what the model thinks of them is noise.
         forbidden_ids=[id_ for id_ in tokenizer.control_ids if id_ != end_of_text],
-    )
-
-
-def _completion(prompt: str, sample: _Sample, unread_prompt_tokens: int) -> Completion:
-    n_tokens = len(sample.token_ids)
-    return Completion(
-        prompt=prompt,
-        completion="".join(sample.pieces),
-        token_ids=sample.token_ids,
-        finish_reason="end_of_text" if sample.has_ended else "length",
-        tokens_per_second=n_tokens / sample.seconds if n_tokens else 0.0,
-        unread_prompt_tokens=unread_prompt_tokens,
     )
 
 
