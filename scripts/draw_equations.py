@@ -58,7 +58,7 @@ def attention() -> Figure:
         ("softmax: each row sums to 1", weights_TS, "Blues", 0, ".2f"),
     ]
     for axes, (title, shades_TS, colours, darkest, written) in zip(figure.subplots(1, 3), panels, strict=True):
-        axes.imshow(shades_TS, cmap=colours, vmin=darkest)
+        axes.imshow(shades_TS.numpy(), cmap=colours, vmin=darkest)
         axes.set_title(title)
         axes.set_xticks(range(5), tokens)
         axes.set_yticks(range(5), tokens)
@@ -79,7 +79,7 @@ def positions() -> Figure:
     figure = Figure(figsize=(9.6, 3.7), layout="constrained")
     left, *circles = figure.subplots(1, 3, width_ratios=[1.5, 1, 1])
     table_TD = Sinusoidal(context_length=64, d_model=32).table_TD
-    image = left.imshow(table_TD.T, aspect="auto", cmap="RdBu", vmin=-1, vmax=1)
+    image = left.imshow(table_TD.T.numpy(), aspect="auto", cmap="RdBu", vmin=-1, vmax=1)
     left.set_title("sinusoidal: 16 clocks, fast to slow")
     left.set_xlabel("position t")
     left.set_ylabel("coordinate")
@@ -96,8 +96,10 @@ def positions() -> Figure:
             (turned_query, query, f"query, turned {t} rad", BLUE),
             (turned_key, key, f"key, turned {s} rad", ORANGE),
         ]:
-            axes.annotate("", before, (0, 0), arrowprops={"arrowstyle": "->", "color": colour, "alpha": 0.3, "lw": 2})
-            axes.annotate("", vector, (0, 0), arrowprops={"arrowstyle": "->", "color": colour, "lw": 2})
+            axes.annotate(
+                "", before.tolist(), (0, 0), arrowprops={"arrowstyle": "->", "color": colour, "alpha": 0.3, "lw": 2}
+            )
+            axes.annotate("", vector.tolist(), (0, 0), arrowprops={"arrowstyle": "->", "color": colour, "lw": 2})
             axes.plot([], [], color=colour, label=name)
         axes.plot([], [], " ", label=f"product {(turned_query @ turned_key).item():.3f}: the same")
         axes.set_xlim(-1.15, 1.15)
@@ -123,8 +125,8 @@ def activations() -> Figure:
         x = torch.linspace(-4, 2.2, 621).requires_grad_()
         y = function(x)
         (slope,) = torch.autograd.grad(y.sum(), x)
-        value_axes.plot(x.detach(), y.detach(), color=colour, label=name)
-        slope_axes.plot(x.detach(), slope, color=colour, label=name)
+        value_axes.plot(x.detach().numpy(), y.detach().numpy(), color=colour, label=name)
+        slope_axes.plot(x.detach().numpy(), slope.numpy(), color=colour, label=name)
     value_axes.set_title("activation")
     slope_axes.set_title("its slope, which multiplies the gradient on the way back")
     for axes in (value_axes, slope_axes):
@@ -160,7 +162,7 @@ def newton_schulz() -> Figure:
     """What each iteration of equation 29 does to a singular value."""
     figure = Figure(figsize=(6.4, 3.2), layout="constrained")
     axes = figure.subplots()
-    start = torch.logspace(-3, 0, 400)
+    start = torch.logspace(-3, 0, 400).numpy()
     axes.plot(start, start, color=GREY, ls=(0, (4, 3)), label="0")
     values = start
     for iteration in range(1, NEWTON_SCHULZ_STEPS + 1):
@@ -188,8 +190,8 @@ def sampling() -> Figure:
     figure = Figure(figsize=(9.6, 2.9), layout="constrained")
     row: list[Axes] = list(figure.subplots(1, 5, sharey=True))
     for axes, (title, logits_1V) in zip(row, panels, strict=True):
-        axes.barh(tokens, logits_1V.softmax(dim=-1)[0], color=BLUE if "temp" in title else ORANGE)
-        axes.barh(tokens, logits_V.softmax(dim=-1), color="none", edgecolor=GREY, lw=0.8)
+        axes.barh(tokens, logits_1V.softmax(dim=-1)[0].numpy(), color=BLUE if "temp" in title else ORANGE)
+        axes.barh(tokens, logits_V.softmax(dim=-1).numpy(), color="none", edgecolor=GREY, lw=0.8)
         axes.set_title(title)
         axes.set_xlim(0, 0.8)
         axes.grid(axis="y")

@@ -1,11 +1,15 @@
 """Every page of Markdown names files, tests and sections: all of them exist."""
 
+import math
 import re
+import runpy
 from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
 from scripts.results import ROOT, pages
+
+from pellucid.corpora.fables import Fables
 
 PAGES = pages()
 EQUATIONS = ROOT / "docs/equations.md"
@@ -95,3 +99,17 @@ def test_github_shows_the_formulas_as_they_are_written(page):
         assert formula in source, f"Markdown changed {formula}"
         assert not re.search(r"\\(operatorname|newcommand|def|require)\b", formula), f"GitHub refuses {formula}"
         assert formula.count("{") == formula.count("}"), formula
+
+
+def test_the_figures_of_the_equations_page_can_be_drawn():
+    figures = re.findall(r"\]\(equations/(\w+)\.png\)", EQUATIONS.read_text("utf-8"))
+    assert len(figures) == 6
+    script = runpy.run_path(str(ROOT / "scripts/draw_equations.py"))
+    for name in figures:
+        assert script[name]().axes
+
+
+def test_the_fables_page_has_the_entropy_and_the_number_of_fables():
+    page, fables = (ROOT / "docs/fables.md").read_text("utf-8"), Fables(world_size=24)
+    assert f"{fables.entropy_nats:.2f} nats ({fables.entropy_nats / math.log(2):.1f} bits) per fable" in page
+    assert f"there are {fables.n_fables / 10**48:.1f} × 10⁴⁸ different fables" in page
