@@ -1,6 +1,7 @@
 """The command line: its contract of names, outputs and exit codes, and one clear line for every bad input."""
 
 import json
+import math
 import shlex
 import shutil
 import signal
@@ -278,12 +279,39 @@ def test_a_changed_corpus_is_noticed_at_the_resume(workplace: Path, pellucid):
 def test_weights_are_not_evaluated_on_the_tokens_of_another_text(workplace: Path, pellucid):
     assert pellucid("train", "tiny.yaml", "train.steps=5").exit_code == 0
     text = (workplace / "corpus.txt").read_text()
+    before = pellucid("evaluate", "checkpoints/tiny")
+    for other in (text.replace("crow", "owl"), text + "\n\nThe end.", None):
+        (workplace / "corpus.txt").write_text(other) if other else (workplace / "corpus.txt").unlink()
+        evaluated = pellucid("evaluate", "checkpoints/tiny")
+        assert (evaluated.exit_code, evaluated.stdout) == (0, before.stdout)
+        assert "warning: the corpus has changed since training; the tokens of then are used" in evaluated.stderr
+    shutil.rmtree("data")
     (workplace / "corpus.txt").write_text(text.replace("crow", "owl"))
     refused = pellucid("evaluate", "checkpoints/tiny")
     assert_one_error_line(refused, 4, "checkpoints/tiny: its corpus has changed", "bring the text back")
     assert refused.stdout == ""
     (workplace / "corpus.txt").write_text(text)
-    assert pellucid("evaluate", "checkpoints/tiny").exit_code == 0
+    assert pellucid("evaluate", "checkpoints/tiny").stdout == before.stdout
+
+
+def test_any_text_can_be_scored(workplace: Path, pellucid):
+    assert pellucid("train", "tiny.yaml", "train.steps=20").exit_code == 0
+    (workplace / "like.txt").write_text("The red fox said: I found the cheese.\n\nThe grey hen said: I lost the key.")
+    (workplace / "unlike.txt").write_text("zyxw vuts 98 76 ßþæ " * 4)
+    shutil.rmtree("data")  # it is not needed
+    like, unlike = (
+        json.loads(pellucid("evaluate", "checkpoints/tiny", "--text", file, "--json").stdout)
+        for file in ("like.txt", "unlike.txt")
+    )
+    assert like["bytes"] == (workplace / "like.txt").stat().st_size
+    assert like["bits_per_byte"] == pytest.approx(
+        like["loss_nats_per_token"] / math.log(2) * like["tokens"] / like["bytes"], rel=1e-6
+    )
+    assert like["bits_per_byte"] < unlike["bits_per_byte"]
+    assert like["floor_nats_per_token"] is None
+    (workplace / "empty.txt").write_text(" ")
+    refused = pellucid("evaluate", "checkpoints/tiny", "--text", "empty.txt")
+    assert_one_error_line(refused, 3, "empty.txt: holds no text")
 
 
 def test_a_loss_that_is_not_finite_ends_with_its_own_exit_code(workplace: Path, pellucid):

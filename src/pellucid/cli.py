@@ -219,15 +219,23 @@ def generate(
 
 
 @app.command()
-def evaluate(run: Run, checkpoint: Which = "latest", as_json: Json = False) -> None:
+def evaluate(
+    run: Run,
+    text: Annotated[Path | None, typer.Option(metavar="FILE", help="Measure on this text instead.")] = None,
+    checkpoint: Which = "latest",
+    as_json: Json = False,
+) -> None:
     """Measure a trained model on its validation text. Loss, perplexity, bits per byte; floor, excess if known."""
     from pellucid.checkpoint.build import load_trained_run
-    from pellucid.evaluation.build import evaluate_run
+    from pellucid.evaluation.build import evaluate_run, evaluate_text
 
     _heed_stop_during_imports()
     trained, precision = load_trained_run(run, checkpoint)
-    _say_where_new(DATA_ROOT)
-    evaluation = evaluate_run(trained, precision, DATA_ROOT, str(run))
+    if text is None:
+        _say_where_new(DATA_ROOT)
+        evaluation = evaluate_run(trained, precision, DATA_ROOT, str(run))
+    else:
+        evaluation = evaluate_text(trained, precision, text)
     if as_json:
         _print_json({"step": trained.step, **evaluation.to_json()})
     else:

@@ -21,7 +21,7 @@ def untrained(*overrides: str) -> tuple[TrainedModel, PreparedData]:
     data = prepare_data(config, Path("data"), progress=False)
     torch.manual_seed(0)
     decoder = build_model(config.model, data.tokenizer.vocab_size).eval()
-    return TrainedModel(config, data.tokenizer, decoder, 0), data
+    return TrainedModel(config, data.tokenizer, decoder, 0, data.fingerprint), data
 
 
 @pytest.mark.parametrize("position", ["rope", "sinusoidal", "none", "learned"])

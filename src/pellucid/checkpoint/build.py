@@ -27,6 +27,7 @@ class TrainedModel:
     tokenizer: Tokenizer
     decoder: Decoder
     step: int
+    data_fingerprint: str
 
 
 def load_trained_model(step_directory: Path) -> TrainedModel:
@@ -70,4 +71,5 @@ def _build(checkpoint: Checkpoint, where: str) -> TrainedModel:
         raise CheckpointError(error.where, error.what, OTHER_VERSION) from None
     decoder = build_model(config.model, tokenizer.vocab_size)
     load_model_tensors(decoder, checkpoint.model, where)
-    return TrainedModel(config, tokenizer, decoder.eval(), checkpoint.state.step)
+    state = checkpoint.state
+    return TrainedModel(config, tokenizer, decoder.eval(), state.step, state.data_fingerprint)

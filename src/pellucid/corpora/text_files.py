@@ -112,6 +112,12 @@ def find_files(patterns: Sequence[str]) -> list[Path]:
     return list(found)
 
 
+def text_file_pieces(file: Path) -> Iterator[Piece]:
+    """A whole file as one document. Raises as a corpus of it would."""
+    [path] = find_files([str(file)])
+    return cut_into_pieces(read_text(_whole(path)))
+
+
 def read_text(part: ByteRange) -> Iterator[str]:
     """The text of a range of bytes, block by block. DataError names the byte that is not UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-8")()

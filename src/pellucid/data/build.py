@@ -1,17 +1,31 @@
 """From a run config to prepared data and to batches: the one place where data reads config."""
 
+import logging
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from pellucid.config.run import RunConfig
 from pellucid.corpora.build import DOWNLOADS, build_corpus
+from pellucid.corpora.text_files import text_file_pieces
 from pellucid.data.batches import Batches
-from pellucid.data.prepare import FILE_OF_SPLIT, TOKENIZER_FILE, Manifest, prepare
-from pellucid.data.token_file import TokenFile
+from pellucid.data.prepare import (
+    FILE_OF_SPLIT,
+    TOKENIZER_FILE,
+    Manifest,
+    fingerprint_of,
+    prepare,
+    read_manifest,
+)
+from pellucid.data.token_file import TokenFile, token_type
 from pellucid.data.truth import TokenTruth
+from pellucid.errors import DataError, PellucidError
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.build import train_tokenizer
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -50,6 +64,40 @@ def prepare_data(config: RunConfig, data_root: Path, progress: bool) -> Prepared
         root=data_root,
         progress=progress,
     )
+    return _opened(directory, manifest)
+
+
+def data_of_run(config: RunConfig, fingerprint: str, data_root: Path) -> PreparedData | None:
+    """The tokens that a run was trained on: those in `data_root`, even if its corpus has changed since; or made again.
+
+    None if they are gone and the corpus makes other tokens now. Raises as `prepare_data` does.
+    """
+    directory = data_root / f"{config.corpus.type}-{fingerprint}"
+    manifest = read_manifest(directory, fingerprint)
+    if manifest is None:
+        data = prepare_data(config, data_root, progress=True)
+        return data if data.fingerprint == fingerprint else None
+    try:
+        corpus = build_corpus(config.corpus, data_root / DOWNLOADS.name)
+        is_as_it_was = fingerprint_of(corpus, config.tokenizer.model_dump(mode="json")) == fingerprint
+    except PellucidError:
+        is_as_it_was = False
+    if not is_as_it_was:
+        _log.warning("the corpus has changed since training; the tokens of then are used, in %s", directory)
+    return _opened(directory, manifest)
+
+
+def text_as_tokens(file: Path, tokenizer: Tokenizer) -> TokenFile:
+    """A text file as one document, in memory. DataError if it is no UTF-8 text, empty, or cannot be encoded."""
+    texts = [piece.text for piece in text_file_pieces(file)]
+    if not texts:
+        raise DataError(str(file), "holds no text", "name a file with text in it")
+    end = [tokenizer.end_of_text]
+    tokens = np.concatenate([end, *tokenizer.encode_batch(texts), end])
+    return TokenFile(str(file), tokens.astype(token_type(tokenizer.vocab_size)), np.array([0, len(tokens) - 1]))
+
+
+def _opened(directory: Path, manifest: Manifest) -> PreparedData:
     return PreparedData(
         directory,
         manifest,

@@ -10,7 +10,7 @@ from pellucid.config.run import RunConfig
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.corpus import KnownCorpus, Piece
 from pellucid.data.batches import evaluation_batches
-from pellucid.data.build import PreparedData, prepare_data
+from pellucid.data.build import PreparedData, data_of_run, text_as_tokens
 from pellucid.errors import CheckpointError
 from pellucid.evaluation.attention_maps import attention_maps
 from pellucid.evaluation.explain import explain, validation_document
@@ -40,15 +40,24 @@ def evaluate(
 
 
 def evaluate_run(trained: TrainedModel, precision: Precision, data_root: Path, where: str) -> Evaluation:
-    """Scores a trained model on the validation part of its corpus, prepared in `data_root` if it is not there.
+    """Scores a trained model on the validation tokens of its training, made again in `data_root` if they are gone.
 
-    CheckpointError, at `where`, if the text has changed so that its tokens are others now.
+    CheckpointError, at `where`, if they are gone and the corpus has changed since.
     """
-    data = prepare_data(trained.config, data_root, progress=True)
-    if data.tokenizer.to_json() != trained.tokenizer.to_json():
-        what = "its corpus has changed: the tokenizer that is learned from it now is not the one of these weights"
-        raise CheckpointError(where, what, "bring the text back as it was, or train anew")
+    data = data_of_run(trained.config, trained.data_fingerprint, data_root)
+    if data is None or data.tokenizer.to_json() != trained.tokenizer.to_json():
+        what = f"its corpus has changed, and its tokens are no longer in {data_root}"
+        raise CheckpointError(where, what, "bring the text back as it was, or score any text with --text FILE")
     return evaluate(trained.config, data, trained.decoder, precision)
+
+
+def evaluate_text(trained: TrainedModel, precision: Precision, file: Path) -> Evaluation:
+    """Scores a trained model on a text file, as one document. No floor: nobody knows the truth about any text."""
+    tokens = text_as_tokens(file, trained.tokenizer)
+    batches = evaluation_batches(
+        tokens, trained.decoder.context_length, trained.config.train.batch_size, from_document_starts=False
+    )
+    return evaluation_of(score(trained.decoder, batches, precision), tokens, trained.tokenizer, truth=None)
 
 
 def explain_run(
