@@ -42,7 +42,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
 def record(name: str, figures: dict[str, Any]) -> None:
     """Puts what was just measured into results.json, with machine, date, commit and command."""
-    import torch
+    import torch  # here, as to fill in pages takes none
 
     entries = read()
     entries[name] = {
@@ -50,7 +50,7 @@ def record(name: str, figures: dict[str, Any]) -> None:
         "pytorch": torch.__version__.partition("+")[0],
         "date": date.today().isoformat(),
         "commit": _output("git", "rev-parse", "--short=7", "HEAD"),
-        "command": shlex.join(["python", *sys.argv]),
+        "command": _command(),
         "figures": json.loads(json.dumps(figures), parse_float=lambda digits: float(f"{float(digits):.5g}")),
     }
     RESULTS.write_text(json.dumps(dict(sorted(entries.items())), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -81,6 +81,13 @@ def machine() -> str:
     units = " with bf16 units (AMX)" if "amx_bf16" in about else " with bf16 units" if "avx512_bf16" in about else ""
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
     return f"{torch.get_num_threads()} cores, {name}{units}{gpu}"
+
+
+def _command() -> str:
+    """As it was typed in the repository, whatever folder that is in."""
+    program = Path(sys.argv[0]).resolve()
+    named = ["python", f"scripts/{program.name}"] if program.parent == ROOT / "scripts" else [program.name]
+    return shlex.join([*named, *sys.argv[1:]])
 
 
 def _output(*command: str) -> str:

@@ -47,3 +47,4 @@ def pellucid(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str])
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="the long form of tests/faults (make soak)")
+    parser.addoption("--record", action="store_true", help="with --soak: write its table into docs/results.json")

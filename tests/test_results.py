@@ -64,7 +64,7 @@ def test_a_page_keeps_its_decimals_and_its_words():
 
 def test_what_is_recorded_is_read_back(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "RESULTS", tmp_path / "results.json")
-    monkeypatch.setattr("sys.argv", ["scripts/benchmark.py", "--pairs", "5"])
+    monkeypatch.setattr("sys.argv", [str(results.ROOT / "scripts/benchmark.py"), "--pairs", "5"])
     (tmp_path / "results.json").write_text("{}")
     results.record("b", {"ratio": 2.5})
     results.record("a", {})

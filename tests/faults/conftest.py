@@ -4,17 +4,20 @@ A test is named after the row of docs/reliability.md that it holds: `test_f3_…
 """
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from scripts.results import record
 
 from processes import command_line
 from reference_run import CORPUS, REFERENCE_CONFIG, Trace, trace
 
 TALLIES = pytest.StashKey[list["Tally"]]()
+STARTED = pytest.StashKey[float]()
 ROW = re.compile(r"test_(f\d+|fuzz)_")
 
 
@@ -69,18 +72,26 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return report
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[STARTED] = time.monotonic()
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Prints the table of the long form."""
+    """Prints the table of the long form, and records it if asked to."""
     if not config.getoption("--soak", default=False):
         return
     terminalreporter.section("faults")
     terminalreporter.write_line("| row | tries | survived |\n|---|---:|---:|")
     tallies = config.stash.get(TALLIES, [])
+    rows = {}
     for row in [*(f"F{i}" for i in range(1, 25)), "fuzz"]:
         of_row = [tally for tally in tallies if tally.row == row]
         tries = sum(tally.tries for tally in of_row)
         survived = tries - sum(len(tally.broken) for tally in of_row)
         terminalreporter.write_line(f"| {row} | {tries:,} | {survived:,} |")
+        rows[row] = {"tries": tries, "survived": survived}
+    if config.getoption("--record", default=False):
+        record("soak", {"minutes": (time.monotonic() - config.stash[STARTED]) / 60, "rows": rows})
 
 
 @pytest.fixture(scope="session")
