@@ -15,6 +15,7 @@ from pellucid.data.batches import (
 from pellucid.data.packing import contiguous_rows, document_rows, packed_document_rows
 from pellucid.data.token_file import TokenFile
 from pellucid.errors import DataError
+from reference.packing import best_fit_decreasing
 
 LENGTHS = st.lists(st.integers(0, 20), min_size=1, max_size=30)
 CONTEXTS = st.integers(1, 12)
@@ -82,12 +83,15 @@ def test_packed_rows_start_at_documents_and_cut_none_that_fits(lengths, context_
             assert length == min(length_at[row[start]], context_length)
 
 
-@given(LENGTHS, CONTEXTS)
-def test_packing_leaves_no_two_rows_that_fit_into_one(lengths, context_length):
+@given(st.lists(st.integers(0, 20), min_size=2, max_size=30), st.integers(21, 60))
+def test_packing_is_best_fit_decreasing(lengths, context_length):
     file = token_file(lengths)
-    filled = sorted(packed_document_rows(file, context_length).row_lengths().tolist())
-    is_any_cut = any(length + 1 > context_length for length in lengths)
-    assert is_any_cut or len(filled) < 2 or filled[0] + filled[1] > context_length
+    rows = packed_document_rows(file, context_length)
+    expected = best_fit_decreasing([length + 1 for length in lengths], context_length)  # and its end_of_text
+    document_at = {start: i for i, start in enumerate(file.boundaries.tolist())}
+    found = [[document_at[start] for start in row.tolist()] for row in np.split(rows.starts, rows.first_runs[1:-1])]
+    assert sorted(found) == expected
+    assert all(row == sorted(row) for row in found), "in the order of the file"
 
 
 def test_packing_wastes_little():

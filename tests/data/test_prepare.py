@@ -348,17 +348,16 @@ def words_of(text):
     return [*words, text[start:]]
 
 
-SHAKESPEARE = Path(__file__).parents[3] / "shared/data/tinyshakespeare.txt"
-
-
-@pytest.mark.skipif(not SHAKESPEARE.exists(), reason="tinyshakespeare.txt is not here")
-def test_characters_of_shakespeare_are_split_as_in_nanogpt(tmp_path):
-    text = SHAKESPEARE.read_text(encoding="utf-8")
+def test_characters_are_split_as_in_nanogpt(tmp_path):
+    """Its 65 characters and the first int(0.9 * length) of them to train on, for tiny Shakespeare's 1,115,394."""
+    characters = "".join(map(chr, range(ord(" "), ord(" ") + 65)))
+    text = (characters * 17_160)[:1_115_394]
+    (tmp_path / "play.txt").write_text(text, encoding="utf-8")
 
     def train(texts, more):
         return train_characters([*texts, *more], special_tokens=[END])
 
-    directory, manifest = prepared(TextFilesCorpus([os.fspath(SHAKESPEARE)]), tmp_path, train)
+    directory, manifest = prepared(TextFilesCorpus([os.fspath(tmp_path / "play.txt")]), tmp_path / "data", train)
     cut = int(0.9 * len(text))
     assert read(directory, "val.bin", manifest.vocab_size) == [text[cut:]]
     assert read(directory, "train.bin", manifest.vocab_size) == [text[:cut]]

@@ -7,6 +7,7 @@ Shapes: B rows of a batch, T positions.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,12 +79,12 @@ def packed_document_rows(token_file: TokenFile, context_length: int) -> Rows:
     row_of = np.empty(len(starts), dtype=np.int64)
     row_of[goes_on] = np.arange(np.count_nonzero(goes_on))
     rows_with_room: list[list[int]] = [[] for _ in range(context_length + 1)]
-    rooms = 0  # bit r is set if some row has room for r tokens: finding the least room is one shift
+    rooms: list[int] = []  # of the rows that are not full, each room once, in ascending order
 
     def open_row(row: int, room: int) -> None:
-        nonlocal rooms
+        if not rows_with_room[room]:
+            insort(rooms, room)
         rows_with_room[room].append(row)
-        rooms |= 1 << room
 
     for row, length in zip(row_of[goes_on].tolist(), lengths[goes_on].tolist(), strict=True):
         open_row(row, context_length - length)
@@ -91,13 +92,14 @@ def packed_document_rows(token_file: TokenFile, context_length: int) -> Rows:
     documents = np.flatnonzero(~goes_on)
     for run in documents[np.argsort(-lengths[documents], kind="stable")].tolist():
         length = int(lengths[run])
-        room, row = context_length, n_rows
-        if fitting := rooms >> length:
-            room = length + (fitting & -fitting).bit_length() - 1
+        least = bisect_left(rooms, length)
+        if least < len(rooms):
+            room = rooms[least]
             row = rows_with_room[room].pop()
             if not rows_with_room[room]:
-                rooms ^= 1 << room
+                del rooms[least]
         else:
+            room, row = context_length, n_rows
             n_rows += 1
         row_of[run] = row
         open_row(row, room - length)
