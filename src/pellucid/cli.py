@@ -249,7 +249,7 @@ def explain(
     prompt_file: Annotated[Path | None, typer.Option(metavar="F", help="File that holds the text.")] = None,
     fable: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="The N-th fable (or document) held out. [default: 1, without a prompt]"),
+        typer.Option(metavar="N", min=1, help="The N-th held-out document. [default: 1, without a prompt]"),
     ] = None,
     top: Annotated[int, typer.Option(metavar="N", min=1, help="The N likeliest next tokens of each.")] = 10,
     attention: Annotated[

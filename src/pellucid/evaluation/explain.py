@@ -27,15 +27,15 @@ from pellucid.tokenizer.tokenizer import WORD
 Floats = NDArray[np.float64]
 
 CANDIDATES_PER_ROW = 3
-NO_TRUTH = "the distribution of this corpus is not known, so the model stands alone"
+NO_TRUTH = "the true distribution of this corpus is not known, so only the model is shown"
 BY_CHARACTER = (
-    "the text stops inside a word or with a blank, and no document's tokens begin as its tokens do; so the next token "
-    "has no exact truth, and what comes next is shown by character. The model's characters are sums over tokens by "
-    "their first character, after tokens that training never showed it: do not take them for its knowledge of the word"
+    "the text stops inside a word or after a blank, where the tokens of no document begin like these. So the next "
+    "token has no exact truth, and what comes next is shown by character: the model's tokens are summed by their first "
+    "character. Training never showed the model such a beginning, so the sums say little about what it has learned"
 )
 LACKS_A_CHARACTER = (
-    f"{NO_TOKEN} stands for a character that may come next, but that the vocabulary of this model lacks: the model can "
-    "give it no probability, which makes the KL infinite"
+    f"{NO_TOKEN} stands for a character that may come next but is missing from the model's vocabulary: the model gives "
+    "it probability 0, which makes the KL infinite"
 )
 
 
@@ -126,9 +126,9 @@ def read(model: nn.Module, ids: Sequence[int]) -> Tensor:
 
 
 def log_probabilities(logits_V: Tensor) -> Floats:
-    """log q of every outcome (O,), in float64: sums over tiny probabilities are the point here.
+    """log q of every outcome (O,), in float64, because tiny probabilities are summed.
 
-    The last is what no token can write, index UNWRITABLE, which the model gives the probability 0.
+    The last outcome, index UNWRITABLE, is what no token can write; the model gives it probability 0.
     """
     log_q_O: Floats = np.append(logits_V.double().log_softmax(-1).numpy(), -math.inf)
     return log_q_O
@@ -140,7 +140,7 @@ def outcome_texts(tokenizer: Tokenizer) -> list[str]:
 
 
 def token_text(tokenizer: Tokenizer, id_: int) -> str:
-    """The text of a token. Bytes that are only a part of a character are written as numbers: \\xf0."""
+    """The text of a token. Bytes that are only part of a character are written as numbers: \\xf0."""
     if id_ in tokenizer.control_ids:
         return END if id_ == tokenizer.end_of_text else f"<|control {id_}|>"
     return tokenizer.token_bytes(id_).decode("utf-8", "backslashreplace")
@@ -155,9 +155,9 @@ def explain_token(
     is_possible: bool,
     skills: dict[str, float] | None,
 ) -> TokenRow:
-    """One row. In a text that the corpus can hold no token is called impossible, even if its word is spelled so never.
+    """One row. In a text that the corpus can hold, no token is called impossible.
 
-    Such a token stands only in a last word that is not finished; it has no truth.
+    A token that never begins its word there can only stand in an unfinished last word; it has no truth.
     """
     probability = None if truth is None else truth.get(id_, 0.0)
     return TokenRow(
@@ -172,7 +172,7 @@ def explain_token(
 
 
 def compare(log_q_O: Floats, truth: Mapping[int, float] | None, texts_O: Sequence[str], n_candidates: int) -> Forecast:
-    """Model and truth at one place. The candidates are the likeliest `n_candidates` of each."""
+    """Model and truth at one place. The candidates are the `n_candidates` most likely of each."""
     likeliest = np.argsort(-log_q_O, kind="stable")[:n_candidates].tolist()
     if truth is None:
         model_alone = tuple(Candidate(texts_O[o], math.exp(log_q_O[o]), None) for o in likeliest)
@@ -192,7 +192,7 @@ def compare(log_q_O: Floats, truth: Mapping[int, float] | None, texts_O: Sequenc
 def compare_characters(
     log_q_O: Floats, truth: Mapping[str, float], tokenizer: Tokenizer, n_candidates: int
 ) -> Forecast:
-    """The same of characters: the model's are sums over the tokens that begin with them; "" is the end."""
+    """The same for characters. The model's are sums over the tokens that begin with them; "" is the end."""
     q: dict[str, float] = dict.fromkeys(truth, 0.0)
     for id_ in range(tokenizer.vocab_size):
         character = tokenizer.decode([id_])[:1]  # none for a control token
@@ -225,7 +225,7 @@ def skill_table_of(known: TokenTruth, rows: Sequence[TokenRow]) -> SkillTable:
 
 
 def notes(corpus: KnownCorpus | None, truth: TextTruth | None, text: str, *, n_tokens: int, is_cut: bool) -> list[str]:
-    """What a reader must know about an explanation that is not complete."""
+    """What a reader must know where the explanation is incomplete."""
     found = []
     if corpus is None or truth is None:
         found.append(NO_TRUTH)
@@ -235,8 +235,8 @@ def notes(corpus: KnownCorpus | None, truth: TextTruth | None, text: str, *, n_t
         found.append(BY_CHARACTER)
     elif truth.coverage < 1 - 1e-9:
         found.append(
-            f"the text stops inside a word: only {truth.coverage:.1%} of the ways to go on have these tokens (the "
-            "others spell the word in another way), and the truth about what comes next is that of these alone"
+            f"the text stops inside a word: only {truth.coverage:.1%} of its continuations begin with these tokens "
+            "(the others spell the word differently), and the truth about what comes next counts only those"
         )
     if truth and any(UNWRITABLE in (p or ()) for p in truth.distributions):
         found.append(LACKS_A_CHARACTER)
@@ -249,7 +249,7 @@ def notes(corpus: KnownCorpus | None, truth: TextTruth | None, text: str, *, n_t
 
 
 def first_fault(corpus: KnownCorpus, text: str, possible_length: int) -> str:
-    """Where a text leaves what the corpus can hold, and what could have stood there."""
+    """Where a text leaves the grammar, and what could have come there."""
     begun, wrong = text[:possible_length], text[possible_length]
     allowed = corpus.next_character_distribution(begun)
     after = f"after {end_of(begun)}" if begun else "at its start"

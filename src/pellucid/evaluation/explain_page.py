@@ -21,8 +21,8 @@ HINT = "Point at a token, tap it, or go from one to the next with the Tab key, t
 TERMS = """
 <dl>
 <dt>loss</dt><dd>−log of the probability that the model gave to the token that came: its surprise, in nats.</dd>
-<dt>floor</dt><dd>The same of the true probability. Nobody can do better on average, however large the model.</dd>
-<dt>excess</dt><dd>Loss less floor: what the model has still to learn. At a single token luck can make it negative.</dd>
+<dt>floor</dt><dd>The same for the true probability. No model, however large, can do better on average.</dd>
+<dt>excess</dt><dd>Loss minus floor: what the model still has to learn. At one token, luck can make it negative.</dd>
 <dt>KL</dt><dd>The excess to expect at this place, before the token is known. It is never negative, and 0 only where
 the model is exactly right.</dd>
 </dl>
@@ -175,7 +175,7 @@ def _next(explanation: Explanation) -> str:
     if forecast.kl_nats is not None and forecast.forbidden is not None:
         lines.append(
             f"<p>KL(truth ‖ model) <b>{_number(forecast.kl_nats, 4)}</b> nats · entropy of the truth "
-            f"<b>{_number(forecast.entropy_nats, 4)}</b> nats · the model's mass on what cannot come "
+            f"<b>{_number(forecast.entropy_nats, 4)}</b> nats · the model's probability of what cannot come "
             f"<b>{_percent(forecast.forbidden)}</b></p>"
         )
     truth_key = "<span><span class='bar truth'></span> truth</span>" if forecast.kl_nats is not None else ""
@@ -205,7 +205,7 @@ def _token_table(explanation: Explanation) -> str:
     if explanation.has_truth:
         columns["excess"] = lambda row: _number(row.excess_nats, signed=True)
         columns["KL"] = lambda row: _number(row.forecast.kl_nats)
-    columns["likelier"] = lambda row: "" if row.is_hit else visible(row.forecast.guess.text)
+    columns["model's guess"] = lambda row: "" if row.is_hit else visible(row.forecast.guess.text)
     return _table(list(columns), [[show(row) for show in columns.values()] for row in explanation.rows])
 
 

@@ -46,14 +46,14 @@ def _rows(explanation: Explanation, colored: bool) -> list[str]:
     names = "".join(f"{name:>{NATS_WIDTH}}" for name, _ in columns)
     lines = [
         f"{'':<{TOKEN_WIDTH}}{'':<{len(skill)}}{'   nats of this token':<{len(names)}}",
-        f"{'token':<{TOKEN_WIDTH}}{skill}{names}  likelier to the model",
+        f"{'token':<{TOKEN_WIDTH}}{skill}{names}  the model's guess",
     ]
     for row in explanation.rows:
         skill = _cell("+".join(row.skills or ()), SKILL_WIDTH) if has_skills else ""
         numbers = "".join(f"{number(row):>{NATS_WIDTH}}" for _, number in columns)
         guess = row.forecast.guess
-        likelier = "" if row.is_hit else f"  {_percent(guess.model)} {_cell(visible(guess.text), TOKEN_WIDTH)}"
-        line = f"{_cell(visible(row.text), TOKEN_WIDTH)}{skill}{numbers}{likelier}".rstrip()
+        guessed = "" if row.is_hit else f"  {_percent(guess.model)} {_cell(visible(guess.text), TOKEN_WIDTH)}"
+        line = f"{_cell(visible(row.text), TOKEN_WIDTH)}{skill}{numbers}{guessed}".rstrip()
         lines.append(_shade(line, row.excess_nats) if colored else line)
     return [line.rstrip() for line in lines]
 

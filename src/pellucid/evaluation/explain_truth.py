@@ -1,9 +1,9 @@
 """What a known corpus says of one text: a whole document, the beginning of one, or a text that it cannot hold.
 
-At each place the exact distribution of the next token is known as long as some document's tokens begin as those before
-it. Two things end that. The corpus may not be able to hold the text; then there is a first character that is wrong.
-Or the text stops inside a word whose tokens begin otherwise: " ti" is spelled " t", "i", but " time" may be one token.
-Then only the distribution of the next character is left, which no tokenizer can spoil.
+The exact distribution of the next token is known as long as the tokens of some document begin like those so far. Two
+things end that. The corpus may not be able to hold the text; then there is a first character that is wrong. Or the text
+stops inside a word that documents spell with other tokens: " ti" is " t", "i", but " time" may be one token. Then only
+the distribution of the next character is left, which does not depend on the tokenizer.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class TextTruth:
 
     distributions: p(token | tokens so far) before each token and after the last (n + 1); None where there is none.
     next_characters: p(character | text), "" for the end of the document; {} where the corpus cannot hold the text.
-    possible_length: of how many characters the longest beginning is that the corpus can hold.
-    coverage: the share of the ways on whose tokens begin as those of the text. Below 1 only inside a word.
+    possible_length: how many characters of the text the corpus can hold.
+    coverage: of the continuations, the share whose tokens begin like the text's. Below 1 only inside a word.
     """
 
     distributions: list[Distribution | None]
@@ -64,7 +64,7 @@ def truth_of_text(corpus: KnownCorpus, tokenizer: Tokenizer, text: str) -> TextT
 
 
 def along_prefix(corpus: KnownCorpus, tokenizer: Tokenizer, prefix: str) -> Iterator[Distribution | None]:
-    """`next_token_distributions` for the beginning of a document: None from where no document's tokens begin so."""
+    """`next_token_distributions` for the beginning of a document; None once no document's tokens begin so."""
     for word in WORD.finditer(prefix):
         before = prefix[: word.start()]
         yield next_token_distribution(corpus, tokenizer, before)
@@ -80,7 +80,7 @@ def along_prefix(corpus: KnownCorpus, tokenizer: Tokenizer, prefix: str) -> Iter
 
 
 def longest_beginning(corpus: KnownCorpus, text: str) -> int:
-    """How many characters of a text the corpus can hold. Bisection: what can be written can be begun."""
+    """How many characters of a text the corpus can hold, by bisection: what can be written can be begun."""
     possible, impossible = 0, len(text) + 1
     while impossible - possible > 1:
         middle = (possible + impossible) // 2

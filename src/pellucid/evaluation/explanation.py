@@ -3,7 +3,7 @@
 At one place, with p the truth and q the model, both distributions of the next token given all before:
     loss     −log q(token)                    of the token that came
     floor    −log p(token)                    what the truth itself loses on that token
-    excess   loss − floor                     negative where the model had luck
+    excess   loss − floor                     negative where the model was lucky
     KL       Σ over tokens of p log(p / q)    the excess to expect at this place, whatever comes; never negative
 All in nats. Summed over a document, the floor is −log p(document), and the loss is what `pellucid evaluate` counts.
 """
@@ -37,11 +37,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is expected at one place: the model's likeliest and the truth's, the truth's first.
+    """What is expected at one place: the most likely of the model and of the truth, the truth's first.
 
     kl_nats: KL(truth ‖ model).   entropy_nats: of the truth.   forbidden: the model's mass on what cannot come.
-    These three are None where the truth is not known. The KL is infinite where something may come that the model
-    gives the probability 0.
+    These three are None where the truth is not known. The KL is infinite where the model gives probability 0 to
+    something that may come.
     """
 
     candidates: tuple[Candidate, ...]
@@ -51,7 +51,7 @@ class Forecast:
 
     @property
     def guess(self) -> Candidate:
-        """What the model holds for the likeliest."""
+        """The model's most likely."""
         return max(self.candidates, key=lambda candidate: candidate.model)
 
     def to_json(self) -> dict[str, object]:
@@ -67,8 +67,8 @@ class Forecast:
 class TokenRow:
     """A token that came, and what was expected in its place.
 
-    truth: its probability; 0 where it cannot come, None where that is not known.   is_hit: the model's likeliest.
-    skills: those that it takes, with their shares; None but in a whole document.
+    truth: its probability; 0 where it cannot come, None where that is not known.   is_hit: the model's most likely.
+    skills: those that it takes, with their shares; None unless the document is whole.
     """
 
     text: str
@@ -85,7 +85,7 @@ class TokenRow:
 
     @property
     def truth_nats(self) -> float | None:
-        """None also for what cannot come: its surprise is no number."""
+        """None also for what cannot come, whose surprise is infinite."""
         return max(0.0, -math.log(self.truth)) if self.truth else None
 
     @property
@@ -135,8 +135,8 @@ class AttentionMaps:
 class Explanation:
     """Each token of a text, and what may come after the last.
 
-    text: what was read.   has_truth: the corpus's is known.
-    next_unit: characters stand in for tokens where these have no exact truth.
+    text: what was read.   has_truth: whether the truth about the corpus is known.
+    next_unit: characters where the next token has no exact truth.
     skills: loss and floor by skill, of a whole document whose truth is known.
     model, source: the name and step of the model, and where the text is from.
     """
@@ -205,12 +205,12 @@ class Explanation:
 
 
 def visible(text: str) -> str:
-    """A token as one can see it: marks for blanks and line ends, and nothing that moves a terminal's cursor."""
+    """A token made visible: marks for blanks and line ends, and nothing that moves a terminal's cursor."""
     return "".join(MARKS.get(c) or (c if c.isprintable() else ascii(c)[1:-1]) for c in text)
 
 
 def end_of(text: str, n_characters: int = 40) -> str:
-    """The end of a text between quotation marks, on one line. Blanks are marked only where they would not be seen."""
+    """The end of a text in quotation marks, on one line. Only a blank at the very end is marked."""
     end = text[-n_characters:]
     shown = visible(end).replace(MARKS[" "], " ")
     if end.endswith(" "):
