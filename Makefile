@@ -42,7 +42,7 @@ $(VENV)/.dev: $(VENV)/.run
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev]'
 	touch $@
 
-clean:           ## remove .venv, prepared corpora, runs and caches
+clean:           ## remove .venv, caches, and the corpora and runs that Pellucid wrote; your own files stay
+	$(PYTHON) scripts/clean.py
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	find data checkpoints -mindepth 1 ! -name README.md -delete
-	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

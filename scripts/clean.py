@@ -1,0 +1,48 @@
+"""Deletes what Pellucid wrote to data/ and checkpoints/ and leaves everything else there, as texts of your own.
+
+`make clean` runs it. It needs no package, for .venv may be gone; a test holds its names against what is written.
+"""
+
+import re
+import shutil
+from pathlib import Path
+
+PREPARED = re.compile(r".+-[0-9a-f]{12}")  # the folder of a corpus
+LEFTOVER = re.compile(rf"\.{PREPARED.pattern}\.(draft|lock)")
+PREPARED_FILES = "tokenizer.json manifest.json SHA256SUMS *.bin"
+STEP = re.compile(r"step-\d{8,}|\.(tmp|trash)-.+")  # in a folder that .lock marks as one of a run or an experiment
+RUN_FILES = "config.yaml tokenizer.json metrics.jsonl samples.md loss.png skills.png plan.json log.txt result.json"
+REPORT_FILES = "report.md results.csv *.png *.svg"
+CONCLUSION = "\n## What it shows"  # what people have written into a report
+
+
+def clean(folder: Path) -> None:
+    """Goes through a folder, inner ones first. A folder that is empty at the end goes as well."""
+    names = {path.name for path in folder.iterdir()}
+    for path in folder.iterdir():
+        if LEFTOVER.fullmatch(path.name) or (".lock" in names and STEP.fullmatch(path.name)):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        elif path.is_dir() and not path.is_symlink():
+            clean(path)
+            if not any(path.iterdir()):
+                path.rmdir()
+    if PREPARED.fullmatch(folder.name) and "SHA256SUMS" in names:
+        delete(folder, PREPARED_FILES)
+    if ".lock" in names:
+        delete(folder, ".lock")
+        if "report.md" not in names:
+            delete(folder, RUN_FILES)
+        elif CONCLUSION not in (folder / "report.md").read_text(encoding="utf-8"):
+            delete(folder, REPORT_FILES)
+
+
+def delete(folder: Path, patterns: str) -> None:
+    for pattern in patterns.split():
+        for path in folder.glob(pattern):
+            if path.is_file():
+                path.unlink()
+
+
+if __name__ == "__main__":
+    for name in ("data", "checkpoints"):
+        clean(Path(name))
