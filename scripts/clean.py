@@ -8,7 +8,8 @@ import shutil
 from pathlib import Path
 
 PREPARED = re.compile(r".+-[0-9a-f]{12}")  # the folder of a corpus
-LEFTOVER = re.compile(rf"\.{PREPARED.pattern}\.(draft|lock)")
+LEFTOVER = re.compile(rf"\.{PREPARED.pattern}\.(draft|lock)|\.(tmp|trash)-{PREPARED.pattern}")
+DOWNLOADED = re.compile(r"[0-9a-f]{12}-.+")  # in data/downloads
 PREPARED_FILES = "tokenizer.json manifest.json SHA256SUMS *.bin"
 STEP = re.compile(r"step-\d{8,}|\.(tmp|trash)-.+")  # in a folder that .lock marks as one of a run or an experiment
 RUN_FILES = "config.yaml tokenizer.json metrics.jsonl samples.md loss.png skills.png plan.json log.txt result.json"
@@ -20,7 +21,8 @@ def clean(folder: Path) -> None:
     """Goes through a folder, inner ones first. A folder that is empty at the end goes as well."""
     names = {path.name for path in folder.iterdir()}
     for path in folder.iterdir():
-        if LEFTOVER.fullmatch(path.name) or (".lock" in names and STEP.fullmatch(path.name)):
+        ours = [LEFTOVER, *([STEP] if ".lock" in names else []), *([DOWNLOADED] if folder.name == "downloads" else [])]
+        if any(pattern.fullmatch(path.name) for pattern in ours):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         elif path.is_dir() and not path.is_symlink():
             clean(path)

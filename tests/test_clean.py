@@ -33,8 +33,11 @@ def test_make_clean_takes_all_that_pellucid_wrote_and_leaves_the_rest(workplace:
     (workplace / "widths.yaml").write_text(EXPERIMENT)
     assert pellucid("experiment", "widths.yaml").exit_code == 0
     (workplace / "checkpoints/tiny/.tmp-step-00000009").mkdir()  # of a process that was killed
+    (workplace / "data/downloads").mkdir()
+    (workplace / "data/downloads/0123456789ab-shakespeare.txt.part").write_text("To be")
+    (workplace / "data/.tmp-text-0123456789ab").mkdir()
     mine = {
-        *("data/README.md", "data/my_text.txt", "data/texts/a.bin", "data/tokenizer.json"),
+        *("data/README.md", "data/my_text.txt", "data/texts/a.bin", "data/downloads/mine.txt", "data/tokenizer.json"),
         "data/novel-0123456789ab/manifest.json",  # a name like that of prepared data, but no SHA256SUMS
         *("checkpoints/notes.md", "checkpoints/tiny/notes.md", "checkpoints/other/config.yaml"),
         *("checkpoints/other/step-00000001/model.safetensors", "checkpoints/loss.png"),

@@ -3,11 +3,12 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from pellucid.version import __version__
+
 if TYPE_CHECKING:
     from pellucid.api import Run, load, train
 
-__all__ = ["Run", "load", "train"]
-__version__ = "0.1.0"
+__all__ = ["Run", "__version__", "load", "train"]
 
 
 def __getattr__(name: str) -> object:

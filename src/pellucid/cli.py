@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
-from pellucid import __version__
 from pellucid.errors import CheckpointError, ConfigError, PellucidError, explained
+from pellucid.version import __version__
 
 if TYPE_CHECKING:
     from pellucid.config.run import RunConfig

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from pellucid import __version__, failpoints
+from pellucid import failpoints
 from pellucid.checkpoint.run_directory import keep_last_and_best
 from pellucid.checkpoint.step_directory import Checkpoint, State, Unreported, step_name, write_checkpoint
 from pellucid.checkpoint.training_state import (
@@ -33,6 +33,7 @@ from pellucid.training import metrics
 from pellucid.training.interrupts import StoppedBySignal, StopRequest, stop_requests
 from pellucid.training.plots import plot_loss, plot_skills
 from pellucid.training.trainer import Trainer, Update, not_finite
+from pellucid.version import __version__
 
 
 @dataclass(frozen=True)
