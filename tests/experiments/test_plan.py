@@ -137,7 +137,7 @@ def test_a_planned_run_survives_its_file(place):
         (
             "seeds: [7, 8]",
             "figures: [{type: curves, title: Curves, only: [n_layers=9]}]",
-            "experiment depth: figure 'Curves': `only` has 'n_layers=9', but no variant is called so; choose from 'n_l",
+            "experiment depth: figure 'Curves': `only` names 'n_layers=9', which is no variant; choose from 'n_l",
         ),
         ("seeds: [7, 8]", "measures: {contexts: [0]}", "x.yaml:9: measures.contexts"),
         ("[7, 8]", "[7, -8]", "x.yaml:9: seeds: seed: -8 is out of range; give a value of at least 0"),

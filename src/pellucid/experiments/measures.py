@@ -1,4 +1,4 @@
-"""What an experiment may measure of a run besides its loss."""
+"""What an experiment can measure of a run besides its loss."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from pellucid.training.objectives import next_token_nats
 def at_context_lengths(
     trained: TrainedModel, data: PreparedData, precision: Precision, lengths: tuple[int, ...]
 ) -> list[tuple[int, float]]:
-    """(length, nats per token): the whole validation part read in contexts of other lengths than the trained one.
+    """(length, nats per token): the loss on the whole validation part at context lengths other than the trained one.
 
-    The nats are the excess over the floor or, where nobody knows it, the loss. A length for which the model has no
-    weights, as beyond its learned positions, is left out.
+    The nats are the excess over the floor or, where the floor is unknown, the loss. A length beyond the learned
+    positions is left out: the model has no weights for it.
     """
     found = []
     for length in lengths:
@@ -47,7 +47,7 @@ def with_context_length(trained: TrainedModel, length: int) -> Decoder:
 
 
 def first_gradient_norms(config: RunConfig, data: PreparedData) -> list[float]:
-    """The norm of the loss's gradient in each block, first block first, before anything is learned.
+    """The norm of the loss's gradient in each block before any update, first block first.
 
     The loss is the mean of the first micro-batch, the weights are those that the run's seed draws.
     """

@@ -23,7 +23,7 @@ _ABSENT = object()  # of a key that this run's config does not have
 
 
 class PlannedRun(Section):
-    """One run of an experiment: a variant with one seed. Its plan.json is all that the process of the run needs.
+    """One run of an experiment: a variant with one seed. Its plan.json is all that the run's process needs.
 
     label: the variant.   overrides: the values of the dotted keys in which the variants differ.
     """
@@ -40,7 +40,7 @@ class PlannedRun(Section):
         return self.config.corpus.model_dump_json() + self.config.tokenizer.model_dump_json()
 
     def directory(self, experiment: Path) -> Path:
-        """The run's folder: for readers the label and the seed, and a hash, so that no run finds another's state."""
+        """The run's folder: for readers the label and the seed, and a hash, so no run finds another's state."""
         digest = hashlib.sha256(self.config.model_dump_json().encode()).hexdigest()
         return experiment / "runs" / f"{self.config.name}-{digest[:8]}"
 
@@ -68,8 +68,8 @@ class Variant(NamedTuple):
 def plan_experiment(file: Path, overrides: Sequence[str] = ()) -> Plan:
     """The plan of an experiment's file. A run's config is the base config changed by `set`, variant, seed, overrides.
 
-    Raises ConfigError, with the line in the experiment's file, for a config that cannot be, for runs that are equal or
-    cannot be told apart, and for figures of variants that there are not.
+    Raises ConfigError, with the line in the experiment's file, for an invalid config, for runs that are equal or have
+    equal names, and for figures of variants that do not exist.
     """
     experiment = load_experiment(file)
     config = experiment.config
@@ -118,7 +118,7 @@ def _variants(experiment: LoadedExperiment) -> list[Variant]:
 
 def _change(experiment: LoadedExperiment, place: tuple[str | int, ...], key: str, value: Any) -> Change:
     """A change and the place that errors name, as `configs/experiments/depth.yaml:9: grid`."""
-    found = experiment.places.get(place, experiment.places[()])  # a default stands nowhere
+    found = experiment.places.get(place, experiment.places[()])  # a default has no line
     return Change(tuple(key.split(".")), value, f"{found}: {place[0]}")
 
 
@@ -155,7 +155,7 @@ def _require_variants_of_figures(config: ExperimentConfig, labels: Sequence[str]
         for label in figure.only:
             if label not in labels:
                 known = ", ".join(f"'{each}'" for each in labels)
-                what = f"figure '{figure.title}': `only` has '{label}', but no variant is called so"
+                what = f"figure '{figure.title}': `only` names '{label}', which is no variant"
                 raise ConfigError(f"experiment {config.name}", what, f"choose from {known}")
 
 

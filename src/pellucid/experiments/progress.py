@@ -31,7 +31,7 @@ class Work:
 
 
 class ExperimentBar:
-    """How much of the work is done, in FLOPs: a step of a large model takes longer than one of a small one.
+    """How much of the work is done, in FLOPs, as a step of a large model takes longer than one of a small model.
 
     `todo` has the runs that are still to be made, by their place in the plan.
     """

@@ -54,8 +54,8 @@ def write_report(
 
     `note` is told of each figure that could not be drawn.
 
-    Everything is written anew but one section, in which people say what they have learned: if the report that is there
-    has a heading `## What it shows`, the text from there to the next `## ` is kept, and stands after the question.
+    Everything is rewritten except one section, which people write: if the old report has a heading `## What it shows`,
+    the text from there to the next `## ` is kept and placed after the question.
     """
     file, config = folder / REPORT_FILE, plan.config
     kept = written_conclusion(folder)

@@ -86,7 +86,7 @@ class FinishedRun(Section):
 def read_result(run_dir: Path, run: PlannedRun) -> RunResult | None:
     """What the run in this folder found; None unless it is finished, with the planned config and measures.
 
-    What the experiment varies besides may have changed since; another label makes another run.
+    What else the experiment varies may have changed since.
     """
     try:
         finished = FinishedRun.model_validate_json((run_dir / RESULT_FILE).read_bytes())
@@ -111,7 +111,7 @@ def write_whole(file: Path, text: str) -> None:
 def results_csv(runs: Sequence[PlannedRun], outcomes: Sequence[RunResult | Failure]) -> str:
     """The table of an experiment, one row per planned run, for a spreadsheet or pandas.
 
-    Made again on the same machine, it differs in `seconds` alone.
+    Repeated on the same machine, it differs only in `seconds`.
     """
     varied_keys = dict.fromkeys(key for run in runs for key in run.overrides)
     found = [outcome for outcome in outcomes if isinstance(outcome, RunResult)]

@@ -1,6 +1,6 @@
 """`pellucid experiment`: every run in a process of its own, one bar for all, then the tables, the figures, the report.
 
-A run that is finished is not made again, one that was interrupted goes on, and one that fails stops no other.
+Finished runs are kept, interrupted ones continue, and a run that fails stops no other.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def run_experiment(
     Raises FailedRunsError at the very end, RunInUseError if the experiment is running already.
     """
     runs, name = plan.runs, plan.config.name
-    report_dir.mkdir(parents=True, exist_ok=True)  # what cannot be written or kept is better known before the runs
+    report_dir.mkdir(parents=True, exist_ok=True)  # better to fail here than after the runs
     written_conclusion(report_dir)
     with _locked(name, folder):
         found = {i: read_result(run.directory(folder), run) for i, run in enumerate(runs)}
@@ -78,7 +78,7 @@ def _locked(name: str, folder: Path) -> Iterator[None]:
 
 
 def _prepare(runs: Sequence[PlannedRun], outcomes: Outcomes, data_root: Path, folder: Path) -> dict[int, Work]:
-    """Prepares each corpus once, so that no two processes want to, and returns what is left to do.
+    """Prepares each corpus once, so no two processes try to, and returns what is left to do.
 
     A run whose corpus cannot be prepared has failed.
     """
@@ -133,7 +133,7 @@ def _make_runs(
 
 @contextmanager
 def _none_left_behind(working: Mapping[int, RunProcess]) -> Iterator[None]:
-    """However the block ends, no process outlives it: each that still works is asked to save, and waited for."""
+    """However the block ends, no process outlives it: each is asked to save, and waited for."""
     try:
         yield
     finally:

@@ -1,6 +1,6 @@
 """One run of an experiment, in a process of its own: train, evaluate, measure, and write result.json last of all.
 
-The process is started by `run.py`, which leaves plan.json in the run's folder.
+The process is started by `process.py`, which leaves plan.json in the run's folder.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def make_run(run: PlannedRun, run_dir: Path, data_root: Path) -> int | None:
 
 
 def _stop_when_the_experiment_ends() -> None:
-    """Stops this process as SIGTERM does, saving first, when the one that started it is gone, however it went.
+    """When the process that started this one is gone, stops this one as SIGTERM does: it saves first.
 
-    Standard input is a pipe from there, on which nothing is ever sent: it ends when the other end is closed.
+    Standard input is a pipe on which nothing is ever sent; it closes when the other process ends.
     """
 
     def wait() -> None:

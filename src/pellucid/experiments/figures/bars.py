@@ -1,4 +1,4 @@
-"""One lying bar per variant: one column of results.csv, a dot for each seed."""
+"""A horizontal bar per variant: one column of results.csv, a dot for each seed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pellucid.experiments.results import RunResult, by_variant
 
 
 def draw_bars(config: BarsConfig, results: Sequence[RunResult]) -> Sketch:
-    """One bar per variant, lying, so that long names have room; means without bars if the values span decades."""
+    """Horizontal bars leave room for long names; if the values span decades, a mark replaces each bar."""
     variants = by_variant(results)
     values = [[number_of(run, config.y) for run in runs] for runs in variants.values()]
     means = [float(np.mean(seeds)) for seeds in values]
@@ -38,14 +38,14 @@ def draw_bars(config: BarsConfig, results: Sequence[RunResult]) -> Sketch:
         log_x(axes, low, high * (high / low) ** 0.12)  # room for the numbers
     else:
         lowest, highest = min(0, *map(min, values)), max(0, *map(max, values))
-        span = highest - lowest or 1.0  # where all are 0, any scale will do
+        span = highest - lowest or 1.0  # if all are 0, any scale will do
         axes.set_xlim(lowest - 0.05 * span * (lowest < 0), highest + 0.15 * span)
         axes.xaxis.set_major_formatter(lambda x, _: in_percent(x) if is_share(config.y) else in_short(x))
     axes.set(xlabel=axis_label(config.y), ylim=(sum(heights_inches), 0))
     axes.set_yticks(rows, names)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
-    mark = "upright line" if spans_decades else "bar"
+    mark = "vertical line" if spans_decades else "bar"
     words = seeds_in_words(results, mark, "and the dots are the seeds")
     return Sketch(figure, f"{axis_label(config.y)} of each variant. {words}{floor_in_words}")
 
@@ -53,7 +53,7 @@ def draw_bars(config: BarsConfig, results: Sequence[RunResult]) -> Sketch:
 def _draw_means(
     axes: Axes, rows: NDArray[np.float64], means: Sequence[float], values: Sequence[Sequence[float]], *, as_bars: bool
 ) -> None:
-    """A bar has to begin at zero, which no logarithmic axis has: there an upright line marks the mean."""
+    """A bar must start at zero, which no logarithmic axis has: there a vertical line marks the mean."""
     for index, (row, mean, seeds) in enumerate(zip(rows, means, values, strict=True)):
         color = line_style(index).color
         if as_bars:
@@ -71,7 +71,7 @@ def _draw_floors(
     column: str,
     variants: Sequence[Sequence[RunResult]],
 ) -> str:
-    """Each bar has its floor, as another tokenizer's tokens have another entropy. Returns the caption's words."""
+    """Each bar has its own floor, since the tokens of another tokenizer have another entropy. Returns caption text."""
     drawn = ""
     for row, height, runs in zip(rows, heights, variants, strict=True):
         floor = floor_of(runs[0], column)

@@ -30,7 +30,7 @@ def draw_curves(config: CurvesConfig, results: Sequence[RunResult]) -> Sketch:
             axes.plot(*zip(*points, strict=True), color="black", linestyle=FLOOR_STYLE.linestyle, zorder=1.5)
             labels.append(EndLabel(f"floor: {points[-1][1]:.3f}", *points[-1], FLOOR_STYLE))
             floor_in_words = " The dashed line is the floor of the text of each evaluation: no model can do better."
-        # A wild start must not squeeze the rest: 7 nats are an even guess among a thousand tokens.
+        # A wild start must not squeeze the rest: 7 nats is a uniform guess among a thousand tokens.
         log_y(axes, *log_limits([*floors, *np.minimum(y, max(7.0, 3 * min(y)))]))
         axes.xaxis.set_major_formatter(lambda value, _: in_short(value))
     x_label = {"tokens": "training tokens", "step": "training step", "flops": axis_label("flops")}[config.x]

@@ -19,7 +19,7 @@ SKILL_LABELS: dict[SkillMeasure, str] = {
     "accuracy": "right where one token is possible (% of tokens)",
 }
 
-# Each column with the words and units that its axis bears.
+# The label of each column's axis, with its unit.
 AXIS_LABELS = {
     "parameters": "parameters",
     "non_embedding_parameters": "parameters without the embeddings",
@@ -48,12 +48,12 @@ def axis_label(column: str) -> str:
 
 
 def is_share(column: str) -> bool:
-    """Whether the column is a share of one, to be read in percent."""
+    """Whether the column is a fraction, to be shown in percent."""
     return column == "excess_fraction" or column.startswith("accuracy.")
 
 
 def is_measured(column: str) -> bool:
-    """Whether runs measure the column; otherwise they set it, as optimizer.lr."""
+    """Whether the column is measured; otherwise the runs set it, like optimizer.lr."""
     return column in AXIS_LABELS or column.startswith(("excess.", "accuracy.", "contexts."))
 
 
@@ -125,7 +125,7 @@ class Band:
 
 
 def band(points_of_seeds: Sequence[Sequence[tuple[float, float]]]) -> Band:
-    """From the (x, y) points of each seed; an x that only some seeds have is left out, so that no mean jumps."""
+    """From the (x, y) points of each seed; an x that only some seeds have is left out, or the mean would jump."""
     seeds = [dict(points) for points in points_of_seeds]
     x = sorted(set(seeds[0]).intersection(*seeds[1:]))
     y = np.array([[seed[at] for at in x] for seed in seeds], dtype=float).reshape(len(seeds), len(x))
@@ -140,7 +140,7 @@ def bands_of(results: Sequence[RunResult], points_of: Callable[[RunResult], Poin
 def seeds_in_words(
     results: Sequence[RunResult], mark: str = "line", spread: str = "and the band is their range"
 ) -> str:
-    """A sentence: how many seeds a mark stands for, and what shows their spread."""
+    """A sentence: how many seeds each mark averages, and what shows their spread."""
     counts = sorted({len(runs) for runs in by_variant(results).values()})
     if counts == [1]:
         return f"Each {mark} is one run, of one seed."

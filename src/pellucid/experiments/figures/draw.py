@@ -110,7 +110,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _save(figure: Figure, file: Path) -> None:
-    """Whole or not there; without the date, so that the same results give the same bytes."""
+    """Whole or not at all; without the date, so the same results give the same bytes."""
     kind = file.suffix.removeprefix(".")
     with written_whole(file) as draft:
         figure.savefig(draft, dpi=150, format=kind, metadata={"Date": None} if kind == "svg" else None)

@@ -1,4 +1,4 @@
-"""The figure of one column of the results against another, or against a key that the experiment varied."""
+"""One column of the results against another, or against a key that the experiment varied."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ Position = Callable[[RunResult], float]  # where on the x axis a run stands
 
 
 def draw_lines(config: LinesConfig, results: Sequence[RunResult]) -> Sketch:
-    """Every run a dot, and means joined: of the runs of equal x or, if x is measured, of those of a variant.
+    """Each run is a dot; lines join the means of runs with equal x or, if x is measured, of each variant.
 
-    Where x is measured and nothing is chosen as `by`, each variant has its own marker and name.
+    If x is measured and there is no `by`, each variant has its own marker and name.
     """
     lines = _lines(config.by, results)
     names_variants = is_measured(config.x) and config.by is None
@@ -74,7 +74,7 @@ def draw_lines(config: LinesConfig, results: Sequence[RunResult]) -> Sketch:
 
 
 def _lines(by: str | None, results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
-    """The runs of each line, by the line's name; numbers rise from first to last."""
+    """The runs of each line, by the line's name; numbers in rising order."""
     if by is None:
         return {"": list(results)}
     values = {value_of(run, by) for run in results}
@@ -89,7 +89,7 @@ def _lines(by: str | None, results: Sequence[RunResult]) -> dict[str, list[RunRe
 
 
 def _words(x: str, results: Sequence[RunResult]) -> list[str]:
-    """What x is in words, in order of first appearance; none if all are numbers."""
+    """The values of x that are words, in order of first appearance; none if all are numbers."""
     if all(isinstance(value_of(run, x), float) for run in results):
         return []
     return list(dict.fromkeys(_word(run, x) for run in results))
@@ -105,7 +105,7 @@ def _position(x: str, words: list[str]) -> Position:
 
 
 def _means(config: LinesConfig, runs: Sequence[RunResult], position: Position) -> Band:
-    """Mean and range of y at each x, by rising x."""
+    """Mean and range of y at each x, in rising order of x."""
     together: dict[str | float, list[RunResult]] = {}
     for run in runs:
         together.setdefault(run.label if is_measured(config.x) else position(run), []).append(run)

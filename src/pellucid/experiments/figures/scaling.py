@@ -1,4 +1,4 @@
-"""Loss against compute: the fitted laws, and the floor that they find beside the one that is known."""
+"""Loss against compute: the fitted laws, and the floor they find, next to the exact one."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def draw_scaling(config: ScalingConfig, results: Sequence[RunResult]) -> Sketch:
         figure,
         "Top: validation loss of every run against training compute, and reducible loss (loss minus the exact floor) "
         "on logarithmic axes, with the laws fitted to the compute-efficient runs. Bottom: the floor that the fit finds "
-        "from fewer runs, those of the least compute and those of the most. Each dot is one run, of one seed; ranges "
+        "from fewer runs, the cheapest and the most expensive ones. Each dot is one run, of one seed; ranges "
         "are 90 % bootstrap intervals.",
         _table(runs, fits),
     )
@@ -107,7 +107,7 @@ def _runs(results: Sequence[RunResult]) -> Runs:
 
 
 def _fit(runs: Runs) -> Fits:
-    of_cheapest = fits_of_cheapest_runs(runs.flops, runs.loss)  # first, as it says so if the runs are too few
+    of_cheapest = fits_of_cheapest_runs(runs.flops, runs.loss)  # first: it raises if the runs are too few
     free = fit_frontier_law(runs.flops, runs.loss)
     held = fit_frontier_law(runs.flops, runs.loss, irreducible=runs.floor)
     return Fits(
@@ -129,7 +129,7 @@ def _fit_by_size(runs: Runs) -> tuple[ParameterDataLaw, Bootstrap[ParameterDataL
 
 
 def _draw_loss(axes: Axes, runs: Runs, fits: Fits) -> None:
-    """Loss against compute. The interval of L_inf may reach far below: what the axes hold of it is shown."""
+    """Loss against compute. The interval of L_inf may reach far below the axes; only a part is shown."""
     law, resamples = fits.free
     low, high = resamples.interval(lambda law: law.irreducible)
     compute = _compute_beyond(runs, 10)
@@ -147,7 +147,7 @@ def _draw_loss(axes: Axes, runs: Runs, fits: Fits) -> None:
 
 
 def _draw_reducible(axes: Axes, runs: Runs, fits: Fits) -> PathCollection:
-    """A power law is a straight line here, if the right floor is taken off; a wrong L_inf bends it."""
+    """Minus the right floor, a power law is a straight line here; a wrong L_inf bends it."""
     (free, _), (held, resamples) = fits.free, fits.held
     compute = _compute_beyond(runs, 10)
     low, high = resamples.interval(lambda law: law.exponent)
@@ -165,7 +165,7 @@ def _draw_reducible(axes: Axes, runs: Runs, fits: Fits) -> PathCollection:
 
 
 def _draw_dots(axes: Axes, runs: Runs, y: Array) -> PathCollection:
-    """Every run in the colour of its size, the compute-efficient ones ringed."""
+    """Each run in the colour of its size, the compute-efficient ones with a ring."""
     best = frontier(runs.flops, runs.loss)
     axes.scatter(
         runs.flops[best], y[best], s=75, facecolor="none", edgecolor="black", label="compute-efficient run", zorder=4
@@ -175,7 +175,7 @@ def _draw_dots(axes: Axes, runs: Runs, y: Array) -> PathCollection:
 
 
 def _draw_found(axes: Axes, runs: Runs, fits: Fits) -> None:
-    """The learning curve of the fit itself, from either end; side by side where both have as many runs."""
+    """L_inf from growing numbers of runs, cheapest first and most expensive first, side by side."""
     axes.axhline(runs.floor, color="black", linestyle=FLOOR_STYLE.linestyle, label="exact floor")
     each_end = (
         ("cheapest", fits.of_cheapest, -0.15, "o", FITTED),
@@ -193,7 +193,7 @@ def _draw_found(axes: Axes, runs: Runs, fits: Fits) -> None:
 
 
 def _compute_beyond(runs: Runs, factor: float) -> Array:
-    """Compute (FLOP) from a little below the runs to `factor` times beyond: where laws are to foretell, they differ."""
+    """Compute (FLOP) from a little below the runs to `factor` times beyond, where the laws' predictions differ."""
     return np.geomspace(runs.flops.min() / 1.5, runs.flops.max() * factor, 200)
 
 

@@ -39,7 +39,7 @@ def draw_skill_curves(config: SkillCurvesConfig, results: Sequence[RunResult]) -
     for axes in panels.flat[len(variants) :]:
         axes.remove()
     for axes in panels.flat[len(variants) - n_columns : len(variants)]:
-        axes.tick_params(labelbottom=True)  # nothing stands below it
+        axes.tick_params(labelbottom=True)  # no panel is below it
 
     lines = [line for of_variant in bands.values() for line in of_variant.values()]
     low, high = log_limits(np.concatenate([line.x for line in lines]))
@@ -66,7 +66,7 @@ def _key(index: int, name: str) -> Line2D:
 
 
 def _skill_bands(y: SkillMeasure, runs: Sequence[RunResult]) -> dict[str, Band]:
-    """One line per skill that all these runs have measured while training."""
+    """One line per skill that all these runs measured during training."""
     field = SKILL_FIELDS[y]
     points: list[dict[str, Points]] = []
     for run in runs:

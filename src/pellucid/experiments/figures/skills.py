@@ -21,7 +21,7 @@ def draw_skills(config: SkillsConfig, results: Sequence[RunResult]) -> Sketch:
     skills, means = _skill_means(config.y, variants)
     names = [wrapped(label, NAME_WIDTH) for label in variants]
     heights_inches = [0.2 + 0.16 * len(name.splitlines()) for name in names]
-    height = max(4.2, 1.5 + sum(heights_inches))  # the words beside the scale need as much
+    height = max(4.2, 1.5 + sum(heights_inches))  # room for the label of the colour scale
     figure = new_figure(config.title, 3.2 + 0.75 * len(skills), height)
     axes = figure.add_subplot()
     edges = np.concatenate([[0], np.cumsum(heights_inches)])
@@ -54,7 +54,7 @@ def draw_skills(config: SkillsConfig, results: Sequence[RunResult]) -> Sketch:
 
 
 def _skill_means(y: SkillMeasure, variants: dict[str, list[RunResult]]) -> tuple[list[str], NDArray[np.float64]]:
-    """Names of the skills, and the mean over seeds, variants by skills; not a number where it is unknown."""
+    """Names of the skills, and the mean over seeds, variants by skills; NaN where it is unknown."""
     field = SKILL_FIELDS[y]
     runs = [run for of_variant in variants.values() for run in of_variant]
     skills = list(dict.fromkeys(skill for run in runs for skill in run.skills if run.skills[skill][field] is not None))
@@ -70,7 +70,7 @@ def _skill_means(y: SkillMeasure, variants: dict[str, list[RunResult]]) -> tuple
 
 
 def _norm_of(y: SkillMeasure, means: NDArray[np.float64]) -> Normalize:
-    """Which value has which colour: accuracy from 0 to 1, excess over up to three decades below the highest."""
+    """The colour scale: accuracy from 0 to 1, excess over at most three decades below the highest."""
     if y == "accuracy":
         return Normalize(0, 1)
     highest = float(np.nanmax(means))

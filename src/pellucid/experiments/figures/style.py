@@ -1,4 +1,4 @@
-"""How figures look: palette, size of type, and labels beside the lines that they name."""
+"""How figures look: palette, font sizes, and labels next to the lines they name."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "pellucid",
 }
 
-# Okabe and Ito's palette, told apart by every kind of colour vision; its yellow, too pale for a line, is grey here,
-# and black is kept for floors.
+# Okabe and Ito's palette, which people with any colour vision can tell apart; grey replaces its yellow, too pale for a
+# line, and black is kept for floors.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 Dashes = Literal["-", ""] | tuple[float, Sequence[float]]  # matplotlib: offset, then points of ink and of gap in turn
@@ -47,7 +47,7 @@ DASHES: tuple[Dashes, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.5, 
 
 @dataclass(frozen=True)
 class LineStyle:
-    """Colour, marker and dashes of one variant: three ways to know it, two of which survive a grey print."""
+    """Colour, marker and dashes of one variant: three ways to recognize it, two of which survive printing in grey."""
 
     color: str
     marker: str
@@ -55,7 +55,7 @@ class LineStyle:
 
 
 def line_style(index: int) -> LineStyle:
-    """The same for the same place in the order of variants; colours repeat after 7, markers after 8."""
+    """The style of the i-th variant; colours repeat after 7, markers after 8."""
     return LineStyle(PALETTE[index % 7], MARKERS[index % 8], DASHES[(index + index // 7) % 4])
 
 
@@ -66,7 +66,7 @@ FLOOR_STYLE = LineStyle("black", "", (0, (4, 3)))
 
 
 def new_figure(title: str, width: float, height: float) -> Figure:
-    """Inches. The title is at the top left, as in a newspaper."""
+    """Width and height in inches. The title is at the top left."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     characters = int(width * 11)
@@ -99,7 +99,7 @@ class EndLabel:
 
 
 def figure_of_lines(title: str, labels: Sequence[str]) -> tuple[Figure, Axes]:
-    """One pair of axes, high enough for the names of all lines at its right."""
+    """One pair of axes, tall enough for the names of all lines on its right."""
     figure = new_figure(
         title, 7.5, max(4.4, 1.2 + sum(0.06 + 0.16 * len(wrapped(each).splitlines()) for each in labels))
     )
@@ -123,16 +123,16 @@ def plot_band(axes: Axes, line: Band, style: LineStyle, *, markers: bool = True)
 
 
 def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
-    """Names lines at the right of the axes, each as near to the height of its end as the others let it.
+    """Names the lines on the right of the axes, each as close to the end of its line as the other labels allow.
 
-    Instead of a legend: nothing lies on the data, and the order is that of the results.
+    Unlike a legend, this covers no data and keeps the order of the results.
     """
     figure = axes.get_figure(root=True)
     assert figure is not None
     texts = [
         axes.text(1.1, 0.5, wrapped(label.text), transform=axes.transAxes, va="center", fontsize=9) for label in labels
     ]
-    figure.draw_without_rendering()  # lays out the figure: from here on the axes keep their height
+    figure.draw_without_rendering()  # lays out the figure: after this the axes keep their height
     heights = [text.get_window_extent().height / axes.bbox.height + 0.015 for text in texts]
     ends = axes.transAxes.inverted().transform(axes.transData.transform([(label.x, label.y) for label in labels]))
     for label, text, end, height in zip(labels, texts, ends, spread_out(ends[:, 1].tolist(), heights), strict=True):
@@ -144,7 +144,7 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
 
 
 def spread_out(wanted: Sequence[float], heights: Sequence[float]) -> list[float]:
-    """Centres in [0, 1] that keep labels of these heights apart, as near to the wanted ones as can be.
+    """Centres in [0, 1] that keep labels of these heights apart, as close to the wanted ones as possible.
 
     Least squares under an order is isotonic regression, once each label is moved down by the heights below it.
     """

@@ -1,4 +1,4 @@
-"""How sure a fitted law is: the same fit to runs drawn again, and to fewer runs (Efron 1979)."""
+"""How certain a fitted law is: the same fit to resampled runs, and to fewer runs (Efron 1979)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from pellucid.experiments.laws.power_laws import (
 
 Law = TypeVar("Law")
 
-# Of each fitted law. The ends of a 90 % interval then rest on some ten resamples each.
+# Of each fitted law. Each end of a 90 % interval then rests on about ten resamples.
 N_RESAMPLES = 200
 
 
 @dataclass(frozen=True)
 class Bootstrap(Generic[Law]):
-    """Laws fitted to runs drawn again with replacement: how far the fit hangs on which runs happened to be made.
+    """Laws fitted to runs drawn again with replacement: how much the fit depends on which runs happened to be made.
 
     n_failed: draws that held too few different runs for a fit, and were drawn again.
     """
@@ -93,7 +93,7 @@ def _resampled(n_runs: int, weights: Callable[[Indices], Array | None]) -> tuple
 
 @dataclass(frozen=True)
 class PartialFit:
-    """L_inf (nats per token) as n_runs of the runs tell it, with its 90 % interval."""
+    """L_inf (nats per token) fitted to n_runs of the runs, with its 90 % interval."""
 
     n_runs: int
     irreducible: float
@@ -101,7 +101,7 @@ class PartialFit:
     high: float
 
 
-# Three points give a law of three unknowns that meets each of them: no fourth, no sign of how wrong it may be.
+# A law with three unknowns passes through any three points: only a fourth can show how wrong it is.
 SHORTEST_FRONTIER = 4
 
 
@@ -114,7 +114,7 @@ def fits_of_cheapest_runs(flops: Array, loss: Array, *, max_fits: int = 10) -> S
 
 
 def fits_of_most_expensive_runs(flops: Array, loss: Array, *, max_fits: int = 10) -> Sequence[PartialFit]:
-    """The same of the n that took the most compute: a law may hold only beyond some size, and small runs mislead."""
+    """The same for the n most expensive runs: a law may hold only beyond some size, and small runs mislead."""
     return _fits_of_first(np.argsort(-flops, kind="stable"), flops, loss, max_fits)
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# Residuals of log loss beyond a thousandth count by their size, not its square, so that no one run rules the fit.
+# Residuals of log loss above a thousandth count linearly, not squared, so no single run dominates the fit.
 HUBER_DELTA = 1e-3
 
 
@@ -73,7 +73,7 @@ def frontier(flops: Array, loss: Array) -> Indices:
 
 
 def fit_compute_law(flops: Array, loss: Array, *, irreducible: float | None = None) -> ComputeLaw:
-    """The law nearest to these runs, which should be a frontier.
+    """The best fit to these runs, which should be a frontier.
 
     With `irreducible` given, L_inf is held there, and scale and exponent alone are fitted.
     Raises ValueError for fewer amounts of compute than the law has unknowns: 3, or 2 with L_inf given.
@@ -98,7 +98,7 @@ def refit_compute_law(
 
 
 def fit_parameter_data_law(parameters: Array, tokens: Array, loss: Array) -> ParameterDataLaw:
-    """The law nearest to these runs. Raises ValueError for fewer than 5 runs, or than 3 sizes or amounts of tokens.
+    """The best fit to these runs. Raises ValueError for fewer than 5 runs, or than 3 sizes or amounts of tokens.
 
     parameters: give those without the embedding. In small models the embedding table is most of the parameters, and
     loss follows the rest far more closely (Kaplan et al. 2020, section 3.1).
@@ -118,7 +118,7 @@ def refit_parameter_data_law(
 
 
 def require_enough_sizes(parameters: Array, tokens: Array) -> None:
-    """Raises ValueError if these runs do not settle the five unknowns of L(N, D)."""
+    """Raises ValueError if these runs do not determine the five unknowns of L(N, D)."""
     _require_distinct(parameters, 3, "model sizes")
     _require_distinct(tokens, 3, "amounts of training tokens")
     _require_distinct(parameters + 1j * tokens, 5, "pairs of model size and tokens")
@@ -142,7 +142,7 @@ def _parameter_data_law(found: FloorAndPowers) -> ParameterDataLaw:
 # The search.   R runs   K kinds of size   U = 2 K + 1 unknowns: the logarithm of each power's scale, that of its
 # exponent (so that both stay positive), and last the floor.
 
-# Far beyond what any experiment finds; they keep a search that goes astray from overflowing.
+# Far beyond what any experiment finds; they keep a search that diverges from overflowing.
 SCALE_RANGE_NATS = 1e-9, 1e9
 EXPONENT_RANGE = 1e-3, 10.0
 
@@ -156,7 +156,7 @@ class FloorAndPowers(NamedTuple):
 
 
 def _fit(sizes_RK: Array, loss_R: Array, floor: float | None) -> FloorAndPowers:
-    """The best that is found from a grid of starts: floors from nothing to nearly all, powers shallow to steep."""
+    """The best fit from a grid of starts: floors from nothing to nearly all, powers shallow to steep."""
     if not np.all(loss_R > 0):
         raise ValueError(f"a loss of {loss_R.min():g} nats per token has no logarithm; leave that run out")
     K = sizes_RK.shape[1]
