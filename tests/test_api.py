@@ -77,7 +77,7 @@ def test_a_wrong_setting_is_one_clear_error(workplace: Path, settings, message: 
 
 def test_a_run_is_loaded_by_checkpoint_and_from_a_step_directory_alone(run: library.Run, tmp_path: Path):
     assert library.load(run.directory.parent, checkpoint=15).step == 15
-    assert library.load(run.directory.parent, "best").step in (5, 10, 15, 20)
+    assert library.load(run.directory.parent, "latest").step == 20
     copied = tmp_path / run.directory.name
     copied.symlink_to(run.directory)
     alone = library.load(copied)

@@ -230,7 +230,7 @@ def test_bad_input_ends_in_one_clear_line_and_its_exit_code(workplace, pellucid,
         (["--top-p", "1.1"], 2, ["top_p"]),
         (["--num-samples", "0"], 2, ["--num-samples"]),
         (["--max-new-tokens", "-1"], 2, ["--max-new-tokens"]),
-        (["--checkpoint", "7"], 4, ["no checkpoint '7'", "latest, best or a step: 5, 10, 15, 20"]),
+        (["--checkpoint", "7"], 4, ["no checkpoint '7'", "best, latest or a step: 5, 10, 15, 20"]),
         (["--checkpoint", "newest"], 4, ["no checkpoint 'newest'"]),
         (["--prompt", "a", "--prompt-file", "b"], 2, ["exclude each other"]),
         (["--prompt-file", "absent.txt"], 5, ["absent.txt"]),
@@ -250,8 +250,14 @@ def test_a_damaged_checkpoint_is_refused_and_the_older_one_still_works(trained_r
     with (tmp_path / "run/step-00000020/model.safetensors").open("r+b") as file:
         file.seek(1000)
         file.write(b"\x00\x01\x02")
-    assert_one_error_line(pellucid("generate", tmp_path / "run"), 4, "model.safetensors is not what manifest.json says")
-    assert pellucid("generate", tmp_path / "run", "--checkpoint", "15", "--max-new-tokens", "1").exit_code == 0
+    generate = ["generate", tmp_path / "run", "--max-new-tokens", "1", "--checkpoint"]
+    damaged = "model.safetensors is not what manifest.json says"
+    assert_one_error_line(pellucid(*generate, "latest"), 4, damaged)
+    assert pellucid(*generate, "15").exit_code == 0
+    best = pellucid(*generate, "best")
+    assert best.exit_code == 0
+    assert f"step-00000020: damaged: {damaged}" in best.stderr
+    assert "note: step 15, the best of " in best.stderr
 
 
 def test_an_existing_run_is_neither_lost_nor_mixed_by_a_forgotten_option(workplace: Path, pellucid):

@@ -32,8 +32,8 @@ from pellucid.training.metrics import read_rows
 from pellucid.training.train_run import train_run
 
 
-def load(path: str | Path, checkpoint: str | int = "latest") -> Run:
-    """Opens a run directory or one of its step directories. `checkpoint`: "latest", "best" or a step.
+def load(path: str | Path, checkpoint: str | int = "best") -> Run:
+    """Opens a run directory or one of its step directories. `checkpoint`: "best", "latest" or a step.
 
     Raises CheckpointError if there is none, or if it is damaged.
     """

@@ -43,12 +43,12 @@ Overrides = Annotated[
     typer.Argument(metavar="[KEY=VALUE]...", help="Change the config: optimizer.lr=3e-4 train.steps=100."),
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory or one of its step directories.")]
-Which = Annotated[str, typer.Option("--checkpoint", metavar="latest|best|STEP", help="Which checkpoint.")]
+Which = Annotated[str, typer.Option("--checkpoint", metavar="best|latest|STEP", help="Which checkpoint.")]
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")]
 
 
 class _WarningsOnStderr(logging.Handler):
-    """What the library has to say on the way, each a line."""
+    """What the library has to say on the way, each a line: warnings and notes."""
 
     def emit(self, record: logging.LogRecord) -> None:
         _note(f"{record.levelname.lower()}: {record.getMessage()}")
@@ -66,7 +66,9 @@ def main() -> NoReturn:
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
+    logging.addLevelName(logging.INFO, "NOTE")
     logging.getLogger("pellucid").handlers = [_WarningsOnStderr()]
+    logging.getLogger("pellucid").setLevel(logging.INFO)
     try:
         exit_code = app(standalone_mode=False)
         sys.stdout.flush()
@@ -156,7 +158,11 @@ def train(
     if outcome.stopped_by is not None:
         _note(f"stopped after step {outcome.step}, saved; go on with: {_typed()} --resume")
         sys.exit(128 + outcome.stopped_by)
-    print(f"validation: {outcome.evaluation}")
+    if outcome.best is None:
+        print(f"validation: {outcome.evaluation}")
+    else:
+        print(f"validation: {outcome.best}   step {outcome.best_step:,}, the best: `generate` takes it")
+        print(f"validation: {outcome.evaluation}   step {outcome.step:,}, the last")
 
 
 @app.command()
@@ -173,7 +179,7 @@ def generate(
     greedy: Annotated[bool, typer.Option("--greedy", help="Always the likeliest token.")] = False,
     num_samples: Annotated[int, typer.Option(metavar="N", min=1)] = 1,
     seed: Annotated[int | None, typer.Option(metavar="S", help="The same seed, the same text.")] = None,
-    checkpoint: Which = "latest",
+    checkpoint: Which = "best",
     as_json: Json = False,
 ) -> None:
     """Write text with a trained model. Goes on from a prompt, or begins a document."""
@@ -222,7 +228,7 @@ def generate(
 def evaluate(
     run: Run,
     text: Annotated[Path | None, typer.Option(metavar="FILE", help="Measure on this text instead.")] = None,
-    checkpoint: Which = "latest",
+    checkpoint: Which = "best",
     as_json: Json = False,
 ) -> None:
     """Measure a trained model on its validation text. Loss, perplexity, bits per byte; floor, excess if known."""
@@ -255,7 +261,7 @@ def explain(
     attention: Annotated[
         str | None, typer.Option(metavar="all|LAYER.HEAD", help="Where the heads look, or a map of one: 0.1.")
     ] = None,
-    checkpoint: Which = "latest",
+    checkpoint: Which = "best",
     as_json: Json = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page to look at instead.")] = None,
 ) -> None:

@@ -41,7 +41,7 @@ def test_latest_best_and_a_number_name_a_checkpoint(tmp_path: Path):
 @pytest.mark.parametrize("which", ["30", "newest", "-1", "1.0", "²"])
 def test_an_unknown_checkpoint_is_answered_with_the_known_ones(tmp_path: Path, which: str):
     write_run(tmp_path, {10: 1.0, 20: 2.0})
-    with pytest.raises(CheckpointError, match=r"use latest, best or a step: 10, 20"):
+    with pytest.raises(CheckpointError, match=r"use best, latest or a step: 10, 20"):
         find_step_directory(tmp_path, which)
 
 
@@ -52,9 +52,25 @@ def test_a_folder_without_checkpoints_and_no_folder_are_told_apart(tmp_path: Pat
         find_step_directory(tmp_path / "absent", "latest")
 
 
-def test_a_run_that_was_never_evaluated_has_no_best(tmp_path: Path):
-    write_run(tmp_path, {10: None})
-    with pytest.raises(CheckpointError, match="no whole checkpoint was evaluated; choose a step: 10"):
+def test_the_best_is_said_to_be_so_only_where_it_is_not_the_newest(tmp_path: Path, caplog):
+    caplog.set_level("INFO", logger="pellucid")
+    write_run(tmp_path, {1000: 2.0, 1200: 1.0})
+    find_step_directory(tmp_path, "best")
+    assert caplog.messages == []
+    write_run(tmp_path, {1400: 1.5})
+    assert find_step_directory(tmp_path, "best").name == "step-00001200"
+    assert caplog.messages == [f"step 1,200, the best of {tmp_path}; --checkpoint latest for the newest"]
+
+
+def test_where_nothing_was_evaluated_the_newest_is_taken(tmp_path: Path):
+    write_run(tmp_path, {10: None, 20: None})
+    assert find_step_directory(tmp_path, "best").name == "step-00000020"
+
+
+def test_where_no_checkpoint_is_whole_there_is_no_best(tmp_path: Path):
+    write_run(tmp_path, {10: 1.0})
+    (tmp_path / "step-00000010/state.json").unlink()
+    with pytest.raises(CheckpointError, match="no checkpoint is whole"):
         find_step_directory(tmp_path, "best")
 
 

@@ -4,11 +4,11 @@ import json
 import math
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.training.metrics import append_row, cut_back, read_rows
-from pellucid.training.plots import _round_ticks, plot_loss
+from pellucid.training.plots import loss_figure, save_figure
 
 
 def test_rows_come_back_in_order_and_a_half_written_one_is_left_out(tmp_path: Path):
@@ -35,16 +35,24 @@ def test_every_row_is_strict_json(tmp_path: Path):
     assert json.loads(file.read_text()) == {"step": 1, "train_loss": None, "gradient_norm": None}
 
 
-@given(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=20), st.none() | st.floats(1e-3, 10))
-def test_any_losses_can_be_drawn(tmp_path_factory, losses, floor):
-    assert _round_ticks(min(losses) / 3, max(losses))
-    file = tmp_path_factory.mktemp("plot") / "loss.png"
-    rows = [{"tokens": 100 * i, "train_loss": loss, "val_loss": loss} for i, loss in enumerate(losses)]
-    if len(losses) % 5 == 0:  # drawing is slow: every fifth example
-        plot_loss(rows, floor, "title", file)
-        assert file.read_bytes().startswith(b"\x89PNG")
+LOSSES = st.lists(st.tuples(st.floats(1e-3, 1e3), st.none() | st.floats(1e-3, 1e3)), min_size=1, max_size=8)
+
+
+@settings(max_examples=20)
+@given(LOSSES, st.none() | st.floats(1e-3, 10))
+def test_every_loss_and_the_floor_lie_inside_the_picture(losses, floor):
+    rows = [{"step": i, "tokens": 9 * i, "train_loss": train, "val_loss": val} for i, (train, val) in enumerate(losses)]
+    low, high = loss_figure(rows, floor, "title").axes[0].get_ylim()
+    assert all(low <= loss <= high for pair in [*losses, (floor,)] for loss in pair if loss is not None)
+
+
+def test_the_best_step_is_named_in_the_picture():
+    losses = enumerate([5.0, 4.79, 9.13], start=1)
+    rows = [{"step": 100 * i, "tokens": i, "train_loss": 1.0, "val_loss": loss} for i, loss in losses]
+    names = [text.get_text() for text in loss_figure(rows, None, "title").axes[0].get_legend().get_texts()]
+    assert names == ["training (each batch)", "validation", "best: 4.790, at step 200"]
 
 
 def test_a_run_without_rows_can_be_drawn(tmp_path: Path):
-    plot_loss([], None, "nothing yet", tmp_path / "loss.png")
-    assert (tmp_path / "loss.png").exists()
+    save_figure(loss_figure([], None, "nothing yet"), tmp_path / "loss.png")
+    assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")

@@ -1,6 +1,7 @@
 """A run on disk: what it leaves, and that stopping it changes nothing."""
 
 import json
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -12,6 +13,7 @@ from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import TENSOR_FILES, read_checkpoint
 from pellucid.config import load_run_config
 from pellucid.training import session as session_module
+from pellucid.training import train_run as train_run_module
 from pellucid.training.metrics import read_rows
 from pellucid.training.train_run import train_run
 from tiny_run import VERSES
@@ -145,6 +147,77 @@ def test_a_run_ends_at_the_first_evaluation_that_reaches_the_loss_that_is_wanted
 def test_a_loss_that_is_never_reached_ends_nothing(workplace: Path):
     outcome, _ = train(workplace, "run", "evaluation.stop_at_val_loss=0.01")
     assert outcome.step == 20
+
+
+@pytest.fixture
+def overfits(workplace: Path) -> list[str]:
+    """A run that learns one text and is evaluated on another, which it expects less and less after a few steps."""
+    (workplace / "other.txt").write_text("owt eno dna eerht ruof evif xis neves thgie enin\n\n" * 4)
+    corpus = 'corpus={type: text, files: [corpus.txt], separator: "\\n\\n", validation_files: [other.txt]}'
+    return [corpus, "train.steps=40", "evaluation.every_steps=2"]
+
+
+def val_losses(run_dir: Path) -> dict[int, float]:
+    return {row["step"]: row["val_loss"] for row in read_rows(run_dir / "metrics.jsonl") if "val_loss" in row}
+
+
+def test_a_run_ends_after_as_many_evaluations_without_a_new_best_as_patience_allows(workplace: Path, overfits):
+    overrides = [*overfits, "evaluation.early_stopping_patience=3"]
+    outcome, _ = train(workplace, "run", *overrides)
+    losses = val_losses(workplace / "run")
+    best = min(losses, key=losses.get)
+    assert outcome.step == max(losses) == best + 3 * 2 < 40
+    assert {best, outcome.step} <= set(steps_in(workplace / "run"))
+    assert f"## After {outcome.step} steps" in (workplace / "run" / "samples.md").read_text()
+    _, notes = train(workplace, "run", *overrides, resume=True)
+    assert notes == [f"{workplace / 'run'} is finished, after {outcome.step} steps"]
+
+
+def test_an_early_stop_comes_at_the_same_step_wherever_the_run_was_cut(workplace: Path, overfits):
+    overrides = [*overfits, "evaluation.early_stopping_patience=3", "checkpoint={every_steps: 1, keep_last: 40}"]
+    outcome, _ = train(workplace, "whole", *overrides)
+    for last in range(outcome.step - 6, outcome.step):
+        cut = workplace / f"cut-{last}"
+        shutil.copytree(workplace / "whole", cut)
+        for step in range(last + 1, outcome.step + 1):
+            shutil.rmtree(cut / f"step-{step:08d}")
+        resumed, _ = train(workplace, cut.name, *overrides, resume=True)
+        assert resumed == outcome
+        assert_same_run(workplace / "whole", cut, outcome.step)
+
+
+def test_a_run_that_overfits_says_so_once_and_is_evaluated_at_its_best_step_too(workplace: Path, overfits, caplog):
+    outcome, _ = train(workplace, "run", *overfits)
+    losses = val_losses(workplace / "run")
+    best = min(losses, key=losses.get)
+    warnings = [message for message in caplog.messages if "no longer falls" in message]
+    assert len(warnings) == 1
+    assert f"its best is {losses[best]:.4f}, at step {best};" in warnings[0]
+    assert outcome.best_step == best < outcome.step == 40
+    assert outcome.best.loss_nats_per_token == pytest.approx(losses[best])
+    assert outcome.evaluation.loss_nats_per_token == pytest.approx(losses[40])
+
+
+def test_a_text_that_will_be_read_often_is_a_warning_that_early_stopping_answers(workplace: Path, caplog):
+    _, notes = train(workplace, "often", "train.steps=60")
+    assert "the text will be read" in caplog.text
+    assert "evaluation.early_stopping_patience" in caplog.text
+    caplog.clear()
+    _, notes = train(workplace, "stops", "train.steps=60", "evaluation.early_stopping_patience=30")
+    assert "the text will be read" not in caplog.text
+    assert any("epochs at most: early stopping may end the run" in note for note in notes)
+    caplog.clear()
+    train(workplace, "once", "train.steps=2")
+    assert caplog.text == ""
+
+
+def test_a_longer_run_says_first_how_long_it_will_take_and_its_numbers_stay_the_same(workplace: Path, monkeypatch):
+    _, notes = train(workplace, "silent")
+    assert not any(note.startswith("time ") for note in notes)
+    monkeypatch.setattr(train_run_module, "LONG_RUN_FLOPS", 0)
+    _, notes = train(workplace, "announced")
+    assert re.fullmatch(r"time    about \d+ s on this machine", next(n for n in notes if n.startswith("time ")))
+    assert_same_run(workplace / "silent", workplace / "announced", 20)
 
 
 def test_every_document_is_in_one_of_the_two_splits(workplace: Path):

@@ -38,8 +38,8 @@ def load_trained_model(step_directory: Path) -> TrainedModel:
     return _build(read_checkpoint(step_directory), str(step_directory))
 
 
-def load_trained_run(run: Path, which: str = "latest") -> tuple[TrainedModel, Precision]:
-    """The model that RUN and latest|best|STEP name, on the device and in the precision that it was trained with.
+def load_trained_run(run: Path, which: str = "best") -> tuple[TrainedModel, Precision]:
+    """The model that RUN and best|latest|STEP name, on the device and in the precision that it was trained with.
 
     A machine without these uses what it has, after a warning. Raises CheckpointError as the others do.
     """

@@ -74,8 +74,9 @@ def keep_last_and_best(run_dir: Path, keep_last: int) -> None:
 
 
 def find_step_directory(run: Path, which: str) -> Path:
-    """The step directory that RUN and `--checkpoint latest|best|STEP` name; RUN may be a step directory itself.
+    """The step directory that RUN and `--checkpoint best|latest|STEP` name; RUN may be a step directory itself.
 
+    The best has the lowest validation loss found while training; where nothing was evaluated it is the newest.
     Raises CheckpointError if there is none.
     """
     if STEP_NAME.fullmatch(run.name) and run.is_dir():
@@ -88,12 +89,15 @@ def find_step_directory(run: Path, which: str) -> Path:
         return run / step_name(steps[-1])
     known = ", ".join(str(step) for step in steps)
     if which == "best":
-        best = _best(list(whole_checkpoints(run)))
-        if best is None:
-            raise CheckpointError(str(run), "no whole checkpoint was evaluated", f"choose a step: {known}")
-        return run / step_name(best.step)
+        whole = list(whole_checkpoints(run))
+        if not whole:
+            raise CheckpointError(str(run), "no checkpoint is whole", "train anew with --overwrite")
+        best = _best(whole)
+        if best and best.step < steps[-1]:
+            _log.info("step %s, the best of %s; --checkpoint latest for the newest", f"{best.step:,}", run)
+        return run / step_name((best or whole[0]).step)
     if not which.isdecimal() or int(which) not in steps:
-        raise CheckpointError(str(run), f"no checkpoint {which!r}", f"use latest, best or a step: {known}")
+        raise CheckpointError(str(run), f"no checkpoint {which!r}", f"use best, latest or a step: {known}")
     return run / step_name(int(which))
 
 

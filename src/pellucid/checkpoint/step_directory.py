@@ -52,8 +52,9 @@ class Unreported(Section):
 class State(Section):
     """state.json: how far the run has come, and what it ran on.
 
-    val_loss, best_loss: nats per token, of this step and of the best one so far.   The last five: where a resumed run
-    is the same bit for bit. The oldest checkpoints do not tell the version of Pellucid.
+    val_loss, best_loss: nats per token, of this step and of the best one so far.   evaluations_since_best: how many
+    found no new best.   The last five: where a resumed run is the same bit for bit. The oldest checkpoints do not
+    tell the version of Pellucid.
     """
 
     step: int
@@ -61,6 +62,8 @@ class State(Section):
     elapsed_seconds: float
     val_loss: float | None
     best_loss: float | None
+    best_step: int | None = None
+    evaluations_since_best: int = 0
     unreported: Unreported | None
     grad_scaler: dict[str, int | float]
     data_fingerprint: str

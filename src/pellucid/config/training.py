@@ -109,6 +109,9 @@ class EvaluationConfig(Section):
     stop_at_val_loss: float | None = Field(
         None, gt=0, description="end the run when an evaluation finds this loss (nats per token) or less; null: never"
     )
+    early_stopping_patience: int | None = Field(
+        None, ge=1, description="end the run after so many evaluations in a row without a new best; null: never"
+    )
 
 
 class CheckpointConfig(Section):

@@ -74,6 +74,13 @@ def step_seconds(work: StepWork, machine: Machine) -> float:
     )
 
 
+def duration(seconds: float) -> str:
+    """In the unit that a person would choose."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
 def model_flops_utilization(flops: float, seconds: float, machine_flops_per_second: float) -> float:
     """MFU: the share of the peak that a model's own FLOPs made use of (Chowdhery et al. 2022, appendix B).
 

@@ -12,7 +12,7 @@ from pellucid.checkpoint.run_directory import steps_in
 from pellucid.config.run import RunConfig
 from pellucid.cost.build import RunCost, cost_of, cost_of_run
 from pellucid.cost.machine import Machine, measure_machine
-from pellucid.cost.step_time import step_seconds
+from pellucid.cost.step_time import duration, step_seconds
 from pellucid.data.build import vocab_size_of
 from pellucid.experiments.plan import Plan, PlannedRun
 from pellucid.experiments.results import read_result
@@ -67,13 +67,6 @@ def total_seconds(seconds: Sequence[float], jobs: int) -> float:
     for each in seconds:
         heapq.heapreplace(ends, ends[0] + each)
     return max(ends)
-
-
-def duration(seconds: float) -> str:
-    """In the unit that a person would choose."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def _state(run: PlannedRun, run_dir: Path) -> tuple[str, float]:

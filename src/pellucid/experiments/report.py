@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.config.experiment import ExperimentConfig
+from pellucid.cost.step_time import duration
 from pellucid.errors import DataError
 from pellucid.experiments.figures.draw import draw
-from pellucid.experiments.forecast import duration
 from pellucid.experiments.plan import Plan
 from pellucid.experiments.results import Failure, RunResult, by_variant, write_whole
 

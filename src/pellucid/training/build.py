@@ -67,6 +67,7 @@ def build_session(config: RunConfig, data: PreparedData, run_dir: Path) -> Sessi
         name=config.name,
         n_steps=config.train.steps,
         stop_at_val_loss=config.evaluation.stop_at_val_loss,
+        patience=config.evaluation.early_stopping_patience,
         intervals=Intervals(
             log=config.train.log_every_steps,
             evaluate=config.evaluation.every_steps,

@@ -30,8 +30,8 @@ SKILL_STYLES: list[dict[str, Any]] = [
 LEAST_EXCESS = 1e-3  # nats per document; less, or luck below the floor, is drawn here
 
 
-def plot_loss(rows: Sequence[Row], floor: float | None, title: str, file: Path) -> None:
-    """Draws training and validation loss (nats per token) against the tokens seen, and the floor if it is known."""
+def loss_figure(rows: Sequence[Row], floor: float | None, title: str) -> Figure:
+    """Training and validation loss (nats per token) against the tokens seen; the best step, and the floor if known."""
     figure = Figure(figsize=(7.5, 4.5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
@@ -41,6 +41,9 @@ def plot_loss(rows: Sequence[Row], floor: float | None, title: str, file: Path) 
         axes.plot(*zip(*train, strict=True), color=BLUE, linewidth=1, alpha=0.8, label="training (each batch)")
     if val:
         axes.plot(*zip(*val, strict=True), color=ORANGE, marker="o", markersize=4, label="validation")
+        best = min((row for row in rows if row.get("val_loss") is not None), key=lambda row: row["val_loss"])
+        label = f"best: {best['val_loss']:.3f}, at step {best['step']:,}"
+        axes.plot(best["tokens"], best["val_loss"], color=BLACK, marker="*", markersize=11, linestyle="", label=label)
     if floor is not None:
         axes.axhline(
             floor,
@@ -49,15 +52,10 @@ def plot_loss(rows: Sequence[Row], floor: float | None, title: str, file: Path) 
             linewidth=1.2,
             label=f"floor: {floor:.3f}, the entropy of the text",
         )
-    losses = [loss for _, loss in train + val]
-    if losses and min(losses) > 0:
+    if all(loss > 0 for _, loss in train + val):
         axes.set_yscale("log")
-        lowest, highest = min([*losses, *([floor] if floor else [])]), max(losses)
-        # A wild first batch must not squeeze the rest: 7 nats are an even guess among a thousand tokens.
-        highest = min(highest, max(7.0, 3 * lowest))
-        axes.set_ylim(0.9 * lowest, 1.1 * highest)
-        ticks = _round_ticks(lowest, highest)
-        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
         axes.minorticks_off()
     axes.set(title=title, xlabel="tokens seen", ylabel="loss (nats per token)")
     axes.xaxis.set_major_formatter(lambda x, _: f"{x / 1e6:g} M" if x else "0")
@@ -65,11 +63,11 @@ def plot_loss(rows: Sequence[Row], floor: float | None, title: str, file: Path) 
     axes.spines[["top", "right"]].set_visible(False)
     if axes.lines:
         axes.legend(frameon=False)
-    _save(figure, file)
+    return figure
 
 
-def plot_skills(rows: Sequence[Row], title: str, file: Path) -> None:
-    """Draws the excess of each skill (nats per document) against the tokens seen, both axes logarithmic."""
+def skills_figure(rows: Sequence[Row], title: str) -> Figure:
+    """The excess of each skill (nats per document) against the tokens seen, both axes logarithmic."""
     figure = Figure(figsize=(7.5, 4.5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
@@ -89,16 +87,10 @@ def plot_skills(rows: Sequence[Row], title: str, file: Path) -> None:
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
-    _save(figure, file)
+    return figure
 
 
-def _save(figure: Figure, file: Path) -> None:
+def save_figure(figure: Figure, file: Path) -> None:
+    """As a PNG that is whole or not there, as everything that a run leaves."""
     with written_whole(file) as draft:
         figure.savefig(draft, dpi=150, format="png")
-
-
-def _round_ticks(low: float, high: float) -> list[float]:
-    """Numbers that a reader likes, from 1, 1.5, 2, 3, 5, 7 times a power of ten, within the range."""
-    ticks = [factor * 10.0**power for power in range(-4, 5) for factor in (1, 1.5, 2, 3, 5, 7)]
-    ticks = [tick for tick in ticks if low * 0.9 <= tick <= high * 1.1]
-    return ticks if len(ticks) > 1 else [float(f"{tick:.3g}") for tick in (low, high)]

@@ -5,6 +5,7 @@ What a run leaves in its folder: metrics.jsonl, samples.md, loss.png and its ste
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 import time
@@ -31,9 +32,13 @@ from pellucid.evaluation.loss import Evaluation
 from pellucid.files import fsync
 from pellucid.training import metrics
 from pellucid.training.interrupts import StoppedBySignal, StopRequest, stop_requests
-from pellucid.training.plots import plot_loss, plot_skills
+from pellucid.training.plots import loss_figure, save_figure, skills_figure
 from pellucid.training.trainer import Trainer, Update, not_finite
 from pellucid.version import __version__
+
+_log = logging.getLogger(__name__)
+
+EVALUATIONS_TO_WARN = 3  # so many in a row without a new best are hardly chance
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,8 @@ class Intervals:
 
 
 class Session:
-    """Drives a Trainer to `n_steps`, or to the first validation loss that is `stop_at_val_loss` or less.
+    """Drives a Trainer to `n_steps`, or until validation loss is `stop_at_val_loss` or has found no new best for
+    `patience` evaluations (early stopping: Prechelt 1998).
 
     `validate()` evaluates on validation text, `write_samples()` gives texts to show. The config, the tokenizer
     and the data's fingerprint go into each checkpoint, so that it stands alone and a resumed run can be compared.
@@ -61,6 +67,7 @@ class Session:
         name: str,
         n_steps: int,
         stop_at_val_loss: float | None,
+        patience: int | None,
         intervals: Intervals,
         keep_last: int,
         floor: float | None,
@@ -73,12 +80,15 @@ class Session:
         self.trainer, self.run_dir, self.name = trainer, run_dir, name
         self.n_steps, self.intervals, self.keep_last, self.floor = n_steps, intervals, keep_last, floor
         self.stop_at_val_loss = -math.inf if stop_at_val_loss is None else stop_at_val_loss
+        self.patience = math.inf if patience is None else patience
         self.validate, self.write_samples = validate, write_samples
         self.config_yaml, self.tokenizer_json = config_yaml, tokenizer_json
         self.data_fingerprint = data_fingerprint
         self.metrics_file, self.samples_file = run_dir / "metrics.jsonl", run_dir / "samples.md"
         self.tokens, self.elapsed_seconds = 0, 0.0
-        self.best_loss: float | None = None
+        self.best_loss, self.evaluations_since_best = math.inf, 0
+        self.best_step: int | None = None
+        self.has_warned = False
         self.saved_step: int | None = None
         self.unreported: Update | None = None
 
@@ -88,7 +98,9 @@ class Session:
         load_training_state(trainer.model, trainer.optimizers, checkpoint, where)
         trainer.scaler.load_state_dict(state.grad_scaler)
         trainer.step, self.saved_step, self.tokens = state.step, state.step, state.tokens
-        self.elapsed_seconds, self.best_loss = state.elapsed_seconds, state.best_loss
+        self.elapsed_seconds = state.elapsed_seconds
+        self.best_loss = math.inf if state.best_loss is None else state.best_loss
+        self.best_step, self.evaluations_since_best = state.best_step, state.evaluations_since_best
         if state.unreported is not None:
             update = Update(**state.unreported.model_dump())
             self.unreported = replace(update, gradient_norm=math.inf) if update.gradient_norm is None else update
@@ -112,15 +124,14 @@ class Session:
     def plot(self) -> None:
         """Draws loss.png from metrics.jsonl, and skills.png where the truth is known."""
         rows = metrics.read_rows(self.metrics_file)
-        plot_loss(rows, self.floor, f"{self.name}: loss while training", self.run_dir / "loss.png")
+        save_figure(loss_figure(rows, self.floor, f"{self.name}: loss while training"), self.run_dir / "loss.png")
         if any("skills" in row for row in rows):
-            plot_skills(rows, f"{self.name}: what is learned when", self.run_dir / "skills.png")
+            save_figure(skills_figure(rows, f"{self.name}: what is learned when"), self.run_dir / "skills.png")
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing is left to do: the last step was made, or the loss that was wanted reached; and reported."""
-        reached = self.best_loss is not None and self.best_loss <= self.stop_at_val_loss
-        return self.unreported is None and (reached or self.trainer.step >= self.n_steps)
+        """Whether nothing is left to do or to report."""
+        return self.unreported is None and self._ends_with(self.best_loss, self.evaluations_since_best)
 
     def environment(self) -> dict[str, str | int]:
         """Where a resumed run is the same bit for bit: on the same of these five."""
@@ -155,7 +166,10 @@ class Session:
                 failpoints.reached("evaluate")
                 evaluation = self._validate() if self._due(self.intervals.evaluate) else None
                 val_loss = None if evaluation is None else evaluation.loss_nats_per_token
-                is_last = val_loss is not None and val_loss <= self.stop_at_val_loss
+                best_loss = min(self.best_loss, math.inf if val_loss is None else val_loss)
+                is_best = best_loss < self.best_loss
+                since_best = 0 if is_best else self.evaluations_since_best + (val_loss is not None)
+                is_last = self._ends_with(best_loss, since_best)
                 samples = self.write_samples() if is_last or self._due(self.intervals.sample) else []
         except StoppedBySignal:
             if self.saved_step != self.trainer.step:
@@ -166,13 +180,17 @@ class Session:
             self._append_samples(samples)
         if val_loss is not None or self._due(self.intervals.log):
             self._log(update, evaluation)
+        self.best_loss, self.evaluations_since_best = best_loss, since_best
+        self.best_step = self.trainer.step if is_best else self.best_step
         self._show(bar, update, val_loss)
-        is_best = val_loss is not None and (self.best_loss is None or val_loss < self.best_loss)
-        self.best_loss = val_loss if is_best else self.best_loss
-        if is_best or self._due(self.intervals.save) or stop.signal_number is not None:
+        if is_best or is_last or self._due(self.intervals.save) or stop.signal_number is not None:
             self.save(val_loss)
         if stop.signal_number is not None and self.saved_step == self.trainer.step:
             raise StoppedBySignal(stop.signal_number)
+
+    def _ends_with(self, best_loss: float, evaluations_since_best: int) -> bool:
+        reached = best_loss <= self.stop_at_val_loss
+        return reached or evaluations_since_best >= self.patience or self.trainer.step >= self.n_steps
 
     def _validate(self) -> Evaluation:
         evaluation = self.validate()
@@ -210,7 +228,9 @@ class Session:
             tokens=self.tokens,
             elapsed_seconds=self.elapsed_seconds,
             val_loss=val_loss,
-            best_loss=self.best_loss,
+            best_loss=self.best_loss if math.isfinite(self.best_loss) else None,
+            best_step=self.best_step,
+            evaluations_since_best=self.evaluations_since_best,
             unreported=None if unreported is None else Unreported(**metrics.finite(asdict(unreported))),
             grad_scaler=trainer.scaler.state_dict(),
             data_fingerprint=self.data_fingerprint,
@@ -240,6 +260,11 @@ class Session:
         bar.update()
         if val_loss is not None:
             bar.write(f"step {self.trainer.step}: validation loss {val_loss:.4f} nats/token", file=bar.fp)
+        if self.evaluations_since_best >= EVALUATIONS_TO_WARN and not self.has_warned:
+            self.has_warned = True
+            what = "validation loss no longer falls: its best is %.4f, at step %s; the model may be memorizing its text"
+            with tqdm.external_write_mode(file=bar.fp):
+                _log.warning(what, self.best_loss, self.best_step)
 
     def _append_samples(self, samples: Sequence[str]) -> None:
         quoted = "\n\n".join("> " + sample.replace("\n", "\n> ") for sample in samples)

@@ -7,17 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pellucid.checkpoint.build import load_trained_run
 from pellucid.checkpoint.run_directory import locked
 from pellucid.config.load import run_config_to_yaml
 from pellucid.config.run import RunConfig
-from pellucid.cost.build import cost_of
+from pellucid.cost.build import cost_of, predicted_seconds
 from pellucid.cost.machine import measure_flops_per_second
-from pellucid.cost.step_time import model_flops_utilization
+from pellucid.cost.step_time import duration, model_flops_utilization
 from pellucid.data.build import PreparedData, build_batches, prepare_data
 from pellucid.evaluation.build import evaluate
 from pellucid.evaluation.loss import Evaluation
 from pellucid.model.decoder import Decoder
 from pellucid.runtime.allocator import keep_freed_memory
+from pellucid.runtime.precision import resolve_precision
 from pellucid.training.build import build_session
 from pellucid.training.interrupts import StoppedBySignal
 from pellucid.training.resume import (
@@ -36,15 +38,19 @@ _log = logging.getLogger(__name__)
 Note = Callable[[str], None]
 
 LONG_RUN_SECONDS = 30
+LONG_RUN_FLOPS = 1e12  # some ten seconds on one core
+MOST_EPOCHS = 4  # text read up to four times is nearly as good as new text (Muennighoff et al. 2023)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: at its last step, evaluated; or stopped by a signal, saved."""
+    """How a run ended: evaluated, at its best step too if that is not the last; or stopped by a signal, saved."""
 
     step: int
     evaluation: Evaluation | None
     stopped_by: int | None
+    best_step: int | None = None
+    best: Evaluation | None = None
 
 
 def train_run(
@@ -63,6 +69,7 @@ def train_run(
         if found:
             require_same_run(config, found[0], str(found[1]))
         data = prepare_data(config, data_root, progress=True)
+        seconds = _predicted_seconds(config, data)  # before the seed is set, for it draws random numbers
         session = build_session(config, data, run_dir)
         if found:
             checkpoint, directory = found
@@ -73,10 +80,10 @@ def train_run(
                 _log.warning("%s: %s; the run goes on, but not bit for bit as it would have", directory, changes)
         else:
             clear_run(run_dir)
-        return _train(config, data, session, note)
+        return _train(config, data, session, seconds, note)
 
 
-def _train(config: RunConfig, data: PreparedData, session: Session, note: Note) -> Outcome:
+def _train(config: RunConfig, data: PreparedData, session: Session, seconds: float | None, note: Note) -> Outcome:
     trainer, run_dir = session.trainer, session.run_dir
     if session.is_finished:
         note(f"{run_dir} is finished, after {trainer.step} steps")
@@ -85,7 +92,7 @@ def _train(config: RunConfig, data: PreparedData, session: Session, note: Note) 
     else:
         (run_dir / "config.yaml").write_text(run_config_to_yaml(config), encoding="utf-8")
         (run_dir / "tokenizer.json").write_text(session.tokenizer_json, encoding="utf-8")
-        for line in _introduction(config, data, session):
+        for line in _introduction(config, data, session, seconds):
             note(line)
         try:
             session.run()
@@ -93,7 +100,20 @@ def _train(config: RunConfig, data: PreparedData, session: Session, note: Note) 
             return Outcome(trainer.step, None, stop.signal_number)
         note(f"trained in {_speed(config, data, session)}; {run_dir}/loss.png shows how, samples.md what it wrote")
     assert isinstance(trainer.model, Decoder)
-    return Outcome(trainer.step, evaluate(config, data, trainer.model, trainer.precision), None)
+    last = evaluate(config, data, trainer.model, trainer.precision)
+    if session.best_step in (None, trainer.step):
+        return Outcome(trainer.step, last, None)
+    best, precision = load_trained_run(run_dir, "best")
+    return Outcome(trainer.step, last, None, best.step, evaluate(config, data, best.decoder, precision))
+
+
+def _predicted_seconds(config: RunConfig, data: PreparedData) -> float | None:
+    """How long the updates should take here; None for a run of seconds, for which measuring the machine is too long."""
+    train, vocab_size = config.train, data.tokenizer.vocab_size
+    tokens = train.steps * train.gradient_accumulation_steps * train.batch_size * config.model.context_length
+    if tokens * cost_of(config.model, vocab_size).training_flops_per_token.total < LONG_RUN_FLOPS:
+        return None
+    return predicted_seconds(config, vocab_size, resolve_precision(train.device, train.precision))
 
 
 def _speed(config: RunConfig, data: PreparedData, session: Session) -> str:
@@ -108,18 +128,24 @@ def _speed(config: RunConfig, data: PreparedData, session: Session) -> str:
     return f"{speed} (MFU {utilization:.0%}: large matrix products reach {peak / 1e9:,.0f} GFLOP/s here)"
 
 
-def _introduction(config: RunConfig, data: PreparedData, session: Session) -> list[str]:
-    trainer, train = session.trainer, config.train
+def _introduction(config: RunConfig, data: PreparedData, session: Session, seconds: float | None) -> list[str]:
+    trainer, train, patience = session.trainer, config.train, config.evaluation.early_stopping_patience
     n_parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     tokens_per_step = train.batch_size * train.gradient_accumulation_steps * config.model.context_length
     epochs = train.steps * train.gradient_accumulation_steps / build_batches(config, data).steps_per_epoch
     precision = str(trainer.precision.dtype).removeprefix("torch.")
     floor = data.validation_floor_nats_per_token
+    seconds_left = None if seconds is None else seconds * (1 - trainer.step / train.steps)
+    if epochs > MOST_EPOCHS and patience is None:
+        fix = "give more text, lower train.steps, set evaluation.early_stopping_patience, or train `own_text` instead"
+        _log.warning("the text will be read %.0f times, and a model memorizes what it reads often; %s", epochs, fix)
     return [
         f"{'resuming' if trainer.step else 'training'} {config.name} in {session.run_dir}"
         + (f" at step {trainer.step}" if trainer.step else ""),
         f"model   {n_parameters:,} parameters, vocabulary {data.tokenizer.vocab_size:,}",
-        f"data    {data.train.n_targets:,} training tokens; {tokens_per_step:,} positions a step, {epochs:.2f} epochs",
+        f"data    {data.train.n_targets:,} training tokens; {tokens_per_step:,} positions a step, {epochs:.2f} epochs"
+        + ("" if patience is None else " at most: early stopping may end the run"),
         f"device  {trainer.precision.device}, {precision}",
+        *([] if seconds_left is None else [f"time    about {duration(seconds_left)} on this machine"]),
         *([] if floor is None else [f"floor   {floor:.4f} nats/token: no model can do better on the validation text"]),
     ]
