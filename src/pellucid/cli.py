@@ -289,6 +289,40 @@ def explain(
 
 
 @app.command()
+def tokenize(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text to cut into tokens.")],
+    run: Annotated[Path | None, typer.Option(metavar="RUN", help="Use the tokenizer of this run.")] = None,
+    learn_from: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Learn byte pairs from this text. [default: TEXT itself]")
+    ] = None,
+    vocab_size: Annotated[
+        int | None, typer.Option(metavar="N", min=257, help="Tokens to learn, at most. [default: 512]")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the tokens of a text: their ids, their bytes, and the merges that made them."""
+    from pellucid.checkpoint.run_directory import find_step_directory
+    from pellucid.config.data import BytePairConfig
+    from pellucid.corpora.corpus import cut_into_pieces
+    from pellucid.tokenizer import Tokenizer, pieces
+    from pellucid.tokenizer.build import train_tokenizer
+
+    if run is not None:
+        if learn_from is not None or vocab_size is not None:
+            what = "--run excludes --learn-from and --vocab-size"
+            raise ConfigError("command line", what, "leave out --run, or the others")
+        tokenizer = Tokenizer.load(find_step_directory(run, "latest") / "tokenizer.json")
+    else:
+        source = text if learn_from is None else _read_prompt(None, learn_from)
+        config = BytePairConfig(type="bpe", vocab_size=vocab_size or 512)
+        tokenizer = train_tokenizer(config, (piece.text for piece in cut_into_pieces([source])), [])
+    if as_json:
+        _print_json(pieces.to_json(tokenizer, text))
+    else:
+        _write(pieces.table(tokenizer, text) + "\n")
+
+
+@app.command()
 def verify(run: Run) -> None:
     """Check every checkpoint of a run. A line each: hashes, shapes, finite numbers. Exit code 4 if any is bad."""
     from pellucid.checkpoint.build import verify as verify_checkpoint

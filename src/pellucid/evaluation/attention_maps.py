@@ -12,8 +12,9 @@ from html import escape
 import numpy as np
 
 from pellucid.errors import ConfigError
-from pellucid.evaluation.explanation import AttentionMaps, Head, Weights, visible
+from pellucid.evaluation.explanation import AttentionMaps, Head, Weights
 from pellucid.evaluation.trace import Trace
+from pellucid.tokenizer.pieces import visible
 
 SHADES, SHADE_EDGES = "·░▒▓█", (0.05, 0.15, 0.4, 0.7)
 LABEL_WIDTH, MAP_WIDTH, HEADER_HEIGHT = 14, 80, 8

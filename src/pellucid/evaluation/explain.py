@@ -18,10 +18,11 @@ from pellucid.corpora.corpus import Corpus, KnownCorpus, Piece
 from pellucid.data.truth import UNWRITABLE, Distribution, TokenTruth, skill_characters
 from pellucid.errors import ConfigError
 from pellucid.evaluation.explain_truth import TextTruth, truth_of_text
-from pellucid.evaluation.explanation import END, NO_TOKEN, Candidate, Explanation, Forecast, TokenRow, end_of, visible
+from pellucid.evaluation.explanation import END, NO_TOKEN, Candidate, Explanation, Forecast, TokenRow, end_of
 from pellucid.evaluation.skills import SkillTable, skill_table
 from pellucid.model.decoder import eval_mode
 from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.pieces import visible
 from pellucid.tokenizer.tokenizer import WORD
 
 Floats = NDArray[np.float64]

@@ -13,8 +13,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from pellucid.evaluation.attention_maps import attention_section
-from pellucid.evaluation.explanation import END, Candidate, Explanation, Forecast, TokenRow, visible
+from pellucid.evaluation.explanation import END, Candidate, Explanation, Forecast, TokenRow
 from pellucid.files import written_whole
+from pellucid.tokenizer.pieces import visible
 
 STEPS_NATS = (0.03, 0.1, 0.3, 1.0, 3.0)  # where one shade ends and the next begins
 HINT = "Point at a token, tap it, or go from one to the next with the Tab key, to see what was expected there."

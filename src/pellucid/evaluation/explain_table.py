@@ -7,7 +7,8 @@ import textwrap
 from collections.abc import Callable
 
 from pellucid.evaluation.attention_maps import attention_table
-from pellucid.evaluation.explanation import Explanation, Forecast, TokenRow, visible
+from pellucid.evaluation.explanation import Explanation, Forecast, TokenRow
+from pellucid.tokenizer.pieces import visible
 
 WIDTH = 100
 TOKEN_WIDTH, SKILL_WIDTH, NATS_WIDTH, BAR_WIDTH = 16, 18, 9, 28

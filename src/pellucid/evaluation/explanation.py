@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.evaluation.skills import SkillTable
+from pellucid.tokenizer.pieces import MARKS, visible
 
 Weights = NDArray[np.float32]
 
 END = "<|endoftext|>"  # how the end of a document is shown, whatever its control token is called
 NO_TOKEN = "<|unwritable|>"  # how a character that the vocabulary lacks is shown, where it may come
-MARKS = {" ": "␣", "\n": "⏎", "\t": "⇥"}
 
 
 @dataclass(frozen=True)
@@ -202,11 +202,6 @@ class Explanation:
         from pellucid.evaluation.explain_page import explanation_page, framed
 
         return framed(explanation_page(self))
-
-
-def visible(text: str) -> str:
-    """A token made visible: marks for blanks and line ends, and nothing that moves a terminal's cursor."""
-    return "".join(MARKS.get(c) or (c if c.isprintable() else ascii(c)[1:-1]) for c in text)
 
 
 def end_of(text: str, n_characters: int = 40) -> str:

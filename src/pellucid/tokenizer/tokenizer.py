@@ -8,8 +8,10 @@ Control tokens, such as the one that ends a document, stand for no text, and no 
 `<|endoftext|>` becomes ordinary tokens. The first control token ends each document.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 
 import tokenizers
@@ -50,10 +52,10 @@ class Tokenizer:
         self.encode_batch = WordCache(WORD.findall, self._encode_words)  # `encode` for many texts, fast
 
     @classmethod
-    def from_json(cls, json: str, source: str = "tokenizer.json") -> Self:
+    def from_json(cls, text: str, source: str = "tokenizer.json") -> Self:
         """The tokenizer that `to_json` wrote. DataError for anything else."""
         try:
-            library_tokenizer = tokenizers.Tokenizer.from_str(json)
+            library_tokenizer = tokenizers.Tokenizer.from_str(text)
             ids = sorted(library_tokenizer.get_vocab(with_added_tokens=True).values())
             if not isinstance(library_tokenizer.model, models.BPE) or ids != list(range(len(ids))):
                 raise ValueError("not a tokenizer of Pellucid")
@@ -65,15 +67,15 @@ class Tokenizer:
     def load(cls, path: Path) -> Self:
         """Reads a tokenizer.json. DataError if it is missing or damaged."""
         try:
-            json = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(str(path), f"cannot be read ({error})", "prepare the data again") from None
-        return cls.from_json(json, str(path))
+        return cls.from_json(text, str(path))
 
     def to_json(self) -> str:
         """Text of a tokenizer.json, which `tokenizers.Tokenizer.from_file` reads as well."""
-        json: str = self._library.to_str(pretty=True)
-        return json
+        text: str = self._library.to_str(pretty=True)
+        return text
 
     def save(self, path: Path) -> None:
         path.write_text(self.to_json(), encoding="utf-8")
@@ -83,6 +85,13 @@ class Tokenizer:
         self._check(text)
         ids: list[int] = self._library.encode(text).ids
         return ids
+
+    @cached_property
+    def merges(self) -> dict[int, tuple[int, int]]:
+        """The pair of ids that each joined token was made of, in the order in which they were learned."""
+        id_of = self._library.get_vocab(with_added_tokens=False)
+        pairs = json.loads(self._library.to_str())["model"]["merges"]
+        return {id_of[left + right]: (id_of[left], id_of[right]) for left, right in pairs}
 
     def writable_length(self, text: str) -> int:
         """How many characters a text begins with that can be encoded: a character vocabulary may lack the next."""

@@ -1,0 +1,114 @@
+"""A text taken apart: its tokens, and the merges that made each of them (`pellucid tokenize`)."""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+from typing import NamedTuple
+
+from pellucid.tokenizer.tokenizer import Tokenizer
+
+WIDTH = 100
+LEAST_MERGES_WIDTH = 30
+MARKS = {" ": "␣", "\n": "⏎", "\t": "⇥"}
+
+
+class Merge(NamedTuple):
+    """The `rank`-th pair that was learned, counted from 1, and the token that it made; as `visible` shows them."""
+
+    rank: int
+    left: str
+    right: str
+    token: str
+
+
+class Piece(NamedTuple):
+    """A token of a text. merges: all that made it from bytes, in the order in which they are made."""
+
+    text: str
+    id: int
+    bytes: bytes
+    merges: list[Merge]
+
+
+def cut(tokenizer: Tokenizer, text: str) -> list[Piece]:
+    """The tokens of a text. Raises DataError as `tokenizer.encode` does."""
+    ranks = {id_: rank for rank, id_ in enumerate(tokenizer.merges, start=1)}
+
+    def merges_of(id_: int) -> set[int]:
+        return {id_}.union(*map(merges_of, tokenizer.merges[id_])) if id_ in tokenizer.merges else set()
+
+    def merge(id_: int) -> Merge:
+        left, right = tokenizer.merges[id_]
+        return Merge(ranks[id_], _shown(tokenizer, left), _shown(tokenizer, right), _shown(tokenizer, id_))
+
+    return [
+        Piece(_shown(tokenizer, id_), id_, tokenizer.token_bytes(id_), sorted(map(merge, merges_of(id_))))
+        for id_ in tokenizer.encode(text)
+    ]
+
+
+def to_json(tokenizer: Tokenizer, text: str) -> dict[str, object]:
+    """Everything that the table shows."""
+    pieces = cut(tokenizer, text)
+    return {
+        "vocab_size": tokenizer.vocab_size,
+        "n_merges": len(tokenizer.merges),
+        "n_words": len(text.split()),
+        "n_bytes": len(text.encode()),
+        "tokens": [
+            {**piece._asdict(), "bytes": list(piece.bytes), "merges": [merge._asdict() for merge in piece.merges]}
+            for piece in pieces
+        ],
+    }
+
+
+def table(tokenizer: Tokenizer, text: str) -> str:
+    """A row for each token, then how far the text was compressed."""
+    pieces = cut(tokenizer, text)
+    rows = [(piece.text, str(piece.id), piece.bytes.hex(" ")) for piece in pieces]
+    widths = [max(map(_columns, column)) for column in zip(("token", "id", "bytes"), *rows, strict=True)]
+    indent = sum(widths) + 6
+
+    def line(token: str, id_: str, bytes_: str, merges: str) -> str:
+        first = f"{_padded(token, widths[0])}  {id_:>{widths[1]}}  {bytes_:<{widths[2]}}  "
+        width = max(WIDTH - indent, LEAST_MERGES_WIDTH)
+        wrapped = textwrap.wrap(merges, width, break_long_words=False, break_on_hyphens=False)
+        return (first + f"\n{'':<{indent}}".join(wrapped).replace("\xa0", " ")).rstrip()
+
+    lines = [line("token", "id", "bytes", "merges that made it" if tokenizer.merges else "")]
+    for row, piece in zip(rows, pieces, strict=True):
+        steps = [f"{left}+{right} → {token} (#{rank})" for rank, left, right, token in piece.merges]
+        lines.append(line(*row, ", ".join(step.replace(" ", "\xa0") for step in steps)))
+    return "\n".join([*lines, "", _summary(tokenizer, text, len(pieces))])
+
+
+def visible(text: str) -> str:
+    """A token made visible: marks for blanks and line ends, and nothing that moves a terminal's cursor."""
+    return "".join(MARKS.get(c) or (c if c.isprintable() else ascii(c)[1:-1]) for c in text)
+
+
+def _summary(tokenizer: Tokenizer, text: str, n_tokens: int) -> str:
+    n_words, n_bytes = len(text.split()), len(text.encode())
+    ratios = f": {n_tokens / n_words:.2f} tokens per word, {n_bytes / n_tokens:.2f} bytes per token" if n_words else ""
+    counts = [_count(n_tokens, "token"), _count(n_words, "word"), _count(n_bytes, "byte")]
+    size = f"vocabulary: {_count(tokenizer.vocab_size, 'token')}, {_count(len(tokenizer.merges), 'merge')}"
+    return f"{', '.join(counts)}{ratios}\n{size}"
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def _shown(tokenizer: Tokenizer, id_: int) -> str:
+    """A token that is part of a character is shown by its bytes, as \\xf0."""
+    return visible(tokenizer.token_bytes(id_).decode("utf-8", "backslashreplace"))
+
+
+def _padded(text: str, width: int) -> str:
+    """Emoji and Chinese characters take two columns of a terminal."""
+    return text + " " * (width - _columns(text))
+
+
+def _columns(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
