@@ -5,7 +5,7 @@ An error reads `WHERE: WHAT; HOW TO FIX IT`. The command line prints it after `e
 
 import errno
 
-# How those who have no class of their own for it say that memory is full.
+# What libraries without an exception class of their own say when memory is full.
 OUT_OF_MEMORY_TEXTS = (
     *("out of memory", "ALLOC_FAILED"),  # a GPU's
     *("DefaultCPUAllocator", "Storage size calculation overflowed", "could not create a primitive", "bad_alloc"),
@@ -47,7 +47,7 @@ class CheckpointError(PellucidError):
 
 
 class InputOutputError(PellucidError):
-    """The disk is full, read-only, or refuses."""
+    """The disk is full, read-only, or fails."""
 
     exit_code = 5
 
@@ -71,7 +71,7 @@ class OutOfMemoryError(PellucidError):
 
 
 def explained(error: BaseException) -> BaseException:
-    """What a full memory or a refusing disk means to the user, as a PellucidError; any other error as it is."""
+    """Turns a full memory or a failing disk into a PellucidError; any other error stays as it is."""
     if is_out_of_memory(error):
         fix = "lower train.batch_size (and raise train.gradient_accumulation_steps), model.context_length, "
         fix += "model.d_model or model.n_layers; for generate, --num-samples"
@@ -82,7 +82,7 @@ def explained(error: BaseException) -> BaseException:
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether memory was the cause. PyTorch has a class of its own for a full GPU; else only the text can tell."""
+    """Whether memory was the cause. PyTorch has a class for a full GPU; otherwise only the text can tell."""
     if error is None:
         return False
     return (

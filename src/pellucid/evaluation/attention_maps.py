@@ -23,7 +23,7 @@ FAINTEST = 0.01  # weights below are not drawn on a page
 
 
 def attention_maps(trace: Trace, which: str = "all") -> AttentionMaps:
-    """The maps of all heads, or of one: LAYER.HEAD. ConfigError for a head that is not there."""
+    """The maps of all heads, or of one: LAYER.HEAD. Raises ConfigError if there is no such head."""
     n_layers, n_heads = trace.attention.shape[:2]
     heads = {str(Head(layer, head)): Head(layer, head) for layer in range(n_layers) for head in range(n_heads)}
     if which != "all":
@@ -36,7 +36,7 @@ def attention_maps(trace: Trace, which: str = "all") -> AttentionMaps:
 
 
 def attention_table(maps: AttentionMaps) -> list[str]:
-    """For a terminal: the map if it is of one head, else a row per head."""
+    """For a terminal: the map of a single head, or one row per head."""
     if len(maps.weights) > 1:
         return _heads_table(maps)
     [(head, weights_TS)] = maps.weights.items()
@@ -72,7 +72,7 @@ def _most(texts: Sequence[str], row_S: Weights, t: int, n: int) -> list[tuple[st
 
 
 def _map(texts: Sequence[str], weights_TS: Weights) -> list[str]:
-    """Two columns a key where there is room, which makes the squares square."""
+    """Two columns per key if there is room, so that the squares are square."""
     start = max(0, len(texts) - MAP_WIDTH)
     texts, weights_TS = texts[start:], weights_TS[start:, start:]
     width = 2 if 2 * len(texts) <= MAP_WIDTH else 1

@@ -1,4 +1,4 @@
-"""From a model and a text to an explanation: what the model expected at each token, beside the exact truth.
+"""From a model and a text to an explanation: what the model expected at each token, and the exact truth.
 
 Shapes: T places (before each token, and after the last), V vocabulary, S skills, O outcomes: characters, or all tokens
 and one more for what no token can write.
@@ -109,7 +109,7 @@ def explain(
 
 
 def beginning_that_fits(tokenizer: Tokenizer, text: str, n_tokens: int) -> str:
-    """As many whole words as these tokens can hold; all of a text that is short enough."""
+    """As many whole words as fit into these tokens; all of a short text."""
     for word in WORD.finditer(text):
         n_tokens -= len(tokenizer.encode(word.group()))
         if n_tokens < 0:

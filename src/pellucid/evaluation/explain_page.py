@@ -49,7 +49,7 @@ def explanation_page(explanation: Explanation) -> str:
 
 
 def page(kicker: str, title: str, parts: Sequence[str]) -> str:
-    """A document of HTML around its parts, with the style inside."""
+    """An HTML document around these parts, with the style inside."""
     style = files("pellucid.evaluation").joinpath("explain_page.css").read_text(encoding="utf-8")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
@@ -63,12 +63,12 @@ def page(kicker: str, title: str, parts: Sequence[str]) -> str:
 
 
 def framed(whole_page: str) -> str:
-    """The page as a notebook shows it, where its style touches nothing else."""
+    """The page for a notebook, in a frame where its style affects nothing else."""
     return f'<iframe srcdoc="{escape(whole_page)}" width="100%" height=700 style="border:0"></iframe>'
 
 
 def write_page(file: Path, page: str) -> None:
-    """Writes the page whole: whoever opens the file never sees half of it. OSError where the disk refuses."""
+    """Writes the whole page or nothing: no one ever opens half a file. Raises OSError if the disk fails."""
     with written_whole(file) as draft:
         draft.write_text(page, encoding="utf-8")
 
@@ -101,7 +101,7 @@ def _reading(explanation: Explanation) -> str:
 
 
 def _token(row: TokenRow, t: int, n_tokens: int, has_truth: bool) -> str:
-    """A token in its shade. Its card is a part of it, so that pointing at it or focusing it is enough."""
+    """A token in its shade. Its card is inside it, so pointing at it or focusing it is enough."""
     text = "end" if row.text == END else row.text.replace("\n", "⏎\n")
     shade = _shade(row.excess_nats if has_truth else row.model_nats)
     if row.text == END:
@@ -139,7 +139,7 @@ def _fact(name: str, value: str) -> str:
 
 
 def _bars(candidate: Candidate, forecast: Forecast) -> str:
-    """A candidate with a bar for the model over one for the truth, on the scale of the likeliest of all."""
+    """A candidate with a bar for the model above one for the truth, on the scale of the most likely one."""
     scale = max(max(each.model, each.truth or 0.0) for each in forecast.candidates)
     bars = f'<span class="bar model" style="width:{100 * candidate.model / scale:.2f}%"></span>'
     numbers = f"<span>{_percent(candidate.model)}</span>"

@@ -14,12 +14,12 @@ WIDTH = 100
 TOKEN_WIDTH, SKILL_WIDTH, NATS_WIDTH, BAR_WIDTH = 16, 18, 9, 28
 NOT_KNOWN, IMPOSSIBLE, INFINITE = "—", "never", "∞"
 LEAST_COLOURED_NATS = 0.1
-# Codes of ANSI X3.64 terminals with 256 colours. Orange and blue are told apart by every kind of colour vision.
+# Codes of ANSI X3.64 terminals with 256 colours. Every kind of colour vision can tell orange from blue.
 ORANGE, BLUE, BOLD, RESET = "\033[38;5;208m", "\033[38;5;33m", "\033[1m", "\033[0m"
 
 
 def explanation_table(explanation: Explanation, *, colored: bool) -> str:
-    """All of it as text. Colored: orange where the model lost 0.1 nats or more over the truth, blue where it gained."""
+    """All of it as text. Coloured: orange where the model lost 0.1 nats or more to the truth, blue where it won."""
     parts = [
         _bold(f"{explanation.model}, reads {explanation.source}", colored),
         *(textwrap.fill(f"note: {note}", WIDTH, subsequent_indent="      ") for note in explanation.notes),

@@ -1,4 +1,4 @@
-"""What a known corpus says of one text: a whole document, the beginning of one, or a text that it cannot hold.
+"""What a known corpus says about one text: a whole document, the beginning of one, or an impossible one.
 
 The exact distribution of the next token is known as long as the tokens of some document begin like those so far. Two
 things end that. The corpus may not be able to hold the text; then there is a first character that is wrong. Or the text
@@ -52,7 +52,7 @@ class TextTruth:
 
 
 def truth_of_text(corpus: KnownCorpus, tokenizer: Tokenizer, text: str) -> TextTruth:
-    """DataError for a text that the tokenizer cannot encode."""
+    """Raises DataError for a text that the tokenizer cannot encode."""
     next_characters = corpus.next_character_distribution(text)
     is_document = "" in next_characters
     return TextTruth(
@@ -92,7 +92,7 @@ def longest_beginning(corpus: KnownCorpus, text: str) -> int:
 
 
 def coverage(corpus: KnownCorpus, tokenizer: Tokenizer, text: str) -> float:
-    """Of the documents that begin with this text, which share has its tokens too; 0 where there is none."""
+    """Of the documents that begin with this text, the share that also have its tokens; 0 if there are none."""
     start = last_word_start(text)
     shown, ids = text[start:], tuple(tokenizer.encode(text[start:]))
     words = corpus.words_on(text[:start], first_word_length)

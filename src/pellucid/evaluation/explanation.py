@@ -1,4 +1,4 @@
-"""What `pellucid explain` finds out about a text, as plain data: for a terminal, a page or JSON to show.
+"""What `pellucid explain` finds out about a text, as plain data for a terminal, a page or JSON.
 
 At one place, with p the truth and q the model, both distributions of the next token given all before:
     loss     −log q(token)                    of the token that came
@@ -28,7 +28,7 @@ NO_TOKEN = "<|unwritable|>"  # how a character that the vocabulary lacks is show
 
 @dataclass(frozen=True)
 class Candidate:
-    """What may come next, a token or a character, and its probability: to the model, and in truth if that is known."""
+    """What may come next, a token or a character, and its probability: for the model, and in truth if that is known."""
 
     text: str
     model: float
@@ -123,7 +123,7 @@ class AttentionMaps:
     weights: dict[Head, Weights]
 
     def to_json(self) -> dict[str, object]:
-        """Row t of the weights ends with token t; what would follow are zeros."""
+        """Row t of the weights ends with token t; all later ones are zero."""
         heads = [
             {**head._asdict(), "weights": [[round(float(w), 6) for w in row[: t + 1]] for t, row in enumerate(weights)]}
             for head, weights in self.weights.items()
@@ -154,17 +154,17 @@ class Explanation:
 
     @property
     def end(self) -> str:
-        """The end of what was read, in quotation marks; nothing at the start of a document."""
+        """The end of what was read, in quotation marks; empty at the start of a document."""
         return end_of(self.text) if self.text else ""
 
     @property
     def is_whole(self) -> bool:
-        """Whether the end of the document is among the tokens; then nothing is left to come."""
+        """Whether the tokens include the end of the document; nothing comes after it."""
         return bool(self.rows) and self.rows[-1].text == END
 
     @property
     def counted(self) -> list[TokenRow]:
-        """The tokens whose truth is known; all of them where none can be."""
+        """The tokens whose truth is known; all of them if no truth is known."""
         return [row for row in self.rows if row.truth_nats is not None or not self.has_truth]
 
     @property
@@ -180,7 +180,7 @@ class Explanation:
         return None if self.floor_nats is None else self.loss_nats - self.floor_nats
 
     def to_json(self) -> dict[str, object]:
-        """As `pellucid explain --json` prints it; what is not known is null, and so is an infinite KL."""
+        """As `pellucid explain --json` prints it; unknown values are null, and so is an infinite KL."""
         return {
             "text": self.text,
             "tokens": [row.to_json() for row in self.rows],
@@ -198,7 +198,7 @@ class Explanation:
         }
 
     def _repr_html_(self) -> str:
-        """In a notebook: the page, in a frame of its own."""
+        """In a notebook: the page in its own frame."""
         from pellucid.evaluation.explain_page import explanation_page, framed
 
         return framed(explanation_page(self))

@@ -1,4 +1,4 @@
-"""How good is the model: its loss on text it has not seen, next to the best possible loss where that is known."""
+"""How good is the model? Its loss on text it has not seen, and the best possible loss if that is known."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ class Evaluation:
 
     @property
     def perplexity(self) -> float:
-        """exp(loss): the number of equally likely tokens that would be as hard to guess among."""
+        """exp(loss): as hard as guessing among this many equally likely tokens."""
         return math.exp(min(700.0, self.loss_nats_per_token))
 
     @property
     def bits_per_byte(self) -> float:
-        """Comparable between tokenizers, as loss per token is not."""
+        """Comparable between tokenizers, unlike loss per token."""
         return self.nats / math.log(2) / self.n_bytes
 
     @property
     def floor_nats_per_token(self) -> float | None:
-        """The least loss that any model can reach on this text: the irreducible loss (equation 18)."""
+        """The lowest loss that any model can reach on this text: the irreducible loss (equation 18)."""
         return None if self.floor_nats is None else self.floor_nats / self.n_tokens
 
     @property
@@ -84,14 +84,14 @@ class Evaluation:
         }
 
     def to_row(self) -> dict[str, object]:
-        """What metrics.jsonl keeps of an evaluation while training, which may be of a part of the text."""
+        """What metrics.jsonl keeps of an evaluation during training, perhaps of only a part of the text."""
         row: dict[str, object] = {"val_loss": self.loss_nats_per_token}
         if self.skills is not None:
             row |= {"val_floor": self.floor_nats_per_token, "skills": self.skills.to_json()}
         return row
 
     def table(self) -> str:
-        """All figures for a person to read, one a line."""
+        """All figures for a person to read, one per line."""
         lines = [
             f"loss        {self.loss_nats_per_token:.4f} nats/token over {self.n_tokens:,} tokens",
             f"perplexity  {self.perplexity:.3f}",
@@ -118,7 +118,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Scores:
-    """What a model makes of N tokens: where each stands in its file, -log p of it, and whether it was the likeliest."""
+    """How a model scores N tokens: the place of each in its file, its -log p, and whether it was the most likely."""
 
     places: NDArray[np.int64]
     nats: NDArray[np.float64]
@@ -127,7 +127,7 @@ class Scores:
 
 @torch.inference_mode()
 def score(model: nn.Module, batches: Iterable[tuple[Batch, NDArray[np.int64]]], precision: Precision) -> Scores:
-    """Scores every target of the batches, which come with their places. Dropout is off meanwhile."""
+    """Scores every target of the batches, which come with their places. Dropout is off."""
     places, nats, hits = [], [], []
     with eval_mode(model):
         for batch, places_BT in batches:
@@ -143,7 +143,7 @@ def score(model: nn.Module, batches: Iterable[tuple[Batch, NDArray[np.int64]]], 
 
 
 def nats_and_hits(logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
-    """-log p(target) of each prediction, in nats (N,), and whether the target is the likeliest token (N,)."""
+    """-log p(target) of each prediction, in nats (N,), and whether the target is the most likely token (N,)."""
     nats, hits = [], []
     n_at_once = max(1, NUMBERS_AT_ONCE // logits_NV.size(1))
     for logits_CV, targets_C in zip(torch.split(logits_NV, n_at_once), torch.split(targets_N, n_at_once), strict=True):
@@ -153,7 +153,7 @@ def nats_and_hits(logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]
 
 
 def evaluation_of(scores: Scores, token_file: TokenFile, tokenizer: Tokenizer, truth: TokenTruth | None) -> Evaluation:
-    """The figures of the scored tokens, beside the truth about these very tokens if it is known."""
+    """The figures of the scored tokens, with the truth about the same tokens if it is known."""
     tokens_N = token_file.tokens[scores.places + 1]
     bytes_V = np.array([len(tokenizer.token_bytes(id_)) for id_ in range(tokenizer.vocab_size)])
     evaluation = Evaluation(math.fsum(scores.nats), len(tokens_N), int(bytes_V[tokens_N].sum()), floor_nats=None)

@@ -1,4 +1,4 @@
-"""Loss by skill: where a model's loss comes from, and what it has still to learn.
+"""Loss by skill: where a model's loss comes from, and what it still has to learn.
 
 Every token of a known text takes skills (`data/truth.py` says how a token that takes several is shared out). So the
 loss of a text is a sum over skills, and so is its floor; what is left between the two is what each skill lacks.
@@ -20,7 +20,7 @@ Figures = dict[str, float | None]
 class SkillScore:
     """One skill's part of a text: of its tokens, of the loss and of the floor (nats).
 
-    accuracy: how often the model's likeliest token was right, where only one was possible; None if that was nowhere.
+    accuracy: how often the model's most likely token was right where only one was possible; None without such tokens.
     """
 
     tokens: float
@@ -35,7 +35,7 @@ class SkillScore:
 
 @dataclass(frozen=True)
 class SkillTable:
-    """All skills of a text of so many documents. Their tokens, losses and floors add up to those of the text."""
+    """All skills of a text with this many documents. Their tokens, losses and floors add up to those of the text."""
 
     scores: dict[str, SkillScore]
     n_tokens: int
@@ -43,7 +43,7 @@ class SkillTable:
 
     @property
     def hardest(self) -> str:
-        """The skill with the largest excess at the tokens that take it."""
+        """The skill with the largest excess on the tokens that need it."""
         met = {skill: score for skill, score in self.scores.items() if score.tokens}
         return max(met, key=lambda skill: met[skill].excess_nats / met[skill].tokens)
 
@@ -89,7 +89,7 @@ def skill_table(
     hits_N: NDArray[np.bool_],
     n_documents: int,
 ) -> SkillTable:
-    """The table of some tokens: where they stand, the model's nats for each, and whether it would have said it."""
+    """The table of some tokens: their places, the model's nats for each, and whether it would have chosen it."""
     shares_NS = truth.shares(places_N)
     floor_N = truth.nats[places_N]
     tokens_S, loss_S, floor_S = (weights_N @ shares_NS for weights_N in (np.ones(len(nats_N)), nats_N, floor_N))

@@ -86,7 +86,7 @@ def trace_text(model: Decoder, tokenizer: Tokenizer, text: str) -> Trace:
 
 @contextmanager
 def _recorded(model: Decoder, attention: list[Tensor], residuals: dict[str, Tensor]) -> Iterator[None]:
-    """While this lasts, a forward pass leaves its attention weights and residual stream in the two arguments."""
+    """Inside this context, a forward pass stores its attention weights and residual stream in the two arguments."""
     with ExitStack() as undo:
 
         def keep(point: str) -> Callable[..., None]:
@@ -105,7 +105,7 @@ def _recorded(model: Decoder, attention: list[Tensor], residuals: dict[str, Tens
 
 
 def _recording(attend: Attend, attention: list[Tensor]) -> Attend:
-    """The same attention, which also tells its weights: Σ over s of weight_s v_s is weight, if v_s is unit vector s."""
+    """The same attention, which also gives its weights: Σ over s of weight_s v_s is weight, if v_s is unit vector s."""
 
     def attend_and_record(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float) -> Tensor:
         unit_vectors_SS = torch.eye(k_BHSK.size(2), dtype=v_BHSK.dtype, device=v_BHSK.device)

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Completion:
-    """What the model wrote after a prompt. `token_ids` are without the end_of_text that may have ended it.
+    """What the model wrote after a prompt. `token_ids` do not include the end_of_text that may have ended it.
 
     `tokens_per_second` counts from the reading of the prompt to this sample's last token.
     """
@@ -45,18 +45,18 @@ class Completion:
 
 
 class TextStream:
-    """Token ids in, text out. All the pieces together are `tokenizer.decode` of all the ids, for any ids."""
+    """Token ids in, text out. All pieces together equal `tokenizer.decode` of all ids, for any ids."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def push(self, token_id: int) -> str:
-        """The text that this token completes: nothing yet inside a character."""
+        """The text that this token completes; empty inside a character."""
         return self._decoder.decode(self._tokenizer.token_bytes(token_id))
 
     def close(self) -> str:
-        """What stands for a character that was never finished: U+FFFD, or nothing where there is none."""
+        """U+FFFD for a character that was never finished, otherwise nothing."""
         return self._decoder.decode(b"", final=True)
 
 
@@ -79,7 +79,7 @@ def generate_text(
     sampling: Sampling,
     seed: int | None = None,
 ) -> list[Completion]:
-    """Let the model go on from `prompt` in `n_samples` ways; an empty prompt is the start of a document.
+    """Let the model continue `prompt` in `n_samples` ways; an empty prompt is the start of a document.
 
     The same seed writes the same text, and none a new one each time.
     Errors: ConfigError for a count or seed out of range, DataError for a prompt that the tokenizer cannot encode.
@@ -118,7 +118,7 @@ def stream_text(
     sampling: Sampling,
     seed: int | None = None,
 ) -> Iterator[str]:
-    """The completion of one sample in pieces of whole characters, each as soon as it is written. The same errors."""
+    """The completion of one sample in pieces of whole characters, each as soon as it is written. Same errors."""
     stream = TextStream(tokenizer)
     for (token_id,) in _written(model, tokenizer, prompt, 1, max_new_tokens, sampling, seed):
         if token_id != tokenizer.end_of_text and (piece := stream.push(token_id)):
@@ -136,7 +136,7 @@ def _written(
     sampling: Sampling,
     seed: int | None,
 ) -> Iterator[list[int]]:
-    """The next token of each sample, step by step. A warning if the start of the prompt does not fit the context."""
+    """The next token of each sample, step by step. Warns if the start of the prompt does not fit into the context."""
     _check_counts(n_samples, max_new_tokens, seed)
     end_of_text = tokenizer.end_of_text
     prompt_ids = [end_of_text, *tokenizer.encode(prompt)]  # a document begins after an end_of_text
@@ -151,7 +151,7 @@ def _written(
         sampling=sampling,
         end_of_text=end_of_text,
         seed=seed,
-        # The other control tokens never occur in a corpus, so what the model thinks of them is noise.
+        # The other control tokens never occur in a corpus, so the model's logits for them are noise.
         forbidden_ids=[id_ for id_ in tokenizer.control_ids if id_ != end_of_text],
     )
 

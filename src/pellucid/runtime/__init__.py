@@ -1,1 +1,1 @@
-"""What every room stands on: device and precision, and the memory that steps return and need again."""
+"""What every other room uses: device and precision, and memory that steps free and need again."""

@@ -32,7 +32,7 @@ class Precision:
         return torch.autocast(self.device.type, self.dtype)
 
     def for_decoding(self) -> Precision:
-        """float32 on a CPU, where a token is too little work to gain by numbers that must first be made short."""
+        """float32 on a CPU, where one token is too little work to pay for converting numbers to bfloat16."""
         return Precision(self.device, torch.float32) if self.device.type == "cpu" else self
 
     def grad_scaler(self) -> torch.amp.GradScaler:
@@ -41,7 +41,7 @@ class Precision:
 
 
 def resolve_precision(device_name: str, precision_name: str) -> Precision:
-    """Turns `auto` into the best of this machine: CUDA before MPS before CPU; bf16 where the hardware computes in it.
+    """Turns `auto` into the best this machine has: CUDA before MPS before CPU; bf16 where the hardware computes in it.
 
     Raises ConfigError for a device or a format that is not to be had here.
     """
@@ -55,7 +55,7 @@ def resolve_precision(device_name: str, precision_name: str) -> Precision:
 
 
 def precision_here(device_name: str, precision_name: str) -> Precision:
-    """The same, but where this machine lacks what is asked for a warning and the best that it has."""
+    """The same, but if this machine lacks what is asked: a warning, and the best it has."""
     try:
         return resolve_precision(device_name, precision_name)
     except ConfigError as error:
