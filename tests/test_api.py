@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 import pellucid as library
+from pellucid import failpoints
 from pellucid.errors import CheckpointError, ConfigError, DataError
 
 ROOT = Path(__file__).parents[1]
@@ -57,6 +59,20 @@ def test_training_is_the_same_as_with_the_command(workplace: Path, pellucid):
         library.train("tiny.yaml", "here", steps=4)
     assert library.train("tiny.yaml", "here", overrides=["train.steps=2"], overwrite=True).step == 2
     assert library.train("tiny.yaml", steps=2).directory == Path("checkpoints/tiny/step-00000002")
+
+
+def test_ctrl_c_saves_the_run_which_then_goes_on(workplace: Path, monkeypatch: pytest.MonkeyPatch):
+    def press_ctrl_c(name: str) -> None:
+        if name == "update":
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    with monkeypatch.context() as keyboard:
+        keyboard.setattr(failpoints, "reached", press_ctrl_c)
+        with pytest.raises(KeyboardInterrupt, match="stopped after step 1, saved; go on with resume=True"):
+            library.train("tiny.yaml", steps=3)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert library.train("tiny.yaml", steps=3, resume=True).step == 3
 
 
 @pytest.mark.parametrize(
@@ -132,6 +148,8 @@ def test_an_evaluation_and_an_explanation_are_those_of_the_commands(workplace: P
     run = library.train("tiny.yaml", steps=2)
     evaluated = json.loads(pellucid("evaluate", "checkpoints/tiny", "--json").stdout)
     assert {"step": 2, **run.evaluate().to_json()} == evaluated
+    evaluated = json.loads(pellucid("evaluate", "checkpoints/tiny", "--text", "corpus.txt", "--json").stdout)
+    assert {"step": 2, **run.evaluate("corpus.txt").to_json()} == evaluated
     explained = json.loads(pellucid("explain", "checkpoints/tiny", "--prompt", "The", "--json").stdout)
     assert {"run": "tiny", "step": 2, **run.explain("The").to_json()} == explained
     held_out = run.explain(number=2, attention="all")

@@ -19,7 +19,7 @@ from pellucid.config.load import Change, load_changed_run_config, parse_override
 from pellucid.config.run import RunConfig
 from pellucid.config.training import TrainConfig
 from pellucid.errors import ConfigError
-from pellucid.evaluation.build import evaluate_run, explain_run
+from pellucid.evaluation.build import evaluate_run, evaluate_text, explain_run
 from pellucid.evaluation.explanation import Explanation
 from pellucid.evaluation.loss import Evaluation
 from pellucid.evaluation.trace import Trace, trace_text
@@ -166,8 +166,13 @@ class Run:
         """
         return explain_run(self.trained, text, number=number, n_candidates=top, attention=attention)
 
-    def evaluate(self, data_dir: str | Path = "data") -> Evaluation:
-        """Loss on the whole validation text, and what follows from it; `data_dir` holds the prepared corpus."""
+    def evaluate(self, text_file: str | Path | None = None, *, data_dir: str | Path = "data") -> Evaluation:
+        """Loss on the whole validation text, or on a text file, and what follows from it.
+
+        `data_dir` holds the prepared corpus. CheckpointError if it is gone and the corpus has changed.
+        """
+        if text_file is not None:
+            return evaluate_text(self.trained, self.precision, Path(text_file))
         return evaluate_run(self.trained, self.precision, Path(data_dir), str(self.directory))
 
     def _repr_html_(self) -> str:
