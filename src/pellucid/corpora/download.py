@@ -1,4 +1,4 @@
-"""A file of the web, fetched once and believed only with the SHA-256 that the config names."""
+"""A file from the web, fetched once and accepted only with the SHA-256 in the config."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ BLOCK_BYTES = 1 << 16
 
 
 def download(url: str, digest: str, folder: Path) -> Path:
-    """Where the file is in `folder`; fetched if it is not there yet. Proxies of the environment are used.
+    """The path of the file in `folder`, fetched if it is not there yet, through the environment's proxies.
 
-    What a broken connection left is kept as *.part and completed the next time. DataError: the server has no such
-    file, or another one; InputOutputError: the server cannot be reached, or stops early.
+    After a broken connection the part is kept as *.part and completed the next time. Raises DataError if the server
+    has no such file or a different one, InputOutputError if it cannot be reached or stops early.
     """
     file = folder / f"{digest[:12]}-{Path(urlsplit(url).path).name or 'download'}"
     if file.is_file() and sha256(file) == digest:
@@ -42,7 +42,7 @@ def download(url: str, digest: str, folder: Path) -> Path:
 
 
 def _fetch(url: str, part: Path) -> None:
-    """Appends to `part` what it lacks, or writes it anew where the server sends all of it again."""
+    """Appends to `part` what is missing, or starts over if the server sends the whole file again."""
     n_before = part.stat().st_size if part.exists() else 0
     print(f"{'going on with the download of' if n_before else 'downloading'} {url}", file=sys.stderr, flush=True)
     request = Request(url, headers={"Range": f"bytes={n_before}-"} if n_before else {})
@@ -61,7 +61,7 @@ def _fetch(url: str, part: Path) -> None:
                     bar.update(len(block))
     except HTTPError as error:
         error.close()
-        if error.code != 416:  # nothing is left to send: `part` is whole, or another file's
+        if error.code != 416:  # nothing is left to send: `part` is complete, or of another file
             what = f"the server answers {error.code} {error.reason}"
             raise DataError(url, what, "check corpus.download.url, or give corpus.files='[FILE]'") from None
         return

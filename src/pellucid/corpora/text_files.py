@@ -35,9 +35,9 @@ class TextFilesCorpus:
     """Files and globs, in the order given; the matches of a glob are sorted.
 
     A document ends at the end of each file and, if there is a separator, at each separator. `validation_files` are
-    held out, even if `files` finds them too. Without any, the last `validation_fraction` of the bytes is held out:
+    held out, even if `files` matches them too. Without any, the last `validation_fraction` of the bytes is held out:
     exactly, without a separator (a file may be cut there), otherwise from the start of a document on.
-    DataError: a file is missing, unreadable, a folder, or no file holds anything. InputOutputError: the disk fails.
+    Raises DataError if a file is missing, unreadable or a folder, or all are empty; InputOutputError if the disk fails.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class TextFilesCorpus:
         return identity
 
     def pieces(self, split: Split) -> Iterator[Piece]:
-        """Documents of a split. DataError names the file and the byte where it is not UTF-8."""
+        """Documents of a split. DataError names the file and the byte that is not UTF-8."""
         return chain.from_iterable(cut_into_pieces(read_text(part), self.separator) for part in self._ranges[split])
 
     def _split(self) -> dict[Split, list[ByteRange]]:
