@@ -21,6 +21,15 @@ def test_the_configs_that_the_readme_names_are_there():
     assert names <= {path.stem for path in SHIPPED}
 
 
+def test_the_lecture_notes_read_what_the_demo_reads_at_its_size():
+    notes, demo = (load_run_config(CONFIGS / f"{name}.yaml") for name in ("lecture_notes", "fables"))
+    for section in ("seed", "corpus", "tokenizer", "data", "evaluation"):
+        assert getattr(notes, section) == getattr(demo, section)
+    assert (notes.train.steps, notes.train.batch_size) == (demo.train.steps, demo.train.batch_size)
+    for size in ("context_length", "d_model", "n_layers", "n_heads"):
+        assert getattr(notes.model, size) == getattr(demo.model, size)
+
+
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_a_shipped_config_builds_without_memory_and_schedules_every_step(path: Path):
     config = load_run_config(path)
