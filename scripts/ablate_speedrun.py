@@ -20,7 +20,7 @@ from results import parser, record
 from pellucid.config import load_run_config
 from pellucid.data.build import prepare_data
 from pellucid.evaluation.build import evaluate
-from pellucid.runtime.allocator import keep_freed_memory
+from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.training import optimizers
 from pellucid.training.build import build_trainer
 

@@ -36,10 +36,10 @@ from pellucid.cost.machine import measure_flops_per_second
 from pellucid.data.batches import Batch
 from pellucid.generation.decoding import generate_tokens
 from pellucid.generation.sampling import Sampling
+from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.model.build import build_model
-from pellucid.runtime.allocator import keep_freed_memory
 from pellucid.runtime.precision import Precision, resolve_precision
-from pellucid.training.build import recompute_activations
+from pellucid.training.build import choose_objective, recompute_activations
 from pellucid.training.optimizers import adamw
 from pellucid.training.trainer import Trainer
 
@@ -117,6 +117,7 @@ def pellucid_trainer(
         lambda step: 1.0,
         shape.batch,
         precision,
+        objective=choose_objective(shape.config),
         gradient_accumulation_steps=accumulation,
         max_gradient_norm=1.0,
     )

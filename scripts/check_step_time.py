@@ -19,7 +19,7 @@ from pellucid.cost.build import cost_of_run
 from pellucid.cost.machine import measure_machine
 from pellucid.cost.step_time import step_seconds
 from pellucid.data.build import PreparedData, prepare_data
-from pellucid.runtime.allocator import keep_freed_memory
+from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.runtime.precision import resolve_precision
 from pellucid.training.build import build_trainer
 from pellucid.training.trainer import Trainer

@@ -21,7 +21,7 @@ from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import step_name
 from pellucid.config import load_run_config
 from pellucid.data.build import prepare_data
-from pellucid.runtime.allocator import keep_freed_memory
+from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.training.build import build_session
 from pellucid.training.session import Session
 

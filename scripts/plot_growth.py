@@ -15,7 +15,7 @@ from benchmark import Shape, compare, hugging_face_training, pellucid_training
 from matplotlib.figure import Figure
 from results import parser, print_table, record
 
-from pellucid.runtime.allocator import keep_freed_memory
+from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.runtime.precision import resolve_precision
 
 TOKENS_A_STEP = 8192

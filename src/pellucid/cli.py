@@ -186,7 +186,7 @@ def generate(
     from pellucid.checkpoint.build import load_trained_run
     from pellucid.generation.sampling import Sampling
     from pellucid.generation.text import generate_text, stream_text
-    from pellucid.runtime.allocator import keep_freed_memory
+    from pellucid.kernels.freed_memory import keep_freed_memory
 
     _heed_stop_during_imports()
     keep_freed_memory()

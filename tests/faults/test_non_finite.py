@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -14,37 +15,39 @@ from reference_run import Trace, trace
 VALUES = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 
+def replace_objective(change) -> None:
+    """`change(objective)` in place of every objective that this process builds."""
+    from pellucid.training import build
+
+    original = build.choose_objective
+    build.choose_objective = lambda config: change(original(config))
+
+
 def poison_loss(micro_batch: int, value: float) -> None:
     """The loss of the nth micro-batch of this process."""
-    from pellucid.training import trainer
+    calls = count(1)
 
-    original, calls = trainer.next_token_nats, 0
+    def poisoned(objective):
+        return lambda *batch: objective(*batch) + (value if next(calls) == micro_batch else 0.0)
 
-    def poisoned(*arguments):
-        nonlocal calls
-        calls += 1
-        nats = original(*arguments)
-        return nats + value if calls == micro_batch else nats
-
-    trainer.next_token_nats = poisoned
+    replace_objective(poisoned)
 
 
 def poison_gradient(micro_batch: int, value: float) -> None:
     """One number of one gradient; the loss itself is finite."""
-    from pellucid.training import trainer
+    calls = count(1)
 
-    original, calls = trainer.next_token_nats, 0
+    def poisoned(objective):
+        def with_hook(logits, targets):
+            if next(calls) == micro_batch:
+                mask = torch.zeros_like(logits)
+                mask[0, 0, 0] = value
+                logits.register_hook(lambda gradient: gradient + mask)
+            return objective(logits, targets)
 
-    def poisoned(logits, targets):
-        nonlocal calls
-        calls += 1
-        if calls == micro_batch:
-            mask = torch.zeros_like(logits)
-            mask[0, 0, 0] = value
-            logits.register_hook(lambda gradient: gradient + mask)
-        return original(logits, targets)
+        return with_hook
 
-    trainer.next_token_nats = poisoned
+    replace_objective(poisoned)
 
 
 def poison_validation(nth: int, value: float) -> None:

@@ -2,6 +2,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 from model_axes import VOCAB_SIZE, build_away_from_zero, float64, tiny_config, tiny_configs
 from pellucid.generation.single_token import SingleTokenDecoder
@@ -48,3 +49,46 @@ def test_the_settings_of_kernels_are_put_back():
     assert torch.backends.mkldnn.enabled
     SingleTokenDecoder(model)(torch.zeros(1, dtype=torch.long), model.new_cache(1))
     assert torch.backends.mkldnn.enabled
+
+
+class Damped(nn.Module):
+    """A feed-forward layer that nobody has seen before."""
+
+    def __init__(self):
+        super().__init__()
+        self.widen, self.W_2 = nn.Linear(8, 5), nn.Linear(5, 8)
+
+    def forward(self, x_BTD):
+        return self.W_2(self.widen(x_BTD).tanh())
+
+
+def listening(layer, calls):
+    layer.register_forward_hook(lambda *call: calls.append(call))
+    return layer
+
+
+def test_a_layer_without_a_lean_form_is_called_as_it_is():
+    calls = []
+    model = build_away_from_zero(tiny_config(qk_norm=True)).eval()
+    model.blocks[0].feed_forward.sublayer = Damped()
+    attention = model.blocks[1].attention.sublayer
+    attention.W_V = nn.Sequential(attention.W_V, nn.Tanh())
+    listening(model.blocks[1].feed_forward.sublayer.W_1, calls)
+    tokens_BT = torch.randint(VOCAB_SIZE, (3, 8))
+    with torch.inference_mode():
+        expected_BTV = model(tokens_BT)
+        cache, single_token = model.new_cache(3), SingleTokenDecoder(model)
+        logits_BTV = torch.stack([single_token(tokens_BT[:, t], cache) for t in range(8)], dim=1)
+    torch.testing.assert_close(logits_BTV, expected_BTV)
+    assert len(calls) == 1 + 8
+
+
+def test_attention_that_is_not_causal_attention_is_called_as_it_is():
+    model = build_away_from_zero(tiny_config()).eval()
+    model.blocks[0].attention.sublayer.attend = lambda q, k, v, dropout: v[:, :, -q.size(2) :]  # each sees itself
+    tokens_BT = torch.randint(VOCAB_SIZE, (2, 8))
+    with torch.inference_mode():
+        expected_BTV = model(tokens_BT)
+        cache, single_token = model.new_cache(2), SingleTokenDecoder(model)
+        logits_BTV = torch.stack([single_token(tokens_BT[:, t], cache) for t in range(8)], dim=1)
+    torch.testing.assert_close(logits_BTV, expected_BTV)

@@ -81,6 +81,9 @@ class ModelConfig(Section):
         "auto",
         description="explicit: the equation, step by step; fused: one PyTorch kernel; auto: the faster one",
     )
+    kernels: Literal["plain", "fast"] = Field(
+        "fast", description="plain: the code that the equations say; fast: the same results in less time"
+    )
 
     @model_validator(mode="after")
     def _heads_divide_the_width(self) -> ModelConfig:

@@ -14,7 +14,7 @@ from pellucid.cost.counts import Cost, Shape, count_cost
 from pellucid.cost.machine import measure_machine
 from pellucid.cost.memory import MemoryBytes, count_memory
 from pellucid.cost.step_time import StepWork, count_step_work, step_seconds
-from pellucid.model.attention import LONGEST_EXPLICIT_ON_CPU
+from pellucid.kernels.attention import LONGEST_EXPLICIT_ON_CPU
 from pellucid.runtime.precision import Precision
 
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pellucid.runtime.allocator import keep_freed_memory
+from pellucid.kernels.freed_memory import keep_freed_memory
 
 PRODUCT_WIDTH = {"cpu": 2048, "cuda": 8192}  # so wide that only the arithmetic counts
 ELEMENTWISE_ROWS = {"cpu": 2**13, "cuda": 2**17}  # of 512 numbers: an activation of a model that suits the machine

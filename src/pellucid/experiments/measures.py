@@ -13,7 +13,6 @@ from pellucid.model.build import build_model
 from pellucid.model.decoder import Decoder
 from pellucid.runtime.precision import Precision
 from pellucid.training.build import build_trainer
-from pellucid.training.objectives import next_token_nats
 
 
 def at_context_lengths(
@@ -57,7 +56,7 @@ def first_gradient_norms(config: RunConfig, data: PreparedData) -> list[float]:
     inputs_BT, targets_BT = (tensor.to(device) for tensor in build_batches(config, data).batch(0))
     with trainer.precision.autocast():
         logits_BTV = decoder(inputs_BT)
-    loss = next_token_nats(logits_BTV, targets_BT) / (targets_BT != IGNORE_INDEX).sum()
+    loss = trainer.objective(logits_BTV, targets_BT) / (targets_BT != IGNORE_INDEX).sum()
     loss.backward()  # type: ignore[no-untyped-call]
     return [_gradient_norm(block) for block in decoder.blocks]
 

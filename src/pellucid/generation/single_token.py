@@ -3,7 +3,8 @@
 It computes what `decoder.Decoder` computes, which is the text to read first. But one token is so little work that
 a small model spends its time on the calls, not on the sums: a kernel takes microseconds to start, a module one more.
 So this is done once, not per token: the matrices of queries, keys and values become one, all are laid out for
-x @ W, and cast to the format that products are computed in. Weights changed later are not seen.
+x @ W, and cast to the format that products are computed in. Weights changed later are not seen. A layer that this
+file does not know is called as it is.
 
 Shapes: B sequences, D model, H query heads, G key/value heads, K head width, S key positions, F feed-forward.
 """
@@ -16,16 +17,20 @@ from contextlib import contextmanager, nullcontext
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from typing_extensions import assert_never
 
-from pellucid.model.attention import MultiHeadAttention
+from pellucid.kernels.attention import fused_attention
+from pellucid.kernels.hooks import has_hooks
+from pellucid.model.attention import MultiHeadAttention, explicit_attention
 from pellucid.model.block import Block
+from pellucid.model.build import FAST
 from pellucid.model.decoder import Decoder, product_dtype
 from pellucid.model.feed_forward import FeedForward, SwiGLU
 from pellucid.model.kv_cache import KVCache, LayerCache
-from pellucid.model.residual import PostNorm, PreNorm, Residual, Sublayer
+from pellucid.model.residual import PostNorm, PreNorm, Sublayer
 
 Projection = Callable[[Tensor], Tensor]
+
+CAUSAL_ATTENTIONS = (explicit_attention, fused_attention, FAST.attend)  # of one query: all the same
 
 
 class SingleTokenDecoder:
@@ -34,10 +39,7 @@ class SingleTokenDecoder:
     def __init__(self, decoder: Decoder) -> None:
         self._check_length = decoder.check_length
         self._embed, self._add_positions = decoder.embeddings.embed, decoder.positions.add_to_embeddings
-        self._blocks: list[tuple[Sublayer, Sublayer]] = []
-        for block in decoder.blocks:
-            assert isinstance(block, Block)
-            self._blocks.append((residual_function(block.attention), residual_function(block.feed_forward)))
+        self._blocks = [on_one_token(block) for block in decoder.blocks]
         self._final_norm, self._soft_cap = as_function(decoder.final_norm), as_function(decoder.soft_cap)
         self._unembed = projection(decoder.embeddings.unembedding_VD)
         self._dtype = product_dtype(decoder.embeddings.unembedding_VD)
@@ -49,8 +51,8 @@ class SingleTokenDecoder:
         self._check_length(start + 1)
         with self._kernels():
             x_BD = self._add_positions(self._embed(tokens_B[:, None]), start)[:, 0].to(self._dtype)
-            for (attention, feed_forward), layer_cache in zip(self._blocks, cache.layers, strict=True):
-                x_BD = feed_forward(attention(x_BD, layer_cache))
+            for block, layer_cache in zip(self._blocks, cache.layers, strict=True):
+                x_BD = block(x_BD, layer_cache)
             return self._soft_cap(self._unembed(self._final_norm(x_BD)))
 
 
@@ -61,7 +63,8 @@ class SingleQueryAttention:
         self.project = side_by_side(attention.W_Q, attention.W_K, attention.W_V)
         self.W_O = side_by_side(attention.W_O)
         self.head_width = attention.head_width
-        self.n_heads_each = attention.n_heads_each
+        layers = (attention.W_Q, attention.W_K, attention.W_V)
+        self.n_heads_each = [layer.out_features // attention.head_width for layer in layers]
         self.shares_heads = len(set(self.n_heads_each)) > 1
         self.query_norm, self.key_norm = as_function(attention.query_norm), as_function(attention.key_norm)
         self.rotate = attention.rotate
@@ -76,36 +79,37 @@ class SingleQueryAttention:
         return self.W_O(heads_BH1K.view(B, -1))
 
 
-def residual_function(residual: Residual) -> Sublayer:
-    """The residual connection (equation 10) around the sublayer, on one token."""
-    norm, sublayer = as_function(residual.norm), sublayer_function(residual.sublayer)
-    match residual:
-        case PreNorm():
+def on_one_token(module: Sublayer) -> Sublayer:
+    """What a part of the decoder computes, on one token. A kind that has no lean form here is called as it is."""
+    if isinstance(module, nn.Module) and is_plain(module):
+        if type(module) is Block:
+            attention, feed_forward = on_one_token(module.attention), on_one_token(module.feed_forward)
+            return lambda x_BD, cache: feed_forward(attention(x_BD, cache))
+        if type(module) is PreNorm:
+            norm, sublayer = as_function(module.norm), on_one_token(module.sublayer)
             return lambda x_BD, *inputs: x_BD + sublayer(norm(x_BD), *inputs)
-        case PostNorm():
+        if type(module) is PostNorm:
+            norm, sublayer = as_function(module.norm), on_one_token(module.sublayer)
             return lambda x_BD, *inputs: norm(x_BD + sublayer(x_BD, *inputs))
-        case _:
-            assert_never(residual)
-
-
-def sublayer_function(sublayer: Sublayer) -> Sublayer:
-    """Attention or feed-forward, on one token."""
-    match sublayer:
-        case MultiHeadAttention():
-            return SingleQueryAttention(sublayer)
-        case FeedForward(activation=activation):
-            widen, narrow = side_by_side(sublayer.W_1), side_by_side(sublayer.W_2)
+        if type(module) is MultiHeadAttention and module.attend in CAUSAL_ATTENTIONS:
+            return SingleQueryAttention(module)
+        if type(module) is FeedForward:
+            widen, narrow, activation = side_by_side(module.W_1), side_by_side(module.W_2), module.activation
             return lambda x_BD: narrow(activation(widen(x_BD)))
-        case SwiGLU():
-            widen, narrow = side_by_side(sublayer.W_gate, sublayer.W_1), side_by_side(sublayer.W_2)
+        if type(module) is SwiGLU:
+            widen, narrow = side_by_side(module.W_gate, module.W_1), side_by_side(module.W_2)
+            return lambda x_BD: narrow(silu_gate(*widen(x_BD).chunk(2, dim=-1)))
+    return lambda x_BD, *inputs: module(x_BD[:, None], *inputs)[:, 0]
 
-            def gated(x_BD: Tensor) -> Tensor:
-                gate_BF, hidden_BF = widen(x_BD).chunk(2, dim=-1)
-                return narrow(F.silu(gate_BF) * hidden_BF)
 
-            return gated
-        case _:
-            raise AssertionError(f"no single-token form of {type(sublayer).__name__}")
+def is_plain(module: nn.Module) -> bool:
+    """Whether its projections are linear layers, none of them wrapped, and nobody listens to it or to them."""
+    projections = [layer for name, layer in module.named_children() if name.startswith("W_")]
+    return all(type(layer) is nn.Linear for layer in projections) and not has_hooks(module, *projections)
+
+
+def silu_gate(gate_BF: Tensor, hidden_BF: Tensor) -> Tensor:
+    return F.silu(gate_BF) * hidden_BF
 
 
 def as_function(module: Sublayer) -> Projection:

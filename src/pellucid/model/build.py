@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
+
 import torch.nn.functional as F
 from torch import nn
 from typing_extensions import assert_never
@@ -13,21 +16,34 @@ from pellucid.config.model import (
     RotaryConfig,
     SinusoidalConfig,
 )
-from pellucid.model.attention import (
-    Attend,
-    MultiHeadAttention,
-    explicit_attention,
-    faster_attention,
-    fused_attention,
-)
+from pellucid.kernels.activations import relu_squared as fast_relu_squared
+from pellucid.kernels.attention import faster_attention, fused_attention, project_together
+from pellucid.kernels.rotation import rotate_pairs as fast_rotate_pairs
+from pellucid.model.attention import Attend, MultiHeadAttention, Project, explicit_attention, project
 from pellucid.model.block import Block
 from pellucid.model.decoder import Decoder
 from pellucid.model.embeddings import Embeddings, SeparateEmbeddings, SoftCap, TiedEmbeddings
-from pellucid.model.feed_forward import FeedForward, SwiGLU, relu_squared
+from pellucid.model.feed_forward import Activation, FeedForward, SwiGLU, relu_squared
 from pellucid.model.initialization import initialize
 from pellucid.model.norms import LayerNorm, RMSNorm
-from pellucid.model.positions import Learned, NoPositions, Positions, Rotary, Sinusoidal
+from pellucid.model.positions import Learned, NoPositions, Positions, Rotary, RotatePairs, Sinusoidal, rotate_pairs
 from pellucid.model.residual import PostNorm, PreNorm, Residual
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """The functions that have a plain and a fast form, which compute the same."""
+
+    project: Project
+    attend: Attend
+    rotate_pairs: RotatePairs
+    relu_squared: Activation
+
+
+PLAIN = Kernels(project, explicit_attention, rotate_pairs, relu_squared)
+FAST = Kernels(
+    project_together, partial(faster_attention, explicit=explicit_attention), fast_rotate_pairs, fast_relu_squared
+)
 
 
 def build_model(config: ModelConfig, vocab_size: int) -> Decoder:
@@ -65,7 +81,8 @@ def build_positions(config: ModelConfig) -> Positions:
         case SinusoidalConfig():
             return Sinusoidal(config.context_length, config.d_model)
         case RotaryConfig(base=base):
-            return Rotary(config.context_length, config.d_model // config.n_heads, base)
+            rotate = choose_kernels(config).rotate_pairs
+            return Rotary(config.context_length, config.d_model // config.n_heads, base, rotate)
         case LearnedConfig():
             return Learned(config.context_length, config.d_model)
         case NoPositionConfig():
@@ -118,6 +135,7 @@ def build_attention(config: ModelConfig, positions: Positions) -> MultiHeadAtten
         n_heads=config.n_heads,
         n_kv_heads=config.n_kv_heads or config.n_heads,
         rotate=positions.rotate,
+        project=choose_kernels(config).project,
         attend=choose_attention(config),
         query_norm=build_norm(config, head_width) if config.qk_norm else nn.Identity(),
         key_norm=build_norm(config, head_width) if config.qk_norm else nn.Identity(),
@@ -133,22 +151,35 @@ def choose_attention(config: ModelConfig) -> Attend:
         case "fused":
             return fused_attention
         case "auto":
-            return faster_attention
+            return choose_kernels(config).attend
         case _:
             assert_never(config.attention)
 
 
+def choose_kernels(config: ModelConfig) -> Kernels:
+    match config.kernels:
+        case "plain":
+            return PLAIN
+        case "fast":
+            return FAST
+        case _:
+            assert_never(config.kernels)
+
+
 def build_feed_forward(config: ModelConfig) -> nn.Module:
-    d_model, d_ff = config.d_model, config.d_ff or 4 * config.d_model
-    bias, dropout = config.bias, config.dropout
+    d_ff = config.d_ff or 4 * config.d_model
+    activation: Activation
     match config.activation:
         case "relu":
-            return FeedForward(d_model=d_model, d_ff=d_ff, activation=F.relu, bias=bias, dropout=dropout)
+            activation = F.relu
         case "gelu":
-            return FeedForward(d_model=d_model, d_ff=d_ff, activation=F.gelu, bias=bias, dropout=dropout)
+            activation = F.gelu
         case "relu_squared":
-            return FeedForward(d_model=d_model, d_ff=d_ff, activation=relu_squared, bias=bias, dropout=dropout)
+            activation = choose_kernels(config).relu_squared
         case "swiglu":
-            return SwiGLU(d_model=d_model, d_ff=d_ff, bias=bias, dropout=dropout)
+            return SwiGLU(d_model=config.d_model, d_ff=d_ff, bias=config.bias, dropout=config.dropout)
         case _:
             assert_never(config.activation)
+    return FeedForward(
+        d_model=config.d_model, d_ff=d_ff, activation=activation, bias=config.bias, dropout=config.dropout
+    )

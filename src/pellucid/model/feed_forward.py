@@ -6,36 +6,16 @@ Shapes: B batch, T positions, D model, F feed-forward.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 Activation = Callable[[Tensor], Tensor]
 
 
-class ReLUSquared(torch.autograd.Function):
-    """y = r^2 with r = max(0, x), and dL/dx = 2 r dL/dy: where x is negative, r is 0 already.
-
-    By hand because autograd goes through r^2 and max one after the other, and keeps x besides r.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        r = F.relu(x)
-        ctx.save_for_backward(r)
-        return r * r
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        r: Tensor = ctx.saved_tensors[0]
-        return (gradient * r).mul_(2)
-
-
 def relu_squared(x: Tensor) -> Tensor:
     """max(0, x)^2 (So et al. 2021, Primer)."""
-    return ReLUSquared.apply(x)  # type: ignore[no-any-return,no-untyped-call]
+    return F.relu(x).square()
 
 
 class FeedForward(nn.Module):

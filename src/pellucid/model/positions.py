@@ -14,10 +14,12 @@ Shapes: B batch, T query positions, D model, H heads, K head width, I = K/2 pair
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+
+RotatePairs = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class NoPositions(nn.Module):
@@ -58,6 +60,12 @@ class Sinusoidal(NoPositions):
         return embeddings_BTD + self.table_TD[start : start + embeddings_BTD.size(1)]
 
 
+def rotate_pairs(x_BHTK: Tensor, cos_TK: Tensor, sin_TK: Tensor) -> Tensor:
+    """The pair (a, b) of coordinates i and i + K/2 becomes (a cos - b sin, b cos + a sin)."""
+    a_BHTI, b_BHTI = x_BHTK.chunk(2, dim=-1)
+    return x_BHTK * cos_TK + torch.cat([-b_BHTI, a_BHTI], dim=-1) * sin_TK
+
+
 class Rotary(NoPositions):
     """RoPE: queries and keys turn with their position (equation 5; Su et al. 2021).
 
@@ -66,46 +74,20 @@ class Rotary(NoPositions):
     the paper: the same up to a fixed permutation of coordinates, which the learned matrices absorb.
     """
 
-    def __init__(self, context_length: int, head_width: int, base: float = 10_000.0) -> None:
+    def __init__(
+        self, context_length: int, head_width: int, base: float = 10_000.0, rotate_pairs: RotatePairs = rotate_pairs
+    ) -> None:
         super().__init__()
         angles = clock_angles(context_length, head_width, base)
+        self.rotate_pairs = rotate_pairs
         self.cos_TK = nn.Buffer(angles.cos().repeat(1, 2), persistent=False)  # both of a pair turn alike
-        self.sin_TI = nn.Buffer(angles.sin(), persistent=False)
+        self.sin_TK = nn.Buffer(angles.sin().repeat(1, 2), persistent=False)
 
     def rotate(self, x_BHTK: Tensor, start: int) -> Tensor:
         end = start + x_BHTK.size(2)
         # The angles are float32 (bfloat16 would be too coarse); their sines are rounded as queries and keys are.
-        cos_TK, sin_TI = self.cos_TK[start:end].to(x_BHTK.dtype), self.sin_TI[start:end].to(x_BHTK.dtype)
-        if torch.is_grad_enabled():
-            return Rotation.apply(x_BHTK, cos_TK, sin_TI)  # type: ignore[no-any-return,no-untyped-call]
-        return rotate_pairs(x_BHTK, cos_TK, sin_TI)
-
-
-class Rotation(torch.autograd.Function):
-    """rotate_pairs, with its gradient by hand: what the output would have liked is turned back by the same angle.
-
-    Autograd would find the same in twice as many passes through memory.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x_BHTK: Tensor, cos_TK: Tensor, sin_TI: Tensor) -> Tensor:
-        ctx.save_for_backward(cos_TK, sin_TI)
-        return rotate_pairs(x_BHTK, cos_TK, sin_TI)
-
-    @staticmethod
-    def backward(ctx: Any, gradient_BHTK: Tensor) -> tuple[Tensor, None, None]:
-        cos_TK, sin_TI = ctx.saved_tensors
-        return rotate_pairs(gradient_BHTK, cos_TK, -sin_TI), None, None
-
-
-def rotate_pairs(x_BHTK: Tensor, cos_TK: Tensor, sin_TI: Tensor) -> Tensor:
-    """The pair (a, b) of coordinates i and i + K/2 becomes (a cos - b sin, b cos + a sin)."""
-    a_BHTI, b_BHTI = x_BHTK.chunk(2, dim=-1)
-    turned_BHTK = x_BHTK * cos_TK
-    turned_a_BHTI, turned_b_BHTI = turned_BHTK.chunk(2, dim=-1)
-    turned_a_BHTI.addcmul_(b_BHTI, sin_TI, value=-1)
-    turned_b_BHTI.addcmul_(a_BHTI, sin_TI)
-    return turned_BHTK
+        cos_TK, sin_TK = self.cos_TK[start:end].to(x_BHTK.dtype), self.sin_TK[start:end].to(x_BHTK.dtype)
+        return self.rotate_pairs(x_BHTK, cos_TK, sin_TK)
 
 
 Positions = NoPositions | Learned | Sinusoidal | Rotary

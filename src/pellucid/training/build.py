@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint as recompute_in_backward
 from typing_extensions import assert_never
 
 from pellucid.config.load import run_config_to_yaml
+from pellucid.config.model import ModelConfig
 from pellucid.config.run import RunConfig
 from pellucid.config.training import (
     AdamWConfig,
@@ -29,13 +30,15 @@ from pellucid.evaluation.build import evaluate
 from pellucid.evaluation.loss import Evaluation
 from pellucid.generation.build import build_sampling
 from pellucid.generation.text import generate_text
+from pellucid.kernels.cross_entropy import summed_cross_entropy as fast_cross_entropy
 from pellucid.model.build import build_model
 from pellucid.model.decoder import Decoder
 from pellucid.runtime.precision import Precision, resolve_precision
 from pellucid.training import optimizers, schedules
+from pellucid.training.objectives import next_token_nats
 from pellucid.training.schedules import Schedule
 from pellucid.training.session import Intervals, Session
-from pellucid.training.trainer import Trainer
+from pellucid.training.trainer import Objective, Trainer
 
 
 def build_session(config: RunConfig, data: PreparedData, run_dir: Path) -> Session:
@@ -99,9 +102,20 @@ def build_trainer(config: RunConfig, data: PreparedData) -> Trainer:
         build_schedule(config.schedule, train.steps),
         build_batches(config, data).batch,
         precision,
+        objective=choose_objective(config.model),
         gradient_accumulation_steps=train.gradient_accumulation_steps,
         max_gradient_norm=train.max_gradient_norm,
     )
+
+
+def choose_objective(config: ModelConfig) -> Objective:
+    match config.kernels:
+        case "plain":
+            return next_token_nats
+        case "fast":
+            return partial(next_token_nats, cross_entropy=fast_cross_entropy)
+        case _:
+            assert_never(config.kernels)
 
 
 def build_optimizers(config: OptimizerConfig, model: nn.Module, precision: Precision) -> list[Optimizer]:

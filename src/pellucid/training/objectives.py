@@ -1,9 +1,11 @@
 """What training minimises.
 
-Shapes: B batch, T positions, V vocabulary, N = B*T predictions, C of them at once.
+Shapes: B batch, T positions, V vocabulary, N predictions.
 """
 
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -11,46 +13,21 @@ from torch import Tensor
 
 from pellucid.data.batches import IGNORE_INDEX
 
-NUMBERS_AT_ONCE = 2**18  # 1 MB of float32: fits into the caches of a CPU, and is nothing beside the logits of a GPU
+SumCrossEntropy = Callable[[Tensor, Tensor, int], Tensor]
 
 
-def next_token_nats(logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
+def summed_cross_entropy(logits_NV: Tensor, targets_N: Tensor, ignore_index: int) -> Tensor:
+    """-log softmax(logits)[target], summed over the targets that are not `ignore_index`, in float32 or wider."""
+    wide = torch.promote_types(logits_NV.dtype, torch.float32)
+    return F.cross_entropy(logits_NV.to(wide), targets_N, ignore_index=ignore_index, reduction="sum")
+
+
+def next_token_nats(
+    logits_BTV: Tensor, targets_BT: Tensor, cross_entropy: SumCrossEntropy = summed_cross_entropy
+) -> Tensor:
     """-log p(target), summed over all targets that count: a scalar in nats (equation 2 before its mean).
 
     The sum, not the mean, because micro-batches may count different numbers of targets: only the sum of sums
     divided by the sum of counts is the mean over the whole batch (equation 16).
     """
-    return SummedCrossEntropy.apply(logits_BTV.flatten(0, 1), targets_BT.flatten())  # type: ignore[no-any-return,no-untyped-call]
-
-
-class SummedCrossEntropy(torch.autograd.Function):
-    """F.cross_entropy with reduction="sum" in float32, for logits that may be bfloat16, without a float32 copy of them.
-
-    The gradient of -log softmax(z)[target] with respect to z is softmax(z) minus the one-hot target. It is found
-    along with the loss, some predictions at a time, and rounded to the format of the logits, as it would be anyway
-    on its way into the products before them. What stays until the backward pass is this gradient alone.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
-        n_at_once = max(1, NUMBERS_AT_ONCE // logits_NV.size(1))
-        wide = torch.promote_types(logits_NV.dtype, torch.float32)
-        gradient_NV = torch.empty_like(logits_NV) if logits_NV.requires_grad else None
-        nats = []
-        for start in range(0, len(targets_N), n_at_once):
-            rows = slice(start, start + n_at_once)
-            targets_C = targets_N[rows]
-            log_p_CV = logits_NV[rows].log_softmax(dim=-1, dtype=wide)
-            nats.append(F.nll_loss(log_p_CV, targets_C, ignore_index=IGNORE_INDEX, reduction="sum"))
-            if gradient_NV is not None:
-                counts_C1 = (targets_C != IGNORE_INDEX)[:, None]
-                gradient_CV = log_p_CV.exp_().mul_(counts_C1)
-                gradient_CV.scatter_add_(1, targets_C.clamp(min=0)[:, None], -counts_C1.to(wide))
-                gradient_NV[rows] = gradient_CV
-        ctx.save_for_backward(gradient_NV)
-        return torch.stack(nats).sum()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (gradient_NV,) = ctx.saved_tensors
-        return gradient_NV * gradient, None
+    return cross_entropy(logits_BTV.flatten(0, 1), targets_BT.flatten(), IGNORE_INDEX)

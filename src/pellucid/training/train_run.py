@@ -17,8 +17,8 @@ from pellucid.cost.step_time import duration, model_flops_utilization
 from pellucid.data.build import PreparedData, build_batches, prepare_data
 from pellucid.evaluation.build import evaluate
 from pellucid.evaluation.loss import Evaluation
+from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.model.decoder import Decoder
-from pellucid.runtime.allocator import keep_freed_memory
 from pellucid.runtime.precision import resolve_precision
 from pellucid.training.build import build_session
 from pellucid.training.interrupts import StoppedBySignal

@@ -22,6 +22,7 @@ from pellucid.training.optimizers import set_learning_rate
 from pellucid.training.schedules import Schedule
 
 GetBatch = Callable[[int], Batch]
+Objective = Callable[[Tensor, Tensor], Tensor]  # logits and targets to the loss, summed over the targets
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,11 @@ class Trainer:
         get_batch: GetBatch,
         precision: Precision,
         *,
+        objective: Objective = next_token_nats,
         gradient_accumulation_steps: int = 1,
         max_gradient_norm: float | None = None,
     ) -> None:
-        self.model, self.forward = model, forward
+        self.model, self.forward, self.objective = model, forward, objective
         self.optimizers, self.schedule = optimizers, schedule
         self.get_batch, self.precision = get_batch, precision
         self.gradient_accumulation_steps = gradient_accumulation_steps
@@ -99,7 +101,7 @@ class Trainer:
         inputs_BT, targets_BT = (tensor.to(device, non_blocking=True) for tensor in batch)
         with self.precision.autocast():
             logits_BTV = self.forward(inputs_BT)
-        loss = next_token_nats(logits_BTV, targets_BT) / max(1, n_targets)
+        loss = self.objective(logits_BTV, targets_BT) / max(1, n_targets)
         self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 

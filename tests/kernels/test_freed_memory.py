@@ -8,7 +8,7 @@ import pytest
 SCRIPT = """
 import resource, sys
 import torch
-from pellucid.runtime.allocator import keep_freed_memory
+from pellucid.kernels.freed_memory import keep_freed_memory
 if sys.argv[1] == "keep":
     keep_freed_memory()
 def faults_of_a_large_tensor():

@@ -1,0 +1,131 @@
+"""What each fast form of src/pellucid/kernels/ pays, measured on the update of the demo and on its decoding.
+
+    python scripts/ablate_kernels.py --record
+
+With and without take turns in one process, a few updates each; a line gives the median over the pairs of the time
+without divided by the time with. A fast form that pays less than 3 % on every kind of machine has to go.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+from results import parser, print_table, record
+
+from pellucid.config import load_run_config
+from pellucid.data.build import prepare_data
+from pellucid.generation import decoding
+from pellucid.generation.decoding import generate_tokens
+from pellucid.generation.sampling import Sampling
+from pellucid.kernels.freed_memory import keep_freed_memory
+from pellucid.model.attention import explicit_attention, project
+from pellucid.model.feed_forward import relu_squared
+from pellucid.model.positions import rotate_pairs
+from pellucid.training.build import build_trainer
+from pellucid.training.objectives import next_token_nats
+from pellucid.training.trainer import Trainer
+
+CONFIG = Path(__file__).parent.parent / "configs" / "fables.yaml"
+UPDATES_A_TURN, TOKENS_A_TURN = 3, 100
+
+
+def plain_projections(trainer: Trainer) -> None:
+    for block in trainer.model.blocks:
+        block.attention.sublayer.project = project
+
+
+def plain_attention(trainer: Trainer) -> None:
+    for block in trainer.model.blocks:
+        block.attention.sublayer.attend = explicit_attention
+
+
+def plain_rotation(trainer: Trainer) -> None:
+    trainer.model.positions.rotate_pairs = rotate_pairs
+
+
+def plain_relu_squared(trainer: Trainer) -> None:
+    for block in trainer.model.blocks:
+        block.feed_forward.sublayer.activation = relu_squared
+
+
+def plain_loss(trainer: Trainer) -> None:
+    trainer.objective = next_token_nats
+
+
+def all_plain(trainer: Trainer) -> None:
+    for without in UPDATES.values():
+        if without is not all_plain:
+            without(trainer)
+
+
+UPDATES = {
+    "queries, keys and values in one product": plain_projections,
+    "the faster attention": plain_attention,
+    "RoPE with its gradient by hand": plain_rotation,
+    "ReLU squared with its gradient by hand": plain_relu_squared,
+    "the loss piece by piece": plain_loss,
+    "all of these": all_plain,
+}
+
+
+class EveryLayerCalled:
+    """In place of SingleTokenDecoder: the decoder itself."""
+
+    def __init__(self, decoder):
+        self.decoder = decoder
+
+    def __call__(self, tokens_B, cache):
+        return self.decoder(tokens_B[:, None], cache)[:, -1]
+
+
+def seconds(work: Callable[[], object], times: int) -> float:
+    started = time.perf_counter()
+    for _ in range(times):
+        work()
+    return time.perf_counter() - started
+
+
+def ratio(with_it: Callable[[], object], without: Callable[[], object], times: int, pairs: int) -> float:
+    """How many times as long it takes without: the median over pairs that take turns. One more pair warms up."""
+    ratios = [seconds(without, times) / seconds(with_it, times) for _ in range(pairs + 1)]
+    return statistics.median(ratios[1:])
+
+
+def decode(trainer: Trainer, single_token: Callable[..., object]) -> None:
+    decoding.SingleTokenDecoder = single_token
+    options = {"max_new_tokens": TOKENS_A_TURN, "sampling": Sampling(top_k=50), "end_of_text": -1, "seed": 0}
+    list(generate_tokens(trainer.model, [0], n_samples=1, **options))
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.add_argument("--pairs", type=int, default=15)
+    chosen = arguments.parse_args()
+    keep_freed_memory()
+    config = load_run_config(CONFIG, ["corpus.size=2000"])
+    with tempfile.TemporaryDirectory() as folder:
+        data = prepare_data(config, Path(folder), progress=False)
+        fast = build_trainer(config, data)
+        times_as_long = {}
+        for name, make_plain in UPDATES.items():
+            without = build_trainer(config, data)
+            make_plain(without)
+            times_as_long[name] = ratio(fast.update, without.update, UPDATES_A_TURN, chosen.pairs)
+        lean = partial(decode, fast, decoding.SingleTokenDecoder)
+        called = partial(decode, fast, EveryLayerCalled)
+        times_as_long["decoding: the lean decoder for single tokens"] = ratio(lean, called, 1, chosen.pairs)
+    kind = "bf16" if fast.precision.dtype == torch.bfloat16 else torch.backends.cpu.get_cpu_capability()
+    figures = {name: {"times as long": figure} for name, figure in times_as_long.items()}
+    print_table("without", figures)
+    if chosen.record:
+        record(f"kernels_{kind.lower()}", figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,11 @@
+"""When a fast form may not stand in for a module: somebody listens to its calls."""
+
+from torch import nn
+
+
+def has_hooks(*modules: nn.Module) -> bool:
+    """Whether calling one of the modules does more than its forward pass."""
+    return any(
+        module._forward_pre_hooks or module._forward_hooks or module._backward_pre_hooks or module._backward_hooks
+        for module in modules
+    )
