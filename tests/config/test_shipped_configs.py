@@ -17,7 +17,8 @@ SHIPPED = sorted(CONFIGS.glob("*.yaml"))
 
 
 def test_the_configs_that_the_readme_names_are_there():
-    names = {"debug", "fables", "lecture_notes", "shakespeare_char", "speedrun_shakespeare", "tinystories", "gpt2_124m"}
+    names = {"debug", "fables", "lecture_notes", "own_text", "shakespeare_char", "speedrun_shakespeare", "tinystories"}
+    names |= {"gpt2_124m"}
     assert names <= {path.stem for path in SHIPPED}
 
 
@@ -80,6 +81,15 @@ def test_the_speedruns_are_as_small_as_the_comparison_demands_and_judged_on_all_
     assert config.model.context_length == context_length
     assert config.evaluation.stop_at_val_loss == target
     assert config.evaluation.max_tokens is None
+
+
+def test_own_text_is_safe_for_a_short_text():
+    config = load_run_config(CONFIGS / "own_text.yaml", ["corpus.files=[a.txt, b.txt]"])
+    assert config.model.dropout > 0
+    assert config.optimizer.weight_decay > 0
+    assert config.evaluation.early_stopping_patience is not None
+    schedule = build_schedule(config.schedule, config.train.steps)
+    assert schedule(config.train.steps // 2) < 0.6  # early stopping leaves a learning rate that has fallen
 
 
 def test_gpt2_124m_has_gpt2s_number_of_parameters():
