@@ -9,8 +9,7 @@ import argparse
 import math
 from pathlib import Path
 
-from pellucid.checkpoint.build import load_trained_model
-from pellucid.checkpoint.run_directory import find_step_directory
+from pellucid.checkpoint.build import load_trained_run
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.fables import FablesCorpus
 from pellucid.evaluation.explain_truth import longest_beginning
@@ -19,7 +18,7 @@ from pellucid.generation import Sampling, generate_text
 
 def judge(run: Path, n_samples: int, seed: int) -> tuple[int, float]:
     """How many stories the grammar accepts whole, and after which share of the text the first fault comes (mean)."""
-    trained = load_trained_model(find_step_directory(run, "latest"))
+    trained, _ = load_trained_run(run)
     corpus = build_corpus(trained.config.corpus)
     assert isinstance(corpus, FablesCorpus), "only the grammar of Fables can judge"
     completions = generate_text(

@@ -9,7 +9,7 @@ import strikes
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import read_checkpoint, step_name
 from processes import Command, command_line
-from reference_run import SAVE_EVERY, Trace, leftovers, trace
+from reference_run import SAVE_EVERY, STEPS, Trace, leftovers, trace
 
 KILLED = -9
 
@@ -79,6 +79,22 @@ def test_f3_kills_at_random_times_are_the_same(fault_place, reference: Trace, tm
             assert sorted(path.suffix for path in (place / "data").iterdir()) == ["", ".lock"]
         survived_chains += 1
         shutil.rmtree(place)
+
+
+def test_f3_a_run_that_stops_early_stops_at_the_same_step_after_kills(fault_place, tally):
+    """It learns one text and is evaluated on another, which it soon expects less and less."""
+    (fault_place / "other.txt").write_text("owt eno dna eerht ruof evif xis neves thgie enin\n\n" * 4)
+    train = ["train", "reference.yaml", "corpus.validation_files=[other.txt]", "--resume"]
+    train += ["evaluation={every_steps: 2, early_stopping_patience: 4}", "--run-dir"]
+    assert command_line(fault_place, *train, "early").exit_code == 0
+    early = trace(fault_place / "early")
+    assert 8 < early.step < STEPS
+    with tally.attempt("killed before, while and after validation loss rose"):
+        for point, nth in [("update", early.step - 10), ("evaluate", 6), ("update", 4), ("evaluate", 3)]:
+            killed = command_line(fault_place, *train, "early-killed", fault=strikes.killed_at(point, nth))
+            assert killed.exit_code == KILLED, killed
+        assert command_line(fault_place, *train, "early-killed").exit_code == 0
+        assert trace(fault_place / "early-killed") == early
 
 
 def kill_in_a_save(place: Path, chance: random.Random) -> bool:
