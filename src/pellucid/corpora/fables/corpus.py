@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Mapping
 
 from pellucid.corpora.corpus import NextWord, Piece, Split, WordLength
+from pellucid.corpora.fables.continuations import words_of, words_on
 from pellucid.corpora.fables.distribution import GRAMMAR_VERSION, Fables
 from pellucid.corpora.fables.skills import SKILLS
 from pellucid.errors import ConfigError
@@ -76,11 +77,11 @@ class FablesCorpus:
 
     def words_of(self, text: str, word_length: WordLength) -> Iterator[tuple[str, Mapping[NextWord, float]]]:
         """Each word of a fable, and p(word | the words before it). Raises DataError if it is not a fable."""
-        return self.fables.words_of(text, word_length)
+        return words_of(self.fables.grammar, text, self.fables.read(text), word_length)
 
     def words_on(self, prefix: str, word_length: WordLength) -> Mapping[NextWord, float]:
         """p(next word | these whole words); {} if no fable begins like this."""
-        return self.fables.words_on(prefix, word_length)
+        return words_on(self.fables.grammar, prefix, word_length)
 
     def next_character_distribution(self, prefix: str) -> Mapping[str, float]:
         """p(next character | prefix), exactly; "" is the end of the fable; {} if no fable begins like this."""

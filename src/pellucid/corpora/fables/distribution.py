@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
-from pellucid.corpora.corpus import NextWord, WordLength
 from pellucid.corpora.fables import continuations
 from pellucid.corpora.fables.entropy import Mass, whole_mass
 from pellucid.corpora.fables.grammar import Fork, Grammar
@@ -32,14 +30,6 @@ _SKILL_OF = {
 }
 
 
-@dataclass(frozen=True)
-class Fable:
-    """A text, and the skill that each of its characters needs."""
-
-    text: str
-    spans: tuple[Span, ...]
-
-
 def story_rules(world_size: int) -> dict[str, tuple[Option, ...]]:
     """The rules of all fables in a world with this many animals."""
     return {**read_rules(STORY), **read_rules(STORYLINES), **tables(world_size)}
@@ -58,13 +48,8 @@ class Fables:
         self._skills = SkillReader(self.grammar, rules, _SKILL_OF)
 
     def write(self, rng: random.Random) -> str:
-        """Draw the text of a fable: `sample` without spans, which is faster."""
+        """Draw a fable."""
         return self.grammar.derive(rng.random)[0]
-
-    def sample(self, rng: random.Random) -> Fable:
-        """Draw a fable. Its spans come from the choices drawn, not from reading the text."""
-        text, drawn = self.grammar.derive(rng.random)
-        return Fable(text, self._skills.spans(drawn))
 
     def log_probability(self, text: str) -> float:
         """Natural logarithm of the probability of this text (nats); minus infinity if it is not a fable."""
@@ -74,17 +59,9 @@ class Fables:
         """p(next character | prefix), exactly; "" is the end of the fable; {} if no fable begins like this."""
         return continuations.next_character_distribution(self.grammar, prefix)
 
-    def words_on(self, prefix: str, word_length: WordLength) -> dict[NextWord, float]:
-        """p(next word | these whole words), exactly; {} if no fable begins like this. See `WordLength`."""
-        return continuations.words_on(self.grammar, prefix, word_length)
-
-    def words_of(self, text: str, word_length: WordLength) -> Iterator[tuple[str, Mapping[NextWord, float]]]:
-        """Each word of a fable, and p(word | the words before it). Raises DataError if it is not a fable."""
-        return continuations.words_of(self.grammar, text, self._read(text), word_length)
-
     def spans(self, text: str) -> tuple[Span, ...]:
         """The skills of a fable, by reading it. Raises DataError if the text is not a fable."""
-        return self._skills.spans(self._read(text))
+        return self._skills.spans(self.read(text))
 
     def stories(self) -> Iterator[tuple[str, float]]:
         """Every fable with its probability. Only for small `rules`: a real world has far too many."""
@@ -100,7 +77,8 @@ class Fables:
         """How many different fables there are."""
         return self._mass.number
 
-    def _read(self, text: str) -> list[tuple[Fork, int]]:
+    def read(self, text: str) -> list[tuple[Fork, int]]:
+        """The choices that write this text. Raises DataError for a text that is no fable."""
         drawn = self.grammar.read(text)
         if drawn is None:
             raise DataError("fables", f"{text[:40]!r} is not a fable", "give a text that the grammar can write")
