@@ -192,6 +192,10 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
             "command line: corpus.path: 'jsonl' is no format; did you mean 'json'?",
         ),
         (
+            "corpus={type: hugging_face, path: json}",
+            "command line: corpus.data_files: json is a format, and no files are named; add `data_files: FILE`",
+        ),
+        (
             "corpus={type: text, download: {url: input.txt, sha256: abc}}",
             "command line: corpus.download.url: 'input.txt' is no web address; write https://...",
         ),

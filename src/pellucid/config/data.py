@@ -15,6 +15,7 @@ from pellucid.config.base import Section
 # YAML gives lists; a frozen config holds tuples. This is the one conversion that we want.
 Strings = Annotated[tuple[str, ...], Field(strict=False)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
+FORMATS = ("json", "text", "parquet", "csv")
 # Without this the hub would be searched for a data set of that name, which takes half a minute.
 MISNAMED_FORMATS = {"jsonl": "json", "jsonlines": "json", "ndjson": "json", "txt": "text", "pq": "parquet"}
 
@@ -94,6 +95,12 @@ class HuggingFaceConfig(Section):
         if path in MISNAMED_FORMATS:
             raise ValueError(f"{path!r} is no format; did you mean '{MISNAMED_FORMATS[path]}'?")
         return path
+
+    @model_validator(mode="after")
+    def _a_format_has_files(self) -> HuggingFaceConfig:
+        if self.path in FORMATS and self.data_files is None:
+            raise ValueError(f"data_files: {self.path} is a format, and no files are named; add `data_files: FILE`")
+        return self
 
 
 CorpusConfig = Annotated[FablesConfig | TextFilesConfig | HuggingFaceConfig, Field(discriminator="type")]

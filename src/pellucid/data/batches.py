@@ -1,7 +1,7 @@
-"""From token files to batches: in which order rows come, and the inputs and targets of each.
+"""From token files to batches: the order of the rows, and the inputs and targets of each.
 
-Inputs and targets of a run are the same tokens, shifted by one. The order is a pure function of (seed, step, rank):
-resuming needs no more than the step.
+Inputs and targets of a run are the same tokens, shifted by one. The order is a pure function of (seed, step, rank),
+so all you need to resume is the step.
 
 Shapes: B rows of a batch, T positions.
 """
@@ -21,20 +21,20 @@ from pellucid.data.packing import Integers, contiguous_rows, document_rows, pack
 from pellucid.data.token_file import TokenFile
 from pellucid.errors import DataError
 
-IGNORE_INDEX = -100  # the target where nothing is to be predicted; the default of torch's cross_entropy
+IGNORE_INDEX = -100  # the target where there is nothing to predict; the default of torch's cross_entropy
 
 Packing = Literal["contiguous", "documents"]
 
 
 class Batch(NamedTuple):
-    """Inputs and what follows each of them, int64; IGNORE_INDEX where nothing is to be predicted."""
+    """Inputs and the token after each, int64; IGNORE_INDEX where there is nothing to predict."""
 
     inputs_BT: Tensor  # noqa: N815
     targets_BT: Tensor  # noqa: N815
 
 
 def batch_of(token_file: TokenFile, places_BT: Integers) -> Batch:
-    """The tokens at these places, and after each the next one. Padding is end_of_text, with nothing to be predicted."""
+    """The tokens at these places, and the one after each. Padding is end_of_text, with nothing to predict."""
     is_padding_BT = places_BT < 0
     inputs_BT = token_file.tokens[places_BT].astype(np.int64)
     targets_BT = token_file.tokens[places_BT + 1].astype(np.int64)
@@ -44,12 +44,11 @@ def batch_of(token_file: TokenFile, places_BT: Integers) -> Batch:
 
 
 class Batches:
-    """Training batches: each epoch brings all rows, every one once, in a new order.
+    """Training batches: each epoch has every row once, in a new order.
 
     `batch(step)` is a pure function of the seed, the step and the rank. Steps are micro-batches, counted over the
-    whole run; a batch that reaches over the end of an epoch takes its other rows from the next one. Ranks take
-    different rows.
-    DataError: there are fewer tokens than one context.
+    whole run. A batch at the end of an epoch takes its last rows from the next one. Ranks take different rows.
+    Raises DataError if there are fewer tokens than one context.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class Batches:
 
     @property
     def steps_per_epoch(self) -> float:
-        """Micro-batches, of all ranks at once, in which every row comes once; seldom a whole number."""
+        """Micro-batches, of all ranks together, that have every row once; rarely a whole number."""
         return len(self.rows) / (self.batch_size * self.n_ranks)
 
     def batch(self, step: int) -> Batch:

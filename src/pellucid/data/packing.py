@@ -1,6 +1,6 @@
-"""Which tokens stand in which row.
+"""Which tokens go into which row.
 
-A row is a run of tokens, or several runs one after the other, followed by padding.
+A row is one or more runs of tokens, one after the other, followed by padding.
 
 Shapes: B rows of a batch, T positions.
 """
@@ -20,7 +20,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Rows:
-    """Which runs of the token file make up which row.
+    """The runs of the token file that make up each row.
 
     Run r has the inputs tokens[starts[r] : starts[r] + lengths[r]]; row i has the runs from first_runs[i] up to, not
     including, first_runs[i + 1].
@@ -38,11 +38,11 @@ class Rows:
         return cls(starts, lengths, np.arange(len(starts) + 1))
 
     def row_lengths(self) -> Integers:
-        """Inputs of each row, padding not counted."""
+        """Inputs of each row, without padding."""
         return np.add.reduceat(self.lengths, self.first_runs[:-1])
 
     def places(self, rows: Integers, width: int) -> Integers:
-        """Where the inputs of the given rows stand in the token file, (rows, width); -1 for padding."""
+        """The positions of the rows' inputs in the token file, (rows, width); -1 for padding."""
         places_BT = np.full((len(rows), width), -1, dtype=np.int64)
         for b, row in enumerate(rows):
             t = 0
@@ -60,20 +60,20 @@ def contiguous_rows(token_file: TokenFile, context_length: int) -> Rows:
 
 
 def document_rows(token_file: TokenFile, context_length: int) -> Rows:
-    """Each document in a row of its own, from its leading end_of_text on to the one that ends it.
+    """Each document in a row of its own, from the end_of_text before it to its last token.
 
-    A document of more than `context_length` tokens goes on in further rows.
+    A document of more than `context_length` tokens continues in further rows.
     """
     starts, lengths, _ = _document_runs(token_file, context_length)
     return Rows.one_run_each(starts, lengths)
 
 
 def packed_document_rows(token_file: TokenFile, context_length: int) -> Rows:
-    """Whole documents, packed into few rows: each row starts at a document, and no document is cut.
+    """Whole documents, packed into few rows. Each row starts at a document.
 
-    Only a document of more than `context_length` tokens is cut; each of its further parts starts a row too.
+    Only documents of more than `context_length` tokens are cut; each further part of one starts a row too.
     Best-fit decreasing: the longest document goes first, each into the fullest row that has room for it. Within a row,
-    documents stand in the order of the file, so that long and short ones stand everywhere.
+    documents keep the order of the file, so that long and short ones come anywhere.
     """
     starts, lengths, goes_on = _document_runs(token_file, context_length)
     row_of = np.empty(len(starts), dtype=np.int64)
@@ -109,7 +109,7 @@ def packed_document_rows(token_file: TokenFile, context_length: int) -> Rows:
 
 
 def _document_runs(token_file: TokenFile, context_length: int) -> tuple[Integers, Integers, NDArray[np.bool_]]:
-    """Documents cut to runs of at most `context_length`: starts, lengths, and whether a run goes on with a document."""
+    """Documents cut to runs of at most `context_length`: starts, lengths, and whether a run continues a document."""
     boundaries = token_file.boundaries
     lengths = np.diff(boundaries)
     n_runs = -(-lengths // context_length)

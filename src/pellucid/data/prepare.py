@@ -82,10 +82,10 @@ def prepare(
     root: Path,
     progress: bool,
 ) -> tuple[Path, Manifest]:
-    """The folder with the corpus as tokens, made if it is not there or not whole.
+    """The folder with the corpus as tokens; written if it is missing or damaged.
 
-    `train_tokenizer(train_texts, validation_texts)` is called only then. Of several processes that prepare the same,
-    one works and the others wait for it. DataError: text or tokenizer; InputOutputError: the disk refuses.
+    `train_tokenizer(train_texts, validation_texts)` is called only then. If several processes prepare the same data,
+    one works and the others wait. Raises DataError for text or tokenizer, InputOutputError if the disk refuses.
     """
     fingerprint = fingerprint_of(corpus, tokenizer_settings)
     directory = root / f"{name}-{fingerprint}"
@@ -108,7 +108,7 @@ def prepare(
 
 
 def fingerprint_of(corpus: Corpus, tokenizer_settings: dict[str, object]) -> str:
-    """12 hexadecimal digits; different if anything is that decides the tokens."""
+    """12 hexadecimal digits that change with anything that decides the tokens."""
     decides = {"corpus": corpus.identity, "tokenizer": tokenizer_settings, "format_version": FORMAT_VERSION}
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:12]
 

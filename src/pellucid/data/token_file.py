@@ -20,7 +20,7 @@ POSITION_TYPE = np.dtype("<i8")
 
 
 def token_type(vocab_size: int) -> np.dtype[np.unsignedinteger]:
-    """The least number of bytes that holds each id."""
+    """The smallest type that holds every id."""
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
 
 
@@ -31,7 +31,7 @@ def documents_path(path: Path) -> Path:
 
 @dataclass(frozen=True)
 class TokenFile:
-    """name: the split, for messages.   tokens: all ids.   boundaries: where each end_of_text stands in them.
+    """name: the split, for messages.   tokens: all ids.   boundaries: the position of each end_of_text.
 
     Document i is tokens[boundaries[i] + 1 : boundaries[i + 1]].
     """
@@ -67,7 +67,7 @@ class TokenFile:
 
 
 class TokenFileWriter:
-    """Writes a token file in a stream. Use in a `with` statement; each document ends with `end_document`."""
+    """Writes a token file as a stream, in a `with` statement; call `end_document` after each document."""
 
     def __init__(self, path: Path, *, vocab_size: int, end_of_text: int) -> None:
         self._type = token_type(vocab_size)
@@ -76,7 +76,7 @@ class TokenFileWriter:
         self.n_tokens = 0
 
     def append(self, ids: NDArray[np.integer]) -> None:
-        """Goes on with the document."""
+        """Adds tokens to the current document."""
         self._tokens.write(ids.astype(self._type).tobytes())
         self.n_tokens += len(ids)
 
