@@ -260,6 +260,19 @@ def test_a_damaged_checkpoint_is_refused_and_the_older_one_still_works(trained_r
     assert "note: step 15, the best of " in best.stderr
 
 
+def test_a_run_that_overfits_gives_its_best_step_and_says_so(workplace: Path, pellucid):
+    (workplace / "other.txt").write_text("owt eno dna eerht ruof evif xis neves thgie enin\n\n" * 4)
+    overrides = ["corpus.validation_files=[other.txt]", "train.steps=40", "evaluation.every_steps=2"]
+    trained = pellucid("train", "tiny.yaml", *overrides)
+    best, last = trained.stdout.splitlines()
+    assert trained.stderr.count("warning: validation loss no longer falls") == 1
+    assert last.endswith("step 40, the last")
+    step = json.loads(pellucid("evaluate", "checkpoints/tiny", "--json").stdout)["step"]
+    assert best.endswith(f"step {step}, the best: `generate` takes it")
+    note = f"note: step {step}, the best of checkpoints/tiny; --checkpoint latest for the newest"
+    assert note in pellucid("generate", "checkpoints/tiny", "--max-new-tokens", "1").stderr
+
+
 def test_an_existing_run_is_neither_lost_nor_mixed_by_a_forgotten_option(workplace: Path, pellucid):
     short = ["train", "tiny.yaml", "train.steps=2"]
     assert pellucid(*short).exit_code == 0

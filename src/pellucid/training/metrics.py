@@ -19,7 +19,7 @@ def append_row(file: Path, row: Row) -> None:
 
 
 def finite(row: Row) -> Row:
-    """The row with None for NaN and infinity, which JSON has not."""
+    """The row with None for NaN and infinity, which JSON does not have."""
     return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
 
 

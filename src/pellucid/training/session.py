@@ -1,4 +1,4 @@
-"""The life of a run: update, log, evaluate, write samples, save; stop when asked; go on later as if nothing had been.
+"""The life of a run: update, log, evaluate, write samples, save; stop when asked; resume as if nothing had happened.
 
 What a run leaves in its folder: metrics.jsonl, samples.md, loss.png and its step directories (see `checkpoint/`).
 """
@@ -43,7 +43,7 @@ EVALUATIONS_TO_WARN = 3  # so many in a row without a new best are hardly chance
 
 @dataclass(frozen=True)
 class Intervals:
-    """Every how many steps each thing happens. All of them happen at the last step too."""
+    """How many steps lie between two of each. All of them happen at the last step too."""
 
     log: int
     evaluate: int
@@ -52,11 +52,11 @@ class Intervals:
 
 
 class Session:
-    """Drives a Trainer to `n_steps`, or until validation loss is `stop_at_val_loss` or has found no new best for
-    `patience` evaluations (early stopping: Prechelt 1998).
+    """Trains for `n_steps`, or until validation loss reaches `stop_at_val_loss` or has not fallen to a new best for
+    `patience` evaluations (early stopping; Prechelt 1998).
 
-    `validate()` evaluates on validation text, `write_samples()` gives texts to show. The config, the tokenizer
-    and the data's fingerprint go into each checkpoint, so that it stands alone and a resumed run can be compared.
+    `validate()` evaluates on validation text, `write_samples()` gives texts to show. The config, the tokenizer and
+    the data's fingerprint go into each checkpoint, so that it is complete and a resumed run can be compared.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Session:
         self.unreported: Update | None = None
 
     def restore(self, checkpoint: Checkpoint, where: str) -> None:
-        """Puts the run back to the moment of the checkpoint: counters, log files, weights, moments, generators."""
+        """Takes the run back to the checkpoint: counters, log files, weights, moments, random generators."""
         trainer, state = self.trainer, checkpoint.state
         load_training_state(trainer.model, trainer.optimizers, checkpoint, where)
         trainer.scaler.load_state_dict(state.grad_scaler)

@@ -56,10 +56,10 @@ class Outcome:
 def train_run(
     config: RunConfig, data_root: Path, run_dir: Path, *, resume: bool, overwrite: bool, note: Note
 ) -> Outcome:
-    """Trains as the config says, in `run_dir`. `note` receives lines for the person who watches.
+    """Trains as the config says, in `run_dir`. `note` receives lines for the person watching.
 
     Raises ConfigError if the folder holds a run and neither option is given, CheckpointError if it cannot be resumed.
-    What could fail fails before a run is overwritten.
+    Whatever can fail does so before a run is overwritten.
     """
     keep_freed_memory()
     with locked(run_dir):
@@ -108,7 +108,7 @@ def _train(config: RunConfig, data: PreparedData, session: Session, seconds: flo
 
 
 def _predicted_seconds(config: RunConfig, data: PreparedData) -> float | None:
-    """How long the updates should take here; None for a run of seconds, for which measuring the machine is too long."""
+    """How long the updates should take here; None for a run of seconds, not worth a second of measuring the machine."""
     train, vocab_size = config.train, data.tokenizer.vocab_size
     tokens = train.steps * train.gradient_accumulation_steps * train.batch_size * config.model.context_length
     if tokens * cost_of(config.model, vocab_size).training_flops_per_token.total < LONG_RUN_FLOPS:
@@ -117,7 +117,7 @@ def _predicted_seconds(config: RunConfig, data: PreparedData) -> float | None:
 
 
 def _speed(config: RunConfig, data: PreparedData, session: Session) -> str:
-    """Seconds and FLOP/s; after a longer run also MFU, whose measuring a run of seconds is not worth."""
+    """Seconds and FLOP/s; after a longer run also MFU, which takes a moment to measure."""
     seconds, precision = session.elapsed_seconds, session.trainer.precision
     flops = session.tokens * cost_of(config.model, data.tokenizer.vocab_size).training_flops_per_token.total
     speed = f"{seconds:.0f} s, at {flops / seconds / 1e9:,.1f} GFLOP/s"
