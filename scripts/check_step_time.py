@@ -15,13 +15,12 @@ from pathlib import Path
 from results import parser, print_table, record
 
 from pellucid.config import RunConfig, load_run_config
-from pellucid.cost.build import cost_of_run
 from pellucid.cost.machine import measure_machine
 from pellucid.cost.step_time import step_seconds
 from pellucid.data.build import PreparedData, prepare_data
 from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.runtime.precision import resolve_precision
-from pellucid.training.build import build_trainer
+from pellucid.training.build import build_trainer, cost_of_run
 from pellucid.training.trainer import Trainer
 
 UPDATES_A_TURN = 5
@@ -67,8 +66,7 @@ def one_turn(config: RunConfig, data: PreparedData, trainer: Trainer) -> tuple[f
     """Seconds of an update: as predicted from the machine as it is now, and the median of several."""
     precision = resolve_precision(config.train.device, config.train.precision)
     machine = measure_machine(precision.device, precision.dtype)
-    vocab_size = data.tokenizer.vocab_size
-    cost = cost_of_run(config, vocab_size, device_type=precision.device.type, dtype=precision.dtype)
+    cost = cost_of_run(config, data.tokenizer.vocab_size, precision)
     measured = statistics.median(trainer.update().seconds for _ in range(UPDATES_A_TURN))
     return step_seconds(cost.step_work, machine), measured
 

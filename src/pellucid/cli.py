@@ -346,16 +346,16 @@ def verify(run: Run) -> None:
 @app.command()
 def cost(config: ConfigFile, overrides: Overrides = None, as_json: Json = False) -> None:
     """Count parameters, FLOPs and memory before anything is built. Predicts the time of the training as well."""
-    from pellucid.cost.build import cost_of_run
     from pellucid.cost.cost_table import CostReport
     from pellucid.cost.machine import measure_machine
     from pellucid.data.build import vocab_size_of
     from pellucid.runtime.precision import precision_here
+    from pellucid.training.build import cost_of_run
 
     run_config = _load_config(config, overrides)
     vocab_size = vocab_size_of(run_config)
     precision = precision_here(run_config.train.device, run_config.train.precision)
-    counted = cost_of_run(run_config, vocab_size, device_type=precision.device.type, dtype=precision.dtype)
+    counted = cost_of_run(run_config, vocab_size, precision)
     report = CostReport(counted, measure_machine(precision.device, precision.dtype))
     if as_json:
         _print_json(report.to_json())

@@ -1,14 +1,18 @@
-"""Configs and measurements that the tests of a run's cost share."""
+"""Configs and runs that the tests of cost share."""
 
-from contextlib import nullcontext
+from pathlib import Path
 
 import torch
 
 from model.model_axes import tiny_config
-from pellucid.cost.build import build_micro_batch
+from pellucid.config.load import load_run_config
+from pellucid.kernels.cross_entropy import summed_cross_entropy
+from pellucid.runtime.precision import Precision
 from pellucid.training.objectives import next_token_nats
 
-BATCH_SIZE, CONTEXT_LENGTH = 16, 32
+BATCH_SIZE, CONTEXT_LENGTH, VOCAB_SIZE = 16, 32, 60
+CPU = torch.device("cpu")
+FP32, BF16 = Precision(CPU, torch.float32), Precision(CPU, torch.bfloat16)
 
 
 def small_config(**choices):
@@ -17,23 +21,17 @@ def small_config(**choices):
     return tiny_config(**{**sizes, **choices})
 
 
-def micro_batch(config, vocab_size, dtype=torch.float32, *, recomputes_blocks=False, device_type="cpu"):
-    return build_micro_batch(
-        config,
-        vocab_size,
-        batch_size=BATCH_SIZE,
-        recomputes_blocks=recomputes_blocks,
-        device_type=device_type,
-        dtype=dtype,
-    )
+def run_config(model, optimizer=None, **train):
+    """A run of this model with a batch of BATCH_SIZE rows."""
+    config = load_run_config(Path("configs/debug.yaml"))
+    train = config.train.model_copy(update={"batch_size": BATCH_SIZE, **train})
+    return config.model_copy(update={"model": model, "optimizer": optimizer or config.optimizer, "train": train})
 
 
-def loss_and_logits(model, vocab_size, dtype):
+def loss_and_logits(model, precision):
     """As in the trainer, which still holds the logits when the backward pass begins."""
-    tokens_BT = torch.randint(
-        vocab_size, (BATCH_SIZE, model.context_length), device=model.embeddings.embedding_VD.device
-    )
-    autocast = nullcontext() if dtype == torch.float32 else torch.autocast(tokens_BT.device.type, dtype)
-    with autocast:
+    device = precision.device
+    tokens_BT = torch.zeros(BATCH_SIZE, model.context_length, dtype=torch.long, device=device)
+    with precision.autocast():
         logits_BTV = model(tokens_BT)
-    return next_token_nats(logits_BTV, tokens_BT), logits_BTV
+    return next_token_nats(logits_BTV, tokens_BT, summed_cross_entropy), logits_BTV

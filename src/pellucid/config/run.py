@@ -35,6 +35,11 @@ class RunConfig(Section):
     sample: SampleConfig = SampleConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
 
+    @property
+    def tokens_per_step(self) -> int:
+        """Positions that an update sees."""
+        return self.train.batch_size * self.train.gradient_accumulation_steps * self.model.context_length
+
     @model_validator(mode="after")
     def _warmup_ends_before_training(self) -> RunConfig:
         if self.schedule.warmup_steps > self.train.steps:

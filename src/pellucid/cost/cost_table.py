@@ -1,19 +1,18 @@
-"""What `pellucid cost` prints: the counts of a run, and the time that they predict on this machine."""
+"""What `pellucid cost` prints: what a run costs, and how long it should take on this machine."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from typing import Any
 
 from pellucid.cost.build import RunCost
 from pellucid.cost.machine import Machine
-from pellucid.cost.step_time import model_flops_utilization, step_seconds
+from pellucid.cost.step_time import duration, model_flops_utilization, step_seconds
 
 
 @dataclass(frozen=True)
 class CostReport:
-    """The cost of a run, and the machine that its time is predicted for."""
+    """The cost of a run, and the machine on which it would train."""
 
     cost: RunCost
     machine: Machine
@@ -24,7 +23,7 @@ class CostReport:
 
     @property
     def utilization(self) -> float:
-        """MFU, as predicted."""
+        """The predicted MFU."""
         return model_flops_utilization(
             self.cost.training_flops_per_step, self.seconds_per_step, self.machine.flops_per_second
         )
@@ -45,7 +44,7 @@ class CostReport:
         }
 
     def table(self) -> str:
-        """The same on one screen."""
+        """The figures that matter, on one screen."""
         return "\n".join([*self._parameters(), *self._flops(), *self._memory(), *self._time()])
 
     def _parameters(self) -> list[str]:
@@ -72,14 +71,14 @@ class CostReport:
     def _time(self) -> list[str]:
         seconds, machine = self.seconds_per_step, self.machine
         return [
-            f"time, predicted from what was measured just now ({machine.where})",
-            _line("peak of matrix products", f"{machine.flops_per_second / 1e9:,.0f}", "GFLOP/s"),
-            _line("passes over memory", f"{machine.bytes_per_second / 1e9:,.1f}", "GB/s"),
-            _line("beginning of an operation", f"{machine.seconds_per_operation * 1e6:,.1f}", "us"),
-            _line("step", f"{seconds * 1e3:,.1f}", "ms"),
+            f"predicted time on this machine ({machine.where}), whose speed was measured just now",
+            _line("large matrix products", f"{machine.flops_per_second / 1e9:,.0f} GFLOP/s"),
+            _line("reading and writing memory", f"{machine.bytes_per_second / 1e9:,.1f} GB/s"),
+            _line("starting an operation", f"{machine.seconds_per_operation * 1e6:,.1f} us"),
+            _line("one step", duration(seconds)),
+            _line(f"all {self.cost.steps:,} steps", duration(self.cost.steps * seconds)),
             _line("tokens per second", f"{self.cost.tokens_per_step / seconds:,.0f}"),
-            _line(f"{self.cost.steps:,} steps", str(timedelta(seconds=round(self.cost.steps * seconds)))),
-            _line("MFU", f"{self.utilization:.0%}", "of the peak"),
+            _line("model FLOPs utilization (MFU)", f"{self.utilization:.0%} of the peak"),
         ]
 
 

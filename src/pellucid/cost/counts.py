@@ -1,51 +1,26 @@
-"""What a decoder costs, counted on paper: parameters and FLOPs, before anything is built.
+"""Parameters and FLOPs of a decoder, by part (equations 12 and 13), counted from the model itself.
 
-Plain arithmetic on the sizes, without torch. The tests hold the counts against the built model, exactly. What depends
-on how it is trained stands beside: memory.py, with activations.py, and step_time.py.
+On fake tensors the model takes no memory, however large it is. The tests hold GPT-3's counts against the equations.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, fields
 
+import torch
+from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """The sizes of a decoder, and the choices that add or remove parameters."""
+from pellucid.model.decoder import Decoder
 
-    vocab_size: int
-    context_length: int
-    d_model: int
-    n_layers: int
-    n_heads: int
-    n_kv_heads: int
-    d_ff: int
-    tied_embeddings: bool = False
-    learned_positions: bool = False
-    gated_feed_forward: bool = False  # SwiGLU's third matrix
-    bias: bool = False  # in the linear layers
-    qk_norm: bool = False
-    norm_bias: bool = False  # LayerNorm's, besides the gain
-    final_norm: bool = True  # pre-norm only
+aten = torch.ops.aten
+PRODUCTS_WITH_WEIGHTS = {aten.mm, aten.addmm}
 
-    @property
-    def head_width(self) -> int:
-        return self.d_model // self.n_heads
-
-    @property
-    def d_kv(self) -> int:
-        """Width of all key (or value) heads together: d_model, or less when heads share them."""
-        return self.n_kv_heads * self.head_width
-
-    @property
-    def attention_matrices(self) -> list[tuple[int, int]]:
-        """Inputs and outputs of a block's W_Q, W_K, W_V and W_O."""
-        return [(self.d_model, self.d_model), *2 * [(self.d_model, self.d_kv)], (self.d_model, self.d_model)]
-
-    @property
-    def feed_forward_matrices(self) -> list[tuple[int, int]]:
-        """Inputs and outputs of a block's W_1, of W_gate where there is one, and of W_2."""
-        return [*(1 + self.gated_feed_forward) * [(self.d_model, self.d_ff)], (self.d_ff, self.d_model)]
+FLOP_FORMULAS = flop_registry  # PyTorch's, by operation; fused attention takes the same inputs on a GPU and on a CPU
+for direction in ("", "_backward"):
+    on_gpu = getattr(aten, f"_scaled_dot_product_flash_attention{direction}")
+    on_cpu = getattr(aten, f"_scaled_dot_product_flash_attention_for_cpu{direction}")
+    FLOP_FORMULAS.setdefault(on_cpu, FLOP_FORMULAS[on_gpu])
 
 
 @dataclass(frozen=True)
@@ -65,8 +40,8 @@ class Parameters:
 class Flops:
     """Floating-point operations in matrix products, for one token of a full context (equation 13).
 
-    `attention_pairs` is the part that grows with the length: a query's product with each key, and its weights'
-    with each value, counted for all T keys, also those that the mask hides.
+    A product of n x m by m x p numbers takes 2 n m p. `attention_pairs` grows with the length: a query's product with
+    each key, and its weights' with each value, counted for all T keys, also those that the mask hides.
     """
 
     attention_projections: int
@@ -78,7 +53,7 @@ class Flops:
 
 @dataclass(frozen=True)
 class Cost:
-    """Everything that can be counted from a model's shape.
+    """What a model costs by itself, however it is trained.
 
     Training takes three times the forward pass: going back, a product for each factor's gradient.
     """
@@ -88,46 +63,49 @@ class Cost:
     training_flops_per_token: Flops
 
 
-def count_cost(shape: Shape) -> Cost:
-    """Parameters, and FLOPs per token at the full context, of a decoder of this shape."""
-    return Cost(count_parameters(shape), count_flops(shape, passes=1), count_flops(shape, passes=3))
+def count_cost(model: Decoder) -> Cost:
+    """Parameters, and FLOPs per token at the full context."""
+    forward = count_flops(model)
+    training = Flops(**{part: 3 * flops for part, flops in vars(forward).items()})
+    return Cost(count_parameters(model), forward, training)
 
 
-def count_parameters(shape: Shape) -> Parameters:
-    d_model, n_layers = shape.d_model, shape.n_layers
-    embedding = shape.vocab_size * d_model
-    normed_widths = (2 * n_layers + shape.final_norm) * d_model
-    if shape.qk_norm:
-        normed_widths += 2 * n_layers * shape.head_width
+def count_parameters(model: Decoder) -> Parameters:
+    parts = dict.fromkeys((field.name for field in fields(Parameters)), 0)
+    for name, parameter in model.named_parameters():
+        parts[_part_of(name)] += parameter.numel()
+        parts["total"] += parameter.numel()
+    return Parameters(**parts)
+
+
+def _part_of(name: str) -> str:
+    """The part that the parameter of this name belongs to. What is new in a block counts as feed-forward."""
+    if "norm." in name:
+        return "norms"
+    for start, part in {"embeddings.un": "unembedding", "embeddings.": "embedding", "positions.": "positions"}.items():
+        if name.startswith(start):
+            return part
+    return "attention" if ".attention." in name else "feed_forward"
+
+
+def count_flops(model: Decoder) -> Flops:
+    """Of the forward pass, per token."""
+    T = model.context_length
+    with FlopCounterMode(display=False) as counter:
+        model(torch.zeros(1, T, dtype=torch.long, device=model.embeddings.embedding_VD.device))
+    flops_of = {name: Counter(flops) for name, flops in counter.get_flop_counts().items()}
+
+    def in_blocks(part: str) -> Counter[object]:
+        names = [f"{type(model).__name__}.blocks.{i}{part}" for i in range(model.n_layers)]
+        return sum((flops_of.get(name, Counter()) for name in names), Counter())
+
+    total, blocks, attention = flops_of["Global"].total(), in_blocks("").total(), in_blocks(".attention")
+    projections = sum(attention[product] for product in PRODUCTS_WITH_WEIGHTS)
     parts = {
-        "embedding": embedding,
-        "positions": shape.context_length * d_model if shape.learned_positions else 0,
-        "attention": n_layers * sum(linear(*sizes, shape.bias) for sizes in shape.attention_matrices),
-        "feed_forward": n_layers * sum(linear(*sizes, shape.bias) for sizes in shape.feed_forward_matrices),
-        "norms": (1 + shape.norm_bias) * normed_widths,
-        "unembedding": 0 if shape.tied_embeddings else embedding,
+        "attention_projections": projections,
+        "attention_pairs": attention.total() - projections,
+        "feed_forward": blocks - attention.total(),
+        "unembedding": total - blocks,
+        "total": total,
     }
-    return Parameters(**parts, total=sum(parts.values()))
-
-
-def linear(n_inputs: int, n_outputs: int, bias: bool) -> int:
-    """Parameters of one linear layer."""
-    return n_inputs * n_outputs + (n_outputs if bias else 0)
-
-
-def count_flops(shape: Shape, passes: int) -> Flops:
-    """Per token, for so many times the work of the forward pass."""
-    d_model, n_layers = shape.d_model, shape.n_layers
-    parts = {
-        "attention_projections": n_layers * sum(product(1, n, m) for n, m in shape.attention_matrices),
-        "attention_pairs": n_layers * 2 * product(1, d_model, shape.context_length),
-        "feed_forward": n_layers * sum(product(1, n, m) for n, m in shape.feed_forward_matrices),
-        "unembedding": product(1, d_model, shape.vocab_size),
-    }
-    parts = {name: passes * flops for name, flops in parts.items()}
-    return Flops(**parts, total=sum(parts.values()))
-
-
-def product(n: int, m: int, p: int) -> int:
-    """FLOPs of an n x m by m x p matrix product: a multiplication and an addition per term."""
-    return 2 * n * m * p
+    return Flops(**{part: flops // T for part, flops in parts.items()})

@@ -1,6 +1,6 @@
 """How fast this machine is at the three things that a training step is made of, measured in under a second.
 
-Matrix products, passes over memory, and beginnings of operations: docs/speed.md tells why these three.
+Matrix products, passes over memory, and starting an operation: docs/speed.md says why these three.
 """
 
 from __future__ import annotations
@@ -13,20 +13,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pellucid.cost.meter import Meter, StepWork
 from pellucid.kernels.freed_memory import keep_freed_memory
 
 PRODUCT_WIDTH = {"cpu": 2048, "cuda": 8192}  # so wide that only the arithmetic counts
 ELEMENTWISE_ROWS = {"cpu": 2**13, "cuda": 2**17}  # of 512 numbers: an activation of a model that suits the machine
-ELEMENTWISE_PASSES = 16  # see _elementwise_work
 CHAIN_LENGTH = 30
-OPERATIONS_PER_SUBLAYER = 20  # 5 forward, 15 backward, as PyTorch dispatches them
 
 
 @dataclass(frozen=True)
 class Machine:
     """What a device does in one number format, as `where` says; on a CPU with the threads that PyTorch had then.
 
-    `flops_per_second` is the peak, as a program can have it: that of large matrix products.
+    `flops_per_second` is the peak that a program can reach: that of large matrix products.
     """
 
     where: str
@@ -36,15 +35,19 @@ class Machine:
 
 
 def measure_machine(device: torch.device, dtype: torch.dtype) -> Machine:
-    """Three measurements; once is enough to predict a hundred runs. Freed memory is kept, as in training."""
+    """Three measurements; once is enough to predict a hundred runs.
+
+    Freed memory is kept, as in training. Training that follows draws the same random numbers as without.
+    """
     keep_freed_memory()
     threads = f", {torch.get_num_threads()} threads" if device.type == "cpu" else ""
-    return Machine(
-        f"{device}, {str(dtype).removeprefix('torch.')}{threads}",
-        measure_flops_per_second(device, dtype),
-        measure_bytes_per_second(device, dtype),
-        measure_seconds_per_operation(device, dtype),
-    )
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        return Machine(
+            f"{device}, {str(dtype).removeprefix('torch.')}{threads}",
+            measure_flops_per_second(device, dtype),
+            measure_bytes_per_second(device, dtype),
+            measure_seconds_per_operation(device, dtype),
+        )
 
 
 def measure_flops_per_second(device: torch.device, dtype: torch.dtype, *, seconds: float = 0.2) -> float:
@@ -57,14 +60,12 @@ def measure_flops_per_second(device: torch.device, dtype: torch.dtype, *, second
 def measure_bytes_per_second(device: torch.device, dtype: torch.dtype) -> float:
     """Bytes read and written by what stands between products: a norm, an activation, a sum, and their gradients."""
     x = torch.randn(ELEMENTWISE_ROWS.get(device.type, 2**13), 512, device=device).to(dtype).requires_grad_()
-    return ELEMENTWISE_PASSES * x.nbytes / _fastest(lambda: _elementwise_work(x), 0.2)
 
+    def elementwise() -> Tensor:
+        y = F.gelu(F.layer_norm(x, x.shape[-1:])) + x
+        return torch.autograd.grad(y, x, x.detach())[0]
 
-def _elementwise_work(x_ND: Tensor) -> Tensor:
-    # Forward, norm and activation read one tensor and write one, the sum reads two: 7 passes. Backward, each of the
-    # three reads two and writes one: 9.
-    y_ND = F.gelu(F.layer_norm(x_ND, x_ND.shape[-1:])) + x_ND
-    return torch.autograd.grad(y_ND, x_ND, x_ND.detach())[0]
+    return _work_of(elementwise).bytes_moved / _fastest(elementwise, 0.2)
 
 
 def measure_seconds_per_operation(device: torch.device, dtype: torch.dtype) -> float:
@@ -79,7 +80,14 @@ def measure_seconds_per_operation(device: torch.device, dtype: torch.dtype) -> f
                 y = y + sublayer(y)
         return torch.autograd.grad(y.sum(), (x, *sublayer.parameters()))[0]
 
-    return _fastest(chain, 0.05) / (CHAIN_LENGTH * OPERATIONS_PER_SUBLAYER)
+    return _fastest(chain, 0.05) / _work_of(chain).operations
+
+
+def _work_of(work: Callable[[], Tensor]) -> StepWork:
+    meter = Meter()
+    with meter:
+        work()
+    return meter.work
 
 
 def _fastest(work: Callable[[], Tensor], seconds: float) -> float:

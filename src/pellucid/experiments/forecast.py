@@ -9,23 +9,16 @@ from pathlib import Path
 import torch
 
 from pellucid.checkpoint.run_directory import steps_in
-from pellucid.config.run import RunConfig
-from pellucid.cost.build import RunCost, cost_of, cost_of_run
+from pellucid.cost.build import RunCost
 from pellucid.cost.machine import Machine, measure_machine
 from pellucid.cost.step_time import duration, step_seconds
 from pellucid.data.build import vocab_size_of
 from pellucid.experiments.plan import Plan, PlannedRun
 from pellucid.experiments.results import read_result
 from pellucid.runtime.precision import Precision, resolve_precision
+from pellucid.training.build import cost_of_run
 
 HEADER = ["run", "seed", "parameters", "steps", "tokens", "FLOPs", "time", "state"]
-
-
-def training_flops(config: RunConfig, vocab_size: int) -> float:
-    """Of a run that makes all its steps."""
-    train = config.train
-    tokens = train.steps * train.gradient_accumulation_steps * train.batch_size * config.model.context_length
-    return float(tokens * cost_of(config.model, vocab_size).training_flops_per_token.total)
 
 
 def threads_of_each(jobs: int) -> int:
@@ -51,8 +44,7 @@ def forecast_table(plan: Plan, folder: Path, jobs: int) -> str:
         precision = resolve_precision(run.config.train.device, run.config.train.precision)
         if precision not in machines:
             machines[precision] = measure_machine(precision.device, precision.dtype)
-        device_type = precision.device.type
-        cost = cost_of_run(run.config, vocab_sizes[run.corpus_key], device_type=device_type, dtype=precision.dtype)
+        cost = cost_of_run(run.config, vocab_sizes[run.corpus_key], precision)
         seconds = cost.steps * step_seconds(cost.step_work, machines[precision])
         state, share_left = _state(run, run.directory(folder))
         seconds_left.append(seconds * share_left)

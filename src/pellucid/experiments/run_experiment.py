@@ -12,9 +12,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from pellucid.checkpoint.run_directory import locked
+from pellucid.cost.build import training_flops
 from pellucid.data.build import prepare_data
 from pellucid.errors import PellucidError, RunInUseError
-from pellucid.experiments.forecast import threads_of_each, training_flops
+from pellucid.experiments.forecast import threads_of_each
 from pellucid.experiments.plan import Plan, PlannedRun
 from pellucid.experiments.process import RunProcess
 from pellucid.experiments.progress import ExperimentBar, Work
@@ -93,8 +94,9 @@ def _prepare(runs: Sequence[PlannedRun], outcomes: Outcomes, data_root: Path, fo
         if isinstance(vocab_size, Failure):
             outcomes[i] = vocab_size
         else:
-            flops = training_flops(run.config, vocab_size)
-            todo[i] = Work(run.directory(folder), run.config.train.steps, flops)
+            steps = run.config.train.steps
+            flops = training_flops(run.config.model, vocab_size, steps * run.config.tokens_per_step)
+            todo[i] = Work(run.directory(folder), steps, float(flops))
     return todo
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pellucid.checkpoint.build import load_trained_model
 from pellucid.checkpoint.run_directory import find_step_directory
-from pellucid.cost.build import cost_of
+from pellucid.cost.build import cost_of, training_flops
 from pellucid.data.build import PreparedData, prepare_data
 from pellucid.errors import RunInUseError
 from pellucid.evaluation.loss import Evaluation
@@ -78,8 +78,8 @@ def _note(line: str) -> None:
 
 def _result(run: PlannedRun, data: PreparedData, run_dir: Path, evaluation: Evaluation) -> RunResult:
     config, measures = run.config, run.measures
-    cost = cost_of(config.model, data.tokenizer.vocab_size)
-    parts = cost.parameters
+    vocab_size = data.tokenizer.vocab_size
+    parts = cost_of(config.model, vocab_size).parameters
     rows = read_rows(run_dir / "metrics.jsonl")
     trained = load_trained_model(find_step_directory(run_dir, "latest"))
     precision = resolve_precision(config.train.device, config.train.precision)
@@ -89,7 +89,7 @@ def _result(run: PlannedRun, data: PreparedData, run_dir: Path, evaluation: Eval
         overrides=run.overrides,
         parameters=parts.total,
         non_embedding_parameters=parts.total - parts.embedding - parts.positions - parts.unembedding,
-        flops=float(rows[-1]["tokens"] * cost.training_flops_per_token.total),
+        flops=float(training_flops(config.model, vocab_size, rows[-1]["tokens"])),
         tokens=rows[-1]["tokens"],
         seconds=rows[-1]["elapsed_seconds"],
         val_loss=evaluation.loss_nats_per_token,

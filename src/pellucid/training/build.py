@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.optim import Optimizer
 from torch.utils.checkpoint import checkpoint as recompute_in_backward
 from typing_extensions import assert_never
@@ -25,6 +26,10 @@ from pellucid.config.training import (
     SGDConfig,
     WarmupStableDecayConfig,
 )
+from pellucid.cost.build import RunCost, cost_of
+from pellucid.cost.machine import measure_machine
+from pellucid.cost.meter import measure_update
+from pellucid.cost.step_time import step_seconds
 from pellucid.data.build import PreparedData, build_batches
 from pellucid.evaluation.build import evaluate
 from pellucid.evaluation.loss import Evaluation
@@ -116,6 +121,29 @@ def choose_objective(config: ModelConfig) -> Objective:
             return partial(next_token_nats, cross_entropy=fast_cross_entropy)
         case _:
             assert_never(config.kernels)
+
+
+def cost_of_run(config: RunConfig, vocab_size: int, precision: Precision) -> RunCost:
+    """What training as this config says costs there, measured on a model and optimizers of fake tensors."""
+    train = config.train
+    with FakeTensorMode(), precision.device:
+        model = build_model(config.model, vocab_size)
+        if train.gradient_checkpointing:
+            recompute_activations(model.blocks)
+        work, memory = measure_update(
+            model,
+            build_optimizers(config.optimizer, model, precision),
+            precision,
+            batch_size=train.batch_size,
+            n_micro_batches=train.gradient_accumulation_steps,
+        )
+    return RunCost(cost_of(config.model, vocab_size), memory, work, config.tokens_per_step, train.steps)
+
+
+def predicted_seconds(config: RunConfig, vocab_size: int, precision: Precision) -> float:
+    """How long training should take here, evaluations aside. Takes a second: it measures how fast the machine is."""
+    cost = cost_of_run(config, vocab_size, precision)
+    return cost.steps * step_seconds(cost.step_work, measure_machine(precision.device, precision.dtype))
 
 
 def build_optimizers(config: OptimizerConfig, model: nn.Module, precision: Precision) -> list[Optimizer]:

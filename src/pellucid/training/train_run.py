@@ -11,7 +11,7 @@ from pellucid.checkpoint.build import load_trained_run
 from pellucid.checkpoint.run_directory import locked
 from pellucid.config.load import run_config_to_yaml
 from pellucid.config.run import RunConfig
-from pellucid.cost.build import cost_of, predicted_seconds
+from pellucid.cost.build import training_flops
 from pellucid.cost.machine import measure_flops_per_second
 from pellucid.cost.step_time import duration, model_flops_utilization
 from pellucid.data.build import PreparedData, build_batches, prepare_data
@@ -20,7 +20,7 @@ from pellucid.evaluation.loss import Evaluation
 from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.model.decoder import Decoder
 from pellucid.runtime.precision import resolve_precision
-from pellucid.training.build import build_session
+from pellucid.training.build import build_session, predicted_seconds
 from pellucid.training.interrupts import StoppedBySignal
 from pellucid.training.resume import (
     clear_run,
@@ -69,7 +69,7 @@ def train_run(
         if found:
             require_same_run(config, found[0], str(found[1]))
         data = prepare_data(config, data_root, progress=True)
-        seconds = _predicted_seconds(config, data)  # before the seed is set, for it draws random numbers
+        seconds = _predicted_seconds(config, data)
         session = build_session(config, data, run_dir)
         if found:
             checkpoint, directory = found
@@ -110,8 +110,7 @@ def _train(config: RunConfig, data: PreparedData, session: Session, seconds: flo
 def _predicted_seconds(config: RunConfig, data: PreparedData) -> float | None:
     """How long the updates should take here; None for a run of seconds, not worth a second of measuring the machine."""
     train, vocab_size = config.train, data.tokenizer.vocab_size
-    tokens = train.steps * train.gradient_accumulation_steps * train.batch_size * config.model.context_length
-    if tokens * cost_of(config.model, vocab_size).training_flops_per_token.total < LONG_RUN_FLOPS:
+    if training_flops(config.model, vocab_size, train.steps * config.tokens_per_step) < LONG_RUN_FLOPS:
         return None
     return predicted_seconds(config, vocab_size, resolve_precision(train.device, train.precision))
 
@@ -119,7 +118,7 @@ def _predicted_seconds(config: RunConfig, data: PreparedData) -> float | None:
 def _speed(config: RunConfig, data: PreparedData, session: Session) -> str:
     """Seconds and FLOP/s; after a longer run also MFU, which takes a moment to measure."""
     seconds, precision = session.elapsed_seconds, session.trainer.precision
-    flops = session.tokens * cost_of(config.model, data.tokenizer.vocab_size).training_flops_per_token.total
+    flops = training_flops(config.model, data.tokenizer.vocab_size, session.tokens)
     speed = f"{seconds:.0f} s, at {flops / seconds / 1e9:,.1f} GFLOP/s"
     if seconds < LONG_RUN_SECONDS:
         return speed
@@ -131,7 +130,6 @@ def _speed(config: RunConfig, data: PreparedData, session: Session) -> str:
 def _introduction(config: RunConfig, data: PreparedData, session: Session, seconds: float | None) -> list[str]:
     trainer, train, patience = session.trainer, config.train, config.evaluation.early_stopping_patience
     n_parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
-    tokens_per_step = train.batch_size * train.gradient_accumulation_steps * config.model.context_length
     epochs = train.steps * train.gradient_accumulation_steps / build_batches(config, data).steps_per_epoch
     precision = str(trainer.precision.dtype).removeprefix("torch.")
     floor = data.validation_floor_nats_per_token
@@ -143,7 +141,8 @@ def _introduction(config: RunConfig, data: PreparedData, session: Session, secon
         f"{'resuming' if trainer.step else 'training'} {config.name} in {session.run_dir}"
         + (f" at step {trainer.step}" if trainer.step else ""),
         f"model   {n_parameters:,} parameters, vocabulary {data.tokenizer.vocab_size:,}",
-        f"data    {data.train.n_targets:,} training tokens; {tokens_per_step:,} positions a step, {epochs:.2f} epochs"
+        f"data    {data.train.n_targets:,} training tokens; "
+        f"{config.tokens_per_step:,} positions a step, {epochs:.2f} epochs"
         + ("" if patience is None else " at most: early stopping may end the run"),
         f"device  {trainer.precision.device}, {precision}",
         *([] if seconds_left is None else [f"time    about {duration(seconds_left)} on this machine"]),

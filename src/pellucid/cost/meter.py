@@ -1,0 +1,130 @@
+"""Measures what an update does and holds, on fake tensors: they have shapes and formats, but no numbers and no memory.
+
+PyTorch hands every operation, forward and backward, to the meter. So nothing here knows what a model is made of. What
+an operation needs for itself stays unseen, such as the float32 sums inside fused attention in bfloat16 on a CPU.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from pellucid.cost.counts import FLOP_FORMULAS
+from pellucid.model.decoder import Decoder
+from pellucid.runtime.precision import Precision
+
+MOVES_NOTHING = ("empty", "new_empty", "_unsafe_view", "detach")
+
+
+@dataclass(frozen=True)
+class StepWork:
+    """What one update does, all its micro-batches together."""
+
+    flops: int
+    bytes_moved: int
+    operations: int
+
+
+@dataclass(frozen=True)
+class MemoryBytes:
+    """Bytes, by kind (equation 14). `training` is the sum of the first four; `activations` is all that a micro-batch
+    holds besides, at its peak. Decoding needs the weights and the cache, which is per token and sequence. `checkpoint`
+    is what weights and moments take on disk; tensor names and a few small files come on top.
+    """
+
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+    training: int
+    kv_cache_per_token: int
+    checkpoint: int
+
+
+class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While it is on: counts operations, their FLOPs, the bytes they read and write, and the bytes that are held."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.flops = self.bytes_moved = self.operations = 0
+        self.held_bytes = self.peak_bytes = 0
+
+    @property
+    def work(self) -> StepWork:
+        return StepWork(self.flops, self.bytes_moved, self.operations)
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = operation(*args, **kwargs)
+        if operation.namespace == "prim":  # a question about a tensor
+            return result
+        inputs, outputs = _tensors([args, kwargs]), _tensors(result)
+        self.operations += 1
+        if count := FLOP_FORMULAS.get(operation.overloadpacket):
+            self.flops += count(*args, **kwargs, out_val=result)
+        if not operation.is_view and not operation.__name__.startswith(MOVES_NOTHING):
+            self.bytes_moved += sum(tensor.nbytes for tensor in inputs + outputs)
+        self._hold(inputs, outputs)
+        return result
+
+    def _hold(self, inputs: list[Tensor], outputs: list[Tensor]) -> None:
+        """Counts the memory that is new, until it is let go."""
+        old = {tensor.untyped_storage()._cdata for tensor in inputs}
+        new = {storage._cdata: storage for storage in (tensor.untyped_storage() for tensor in outputs)}
+        for address in new.keys() - old:
+            n_bytes = new[address].nbytes()
+            self.held_bytes += n_bytes
+            weakref.finalize(new[address], self._let_go, n_bytes)
+        self.peak_bytes = max(self.peak_bytes, self.held_bytes)
+
+    def _let_go(self, n_bytes: int) -> None:
+        self.held_bytes -= n_bytes
+
+
+def measure_update(
+    model: Decoder, optimizers: Sequence[Optimizer], precision: Precision, *, batch_size: int, n_micro_batches: int
+) -> tuple[StepWork, MemoryBytes]:
+    """One update, of so many micro-batches of full rows. Made of fake tensors, it takes no memory and little time.
+
+    Any loss is taken to find the gradient of the logits along with its value, and to keep it until the backward pass,
+    as `next_token_nats` does.
+    """
+    parameters = list(model.parameters())
+    tokens_BT = torch.zeros(batch_size, model.context_length, dtype=torch.long, device=parameters[0].device)
+    for parameter in parameters:
+        parameter.grad = torch.zeros_like(parameter)
+    with Meter() as micro_batch:
+        with precision.autocast():
+            logits_BTV = model(tokens_BT)
+        gradient_BTV = logits_BTV.detach().log_softmax(dim=-1).exp_()
+        logits_BTV.backward(gradient_BTV * 1.0)
+    with Meter() as update:
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        for optimizer in optimizers:
+            optimizer.step()
+
+    each, last = astuple(micro_batch.work), astuple(update.work)
+    weights = sum(parameter.nbytes for parameter in parameters)
+    moments = sum(moment.nbytes for optimizer in optimizers for moment in _tensors(list(optimizer.state.values())))
+    decoding_number_bytes = precision.for_decoding().dtype.itemsize
+    return StepWork(*(n_micro_batches * a + b for a, b in zip(each, last, strict=True))), MemoryBytes(
+        weights=weights,
+        gradients=weights,
+        optimizer=moments,
+        activations=micro_batch.peak_bytes,
+        training=2 * weights + moments + micro_batch.peak_bytes,
+        kv_cache_per_token=2 * model.n_layers * model.n_kv_heads * model.head_width * decoding_number_bytes,
+        checkpoint=weights + moments,
+    )
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
