@@ -300,7 +300,7 @@ def tokenize(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the tokens of a text: their ids, their bytes, and the merges that made them."""
+    """Show the tokens of a text. Their ids, their bytes, and the merges that made them."""
     from pellucid.checkpoint.run_directory import find_step_directory
     from pellucid.config.data import BytePairConfig
     from pellucid.corpora.corpus import cut_into_pieces

@@ -24,7 +24,8 @@ Data = dict[str, Any]
 # What a key that must be there gets in a base.
 REQUIRED: dict[str, object] = {
     "name": "base",
-    "files": ["corpus.txt"],
+    "url": "https://example.org/corpus.txt",
+    "sha256": "0" * 64,
     "path": "json",
     "context_length": 8,
     "d_model": 16,
