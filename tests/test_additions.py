@@ -1,0 +1,214 @@
+"""The README's table "to add X, edit Y" is true: what it says is enough, for everything that a model meets.
+
+Each addition edits a copy of the package in the files of its row, and in no other. Then the copy trains, resumes,
+writes, evaluates, explains and counts.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tiny_run import TINY_RUN
+
+ROOT = Path(__file__).parents[1]
+
+COMMANDS = [
+    ["train", "new.yaml"],
+    ["train", "new.yaml", "--resume"],
+    ["generate", "checkpoints/new", "--max-new-tokens", "4"],
+    ["evaluate", "checkpoints/new"],
+    ["explain", "checkpoints/new", "--prompt", "Once"],
+    ["verify", "checkpoints/new"],
+    ["cost", "new.yaml"],
+    ["schema"],
+]
+RUN_ALL = """
+import json, sys
+from pellucid.cli import app
+for command in json.loads(sys.argv[1]):
+    app(command, standalone_mode=False)
+"""
+
+# Of each row: a file, the text before which something is put, and what is put there.
+ADDITIONS = {
+    "an activation": [
+        ("model/feed_forward.py", "class FeedForward", "def cosine(x):\n    return x.cos()\n\n\n"),
+        ("config/model.py", '"relu", "gelu"', '"cosine", '),
+        (
+            "model/build.py",
+            '        case "gelu"',
+            '        case "cosine":\n            from pellucid.model.feed_forward import cosine as activation\n',
+        ),
+    ],
+    "a feed-forward layer": [
+        (
+            "model/feed_forward.py",
+            "class FeedForward",
+            """class Bilinear(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.W_1, self.V = nn.Linear(d_model, d_ff), nn.Linear(d_model, d_ff)
+        self.W_2 = nn.Linear(d_ff, d_model)
+
+    def forward(self, x_BTD):
+        return self.W_2(self.W_1(x_BTD) * self.V(x_BTD))
+
+
+""",
+        ),
+        ("config/model.py", '"relu", "gelu"', '"bilinear", '),
+        (
+            "model/build.py",
+            '        case "gelu"',
+            """        case "bilinear":
+            from pellucid.model.feed_forward import Bilinear
+            return Bilinear(config.d_model, d_ff)
+""",
+        ),
+    ],
+    "a kind of position": [
+        (
+            "model/positions.py",
+            "class Sinusoidal",
+            """class Parity(NoPositions):
+    def __init__(self, d_model):
+        super().__init__()
+        self.odd_D = nn.Parameter(torch.zeros(d_model))
+
+    def add_to_embeddings(self, embeddings_BTD, start):
+        t = torch.arange(start, start + embeddings_BTD.size(1), device=embeddings_BTD.device)
+        return embeddings_BTD + (t % 2)[:, None] * self.odd_D
+
+
+""",
+        ),
+        (
+            "config/model.py",
+            "class NoPositionConfig",
+            'class ParityConfig(Section):\n    type: Literal["parity"]\n\n\n',
+        ),
+        ("config/model.py", "SinusoidalConfig | RotaryConfig", "ParityConfig | "),
+        (
+            "model/build.py",
+            "        case NoPositionConfig",
+            """        case _ if config.position.type == "parity":
+            from pellucid.model.positions import Parity
+            return Parity(config.d_model)
+""",
+        ),
+    ],
+    "a norm": [
+        (
+            "model/norms.py",
+            "class RMSNorm",
+            """class MaxNorm(nn.Module):
+    def forward(self, x_BTD):
+        return x_BTD / (EPSILON + x_BTD.abs().amax(dim=-1, keepdim=True))
+
+
+""",
+        ),
+        ("config/model.py", '"layer_norm", "rms_norm"', '"max_norm", '),
+        (
+            "model/build.py",
+            '        case "rms_norm"',
+            """        case "max_norm":
+            from pellucid.model.norms import MaxNorm
+            return MaxNorm()
+""",
+        ),
+    ],
+    "an optimizer": [
+        (
+            "training/optimizers.py",
+            "def sgd",
+            "def rprop(model, lr):\n    return [torch.optim.Rprop(model.parameters(), lr=lr)]\n\n\n",
+        ),
+        (
+            "config/training.py",
+            "class SGDConfig",
+            'class RpropConfig(Section):\n    type: Literal["rprop"]\n    lr: LearningRate = 1e-3\n\n\n',
+        ),
+        ("config/training.py", "AdamWConfig | MuonConfig", "RpropConfig | "),
+        (
+            "training/build.py",
+            "        case SGDConfig",
+            """        case _ if config.type == "rprop":
+            return optimizers.rprop(model, config.lr)
+""",
+        ),
+    ],
+    "a learning-rate schedule": [
+        ("training/schedules.py", "def cosine", "def halves(step):\n    return 0.5 ** (step // 8)\n\n\n"),
+        (
+            "config/training.py",
+            "class ConstantConfig",
+            'class HalvesConfig(WarmupSection):\n    type: Literal["halves"]\n\n\n',
+        ),
+        ("config/training.py", "ConstantConfig | CosineConfig", "HalvesConfig | "),
+        (
+            "training/build.py",
+            "        case CosineConfig",
+            '        case _ if config.type == "halves":\n            return schedules.halves\n',
+        ),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes"),
+    [
+        (
+            ["an activation", "a norm", "an optimizer"],
+            {"norm": "max_norm", "activation": "cosine", "optimizer": "{type: rprop}"},
+        ),
+        (
+            ["a feed-forward layer", "a kind of position", "a learning-rate schedule"],
+            {"activation": "bilinear", "position": "{type: parity}", "schedule": "{type: halves}"},
+        ),
+    ],
+    ids=["parts", "layers"],
+)
+def test_what_the_readme_says_to_edit_is_all_there_is_to_edit(rows, changes, tmp_path):
+    shutil.copytree(ROOT / "src/pellucid", tmp_path / "pellucid", ignore=shutil.ignore_patterns("__pycache__"))
+    for row in rows:
+        assert {f"src/pellucid/{file}" for file, _, _ in ADDITIONS[row]} == set(files_of_row(row))
+        for file, before, code in ADDITIONS[row]:
+            put_before(tmp_path / "pellucid" / file, before, code)
+    new = TINY_RUN.replace("name: tiny", "name: new")
+    new = re.sub(r"^corpus: .*$", "corpus: {type: fables, size: 40}", new, flags=re.MULTILINE)
+    for key in ("optimizer", "schedule"):
+        if key in changes:
+            new = re.sub(rf"^{key}: .*$", f"{key}: {changes[key]}", new, flags=re.MULTILINE)
+    model = ", ".join(f"{key}: {value}" for key, value in changes.items() if key not in ("optimizer", "schedule"))
+    (tmp_path / "new.yaml").write_text(new.replace("model: {", f"model: {{{model}, "), encoding="utf-8")
+    ended = subprocess.run(
+        [sys.executable, "-c", RUN_ALL, json.dumps(COMMANDS)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "validation: loss" in ended.stdout
+    assert "parameters" in ended.stdout
+
+
+def files_of_row(row):
+    """The files that the README's table names for it."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (cells,) = re.findall(rf"^\| {row} \|(.*)\|$", readme, re.MULTILINE)
+    return re.findall(r"`(src/pellucid/[\w/]+\.py)`", cells)
+
+
+def put_before(file, text, code):
+    content = file.read_text(encoding="utf-8")
+    assert text in content, f"{file.name}: {text}"
+    file.write_text(content.replace(text, code + text, 1), encoding="utf-8")
