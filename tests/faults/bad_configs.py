@@ -26,7 +26,7 @@ REQUIRED: dict[str, object] = {
     "name": "base",
     "url": "https://example.org/corpus.txt",
     "sha256": "0" * 64,
-    "path": "json",
+    "path": "owner/stories",
     "context_length": 8,
     "d_model": 16,
     "n_layers": 1,

@@ -328,7 +328,7 @@ def _schema_at(path: Path, data: Any, section: type[Section]) -> dict[str, Any]:
     for key in (None, *path):
         if key is not None:
             inner = schema.get("items", {}) if isinstance(key, int) else schema.get("properties", {}).get(key, {})
-            schema, data = inner, data[key]
+            schema, data = next((each for each in inner.get("anyOf", ()) if "$ref" in each), inner), data[key]
         variants = schema.get("discriminator", {}).get("mapping", {})
         if isinstance(data, dict) and (variant := str(data.get("type"))) in variants:
             schema = {"$ref": variants[variant]}
