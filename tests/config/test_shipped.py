@@ -44,3 +44,9 @@ def test_each_shipped_config_is_listed_and_loads_by_its_name(tmp_path: Path, mon
         else:
             assert load_run_config(Path(name)).name == name
         assert len(purpose) > 20
+
+
+def test_a_folder_of_the_same_name_does_not_hide_a_shipped_config(tmp_path: Path, monkeypatch):
+    (tmp_path / "own_text").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert find_config(Path("own_text")) == SHIPPED / "own_text.yaml"

@@ -14,7 +14,7 @@ SHIPPED = next((home / "configs" for home in _HOMES if (home / "configs").is_dir
 
 def find_config(file: Path) -> Path:
     """The file itself if it is there, or else the shipped config of that name: `fables`, `experiments/positions`."""
-    if file.exists() or file.is_absolute() or ".." in file.parts:
+    if file.is_file() or file.is_absolute() or ".." in file.parts:
         return file
     name = file.relative_to("configs") if file.parts[:1] == ("configs",) else file
     candidates = (SHIPPED / name, SHIPPED / f"{name}.yaml")
