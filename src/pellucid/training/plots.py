@@ -54,7 +54,7 @@ def loss_figure(rows: Sequence[Row], floor: float | None, title: str) -> Figure:
         )
     if all(loss > 0 for _, loss in train + val):
         axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
         axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
         axes.minorticks_off()
     axes.set(title=title, xlabel="tokens seen", ylabel="loss (nats per token)")
