@@ -9,8 +9,8 @@ import torch
 
 from model.model_axes import build_away_from_zero, tiny_config
 from pellucid.errors import ConfigError
-from pellucid.evaluation.attention_maps import MAP_WIDTH, attention_maps, attention_section, attention_table
-from pellucid.evaluation.explanation import AttentionMaps, Head
+from pellucid.evaluation.attention_maps import MAP_WIDTH, AttentionMaps, attention_maps, attention_table
+from pellucid.evaluation.explain_page import page
 from pellucid.evaluation.trace import trace
 
 PREVIOUS_TOKEN = np.eye(5, k=-1, dtype=np.float32)
@@ -33,25 +33,25 @@ def test_all_heads_are_in_the_json_and_their_rows_sum_to_one(traced):
 
 
 def test_one_head_can_be_chosen_and_one_that_is_not_there_is_refused(traced):
-    assert list(attention_maps(traced, "1.0").weights) == [Head(1, 0)]
+    assert list(attention_maps(traced, "1.0").weights) == ["1.0"]
     for absent in ("2.0", "0.2", "0", "first", ""):
         with pytest.raises(ConfigError, match="use all, or LAYER.HEAD from 0.0 to 1.1"):
             attention_maps(traced, absent)
 
 
 def test_the_table_of_heads_tells_a_head_that_looks_at_the_token_before():
-    heads = {Head(0, 0): PREVIOUS_TOKEN, Head(0, 1): np.tril(np.full((5, 5), 0.2, dtype=np.float32))}
+    heads = {"0.0": PREVIOUS_TOKEN, "0.1": np.tril(np.full((5, 5), 0.2, dtype=np.float32))}
     row = attention_table(AttentionMaps(list("abcde"), heads))[2]
     assert row.split() == ["0.0", "0.0%", "100.0%", "0.0%", "0.0%", "d", "−1", "100%"]
 
 
 def test_a_text_of_two_tokens_has_no_averages():
-    heads = {Head(0, head): np.tril(np.full((2, 2), 0.5, dtype=np.float32)) for head in (0, 1)}
+    heads = {f"0.{head}": np.tril(np.full((2, 2), 0.5, dtype=np.float32)) for head in (0, 1)}
     assert attention_table(AttentionMaps(["a", "b"], heads))[2].split()[:5] == ["0.0", "—", "—", "—", "—"]
 
 
 def test_a_map_has_a_row_for_each_token_and_a_column_for_each_it_may_look_at():
-    lines = attention_table(AttentionMaps(["one", "b", "c", "d", "e"], {Head(0, 0): PREVIOUS_TOKEN}))
+    lines = attention_table(AttentionMaps(["one", "b", "c", "d", "e"], {"0.0": PREVIOUS_TOKEN}))
     assert [line.split() for line in lines[1:4]] == [["o"], ["n"], list("ebcde")]
     assert [line.split() for line in lines[4:9]] == [
         ["one", "██"],
@@ -64,7 +64,7 @@ def test_a_map_has_a_row_for_each_token_and_a_column_for_each_it_may_look_at():
 
 def test_a_map_of_a_long_text_shows_its_end_and_fits_a_terminal():
     n = MAP_WIDTH + 30
-    lines = attention_table(AttentionMaps([str(t) for t in range(n)], {Head(0, 0): np.eye(n, dtype=np.float32)}))
+    lines = attention_table(AttentionMaps([str(t) for t in range(n)], {"0.0": np.eye(n, dtype=np.float32)}))
     assert all(len(line) <= 100 for line in lines[1:])
     assert lines[-1] == f"(the last {MAP_WIDTH} tokens)"
     assert lines[-3].split()[0] == str(n - 1)
@@ -72,17 +72,17 @@ def test_a_map_of_a_long_text_shows_its_end_and_fits_a_terminal():
 
 
 def test_a_page_draws_the_weights_of_each_head_and_names_the_largest(traced):
-    section = attention_section(attention_maps(traced))
+    shown = page("trace", "four tokens", attention_maps(traced))
     for layer, head in [(0, 0), (0, 1), (1, 0), (1, 1)]:
-        drawn = section.split(f'<g id="map-{layer}.{head}">')[1].split("</g>")[0]
+        drawn = shown.split(f'<g id="map-{layer}.{head}">')[1].split("</g>")[0]
         weights_TS = torch.zeros(4, 4)
         for s, t, opacity in re.findall(r'<rect x="(\d+)" y="(\d+)" fill-opacity="([\d.]+)"/>', drawn):
             weights_TS[int(t), int(s)] = float(opacity) ** 2
         torch.testing.assert_close(weights_TS, traced.attention[layer, head], rtol=0, atol=0.011)
     largest = traced.attention[0, 0, 3].max().item()
-    assert f"{largest:.1%}" in section
-    assert "&lt;|endoftext|&gt;" in section
-    assert "<script" not in section
+    assert f"{largest:.1%}" in shown
+    assert "&lt;|endoftext|&gt;" in shown
+    assert "<script" not in shown
 
 
 def test_a_trace_shows_itself_in_a_notebook_in_a_frame_of_its_own(traced):

@@ -2,7 +2,9 @@
 
 import json
 import math
+import re
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 
 import pytest
@@ -87,7 +89,7 @@ def test_a_model_that_knows_the_truth_has_no_excess_anywhere(corpus, stories, to
     assert explanation.floor_nats == pytest.approx(-math.log(p), abs=1e-9)
     assert explanation.floor_nats == pytest.approx(-corpus.log_probability(text), abs=1e-9)
     assert explanation.loss_nats == pytest.approx(explanation.floor_nats, abs=1e-4)
-    assert explanation.notes == ()
+    assert explanation.notes == []
 
 
 def test_a_model_that_knows_nothing_loses_the_entropy_of_its_vocabulary_less_that_of_the_truth(
@@ -236,7 +238,7 @@ def test_a_document_in_pieces_is_read_to_the_end_of_the_context(context_length, 
     assert len(explanation.text) == n_read
     assert explanation.is_whole == is_whole
     told = "longer than the context of the model: this is about its first"
-    assert [note for note in explanation.notes if f"{told} {n_read} tokens" in note] == list(explanation.notes[1:])
+    assert [note for note in explanation.notes if f"{told} {n_read} tokens" in note] == explanation.notes[1:]
     assert len(explanation.notes) == (1 if is_whole else 2)
 
 
@@ -284,6 +286,15 @@ class Tags(HTMLParser):
 
     def handle_data(self, data):
         self.shown.append(data)
+
+
+def test_a_page_shows_the_blanks_of_a_text_as_they_stand(corpus, stories, tokenizer):
+    """Between the tokens of the template's loop nothing may stand: the paragraph shows every blank."""
+    explanation = explained(Uniform(tokenizer.vocab_size), tokenizer, stories[0][0], corpus, is_document=True)
+    paragraph = explanation_page(explanation).split("<p class=text>")[1].split("</p>")[0]
+    without_cards = re.sub(r"<span class=card.*?(?=<span class=\"t |$)", "", paragraph, flags=re.DOTALL)
+    shown = unescape(re.sub("<[^>]*>", "", without_cards))
+    assert shown == stories[0][0].replace("\n", "⏎\n") + "end"
 
 
 def test_a_page_is_whole_safe_and_loads_nothing(tmp_path):

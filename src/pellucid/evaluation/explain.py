@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from pellucid.corpora.corpus import Corpus, KnownCorpus, Piece
 from pellucid.data.truth import UNWRITABLE, Distribution, TokenTruth, skill_characters
 from pellucid.errors import ConfigError
 from pellucid.evaluation.explain_truth import TextTruth, truth_of_text
-from pellucid.evaluation.explanation import END, NO_TOKEN, Candidate, Explanation, Forecast, TokenRow, end_of
-from pellucid.evaluation.skills import SkillTable, skill_table
+from pellucid.evaluation.explanation import END, NO_TOKEN, Candidate, Explanation, Forecast, TokenRow, after
+from pellucid.evaluation.skills import skill_table
 from pellucid.model.decoder import eval_mode
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.pieces import visible
@@ -76,35 +76,42 @@ def explain(
     ends = (piece.ends_document and text == piece.text) or (truth is not None and truth.is_whole)
     targets = [*ids, tokenizer.end_of_text] if ends else ids
 
-    logits_TV = read(model, [tokenizer.end_of_text, *ids])
-    truth_T = truth.distributions if truth else [None] * len(logits_TV)
-    known = document_truth(corpus, tokenizer, text, truth_T) if corpus and ends else None
-    texts_O = outcome_texts(tokenizer)
-    rows = [
-        explain_token(
-            log_probabilities(logits_TV[t]),
-            id_,
-            truth_T[t],
-            texts_O,
-            is_possible=truth is not None and truth.is_possible,
-            skills=skills_of_token(known, t) if known else None,
+    log_q_TO = log_probabilities(model, [tokenizer.end_of_text, *ids])
+    truth_T = truth.distributions if truth else [None] * len(log_q_TO)
+    texts_O = [*(token_text(tokenizer, id_) for id_ in range(tokenizer.vocab_size)), NO_TOKEN]
+    known = document_truth(corpus, tokenizer, text, targets, truth_T) if corpus and ends else None
+    is_possible = truth is not None and truth.is_possible
+    rows = []
+    for t, id_ in enumerate(targets):
+        p = truth_T[t]
+        probability = None if p is None else p.get(id_, 0.0)
+        rows.append(
+            TokenRow(
+                text=texts_O[id_],
+                id=id_,
+                model_nats=-float(log_q_TO[t, id_]),
+                # In a text that the corpus can hold, no token is impossible. One that never begins its word there can
+                # only stand in an unfinished last word; it has no truth.
+                truth=probability or (None if is_possible else probability),
+                is_hit=int(log_q_TO[t].argmax()) == id_,
+                skills=skills_of_token(known, t) if known else None,
+                forecast=compare(log_q_TO[t], p, texts_O, CANDIDATES_PER_ROW),
+            )
         )
-        for t, id_ in enumerate(targets)
-    ]
-    log_q_O = log_probabilities(logits_TV[-1])
-    by_character = truth is not None and truth.is_possible and truth_T[-1] is None
+    by_character = truth is not None and is_possible and truth_T[-1] is None
     if truth and by_character:
-        following = compare_characters(log_q_O, truth.next_characters, tokenizer, n_candidates)
+        following = compare_characters(log_q_TO[-1], truth.next_characters, tokenizer, n_candidates)
     else:
-        following = compare(log_q_O, truth_T[-1], texts_O, n_candidates)
+        following = compare(log_q_TO[-1], truth_T[-1], texts_O, n_candidates)
+    nats_T, hits_T = np.array([row.model_nats for row in rows]), np.array([row.is_hit for row in rows])
     return Explanation(
         text=text,
-        rows=tuple(rows),
+        rows=rows,
         next=following,
         next_unit="character" if by_character else "token",
         has_truth=truth is not None,
-        skills=skill_table_of(known, rows) if known else None,
-        notes=tuple(notes(corpus, truth, text, n_tokens=len(ids), is_cut=text != piece.text)),
+        skills=skill_table(known, np.arange(len(rows)), nats_T, hits_T, n_documents=1) if known else None,
+        notes=notes(corpus, truth, text, n_tokens=len(ids), is_cut=text != piece.text),
     )
 
 
@@ -118,26 +125,15 @@ def beginning_that_fits(tokenizer: Tokenizer, text: str, n_tokens: int) -> str:
 
 
 @torch.inference_mode()
-def read(model: nn.Module, ids: Sequence[int]) -> Tensor:
-    """The logits at each place (T, V), in float32 on the CPU, which can make float64 of them. Dropout is off."""
-    device = next(model.parameters()).device
-    with eval_mode(model):
-        logits_BTV: Tensor = model(torch.tensor([ids], device=device))
-    return logits_BTV[0].float().cpu()
-
-
-def log_probabilities(logits_V: Tensor) -> Floats:
-    """log q of every outcome (O,), in float64, because tiny probabilities are summed.
+def log_probabilities(model: nn.Module, ids: Sequence[int]) -> Floats:
+    """log q of every outcome at each place (T, O), in float64, because tiny probabilities are summed. Dropout is off.
 
     The last outcome, index UNWRITABLE, is what no token can write; the model gives it probability 0.
     """
-    log_q_O: Floats = np.append(logits_V.double().log_softmax(-1).numpy(), -math.inf)
-    return log_q_O
-
-
-def outcome_texts(tokenizer: Tokenizer) -> list[str]:
-    """How each token, and what no token can write, is shown (O,)."""
-    return [*(token_text(tokenizer, id_) for id_ in range(tokenizer.vocab_size)), NO_TOKEN]
+    with eval_mode(model):
+        logits_BTV = model(torch.tensor([ids], device=next(model.parameters()).device))
+    log_q_TV = logits_BTV[0].cpu().double().log_softmax(-1)
+    return np.pad(log_q_TV.numpy(), ((0, 0), (0, 1)), constant_values=-math.inf)
 
 
 def token_text(tokenizer: Tokenizer, id_: int) -> str:
@@ -147,43 +143,17 @@ def token_text(tokenizer: Tokenizer, id_: int) -> str:
     return tokenizer.token_bytes(id_).decode("utf-8", "backslashreplace")
 
 
-def explain_token(
-    log_q_O: Floats,
-    id_: int,
-    truth: Distribution | None,
-    texts_O: Sequence[str],
-    *,
-    is_possible: bool,
-    skills: dict[str, float] | None,
-) -> TokenRow:
-    """One row. In a text that the corpus can hold, no token is called impossible.
-
-    A token that never begins its word there can only stand in an unfinished last word; it has no truth.
-    """
-    probability = None if truth is None else truth.get(id_, 0.0)
-    return TokenRow(
-        text=texts_O[id_],
-        id=id_,
-        model_nats=-float(log_q_O[id_]),
-        truth=probability or (None if is_possible else probability),
-        is_hit=int(log_q_O.argmax()) == id_,
-        skills=skills,
-        forecast=compare(log_q_O, truth, texts_O, CANDIDATES_PER_ROW),
-    )
-
-
 def compare(log_q_O: Floats, truth: Mapping[int, float] | None, texts_O: Sequence[str], n_candidates: int) -> Forecast:
     """Model and truth at one place. The candidates are the `n_candidates` most likely of each."""
     likeliest = np.argsort(-log_q_O, kind="stable")[:n_candidates].tolist()
     if truth is None:
-        model_alone = tuple(Candidate(texts_O[o], math.exp(log_q_O[o]), None) for o in likeliest)
-        return Forecast(model_alone, None, None, None)
+        return Forecast([Candidate(texts_O[o], math.exp(log_q_O[o]), None) for o in likeliest])
     outcomes = list(dict.fromkeys([*sorted(truth, key=lambda o: -truth[o])[:n_candidates], *likeliest]))
-    candidates = [Candidate(texts_O[o], math.exp(log_q_O[o]), truth.get(o, 0.0)) for o in outcomes]
+    outcomes.sort(key=lambda o: (truth.get(o, 0.0), log_q_O[o]), reverse=True)
     possible = list(truth)
-    p, log_q = np.array([truth[o] for o in possible]), log_q_O[possible]
+    p, log_q = np.array(list(truth.values())), log_q_O[possible]
     return Forecast(
-        tuple(sorted(candidates, key=lambda candidate: (candidate.truth, candidate.model), reverse=True)),
+        [Candidate(texts_O[o], math.exp(log_q_O[o]), truth.get(o, 0.0)) for o in outcomes],
         kl_nats=max(0.0, float(p @ (np.log(p) - log_q))),
         entropy_nats=max(0.0, -float(p @ np.log(p))),
         forbidden=float(np.exp(np.delete(log_q_O, possible)).sum()),
@@ -198,18 +168,16 @@ def compare_characters(
     for id_ in range(tokenizer.vocab_size):
         character = tokenizer.decode([id_])[:1]  # none for a control token
         q[character] = q.get(character, 0.0) + math.exp(log_q_O[id_])
-    index = {character: o for o, character in enumerate(q)}
     with np.errstate(divide="ignore"):  # a character that no token begins with has log 0
-        log_q = np.log(np.array(list(q.values())))
+        log_q = np.log(list(q.values()))
     texts = [character or END for character in q]
-    return compare(log_q, {index[character]: p for character, p in truth.items()}, texts, n_candidates)
+    return compare(log_q, dict(enumerate(truth.values())), texts, n_candidates)  # the truth's come first in q
 
 
 def document_truth(
-    corpus: KnownCorpus, tokenizer: Tokenizer, text: str, truth_T: Sequence[Distribution | None]
+    corpus: KnownCorpus, tokenizer: Tokenizer, text: str, ids: Sequence[int], truth_T: Sequence[Distribution | None]
 ) -> TokenTruth:
     """Nats and skills of all tokens of a document."""
-    ids = [*tokenizer.encode(text), tokenizer.end_of_text]
     nats_T = [-math.log((p or {})[id_]) for id_, p in zip(ids, truth_T, strict=True)]
     return TokenTruth(tuple(corpus.skills), np.array(nats_T), skill_characters(corpus, tokenizer, text))
 
@@ -217,12 +185,6 @@ def document_truth(
 def skills_of_token(known: TokenTruth, t: int) -> dict[str, float]:
     shares_S = known.shares(np.array([t]))[0].tolist()
     return {skill: share for skill, share in zip(known.skills, shares_S, strict=True) if share}
-
-
-def skill_table_of(known: TokenTruth, rows: Sequence[TokenRow]) -> SkillTable:
-    nats_T = np.array([row.model_nats for row in rows])
-    hits_T = np.array([row.is_hit for row in rows])
-    return skill_table(known, np.arange(len(rows)), nats_T, hits_T, n_documents=1)
 
 
 def notes(corpus: KnownCorpus | None, truth: TextTruth | None, text: str, *, n_tokens: int, is_cut: bool) -> list[str]:
@@ -251,11 +213,11 @@ def notes(corpus: KnownCorpus | None, truth: TextTruth | None, text: str, *, n_t
 
 def first_fault(corpus: KnownCorpus, text: str, possible_length: int) -> str:
     """Where a text leaves the grammar, and what could have come there."""
-    begun, wrong = text[:possible_length], text[possible_length]
+    begun, wrong = text[:possible_length], visible(text[possible_length])
     allowed = corpus.next_character_distribution(begun)
-    after = f"after {end_of(begun)}" if begun else "at its start"
+    fault = f"the grammar cannot write this: {after(begun)}"
     if allowed.keys() == {""}:
-        return f"the grammar cannot write this: {after} the text is over, but here “{visible(wrong)}” follows"
+        return f"{fault} the text is over, but here “{wrong}” follows"
     likeliest = sorted(allowed, key=lambda character: -allowed[character])
     could = ", ".join(f"“{visible(character)}”" if character else "the end" for character in likeliest)
-    return f"the grammar cannot write this: {after} it could go on with {could}, but not with “{visible(wrong)}”"
+    return f"{fault} it could go on with {could}, but not with “{wrong}”"

@@ -8,6 +8,7 @@ the distribution of the next character is left, which does not depend on the tok
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -81,14 +82,8 @@ def along_prefix(corpus: KnownCorpus, tokenizer: Tokenizer, prefix: str) -> Iter
 
 def longest_beginning(corpus: KnownCorpus, text: str) -> int:
     """How many characters of a text the corpus can hold, by bisection: what can be written can be begun."""
-    possible, impossible = 0, len(text) + 1
-    while impossible - possible > 1:
-        middle = (possible + impossible) // 2
-        if corpus.next_character_distribution(text[:middle]):
-            possible = middle
-        else:
-            impossible = middle
-    return possible
+    lengths = range(1, len(text) + 1)
+    return bisect_left(lengths, True, key=lambda n: not corpus.next_character_distribution(text[:n]))
 
 
 def coverage(corpus: KnownCorpus, tokenizer: Tokenizer, text: str) -> float:

@@ -12,15 +12,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
+from pellucid.evaluation.attention_maps import AttentionMaps
 from pellucid.evaluation.skills import SkillTable
 from pellucid.tokenizer.pieces import MARKS, visible
-
-Weights = NDArray[np.float32]
 
 END = "<|endoftext|>"  # how the end of a document is shown, whatever its control token is called
 NO_TOKEN = "<|unwritable|>"  # how a character that the vocabulary lacks is shown, where it may come
@@ -39,20 +35,25 @@ class Candidate:
 class Forecast:
     """What is expected at one place: the most likely of the model and of the truth, the truth's first.
 
-    kl_nats: KL(truth ‖ model).   entropy_nats: of the truth.   forbidden: the model's mass on what cannot come.
-    These three are None where the truth is not known. The KL is infinite where the model gives probability 0 to
-    something that may come.
+    kl_nats: KL(truth ‖ model); infinite where the model gives probability 0 to something that may come.
+    entropy_nats: of the truth.   forbidden: the model's mass on what cannot come.
+    These three are None where the truth is not known.
     """
 
-    candidates: tuple[Candidate, ...]
-    kl_nats: float | None
-    entropy_nats: float | None
-    forbidden: float | None
+    candidates: list[Candidate]
+    kl_nats: float | None = None
+    entropy_nats: float | None = None
+    forbidden: float | None = None
 
     @property
     def guess(self) -> Candidate:
         """The model's most likely."""
         return max(self.candidates, key=lambda candidate: candidate.model)
+
+    @property
+    def largest(self) -> float:
+        """The largest probability shown, of model or truth."""
+        return max(max(candidate.model, candidate.truth or 0.0) for candidate in self.candidates)
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -105,32 +106,6 @@ class TokenRow:
         }
 
 
-class Head(NamedTuple):
-    """A head of attention, counted from 0 as in `trace.attention[layer, head]`."""
-
-    layer: int
-    head: int
-
-    def __str__(self) -> str:
-        return f"{self.layer}.{self.head}"
-
-
-@dataclass(frozen=True)
-class AttentionMaps:
-    """The weights (T, S) of some heads. The first of the T tokens is the end_of_text before the document."""
-
-    texts: list[str]
-    weights: dict[Head, Weights]
-
-    def to_json(self) -> dict[str, object]:
-        """Row t of the weights ends with token t; all later ones are zero."""
-        heads = [
-            {**head._asdict(), "weights": [[round(float(w), 6) for w in row[: t + 1]] for t, row in enumerate(weights)]}
-            for head, weights in self.weights.items()
-        ]
-        return {"tokens": self.texts, "heads": heads}
-
-
 @dataclass(frozen=True)
 class Explanation:
     """Each token of a text, and what may come after the last.
@@ -142,20 +117,19 @@ class Explanation:
     """
 
     text: str
-    rows: tuple[TokenRow, ...]
+    rows: list[TokenRow]
     next: Forecast
     next_unit: Literal["token", "character"]
     has_truth: bool
     skills: SkillTable | None
-    notes: tuple[str, ...]
+    notes: list[str]
     attention: AttentionMaps | None = None
     model: str = "a model"
     source: str = "a text"
 
     @property
-    def end(self) -> str:
-        """The end of what was read, in quotation marks; empty at the start of a document."""
-        return end_of(self.text) if self.text else ""
+    def where(self) -> str:
+        return after(self.text)
 
     @property
     def is_whole(self) -> bool:
@@ -179,6 +153,21 @@ class Explanation:
     def excess_nats(self) -> float | None:
         return None if self.floor_nats is None else self.loss_nats - self.floor_nats
 
+    def cells(self, row: TokenRow) -> dict[str, str]:
+        """A token's row of the table, by column. Skills and truth have no column where they are not known."""
+        guess = row.forecast.guess
+        cells = {
+            "token": visible(row.text),
+            "skill": "+".join(row.skills or ()),
+            "truth": "never" if row.truth == 0 else nats(row.truth_nats),
+            "model": nats(row.model_nats),
+            "excess": nats(row.excess_nats, signed=True),
+            "KL": nats(row.forecast.kl_nats),
+            "the model's guess": "" if row.is_hit else f"{percent(guess.model)} {visible(guess.text)}",
+        }
+        unknown = {"truth", "excess", "KL"} if not self.has_truth else set()
+        return {name: cell for name, cell in cells.items() if name not in unknown and (self.skills or name != "skill")}
+
     def to_json(self) -> dict[str, object]:
         """As `pellucid explain --json` prints it; unknown values are null, and so is an infinite KL."""
         return {
@@ -194,7 +183,7 @@ class Explanation:
             },
             "next": {"unit": self.next_unit, **self.next.to_json()},
             "attention": self.attention and self.attention.to_json(),
-            "notes": list(self.notes),
+            "notes": self.notes,
         }
 
     def _repr_html_(self) -> str:
@@ -204,10 +193,22 @@ class Explanation:
         return framed(explanation_page(self))
 
 
-def end_of(text: str, n_characters: int = 40) -> str:
-    """The end of a text in quotation marks, on one line. Only a blank at the very end is marked."""
-    end = text[-n_characters:]
-    shown = visible(end).replace(MARKS[" "], " ")
-    if end.endswith(" "):
+def after(text: str, n_characters: int = 40) -> str:
+    """Where a text stops: its end in quotation marks, on one line. Only a blank at the very end is marked."""
+    if not text:
+        return "at the start of a document"
+    shown = visible(text[-n_characters:]).replace(MARKS[" "], " ")
+    if text.endswith(" "):
         shown = shown[:-1] + MARKS[" "]
-    return f"“{'…' if len(text) > len(end) else ''}{shown}”"
+    return f"after “{'…' if len(text) > n_characters else ''}{shown}”"
+
+
+def nats(value: float | None, digits: int = 3, *, signed: bool = False) -> str:
+    if value is None or value == math.inf:
+        return "—" if value is None else "∞"
+    rounded = round(value, digits) + 0.0  # no −0.000
+    return f"{rounded:{'+' if signed else ''}.{digits}f}".replace("-", "−")
+
+
+def percent(probability: float) -> str:
+    return "<0.01%" if 0 < probability < 5e-5 else f"{probability:.2%}"

@@ -20,6 +20,10 @@ from pellucid.model.decoder import eval_mode
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
 
+FIGURES = (
+    *("loss_nats_per_token", "perplexity", "bits_per_byte"),
+    *("floor_nats_per_token", "excess_nats_per_token", "excess_fraction"),
+)
 NUMBERS_AT_ONCE = 2**18  # 1 MB of float32: fits into the caches of a CPU
 
 
@@ -71,17 +75,9 @@ class Evaluation:
 
     def to_json(self) -> dict[str, object]:
         """All figures, as `pellucid evaluate --json` prints them."""
-        return {
-            "loss_nats_per_token": self.loss_nats_per_token,
-            "perplexity": self.perplexity,
-            "bits_per_byte": self.bits_per_byte,
-            "floor_nats_per_token": self.floor_nats_per_token,
-            "excess_nats_per_token": self.excess_nats_per_token,
-            "excess_fraction": self.excess_fraction,
-            "tokens": self.n_tokens,
-            "bytes": self.n_bytes,
-            "skills": None if self.skills is None else self.skills.to_json(),
-        }
+        skills = None if self.skills is None else self.skills.to_json()
+        figures = {name: getattr(self, name) for name in FIGURES}
+        return {**figures, "tokens": self.n_tokens, "bytes": self.n_bytes, "skills": skills}
 
     def to_row(self) -> dict[str, object]:
         """What metrics.jsonl keeps of an evaluation during training, perhaps of only a part of the text."""

@@ -47,17 +47,20 @@ class SkillTable:
         met = {skill: score for skill, score in self.scores.items() if score.tokens}
         return max(met, key=lambda skill: met[skill].excess_nats / met[skill].tokens)
 
+    @property
+    def by_excess(self) -> list[tuple[str, SkillScore]]:
+        """The largest excess first."""
+        return sorted(self.scores.items(), key=lambda item: -item[1].excess_nats)
+
     def to_json(self) -> dict[str, Figures]:
         """Per skill: its share of tokens; loss, floor and excess per token of the text and per document; accuracy."""
         return {skill: self._figures(score) for skill, score in self.scores.items()}
 
     def _figures(self, score: SkillScore) -> Figures:
-        figures: Figures = {"share_of_tokens": score.tokens / self.n_tokens}
-        for unit, number in (("token", self.n_tokens), ("document", self.n_documents)):
-            figures[f"loss_nats_per_{unit}"] = score.loss_nats / number
-            figures[f"floor_nats_per_{unit}"] = score.floor_nats / number
-            figures[f"excess_nats_per_{unit}"] = score.excess_nats / number
-        return {**figures, "accuracy": score.accuracy}
+        nats = {"loss": score.loss_nats, "floor": score.floor_nats, "excess": score.excess_nats}
+        units = {"token": self.n_tokens, "document": self.n_documents}
+        per_unit = {f"{name}_nats_per_{unit}": nats[name] / n for unit, n in units.items() for name in nats}
+        return {"share_of_tokens": score.tokens / self.n_tokens, **per_unit, "accuracy": score.accuracy}
 
     def table(self) -> str:
         """For a person to read, the largest excess first, and the sum of all."""
@@ -65,21 +68,15 @@ class SkillTable:
             "             share of    nats per document              excess,",
             "skill          tokens     loss    floor   excess   nats/token   right where certain",
         ]
-        for skill in sorted(self.scores, key=lambda skill: -self.scores[skill].excess_nats):
-            accuracy = self.scores[skill].accuracy
-            right = "" if accuracy is None else f"{accuracy:20.2%}"
-            lines.append(f"{skill:<12}{self._columns(self.scores[skill])}{right}")
         loss, floor = (
-            sum(getattr(each, name) for each in self.scores.values()) for name in ("loss_nats", "floor_nats")
+            sum(getattr(each, kind) for each in self.scores.values()) for kind in ("loss_nats", "floor_nats")
         )
-        lines.append(f"{'all':<12}{self._columns(SkillScore(self.n_tokens, loss, floor, None))}")
-        lines.append(f"hardest: {self.hardest}, with the largest excess at a token that takes it")
-        return "\n".join(lines)
-
-    def _columns(self, score: SkillScore) -> str:
-        per_document = [nats / self.n_documents for nats in (score.loss_nats, score.floor_nats, score.excess_nats)]
-        columns = f"{score.tokens / self.n_tokens:9.1%}" + "".join(f"{nats:9.3f}" for nats in per_document)
-        return columns + f"{score.excess_nats / self.n_tokens:13.5f}"
+        for skill, score in [*self.by_excess, ("all", SkillScore(self.n_tokens, loss, floor, None))]:
+            share, *nats, accuracy = self._figures(score).values()
+            per_document = "".join(f"{each:9.3f}" for each in nats[3:])
+            right = "" if accuracy is None else f"{accuracy:20.2%}"
+            lines.append(f"{skill:<12}{share:9.1%}{per_document}{nats[2]:13.5f}{right}")
+        return "\n".join([*lines, f"hardest: {self.hardest}, with the largest excess at a token that takes it"])
 
 
 def skill_table(

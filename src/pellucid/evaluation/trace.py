@@ -45,10 +45,10 @@ class Trace:
 
     def _repr_html_(self) -> str:
         """In a notebook: the attention maps of all heads."""
-        from pellucid.evaluation.attention_maps import attention_maps, attention_section
+        from pellucid.evaluation.attention_maps import attention_maps
         from pellucid.evaluation.explain_page import framed, page
 
-        return framed(page("trace", "".join(self.texts[1:]), [attention_section(attention_maps(self))]))
+        return framed(page("trace", "".join(self.texts[1:]), attention_maps(self)))
 
 
 @torch.no_grad()
