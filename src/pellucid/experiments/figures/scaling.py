@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 from matplotlib import colormaps
@@ -18,24 +17,14 @@ from pellucid.experiments.figures.axis_numbers import in_short, log_limits, log_
 from pellucid.experiments.figures.data import AXIS_LABELS
 from pellucid.experiments.figures.style import FLOOR_STYLE, PALETTE, Sketch, new_figure
 from pellucid.experiments.laws.bootstrap import (
-    Bootstrap,
-    PartialFit,
-    bootstrap_frontier_law,
-    bootstrap_parameter_data_law,
+    Fit,
+    fit_frontier,
+    fit_with_resamples,
     fits_of_cheapest_runs,
     fits_of_most_expensive_runs,
 )
-from pellucid.experiments.laws.power_laws import (
-    Array,
-    ComputeLaw,
-    ParameterDataLaw,
-    fit_frontier_law,
-    fit_parameter_data_law,
-    frontier,
-)
+from pellucid.experiments.laws.power_laws import Array, PowerLaw, frontier
 from pellucid.experiments.results import RunResult
-
-Law = TypeVar("Law", ComputeLaw, ParameterDataLaw)
 
 FITTED, EXACT = PALETTE[1], PALETTE[0]
 DARK_TO_BRIGHT = ListedColormap(colormaps["viridis"](np.linspace(0, 0.9, 256)))  # without the yellow, pale on white
@@ -56,14 +45,14 @@ class Runs:
 class Fits:
     """free: L(C), all fitted; held: L(C) with L_inf held at the exact floor; by_size: L(N, D), or why there is none.
 
-    of_cheapest, of_most_expensive: `free` again, of fewer runs.
+    of_cheapest, of_most_expensive: `free` again, of fewer runs, by their number.
     """
 
-    free: tuple[ComputeLaw, Bootstrap[ComputeLaw]]
-    held: tuple[ComputeLaw, Bootstrap[ComputeLaw]]
-    by_size: tuple[ParameterDataLaw, Bootstrap[ParameterDataLaw]] | str
-    of_cheapest: Sequence[PartialFit]
-    of_most_expensive: Sequence[PartialFit]
+    free: Fit
+    held: Fit
+    by_size: Fit | str
+    of_cheapest: dict[int, Fit]
+    of_most_expensive: dict[int, Fit]
 
 
 def draw_scaling(config: ScalingConfig, results: Sequence[RunResult]) -> Sketch:
@@ -75,7 +64,7 @@ def draw_scaling(config: ScalingConfig, results: Sequence[RunResult]) -> Sketch:
     fits = _fit(runs)
     figure = new_figure(config.title, 9.5, 7.4)
     panels = figure.subplot_mosaic([["loss", "reducible"], ["found", "found"]], height_ratios=[1.6, 1])
-    _draw_loss(panels["loss"], runs, fits)
+    _draw_loss(panels["loss"], runs, fits.free)
     dots = _draw_reducible(panels["reducible"], runs, fits)
     _draw_found(panels["found"], runs, fits)
     scale = figure.colorbar(dots, ax=panels["reducible"], pad=0.02, label=AXIS_LABELS["non_embedding_parameters"])
@@ -97,43 +86,40 @@ def _runs(results: Sequence[RunResult]) -> Runs:
     floors = [run.floor for run in results if run.floor is not None]
     if len(floors) < len(results):
         raise ValueError("the scaling figure needs the exact floor of the loss, which only Fables knows")
-    return Runs(
-        flops=np.array([run.flops for run in results]),
-        loss=np.array([run.val_loss for run in results]),
-        parameters=np.array([run.non_embedding_parameters for run in results], dtype=float),
-        tokens=np.array([run.tokens for run in results], dtype=float),
-        floor=float(np.mean(floors)),
-    )
+    columns = [(run.flops, run.val_loss, run.non_embedding_parameters, run.tokens) for run in results]
+    flops, loss, parameters, tokens = np.array(columns, dtype=float).T
+    return Runs(flops, loss, parameters, tokens, float(np.mean(floors)))
 
 
 def _fit(runs: Runs) -> Fits:
     of_cheapest = fits_of_cheapest_runs(runs.flops, runs.loss)  # first: it raises if the runs are too few
-    free = fit_frontier_law(runs.flops, runs.loss)
-    held = fit_frontier_law(runs.flops, runs.loss, irreducible=runs.floor)
+    by_size: Fit | str
+    try:
+        by_size = fit_with_resamples(np.stack([runs.parameters, runs.tokens], axis=1), runs.loss)
+    except ValueError as error:
+        by_size = str(error)
     return Fits(
-        free=(free, bootstrap_frontier_law(free, runs.flops, runs.loss)),
-        held=(held, bootstrap_frontier_law(held, runs.flops, runs.loss, irreducible=runs.floor)),
-        by_size=_fit_by_size(runs),
+        free=fit_frontier(runs.flops, runs.loss),
+        held=fit_frontier(runs.flops, runs.loss, irreducible=runs.floor),
+        by_size=by_size,
         of_cheapest=of_cheapest,
         of_most_expensive=fits_of_most_expensive_runs(runs.flops, runs.loss),
     )
 
 
-def _fit_by_size(runs: Runs) -> tuple[ParameterDataLaw, Bootstrap[ParameterDataLaw]] | str:
-    N, D, loss = runs.parameters, runs.tokens, runs.loss
-    try:
-        law = fit_parameter_data_law(N, D, loss)
-        return law, bootstrap_parameter_data_law(law, N, D, loss)
-    except ValueError as error:
-        return str(error)
+def _floor_found(law: PowerLaw) -> float:
+    return law.irreducible
 
 
-def _draw_loss(axes: Axes, runs: Runs, fits: Fits) -> None:
+def _exponent(law: PowerLaw) -> float:
+    return law.compute_exponent
+
+
+def _draw_loss(axes: Axes, runs: Runs, fit: Fit) -> None:
     """Loss against compute. The interval of L_inf may reach far below the axes; only a part is shown."""
-    law, resamples = fits.free
-    low, high = resamples.interval(lambda law: law.irreducible)
-    compute = _compute_beyond(runs, 10)
-    axes.axhspan(low, high, color=FITTED, alpha=0.15, linewidth=0)
+    law = fit.law
+    compute = _compute_axis(axes, runs)
+    axes.axhspan(*fit.interval(_floor_found), color=FITTED, alpha=0.15, linewidth=0)
     axes.axhline(law.irreducible, color=FITTED, linewidth=1, label=f"its L∞: {law.irreducible:.3f}, 90 % interval")
     axes.axhline(runs.floor, color="black", linestyle=FLOOR_STYLE.linestyle, label=f"exact floor: {runs.floor:.3f}")
     axes.plot(compute, law(compute), color=FITTED, linewidth=2, label="fit  L(C) = L∞ + a / Cᵇ")
@@ -141,27 +127,33 @@ def _draw_loss(axes: Axes, runs: Runs, fits: Fits) -> None:
     lowest = min(runs.floor, law.irreducible, float(runs.loss.min()))
     span = float(runs.loss.max()) - lowest
     axes.set(ylim=(lowest - 0.12 * span, lowest + 1.08 * span), ylabel="validation loss (nats per token)")
-    log_x(axes, compute[0], compute[-1])
-    axes.set_xlabel("training compute C (FLOP)")
     axes.legend(loc="upper right")
 
 
 def _draw_reducible(axes: Axes, runs: Runs, fits: Fits) -> PathCollection:
     """Minus the right floor, a power law is a straight line here; a wrong L_inf bends it."""
-    (free, _), (held, resamples) = fits.free, fits.held
-    compute = _compute_beyond(runs, 10)
-    low, high = resamples.interval(lambda law: law.exponent)
+    free, held = fits.free.law, fits.held.law
+    compute = _compute_axis(axes, runs)
+    low, high = fits.held.interval(_exponent)
     straight = held(compute) - runs.floor
-    axes.plot(compute, straight, color=EXACT, label=f"floor known: b = {held.exponent:.2f} [{low:.2f}, {high:.2f}]")
+    label = f"floor known: b = {held.compute_exponent:.2f} [{low:.2f}, {high:.2f}]"
+    axes.plot(compute, straight, color=EXACT, label=label)
     bent = np.ma.masked_less_equal(free(compute) - runs.floor, 0)
-    axes.plot(compute, bent, color=FITTED, linestyle="--", label=f"L∞ fitted: b = {free.exponent:.2f}")
+    axes.plot(compute, bent, color=FITTED, linestyle="--", label=f"L∞ fitted: b = {free.compute_exponent:.2f}")
     reducible = runs.loss - runs.floor
     dots = _draw_dots(axes, runs, np.where(reducible > 0, reducible, np.nan))
-    log_x(axes, compute[0], compute[-1])
     log_y(axes, *log_limits([*reducible, straight[-1]]))
-    axes.set(xlabel="training compute C (FLOP)", ylabel="loss − exact floor (nats per token)")
+    axes.set_ylabel("loss − exact floor (nats per token)")
     axes.legend(loc="lower left")
     return dots
+
+
+def _compute_axis(axes: Axes, runs: Runs) -> Array:
+    """Compute (FLOP) from a little below the runs to ten times beyond, where the laws' predictions differ."""
+    compute = np.geomspace(runs.flops.min() / 1.5, runs.flops.max() * 10, 200)
+    log_x(axes, compute[0], compute[-1])
+    axes.set_xlabel("training compute C (FLOP)")
+    return compute
 
 
 def _draw_dots(axes: Axes, runs: Runs, y: Array) -> PathCollection:
@@ -181,10 +173,10 @@ def _draw_found(axes: Axes, runs: Runs, fits: Fits) -> None:
         ("cheapest", fits.of_cheapest, -0.15, "o", FITTED),
         ("most expensive", fits.of_most_expensive, 0.15, "s", EXACT),
     )
-    for which, partial, shift, marker, color in each_end:
-        n_runs = np.array([fit.n_runs for fit in partial]) + shift
-        found = np.array([fit.irreducible for fit in partial])
-        low, high = np.array([[fit.low, fit.high] for fit in partial]).T
+    for which, by_n_runs, shift, marker, color in each_end:
+        n_runs = np.array(list(by_n_runs)) + shift
+        low, high = np.array([fit.interval(_floor_found) for fit in by_n_runs.values()]).T
+        found = [fit.law.irreducible for fit in by_n_runs.values()]
         axes.vlines(n_runs, low, high, color=color, linewidth=5, alpha=0.3)
         axes.plot(n_runs, found, marker, color=color, label=f"L∞ from the {which} runs, 90 %")
     axes.set(xlabel="runs in the fit", ylabel="L∞ (nats per token)")
@@ -192,54 +184,39 @@ def _draw_found(axes: Axes, runs: Runs, fits: Fits) -> None:
     axes.legend(loc="upper right", ncols=3)
 
 
-def _compute_beyond(runs: Runs, factor: float) -> Array:
-    """Compute (FLOP) from a little below the runs to `factor` times beyond, where the laws' predictions differ."""
-    return np.geomspace(runs.flops.min() / 1.5, runs.flops.max() * factor, 200)
-
-
 def _table(runs: Runs, fits: Fits) -> str:
-    n_best = len(frontier(runs.flops, runs.loss))
-    on_frontier = f"{n_best} on the frontier of {len(runs.loss)}"
+    on_frontier = f"{len(frontier(runs.flops, runs.loss))} on the frontier of {len(runs.loss)}"
     rows = [
         "| law | L∞ (nats per token) [90 %] | exact floor | difference | exponents [90 %] | runs |",
         "|---|---|---|---|---|---|",
-        _row("L(C) = L∞ + a / C^b", runs, *fits.free, {"b": lambda law: law.exponent}, on_frontier),
+        _row("L(C) = L∞ + a / C^b", runs, fits.free, {"b": _exponent}, on_frontier),
     ]
-    n_failed = fits.free[1].n_failed + fits.held[1].n_failed
+    n_failed = fits.free.n_failed + fits.held.n_failed
     if isinstance(fits.by_size, str):
         note = f"L(N, D) is not fitted: {fits.by_size}. "
     else:
-        exponents: dict[str, Callable[[ParameterDataLaw], float]] = {
-            "α": lambda law: law.parameter_exponent,
-            "β": lambda law: law.token_exponent,
-            "αβ/(α+β)": lambda law: law.compute_exponent,
+        exponents: dict[str, Callable[[PowerLaw], float]] = {
+            "α": lambda law: law.exponents[0],
+            "β": lambda law: law.exponents[1],
+            "αβ/(α+β)": _exponent,
         }
-        rows.append(_row("L(N, D) = L∞ + A / N^α + B / D^β", runs, *fits.by_size, exponents, f"all {len(runs.loss)}"))
-        n_failed += fits.by_size[1].n_failed
+        rows.append(_row("L(N, D) = L∞ + A / N^α + B / D^β", runs, fits.by_size, exponents, f"all {len(runs.loss)}"))
+        n_failed += fits.by_size.n_failed
         note = "N counts the parameters without the embeddings. "
-    held, resamples = fits.held
-    exponent = f"b = {_interval(held, resamples, lambda law: law.exponent, 2)}"
+    exponent = f"b = {_interval(fits.held, _exponent, 2)}"
     rows.append(f"| L(C) = floor + a / C^b | held at the floor | {runs.floor:.4f} | – | {exponent} | {on_frontier} |")
     return "\n".join(rows) + (
-        f"\n\n{note}Intervals: {len(resamples.laws)} bootstrap resamples of the runs for each law; "
+        f"\n\n{note}Intervals: {len(fits.held.resamples)} bootstrap resamples of the runs for each law; "
         f"{n_failed} had too few different runs and were drawn again."
     )
 
 
-def _row(
-    name: str,
-    runs: Runs,
-    law: Law,
-    resamples: Bootstrap[Law],
-    exponents: dict[str, Callable[[Law], float]],
-    which_runs: str,
-) -> str:
-    irreducible = _interval(law, resamples, lambda law: law.irreducible, 4)
-    difference = f"{100 * (law.irreducible / runs.floor - 1):+.1f} %".replace("-", "−")
-    found = ", ".join(f"{symbol} = {_interval(law, resamples, of, 2)}" for symbol, of in exponents.items())
-    return f"| {name} | {irreducible} | {runs.floor:.4f} | {difference} | {found} | {which_runs} |"
+def _row(name: str, runs: Runs, fit: Fit, exponents: dict[str, Callable[[PowerLaw], float]], which_runs: str) -> str:
+    difference = f"{100 * (fit.law.irreducible / runs.floor - 1):+.1f} %".replace("-", "−")
+    found = ", ".join(f"{symbol} = {_interval(fit, of, 2)}" for symbol, of in exponents.items())
+    return f"| {name} | {_interval(fit, _floor_found, 4)} | {runs.floor:.4f} | {difference} | {found} | {which_runs} |"
 
 
-def _interval(law: Law, resamples: Bootstrap[Law], quantity: Callable[[Law], float], digits: int) -> str:
-    low, high = resamples.interval(quantity)
-    return f"{quantity(law):.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+def _interval(fit: Fit, quantity: Callable[[PowerLaw], float], digits: int) -> str:
+    low, high = fit.interval(quantity)
+    return f"{quantity(fit.law):.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
