@@ -110,7 +110,7 @@ def main() -> None:
     keep_freed_memory()
     config = load_run_config(CONFIG, ["corpus.size=2000"])
     with tempfile.TemporaryDirectory() as folder:
-        data = prepare_data(config, Path(folder), progress=False)
+        data = prepare_data(config, Path(folder))
         fast = build_trainer(config, data)
         times_as_long = {}
         for name, make_plain in UPDATES.items():

@@ -62,7 +62,7 @@ def seconds_to_target(without: list[str], text_file: Path, seed: int) -> tuple[i
     steps = FEWEST_STEPS
     while steps <= MOST_STEPS:
         config = load_run_config(CONFIG, [*overrides, f"train.steps={steps}"])
-        data = prepare_data(config, Path("data"), progress=False)
+        data = prepare_data(config, Path("data"))
         trainer = build_trainer(config, data)
         seconds = sum(trainer.update().seconds for _ in range(steps))
         if evaluate(config, data, trainer.model, trainer.precision).loss_nats_per_token <= TARGET:

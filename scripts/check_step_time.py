@@ -49,7 +49,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, overrides in VARIANTS.items():
             config = load_run_config(Path("configs/fables.yaml"), [*FEW_FABLES, *overrides])
-            data = prepare_data(config, Path(folder), progress=False)
+            data = prepare_data(config, Path(folder))
             trainer = build_trainer(config, data)
             trainer.update()  # the first one warms up
             turns = [one_turn(config, data, trainer) for _ in range(options.turns)]

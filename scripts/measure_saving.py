@@ -36,7 +36,7 @@ def main() -> None:
 
     keep_freed_memory()
     config = load_run_config(options.config)
-    data = prepare_data(config, Path("data"), progress=True)
+    data = prepare_data(config, Path("data"))
     with tempfile.TemporaryDirectory(dir=".") as folder:
         run_dir = Path(folder)
         session = build_session(config, data, run_dir)

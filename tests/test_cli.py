@@ -13,7 +13,7 @@ import pytest
 
 from pellucid import __version__
 from pellucid.cli import app
-from pellucid.config.run import run_json_schema
+from pellucid.config import RunConfig
 from tiny_run import Result
 
 
@@ -96,7 +96,7 @@ def visible_commands():
 
 
 def test_the_schema_command_prints_the_schema(pellucid):
-    assert json.loads(pellucid("schema").stdout) == run_json_schema()
+    assert json.loads(pellucid("schema").stdout) == RunConfig.model_json_schema()
 
 
 def test_the_version_is_told(pellucid):

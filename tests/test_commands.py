@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from pellucid.cli import app
-from pellucid.config.load import load_changed_run_config, parse_override
+from pellucid.config.load import load_run_config
 from pellucid.config.shipped import find_config
 
 ROOT = Path(__file__).parents[1]
@@ -71,6 +71,5 @@ def test_the_parser_accepts_each_command(arguments):
             assert words[0] == "-m" or (ROOT / words[0]).is_file(), words
         elif len(words) > 1:  # `pellucid train` alone is spoken of, not typed
             parameters = commands[words[0]].make_context(words[0], words[1:]).params
-            changes = [parse_override(each) for each in parameters.get("overrides") or ()]
             if words[0] in ("prepare", "train", "cost") and find_config(parameters["config"]).is_file():
-                load_changed_run_config(parameters["config"], changes)
+                load_run_config(parameters["config"], parameters["overrides"] or ())

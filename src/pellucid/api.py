@@ -15,7 +15,7 @@ from typing import Any
 
 from pellucid.checkpoint.build import TrainedModel, load_trained_run
 from pellucid.checkpoint.run_directory import find_step_directory
-from pellucid.config.load import Change, load_changed_run_config, parse_override
+from pellucid.config.load import Change, load_run_config
 from pellucid.config.run import RunConfig
 from pellucid.config.training import TrainConfig
 from pellucid.errors import ConfigError
@@ -56,12 +56,12 @@ def train(
     settings: keys of the `train` section (steps=200) or of the top level (seed=1). overrides: any key by its path,
     {"optimizer.lr": 3e-4} or ["optimizer.lr=3e-4"]. KeyboardInterrupt after Ctrl-C, once the run is saved.
     """
-    changes = [_setting(name, value) for name, value in settings.items()]
+    changes: list[str | Change] = [_setting(name, value) for name, value in settings.items()]
     if isinstance(overrides, Mapping):
         changes += [Change(tuple(key.split(".")), value, "overrides") for key, value in overrides.items()]
     else:
-        changes += map(parse_override, overrides)
-    run_config = load_changed_run_config(Path(config), changes)
+        changes += overrides
+    run_config = load_run_config(Path(config), changes)
     directory = Path(run_dir) if run_dir else Path("checkpoints") / run_config.name
     outcome = train_run(run_config, Path(data_dir), directory, resume=resume, overwrite=overwrite, note=_note)
     if outcome.stopped_by is not None:

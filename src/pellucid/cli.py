@@ -6,12 +6,15 @@ else to stderr. Whatever goes wrong ends in one line, `error: WHERE: WHAT; HOW T
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shlex
 import shutil
 import signal
 import sys
+import textwrap
+from itertools import chain
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from pellucid.config.run import RunConfig
 
 DATA_ROOT, RUNS_ROOT = Path("data"), Path("checkpoints")
-EXPERIMENTS_ROOT = RUNS_ROOT / "experiments"
 
 app = typer.Typer(
     epilog="Exit codes: 0 done; 2 usage or config; 3 data or tokenizer; 4 checkpoint; 5 input/output; 6 non-finite "
@@ -47,13 +49,6 @@ Which = Annotated[str, typer.Option("--checkpoint", metavar="best|latest|STEP", 
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")]
 
 
-class _WarningsOnStderr(logging.Handler):
-    """What the library has to say on the way, each a line: warnings and notes."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        _note(f"{record.levelname.lower()}: {record.getMessage()}")
-
-
 class _Stopped(SystemExit):
     """Ctrl-C or SIGTERM, outside of the training loop, which saves first."""
 
@@ -66,9 +61,12 @@ def main() -> NoReturn:
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
-    logging.addLevelName(logging.INFO, "NOTE")
-    logging.getLogger("pellucid").handlers = [_WarningsOnStderr()]
-    logging.getLogger("pellucid").setLevel(logging.INFO)
+    logging.addLevelName(logging.INFO, "note")
+    logging.addLevelName(logging.WARNING, "warning")
+    handler, log = logging.StreamHandler(), logging.getLogger("pellucid")
+    handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    log.handlers = [handler]
+    log.setLevel(logging.INFO)
     try:
         exit_code = app(standalone_mode=False)
         sys.stdout.flush()
@@ -133,7 +131,7 @@ def prepare(config: ConfigFile, overrides: Overrides = None) -> None:
 
     run_config = _load_config(config, overrides)
     _say_where_new(DATA_ROOT)
-    print(prepare_data(run_config, DATA_ROOT, progress=True).directory)
+    print(prepare_data(run_config, DATA_ROOT).directory)
 
 
 @app.command()
@@ -199,25 +197,14 @@ def generate(
     text = _read_prompt(prompt, prompt_file)
     trained, precision = load_trained_run(run, checkpoint)
     trained.tokenizer.encode(text)  # refuses what it cannot read before anything is written
-    model, tokenizer = trained.decoder, trained.tokenizer
+    start = (trained.decoder, trained.tokenizer, text)
+    settings: dict[str, Any] = {"max_new_tokens": max_new_tokens, "sampling": sampling, "seed": seed}
     with precision.for_decoding().autocast():
         if num_samples == 1 and not as_json:
-            _write(text)
-            for piece in stream_text(
-                model, tokenizer, text, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed
-            ):
+            for piece in chain([text], stream_text(*start, **settings), ["\n"]):
                 _write(piece)
-            _write("\n")
             return
-        completions = generate_text(
-            model,
-            tokenizer,
-            text,
-            n_samples=num_samples,
-            max_new_tokens=max_new_tokens,
-            sampling=sampling,
-            seed=seed,
-        )
+        completions = generate_text(*start, n_samples=num_samples, **settings)
     if as_json:
         _print_json({"samples": [completion.to_json() for completion in completions]})
     else:
@@ -378,7 +365,7 @@ def experiment(
     from pellucid.experiments.plan import plan_experiment
 
     plan = plan_experiment(file, overrides or [])
-    folder = EXPERIMENTS_ROOT / plan.config.name
+    folder = RUNS_ROOT / "experiments" / plan.config.name
     if dry_run:
         from pellucid.experiments.forecast import forecast_table
 
@@ -410,8 +397,6 @@ def experiment_run(run_dir: Path, data_root: Path) -> None:
 @app.command()
 def configs() -> None:
     """List the configs that come with Pellucid. Their names are enough: `pellucid train debug`."""
-    import textwrap
-
     from pellucid.config.shipped import shipped_configs
 
     columns = shutil.get_terminal_size().columns
@@ -424,10 +409,10 @@ def schema(
     of: Annotated[Literal["run", "experiment"], typer.Argument(metavar="[run|experiment]", help="Which file.")] = "run",
 ) -> None:
     """Print the JSON Schema of a config, for completion in editors."""
-    from pellucid.config.experiment import experiment_json_schema
-    from pellucid.config.run import run_json_schema
+    from pellucid.config.experiment import ExperimentConfig
+    from pellucid.config.run import RunConfig
 
-    _print_json(run_json_schema() if of == "run" else experiment_json_schema())
+    _print_json((RunConfig if of == "run" else ExperimentConfig).model_json_schema())
 
 
 def _load_config(file: Path, overrides: list[str] | None) -> RunConfig:
@@ -467,8 +452,6 @@ def _write(text: str) -> None:
 
 
 def _print_json(value: dict[str, Any]) -> None:
-    import json
-
     print(json.dumps(value, indent=2))
 
 

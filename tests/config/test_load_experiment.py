@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pellucid.config.experiment import experiment_json_schema
+from pellucid.config.experiment import ExperimentConfig
 from pellucid.config.load import load_experiment
 from pellucid.errors import ConfigError
 
@@ -69,4 +69,4 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path):
 def test_the_schema_file_is_what_the_schema_command_prints(pellucid):
     file = Path(__file__).parents[2] / "configs/experiment_schema.json"
     printed = json.loads(pellucid("schema", "experiment").stdout)
-    assert json.loads(file.read_text()) == printed == experiment_json_schema()
+    assert json.loads(file.read_text()) == printed == ExperimentConfig.model_json_schema()

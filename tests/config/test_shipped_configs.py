@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pellucid.config import load_run_config
-from pellucid.config.run import run_json_schema
+from pellucid.config import RunConfig, load_run_config
 from pellucid.model.build import build_model
 from pellucid.runtime.precision import resolve_precision
 from pellucid.training.build import build_optimizers, build_schedule
@@ -55,7 +54,7 @@ def test_a_shipped_config_tells_editors_its_schema(path: Path):
 
 
 def test_the_schema_file_is_what_the_schema_command_prints():
-    assert json.loads((CONFIGS / "schema.json").read_text()) == run_json_schema()
+    assert json.loads((CONFIGS / "schema.json").read_text()) == RunConfig.model_json_schema()
 
 
 def test_shakespeare_char_is_as_small_as_the_comparison_demands():

@@ -9,7 +9,7 @@ from tiny_run import TINY_RUN
 
 def test_the_config_decides_tokens_and_batches(workplace):
     config = load_run_config(Path("tiny.yaml"), [])
-    data = prepare_data(config, Path("data"), progress=False)
+    data = prepare_data(config, Path("data"))
     assert data.directory == Path("data") / f"text-{data.fingerprint}"
     assert data.tokenizer.vocab_size == 300 == data.manifest.vocab_size
     assert data.train.end_of_text == data.validation.end_of_text == data.tokenizer.end_of_text
@@ -24,7 +24,7 @@ def test_the_config_decides_tokens_and_batches(workplace):
 @pytest.mark.parametrize("override", ["tokenizer={type: char}", "tokenizer.vocab_size=290", "corpus.separator=null"])
 def test_another_corpus_or_tokenizer_is_prepared_apart(workplace, override):
     first, second = (
-        prepare_data(load_run_config(Path("tiny.yaml"), overrides), Path("data"), progress=False).directory
+        prepare_data(load_run_config(Path("tiny.yaml"), overrides), Path("data")).directory
         for overrides in ([], [override])
     )
     assert first != second
@@ -36,7 +36,7 @@ def test_another_corpus_or_tokenizer_is_prepared_apart(workplace, override):
 )
 def test_what_changes_no_token_is_not_prepared_again(workplace, override):
     first, second = (
-        prepare_data(load_run_config(Path("tiny.yaml"), overrides), Path("data"), progress=False).directory
+        prepare_data(load_run_config(Path("tiny.yaml"), overrides), Path("data")).directory
         for overrides in ([], [override])
     )
     assert first == second

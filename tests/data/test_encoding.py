@@ -89,7 +89,7 @@ def test_written_batches_do_not_stay_in_memory(monkeypatch, tmp_path):
             assert sum(each() is not None for each in alive) <= 3
 
     tokenizer = train_byte_pairs([TEXT], vocab_size=300, special_tokens=["<|end|>"])
-    counts = prepare.write_split(pieces(), tokenizer, tmp_path / "train.bin", name="train", progress=False)
+    counts = prepare.write_split(pieces(), tokenizer, tmp_path / "train.bin", name="train")
     assert counts.documents == 100
 
 

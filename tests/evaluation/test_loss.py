@@ -98,7 +98,7 @@ def tiny_fables_run(tmp_path_factory):
     place = tmp_path_factory.mktemp("fables")
     changes = ["corpus={type: fables, size: 60, validation_fraction: 0.66}", "tokenizer.vocab_size=400"]
     config = parse_run_config(TINY_RUN, "tiny.yaml", [*changes, "model.context_length=512"])
-    data = prepare_data(config, place, progress=False)
+    data = prepare_data(config, place)
     torch.manual_seed(0)
     return config, data, build_model(config.model, data.tokenizer.vocab_size)
 

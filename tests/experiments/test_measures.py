@@ -18,7 +18,7 @@ CPU = Precision(torch.device("cpu"), torch.float32)
 
 def untrained(*overrides: str) -> tuple[TrainedModel, PreparedData]:
     config = load_run_config(Path("base.yaml"), overrides)
-    data = prepare_data(config, Path("data"), progress=False)
+    data = prepare_data(config, Path("data"))
     torch.manual_seed(0)
     decoder = build_model(config.model, data.tokenizer.vocab_size).eval()
     return TrainedModel(config, data.tokenizer, decoder, 0, data.fingerprint), data

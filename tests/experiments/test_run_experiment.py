@@ -68,7 +68,7 @@ def test_what_the_table_says_of_a_run_is_what_its_checkpoint_says(compared: Path
     monkeypatch.chdir(compared)
     row = rows(Path("report/results.csv"))[1]
     trained = load_trained_model(find_step_directory(run_dirs(compared)["wide"], "latest"))
-    data = prepare_data(trained.config, Path("data"), progress=False)
+    data = prepare_data(trained.config, Path("data"))
     evaluation = evaluate(trained.config, data, trained.decoder, resolve_precision("cpu", "fp32"))
     cost = cost_of(trained.config.model, data.tokenizer.vocab_size)
     assert (row["label"], row["seed"], row["status"], row["model.d_model"]) == ("wide", "3", "done", "16")

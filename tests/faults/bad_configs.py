@@ -14,10 +14,10 @@ from typing import Any
 
 import yaml
 
+from pellucid.config import RunConfig
 from pellucid.config.load import parse_run_config
-from pellucid.config.run import run_json_schema
 
-SCHEMA = run_json_schema()
+SCHEMA = RunConfig.model_json_schema()
 Path = tuple[str, ...]
 Data = dict[str, Any]
 

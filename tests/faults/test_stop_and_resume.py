@@ -24,7 +24,7 @@ def stops(place: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Every save, and each end of an epoch with the steps beside it."""
     monkeypatch.chdir(place)
     config = load_run_config(place / "reference.yaml")
-    batches_per_epoch = build_batches(config, prepare_data(config, place / "data", progress=False)).steps_per_epoch
+    batches_per_epoch = build_batches(config, prepare_data(config, place / "data")).steps_per_epoch
     updates_per_epoch = batches_per_epoch / config.train.gradient_accumulation_steps
     epoch_ends = [round(epoch * updates_per_epoch) for epoch in range(1, int(STEPS / updates_per_epoch) + 1)]
     assert len(epoch_ends) >= 3

@@ -1,6 +1,10 @@
 """What every section of a run config has in common."""
 
 from pydantic import BaseModel, ConfigDict
+from pydantic.config import JsonDict
+
+# With it, `model_json_schema()` is what editors complete and check a YAML file by.
+JSON_SCHEMA: JsonDict = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 
 
 class Section(BaseModel):

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from pellucid.config.base import Section
+from pellucid.config.base import JSON_SCHEMA, Section
 
 # Dotted keys of a run config and what they are set to: {model.n_layers: 2, optimizer: {type: sgd, lr: 0.1}}.
 Changes = dict[str, Any]
@@ -116,7 +116,7 @@ class MeasuresConfig(Section):
     gradient_norms: bool = Field(False, description="the gradient's norm in each block, at the first step")
 
 
-class ExperimentConfig(Section):
+class ExperimentConfig(Section, json_schema_extra=JSON_SCHEMA):
     """An experiment. `pellucid experiment` reads it from YAML."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="kept in checkpoints/experiments/<name>")
@@ -144,9 +144,3 @@ class ExperimentConfig(Section):
                 raise ValueError(f"the figures {both} would both be {figure.file_stem}.png; give them other titles")
             title_of[figure.file_stem] = figure.title
         return self
-
-
-def experiment_json_schema() -> dict[str, Any]:
-    """The JSON Schema of an experiment's YAML file, for completion in editors."""
-    schema = ExperimentConfig.model_json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -8,7 +8,7 @@ import os
 import re
 import reprlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple, TypeVar
 
@@ -30,21 +30,37 @@ MAX_DEPTH = 8
 # What a rule of our own says (a ValueError of a validator): the key to blame among several, what is wrong, how to fix.
 _RULE = re.compile(r"(?:([a-z_.]+): )?(.*); (.*)", re.DOTALL)
 
-# What pydantic calls a wrong type, and what to call it in front of a learner.
 _TYPE_NAMES = {
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "string_type": "text",
-    "bool_type": "true or false",
-    "tuple_type": "a list",
-    "list_type": "a list",
-    "dict_type": "a section of keys and values",
-    "model_type": "a section of keys and values",
-    "model_attributes_type": "a section of keys and values",
-    "finite_number": "a finite number",
+    "a whole number": ("int_type", "int_from_float"),
+    "a number": ("float_type",),
+    "a finite number": ("finite_number",),
+    "text": ("string_type",),
+    "true or false": ("bool_type",),
+    "a list": ("tuple_type", "list_type"),
+    "a section of keys and values": ("dict_type", "model_type", "model_attributes_type"),
 }
-
+_LIMITS = {
+    "greater than {gt}": "greater_than",
+    "of at least {ge}": "greater_than_equal",
+    "less than {lt}": "less_than",
+    "of at most {le}": "less_than_equal",
+}
+# What pydantic calls a fault; and for a learner, what is wrong and how to fix it.
+_WORDS = {
+    **{kind: ("{value} is of the wrong type", f"give {name}") for name, kinds in _TYPE_NAMES.items() for kind in kinds},
+    **{kind: ("{value} is out of range", f"give a value {limit}") for limit, kind in _LIMITS.items()},
+    "too_short": ("too few values", "give a longer list"),
+    "too_long": ("too many values", "give a shorter list"),
+    "missing": ("this key is missing", "add `{key}: ...`"),
+    "union_tag_not_found": ("this key is missing", "add `type: ...`, one of {choices}"),
+    "union_tag_invalid": ("{value} is not a choice", "use one of {expected_tags}"),
+    "literal_error": ("{value} is not a choice", "use {expected}"),
+    # of the only keys with a pattern: names of folders
+    "string_pattern_mismatch": (
+        "{value} is not accepted",
+        "use letters, digits, '.', '_' and '-', the first a letter or a digit",
+    ),
+}
 
 Places = dict[Path, str]  # of each key path: what errors call the place where it stands, as `configs/x.yaml:12`
 AnySection = TypeVar("AnySection", bound=Section)
@@ -70,24 +86,27 @@ class LoadedExperiment(NamedTuple):
     places: Places
 
 
-def load_run_config(file: FilePath, overrides: Sequence[str] = ()) -> RunConfig:
-    """Reads a run config and applies overrides such as `optimizer.lr=3e-4`, validated like the file.
+def load_run_config(file: FilePath, changes: Iterable[str | Change] = ()) -> RunConfig:
+    """Reads a run config and applies changes, such as the override `optimizer.lr=3e-4`, validated like the file.
 
-    Raises ConfigError with file, line and key path; a misspelled key gets a suggestion.
+    The last change of a key counts. Raises ConfigError with file, line and key path, and a suggestion for a slip.
     """
     file = find_config(file)
-    return parse_run_config(_read(file), str(file), overrides)
+    return parse_run_config(_read(file), str(file), changes)
 
 
-def parse_run_config(text: str, source: str, overrides: Sequence[str] = ()) -> RunConfig:
+def parse_run_config(text: str, source: str, changes: Iterable[str | Change] = ()) -> RunConfig:
     """The same for YAML text; `source` is what errors call it."""
-    return _changed_run_config(text, source, map(parse_override, overrides))
-
-
-def load_changed_run_config(file: FilePath, changes: Iterable[Change]) -> RunConfig:
-    """The same with changes from elsewhere, as the runs of an experiment have them; the last one of a key counts."""
-    file = find_config(file)
-    return _changed_run_config(_read(file), str(file), changes)
+    parsed = [parse_override(change) if isinstance(change, str) else change for change in changes]
+    data, places = _parse_sections(text, source)
+    _require_kind(RunConfig, data, source)
+    for change in parsed:
+        _apply(data, places, change)
+    config = _validated(RunConfig, data, places, {change.path for change in parsed})
+    if len(run_config_to_yaml(config)) > MAX_CHARACTERS:  # a run must be able to read the config that it wrote
+        what = f"more than {MAX_CHARACTERS:,} characters once it is written out"
+        raise ConfigError(source, what, "name fewer files, by globs for example")
+    return config
 
 
 def load_experiment(file: FilePath) -> LoadedExperiment:
@@ -103,19 +122,6 @@ def _parse_sections(text: str, source: str) -> tuple[dict[str, Any], Places]:
     if not isinstance(data, dict):
         raise ConfigError(source, "no `key: value` lines found", "start from a file in configs/")
     return data, {path: f"{source}:{line}" for path, line in lines.items()}
-
-
-def _changed_run_config(text: str, source: str, changes: Iterable[Change]) -> RunConfig:
-    data, places = _parse_sections(text, source)
-    _require_kind(RunConfig, data, source)
-    changes = list(changes)
-    for change in changes:
-        _apply(data, places, change)
-    config = _validated(RunConfig, data, places, {change.path for change in changes})
-    if len(run_config_to_yaml(config)) > MAX_CHARACTERS:  # a run must be able to read the config that it wrote
-        what = f"more than {MAX_CHARACTERS:,} characters once it is written out"
-        raise ConfigError(source, what, "name fewer files, by globs for example")
-    return config
 
 
 def _require_kind(section: type[Section], data: dict[str, Any], source: str) -> None:
@@ -134,7 +140,7 @@ def _validated(
     try:
         return section.model_validate(data)
     except ValidationError as error:
-        raise _explain(_what_to_fix_first(error.errors(), data), data, places, section, changed) from None
+        raise _explain(error.errors(), data, places, section, changed) from None
 
 
 def run_config_to_yaml(config: RunConfig) -> str:
@@ -208,24 +214,22 @@ def _apply(data: dict[str, Any], places: Places, change: Change) -> None:
         places.setdefault(path[:n], place)
 
 
-def _what_to_fix_first(errors: list[ErrorDetails], data: dict[str, Any]) -> ErrorDetails:
-    """A misspelled key is also a missing one: fix the misspelling. Of several types, take the one that fits best."""
-    return min(errors, key=lambda e: (e["type"] != "extra_forbidden", -len(_path_in_data(e, data))))
-
-
 def _explain(
-    error: ErrorDetails, data: dict[str, Any], places: Places, section: type[Section], changed: Iterable[Path]
+    errors: list[ErrorDetails], data: dict[str, Any], places: Places, section: type[Section], changed: Iterable[Path]
 ) -> ConfigError:
-    path = _path_in_data(error, data)
-    if error["type"] == "value_error":
+    """The fault to fix first: a misspelled key is also a missing one; of several types, the one that fits best."""
+    error = min(errors, key=lambda e: (e["type"] != "extra_forbidden", -len(_path_in_data(e, data))))
+    kind, path = error["type"], _path_in_data(error, data)
+    if kind == "value_error":
         path, what, fix = _broken_rule(error, path, changed)
-        return ConfigError(_where(path, places), what, fix)
-    if error["type"] == "union_tag_not_found" and (slips := difflib.get_close_matches("type", error["input"], n=1)):
-        error = {**error, "type": "extra_forbidden"}
-        path = (*path, slips[0])
-    elif error["type"].startswith("union_tag"):
-        path = (*path, "type")
-    return ConfigError(_where(path, places), *_what_and_fix(error, path, data, section))
+    elif kind == "extra_forbidden":
+        what, fix = _unknown_key(error["loc"], path, section)
+    elif kind == "union_tag_not_found" and (slips := difflib.get_close_matches("type", error["input"], n=1)):
+        path, what, fix = (*path, slips[0]), "unknown key", "did you mean 'type'?"
+    else:
+        path = (*path, "type") if kind.startswith("union_tag") else path
+        what, fix = _what_and_fix(error, path, section)
+    return ConfigError(_where(path, places), what, fix)
 
 
 def _where(path: Path, places: Places) -> str:
@@ -265,73 +269,42 @@ def _path_in_data(error: ErrorDetails, data: Any) -> Path:
     return tuple(path)
 
 
-def _what_and_fix(error: ErrorDetails, path: Path, data: dict[str, Any], section: type[Section]) -> tuple[str, str]:
-    kind, context, value = error["type"], error.get("ctx", {}), shortened(reprlib.repr(error["input"]))
-    if kind == "extra_forbidden" and (types := _types_that_have(path, data, section)):
-        example = f"{'.'.join(map(str, path[:-1]))}='{{type: {types[0]}, {path[-1]}: ...}}'"
+def _unknown_key(location: Path, path: Path, section: type[Section]) -> tuple[str, str]:
+    key, known = str(path[-1]), list(_schema_at(location[:-1], section)["properties"])
+    siblings = _schema_at(location[:-2], section).get("discriminator", {}).get("mapping", {})
+    types = [name for name in siblings if key in _schema_at((*location[:-2], name), section)["properties"]]
+    if types:
+        example = f"{'.'.join(map(str, path[:-1]))}='{{type: {types[0]}, {key}: ...}}'"
         return "unknown key for this type", f"set type: {' or '.join(types)}, as {shortened(example)}"
-    if kind == "extra_forbidden":
-        known = _keys_of_section(path[:-1], data, section)
-        close = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
-        fix = f"did you mean {close[0]!r}?" if close else f"the keys here are {', '.join(known)}"
-        return "unknown key", fix
-    if kind == "too_short" or (kind == "missing" and isinstance(error["loc"][-1], int)):
-        return "too few values", "give a longer list"
-    if kind == "too_long":
-        return "too many values", "give a shorter list"
-    if kind == "missing":
-        return "this key is missing", f"add `{path[-1]}: ...`"
-    if kind == "union_tag_not_found":
-        return "this key is missing", f"add `type: ...`, one of {_choices(path, data, section)}"
-    if kind == "union_tag_invalid":
-        choice = shortened(reprlib.repr(error["input"]["type"]))
-        return f"{choice} is not a choice", f"use one of {context['expected_tags']}"
-    if kind == "literal_error":
-        return f"{value} is not a choice", f"use {context['expected']}"
-    if kind.startswith("model_") and ":" in str(error["input"]):  # a shell has taken the braces
-        example = f"{dotted(path)}='{_EXAMPLE_OF_A_SECTION}'"
-        return f"{value} is of the wrong type", f"give a section of keys and values, quoted: {example}"
-    if kind == "string_pattern_mismatch":  # of the only keys with a pattern: names of folders
-        return f"{value} is not accepted", "use letters, digits, '.', '_' and '-', the first a letter or a digit"
-    if kind in _TYPE_NAMES:
-        return f"{value} is of the wrong type", f"give {_TYPE_NAMES[kind]}"
-    limits = {"gt": "greater than", "ge": "of at least", "lt": "less than", "le": "of at most"}
-    for limit, words in limits.items():
-        if limit in context:
-            return f"{value} is out of range", f"give a value {words} {context[limit]}"
-    return f"{value} is not accepted", error["msg"][0].lower() + error["msg"][1:]
+    close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    return "unknown key", f"did you mean {close[0]!r}?" if close else f"the keys here are {', '.join(known)}"
 
 
-def _choices(path: Path, data: dict[str, Any], section: type[Section]) -> str:
-    return ", ".join(_schema_at(path[:-1], data, section).get("discriminator", {}).get("mapping", {}))
+def _what_and_fix(error: ErrorDetails, path: Path, section: type[Section]) -> tuple[str, str]:
+    kind, value, context = error["type"], error["input"], error.get("ctx", {})
+    if kind == "missing" and isinstance(error["loc"][-1], int):
+        kind = "too_short"
+    elif kind == "union_tag_not_found":
+        context = {"choices": ", ".join(_schema_at(error["loc"], section)["discriminator"]["mapping"])}
+    elif kind == "union_tag_invalid":
+        value = value["type"]
+    shown = shortened(reprlib.repr(value))
+    if kind not in _WORDS:
+        return f"{shown} is not accepted", error["msg"][0].lower() + error["msg"][1:]
+    what, fix = (words.format(value=shown, key=path[-1] if path else "", **context) for words in _WORDS[kind])
+    if kind.startswith("model_") and ":" in str(value):  # a shell has taken the braces
+        fix += f", quoted: {dotted(path)}='{_EXAMPLE_OF_A_SECTION}'"
+    return what, fix
 
 
-def _keys_of_section(path: Path, data: dict[str, Any], section: type[Section]) -> list[str]:
-    schema = _schema_at(path, data, section)
-    return list(schema.get("properties", ["type"]))  # a section of unknown type has no other key yet
-
-
-def _types_that_have(path: Path, data: dict[str, Any], section: type[Section]) -> list[str]:
-    """The other types of the section at path[:-1] in which its last key is a known one."""
-    if len(path) < 2:
-        return []
-    union = _schema_at(path[:-2], data, section).get("properties", {}).get(path[-2], {})
-    definitions = section.model_json_schema()["$defs"]
-    variants = union.get("discriminator", {}).get("mapping", {}).items()
-    return [name for name, ref in variants if path[-1] in definitions[ref.rsplit("/", 1)[-1]]["properties"]]
-
-
-def _schema_at(path: Path, data: Any, section: type[Section]) -> dict[str, Any]:
-    """The JSON Schema of the section at `path`, the variant being the one whose `type` the data names."""
-    root = section.model_json_schema()
-    schema: dict[str, Any] = root
-    for key in (None, *path):
-        if key is not None:
-            inner = schema.get("items", {}) if isinstance(key, int) else schema.get("properties", {}).get(key, {})
-            schema, data = next((each for each in inner.get("anyOf", ()) if "$ref" in each), inner), data[key]
+def _schema_at(location: Path, section: type[Section]) -> dict[str, Any]:
+    """The JSON Schema at a location as pydantic tells it, where the `type` follows the key of a section with types."""
+    root = schema = section.model_json_schema()
+    for key in location:
         variants = schema.get("discriminator", {}).get("mapping", {})
-        if isinstance(data, dict) and (variant := str(data.get("type"))) in variants:
-            schema = {"$ref": variants[variant]}
+        inner = schema.get("items", {}) if isinstance(key, int) else schema.get("properties", {}).get(key, {})
+        schema = {"$ref": variants[key]} if key in variants else inner
+        schema = schema.get("anyOf", [schema])[0]  # a section, or null
         if "$ref" in schema:
             schema = root["$defs"][schema["$ref"].rsplit("/", 1)[-1]]
     return schema

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import Field, model_validator
 
-from pellucid.config.base import Section
+from pellucid.config.base import JSON_SCHEMA, Section
 from pellucid.config.data import BytePairConfig, CorpusConfig, DataConfig, TokenizerConfig
 from pellucid.config.generation import SampleConfig
 from pellucid.config.model import ModelConfig
@@ -19,7 +17,7 @@ from pellucid.config.training import (
 )
 
 
-class RunConfig(Section):
+class RunConfig(Section, json_schema_extra=JSON_SCHEMA):
     """One training run. `pellucid train` reads it from YAML and writes it, complete, beside the weights."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="the run is saved in checkpoints/<name>")
@@ -48,9 +46,3 @@ class RunConfig(Section):
                 f"{self.train.steps}; warm up for fewer steps"
             )
         return self
-
-
-def run_json_schema() -> dict[str, Any]:
-    """The JSON Schema of a run's YAML file, from which editors complete and check keys."""
-    schema = RunConfig.model_json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

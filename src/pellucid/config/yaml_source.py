@@ -83,13 +83,10 @@ def parse_yaml(text: str, source: str) -> tuple[Any, dict[Path, int]]:
     try:
         node = loader.get_single_node()
         value = None if node is None else _construct(loader, node, (), lines, source)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        what = f"not readable as YAML: {shortened(error.problem or str(error), 120)}"
-        raise ConfigError(f"{source}:{line}", what, "fix this line or the one above it") from None
-    except ValueError as error:  # an escape beyond the last character
-        what = f"not readable as YAML: {shortened(str(error), 120)}"
-        raise ConfigError(f"{source}:{loader.line + 1}", what, "fix this line or the one above it") from None
+    except (yaml.MarkedYAMLError, ValueError) as error:  # ValueError: an escape beyond the last character
+        mark = getattr(error, "problem_mark", None) or loader.get_mark()
+        what = f"not readable as YAML: {shortened(getattr(error, 'problem', None) or str(error), 120)}"
+        raise ConfigError(f"{source}:{mark.line + 1}", what, "fix this line or the one above it") from None
     except RecursionError:
         where = f"{source}:{loader.line + 1}"
         raise ConfigError(where, "nested too deeply", "a run config is three levels deep") from None
@@ -98,33 +95,29 @@ def parse_yaml(text: str, source: str) -> tuple[Any, dict[Path, int]]:
 
 def _construct(loader: _Loader, node: Any, path: Path, lines: dict[Path, int], source: str) -> Any:
     lines[path] = node.start_mark.line + 1
-    if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
+    if isinstance(node, yaml.SequenceNode):
         return [_construct(loader, item, (*path, i), lines, source) for i, item in enumerate(node.value)]
-    if not (isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map"):
-        return _scalar(loader, node, f"{source}:{lines[path]}" + (f": {dotted(path)}" if path else ""))
+    if isinstance(node, yaml.ScalarNode):
+        try:
+            value = loader.construct_object(node)
+        except ValueError:  # Python reads no number of more than 4,300 digits
+            value = 2**64
+        if isinstance(value, int) and abs(value) >= 2**63:
+            where = f"{source}:{lines[path]}" + (f": {dotted(path)}" if path else "")
+            raise ConfigError(where, "this number is too large", "give one of at most 18 digits")
+        return value
     values: dict[str, Any] = {}
     for key_node, value_node in node.value:
-        line = key_node.start_mark.line + 1
-        key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
+        where, key = f"{source}:{key_node.start_mark.line + 1}", key_node.value
         if not isinstance(key, str):
-            raise ConfigError(f"{source}:{line}", "a key must be a plain word", "write `key: value`")
+            raise ConfigError(where, "a key must be a plain word", "write `key: value`")
         key_path = (*path, key)
         if key in values:
             what = f"this key stands twice, first on line {lines[key_path]}"
-            raise ConfigError(f"{source}:{line}: {dotted(key_path)}", what, "keep one of the two")
+            raise ConfigError(f"{where}: {dotted(key_path)}", what, "keep one of the two")
         values[key] = _construct(loader, value_node, key_path, lines, source)
-        lines[key_path] = line
+        lines[key_path] = key_node.start_mark.line + 1
     return values
-
-
-def _scalar(loader: _Loader, node: Any, where: str) -> Any:
-    try:
-        value = loader.construct_object(node, deep=True)
-    except ValueError:  # Python reads no number of more than 4,300 digits
-        value = 2**64
-    if isinstance(value, int) and abs(value) >= 2**63:
-        raise ConfigError(where, "this number is too large", "give one of at most 18 digits")
-    return value
 
 
 def write_yaml(value: Any) -> str:

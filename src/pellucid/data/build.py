@@ -51,7 +51,7 @@ class PreparedData:
         return None if nats is None else nats / self.validation.n_targets
 
 
-def prepare_data(config: RunConfig, data_root: Path, progress: bool) -> PreparedData:
+def prepare_data(config: RunConfig, data_root: Path) -> PreparedData:
     """Corpus to tokenizer to token files under `data_root`, or the ones that are there already.
 
     DataError: text that cannot be read or encoded; InputOutputError: the disk refuses.
@@ -62,7 +62,6 @@ def prepare_data(config: RunConfig, data_root: Path, progress: bool) -> Prepared
         config.tokenizer.model_dump(mode="json"),
         name=config.corpus.type,
         root=data_root,
-        progress=progress,
     )
     return _opened(directory, manifest)
 
@@ -75,7 +74,7 @@ def data_of_run(config: RunConfig, fingerprint: str, data_root: Path) -> Prepare
     directory = data_root / f"{config.corpus.type}-{fingerprint}"
     manifest = read_manifest(directory, fingerprint)
     if manifest is None:
-        data = prepare_data(config, data_root, progress=True)
+        data = prepare_data(config, data_root)
         return data if data.fingerprint == fingerprint else None
     try:
         corpus = build_corpus(config.corpus, data_root / DOWNLOADS.name)

@@ -18,7 +18,6 @@ import logging
 import platform
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import tokenizers
 from filelock import FileLock
@@ -80,7 +79,6 @@ def prepare(
     *,
     name: str,
     root: Path,
-    progress: bool,
 ) -> tuple[Path, Manifest]:
     """The folder with the corpus as tokens; written if it is missing or damaged.
 
@@ -100,7 +98,7 @@ def prepare(
                 _log.warning("%s is not what was written there; preparing it again", directory)
             with written_whole(directory) as draft:
                 draft.mkdir()
-                manifest = _write(draft, corpus, train_tokenizer, tokenizer_settings, fingerprint, progress)
+                manifest = _write(draft, corpus, train_tokenizer, tokenizer_settings, fingerprint)
             return directory, manifest
     except OSError as error:
         reason = error.strerror or str(error)
@@ -133,15 +131,20 @@ def _write(
     train_tokenizer: TrainTokenizer,
     tokenizer_settings: dict[str, object],
     fingerprint: str,
-    progress: bool,
 ) -> Manifest:
-    tokenizer = train_tokenizer(_texts(corpus, "train", progress), _texts(corpus, "validation", progress))
+    def texts(split: Split, doing: str) -> Iterator[str]:
+        return (piece.text for piece in _with_bar(corpus.pieces(split), f"{doing} {split} text"))
+
+    tokenizer = train_tokenizer(*(texts(split, "learning tokens from") for split in FILE_OF_SPLIT))
     tokenizer.save(draft / TOKENIZER_FILE)
     counts = {
-        split: write_split(corpus.pieces(split), tokenizer, draft / file, name=split, progress=progress)
+        split: write_split(corpus.pieces(split), tokenizer, draft / file, name=split)
         for split, file in FILE_OF_SPLIT.items()
     }
-    nats, skills = _write_truth(corpus, tokenizer, draft, progress)
+    nats, skills = None, list[str]()
+    if isinstance(corpus, KnownCorpus):
+        nats = write_truth(corpus, tokenizer, texts("validation", "writing the truth about"), draft)
+        skills = list(corpus.skills)
     manifest = Manifest(
         fingerprint=fingerprint,
         format_version=FORMAT_VERSION,
@@ -152,50 +155,29 @@ def _write(
         skills=skills,
         corpus=corpus.identity,
         tokenizer=tokenizer_settings,
-        versions={
-            "tokenizers": tokenizers.__version__,
-            "python": platform.python_version(),
-        },
+        versions={"tokenizers": tokenizers.__version__, "python": platform.python_version()},
     )
     (draft / MANIFEST_FILE).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
     (draft / CHECKSUMS_FILE).write_bytes(_checksums(draft))
     return manifest
 
 
-def write_split(pieces: Iterable[Piece], tokenizer: Tokenizer, path: Path, *, name: str, progress: bool) -> SplitCounts:
+def write_split(pieces: Iterable[Piece], tokenizer: Tokenizer, path: Path, *, name: str) -> SplitCounts:
     """Writes a token file and counts what is in it. DataError if there is no document."""
+    batches = _batches(_with_bar(pieces, f"writing {name} tokens"))
     n_documents = n_bytes = n_characters = 0
-    with (
-        TokenFileWriter(path, vocab_size=tokenizer.vocab_size, end_of_text=tokenizer.end_of_text) as writer,
-        _progress_bar(f"writing {name} tokens", progress) as bar,
-    ):
-        for batch, ids_of_batch in encode_batches(tokenizer, _batches(pieces)):
-            batch_bytes = sum(len(piece.text.encode()) for piece in batch)
+    with TokenFileWriter(path, vocab_size=tokenizer.vocab_size, end_of_text=tokenizer.end_of_text) as writer:
+        for batch, ids_of_batch in encode_batches(tokenizer, batches):
             for piece, ids in zip(batch, ids_of_batch, strict=True):
                 writer.append(ids)
                 if piece.ends_document:
                     writer.end_document()
                 n_documents += piece.ends_document
                 n_characters += len(piece.text)
-            n_bytes += batch_bytes
-            bar.update(batch_bytes)
+                n_bytes += len(piece.text.encode())
     if n_documents == 0:
         raise DataError(f"the {name} split", "holds no text", "give the corpus more text, or hold out another share")
     return SplitCounts(documents=n_documents, tokens=writer.n_tokens - 1, bytes=n_bytes, characters=n_characters)
-
-
-def _write_truth(corpus: Corpus, tokenizer: Tokenizer, draft: Path, progress: bool) -> tuple[float | None, list[str]]:
-    """Writes what is known of the validation tokens: −log p of all, and the skills; (None, []) if nothing is."""
-    if not isinstance(corpus, KnownCorpus):
-        return None, []
-    with _progress_bar("writing the truth about validation", progress) as bar:
-
-        def texts() -> Iterator[str]:
-            for piece in corpus.pieces("validation"):
-                yield piece.text
-                bar.update(len(piece.text.encode()))
-
-        return write_truth(corpus, tokenizer, texts(), draft), list(corpus.skills)
 
 
 def _batches(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
@@ -210,15 +192,13 @@ def _batches(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
     yield batch
 
 
-def _texts(corpus: Corpus, split: Split, progress: bool) -> Iterator[str]:
-    with _progress_bar(f"reading {split} text for the tokenizer", progress) as bar:
-        for piece in corpus.pieces(split):
+def _with_bar(pieces: Iterable[Piece], title: str) -> Iterator[Piece]:
+    """The same pieces, while a terminal shows how many bytes have gone by."""
+    with tqdm(desc=title, unit="B", unit_scale=True, disable=None) as bar:
+        for piece in pieces:
             bar.update(len(piece.text.encode()))
-            yield piece.text
-
-
-def _progress_bar(title: str, progress: bool) -> tqdm[NoReturn]:
-    return tqdm(desc=title, unit="B", unit_scale=True, disable=not progress)
+            yield piece
+            del piece  # while the next one is read, it need not stay in memory
 
 
 def _checksums(directory: Path) -> bytes:

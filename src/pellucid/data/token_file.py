@@ -9,9 +9,9 @@ end_of_text is there because a document begins after one: generation starts from
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,14 +66,16 @@ class TokenFile:
         return int(self.tokens[0])
 
 
-class TokenFileWriter:
+class TokenFileWriter(ExitStack):
     """Writes a token file as a stream, in a `with` statement; call `end_document` after each document."""
 
     def __init__(self, path: Path, *, vocab_size: int, end_of_text: int) -> None:
+        super().__init__()
         self._type = token_type(vocab_size)
         self._end_of_text = np.array([end_of_text])
-        self._tokens, self._boundaries = path.open("wb"), documents_path(path).open("wb")
+        self._tokens, self._boundaries = (self.enter_context(p.open("wb")) for p in (path, documents_path(path)))
         self.n_tokens = 0
+        self.end_document()  # a document begins after an end_of_text, the first one too
 
     def append(self, ids: NDArray[np.integer]) -> None:
         """Adds tokens to the current document."""
@@ -83,19 +85,3 @@ class TokenFileWriter:
     def end_document(self) -> None:
         self._boundaries.write(np.array([self.n_tokens], dtype=POSITION_TYPE).tobytes())
         self.append(self._end_of_text)
-
-    def __enter__(self) -> TokenFileWriter:
-        try:
-            self.end_document()  # a document begins after an end_of_text, the first one too
-        except OSError:
-            self.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._tokens.close()
-        finally:
-            self._boundaries.close()

@@ -11,6 +11,7 @@ A corpus that knows its distribution gives the words. Nothing here is estimated 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +81,7 @@ def next_token_distributions(corpus: KnownCorpus, tokenizer: Tokenizer, text: st
     text_before, longer, whole = "", dict[int, float](), 1.0
     for word, words in corpus.words_of(text, first_word_length):
         spellings = spell(tokenizer, words)
-        yield normalized(_first_tokens(longer, whole, spellings))
+        yield _first_tokens(longer, whole, spellings)
         ids = tokenizer.encode(word)
         for n_known in range(1, len(ids)):
             longer, whole = after_tokens(spellings, ids[:n_known])
@@ -110,10 +111,8 @@ def _after_word(
     corpus: KnownCorpus, tokenizer: Tokenizer, longer: Mapping[int, float], whole: float, text_before: str
 ) -> Distribution:
     """Either the last word goes on by one of `longer`, or it is whole and another word follows on the text."""
-    if not whole:
-        return normalized(longer)
-    following = spell(tokenizer, corpus.words_on(text_before, first_word_length))
-    return normalized(_first_tokens(longer, whole, following))
+    following = corpus.words_on(text_before, first_word_length) if whole else {}
+    return _first_tokens(longer, whole, spell(tokenizer, following))
 
 
 def spell(tokenizer: Tokenizer, words: Mapping[NextWord, float]) -> Spellings:
@@ -145,12 +144,12 @@ def after_tokens(spellings: Spellings, known: Sequence[int]) -> tuple[dict[int, 
     return longer, whole
 
 
-def _first_tokens(longer: Mapping[int, float], whole: float, spellings: Spellings) -> dict[int, float]:
+def _first_tokens(longer: Mapping[int, float], whole: float, spellings: Spellings) -> Distribution:
     """Either the word before goes on, or it is whole and the next one begins."""
-    masses = dict(longer)
+    masses: defaultdict[int, float] = defaultdict(float, longer)
     for ids, p in spellings:
-        masses[ids[0]] = masses.get(ids[0], 0.0) + whole * p
-    return masses
+        masses[ids[0]] += whole * p
+    return normalized(masses)
 
 
 def normalized(masses: Mapping[int, float]) -> Distribution:

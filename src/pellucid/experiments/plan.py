@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from pellucid.config.base import Section
 from pellucid.config.experiment import ExperimentConfig, MeasuresConfig
-from pellucid.config.load import Change, LoadedExperiment, load_changed_run_config, load_experiment, parse_override
+from pellucid.config.load import Change, LoadedExperiment, load_experiment, load_run_config, parse_override
 from pellucid.config.run import RunConfig
 from pellucid.errors import ConfigError
 
@@ -83,7 +83,7 @@ def plan_experiment(file: Path, overrides: Sequence[str] = ()) -> Plan:
     seeds = [_change(experiment, ("seeds", i), "seed", seed) for i, seed in enumerate(config.seeds)]
     runs = []
     for variant, seed in product(variants, seeds):
-        run_config = load_changed_run_config(Path(config.base), [*common, *variant.changes, seed, *last])
+        run_config = load_run_config(Path(config.base), [*common, *variant.changes, seed, *last])
         run_config = run_config.model_copy(update={"name": f"{_slug(variant.label)}-seed{run_config.seed}"})
         run = PlannedRun(
             label=variant.label,

@@ -102,7 +102,7 @@ def _prepare(runs: Sequence[PlannedRun], outcomes: Outcomes, data_root: Path, fo
 
 def _prepared_vocab_size(run: PlannedRun, data_root: Path) -> int | Failure:
     try:
-        return prepare_data(run.config, data_root, progress=True).tokenizer.vocab_size
+        return prepare_data(run.config, data_root).tokenizer.vocab_size
     except PellucidError as error:
         return Failure(str(error), error.exit_code)
 

@@ -42,7 +42,7 @@ def make_run(run: PlannedRun, run_dir: Path, data_root: Path) -> int | None:
     outcome = _train_when_free(run, data_root, run_dir)
     if outcome.evaluation is None:
         return outcome.stopped_by
-    data = prepare_data(run.config, data_root, progress=False)
+    data = prepare_data(run.config, data_root)
     write_result(run_dir, run, _result(run, data, run_dir, outcome.evaluation))
     return None
 

@@ -68,7 +68,7 @@ def train_run(
         found = newest_whole_checkpoint(run_dir) if resume else None
         if found:
             require_same_run(config, found[0], str(found[1]))
-        data = prepare_data(config, data_root, progress=True)
+        data = prepare_data(config, data_root)
         seconds = _predicted_seconds(config, data)
         session = build_session(config, data, run_dir)
         if found:
