@@ -9,6 +9,7 @@ import base64
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,8 @@ def train(
         changes += overrides
     run_config = load_run_config(Path(config), changes)
     directory = Path(run_dir) if run_dir else Path("checkpoints") / run_config.name
-    outcome = train_run(run_config, Path(data_dir), directory, resume=resume, overwrite=overwrite, note=_note)
+    note = partial(print, file=sys.stderr, flush=True)
+    outcome = train_run(run_config, Path(data_dir), directory, resume=resume, overwrite=overwrite, note=note)
     if outcome.stopped_by is not None:
         raise KeyboardInterrupt(f"stopped after step {outcome.step}, saved; go on with resume=True")
     return load(directory)
@@ -76,10 +78,6 @@ def _setting(name: str, value: Any) -> Change:
             return Change(path, value, "pellucid.train")
     fix = f'give a key of the train section, or the whole path: overrides={{"section.{name}": {value!r}}}'
     raise ConfigError("pellucid.train", f"unknown setting {name}={value!r}", fix)
-
-
-def _note(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
@@ -125,8 +123,10 @@ class Run:
 
         The same seed writes the same text. Temperature 0 is greedy.
         """
-        sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
-        return "".join(self._stream(prompt, max_new_tokens, sampling, seed))
+        pieces = self.stream(
+            prompt, max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed
+        )
+        return "".join(pieces)
 
     def stream(
         self,
@@ -139,18 +139,16 @@ class Run:
         seed: int | None = None,
     ) -> Iterator[str]:
         """The same text in pieces, each as soon as it is written."""
-        return self._stream(prompt, max_new_tokens, Sampling(temperature, top_k, top_p), seed)
-
-    def _stream(self, prompt: str, max_new_tokens: int, sampling: Sampling, seed: int | None) -> Iterator[str]:
+        sampling = Sampling(temperature, top_k, top_p)
         pieces = stream_text(
             self.model, self.tokenizer, prompt, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed
         )
-        while True:
-            with self.precision.for_decoding().autocast():  # not around the yield: it would be on for the reader too
-                piece = next(pieces, None)
-            if piece is None:
-                return
-            yield piece
+
+        def next_piece() -> str | None:
+            with self.precision.for_decoding().autocast():  # not around a yield: it would be on for the reader too
+                return next(pieces, None)
+
+        yield from iter(next_piece, None)
 
     def trace(self, text: str) -> Trace:
         """What the model computes for a text, from the start of a document: attention, residuals, logits per layer."""

@@ -333,7 +333,7 @@ def verify(run: Run) -> None:
 @app.command()
 def cost(config: ConfigFile, overrides: Overrides = None, as_json: Json = False) -> None:
     """Count parameters, FLOPs and memory before anything is built. Predicts the time of the training as well."""
-    from pellucid.cost.cost_table import CostReport
+    from pellucid.cost.cost_table import cost_report, cost_table
     from pellucid.cost.machine import measure_machine
     from pellucid.data.build import vocab_size_of
     from pellucid.runtime.precision import precision_here
@@ -343,11 +343,11 @@ def cost(config: ConfigFile, overrides: Overrides = None, as_json: Json = False)
     vocab_size = vocab_size_of(run_config)
     precision = precision_here(run_config.train.device, run_config.train.precision)
     counted = cost_of_run(run_config, vocab_size, precision)
-    report = CostReport(counted, measure_machine(precision.device, precision.dtype))
+    machine = measure_machine(precision.device, precision.dtype)
     if as_json:
-        _print_json(report.to_json())
+        _print_json(cost_report(counted, machine))
     else:
-        print(report.table())
+        print(cost_table(counted, machine))
 
 
 @app.command()

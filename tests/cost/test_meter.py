@@ -48,18 +48,31 @@ def bytes_that_autograd_saves(model, precision):
     return sum(tensor.untyped_storage().nbytes() for pointer, tensor in saved.items() if pointer not in own)
 
 
+def bytes_that_a_fake_layer_norm_lacks(model):
+    """Of bfloat16, a real one saves each row's mean and deviation in float32 on a CPU; the fake ones are bfloat16."""
+    lacking = []
+    for module in model.modules():
+        if isinstance(module, torch.nn.LayerNorm):
+            module.register_forward_pre_hook(
+                lambda _, inputs: lacking.append(4 * inputs[0][..., 0].numel() * (inputs[0].dtype == torch.bfloat16))
+            )
+    return lacking
+
+
 @given(choices, st.sampled_from([FP32, BF16]))
 @settings(max_examples=10, deadline=None)
 def test_a_fake_model_holds_as_many_bytes_for_the_backward_pass_as_autograd_saves_of_a_real_one(choices, precision):
-    """To the byte, whatever the model is made of. Only LayerNorm's deviations in bfloat16 are wider than faked."""
+    """To the byte, whatever the model is made of, but for what a fake LayerNorm saves in bfloat16."""
     config = small_config(**choices)
     with FakeTensorMode():
         model = build_model(config, VOCAB_SIZE)
         with Meter() as meter:
             loss, logits = loss_and_logits(model, precision)
-    real = bytes_that_autograd_saves(build_model(config, VOCAB_SIZE), precision)
+    model = build_model(config, VOCAB_SIZE)
+    narrower = bytes_that_a_fake_layer_norm_lacks(model)
+    real = bytes_that_autograd_saves(model, precision)
     assert logits.shape[-1] == VOCAB_SIZE
-    assert meter.held_bytes - loss.nbytes == (real if precision is FP32 else pytest.approx(real, rel=0.04))
+    assert meter.held_bytes - loss.nbytes == real - sum(narrower)
 
 
 def real_peak_bytes(model, precision):
@@ -83,7 +96,8 @@ def test_the_peak_of_a_step_is_nearly_that_of_the_real_one(precision, recomputes
         if recomputes_blocks:
             recompute_activations(model.blocks)
         faked = cost_of_run(run_config(config, gradient_checkpointing=recomputes_blocks), VOCAB_SIZE, precision)
-        # Inside a block's backward pass in bfloat16, operations hold float32 copies that the meter does not see.
+        # A CPU without instructions for bfloat16 sums each product in float32: `aten::mm` holds such a copy of its
+        # result meanwhile, which the meter does not see. Little else is held in the backward pass of a single block.
         tolerance = 0.25 if recomputes_blocks and precision is BF16 else 0.15
         assert faked.memory_bytes.activations == pytest.approx(real_peak_bytes(model, precision), rel=tolerance), config
 

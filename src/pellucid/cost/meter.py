@@ -1,7 +1,7 @@
 """Measures what an update does and holds, on fake tensors: they have shapes and formats, but no numbers and no memory.
 
 PyTorch hands every operation, forward and backward, to the meter. So nothing here knows what a model is made of. What
-an operation needs for itself stays unseen, such as the float32 sums inside fused attention in bfloat16 on a CPU.
+an operation needs for itself stays unseen: a CPU without bfloat16 instructions sums such matrix products in float32.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def table(tokenizer: Tokenizer, text: str) -> str:
     indent = sum(widths) + 6
 
     def line(token: str, id_: str, bytes_: str, merges: str) -> str:
-        first = f"{_padded(token, widths[0])}  {id_:>{widths[1]}}  {bytes_:<{widths[2]}}  "
+        first = f"{token}{' ' * (widths[0] - _columns(token))}  {id_:>{widths[1]}}  {bytes_:<{widths[2]}}  "
         width = max(WIDTH - indent, LEAST_MERGES_WIDTH)
         wrapped = textwrap.wrap(merges, width, break_long_words=False, break_on_hyphens=False)
         return (first + f"\n{'':<{indent}}".join(wrapped).replace("\xa0", " ")).rstrip()
@@ -105,10 +105,6 @@ def _shown(tokenizer: Tokenizer, id_: int) -> str:
     return visible(tokenizer.token_bytes(id_).decode("utf-8", "backslashreplace"))
 
 
-def _padded(text: str, width: int) -> str:
-    """Emoji and Chinese characters take two columns of a terminal."""
-    return text + " " * (width - _columns(text))
-
-
 def _columns(text: str) -> int:
+    """Emoji and Chinese characters take two columns of a terminal."""
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)

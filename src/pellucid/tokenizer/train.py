@@ -1,6 +1,7 @@
 """How a vocabulary is learned from text. The same texts give the same vocabulary."""
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
@@ -31,11 +32,8 @@ def train_byte_pairs(texts: Iterable[str], *, vocab_size: int, special_tokens: S
 
 def train_characters(texts: Iterable[str], *, special_tokens: Sequence[str]) -> Tokenizer:
     """One token for each character of the texts, in the order of their code points."""
-    characters: set[str] = set()
-    for text in texts:
-        characters.update(text)
     # Byte-pair encoding that never joins anything: it gives each character its own token.
-    vocabulary = {character: id_ for id_, character in enumerate(sorted(characters))}
+    vocabulary = {character: id_ for id_, character in enumerate(sorted(set(chain.from_iterable(texts))))}
     library_tokenizer = tokenizers.Tokenizer(models.BPE(vocabulary, []))
     library_tokenizer.decoder = decoders.Fuse()
     return _with_control_tokens(library_tokenizer, special_tokens)
