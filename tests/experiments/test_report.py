@@ -5,13 +5,15 @@ import io
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from pellucid.errors import DataError
 from pellucid.experiments import report
 from pellucid.experiments.plan import Plan, plan_experiment
 from pellucid.experiments.report import mean_and_range, write_report, written_conclusion
-from pellucid.experiments.results import Failure, RunResult, read_result, results_csv, write_result
+from pellucid.experiments.results import Failure, RunResult, read_result, write_result
+from pellucid.experiments.table import results_csv
 
 TWO_SEEDS = """\
 name: wide_or_not
@@ -29,7 +31,6 @@ figures:
 
 @dataclass(frozen=True)
 class DrawingStandIn:
-    file_stem: str
     caption: str
     table: str
 
@@ -39,9 +40,7 @@ def plan(place: Path, monkeypatch) -> Plan:
     def draw(figure, experiment, results, folder):
         if figure.type == "contexts":
             raise ValueError("no run measured other contexts")
-        return DrawingStandIn(
-            "excess-by-width", f"Drawn from {len(results)} runs.", "| a | b |\n| --- | --- |\n| 1 | 2 |"
-        )
+        return DrawingStandIn(f"Drawn from {len(results)} runs.", "| a | b |\n| --- | --- |\n| 1 | 2 |")
 
     monkeypatch.setattr(report, "draw", draw)
     (place / "x.yaml").write_text(TWO_SEEDS)
@@ -96,7 +95,7 @@ def test_the_table_gives_the_mean_over_seeds_and_the_range(plan: Plan, place: Pa
     ],
 )
 def test_a_cell_is_a_mean_and_a_range_where_there_is_one(values, text):
-    assert mean_and_range(values, "{:.2f}".format) == text
+    assert mean_and_range(pd.Series(values, dtype=float), "{:.2f}".format) == text
 
 
 def test_the_report_says_what_was_varied_and_how_to_reproduce_it(plan: Plan, place: Path):
@@ -201,6 +200,7 @@ def test_the_csv_has_a_row_for_every_run_and_numbers_that_read_back_exactly(plan
     assert float(rows[0]["contexts.32"]) == 1 / 3
     assert rows[1]["contexts.32"] == ""
     assert float(rows[1]["excess_fraction"]) == 0.3 / 0.5
+    assert [row["tokens"] for row in rows] == ["384", "384", "384", ""]
     assert [row["status"] for row in rows] == ["done", "done", "done", "failed: it fell; catch it"]
 
 

@@ -10,29 +10,31 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from pellucid.config.experiment import ExperimentConfig
 from pellucid.cost.step_time import duration
 from pellucid.errors import DataError
 from pellucid.experiments.figures.draw import draw
 from pellucid.experiments.plan import Plan
-from pellucid.experiments.results import Failure, RunResult, by_variant, write_whole
+from pellucid.experiments.results import Failure, RunResult, write_whole
+from pellucid.experiments.table import numbers_of
 
 REPORT_FILE = "report.md"
 # The one section that people write; see `write_report`.
 CONCLUSION = re.compile(r"^## What it shows[ \t]*\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
 Write = Callable[[float], str]  # how the numbers of a column are written
-Read = Callable[[RunResult], float | None]  # where they are found
 
-COLUMNS: list[tuple[str, Read, Write]] = [
-    ("parameters", lambda run: run.parameters, "{:,.0f}".format),
-    ("training FLOPs", lambda run: run.flops, "{:.2e}".format),
-    ("tokens read", lambda run: run.tokens, "{:,.0f}".format),
-    ("loss", lambda run: run.val_loss, "{:.4f}".format),
-    ("excess", lambda run: run.excess, "{:.4f}".format),
-    ("of the floor", lambda run: run.excess_fraction, "{:.1%}".format),
-    ("seconds", lambda run: run.seconds, "{:.0f}".format),
-]
+COLUMNS: dict[str, tuple[str, Write]] = {  # by heading: the column of results.csv
+    "parameters": ("parameters", "{:,.0f}".format),
+    "training FLOPs": ("flops", "{:.2e}".format),
+    "tokens read": ("tokens", "{:,.0f}".format),
+    "loss": ("val_loss", "{:.4f}".format),
+    "excess": ("excess", "{:.4f}".format),
+    "of the floor": ("excess_fraction", "{:.1%}".format),
+    "seconds": ("seconds", "{:.0f}".format),
+}
 
 
 def written_conclusion(folder: Path) -> str | None:
@@ -81,12 +83,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 
-def mean_and_range(values: Sequence[float | None], write: Write) -> str:
+def mean_and_range(values: pd.Series, write: Write) -> str:
     """`0.52 (0.51–0.54)`; the mean alone where all look equal, a dash where none is known."""
-    known = [value for value in values if value is not None]
-    if not known:
+    if values.isna().all():
         return "–"
-    mean, low, high = write(sum(known) / len(known)), write(min(known)), write(max(known))
+    mean, low, high = write(values.mean()), write(values.min()), write(values.max())
     return mean if low == high else f"{mean} ({low}–{high})"
 
 
@@ -118,38 +119,31 @@ def _seeds(seeds: Sequence[int]) -> str:
 def _what_was_found(results: Sequence[RunResult]) -> list[str]:
     if not results:
         return ["## Results", "No run is finished."]
-    known = [column for column in COLUMNS if any(column[1](result) is not None for result in results)]
-    rows = [
-        [label, *(mean_and_range([read(run) for run in runs], write) for _, read, write in known)]
-        for label, runs in by_variant(results).items()
-    ]
+    numbers = pd.DataFrame([numbers_of(run) for run in results], index=[run.label for run in results], dtype=float)
+    known = {heading: column for heading, column in COLUMNS.items() if numbers[column[0]].notna().any()}
     text = "Loss is in nats per token, over the whole validation part"
-    floors = sorted({f"{result.floor:.4f}" for result in results if result.floor is not None})
-    if floors:
+    if floors := sorted({f"{floor:.4f}" for floor in numbers.floor.dropna()}):
         text += f"; excess is how far it lies above the floor, the entropy of the text ({' or '.join(floors)})"
-    return ["## Results", f"{text}.", table(["variant", *(name for name, _, _ in known)], rows), *_skills(results)]
+    parts = ["## Results", f"{text}.", _variants(numbers, known)]
+    skills = [column.removeprefix("excess.") for column in numbers if column.startswith("excess.")]
+    if skills:
+        parts += [
+            "## Skills",
+            "What each skill costs above the floor, in nats per document:",
+            _variants(numbers, {skill: (f"excess.{skill}", "{:.3f}".format) for skill in skills}),
+            "How often the most likely token is right where only one is possible:",
+            _variants(numbers, {skill: (f"accuracy.{skill}", "{:.1%}".format) for skill in skills}),
+        ]
+    return parts
 
 
-def _skills(results: Sequence[RunResult]) -> list[str]:
-    """Two tables, variants by skills; nothing where the skills are not known."""
-    skills = list(dict.fromkeys(skill for result in results for skill in result.skills))
-    if not skills:
-        return []
-
-    def variants_by_skills(figure: str, write: Write) -> str:
-        def cell(runs: Sequence[RunResult], skill: str) -> str:
-            return mean_and_range([run.skills.get(skill, {}).get(figure) for run in runs], write)
-
-        rows = [[label, *(cell(runs, skill) for skill in skills)] for label, runs in by_variant(results).items()]
-        return table(["variant", *skills], rows)
-
-    return [
-        "## Skills",
-        "What each skill costs above the floor, in nats per document:",
-        variants_by_skills("excess_nats_per_document", "{:.3f}".format),
-        "How often the most likely token is right where only one is possible:",
-        variants_by_skills("accuracy", "{:.1%}".format),
+def _variants(numbers: pd.DataFrame, columns: dict[str, tuple[str, Write]]) -> str:
+    """A row per variant, with the mean and the range over its runs of each column."""
+    rows = [
+        [label, *(mean_and_range(runs[column], write) for column, write in columns.values())]
+        for label, runs in numbers.groupby(level=0, sort=False)
     ]
+    return table(["variant", *columns], rows)
 
 
 def _figures(
@@ -164,7 +158,7 @@ def _figures(
             parts.append(f"Not drawn: {error}.")
             note(f"warning: figure '{figure.title}' is not drawn: {error}")
             continue
-        stem = drawing.file_stem
+        stem = figure.file_stem
         parts += [f"![{figure.title}]({stem}.png)", f"{drawing.caption} ([SVG]({stem}.svg))"]
         parts += [drawing.table] if drawing.table else []
     return parts

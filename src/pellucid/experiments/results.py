@@ -1,11 +1,7 @@
-"""What a run of an experiment found, its file, and the table of all runs: results.csv."""
+"""What a run of an experiment found, or why it found nothing, and the file that keeps it."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,14 +51,6 @@ class RunResult(Section):
         return self.excess / self.floor if self.excess is not None and self.floor else None
 
 
-def by_variant(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
-    """Runs by label, in order of first appearance; those of a label differ in their seed."""
-    variants: dict[str, list[RunResult]] = {}
-    for result in results:
-        variants.setdefault(result.label, []).append(result)
-    return variants
-
-
 @dataclass(frozen=True)
 class Failure:
     """Why a run has no result: its error in one line, and the exit code that belongs to it."""
@@ -106,45 +94,3 @@ def write_whole(file: Path, text: str) -> None:
     """Writes a text file whole or not at all."""
     with written_whole(file) as draft:
         draft.write_text(text, encoding="utf-8")
-
-
-def results_csv(runs: Sequence[PlannedRun], outcomes: Sequence[RunResult | Failure]) -> str:
-    """The table of an experiment, one row per planned run, for a spreadsheet or pandas.
-
-    Repeated on the same machine, it differs only in `seconds`.
-    """
-    varied_keys = dict.fromkeys(key for run in runs for key in run.overrides)
-    found = [outcome for outcome in outcomes if isinstance(outcome, RunResult)]
-    numbers = dict.fromkeys(name for result in found for name in numbers_of(result))
-    columns = dict.fromkeys(["label", "seed", *varied_keys, *numbers, "status"])
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(columns), lineterminator="\n")
-    writer.writeheader()
-    for run, outcome in zip(runs, outcomes, strict=True):
-        writer.writerow({name: _cell(value) for name, value in _row(run, outcome).items()})
-    return text.getvalue()
-
-
-def _row(run: PlannedRun, outcome: RunResult | Failure) -> Row:
-    asked = {"label": run.label, "seed": run.seed, **run.overrides}
-    if isinstance(outcome, Failure):
-        return {**asked, "status": f"failed: {outcome.message}"}
-    return {**asked, **numbers_of(outcome), "status": "done"}
-
-
-def numbers_of(result: RunResult) -> dict[str, float | None]:
-    """Every number of a run by its column in results.csv; what is not known is None."""
-    names = ("parameters", "non_embedding_parameters", "flops", "tokens", "seconds", "val_loss", "floor", "excess")
-    return {
-        **{name: getattr(result, name) for name in names},
-        "excess_fraction": result.excess_fraction,
-        "bits_per_byte": result.bits_per_byte,
-        **{f"excess.{skill}": found.get("excess_nats_per_document") for skill, found in result.skills.items()},
-        **{f"accuracy.{skill}": found.get("accuracy") for skill, found in result.skills.items()},
-        **{f"contexts.{length}": value for length, value in result.contexts},
-    }
-
-
-def _cell(value: Any) -> Any:
-    """A section of the config in one cell, as JSON; numbers as exactly as Python writes them."""
-    return json.dumps(value) if isinstance(value, (dict, list, bool)) else value

@@ -20,7 +20,8 @@ from pellucid.experiments.plan import Plan, PlannedRun
 from pellucid.experiments.process import RunProcess
 from pellucid.experiments.progress import ExperimentBar, Work
 from pellucid.experiments.report import write_report, written_conclusion
-from pellucid.experiments.results import Failure, RunResult, read_result, results_csv, write_whole
+from pellucid.experiments.results import Failure, RunResult, read_result, write_whole
+from pellucid.experiments.table import results_csv
 from pellucid.training.interrupts import StopRequest, stop_requests
 
 POLL_SECONDS = 0.2

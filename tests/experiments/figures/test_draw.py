@@ -6,10 +6,10 @@ from matplotlib.image import imread
 
 from pellucid.config.experiment import ExperimentConfig
 from pellucid.experiments.figures.curves import draw_curves
-from pellucid.experiments.figures.data import value_of
 from pellucid.experiments.figures.draw import draw
 from pellucid.experiments.laws import bootstrap
 from pellucid.experiments.results import RunResult
+from pellucid.experiments.table import value_of
 
 SKILLS = ("choice", "spelling", "recall")
 FIGURES = [
@@ -99,7 +99,6 @@ def drawn(figure, results, folder):
 @pytest.mark.parametrize(("figure", "label"), FIGURES, ids=lambda value: str(value)[:40])
 def test_every_kind_of_figure_is_drawn_with_its_units_and_a_caption(figure, label, tmp_path):
     drawing = drawn(figure, RESULTS, tmp_path)
-    assert drawing.file_stem == "a-figure"
     image = imread(tmp_path / "a-figure.png")
     assert image.shape[0] > 300
     assert np.unique(image[..., 0]).size > 5, "not blank"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -50,19 +51,15 @@ def ticks_at(values: ArrayLike) -> list[float] | None:
     return [float(value) for value in distinct]
 
 
-def log_x(axes: Axes, low: float, high: float, ticks: Sequence[float] | None = None) -> None:
-    """A logarithmic axis from low to high; its ticks are plain numbers, not powers of ten."""
-    axes.set(xscale="log", xlim=(low, high))
-    at = ticks or round_ticks(low, high)
-    axes.xaxis.set_ticks(at, [in_short(tick) for tick in at])
-    axes.xaxis.set_minor_locator(NullLocator())
-
-
-def log_y(axes: Axes, low: float, high: float) -> None:
-    axes.set(yscale="log", ylim=(low, high))
-    at = round_ticks(low, high)
-    axes.yaxis.set_ticks(at, [in_short(tick) for tick in at])
-    axes.yaxis.set_minor_locator(NullLocator())
+def log_axis(
+    axes: Axes, which: Literal["x", "y"], limits: tuple[float, float], ticks: Sequence[float] | None = None
+) -> None:
+    """A logarithmic axis with these limits; its ticks are plain numbers, not powers of ten."""
+    axes.set(**{f"{which}scale": "log", f"{which}lim": limits})
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    at = ticks or round_ticks(*limits)
+    axis.set_ticks(at, [in_short(tick) for tick in at])
+    axis.set_minor_locator(NullLocator())
 
 
 def log_limits(values: ArrayLike) -> tuple[float, float]:

@@ -1,74 +1,104 @@
-"""How validation loss, or its excess over the floor, fell in training: a line per variant."""
+"""A line per variant, the mean over its seeds: loss in training, loss at other context lengths, first gradients."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 
-from pellucid.config.experiment import CurvesConfig
-from pellucid.experiments.figures.axis_numbers import in_short, log_limits, log_x, log_y
-from pellucid.experiments.figures.data import Points, axis_label, bands_of, seeds_in_words
+from pellucid.config.experiment import ContextsConfig, CurvesConfig, GradientNormsConfig
+from pellucid.experiments.figures.axis_numbers import in_short, log_axis, log_limits, ticks_at
 from pellucid.experiments.figures.style import FLOOR_STYLE, EndLabel, Sketch, draw_bands, figure_of_lines, label_ends
-from pellucid.experiments.results import Row, RunResult
+from pellucid.experiments.results import RunResult
+from pellucid.experiments.table import axis_label, mean_lines, seeds_in_words
 
 
 def draw_curves(config: CurvesConfig, results: Sequence[RunResult]) -> Sketch:
-    bands = bands_of(results, lambda run: _loss_points(config, run))
-    figure, axes = figure_of_lines(config.title, [*bands, "floor"])
-    labels = draw_bands(axes, bands)
-    y = np.concatenate([line.mean for line in bands.values()])
-    x = np.concatenate([line.x for line in bands.values()])
+    """How validation loss, or its excess over the floor, fell in training."""
+    points = _evaluations(config, results)
+    lines = mean_lines(points)
+    figure, axes = figure_of_lines(config.title, [*lines, "floor"])
+    labels = draw_bands(axes, lines)
+    means = pd.concat([line["mean"] for line in lines.values()])
     floor_in_words = ""
     if config.y == "excess":
-        log_x(axes, *log_limits(x))
-        log_y(axes, *log_limits(y))
+        log_axis(axes, "x", log_limits(means.index))
+        log_axis(axes, "y", log_limits(means))
     else:
-        lines_of_floor = _floors(config, results)
-        floors = [floor for points in lines_of_floor for _, floor in points]
-        for points in lines_of_floor:
-            axes.plot(*zip(*points, strict=True), color="black", linestyle=FLOOR_STYLE.linestyle, zorder=1.5)
-            labels.append(EndLabel(f"floor: {points[-1][1]:.3f}", *points[-1], FLOOR_STYLE))
+        # Once where runs read the same text. The last evaluation reads more text than those before it.
+        known = points.dropna().groupby(["label", "seed"], sort=False)
+        for floor in {tuple(run.floor.round(3)): run for _, run in known}.values():
+            axes.plot(floor.x, floor.floor, color="black", linestyle=FLOOR_STYLE.linestyle, zorder=1.5)
+            x, y = floor[["x", "floor"]].iloc[-1]
+            labels.append(EndLabel(f"floor: {y:.3f}", x, y, FLOOR_STYLE))
             floor_in_words = " The dashed line is the floor of the text of each evaluation: no model can do better."
         # A wild start must not squeeze the rest: 7 nats is a uniform guess among a thousand tokens.
-        log_y(axes, *log_limits([*floors, *np.minimum(y, max(7.0, 3 * min(y)))]))
+        log_axis(axes, "y", log_limits([*points.floor, *np.minimum(means, max(7.0, 3 * min(means)))]))
         axes.xaxis.set_major_formatter(lambda value, _: in_short(value))
     x_label = {"tokens": "training tokens", "step": "training step", "flops": axis_label("flops")}[config.x]
     axes.set(xlabel=x_label, ylabel=axis_label(config.y))
     label_ends(axes, labels)
     scales = ", on logarithmic axes" if config.y == "excess" else ""
-    return Sketch(
-        figure,
-        f"{axis_label(config.y)} against {x_label}{scales}. {seeds_in_words(results)}{floor_in_words}",
-    )
+    words = f"{axis_label(config.y)} against {x_label}{scales}. {seeds_in_words(results)}{floor_in_words}"
+    return Sketch(figure, words)
 
 
-def _floors(config: CurvesConfig, results: Sequence[RunResult]) -> list[Points]:
-    """The floors of the evaluations, once where runs read the same text. The last evaluation reads more text."""
-    floors = {}
+def _evaluations(config: CurvesConfig, results: Sequence[RunResult]) -> pd.DataFrame:
+    """label, seed, x, floor and y of every evaluation during training. FLOPs are spent evenly over the tokens."""
+    rows = []
     for run in results:
-        rows = [row for row in run.curve if row.get("val_floor") is not None]
-        if rows:
-            points = [(_x(config, run, row), row["val_floor"]) for row in rows]
-            floors[tuple(round(floor, 3) for _, floor in points)] = points
-    return list(floors.values())
+        unit = run.flops / run.tokens if config.x == "flops" else 1
+        of_run = [
+            (run.label, run.seed, unit * row["step" if config.x == "step" else "tokens"], floor, row["val_loss"])
+            for row in run.curve
+            if (floor := row.get("val_floor")) is not None or config.y == "val_loss"
+        ]
+        if not of_run:
+            raise ValueError(
+                f"run {run.label!r} (seed {run.seed}) has no {config.y} while training; "
+                "shorten evaluation.every_steps, or, where no floor is known, draw val_loss"
+            )
+        rows += of_run
+    points = pd.DataFrame(rows, columns=["label", "seed", "x", "floor", "y"]).astype({"x": float, "floor": float})
+    return points if config.y == "val_loss" else points.assign(y=points.y - points.floor)
 
 
-def _x(config: CurvesConfig, run: RunResult, row: Row) -> float:
-    """FLOPs are spent evenly over the tokens."""
-    return float(row["tokens"] * run.flops / run.tokens if config.x == "flops" else row[config.x])
-
-
-def _loss_points(config: CurvesConfig, run: RunResult) -> Points:
-    """(x, y) of each evaluation."""
-    points = []
-    for row in run.curve:
-        floor = 0.0 if config.y == "val_loss" else row.get("val_floor")
-        if row.get("val_loss") is not None and floor is not None:
-            points.append((_x(config, run, row), row["val_loss"] - floor))
+def draw_contexts(config: ContextsConfig, results: Sequence[RunResult]) -> Sketch:
+    """Loss, or its excess where the floor is known, when the trained models read other context lengths."""
+    points = [(run.label, run.seed, x, y) for run in results for x, y in run.contexts]
     if not points:
-        raise ValueError(
-            f"run {run.label!r} (seed {run.seed}) has no {config.y} while training; "
-            "shorten evaluation.every_steps, or, where no floor is known, draw val_loss"
-        )
-    return points
+        raise ValueError("no run was evaluated at other context lengths; list them in measures.contexts")
+    knows_floor = {run.floor is not None for run in results}
+    if len(knows_floor) > 1:
+        raise ValueError("some runs know their floor and some do not: their excess and loss do not share an axis")
+    lines = mean_lines(pd.DataFrame(points, columns=["label", "seed", "x", "y"]))
+    figure, axes = figure_of_lines(config.title, list(lines))
+    labels = draw_bands(axes, lines)
+    means = pd.concat([line["mean"] for line in lines.values()])
+    x = sorted(set(means.index))
+    log_axis(axes, "x", log_limits(x), ticks_at(np.log(x)) and x)
+    if means.min() > 0 and means.max() > 10 * means.min():
+        log_axis(axes, "y", log_limits(means))
+    y_label = axis_label("excess" if knows_floor == {True} else "val_loss")
+    axes.set(xlabel="context length in evaluation (tokens)", ylabel=y_label)
+    label_ends(axes, labels)
+    return Sketch(figure, f"{y_label} of each trained variant at several context lengths. {seeds_in_words(results)}")
+
+
+def draw_gradient_norms(config: GradientNormsConfig, results: Sequence[RunResult]) -> Sketch:
+    """The norm of the gradient in each block at the first step: does every depth get its share?"""
+    points = [(run.label, run.seed, x, y) for run in results for x, y in enumerate(run.gradient_norms, 1)]
+    if not points:
+        raise ValueError("no run measured gradients by depth; set measures.gradient_norms: true")
+    lines = mean_lines(pd.DataFrame(points, columns=["label", "seed", "x", "y"]))
+    figure, axes = figure_of_lines(config.title, list(lines))
+    labels = draw_bands(axes, lines)
+    means = pd.concat([line["mean"] for line in lines.values()])
+    log_axis(axes, "y", log_limits(means))
+    if at := ticks_at(means.index):
+        axes.set_xticks(at)
+    axes.set(xlabel="block (1 reads the embeddings)", ylabel="norm of the gradient at the first step")
+    label_ends(axes, labels)
+    words = "Norm of the gradient in each block at the first step, on a logarithmic axis."
+    return Sketch(figure, f"{words} {seeds_in_words(results)}")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib
-from matplotlib.figure import Figure
 from typing_extensions import assert_never
 
 from pellucid.config.experiment import (
@@ -23,45 +22,37 @@ from pellucid.config.experiment import (
     SkillsConfig,
 )
 from pellucid.experiments.figures.bars import draw_bars
-from pellucid.experiments.figures.contexts import draw_contexts
-from pellucid.experiments.figures.curves import draw_curves
-from pellucid.experiments.figures.gradient_norms import draw_gradient_norms
+from pellucid.experiments.figures.curves import draw_contexts, draw_curves, draw_gradient_norms
 from pellucid.experiments.figures.lines import draw_lines
 from pellucid.experiments.figures.scaling import draw_scaling
-from pellucid.experiments.figures.skill_curves import draw_skill_curves
-from pellucid.experiments.figures.skills import draw_skills
+from pellucid.experiments.figures.skills import draw_skill_curves, draw_skills
 from pellucid.experiments.figures.style import STYLE, Sketch
-from pellucid.experiments.results import RunResult, by_variant
+from pellucid.experiments.results import RunResult
 from pellucid.files import written_whole
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """A figure on disk as <file_stem>.png and <file_stem>.svg.
+def draw(figure: FigureConfig, experiment: ExperimentConfig, results: Sequence[RunResult], folder: Path) -> Sketch:
+    """Draws one figure of the experiment from its finished runs, and writes it into the folder, as PNG and SVG.
 
-    caption: what is shown, what was varied, how many seeds; table: in Markdown, "" if the figure has none.
+    Its words become the whole caption: what is shown, what was varied, how many seeds. Raises ValueError if the
+    results lack what it shows.
     """
-
-    file_stem: str
-    caption: str
-    table: str
-
-
-def draw(figure: FigureConfig, experiment: ExperimentConfig, results: Sequence[RunResult], folder: Path) -> Drawing:
-    """Draws one figure of the experiment from its finished runs, and writes it into the folder.
-
-    Raises ValueError if the results lack what it shows.
-    """
-    results = _chosen(figure, results)
+    for label in figure.only:
+        if label not in [result.label for result in results]:
+            raise ValueError(f"no variant is called {label!r} in figure {figure.title!r}, or it has no results")
+    results = [result for result in results if not figure.only or result.label in figure.only]
     if not results:
         raise ValueError(f"figure {figure.title!r} has no finished runs to show yet")
     with matplotlib.rc_context(STYLE):
         sketch = _sketch(figure, results)
         folder.mkdir(parents=True, exist_ok=True)
-        _save(sketch.figure, folder / f"{figure.file_stem}.png")
-        _save(sketch.figure, folder / f"{figure.file_stem}.svg")
-    caption = f"{sketch.shows[0].upper()}{sketch.shows[1:]} {_varied(experiment, results)}"
-    return Drawing(figure.file_stem, caption, sketch.table)
+        for kind in ("png", "svg"):
+            with written_whole(folder / f"{figure.file_stem}.{kind}") as draft:
+                # Without the date, so the same results give the same bytes.
+                metadata = {"Date": None} if kind == "svg" else None
+                sketch.figure.savefig(draft, dpi=150, format=kind, metadata=metadata)
+    caption = f"{sketch.caption[0].upper()}{sketch.caption[1:]} {_varied(experiment, results)}"
+    return replace(sketch, caption=caption)
 
 
 def _sketch(figure: FigureConfig, results: Sequence[RunResult]) -> Sketch:
@@ -86,31 +77,11 @@ def _sketch(figure: FigureConfig, results: Sequence[RunResult]) -> Sketch:
             assert_never(figure)
 
 
-def _chosen(figure: FigureConfig, results: Sequence[RunResult]) -> Sequence[RunResult]:
-    labels = [result.label for result in results]
-    for label in figure.only:
-        if label not in labels:
-            raise ValueError(f"no variant is called {label!r} in figure {figure.title!r}, or it has no results")
-    return [result for result in results if not figure.only or result.label in figure.only]
-
-
 def _varied(experiment: ExperimentConfig, results: Sequence[RunResult]) -> str:
     """The caption's words on what differs between the runs: the keys of a grid, or the variants of a list."""
-    variants = by_variant(results)
-    seeds = len({result.seed for result in results})
-    counts = ((len(variants), "variant"), (seeds, "seed"), (len(results), "run"))
-    size = ", ".join(f"{n} {what}{'' if n == 1 else 's'}" for n, what in counts) + "."
-    if experiment.grid:
-        return f"Varied: {_listed(list(experiment.grid))}; {size}"
-    return f"Compared: {_listed(list(variants))}; {size}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
-def _save(figure: Figure, file: Path) -> None:
-    """Whole or not at all; without the date, so the same results give the same bytes."""
-    kind = file.suffix.removeprefix(".")
-    with written_whole(file) as draft:
-        figure.savefig(draft, dpi=150, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    variants, seeds = dict.fromkeys(run.label for run in results), {run.seed for run in results}
+    counts = ((len(variants), "variant"), (len(seeds), "seed"), (len(results), "run"))
+    size = ", ".join(f"{n} {what}{'' if n == 1 else 's'}" for n, what in counts)
+    *names, last = experiment.grid or variants
+    listed = f"{', '.join(names)} and {last}" if names else last
+    return f"{'Varied' if experiment.grid else 'Compared'}: {listed}; {size}."

@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 
 from pellucid.config.experiment import LinesConfig
-from pellucid.experiments.figures.axis_numbers import in_percent, in_short, log_limits, log_x, log_y, ticks_at
-from pellucid.experiments.figures.data import (
-    Band,
-    axis_label,
-    floor_of,
-    is_measured,
-    is_share,
-    number_of,
-    value_of,
-)
+from pellucid.experiments.figures.axis_numbers import in_percent, in_short, log_axis, log_limits, ticks_at
 from pellucid.experiments.figures.style import (
     FLOOR_STYLE,
     EndLabel,
-    LineStyle,
     Sketch,
     figure_of_lines,
     label_ends,
     line_style,
     wrapped,
 )
-from pellucid.experiments.results import RunResult, by_variant
-
-Position = Callable[[RunResult], float]  # where on the x axis a run stands
+from pellucid.experiments.results import RunResult
+from pellucid.experiments.table import axis_label, floor_of, is_measured, is_share, number_of, value_of
 
 
 def draw_lines(config: LinesConfig, results: Sequence[RunResult]) -> Sketch:
@@ -39,33 +29,31 @@ def draw_lines(config: LinesConfig, results: Sequence[RunResult]) -> Sketch:
 
     If x is measured and there is no `by`, each variant has its own marker and name.
     """
-    lines = _lines(config.by, results)
+    runs, words = _runs(config, results)
+    lines = dict(iter(runs.groupby("line", sort=False)))
     names_variants = is_measured(config.x) and config.by is None
-    named = by_variant(results) if names_variants else lines
+    named = dict(iter(runs.groupby("label", sort=False))) if names_variants else lines
     figure, axes = figure_of_lines(config.title, [*named, "floor"])
-    words = _words(config.x, results)
-    position = _position(config.x, words)
 
     labels = []
     if names_variants:
-        means = _means(config, results, position)
-        axes.plot(means.x, means.mean, color="#bbbbbb", zorder=2)
-    for index, (name, runs) in enumerate(named.items()):
-        means, style = _means(config, runs, position), line_style(index)
+        axes.plot(*_means(config, runs), color="#bbbbbb", zorder=2)
+    for index, (name, of_line) in enumerate(named.items()):
+        (x, y), style = _means(config, of_line), line_style(index)
         if names_variants:
             style = replace(style, linestyle="")
         else:
-            axes.plot(means.x, means.mean, color=style.color, linestyle=style.linestyle, zorder=2)
-        _draw_runs(axes, config.y, runs, position, means, style)
+            axes.plot(x, y, color=style.color, linestyle=style.linestyle, zorder=2)
+        axes.plot(of_line.x, of_line.y, "o", color=style.color, alpha=0.4, markersize=4, markeredgewidth=0)
+        axes.plot(x, y, style.marker, color=style.color, markersize=6.5, markeredgecolor="white", zorder=3)
         if name:
-            labels.append(EndLabel(name, means.x[-1], means.mean[-1], style))
-    labels += _draw_floors(axes, config, lines, position)
-
-    _scale_axes(axes, config, results, words, position)
+            labels.append(EndLabel(name, x.iloc[-1], y.iloc[-1], style))
+    labels += _draw_floors(axes, lines)
+    _scale_axes(axes, config, runs, words)
     if labels:
         label_ends(axes, labels)
     by = f", a line for each {config.by}" if config.by else ""
-    floor = " The dashed line is the floor: no model can do better." if floor_of(results[0], config.y) else ""
+    floor = " The dashed line is the floor: no model can do better." if pd.notna(runs.floor[0]) else ""
     return Sketch(
         figure,
         f"{axis_label(config.y)} against {axis_label(config.x)}{by}. "
@@ -73,67 +61,46 @@ def draw_lines(config: LinesConfig, results: Sequence[RunResult]) -> Sketch:
     )
 
 
-def _lines(by: str | None, results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
-    """The runs of each line, by the line's name; numbers in rising order."""
-    if by is None:
-        return {"": list(results)}
-    values = {value_of(run, by) for run in results}
-    if not any(isinstance(value, str) for value in values):
-        key = by.rsplit(".", 1)[-1]
-        numbers = sorted(number for number in values if not isinstance(number, str))
-        return {f"{key} = {in_short(at)}": [run for run in results if value_of(run, by) == at] for at in numbers}
-    lines: dict[str, list[RunResult]] = {}
-    for run in results:
-        lines.setdefault(_word(run, by), []).append(run)
-    return lines
+def _runs(config: LinesConfig, results: Sequence[RunResult]) -> tuple[pd.DataFrame, list[str]]:
+    """label, x, y, floor, and the name of the line of each run; and the values of x if they are words, or none.
+
+    Words stand at 0, 1, … in order of first appearance. Lines of numbers come in rising order.
+    """
+    rows = [(run.label, value_of(run, config.x), number_of(run, config.y), floor_of(run, config.y)) for run in results]
+    runs = pd.DataFrame(rows, columns=["label", "x", "y", "floor"])
+    words = pd.Index([])
+    if _has_words(runs.x):
+        runs["x"], words = pd.factorize(runs.x.map(_word))
+    if config.by is None:
+        return runs.assign(line=""), list(words)
+    by = pd.Series([value_of(run, config.by) for run in results])
+    runs["line"] = by.map(_word)
+    if not _has_words(by):
+        runs["line"] = f"{config.by.rsplit('.', 1)[-1]} = " + runs.line
+        runs = runs.iloc[by.argsort(kind="stable")]
+    return runs, list(words)
 
 
-def _words(x: str, results: Sequence[RunResult]) -> list[str]:
-    """The values of x that are words, in order of first appearance; none if all are numbers."""
-    if all(isinstance(value_of(run, x), float) for run in results):
-        return []
-    return list(dict.fromkeys(_word(run, x) for run in results))
+def _has_words(values: pd.Series) -> bool:
+    return any(isinstance(value, str) for value in values)
 
 
-def _word(run: RunResult, column: str) -> str:
-    value = value_of(run, column)
+def _word(value: float | str) -> str:
     return value if isinstance(value, str) else in_short(value)
 
 
-def _position(x: str, words: list[str]) -> Position:
-    return (lambda run: float(words.index(_word(run, x)))) if words else (lambda run: number_of(run, x))
+def _means(config: LinesConfig, runs: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """x and mean y of the runs that belong together, in rising order of x."""
+    together = runs.groupby("label" if is_measured(config.x) else "x")
+    means = together[["x", "y"]].mean().rename_axis("together").sort_values(["x", "y"])
+    return means.x, means.y
 
 
-def _means(config: LinesConfig, runs: Sequence[RunResult], position: Position) -> Band:
-    """Mean and range of y at each x, in rising order of x."""
-    together: dict[str | float, list[RunResult]] = {}
-    for run in runs:
-        together.setdefault(run.label if is_measured(config.x) else position(run), []).append(run)
-    points = []
-    for group in together.values():
-        ys = [number_of(run, config.y) for run in group]
-        points.append((float(np.mean([position(run) for run in group])), float(np.mean(ys)), min(ys), max(ys)))
-    x, mean, low, high = np.array(sorted(points)).T
-    return Band(x, mean, low, high)
-
-
-def _draw_runs(
-    axes: Axes, y: str, runs: Sequence[RunResult], position: Position, means: Band, style: LineStyle
-) -> None:
-    """Each run a small pale dot, each mean a marker."""
-    points = [(position(run), number_of(run, y)) for run in runs]
-    axes.plot(*zip(*points, strict=True), "o", color=style.color, alpha=0.4, markersize=4, markeredgewidth=0)
-    axes.plot(means.x, means.mean, style.marker, color=style.color, markersize=6.5, markeredgecolor="white", zorder=3)
-
-
-def _draw_floors(
-    axes: Axes, config: LinesConfig, lines: dict[str, list[RunResult]], position: Position
-) -> list[EndLabel]:
+def _draw_floors(axes: Axes, lines: Mapping[str, pd.DataFrame]) -> list[EndLabel]:
     """The floor below each line; lines of the same floor share one."""
     floors: dict[tuple[tuple[float, float], ...], str] = {}
     for name, runs in lines.items():
-        known = {(position(run), round(floor, 4)) for run in runs if (floor := floor_of(run, config.y)) is not None}
-        if known:
+        if known := {(x, round(floor, 4)) for x, floor in zip(runs.x, runs.floor, strict=True) if pd.notna(floor)}:
             floors.setdefault(tuple(sorted(known)), name)
     if len({y for points in floors for _, y in points}) == 1:
         floor = next(iter(floors))[0][1]
@@ -147,27 +114,22 @@ def _draw_floors(
     ]
 
 
-def _scale_axes(
-    axes: Axes, config: LinesConfig, results: Sequence[RunResult], words: list[str], position: Position
-) -> None:
-    x = [position(run) for run in results]
-    y = [number_of(run, config.y) for run in results]
-    y += [floor for run in results if (floor := floor_of(run, config.y)) is not None]
+def _scale_axes(axes: Axes, config: LinesConfig, runs: pd.DataFrame, words: list[str]) -> None:
     if words and config.log_x:
         raise ValueError(f"{config.x} has values in words, which no logarithmic axis takes; leave log_x out")
     if words:
         axes.set_xticks(range(len(words)), [wrapped(word, max(8, 60 // len(words))) for word in words])
         axes.set_xlim(-0.4, len(words) - 0.6)
     elif config.log_x:
-        log_x(axes, *log_limits(x), ticks_at(np.log(x)) and sorted(set(x)))
+        log_axis(axes, "x", log_limits(runs.x), ticks_at(np.log(runs.x)) and sorted(set(runs.x)))
     else:
         axes.xaxis.set_major_formatter(lambda value, _: in_short(value))
-        if at := ticks_at(x):
+        if at := ticks_at(runs.x):
             axes.set_xticks(at)
     if config.log_y:
-        if min(y) <= 0:
-            raise ValueError(f"{config.y} falls to {min(y):g}, which no logarithmic axis takes; leave log_y out")
-        log_y(axes, *log_limits(y))
+        if runs.y.min() <= 0:
+            raise ValueError(f"{config.y} falls to {runs.y.min():g}, which no logarithmic axis takes; leave log_y out")
+        log_axis(axes, "y", log_limits([*runs.y, *runs.floor]))
     else:
         axes.yaxis.set_major_formatter(lambda value, _: in_percent(value) if is_share(config.y) else in_short(value))
     axes.set(xlabel=axis_label(config.x), ylabel=axis_label(config.y))

@@ -13,8 +13,7 @@ from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.ticker import MaxNLocator
 
 from pellucid.config.experiment import ScalingConfig
-from pellucid.experiments.figures.axis_numbers import in_short, log_limits, log_x, log_y, round_ticks, ticks_at
-from pellucid.experiments.figures.data import AXIS_LABELS
+from pellucid.experiments.figures.axis_numbers import in_short, log_axis, log_limits, round_ticks, ticks_at
 from pellucid.experiments.figures.style import FLOOR_STYLE, PALETTE, Sketch, new_figure
 from pellucid.experiments.laws.bootstrap import (
     Fit,
@@ -25,6 +24,7 @@ from pellucid.experiments.laws.bootstrap import (
 )
 from pellucid.experiments.laws.power_laws import Array, PowerLaw, frontier
 from pellucid.experiments.results import RunResult
+from pellucid.experiments.table import AXIS_LABELS
 
 FITTED, EXACT = PALETTE[1], PALETTE[0]
 DARK_TO_BRIGHT = ListedColormap(colormaps["viridis"](np.linspace(0, 0.9, 256)))  # without the yellow, pale on white
@@ -142,7 +142,7 @@ def _draw_reducible(axes: Axes, runs: Runs, fits: Fits) -> PathCollection:
     axes.plot(compute, bent, color=FITTED, linestyle="--", label=f"L∞ fitted: b = {free.compute_exponent:.2f}")
     reducible = runs.loss - runs.floor
     dots = _draw_dots(axes, runs, np.where(reducible > 0, reducible, np.nan))
-    log_y(axes, *log_limits([*reducible, straight[-1]]))
+    log_axis(axes, "y", log_limits([*reducible, straight[-1]]))
     axes.set_ylabel("loss − exact floor (nats per token)")
     axes.legend(loc="lower left")
     return dots
@@ -151,7 +151,7 @@ def _draw_reducible(axes: Axes, runs: Runs, fits: Fits) -> PathCollection:
 def _compute_axis(axes: Axes, runs: Runs) -> Array:
     """Compute (FLOP) from a little below the runs to ten times beyond, where the laws' predictions differ."""
     compute = np.geomspace(runs.flops.min() / 1.5, runs.flops.max() * 10, 200)
-    log_x(axes, compute[0], compute[-1])
+    log_axis(axes, "x", (compute[0], compute[-1]))
     axes.set_xlabel("training compute C (FLOP)")
     return compute
 

@@ -1,49 +1,57 @@
-"""Variants by skills, a number and a colour in each cell: excess or accuracy."""
+"""The skills that make up the loss of fables, in excess or accuracy: a table in colours, and how each is learned."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 from matplotlib.colors import LogNorm, Normalize
+from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from pellucid.config.experiment import SkillsConfig
-from pellucid.experiments.figures.axis_numbers import in_percent, in_short
-from pellucid.experiments.figures.data import SKILL_FIELDS, SKILL_LABELS, SkillMeasure, seeds_in_words
-from pellucid.experiments.figures.style import NAME_WIDTH, Sketch, new_figure, wrapped
-from pellucid.experiments.results import RunResult, by_variant
+from pellucid.config.experiment import SkillCurvesConfig, SkillsConfig
+from pellucid.experiments.figures.axis_numbers import in_percent, in_short, log_axis, log_limits, round_ticks
+from pellucid.experiments.figures.style import NAME_WIDTH, Sketch, draw_bands, line_style, new_figure, wrapped
+from pellucid.experiments.results import RunResult
+from pellucid.experiments.table import mean_lines, seeds_in_words
+
+FIELDS = {"excess": "excess_nats_per_document", "accuracy": "accuracy"}
+LABELS = {
+    "excess": "excess over the floor (nats per fable)",
+    "accuracy": "right where one token is possible (% of tokens)",
+}
 
 
 def draw_skills(config: SkillsConfig, results: Sequence[RunResult]) -> Sketch:
-    """A skill that no run has measured is left out."""
-    variants = by_variant(results)
-    skills, means = _skill_means(config.y, variants)
-    names = [wrapped(label, NAME_WIDTH) for label in variants]
+    """Variants by skills, a number and a colour in each cell. A skill that no run has measured is left out."""
+    found = [{skill: of_skill[FIELDS[config.y]] for skill, of_skill in run.skills.items()} for run in results]
+    values = pd.DataFrame(found, dtype=float).dropna(axis=1, how="all")
+    if values.empty:
+        raise ValueError(f"no run has measured the {config.y} of a skill; only Fables knows its skills")
+    table = values.groupby([run.label for run in results], sort=False).mean()
+    names = [wrapped(label, NAME_WIDTH) for label in table.index]
     heights_inches = [0.2 + 0.16 * len(name.splitlines()) for name in names]
     height = max(4.2, 1.5 + sum(heights_inches))  # room for the label of the colour scale
-    figure = new_figure(config.title, 3.2 + 0.75 * len(skills), height)
+    figure = new_figure(config.title, 3.2 + 0.75 * len(table.columns), height)
     axes = figure.add_subplot()
     edges = np.concatenate([[0], np.cumsum(heights_inches)])
+    middles = (edges[:-1] + edges[1:]) / 2
+    x, means = np.arange(len(table.columns)), table.to_numpy()
     norm = _norm_of(config.y, means)
-    image = axes.pcolormesh(np.arange(len(skills) + 1), edges, means, cmap="cividis", norm=norm, edgecolor="white")
+    image = axes.pcolormesh([*x, len(x)], edges, means, cmap="cividis", norm=norm, edgecolor="white")
     write = in_percent if config.y == "accuracy" else in_short
     for (row, column), mean in np.ndenumerate(means):
         red, green, blue, _ = image.cmap(norm(mean))
         is_dark = not np.isnan(mean) and 0.3 * red + 0.6 * green + 0.1 * blue < 0.5
-        axes.text(
-            column + 0.5,
-            (edges[row] + edges[row + 1]) / 2,
-            "–" if np.isnan(mean) else write(float(f"{mean:.2g}")),
-            color="white" if is_dark else "black",
-            ha="center",
-            va="center",
-        )
-    unit = SKILL_LABELS[config.y]
+        text = "–" if np.isnan(mean) else write(float(f"{mean:.2g}"))
+        color = "white" if is_dark else "black"
+        axes.text(column + 0.5, middles[row], text, color=color, ha="center", va="center")
+    unit = LABELS[config.y]
     scale = figure.colorbar(image, ax=axes, pad=0.02, label=unit, format=lambda value, _: write(value))
     scale.ax.minorticks_off()
-    axes.set_xticks(np.arange(len(skills)) + 0.5, skills)
-    axes.set_yticks((edges[:-1] + edges[1:]) / 2, names)
+    axes.set_xticks(x + 0.5, table.columns)
+    axes.set_yticks(middles, names)
     axes.tick_params(length=0, labeltop=True, labelbottom=False)
     axes.invert_yaxis()
     axes.grid(visible=False)
@@ -53,23 +61,7 @@ def draw_skills(config: SkillsConfig, results: Sequence[RunResult]) -> Sketch:
     return Sketch(figure, f"{unit} of each variant in each skill; {better} is better. {words}")
 
 
-def _skill_means(y: SkillMeasure, variants: dict[str, list[RunResult]]) -> tuple[list[str], NDArray[np.float64]]:
-    """Names of the skills, and the mean over seeds, variants by skills; NaN where it is unknown."""
-    field = SKILL_FIELDS[y]
-    runs = [run for of_variant in variants.values() for run in of_variant]
-    skills = list(dict.fromkeys(skill for run in runs for skill in run.skills if run.skills[skill][field] is not None))
-    if not skills:
-        raise ValueError(f"no run has measured the {y} of a skill; only Fables knows its skills")
-
-    def mean(of_variant: Sequence[RunResult], skill: str) -> float:
-        values = [run.skills[skill][field] for run in of_variant if skill in run.skills]
-        known = [value for value in values if value is not None]
-        return float(np.mean(known)) if known else np.nan
-
-    return skills, np.array([[mean(of_variant, skill) for skill in skills] for of_variant in variants.values()])
-
-
-def _norm_of(y: SkillMeasure, means: NDArray[np.float64]) -> Normalize:
+def _norm_of(y: str, means: NDArray[np.float64]) -> Normalize:
     """The colour scale: accuracy from 0 to 1, excess over at most three decades below the highest."""
     if y == "accuracy":
         return Normalize(0, 1)
@@ -78,3 +70,49 @@ def _norm_of(y: SkillMeasure, means: NDArray[np.float64]) -> Normalize:
         return Normalize(highest - 1, highest)
     lowest = max(float(np.nanmin(means)), highest / 1000)
     return LogNorm(lowest, max(highest, 1.01 * lowest), clip=True)
+
+
+def draw_skill_curves(config: SkillCurvesConfig, results: Sequence[RunResult]) -> Sketch:
+    """When each skill is learned: a panel per variant, a line per skill that all its runs measured."""
+    points = pd.DataFrame(
+        [
+            (run.label, run.seed, row["tokens"], skill, found[FIELDS[config.y]])
+            for run in results
+            for row in run.curve
+            for skill, found in (row.get("skills") or {}).items()
+        ],
+        columns=["variant", "seed", "x", "label", "y"],
+    ).astype({"y": float})
+    styles = {skill: line_style(i) for i, skill in enumerate(points.dropna().label.unique())}
+    if not styles:
+        raise ValueError(f"no run has the {config.y} of skills while training; only Fables knows its skills")
+    panels = {variant: mean_lines(of_variant) for variant, of_variant in points.groupby("variant", sort=False)}
+    n_columns = min(3, len(panels))
+    n_rows = -(-len(panels) // n_columns)
+    figure = new_figure(config.title, 1.5 + (5.6, 3.6, 2.8)[n_columns - 1] * n_columns, 1.2 + 2.6 * n_rows)
+    all_axes = list(figure.subplots(n_rows, n_columns, sharex=True, sharey=True, squeeze=False).flat)
+    for axes, (variant, lines) in zip(all_axes, panels.items(), strict=False):
+        axes.set_title(wrapped(variant, 34), loc="left")
+        draw_bands(axes, lines, styles, most_markers=12)
+    for axes in all_axes[len(panels) :]:
+        axes.remove()
+    for axes in all_axes[len(panels) - n_columns : len(panels)]:
+        axes.tick_params(labelbottom=True)  # no panel is below it
+
+    drawn = pd.concat([line for lines in panels.values() for line in lines.values()])
+    limits = log_limits(drawn.index)
+    log_axis(all_axes[0], "x", limits, round_ticks(*limits, most=4))
+    if config.y == "excess":
+        log_axis(all_axes[0], "y", log_limits(drawn["mean"]))
+    else:
+        all_axes[0].set_ylim(-0.02, 1.02)
+        all_axes[0].yaxis.set_major_formatter(lambda value, _: in_percent(value))
+    figure.supxlabel("training tokens", fontsize=10)
+    figure.supylabel(LABELS[config.y], fontsize=10)
+    keys = [
+        Line2D([], [], color=style.color, marker=style.marker, linestyle=style.linestyle, label=skill)
+        for skill, style in styles.items()
+    ]
+    figure.legend(handles=keys, loc="outside right upper", title="skill", handlelength=3)
+    words = f"{LABELS[config.y]} of each skill against training tokens, a panel per variant."
+    return Sketch(figure, f"{words} {seeds_in_words(results)}")

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy.optimize import isotonic_regression
-
-from pellucid.experiments.figures.data import Band
 
 # matplotlib's settings for all figures. SVG keeps text as text, and the same drawing gives the same bytes.
 STYLE: dict[Any, Any] = {
@@ -81,10 +80,10 @@ def wrapped(label: str, characters: int = 24) -> str:
 
 @dataclass(frozen=True)
 class Sketch:
-    """A figure before it is saved. shows: what the caption says of it; table: in Markdown, where it has one."""
+    """A figure, what it shows in words, and a table in Markdown where it has one."""
 
     figure: Figure
-    shows: str
+    caption: str
     table: str = ""
 
 
@@ -106,20 +105,23 @@ def figure_of_lines(title: str, labels: Sequence[str]) -> tuple[Figure, Axes]:
     return figure, figure.add_subplot()
 
 
-def draw_bands(axes: Axes, bands: dict[str, Band]) -> list[EndLabel]:
-    """A line per variant; returns their names, for `label_ends`."""
+def draw_bands(
+    axes: Axes,
+    lines: Mapping[str, pd.DataFrame],
+    styles: Mapping[str, LineStyle] | None = None,
+    *,
+    most_markers: int = 25,
+) -> list[EndLabel]:
+    """Each line of `mean_lines`, and the range of its seeds as a band; returns their names, for `label_ends`."""
+    styles = styles or {name: line_style(i) for i, name in enumerate(lines)}
     labels = []
-    for index, (name, line) in enumerate(bands.items()):
-        plot_band(axes, line, line_style(index), markers=len(line.x) <= 25)
-        labels.append(EndLabel(name, line.x[-1], line.mean[-1], line_style(index)))
+    for name, line in lines.items():
+        style, x = styles[name], line.index
+        axes.fill_between(x, line["min"], line["max"], color=style.color, alpha=0.18, linewidth=0)
+        marker = style.marker if len(x) <= most_markers else ""
+        axes.plot(x, line["mean"], marker, color=style.color, linestyle=style.linestyle, markeredgecolor="white")
+        labels.append(EndLabel(name, x[-1], line["mean"].iloc[-1], style))
     return labels
-
-
-def plot_band(axes: Axes, line: Band, style: LineStyle, *, markers: bool = True) -> None:
-    """The mean over seeds as a line, their range as a band."""
-    axes.fill_between(line.x, line.low, line.high, color=style.color, alpha=0.18, linewidth=0)
-    marker = style.marker if markers else ""
-    axes.plot(line.x, line.mean, color=style.color, linestyle=style.linestyle, marker=marker, markeredgecolor="white")
 
 
 def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:

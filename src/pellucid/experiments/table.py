@@ -1,0 +1,152 @@
+"""The runs of an experiment by column: results.csv, and what the tables and figures read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pandas as pd
+
+from pellucid.experiments.plan import PlannedRun
+from pellucid.experiments.results import Failure, RunResult
+
+# The label of each column's axis, with its unit.
+AXIS_LABELS = {
+    "parameters": "parameters",
+    "non_embedding_parameters": "parameters without the embeddings",
+    "flops": "training compute (FLOP)",
+    "tokens": "training tokens",
+    "seconds": "training time (seconds)",
+    "val_loss": "validation loss (nats per token)",
+    "floor": "floor: the entropy of the text (nats per token)",
+    "excess": "excess over the floor (nats per token)",
+    "excess_fraction": "excess over the floor (% of the floor)",
+    "bits_per_byte": "validation loss (bits per byte)",
+}
+# The same for columns of a skill or a context length, as excess.recall.
+AXIS_LABELS_OF_PARTS = {
+    "excess": "excess in {} (nats per fable)",
+    "accuracy": "{}: right where one token is possible (%)",
+    "contexts": "excess or loss at context {} (nats per token)",
+}
+
+
+def axis_label(column: str) -> str:
+    """The column in words, with its unit; a key of the run config stands for itself."""
+    kind, _, part = column.partition(".")
+    return AXIS_LABELS_OF_PARTS.get(kind, column).format(part) if part else AXIS_LABELS.get(column, column)
+
+
+def is_measured(column: str) -> bool:
+    """Whether the column is measured; otherwise the runs set it, like optimizer.lr."""
+    return column in AXIS_LABELS or column.partition(".")[0] in AXIS_LABELS_OF_PARTS
+
+
+def is_share(column: str) -> bool:
+    """Whether the column is a fraction, to be shown in percent."""
+    return column == "excess_fraction" or column.startswith("accuracy.")
+
+
+def numbers_of(result: RunResult) -> dict[str, float | None]:
+    """Every number of a run by its column in results.csv; what is not known is None."""
+    skills = result.skills.items()
+    return {
+        **{column: getattr(result, column) for column in AXIS_LABELS},
+        **{f"excess.{skill}": found.get("excess_nats_per_document") for skill, found in skills},
+        **{f"accuracy.{skill}": found.get("accuracy") for skill, found in skills},
+        **{f"contexts.{length}": value for length, value in result.contexts},
+    }
+
+
+def results_csv(runs: Sequence[PlannedRun], outcomes: Sequence[RunResult | Failure]) -> str:
+    """The table of an experiment, one row per planned run, for a spreadsheet or pandas.
+
+    Repeated on the same machine, it differs only in `seconds`. A section of the config is in one cell, as JSON.
+    """
+
+    def cell(value: Any) -> Any:
+        return json.dumps(value) if isinstance(value, (dict, list, bool)) else value
+
+    asked = [
+        {"label": run.label, "seed": run.seed, **{key: cell(value) for key, value in run.overrides.items()}}
+        for run in runs
+    ]
+    found = [{} if isinstance(outcome, Failure) else numbers_of(outcome) for outcome in outcomes]
+    ends = [f"failed: {outcome.message}" if isinstance(outcome, Failure) else "done" for outcome in outcomes]
+    columns = [pd.DataFrame(rows, dtype=object) for rows in (asked, found, {"status": ends})]  # numbers as they are
+    return str(pd.concat(columns, axis=1).to_csv(index=False, lineterminator="\n"))
+
+
+def value_of(result: RunResult, column: str) -> float | str:
+    """A column of results.csv that runs measure, or a key that the experiment varied, or one in a varied section.
+
+    A section such as {type: rope} is known by its type. Raises ValueError for a column that this run lacks.
+    """
+    numbers = numbers_of(result)
+    if column in numbers and numbers[column] is None:
+        who = f"run {result.label!r} (seed {result.seed})"
+        raise ValueError(f"{who} has no {column}; it is known only for some corpora and skills")
+    known = {**dict(_with_inner_keys(result.overrides)), **numbers}
+    if column not in known:
+        columns = ", ".join([*numbers, *result.overrides])
+        raise ValueError(f"run {result.label!r} has no column {column!r}; it has {columns}")
+    match known[column]:
+        case bool() as is_on:
+            return "yes" if is_on else "no"
+        case int() | float() as number:
+            return float(number)
+        case None:
+            return "none"
+        case {"type": kind}:
+            return str(kind)
+        case other:
+            return str(other)
+
+
+def _with_inner_keys(section: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Each key with its value, and those of the sections inside: optimizer and optimizer.lr."""
+    for key, value in section.items():
+        yield prefix + key, value
+        if isinstance(value, dict):
+            yield from _with_inner_keys(value, f"{prefix}{key}.")
+
+
+def number_of(result: RunResult, column: str) -> float:
+    """`value_of` where only a number will do. Raises ValueError for words."""
+    value = value_of(result, column)
+    if isinstance(value, str):
+        raise ValueError(f"{column} of run {result.label!r} is {value!r}, and this axis takes numbers only")
+    return value
+
+
+def floor_of(result: RunResult, column: str) -> float:
+    """The floor in the column's unit, if the column is a loss and its floor is known; or else NaN."""
+    if column not in ("val_loss", "bits_per_byte") or result.floor is None:
+        return float("nan")
+    return number_of(result, column) * result.floor / result.val_loss
+
+
+def mean_lines(points: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """From the label, seed, x and y of points a line per label: for each x the mean, min and max of y over the seeds.
+
+    An x that only some seeds have is left out, or the mean would jump.
+    """
+    lines = {}
+    for label, seeds in points.groupby("label", sort=False):
+        line = seeds.groupby("x").y.agg(["mean", "min", "max", "count"])
+        if len(line := line[line["count"] == seeds.seed.nunique()]):
+            lines[label] = line
+    return lines
+
+
+def seeds_in_words(
+    results: Sequence[RunResult], mark: str = "line", spread: str = "and the band is their range"
+) -> str:
+    """A sentence: how many seeds each mark averages, and what shows their spread."""
+    counts = pd.Series([run.label for run in results]).value_counts()
+    fewest, most = counts.min(), counts.max()
+    if most == 1:
+        return f"Each {mark} is one run, of one seed."
+    many = f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
+    return f"Each {mark} is the mean over {many}, {spread}."
