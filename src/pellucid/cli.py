@@ -20,6 +20,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
+from typer import Argument, Option
 
 from pellucid.errors import CheckpointError, ConfigError, PellucidError, explained
 from pellucid.version import __version__
@@ -39,14 +40,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file, or a name of `pellucid configs`.")]
+ConfigFile = Annotated[Path, Argument(metavar="CONFIG", help="YAML file, or a name of `pellucid configs`.")]
 Overrides = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Change the config: optimizer.lr=3e-4 train.steps=100."),
+    list[str] | None, Argument(metavar="[KEY=VALUE]...", help="Change the config: optimizer.lr=3e-4 train.steps=100.")
 ]
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory or one of its step directories.")]
-Which = Annotated[str, typer.Option("--checkpoint", metavar="best|latest|STEP", help="Which checkpoint.")]
-Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")]
+Run = Annotated[Path, Argument(metavar="RUN", help="Run directory or one of its step directories.")]
+Which = Annotated[str, Option("--checkpoint", metavar="best|latest|STEP", help="Which checkpoint.")]
+Json = Annotated[bool, Option("--json", help="Print exactly one JSON object on stdout.")]
 
 
 class _Stopped(SystemExit):
@@ -71,10 +71,9 @@ def main() -> NoReturn:
         exit_code = app(standalone_mode=False)
         sys.stdout.flush()
         sys.exit(exit_code)
-    except _Stopped:
-        _note("stopped")
-        raise
-    except SystemExit:
+    except SystemExit as end:
+        if isinstance(end, _Stopped):
+            _note("stopped")
         raise
     except BaseException as error:
         if debug:
@@ -117,9 +116,7 @@ def _print_version(is_asked: bool) -> None:
 
 @app.callback()
 def pellucid(
-    _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
+    _version: Annotated[bool, Option("--version", callback=_print_version, is_eager=True, help="Print it.")] = False,
 ) -> None:
     """Train a decoder-only transformer that you can see through, and read what it writes."""
 
@@ -138,11 +135,9 @@ def prepare(config: ConfigFile, overrides: Overrides = None) -> None:
 def train(
     config: ConfigFile,
     overrides: Overrides = None,
-    run_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the run is kept. [default: checkpoints/NAME]")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint, if any.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete the run that is there.")] = False,
+    run_dir: Annotated[Path | None, Option(metavar="DIR", help="Its folder. [default: checkpoints/NAME]")] = None,
+    resume: Annotated[bool, Option("--resume", help="Go on from the newest checkpoint, if any.")] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Delete the run that is there.")] = False,
 ) -> None:
     """Train a model. Prints its loss on the validation text at the end, and the floor where it is known."""
     from pellucid.training.train_run import train_run
@@ -166,17 +161,15 @@ def train(
 @app.command()
 def generate(
     run: Run,
-    prompt: Annotated[str | None, typer.Option(metavar="TEXT", help="Text to go on from.")] = None,
-    prompt_file: Annotated[Path | None, typer.Option(metavar="F", help="File that holds the prompt.")] = None,
-    max_new_tokens: Annotated[int, typer.Option(metavar="N", min=0)] = 256,
-    temperature: Annotated[float | None, typer.Option(metavar="X", help="0 is greedy. [default: 1.0]")] = None,
-    top_k: Annotated[int | None, typer.Option(metavar="K", help="Draw from the K likeliest tokens.")] = None,
-    top_p: Annotated[
-        float | None, typer.Option(metavar="P", help="Draw from the fewest tokens of probability P.")
-    ] = None,
-    greedy: Annotated[bool, typer.Option("--greedy", help="Always the likeliest token.")] = False,
-    num_samples: Annotated[int, typer.Option(metavar="N", min=1)] = 1,
-    seed: Annotated[int | None, typer.Option(metavar="S", help="The same seed, the same text.")] = None,
+    prompt: Annotated[str | None, Option(metavar="TEXT", help="Text to go on from.")] = None,
+    prompt_file: Annotated[Path | None, Option(metavar="F", help="File that holds the prompt.")] = None,
+    max_new_tokens: Annotated[int, Option(metavar="N", min=0)] = 256,
+    temperature: Annotated[float | None, Option(metavar="X", help="0 is greedy. [default: 1.0]")] = None,
+    top_k: Annotated[int | None, Option(metavar="K", help="Draw from the K likeliest tokens.")] = None,
+    top_p: Annotated[float | None, Option(metavar="P", help="Draw from the fewest tokens of probability P.")] = None,
+    greedy: Annotated[bool, Option("--greedy", help="Always the likeliest token.")] = False,
+    num_samples: Annotated[int, Option(metavar="N", min=1)] = 1,
+    seed: Annotated[int | None, Option(metavar="S", help="The same seed, the same text.")] = None,
     checkpoint: Which = "best",
     as_json: Json = False,
 ) -> None:
@@ -191,10 +184,9 @@ def generate(
     if greedy and (temperature, top_k, top_p) != (None, None, None):
         what = "--greedy excludes --temperature, --top-k and --top-p"
         raise ConfigError("command line", what, "leave out --greedy, or the others")
-    if temperature is None:
-        temperature = 0.0 if greedy else 1.0
-    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
-    text = _read_prompt(prompt, prompt_file)
+    default = 0.0 if greedy else 1.0
+    sampling = Sampling(default if temperature is None else temperature, top_k, top_p)
+    text = _read_prompt(prompt, prompt_file) or ""
     trained, precision = load_trained_run(run, checkpoint)
     trained.tokenizer.encode(text)  # refuses what it cannot read before anything is written
     start = (trained.decoder, trained.tokenizer, text)
@@ -205,16 +197,14 @@ def generate(
                 _write(piece)
             return
         completions = generate_text(*start, n_samples=num_samples, **settings)
-    if as_json:
-        _print_json({"samples": [completion.to_json() for completion in completions]})
-    else:
-        _write("\n\n".join(text + completion.completion for completion in completions) + "\n")
+    whole_texts = "\n\n".join(text + completion.completion for completion in completions)
+    _print({"samples": [completion.to_json() for completion in completions]} if as_json else whole_texts)
 
 
 @app.command()
 def evaluate(
     run: Run,
-    text: Annotated[Path | None, typer.Option(metavar="FILE", help="Measure on this text instead.")] = None,
+    text: Annotated[Path | None, Option(metavar="FILE", help="Measure on this text instead.")] = None,
     checkpoint: Which = "best",
     as_json: Json = False,
 ) -> None:
@@ -229,28 +219,20 @@ def evaluate(
         evaluation = evaluate_run(trained, precision, DATA_ROOT, str(run))
     else:
         evaluation = evaluate_text(trained, precision, text)
-    if as_json:
-        _print_json({"step": trained.step, **evaluation.to_json()})
-    else:
-        print(evaluation.table())
+    _print({"step": trained.step, **evaluation.to_json()} if as_json else evaluation.table())
 
 
 @app.command()
 def explain(
     run: Run,
-    prompt: Annotated[str | None, typer.Option(metavar="TEXT", help="Text to explain, and what may follow.")] = None,
-    prompt_file: Annotated[Path | None, typer.Option(metavar="F", help="File that holds the text.")] = None,
-    fable: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="The N-th held-out document. [default: 1, without a prompt]"),
-    ] = None,
-    top: Annotated[int, typer.Option(metavar="N", min=1, help="The N likeliest next tokens of each.")] = 10,
-    attention: Annotated[
-        str | None, typer.Option(metavar="all|LAYER.HEAD", help="Where the heads look, or a map of one: 0.1.")
-    ] = None,
+    prompt: Annotated[str | None, Option(metavar="TEXT", help="Text to explain, and what may follow.")] = None,
+    prompt_file: Annotated[Path | None, Option(metavar="F", help="File that holds the text.")] = None,
+    fable: Annotated[int | None, Option(metavar="N", min=1, help="The N-th held-out document. [default: 1]")] = None,
+    top: Annotated[int, Option(metavar="N", min=1, help="The N likeliest next tokens of each.")] = 10,
+    attention: Annotated[str | None, Option(metavar="all|LAYER.HEAD", help="Where all heads, or one, look.")] = None,
     checkpoint: Which = "best",
     as_json: Json = False,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page to look at instead.")] = None,
+    html: Annotated[Path | None, Option(metavar="FILE", help="Write a page to look at instead.")] = None,
 ) -> None:
     """Show what a model expects at each token of a text. Beside it stands the exact truth, where that is known."""
     from pellucid.checkpoint.build import load_trained_run
@@ -259,32 +241,27 @@ def explain(
     from pellucid.evaluation.explain_table import explanation_table
 
     _heed_stop_during_imports()
-    is_prompt = prompt is not None or prompt_file is not None
-    if is_prompt and fable is not None:
+    text = _read_prompt(prompt, prompt_file)
+    if text is not None and fable is not None:
         raise ConfigError("command line", "--fable and a prompt exclude each other", "give one of them")
-    text = _read_prompt(prompt, prompt_file) if is_prompt else None
     trained, _ = load_trained_run(run, checkpoint)
     explanation = explain_run(trained, text, number=fable or 1, n_candidates=top, attention=attention)
     if html is not None:
         write_page(html, explanation_page(explanation))
         _note(f"wrote {html}")
     if as_json:
-        _print_json({"run": trained.config.name, "step": trained.step, **explanation.to_json()})
+        _print({"run": trained.config.name, "step": trained.step, **explanation.to_json()})
     elif html is None:
         colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-        _write(explanation_table(explanation, colored=colored) + "\n")
+        _print(explanation_table(explanation, colored=colored))
 
 
 @app.command()
 def tokenize(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text to cut into tokens.")],
-    run: Annotated[Path | None, typer.Option(metavar="RUN", help="Use the tokenizer of this run.")] = None,
-    learn_from: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Learn byte pairs from this text. [default: TEXT itself]")
-    ] = None,
-    vocab_size: Annotated[
-        int | None, typer.Option(metavar="N", min=257, help="Tokens to learn, at most. [default: 512]")
-    ] = None,
+    text: Annotated[str, Argument(metavar="TEXT", help="Text to cut into tokens.")],
+    run: Annotated[Path | None, Option(metavar="RUN", help="Use the tokenizer of this run.")] = None,
+    learn_from: Annotated[Path | None, Option(metavar="FILE", help="Learn from this text. [default: TEXT]")] = None,
+    vocab_size: Annotated[int | None, Option(metavar="N", min=257, help="Tokens, at most. [default: 512]")] = None,
     as_json: Json = False,
 ) -> None:
     """Show the tokens of a text. Their ids, their bytes, and the merges that made them."""
@@ -300,13 +277,10 @@ def tokenize(
             raise ConfigError("command line", what, "leave out --run, or the others")
         tokenizer = Tokenizer.load(find_step_directory(run, "latest") / "tokenizer.json")
     else:
-        source = text if learn_from is None else _read_prompt(None, learn_from)
+        source = text if learn_from is None else _read_prompt(None, learn_from) or ""
         config = BytePairConfig(type="bpe", vocab_size=vocab_size or 512)
         tokenizer = train_tokenizer(config, (piece.text for piece in cut_into_pieces([source])), [])
-    if as_json:
-        _print_json(pieces.to_json(tokenizer, text))
-    else:
-        _write(pieces.table(tokenizer, text) + "\n")
+    _print(pieces.to_json(tokenizer, text) if as_json else pieces.table(tokenizer, text))
 
 
 @app.command()
@@ -344,22 +318,16 @@ def cost(config: ConfigFile, overrides: Overrides = None, as_json: Json = False)
     precision = precision_here(run_config.train.device, run_config.train.precision)
     counted = cost_of_run(run_config, vocab_size, precision)
     machine = measure_machine(precision.device, precision.dtype)
-    if as_json:
-        _print_json(cost_report(counted, machine))
-    else:
-        print(cost_table(counted, machine))
+    _print(cost_report(counted, machine) if as_json else cost_table(counted, machine))
 
 
 @app.command()
 def experiment(
-    file: Annotated[Path, typer.Argument(metavar="EXPERIMENT", help="YAML file, or experiments/NAME.")],
+    file: Annotated[Path, Argument(metavar="EXPERIMENT", help="YAML file, or experiments/NAME.")],
     overrides: Overrides = None,
-    jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Runs at a time, which share the cores.")] = 1,
-    report: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Where the report goes. [default: checkpoints/experiments/NAME]"),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the runs and how long they will take.")] = False,
+    jobs: Annotated[int, Option(metavar="N", min=1, help="Runs at a time, which share the cores.")] = 1,
+    report: Annotated[Path | None, Option(metavar="DIR", help="[default: checkpoints/experiments/NAME]")] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the runs and how long they will take.")] = False,
 ) -> None:
     """Make many runs that differ in one or two things. Writes results.csv, figures and report.md."""
     from pellucid.experiments.plan import plan_experiment
@@ -406,13 +374,13 @@ def configs() -> None:
 
 @app.command()
 def schema(
-    of: Annotated[Literal["run", "experiment"], typer.Argument(metavar="[run|experiment]", help="Which file.")] = "run",
+    of: Annotated[Literal["run", "experiment"], Argument(metavar="[run|experiment]", help="Which file.")] = "run",
 ) -> None:
     """Print the JSON Schema of a config, for completion in editors."""
     from pellucid.config.experiment import ExperimentConfig
     from pellucid.config.run import RunConfig
 
-    _print_json((RunConfig if of == "run" else ExperimentConfig).model_json_schema())
+    _print((RunConfig if of == "run" else ExperimentConfig).model_json_schema())
 
 
 def _load_config(file: Path, overrides: list[str] | None) -> RunConfig:
@@ -434,11 +402,11 @@ def _typed() -> str:
     return shlex.join([*program, *(each for each in sys.argv[1:] if each not in ("--resume", "--overwrite"))])
 
 
-def _read_prompt(prompt: str | None, file: Path | None) -> str:
+def _read_prompt(prompt: str | None, file: Path | None) -> str | None:
     if prompt is not None and file is not None:
         raise ConfigError("command line", "--prompt and --prompt-file exclude each other", "give one of them")
     if file is None:
-        return prompt or ""
+        return prompt
     try:
         return file.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
@@ -451,8 +419,9 @@ def _write(text: str) -> None:
     sys.stdout.buffer.flush()
 
 
-def _print_json(value: dict[str, Any]) -> None:
-    print(json.dumps(value, indent=2))
+def _print(result: dict[str, Any] | str) -> None:
+    """A table or a text, or what `--json` asks for: exactly one JSON object."""
+    _write((result if isinstance(result, str) else json.dumps(result, indent=2)) + "\n")
 
 
 def _note(line: str) -> None:

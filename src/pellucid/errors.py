@@ -19,6 +19,9 @@ class PellucidError(Exception):
 
     exit_code: int
 
+    def __init_subclass__(cls, *, exit_code: int = 1) -> None:
+        cls.exit_code = exit_code
+
     def __init__(self, where: str, what: str, fix: str) -> None:
         # The three parts go to Exception so that an error survives copying between processes.
         super().__init__(where, what, fix)
@@ -28,46 +31,32 @@ class PellucidError(Exception):
         return f"{self.where}: {self.what}; {self.fix}"
 
 
-class ConfigError(PellucidError):
+class ConfigError(PellucidError, exit_code=2):
     """A wrong option, key, type or value."""
 
-    exit_code = 2
 
-
-class DataError(PellucidError):
+class DataError(PellucidError, exit_code=3):
     """A corpus or a tokenizer that cannot be used."""
 
-    exit_code = 3
 
-
-class CheckpointError(PellucidError):
+class CheckpointError(PellucidError, exit_code=4):
     """A checkpoint that is missing, damaged, or of another run."""
 
-    exit_code = 4
 
-
-class InputOutputError(PellucidError):
+class InputOutputError(PellucidError, exit_code=5):
     """The disk is full, read-only, or fails."""
 
-    exit_code = 5
 
-
-class NonFiniteLossError(PellucidError):
+class NonFiniteLossError(PellucidError, exit_code=6):
     """The loss or a gradient is NaN or infinite."""
 
-    exit_code = 6
 
-
-class RunInUseError(PellucidError):
+class RunInUseError(PellucidError, exit_code=7):
     """Another process works in this run directory."""
 
-    exit_code = 7
 
-
-class OutOfMemoryError(PellucidError):
+class OutOfMemoryError(PellucidError, exit_code=8):
     """The model or the batch does not fit into memory."""
-
-    exit_code = 8
 
 
 def explained(error: BaseException) -> BaseException:

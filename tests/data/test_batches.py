@@ -42,7 +42,7 @@ def targets_in(batches):
 
 
 def every_target_once(file):
-    return list(range(1, file.n_tokens))
+    return list(range(1, len(file.tokens)))
 
 
 def rows_as_lists(file, rows, width):
@@ -167,7 +167,7 @@ def test_a_corpus_of_exactly_one_context_is_enough_and_one_token_less_is_an_erro
     batch = Batches(file, context_length, 2, seed=0, packing=packing).batch(0)
     assert batch.targets_BT.tolist() == [every_target_once(file)] * 2
     with pytest.raises(
-        DataError, match=f"train split: its {file.n_tokens} tokens .*context_length {context_length + 1}"
+        DataError, match=f"train split: its {len(file.tokens)} tokens .*context_length {context_length + 1}"
     ):
         Batches(file, context_length + 1, 2, seed=0, packing=packing)
 

@@ -15,7 +15,7 @@ def test_the_config_decides_tokens_and_batches(workplace):
     assert data.train.end_of_text == data.validation.end_of_text == data.tokenizer.end_of_text
     assert data.truth is data.validation_floor_nats_per_token is None
     text = (workplace / "corpus.txt").read_text()
-    assert data.train.n_documents + data.validation.n_documents == len(text.split("\n\n"))
+    assert len(data.train.boundaries) - 1 + len(data.validation.boundaries) - 1 == len(text.split("\n\n"))
     batch = build_batches(config, data).batch(0)
     assert batch.inputs_BT.shape == batch.targets_BT.shape == (2, 32)
     assert set(batch.inputs_BT[:, 0].tolist()) == {data.tokenizer.end_of_text}, "each row starts at a document"

@@ -22,9 +22,9 @@ def test_documents_are_read_as_they_were_written(tmp_path_factory, documents):
     edges = file.boundaries.tolist()
     assert [file.tokens[a + 1 : b].tolist() for a, b in pairwise(edges)] == documents
     assert file.tokens[file.boundaries].tolist() == [999] * (len(documents) + 1)
-    assert file.n_documents == len(documents)
-    assert file.n_tokens == sum(map(len, documents)) + len(documents) + 1
-    assert (file.end_of_text, file.n_targets, file.name) == (999, file.n_tokens - 1, "train")
+    assert len(file.boundaries) == len(documents) + 1
+    assert len(file.tokens) == sum(map(len, documents)) + len(documents) + 1
+    assert (file.end_of_text, file.n_targets, file.name) == (999, len(file.tokens) - 1, "train")
 
 
 def test_pieces_of_a_document_are_joined(tmp_path):

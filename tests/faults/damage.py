@@ -2,16 +2,17 @@
 
 import json
 import struct
+from hashlib import sha256
 from pathlib import Path
 
-from pellucid.checkpoint import step_directory
-from pellucid.checkpoint.step_directory import TENSOR_FILES, TEXT_FILES
+from pellucid.checkpoint.step_directory import TENSOR_FILES, TEXT_FILES, manifest, manifest_line
 
 
 def sign(directory: Path) -> None:
     """Writes the manifest that belongs to the files as they are now."""
-    entries = {name: step_directory._entry_of(directory / name) for name in (*TENSOR_FILES, *TEXT_FILES)}
-    (directory / "manifest.json").write_bytes(step_directory._manifest(entries))
+    contents = {name: (directory / name).read_bytes() for name in (*TENSOR_FILES, *TEXT_FILES)}
+    lines = [manifest_line(name, len(bytes_), sha256(bytes_).hexdigest()) for name, bytes_ in contents.items()]
+    (directory / "manifest.json").write_bytes(manifest(lines))
 
 
 def safetensors(header: object, data: bytes = b"") -> bytes:

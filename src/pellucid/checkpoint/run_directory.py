@@ -63,8 +63,9 @@ def keep_last_and_best(run_dir: Path, keep_last: int) -> None:
     If one can't be deleted, that is only a warning: the save before it succeeded, and training continues.
     """
     whole = list(whole_checkpoints(run_dir))
-    best = _best(whole)
-    kept = {state.step for state in [*whole[:keep_last], *([best] if best else [])]}
+    kept = {state.step for state in whole[:keep_last]}
+    if whole:
+        kept.add(_best(whole).step)
     for step in steps_in(run_dir):
         if step not in kept:
             try:
@@ -93,15 +94,15 @@ def find_step_directory(run: Path, which: str) -> Path:
         if not whole:
             raise CheckpointError(str(run), "no checkpoint is whole", "train anew with --overwrite")
         best = _best(whole)
-        if best and best.step < steps[-1]:
+        if best.val_loss is not None and best.step < steps[-1]:
             _log.info("step %s, the best of %s; --checkpoint latest for the newest", f"{best.step:,}", run)
-        return run / step_name((best or whole[0]).step)
+        return run / step_name(best.step)
     if not which.isdecimal() or int(which) not in steps:
         raise CheckpointError(str(run), f"no checkpoint {which!r}", f"use best, latest or a step: {known}")
     return run / step_name(int(which))
 
 
-def _best(states: list[State]) -> State | None:
-    """The one with the lowest validation loss among those that were evaluated."""
-    losses = [(state.val_loss, state.step, state) for state in states if state.val_loss is not None]
-    return min(losses)[2] if losses else None
+def _best(states: list[State]) -> State:
+    """Of states, newest first, the one with the lowest validation loss; where nothing was evaluated, the newest."""
+    evaluated = [state for state in states if state.val_loss is not None]
+    return min(evaluated, key=lambda state: (state.val_loss, state.step), default=states[0])

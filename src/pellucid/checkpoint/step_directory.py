@@ -101,11 +101,11 @@ def write_checkpoint(run_dir: Path, checkpoint: Checkpoint) -> Path:
         _require_room(run_dir, checkpoint)
         with written_whole(final) as draft:
             draft.mkdir()
-            entries = {}
+            lines = []
             for name, content in _contents(checkpoint):
                 _write(draft / name, content)
-                entries[name] = _entry(len(content), hashlib.sha256(content).hexdigest())
-            _write(draft / MANIFEST, _manifest(entries))
+                lines.append(manifest_line(name, len(content), hashlib.sha256(content).hexdigest()))
+            _write(draft / MANIFEST, manifest(lines))
             failpoints.reached("rename checkpoint")
     except (OSError, SafetensorError) as error:
         what = f"checkpoint not saved: {getattr(error, 'strerror', None) or error}"
@@ -122,9 +122,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     state = read_state(directory)
     try:
         model, optimizer, rng = (_load_tensors(directory / name) for name in TENSOR_FILES)
-        config_yaml, tokenizer_json = (
-            (directory / name).read_bytes().decode("utf-8") for name in ("config.yaml", "tokenizer.json")
-        )
+        config_yaml, tokenizer_json = ((directory / name).read_bytes().decode("utf-8") for name in TEXT_FILES[1:])
     except (OSError, ValueError, TypeError, KeyError, RecursionError, SafetensorError) as error:
         raise _damaged(directory, f"unreadable ({error})") from error
     return Checkpoint(model, optimizer, rng, state, config_yaml, tokenizer_json)
@@ -140,11 +138,15 @@ def read_state(directory: Path) -> State:
         expected = {*TENSOR_FILES, *TEXT_FILES, MANIFEST}
         if odd := sorted(kinds.keys() ^ expected) or sorted(name for name in kinds if not kinds[name]):
             raise _damaged(directory, f"missing, added or not a regular file: {', '.join(odd)}")
-        found = _manifest({name: _entry_of(directory / name) for name in (*TENSOR_FILES, *TEXT_FILES)})
         with (directory / MANIFEST).open("rb") as file:
             saved = file.read(MAX_HEADER_BYTES)
-        if saved != found:
-            raise _damaged(directory, _difference(found, saved))
+        paths = [directory / name for name in (*TENSOR_FILES, *TEXT_FILES)]
+        lines = [manifest_line(path.name, path.stat().st_size, sha256(path)) for path in paths]
+        for path, line in zip(paths, lines, strict=True):
+            if line.encode() not in saved:
+                raise _damaged(directory, f"{path.name} is not what {MANIFEST} says")
+        if saved != manifest(lines):
+            raise _damaged(directory, f"{MANIFEST} was changed, or is of another version")
         state = State.model_validate_json((directory / "state.json").read_bytes())
     except FileNotFoundError:
         raise CheckpointError(str(directory), "no such checkpoint", "name an existing step") from None
@@ -155,14 +157,6 @@ def read_state(directory: Path) -> State:
     if STEP_NAME.fullmatch(directory.name) and directory.name != step_name(state.step):
         raise _damaged(directory, f"it holds step {state.step}")
     return state
-
-
-def _difference(found: bytes, saved: bytes) -> str:
-    """Which file to blame: the first whose line in the manifest differs."""
-    lines = zip(found.decode().splitlines(), saved.decode("utf-8", "replace").splitlines(), strict=False)
-    line = next((line for line, other in lines if line != other), "")
-    name = next((name for name in (*TENSOR_FILES, *TEXT_FILES) if f'"{name}"' in line), None)
-    return f"{name} is not what {MANIFEST} says" if name else f"{MANIFEST} was changed, or is of another version"
 
 
 def _require_room(run_dir: Path, checkpoint: Checkpoint) -> None:
@@ -200,18 +194,13 @@ def _load_tensors(path: Path) -> Tensors:
     return safetensors.torch.load_file(path)
 
 
-def _manifest(entries: Mapping[str, str]) -> bytes:
-    """The only valid manifest of these files, one line each."""
-    lines = ",\n".join(f'  "{name}": {entries[name]}' for name in sorted(entries))
-    return f'{{"format": {FORMAT_VERSION}, "files": {{\n{lines}\n}}}}\n'.encode()
+def manifest(lines: list[str]) -> bytes:
+    """The only valid manifest of these files."""
+    return (f'{{"format": {FORMAT_VERSION}, "files": {{\n' + ",\n".join(sorted(lines)) + "\n}}\n").encode()
 
 
-def _entry(n_bytes: int, digest: str) -> str:
-    return json.dumps({"bytes": n_bytes, "sha256": digest})
-
-
-def _entry_of(path: Path) -> str:
-    return _entry(path.stat().st_size, sha256(path))
+def manifest_line(name: str, n_bytes: int, digest: str) -> str:
+    return f'  "{name}": {{"bytes": {n_bytes}, "sha256": "{digest}"}}'
 
 
 def _damaged(directory: Path, what: str) -> CheckpointError:

@@ -46,7 +46,7 @@ def rng_tensors() -> dict[str, Tensor]:
 def load_training_state(model: nn.Module, optimizers: Sequence[Optimizer], saved: Checkpoint, where: str) -> None:
     """Restores weights, moments and, last, the generators. Raises CheckpointError if they belong to another model."""
     require_fit(model, saved, where)
-    _copy(saved.model, model)
+    model.load_state_dict(saved.model, strict=False)  # the other half of a tied matrix is not stored
     _load_optimizer_tensors(model, optimizers, saved.optimizer)
     for name, state in saved.rng.items():
         if name == "cpu":
@@ -58,7 +58,7 @@ def load_training_state(model: nn.Module, optimizers: Sequence[Optimizer], saved
 def load_model_tensors(model: nn.Module, tensors: Tensors, where: str) -> None:
     """Copies saved parameters into the model. Raises CheckpointError if they belong to a model of another shape."""
     _require_same_parameters(model, tensors, where)
-    _copy(tensors, model)
+    model.load_state_dict(tensors, strict=False)
 
 
 def require_fit(model: nn.Module, saved: Checkpoint, where: str) -> None:
@@ -82,12 +82,6 @@ def require_fit(model: nn.Module, saved: Checkpoint, where: str) -> None:
 def first_not_finite(tensors: Tensors) -> str | None:
     """The name of the first tensor that holds NaN or infinity."""
     return next((name for name, tensor in tensors.items() if not tensor.isfinite().all()), None)
-
-
-def _copy(tensors: Tensors, model: nn.Module) -> None:
-    with torch.no_grad():
-        for name, parameter in model_tensors(model).items():
-            parameter.copy_(tensors[name])
 
 
 def _load_optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer], tensors: Tensors) -> None:

@@ -36,19 +36,13 @@ class DownloadConfig(Section):
     url: str = Field(description="address of the file, http or https")
     sha256: str = Field(description="its SHA-256 in hexadecimal: no other file is believed")
 
-    @field_validator("url")
-    @classmethod
-    def _is_a_web_address(cls, url: str) -> str:
-        if not re.fullmatch(r"https?://\S+", url):
-            raise ValueError(f"{url!r} is no web address; write https://...")
-        return url
-
-    @field_validator("sha256")
-    @classmethod
-    def _is_a_hash(cls, sha256: str) -> str:
-        if not re.fullmatch("[0-9a-f]{64}", sha256):
-            raise ValueError("this is no SHA-256; give the 64 digits that `sha256sum FILE` prints")
-        return sha256
+    @model_validator(mode="after")
+    def _is_an_address_and_a_hash(self) -> DownloadConfig:
+        if not re.fullmatch(r"https?://\S+", self.url):
+            raise ValueError(f"url: {self.url!r} is no web address; write https://...")
+        if not re.fullmatch("[0-9a-f]{64}", self.sha256):
+            raise ValueError("sha256: this is no SHA-256; give the 64 digits that `sha256sum FILE` prints")
+        return self
 
 
 class TextFilesConfig(Section):
@@ -57,9 +51,7 @@ class TextFilesConfig(Section):
     type: Literal["text"]
     files: Strings = Field((), description="paths or globs, seen from the current folder, read in order")
     download: DownloadConfig | None = Field(None, description="the file to train on where no `files` are given")
-    separator: str | None = Field(
-        None, min_length=1, description="text between two documents; without it each file is one document"
-    )
+    separator: str | None = Field(None, min_length=1, description="text between two documents; null: one per file")
     validation_files: Strings = Field((), description="files held out; empty: the end of `files` is held out")
     validation_fraction: Fraction = Field(0.1, description="share at the end of `files` that is held out")
 
@@ -77,27 +69,18 @@ class HuggingFaceConfig(Section):
     path: str = Field(min_length=1, description="data set on the hub, or a format: json, text, parquet, csv")
     name: str | None = Field(None, description="configuration of the data set")
     split: str = Field("train", description="split to train on; slices such as `train[:10%]` work")
-    validation_split: str | None = Field(
-        None, description="split to validate on; without it every n-th document is held out"
-    )
-    validation_fraction: Fraction = Field(
-        0.1, description="share of the documents held out where no validation_split is given"
-    )
+    validation_split: str | None = Field(None, description="split to validate on; null: every n-th document")
+    validation_fraction: Fraction = Field(0.1, description="share of the documents held out without such a split")
     text_field: str = Field("text", description="column that holds the text")
     data_files: str | Strings | dict[str, str | Strings] | None = Field(
         None, description="local files for the formats json, text, parquet, csv; a map names a file per split"
     )
     streaming: bool = Field(False, description="read on the fly instead of downloading first")
 
-    @field_validator("path")
-    @classmethod
-    def _is_not_a_misnamed_format(cls, path: str) -> str:
-        if path in MISNAMED_FORMATS:
-            raise ValueError(f"{path!r} is no format; did you mean '{MISNAMED_FORMATS[path]}'?")
-        return path
-
     @model_validator(mode="after")
-    def _a_format_has_files(self) -> HuggingFaceConfig:
+    def _a_format_is_known_and_has_files(self) -> HuggingFaceConfig:
+        if self.path in MISNAMED_FORMATS:
+            raise ValueError(f"path: {self.path!r} is no format; did you mean '{MISNAMED_FORMATS[self.path]}'?")
         if self.path in FORMATS and self.data_files is None:
             raise ValueError(f"data_files: {self.path} is a format, and no files are named; add `data_files: FILE`")
         return self
@@ -125,21 +108,15 @@ class BytePairConfig(SpecialTokensSection):
     """Byte-level byte-pair encoding trained on the corpus (Sennrich et al. 2016)."""
 
     type: Literal["bpe"]
-    vocab_size: int = Field(
-        4096, ge=257, description="tokens in all: 256 bytes, the special tokens, and the learned merges"
-    )
-    training_megabytes: int = Field(
-        32, ge=1, description="the merges are learned from at most this much of the start of the corpus"
-    )
+    vocab_size: int = Field(4096, ge=257, description="256 bytes, the special tokens, and the learned merges")
+    training_megabytes: int = Field(32, ge=1, description="the most of the corpus that merges are learned from")
 
     @model_validator(mode="after")
     def _room_for_bytes_and_special_tokens(self) -> BytePairConfig:
         least = 256 + len(self.special_tokens)
         if self.vocab_size < least:
-            raise ValueError(
-                f"vocab_size: {self.vocab_size} has no room for 256 bytes and {len(self.special_tokens)} "
-                f"special tokens; give at least {least}"
-            )
+            needed = f"256 bytes and {len(self.special_tokens)} special tokens; give at least {least}"
+            raise ValueError(f"vocab_size: {self.vocab_size} has no room for {needed}")
         return self
 
 

@@ -28,7 +28,7 @@ MAX_BYTES = 4 * MAX_CHARACTERS
 MAX_DEPTH = 8
 
 # What a rule of our own says (a ValueError of a validator): the key to blame among several, what is wrong, how to fix.
-_RULE = re.compile(r"(?:([a-z_.]+): )?(.*); (.*)", re.DOTALL)
+_RULE = re.compile(r"(?:([a-z0-9_.]+): )?(.*); (.*)", re.DOTALL)
 
 _TYPE_NAMES = {
     "a whole number": ("int_type", "int_from_float"),
@@ -98,8 +98,7 @@ def load_run_config(file: FilePath, changes: Iterable[str | Change] = ()) -> Run
 def parse_run_config(text: str, source: str, changes: Iterable[str | Change] = ()) -> RunConfig:
     """The same for YAML text; `source` is what errors call it."""
     parsed = [parse_override(change) if isinstance(change, str) else change for change in changes]
-    data, places = _parse_sections(text, source)
-    _require_kind(RunConfig, data, source)
+    data, places = _sections(RunConfig, text, source)
     for change in parsed:
         _apply(data, places, change)
     config = _validated(RunConfig, data, places, {change.path for change in parsed})
@@ -112,26 +111,22 @@ def parse_run_config(text: str, source: str, changes: Iterable[str | Change] = (
 def load_experiment(file: FilePath) -> LoadedExperiment:
     """Reads an experiment. Raises ConfigError as `load_run_config` does. The configs of its runs are not looked at."""
     file = find_config(file)
-    data, places = _parse_sections(_read(file), str(file))
-    _require_kind(ExperimentConfig, data, str(file))
+    data, places = _sections(ExperimentConfig, _read(file), str(file))
     return LoadedExperiment(_validated(ExperimentConfig, data, places), places)
 
 
-def _parse_sections(text: str, source: str) -> tuple[dict[str, Any], Places]:
+def _sections(kind: type[Section], text: str, source: str) -> tuple[dict[str, Any], Places]:
+    """The keys of a file, and where each stands. ConfigError if it is an experiment instead of a run, or vice versa."""
     data, lines = parse_yaml(text, source)
     if not isinstance(data, dict):
         raise ConfigError(source, "no `key: value` lines found", "start from a file in configs/")
-    return data, {path: f"{source}:{line}" for path, line in lines.items()}
-
-
-def _require_kind(section: type[Section], data: dict[str, Any], source: str) -> None:
-    """Raises ConfigError if a run config stands where an experiment should, or the other way round."""
     runs, experiments = RunConfig.model_fields.keys(), ExperimentConfig.model_fields.keys()
     n_of_run, n_of_experiment = len(data.keys() & (runs - experiments)), len(data.keys() & (experiments - runs))
-    if section is RunConfig and n_of_experiment > n_of_run:
+    if kind is RunConfig and n_of_experiment > n_of_run:
         raise ConfigError(source, "this is an experiment, not the config of a run", "run it with `pellucid experiment`")
-    if section is ExperimentConfig and n_of_run > n_of_experiment:
+    if kind is ExperimentConfig and n_of_run > n_of_experiment:
         raise ConfigError(source, "this is the config of one run, no experiment", "run it with `pellucid train`")
+    return data, {path: f"{source}:{line}" for path, line in lines.items()}
 
 
 def _validated(

@@ -49,19 +49,11 @@ class ModelConfig(Section):
     d_model: int = Field(ge=1, description="width of the residual stream")
     n_layers: int = Field(ge=1, description="number of blocks")
     n_heads: int = Field(ge=1, description="query heads per attention; each is d_model / n_heads wide")
-    n_kv_heads: int | None = Field(
-        None, ge=1, description="key/value heads, shared between groups of query heads; default: n_heads"
-    )
-    d_ff: int | None = Field(
-        None,
-        ge=1,
-        description="width of the feed-forward layer; default: 4 d_model (swiglu has three matrices: 8/3 is its equal)",
-    )
+    n_kv_heads: int | None = Field(None, ge=1, description="key/value heads, which query heads share; null: n_heads")
+    d_ff: int | None = Field(None, ge=1, description="width of the feed-forward layer; null: 4 d_model (swiglu: 8/3)")
     position: PositionConfig = Field(RotaryConfig(type="rope"), description="how the model knows order")
     norm: Literal["layer_norm", "rms_norm"] = "layer_norm"
-    norm_placement: Literal["pre", "post"] = Field(
-        "pre", description="pre: x + f(norm(x)), as GPT-2; post: norm(x + f(x)), as the lecture notes"
-    )
+    norm_placement: Literal["pre", "post"] = Field("pre", description="pre: x + f(norm(x)); post: norm(x + f(x))")
     activation: Literal["relu", "gelu", "relu_squared", "swiglu"] = "gelu"
     tied_embeddings: bool = Field(True, description="unembed with the transpose of the embedding")
     bias: bool = Field(False, description="biases in the linear layers and LayerNorm")
@@ -74,34 +66,24 @@ class ModelConfig(Section):
         description="spread of the first token embeddings; larger keeps tokens apart, so that they are sooner "
         "copied; default: 0.02, or 1 / sqrt(d_model) beside sinusoidal positions",
     )
-    zero_init_projections: bool = Field(
-        False, description="start with the output projections at zero, so that each block starts as identity"
-    )
+    zero_init_projections: bool = Field(False, description="output projections start at zero, blocks as identity")
     attention: Literal["auto", "explicit", "fused"] = Field(
-        "auto",
-        description="explicit: the equation, step by step; fused: one PyTorch kernel; auto: the faster one",
+        "auto", description="explicit: the equation, step by step; fused: one PyTorch kernel; auto: the faster one"
     )
-    kernels: Literal["plain", "fast"] = Field(
-        "fast", description="plain: the code that the equations say; fast: the same results in less time"
-    )
+    kernels: Literal["plain", "fast"] = Field("fast", description="plain: as the equations say; fast: the same, sooner")
 
     @model_validator(mode="after")
     def _heads_divide_the_width(self) -> ModelConfig:
-        if self.d_model % self.n_heads:
-            raise ValueError(
-                f"d_model: {self.d_model} is not a multiple of n_heads {self.n_heads}; "
-                f"choose d_model as n_heads times the head width"
-            )
-        if self.n_kv_heads is not None and self.n_heads % self.n_kv_heads:
-            raise ValueError(
-                f"n_heads: {self.n_heads} is not a multiple of n_kv_heads {self.n_kv_heads}; "
-                f"choose n_kv_heads as a divisor of n_heads"
-            )
-        if isinstance(self.position, RotaryConfig) and (self.d_model // self.n_heads) % 2:
-            raise ValueError(
-                f"d_model: RoPE rotates pairs, but a head has {self.d_model // self.n_heads} coordinates; "
-                f"choose d_model / n_heads even"
-            )
-        if isinstance(self.position, SinusoidalConfig) and self.d_model % 2:
-            raise ValueError(f"d_model: sinusoidal positions need an even width, not {self.d_model}; add one")
+        d_model, n_heads, n_kv_heads = self.d_model, self.n_heads, self.n_kv_heads or 1
+        if d_model % n_heads:
+            wrong = f"{d_model} is not a multiple of n_heads {n_heads}; choose d_model as n_heads times the head width"
+            raise ValueError(f"d_model: {wrong}")
+        if n_heads % n_kv_heads:
+            wrong = f"{n_heads} is not a multiple of n_kv_heads {n_kv_heads}; choose n_kv_heads as a divisor of n_heads"
+            raise ValueError(f"n_heads: {wrong}")
+        if isinstance(self.position, RotaryConfig) and (d_head := d_model // n_heads) % 2:
+            wrong = f"RoPE rotates pairs, but a head has {d_head} coordinates; choose d_model / n_heads even"
+            raise ValueError(f"d_model: {wrong}")
+        if isinstance(self.position, SinusoidalConfig) and d_model % 2:
+            raise ValueError(f"d_model: sinusoidal positions need an even width, not {d_model}; add one")
         return self

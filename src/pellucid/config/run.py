@@ -8,13 +8,7 @@ from pellucid.config.base import JSON_SCHEMA, Section
 from pellucid.config.data import BytePairConfig, CorpusConfig, DataConfig, TokenizerConfig
 from pellucid.config.generation import SampleConfig
 from pellucid.config.model import ModelConfig
-from pellucid.config.training import (
-    CheckpointConfig,
-    EvaluationConfig,
-    OptimizerConfig,
-    ScheduleConfig,
-    TrainConfig,
-)
+from pellucid.config.training import CheckpointConfig, EvaluationConfig, OptimizerConfig, ScheduleConfig, TrainConfig
 
 
 class RunConfig(Section, json_schema_extra=JSON_SCHEMA):

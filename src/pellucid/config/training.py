@@ -84,13 +84,9 @@ class TrainConfig(Section):
 
     steps: int = Field(ge=1, description="number of updates")
     batch_size: int = Field(ge=1, description="rows per forward pass; halve it when memory runs out")
-    gradient_accumulation_steps: int = Field(
-        1, ge=1, description="forward passes per update; the update sees batch_size times as many rows"
-    )
+    gradient_accumulation_steps: int = Field(1, ge=1, description="forward passes per update: as many times the rows")
     max_gradient_norm: float | None = Field(1.0, gt=0, description="longer gradients are scaled down to it")
-    gradient_checkpointing: bool = Field(
-        False, description="recompute activations in the backward pass: less memory, a third more time"
-    )
+    gradient_checkpointing: bool = Field(False, description="a third more time, but activations need little memory")
     precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
         "auto", description="auto: bf16 where the hardware computes in it, else fp32; fp16 needs CUDA"
     )
@@ -103,15 +99,9 @@ class EvaluationConfig(Section):
     """Validation during training. At the end the whole validation part is evaluated."""
 
     every_steps: Steps = 500
-    max_tokens: int | None = Field(
-        100_000, ge=1, description="evaluate at most about this many tokens while training; null: all"
-    )
-    stop_at_val_loss: float | None = Field(
-        None, gt=0, description="end the run when an evaluation finds this loss (nats per token) or less; null: never"
-    )
-    early_stopping_patience: int | None = Field(
-        None, ge=1, description="end the run after so many evaluations in a row without a new best; null: never"
-    )
+    max_tokens: int | None = Field(100_000, ge=1, description="evaluate about so many tokens while training; null: all")
+    stop_at_val_loss: float | None = Field(None, gt=0, description="end the run at this loss (nats per token) or less")
+    early_stopping_patience: int | None = Field(None, ge=1, description="end after so many without a new best")
 
 
 class CheckpointConfig(Section):

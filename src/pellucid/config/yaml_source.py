@@ -35,10 +35,6 @@ class _Loader(yaml.SafeLoader):
         raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
 
 
-def _decimal(loader: _Loader, node: yaml.ScalarNode) -> int:
-    return int(loader.construct_scalar(node).replace("_", ""))
-
-
 class _Dumper(yaml.SafeDumper):
     """PyYAML's safe dumper, which also quotes text that `_Loader` alone would take for a number, as `1e5`."""
 
@@ -49,20 +45,17 @@ def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
 
 
 _Dumper.add_representer(str, _text)
-_Loader.add_constructor("tag:yaml.org,2002:int", _decimal)
+_Loader.add_constructor("tag:yaml.org,2002:int", lambda _loader, node: int(node.value.replace("_", "")))
 _Loader.yaml_implicit_resolvers = {}
-for _tag, _pattern, _first in [
-    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    ("int", r"[-+]?[0-9][0-9_]*", list("-+0123456789")),
-    (
-        "float",
-        r"[-+]?(\.[0-9]+|[0-9][0-9_]*\.[0-9_]*|[0-9][0-9_]*(?=[eE]))([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
-        list("-+.0123456789"),
-    ),
-]:
+_NUMBER = r"\.[0-9]+|[0-9][0-9_]*\.[0-9_]*|[0-9][0-9_]*(?=[eE])"
+for _tag, _pattern in {
+    "null": r"~|null|Null|NULL|",
+    "bool": r"true|True|TRUE|false|False|FALSE",
+    "int": r"[-+]?[0-9][0-9_]*",
+    "float": rf"[-+]?({_NUMBER})([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+}.items():
     for _side in (_Loader, _Dumper):
-        _side.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
+        _side.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), None)
 
 
 def parse_yaml(text: str, source: str) -> tuple[Any, dict[Path, int]]:

@@ -1,6 +1,7 @@
 """From a run config to prepared data and to batches: the one place where data reads config."""
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,14 +12,7 @@ from pellucid.config.run import RunConfig
 from pellucid.corpora.build import DOWNLOADS, build_corpus
 from pellucid.corpora.text_files import text_file_pieces
 from pellucid.data.batches import Batches
-from pellucid.data.prepare import (
-    FILE_OF_SPLIT,
-    TOKENIZER_FILE,
-    Manifest,
-    fingerprint_of,
-    prepare,
-    read_manifest,
-)
+from pellucid.data.prepare import FILE_OF_SPLIT, TOKENIZER_FILE, Manifest, fingerprint_of, prepare, read_manifest
 from pellucid.data.token_file import TokenFile, token_type
 from pellucid.data.truth import TokenTruth
 from pellucid.errors import DataError, PellucidError
@@ -56,14 +50,9 @@ def prepare_data(config: RunConfig, data_root: Path) -> PreparedData:
 
     DataError: text that cannot be read or encoded; InputOutputError: the disk refuses.
     """
-    directory, manifest = prepare(
-        build_corpus(config.corpus, data_root / DOWNLOADS.name),
-        partial(train_tokenizer, config.tokenizer),
-        config.tokenizer.model_dump(mode="json"),
-        name=config.corpus.type,
-        root=data_root,
-    )
-    return _opened(directory, manifest)
+    corpus, settings = build_corpus(config.corpus, data_root / DOWNLOADS.name), config.tokenizer.model_dump(mode="json")
+    train = partial(train_tokenizer, config.tokenizer)
+    return _opened(*prepare(corpus, train, settings, name=config.corpus.type, root=data_root))
 
 
 def data_of_run(config: RunConfig, fingerprint: str, data_root: Path) -> PreparedData | None:
@@ -76,11 +65,10 @@ def data_of_run(config: RunConfig, fingerprint: str, data_root: Path) -> Prepare
     if manifest is None:
         data = prepare_data(config, data_root)
         return data if data.fingerprint == fingerprint else None
-    try:
+    is_as_it_was = False
+    with suppress(PellucidError):
         corpus = build_corpus(config.corpus, data_root / DOWNLOADS.name)
         is_as_it_was = fingerprint_of(corpus, config.tokenizer.model_dump(mode="json")) == fingerprint
-    except PellucidError:
-        is_as_it_was = False
     if not is_as_it_was:
         _log.warning("the corpus has changed since training; the tokens of then are used, in %s", directory)
     return _opened(directory, manifest)
@@ -116,14 +104,7 @@ def vocab_size_of(config: RunConfig) -> int:
     return train_tokenizer(config.tokenizer, train, validation).vocab_size
 
 
-def build_batches(config: RunConfig, data: PreparedData, rank: int = 0, n_ranks: int = 1) -> Batches:
+def build_batches(config: RunConfig, data: PreparedData) -> Batches:
     """The training batches of a run."""
-    return Batches(
-        data.train,
-        config.model.context_length,
-        config.train.batch_size,
-        seed=config.seed,
-        packing=config.data.packing,
-        rank=rank,
-        n_ranks=n_ranks,
-    )
+    context_length, batch_size = config.model.context_length, config.train.batch_size
+    return Batches(data.train, context_length, batch_size, seed=config.seed, packing=config.data.packing)

@@ -11,7 +11,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain, cycle, islice
 from multiprocessing.connection import Connection
 
@@ -36,14 +36,10 @@ def encode_batches(tokenizer: Tokenizer, batches: Iterable[Batch]) -> Iterator[t
     """
     remaining = iter(batches)
     for batch in islice(remaining, BATCHES_WITHOUT_PROCESSES):
-        yield batch, tokenizer.encode_batch(_texts(batch))
+        yield batch, tokenizer.encode_batch([piece.text for piece in batch])
     if (first := next(remaining, None)) is not None:
         n_processes = min(MOST_PROCESSES, os.cpu_count() or 1)
         yield from _encode_in_processes(tokenizer, chain([first], remaining), n_processes)
-
-
-def _texts(batch: Batch) -> list[str]:
-    return [piece.text for piece in batch]
 
 
 def _encode_in_processes(
@@ -63,7 +59,7 @@ def _encode_in_processes(
             if len(asked) == n_processes:
                 yield _received(*asked.popleft())
             with _its_end_is_an_error():
-                connection.send(_texts(batch))
+                connection.send([piece.text for piece in batch])
             asked.append((connection, batch))
         while asked:
             yield _received(*asked.popleft())
@@ -93,17 +89,11 @@ def _answer(connection: Connection, tokenizer_json: str) -> None:
     """What a process does until nobody asks any more. Ctrl-C in a terminal reaches it too, but is not its business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     tokenizer = Tokenizer.from_json(tokenizer_json)
-    while True:
-        try:
-            batch = connection.recv()
-        except EOFError:
-            return
-        answer: Ids | DataError
-        try:
-            answer = tokenizer.encode_batch(batch)
-        except DataError as error:
-            answer = error
-        try:
+    answer: Ids | DataError
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            try:
+                answer = tokenizer.encode_batch(connection.recv())
+            except DataError as error:
+                answer = error
             connection.send(answer)
-        except BrokenPipeError:
-            return

@@ -73,12 +73,7 @@ class Manifest(Section):
 
 
 def prepare(
-    corpus: Corpus,
-    train_tokenizer: TrainTokenizer,
-    tokenizer_settings: dict[str, object],
-    *,
-    name: str,
-    root: Path,
+    corpus: Corpus, train_tokenizer: TrainTokenizer, tokenizer_settings: dict[str, object], *, name: str, root: Path
 ) -> tuple[Path, Manifest]:
     """The folder with the corpus as tokens; written if it is missing or damaged.
 

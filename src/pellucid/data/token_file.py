@@ -49,14 +49,6 @@ class TokenFile:
         return cls(path.stem, np.asarray(tokens), np.asarray(boundaries))
 
     @property
-    def n_documents(self) -> int:
-        return len(self.boundaries) - 1
-
-    @property
-    def n_tokens(self) -> int:
-        return len(self.tokens)
-
-    @property
     def n_targets(self) -> int:
         """Tokens that can be predicted: all but the first, which has nothing before it."""
         return len(self.tokens) - 1

@@ -65,11 +65,7 @@ def precision_here(device_name: str, precision_name: str) -> Precision:
 
 
 def _resolve_device(name: str) -> torch.device:
-    available = {
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-        "cpu": True,
-    }
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
         name = next(kind for kind, is_there in available.items() if is_there)
     if not available[name]:
