@@ -84,7 +84,7 @@ def test_a_model_that_knows_the_truth_has_no_excess_anywhere(corpus, stories, to
     for row in explanation.rows:
         assert row.excess_nats == pytest.approx(0, abs=1e-5)
         assert row.forecast.kl_nats == pytest.approx(0, abs=1e-5)
-        assert row.forecast.forbidden == pytest.approx(0, abs=1e-9)
+        assert row.forecast.forbidden_probability == pytest.approx(0, abs=1e-9)
         assert row.is_hit or row.truth < 0.51, "what is certain is the likeliest"
     assert explanation.floor_nats == pytest.approx(-math.log(p), abs=1e-9)
     assert explanation.floor_nats == pytest.approx(-corpus.log_probability(text), abs=1e-9)
@@ -99,9 +99,9 @@ def test_a_model_that_knows_nothing_loses_the_entropy_of_its_vocabulary_less_tha
     explanation = explained(Uniform(tokenizer.vocab_size), tokenizer, text, corpus, is_document=True)
     for row in explanation.rows:
         assert row.model_nats == pytest.approx(math.log(tokenizer.vocab_size), rel=1e-6)
-        expected = math.log(tokenizer.vocab_size) - row.forecast.entropy_nats
+        expected = math.log(tokenizer.vocab_size) - row.forecast.truth_entropy_nats
         assert row.forecast.kl_nats == pytest.approx(expected, rel=1e-5)
-        assert 0 < row.forecast.forbidden < 1
+        assert 0 < row.forecast.forbidden_probability < 1
 
 
 def test_the_excess_to_expect_at_a_place_is_the_mean_of_what_comes(corpus, stories, tokenizer):
@@ -116,8 +116,10 @@ def test_the_excess_to_expect_at_a_place_is_the_mean_of_what_comes(corpus, stori
     mean = sum(c.truth * math.log(c.truth / c.model) for c in forecast.candidates if c.truth)
     assert forecast.kl_nats == pytest.approx(mean, rel=1e-6)
     entropy = -sum(c.truth * math.log(c.truth) for c in forecast.candidates if c.truth)
-    assert forecast.entropy_nats == pytest.approx(entropy, rel=1e-6)
-    assert forecast.forbidden == pytest.approx(sum(c.model for c in forecast.candidates if not c.truth), rel=1e-6)
+    assert forecast.truth_entropy_nats == pytest.approx(entropy, rel=1e-6)
+    assert forecast.forbidden_probability == pytest.approx(
+        sum(c.model for c in forecast.candidates if not c.truth), rel=1e-6
+    )
 
 
 def test_the_losses_are_those_that_an_evaluation_counts(corpus, stories, tokenizer):

@@ -50,11 +50,11 @@ def measure_machine(device: torch.device, dtype: torch.dtype) -> Machine:
         )
 
 
-def measure_flops_per_second(device: torch.device, dtype: torch.dtype, *, seconds: float = 0.2) -> float:
-    """The fastest of the large products that fit into so many seconds, and of two at least."""
+def measure_flops_per_second(device: torch.device, dtype: torch.dtype) -> float:
+    """Of large matrix products."""
     width = PRODUCT_WIDTH.get(device.type, 2048)
     a, b = (torch.randn(width, width, device=device).to(dtype) for _ in range(2))
-    return 2 * width**3 / _fastest(lambda: a @ b, seconds)
+    return 2 * width**3 / _fastest(lambda: a @ b, 0.2)
 
 
 def measure_bytes_per_second(device: torch.device, dtype: torch.dtype) -> float:
@@ -91,7 +91,7 @@ def _work_of(work: Callable[[], Tensor]) -> StepWork:
 
 
 def _fastest(work: Callable[[], Tensor], seconds: float) -> float:
-    """Time of the fastest run, after one to warm up. Others may use the machine too, and make the rest slower."""
+    """Of at least two runs in so many seconds, after one to warm up. What else the machine does slows the others."""
     _timed(work)
     times = [_timed(work)]
     while sum(times) < seconds:

@@ -68,23 +68,16 @@ def explain_run(
     attention: of which heads the maps are shown, "all" or LAYER.HEAD. A prompt needs no text files, which a run copied
     to another machine lacks.
     """
-    config, is_fables = trained.config.corpus, trained.config.corpus.type == "fables"
-    decoder, tokenizer = trained.decoder, trained.tokenizer
-    corpus = build_corpus(config) if prompt is None or is_fables else None
-    if prompt is not None:
-        piece, source = Piece(prompt, ends_document=False), "a prompt"
+    decoder, tokenizer, length = trained.decoder, trained.tokenizer, trained.decoder.context_length
+    is_fables = trained.config.corpus.type == "fables"
+    corpus = build_corpus(trained.config.corpus) if prompt is None or is_fables else None
+    if corpus is None or prompt is not None:
+        piece, source = Piece(prompt or "", ends_document=False), "a prompt"
     else:
-        assert corpus is not None
-        piece = validation_document(corpus, number, tokenizer, decoder.context_length)
+        piece = validation_document(corpus, number, tokenizer, length)
         source = f"held-out {'fable' if is_fables else 'document'} {number}"
-    explanation = explain(
-        decoder,
-        tokenizer,
-        piece,
-        corpus if isinstance(corpus, KnownCorpus) else None,
-        context_length=decoder.context_length,
-        n_candidates=n_candidates,
-    )
+    known = corpus if isinstance(corpus, KnownCorpus) else None
+    explanation = explain(decoder, tokenizer, piece, known, context_length=length, n_candidates=n_candidates)
     maps = attention_maps(trace_text(decoder, tokenizer, explanation.text), attention) if attention else None
     model = f"{trained.config.name}, step {trained.step:,}"
     return replace(explanation, attention=maps, model=model, source=source)

@@ -98,11 +98,9 @@ def explain(
                 forecast=compare(log_q_TO[t], p, texts_O, CANDIDATES_PER_ROW),
             )
         )
-    by_character = truth is not None and is_possible and truth_T[-1] is None
-    if truth and by_character:
-        following = compare_characters(log_q_TO[-1], truth.next_characters, tokenizer, n_candidates)
-    else:
-        following = compare(log_q_TO[-1], truth_T[-1], texts_O, n_candidates)
+    following, by_character = compare(log_q_TO[-1], truth_T[-1], texts_O, n_candidates), False
+    if truth and is_possible and truth_T[-1] is None:
+        following, by_character = compare_characters(log_q_TO[-1], truth.next_characters, tokenizer, n_candidates), True
     nats_T, hits_T = np.array([row.model_nats for row in rows]), np.array([row.is_hit for row in rows])
     return Explanation(
         text=text,
@@ -155,8 +153,8 @@ def compare(log_q_O: Floats, truth: Mapping[int, float] | None, texts_O: Sequenc
     return Forecast(
         [Candidate(texts_O[o], math.exp(log_q_O[o]), truth.get(o, 0.0)) for o in outcomes],
         kl_nats=max(0.0, float(p @ (np.log(p) - log_q))),
-        entropy_nats=max(0.0, -float(p @ np.log(p))),
-        forbidden=float(np.exp(np.delete(log_q_O, possible)).sum()),
+        truth_entropy_nats=max(0.0, -float(p @ np.log(p))),
+        forbidden_probability=float(np.exp(np.delete(log_q_O, possible)).sum()),
     )
 
 

@@ -13,13 +13,11 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pellucid.evaluation.attention_maps import AttentionMaps, largest, shortened
-from pellucid.evaluation.explanation import END, Explanation, nats, percent
+from pellucid.evaluation.explanation import END, Explanation, after, nats, percent
 from pellucid.files import written_whole
 from pellucid.tokenizer.pieces import visible
 
 STEPS_NATS = (0.03, 0.1, 0.3, 1.0, 3.0)  # where one shade ends and the next begins
-MOST_ON_A_PAGE = 128  # tokens of an attention map; more make a page that is slow to scroll
-FAINTEST = 0.01  # weights below are not drawn
 
 
 def explanation_page(explanation: Explanation) -> str:
@@ -38,14 +36,9 @@ def _environment() -> Environment:
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"nats": nats, "percent": percent, "shade": _shade, "short": shortened, "visible": visible}
-    environment.globals |= {
-        "END": END,
-        "FAINTEST": FAINTEST,
-        "MOST_ON_A_PAGE": MOST_ON_A_PAGE,
-        "STEPS_NATS": STEPS_NATS,
-        "largest": largest,
-    }
+    environment.filters |= {"after": after, "nats": nats, "percent": percent, "shade": _shade}
+    environment.filters |= {"short": shortened, "visible": visible}
+    environment.globals |= {"END": END, "STEPS_NATS": STEPS_NATS, "largest": largest}
     return environment
 
 

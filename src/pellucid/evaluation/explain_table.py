@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from pellucid.evaluation.attention_maps import attention_table, shortened
-from pellucid.evaluation.explanation import Explanation, nats, percent
+from pellucid.evaluation.explanation import Explanation, after, nats, percent
 from pellucid.tokenizer.pieces import visible
 
 WIDTH, BAR_WIDTH = 100, 28
@@ -76,7 +76,7 @@ def _next(explanation: Explanation) -> list[str]:
     names = f"{'model':>{NATS_WIDTH}}{'truth' if has_truth else '':>{NATS_WIDTH}}"
     key = "█ model  ┃ truth" if has_truth else "█ model"
     lines = [
-        f"the next {explanation.next_unit}, {explanation.where}",
+        f"the next {explanation.next_unit}, {after(explanation.text)}",
         f"{_cell('', TEXT_WIDTHS['token'])}{names}  {key}",
     ]
     for candidate in forecast.candidates:
@@ -84,10 +84,11 @@ def _next(explanation: Explanation) -> list[str]:
         truth = "" if candidate.truth is None else percent(candidate.truth) if candidate.truth else "never"
         bar = _bar(candidate.model / forecast.largest, (candidate.truth or 0.0) / forecast.largest)
         lines.append(f"{name}{percent(candidate.model):>{NATS_WIDTH}}{truth:>{NATS_WIDTH}}  {bar}".rstrip())
-    if forecast.forbidden is not None:
+    if forecast.forbidden_probability is not None:
+        kl, entropy = nats(forecast.kl_nats), nats(forecast.truth_entropy_nats)
+        impossible = percent(forecast.forbidden_probability)
         lines.append(
-            f"KL(truth ‖ model) {nats(forecast.kl_nats)} nats; entropy of the truth {nats(forecast.entropy_nats)} nats"
-            f"; on what cannot come: {percent(forecast.forbidden)}"
+            f"KL(truth ‖ model) {kl} nats; entropy of the truth {entropy} nats; on what cannot come: {impossible}"
         )
     return lines
 

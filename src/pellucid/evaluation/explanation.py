@@ -36,14 +36,14 @@ class Forecast:
     """What is expected at one place: the most likely of the model and of the truth, the truth's first.
 
     kl_nats: KL(truth ‖ model); infinite where the model gives probability 0 to something that may come.
-    entropy_nats: of the truth.   forbidden: the model's mass on what cannot come.
+    forbidden_probability: the model's mass on what cannot come.
     These three are None where the truth is not known.
     """
 
     candidates: list[Candidate]
     kl_nats: float | None = None
-    entropy_nats: float | None = None
-    forbidden: float | None = None
+    truth_entropy_nats: float | None = None
+    forbidden_probability: float | None = None
 
     @property
     def guess(self) -> Candidate:
@@ -56,12 +56,7 @@ class Forecast:
         return max(max(candidate.model, candidate.truth or 0.0) for candidate in self.candidates)
 
     def to_json(self) -> dict[str, object]:
-        return {
-            "kl_nats": None if self.kl_nats == math.inf else self.kl_nats,  # JSON knows no infinity
-            "truth_entropy_nats": self.entropy_nats,
-            "forbidden_probability": self.forbidden,
-            "candidates": [asdict(candidate) for candidate in self.candidates],
-        }
+        return {**asdict(self), "kl_nats": None if self.kl_nats == math.inf else self.kl_nats}  # JSON knows no infinity
 
 
 @dataclass(frozen=True)
@@ -94,16 +89,9 @@ class TokenRow:
         return None if self.truth_nats is None else self.model_nats - self.truth_nats
 
     def to_json(self) -> dict[str, object]:
-        return {
-            "token": self.text,
-            "id": self.id,
-            "skills": self.skills,
-            "truth_probability": self.truth,
-            "truth_nats": self.truth_nats,
-            "model_nats": self.model_nats,
-            "excess_nats": self.excess_nats,
-            **self.forecast.to_json(),
-        }
+        row = {"token": self.text, "id": self.id, "skills": self.skills, "truth_probability": self.truth}
+        nats = {"truth_nats": self.truth_nats, "model_nats": self.model_nats, "excess_nats": self.excess_nats}
+        return {**row, **nats, **self.forecast.to_json()}
 
 
 @dataclass(frozen=True)
@@ -126,10 +114,6 @@ class Explanation:
     attention: AttentionMaps | None = None
     model: str = "a model"
     source: str = "a text"
-
-    @property
-    def where(self) -> str:
-        return after(self.text)
 
     @property
     def is_whole(self) -> bool:
@@ -165,8 +149,8 @@ class Explanation:
             "KL": nats(row.forecast.kl_nats),
             "the model's guess": "" if row.is_hit else f"{percent(guess.model)} {visible(guess.text)}",
         }
-        unknown = {"truth", "excess", "KL"} if not self.has_truth else set()
-        return {name: cell for name, cell in cells.items() if name not in unknown and (self.skills or name != "skill")}
+        unknown = [*(["skill"] if not self.skills else []), *(["truth", "excess", "KL"] if not self.has_truth else [])]
+        return {name: cell for name, cell in cells.items() if name not in unknown}
 
     def to_json(self) -> dict[str, object]:
         """As `pellucid explain --json` prints it; unknown values are null, and so is an infinite KL."""

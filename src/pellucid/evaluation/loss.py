@@ -20,10 +20,6 @@ from pellucid.model.decoder import eval_mode
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
 
-FIGURES = (
-    *("loss_nats_per_token", "perplexity", "bits_per_byte"),
-    *("floor_nats_per_token", "excess_nats_per_token", "excess_fraction"),
-)
 NUMBERS_AT_ONCE = 2**18  # 1 MB of float32: fits into the caches of a CPU
 
 
@@ -70,13 +66,14 @@ class Evaluation:
     @property
     def excess_fraction(self) -> float | None:
         """The excess as a share of the floor."""
-        floor, excess = self.floor_nats_per_token, self.excess_nats_per_token
-        return None if floor is None or excess is None else excess / floor
+        return None if self.floor_nats is None else self.nats / self.floor_nats - 1
 
     def to_json(self) -> dict[str, object]:
         """All figures, as `pellucid evaluate --json` prints them."""
         skills = None if self.skills is None else self.skills.to_json()
-        figures = {name: getattr(self, name) for name in FIGURES}
+        names = ["loss_nats_per_token", "perplexity", "bits_per_byte"]
+        names += ["floor_nats_per_token", "excess_nats_per_token", "excess_fraction"]
+        figures = {name: getattr(self, name) for name in names}
         return {**figures, "tokens": self.n_tokens, "bytes": self.n_bytes, "skills": skills}
 
     def to_row(self) -> dict[str, object]:
@@ -94,10 +91,10 @@ class Evaluation:
             f"bits/byte   {self.bits_per_byte:.4f}",
         ]
         if self.floor_nats is not None:
-            lines.append(f"floor       {self.floor_nats_per_token:.4f} nats/token: the best that any model can do")
-            lines.append(
-                f"excess      {self.excess_nats_per_token:.4f} nats/token, {self.excess_fraction:.1%} of the floor"
-            )
+            lines += [
+                f"floor       {self.floor_nats_per_token:.4f} nats/token: the best that any model can do",
+                f"excess      {self.excess_nats_per_token:.4f} nats/token, {self.excess_fraction:.1%} of the floor",
+            ]
         if self.skills is not None:
             lines += ["", self.skills.table()]
         return "\n".join(lines)

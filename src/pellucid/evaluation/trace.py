@@ -87,16 +87,17 @@ def trace_text(model: Decoder, tokenizer: Tokenizer, text: str) -> Trace:
 @contextmanager
 def _recorded(model: Decoder, attention: list[Tensor], residuals: dict[str, Tensor]) -> Iterator[None]:
     """Inside this context, a forward pass stores its attention weights and residual stream in the two arguments."""
+
+    def keep(point: str, x_BTD: Tensor) -> None:  # hooks change the stream if they return anything but None
+        residuals[point] = x_BTD
+
     with ExitStack() as undo:
-
-        def keep(point: str) -> Callable[..., None]:
-            return lambda _module, _inputs, x_BTD: residuals.update({point: x_BTD})
-
-        first = model.blocks[0].register_forward_pre_hook(lambda _, inputs: residuals.update(embedding=inputs[0]))
-        undo.callback(first.remove)
+        first = model.blocks[0]
+        undo.enter_context(first.register_forward_pre_hook(lambda _, inputs: keep("embedding", inputs[0])))
         for layer, block in enumerate(model.blocks):
             for name, sublayer in block.named_children():
-                undo.callback(sublayer.register_forward_hook(keep(f"{layer}.{name}")).remove)
+                point = f"{layer}.{name}"
+                undo.enter_context(sublayer.register_forward_hook(lambda _, __, x_BTD, at=point: keep(at, x_BTD)))
         for module in model.modules():
             if isinstance(module, MultiHeadAttention):
                 undo.callback(setattr, module, "attend", module.attend)

@@ -91,13 +91,12 @@ def visible(text: str) -> str:
 def _summary(tokenizer: Tokenizer, text: str, n_tokens: int) -> str:
     n_words, n_bytes = len(text.split()), len(text.encode())
     ratios = f": {n_tokens / n_words:.2f} tokens per word, {n_bytes / n_tokens:.2f} bytes per token" if n_words else ""
-    counts = [_count(n_tokens, "token"), _count(n_words, "word"), _count(n_bytes, "byte")]
-    size = f"vocabulary: {_count(tokenizer.vocab_size, 'token')}, {_count(len(tokenizer.merges), 'merge')}"
-    return f"{', '.join(counts)}{ratios}\n{size}"
+    vocabulary = _counts(token=tokenizer.vocab_size, merge=len(tokenizer.merges))
+    return f"{_counts(token=n_tokens, word=n_words, byte=n_bytes)}{ratios}\nvocabulary: {vocabulary}"
 
 
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+def _counts(**numbers: int) -> str:
+    return ", ".join(f"{number:,} {thing}{'' if number == 1 else 's'}" for thing, number in numbers.items())
 
 
 def _shown(tokenizer: Tokenizer, id_: int) -> str:
