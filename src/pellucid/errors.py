@@ -8,7 +8,13 @@ import errno
 # What libraries without an exception class of their own say when memory is full.
 OUT_OF_MEMORY_TEXTS = (
     *("out of memory", "ALLOC_FAILED"),  # a GPU's
-    *("DefaultCPUAllocator", "Storage size calculation overflowed", "could not create a primitive", "bad_alloc"),
+    *(
+        "DefaultCPUAllocator",
+        "Storage size calculation overflowed",
+        "multiplication overflow",
+        "could not create a primitive",
+        "bad_alloc",
+    ),
     *("can't start new thread", "ThreadPoolBuildError"),  # there is no room for its stack
     "error return without exception set",  # Python itself, with no room for a MemoryError
 )

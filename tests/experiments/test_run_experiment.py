@@ -116,6 +116,7 @@ def test_the_exit_code_is_that_of_the_first_run_that_failed(compared: Path):
 def test_beside_the_bars_each_run_has_one_line(compared: Path):
     shown = (compared / "stderr").read_text().replace("\r", "\n").splitlines()
     lines = [line for line in shown if line.strip() and "%|" not in line and "B/s]" not in line]
+    assert lines.pop(0).startswith("writing to ")
     assert sorted(line.split(", ")[0].strip() for line in lines[:-1]) == ["diverges", "narrow", "wide"]
 
 
@@ -198,7 +199,7 @@ def test_the_same_experiment_does_not_run_twice_at_once(place: Path, pellucid):
     with locked(place / "checkpoints/experiments/compare"):
         result = pellucid("experiment", "compare.yaml")
     assert result.exit_code == 7
-    assert result.stderr == "error: experiment compare: it is running already; wait for it to end\n"
+    assert result.stderr.endswith("\nerror: experiment compare: it is running already; wait for it to end\n")
 
 
 def test_the_process_of_a_run_is_no_command_for_people(pellucid):

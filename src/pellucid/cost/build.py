@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from functools import cache
 
@@ -11,6 +12,8 @@ from pellucid.config.model import ModelConfig
 from pellucid.cost.counts import Cost, count_cost
 from pellucid.cost.meter import MemoryBytes, StepWork
 from pellucid.model.build import build_model
+
+logging.getLogger("torch._subclasses.fake_tensor").disabled = True  # it logs what it raises
 
 
 @dataclass(frozen=True)

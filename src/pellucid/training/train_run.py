@@ -108,17 +108,26 @@ def _train(config: RunConfig, data: PreparedData, session: Session, seconds: flo
 
 
 def _predicted_seconds(config: RunConfig, data: PreparedData) -> float | None:
-    """How long the updates should take here; None for a run of seconds, not worth a second of measuring the machine."""
+    """How long the updates should take here; None for a run of seconds, not worth a second of measuring the machine.
+
+    None too for a model of which nothing can be said without its numbers: it may be trained all the same.
+    """
     train, vocab_size = config.train, data.tokenizer.vocab_size
-    if training_flops(config.model, vocab_size, train.steps * config.tokens_per_step) < LONG_RUN_FLOPS:
+    try:
+        if training_flops(config.model, vocab_size, train.steps * config.tokens_per_step) < LONG_RUN_FLOPS:
+            return None
+        return predicted_seconds(config, vocab_size, resolve_precision(train.device, train.precision))
+    except RuntimeError:
         return None
-    return predicted_seconds(config, vocab_size, resolve_precision(train.device, train.precision))
 
 
 def _speed(config: RunConfig, data: PreparedData, session: Session) -> str:
     """Seconds and FLOP/s; after a longer run also MFU, which takes a moment to measure."""
     seconds, precision = session.elapsed_seconds, session.trainer.precision
-    flops = training_flops(config.model, data.tokenizer.vocab_size, session.tokens)
+    try:
+        flops = training_flops(config.model, data.tokenizer.vocab_size, session.tokens)
+    except RuntimeError:  # see _predicted_seconds
+        return f"{seconds:.0f} s"
     speed = f"{seconds:.0f} s, at {flops / seconds / 1e9:,.1f} GFLOP/s"
     if seconds < LONG_RUN_SECONDS:
         return speed
@@ -145,6 +154,6 @@ def _introduction(config: RunConfig, data: PreparedData, session: Session, secon
         f"{config.tokens_per_step:,} positions a step, {epochs:.2f} epochs"
         + ("" if patience is None else " at most: early stopping may end the run"),
         f"device  {trainer.precision.device}, {precision}",
-        *([] if seconds_left is None else [f"time    about {duration(seconds_left)} on this machine"]),
+        *([] if seconds_left is None else [f"time    about {duration(max(1, round(seconds_left)))} on this machine"]),
         *([] if floor is None else [f"floor   {floor:.4f} nats/token: no model can do better on the validation text"]),
     ]
