@@ -1,16 +1,18 @@
 """Worlds so small that every fable can be listed."""
 
 import random
+from collections.abc import Iterator
 
-from pellucid.corpora.fables import Fables
+from pellucid.corpora.fables import FablesCorpus
 from pellucid.corpora.fables.distribution import story_rules
+from pellucid.corpora.fables.grammar import Fork
 
 N_STORYLINES = len(story_rules(3)["storyline"])
 # Tables whose options depend on each other: they stay whole, so that what is told stays possible.
 WHOLE = ("animal", "rival of", "some of")
 
 
-def tiny_fables(storyline: int, most: int = 2000) -> Fables:
+def tiny_fables(storyline: int, most: int = 2000) -> FablesCorpus:
     """The shipped story with one storyline and, of most rules, one option: two where there are few enough fables."""
     rng = random.Random(storyline)
     rules = story_rules(world_size=3)
@@ -23,7 +25,17 @@ def tiny_fables(storyline: int, most: int = 2000) -> Fables:
     n_open = len(open_rules)
     while True:
         narrowed = {name: kept[name][: 2 if i < n_open else 1] for i, name in enumerate(open_rules)}
-        fables = Fables(3, {**rules, **narrowed})
+        fables = FablesCorpus(10, 3, 0, 0.5, {**rules, **narrowed})
         if fables.n_fables <= most:
             return fables
         n_open = n_open * 9 // 10 if n_open > 10 else n_open - 1
+
+
+def all_stories(fork: Fork | None, written: str = "", probability: float = 1.0) -> Iterator[tuple[str, float]]:
+    """Every story that goes on from a choice, with its probability."""
+    if fork is None:
+        yield written, probability
+        return
+    for index in fork.allowed():
+        text, after = fork.write(index)
+        yield from all_stories(after, written + text, probability * fork.probability(index))

@@ -56,7 +56,7 @@ def stories_file(tmp_path, request):
 @pytest.mark.parametrize("stories_file", ["json", "parquet", "text"], indirect=True)
 def test_every_tenth_row_of_a_local_file_is_held_out(stories_file, streaming):
     file_format, path = stories_file
-    corpus = HuggingFaceCorpus(file_format, data_files=(path,), streaming=streaming)
+    corpus = HuggingFaceCorpus(file_format, data_files=[path], streaming=streaming)
     assert texts(corpus, "validation") == [STORIES[9], STORIES[19]]
     assert texts(corpus, "train") == [story for story in STORIES if story not in (STORIES[9], STORIES[19])]
     assert texts(corpus, "train") == texts(corpus, "train"), "a corpus can be read again"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from listed_corpus import ListedCorpus
-from pellucid.corpora.fables import SKILLS, FablesCorpus
+from pellucid.corpora.fables import SKILLS
 from pellucid.data.truth import (
     UNWRITABLE,
     TokenTruth,
@@ -21,7 +21,7 @@ from pellucid.data.truth import (
 )
 from pellucid.errors import DataError
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
-from tiny_fables import tiny_fables
+from tiny_fables import all_stories, tiny_fables
 
 END = "<|endoftext|>"
 
@@ -38,14 +38,12 @@ def tokenizer(request, listed):
 @pytest.fixture(scope="module", params=[0, 5])
 def corpus(request):
     """Fables of one storyline, so few that they can be listed."""
-    corpus = FablesCorpus(10, 3, 0, 0.5)
-    corpus.fables = tiny_fables(request.param, most=500)
-    return corpus
+    return tiny_fables(request.param, most=500)
 
 
 @pytest.fixture(scope="module")
 def listed(corpus):
-    return list(corpus.fables.stories())
+    return list(all_stories(corpus.grammar.begin()))
 
 
 def by_listing(tokenizer, listed, known):
@@ -94,7 +92,7 @@ def test_a_text_that_is_no_fable_has_no_truth(corpus, tokenizer):
 
 def test_the_truth_on_disk_sums_to_the_probability_of_the_fables(corpus, tokenizer, tmp_path):
     rng = random.Random(1)
-    texts = [corpus.fables.write(rng) for _ in range(20)]
+    texts = [corpus.write(rng) for _ in range(20)]
     total = write_truth(corpus, tokenizer, iter(texts), tmp_path)
     truth = TokenTruth.open(tmp_path, corpus.skills)
     assert total == pytest.approx(-sum(map(corpus.log_probability, texts)), abs=1e-9)

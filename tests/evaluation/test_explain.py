@@ -13,7 +13,6 @@ from torch import nn
 
 from listed_corpus import ListedCorpus
 from pellucid.corpora.corpus import Piece
-from pellucid.corpora.fables import FablesCorpus
 from pellucid.errors import ConfigError
 from pellucid.evaluation.explain import beginning_that_fits, explain, validation_document
 from pellucid.evaluation.explain_page import explanation_page, write_page
@@ -21,7 +20,7 @@ from pellucid.evaluation.explain_table import explanation_table
 from pellucid.evaluation.explanation import END, NO_TOKEN
 from pellucid.evaluation.loss import nats_and_hits
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
-from tiny_fables import tiny_fables
+from tiny_fables import all_stories, tiny_fables
 
 
 class Oracle(nn.Module):
@@ -56,14 +55,12 @@ class Uniform(nn.Module):
 
 @pytest.fixture(scope="module")
 def corpus():
-    corpus = FablesCorpus(10, 3, 0, 0.5)
-    corpus.fables = tiny_fables(0, most=300)
-    return corpus
+    return tiny_fables(0, most=300)
 
 
 @pytest.fixture(scope="module")
 def stories(corpus):
-    return list(corpus.fables.stories())
+    return list(all_stories(corpus.grammar.begin()))
 
 
 @pytest.fixture(scope="module", params=[300, 600], ids=["words in pieces", "whole words"])

@@ -15,44 +15,22 @@ def build_corpus(config: CorpusConfig, downloads: Path = DOWNLOADS) -> Corpus:
 
     Each corpus is imported only where it is needed: `datasets` alone takes a second.
     """
+    options = config.model_dump(mode="json", exclude={"type"})
     match config:
         case FablesConfig():
             from pellucid.corpora.fables import FablesCorpus
 
-            return FablesCorpus(
-                size=config.size,
-                world_size=config.world_size,
-                seed=config.seed,
-                validation_fraction=config.validation_fraction,
-            )
+            return FablesCorpus(**options)
         case TextFilesConfig():
+            from pellucid.corpora.download import download
             from pellucid.corpora.text_files import TextFilesCorpus
 
-            return TextFilesCorpus(
-                config.files or [str(_downloaded(config, downloads))],
-                separator=config.separator,
-                validation_files=config.validation_files,
-                validation_fraction=config.validation_fraction,
-            )
+            if (web := options.pop("download")) and not config.files:
+                options["files"] = [str(download(web["url"], web["sha256"], downloads))]
+            return TextFilesCorpus(**options)
         case HuggingFaceConfig():
             from pellucid.corpora.hugging_face import HuggingFaceCorpus
 
-            return HuggingFaceCorpus(
-                config.path,
-                name=config.name,
-                split=config.split,
-                validation_split=config.validation_split,
-                validation_fraction=config.validation_fraction,
-                text_field=config.text_field,
-                data_files=config.data_files,
-                streaming=config.streaming,
-            )
+            return HuggingFaceCorpus(**options)
         case _:
             assert_never(config)
-
-
-def _downloaded(config: TextFilesConfig, folder: Path) -> Path:
-    from pellucid.corpora.download import download
-
-    assert config.download is not None, "the config demands files or download"
-    return download(config.download.url, config.download.sha256, folder)

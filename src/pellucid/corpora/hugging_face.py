@@ -1,6 +1,7 @@
 """Data sets of the Hugging Face hub, and local json, text, parquet and csv files, read by `datasets.load_dataset`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from glob import glob
 from itertools import chain
@@ -13,10 +14,11 @@ from pellucid.corpora.corpus import PIECE_LENGTH, Piece, Split, cut_into_pieces
 from pellucid.corpora.text_files import hash_of
 from pellucid.errors import DataError
 
-DataFiles = str | Sequence[str] | Mapping[str, str | Sequence[str]]
+DataFiles = str | list[str] | dict[str, str | list[str]]
 ROWS_AT_A_TIME = 256
 
 
+@dataclass
 class HuggingFaceCorpus:
     """One document per row: the text of column `text_field`. Rows without text are left out.
 
@@ -24,22 +26,16 @@ class HuggingFaceCorpus:
     unknown length can be split too. Raises DataError for a missing column and for anything `load_dataset` refuses.
     """
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        name: str | None = None,
-        split: str = "train",
-        validation_split: str | None = None,
-        validation_fraction: float = 0.1,
-        text_field: str = "text",
-        data_files: DataFiles | None = None,
-        streaming: bool = False,
-    ) -> None:
-        self.path, self.name, self.text_field, self.streaming = path, name, text_field, streaming
-        self.split, self.validation_split = split, validation_split
-        self.validation_fraction = validation_fraction
-        self.data_files = _plain(data_files)
+    path: str
+    name: str | None = None
+    split: str = "train"
+    validation_split: str | None = None
+    validation_fraction: float = 0.1
+    text_field: str = "text"
+    data_files: DataFiles | None = None
+    streaming: bool = False
+
+    def __post_init__(self) -> None:
         datasets.disable_progress_bars()
         # Otherwise the library reports each use to a server, even of local files, and waits if there is no network.
         datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
@@ -47,17 +43,10 @@ class HuggingFaceCorpus:
     @cached_property
     def identity(self) -> dict[str, object]:
         """What is asked of the hub, and the contents of local files. `streaming` changes how text comes, not what."""
-        return {
-            "type": "hugging_face",
-            "path": self.path,
-            "name": self.name,
-            "split": self.split,
-            "validation_split": self.validation_split,
-            "validation_fraction": None if self.validation_split else self.validation_fraction,
-            "text_field": self.text_field,
-            "data_files": self.data_files,
-            "local_files": [hash_of(path) for path in self._local_files()],
-        }
+        asked = {key: value for key, value in asdict(self).items() if key != "streaming"}
+        if self.validation_split:
+            asked["validation_fraction"] = None
+        return {"type": "hugging_face", **asked, "local_files": [hash_of(path) for path in self._local_files()]}
 
     def pieces(self, split: Split) -> Iterator[Piece]:
         """The documents of a split in the order of the data set."""
@@ -118,14 +107,3 @@ def _first_cause(error: BaseException) -> str:
         error = error.__cause__
     lines = str(error).splitlines() or [f"no data in it ({type(error).__name__})"]
     return lines[0].rstrip(".")
-
-
-def _plain(data_files: DataFiles | None) -> Any:
-    """Lists and dicts, for `load_dataset` and JSON, instead of the tuples of a frozen config."""
-    match data_files:
-        case None | str():
-            return data_files
-        case Mapping():
-            return {split: _plain(files) for split, files in data_files.items()}
-        case _:
-            return list(data_files)

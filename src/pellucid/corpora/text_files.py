@@ -136,23 +136,17 @@ def read_text(part: ByteRange) -> Iterator[str]:
             except UnicodeDecodeError as error:
                 raise _not_text(part.path, position - n_waiting + error.start, error.reason) from None
             if nul:
-                what = "a NUL byte, as in binary files and UTF-16"
-                raise _not_text(part.path, position + len(before_nul), what)
+                raise _not_text(part.path, position + len(before_nul), "a NUL byte, as in binary files and UTF-16")
             yield text
             position += len(block)
 
 
 @contextmanager
 def _open(path: Path) -> Iterator[BinaryIO]:
-    with _reading(path), path.open("rb") as file:
-        yield file
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """One line for what the system refuses."""
+    """A file to read, with one line for what the system refuses."""
     try:
-        yield
+        with path.open("rb") as file:
+            yield file
     except PermissionError as error:
         raise DataError(str(path), f"cannot be read ({error.strerror})", "check its permissions") from None
     except OSError as error:
@@ -222,5 +216,5 @@ def _document_start_near(offset: int, ranges: Sequence[ByteRange], separator: by
 
 def hash_of(path: Path) -> str:
     """The SHA-256 of a file's bytes. DataError or InputOutputError if it cannot be read."""
-    with _reading(path):
+    with _open(path):
         return sha256(path)

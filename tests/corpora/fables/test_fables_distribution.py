@@ -56,7 +56,7 @@ def test_a_fable_reads_back_as_the_choices_that_were_drawn():
     for _ in range(200):
         text, drawn = FABLES.grammar.derive(rng.random)
         read = FABLES.read(text)
-        assert [(fork.opening(i), i) for fork, i in read] == [(fork.opening(i), i) for fork, i in drawn]
+        assert [(fork.write(i)[0], i) for fork, i in read] == [(fork.write(i)[0], i) for fork, i in drawn]
         assert math.isfinite(FABLES.log_probability(text))
 
 
@@ -66,7 +66,7 @@ def test_at_every_choice_no_option_begins_like_another(world_size):
     checked = set()
     for _ in range(150):
         for fork, _ in fables.grammar.derive(rng.random)[1]:
-            openings = tuple(sorted(fork.opening(index) for index in fork.allowed()))
+            openings = tuple(sorted(fork.write(index)[0] for index in fork.allowed()))
             if openings not in checked:
                 checked.add(openings)
                 assert len(openings) == 1 or all(openings)
@@ -159,7 +159,7 @@ def test_any_string_can_be_asked_about(text):
     distribution = FABLES.next_character_distribution(text)
     assert distribution == {} or sum(distribution.values()) == pytest.approx(1)
     with pytest.raises(DataError, match="is not a fable"):
-        FABLES.spans(text)
+        FABLES.skills_of(text)
 
 
 @settings(deadline=None, max_examples=60)

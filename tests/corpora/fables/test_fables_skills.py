@@ -1,4 +1,6 @@
 import random
+from itertools import groupby
+from operator import itemgetter
 
 import pytest
 
@@ -8,32 +10,31 @@ from pellucid.corpora.fables.skills import differing
 FABLES = Fables(24)
 
 
+def skills_of(text):
+    """The skill of each character."""
+    return [SKILLS[index] for index in FABLES.skills_of(text)]
+
+
 def of_skill(text, skill):
-    return [text[span.start : span.end] for span in FABLES.spans(text) if span.skill == skill]
-
-
-def test_spans_cover_every_character_once():
-    rng = random.Random(0)
-    for _ in range(50):
-        text = FABLES.write(rng)
-        spans = FABLES.spans(text)
-        assert [span.start for span in spans] == [0] + [span.end for span in spans[:-1]]
-        assert spans[-1].end == len(text)
-        assert {span.skill for span in spans} <= set(SKILLS)
+    runs = groupby(zip(text, skills_of(text), strict=True), key=itemgetter(1))
+    return ["".join(character for character, _ in run) for each, run in runs if each == skill]
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_character_is_choice_where_and_only_where_several_can_follow(seed):
     text = FABLES.write(random.Random(seed))
-    for span in FABLES.spans(text):
-        for i in range(span.start, span.end):
-            several = len(FABLES.next_character_distribution(text[:i])) > 1
-            assert several == (span.skill == "choice"), text[:i]
+    for i, skill in enumerate(skills_of(text)):
+        several = len(FABLES.next_character_distribution(text[:i])) > 1
+        assert several == (skill == "choice"), text[:i]
 
 
-def test_every_skill_is_needed():
+def test_every_character_has_a_skill_and_every_skill_is_needed():
     rng = random.Random(1)
-    met = {span.skill for _ in range(100) for span in FABLES.spans(FABLES.write(rng))}
+    met = set()
+    for _ in range(100):
+        text = FABLES.write(rng)
+        assert len(FABLES.skills_of(text)) == len(text)
+        met.update(skills_of(text))
     assert met == set(SKILLS)
 
 
@@ -47,10 +48,9 @@ def test_a_name_said_again_is_recalled():
 
 def test_the_moral_is_told_apart_by_its_first_characters():
     text = FABLES.write(random.Random(3))
-    spans = FABLES.spans(text)
-    start = text.index("Moral: ") + len("Moral: ")
-    assert next(span.skill for span in spans if span.start <= start < span.end) == "moral"
-    assert spans[-1].skill == "spelling"
+    skills = skills_of(text)
+    assert skills[text.index("Moral: ") + len("Moral: ")] == "moral"
+    assert skills[-1] == "spelling"
 
 
 def test_differing_marks_where_alternatives_part():

@@ -6,7 +6,7 @@ tables) -> grammar (writing and reading a story) -> entropy, skills -> distribut
 
 from pellucid.corpora.fables.corpus import FablesCorpus
 from pellucid.corpora.fables.distribution import GRAMMAR_VERSION, Fables
-from pellucid.corpora.fables.skills import SKILLS, Span
+from pellucid.corpora.fables.skills import SKILLS
 from pellucid.corpora.fables.world import MAX_WORLD_SIZE
 
-__all__ = ["GRAMMAR_VERSION", "MAX_WORLD_SIZE", "SKILLS", "Fables", "FablesCorpus", "Span"]
+__all__ = ["GRAMMAR_VERSION", "MAX_WORLD_SIZE", "SKILLS", "Fables", "FablesCorpus"]

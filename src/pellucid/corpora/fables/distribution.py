@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
+from pellucid.corpora.corpus import NextWord, WordLength
 from pellucid.corpora.fables import continuations
 from pellucid.corpora.fables.entropy import Mass, whole_mass
-from pellucid.corpora.fables.grammar import Fork, Grammar
+from pellucid.corpora.fables.grammar import Fork, Grammar, Rules
 from pellucid.corpora.fables.notation import Option, read_rules
-from pellucid.corpora.fables.skills import SkillReader, Span
+from pellucid.corpora.fables.skills import SKILLS, SkillReader
 from pellucid.corpora.fables.story import STORY
 from pellucid.corpora.fables.storylines import MORALS, STORYLINES
 from pellucid.corpora.fables.vocabulary import tables
@@ -18,16 +20,6 @@ from pellucid.errors import DataError
 
 # Part of every corpus's identity: raise it whenever a fable or its probability changes.
 GRAMMAR_VERSION = 2
-
-Rules = Mapping[str, Sequence[Option]]
-
-# The skill of an attribute (of anything) or of a variable; everything else is recall.
-_SKILL_OF = {
-    **dict.fromkeys(("home", "food", "call", "gait", "pride", "talent", "rival"), "fact"),
-    **dict.fromkeys(("he", "him", "his", "a", "s", "were", "them", "past"), "agreement"),
-    **dict.fromkeys(("left", "ordinal"), "count"),
-    "moral": "moral",
-}
 
 
 def story_rules(world_size: int) -> dict[str, tuple[Option, ...]]:
@@ -41,31 +33,47 @@ class Fables:
     `rules` replaces the story (tests use smaller ones). Raises ConfigError for an impossible world_size.
     """
 
+    skills = SKILLS
+
     def __init__(self, world_size: int, rules: Rules | None = None) -> None:
         rules = story_rules(world_size) if rules is None else rules
         self.world_size = world_size
         self.grammar = Grammar(rules, constants={"moral": MORALS})
-        self._skills = SkillReader(self.grammar, rules, _SKILL_OF)
+        self._skill_reader = SkillReader(self.grammar, rules)
 
     def write(self, rng: random.Random) -> str:
         """Draw a fable."""
         return self.grammar.derive(rng.random)[0]
 
+    def read(self, text: str) -> list[tuple[Fork, int]]:
+        """The choices that write this text. Raises DataError for a text that is no fable."""
+        drawn, end, following = self.grammar.read(text)
+        if following or end < len(text):
+            raise DataError("fables", f"{text[:40]!r} is not a fable", "give a text that the grammar can write")
+        return drawn
+
     def log_probability(self, text: str) -> float:
         """Natural logarithm of the probability of this text (nats); minus infinity if it is not a fable."""
-        return self.grammar.log_probability(text)
+        try:
+            return math.fsum(math.log(fork.probability(index)) for fork, index in self.read(text))
+        except DataError:
+            return -math.inf
 
-    def next_character_distribution(self, prefix: str) -> dict[str, float]:
+    def next_character_distribution(self, prefix: str) -> Mapping[str, float]:
         """p(next character | prefix), exactly; "" is the end of the fable; {} if no fable begins like this."""
         return continuations.next_character_distribution(self.grammar, prefix)
 
-    def spans(self, text: str) -> tuple[Span, ...]:
-        """The skills of a fable, by reading it. Raises DataError if the text is not a fable."""
-        return self._skills.spans(self.read(text))
+    def words_of(self, text: str, word_length: WordLength) -> Iterator[tuple[str, Mapping[NextWord, float]]]:
+        """Each word of a fable, and p(word | the words before it). Raises DataError if it is not a fable."""
+        return continuations.words_of(text, self.read(text), word_length)
 
-    def stories(self) -> Iterator[tuple[str, float]]:
-        """Every fable with its probability. Only for small `rules`: a real world has far too many."""
-        return self.grammar.stories()
+    def words_on(self, prefix: str, word_length: WordLength) -> Mapping[NextWord, float]:
+        """p(next word | these whole words); {} if no fable begins like this."""
+        return continuations.words_on(self.grammar, prefix, word_length)
+
+    def skills_of(self, text: str) -> list[int]:
+        """The index in `skills` of each character of a fable. Raises DataError if the text is not a fable."""
+        return [SKILLS.index(skill) for skill in self._skill_reader.skills(self.read(text))]
 
     @property
     def entropy_nats(self) -> float:
@@ -76,13 +84,6 @@ class Fables:
     def n_fables(self) -> int:
         """How many different fables there are."""
         return self._mass.number
-
-    def read(self, text: str) -> list[tuple[Fork, int]]:
-        """The choices that write this text. Raises DataError for a text that is no fable."""
-        drawn = self.grammar.read(text)
-        if drawn is None:
-            raise DataError("fables", f"{text[:40]!r} is not a fable", "give a text that the grammar can write")
-        return drawn
 
     @cached_property
     def _mass(self) -> Mass:

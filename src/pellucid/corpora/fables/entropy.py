@@ -37,12 +37,14 @@ class Mass(NamedTuple):
         return Mass(self.probability + other.probability, self.entropy + other.entropy, self.number + other.number)
 
 
-NOTHING, CERTAIN = Mass(0.0, 0.0, 0), Mass(1.0, 0.0, 1)
+NOTHING = Mass(0.0, 0.0, 0)
 # Key: an attribute of a variable. Keys: those that later weights depend on. Known: their values, if known.
 Key = tuple[str, str]
 Keys = frozenset[Key]
 Known = frozenset[tuple[Key, str]]
 Masses = dict[Known, Mass]
+# An option: the mass of everything in it that depends on no state, and its other choices in order.
+Plan = tuple[Mass, list[tuple[Choice, Keys]]]
 NO_KEYS: Keys = frozenset()
 UNKNOWN: Known = frozenset()
 
@@ -58,60 +60,55 @@ class _Inside:
         self._needs: dict[str, Keys] = {}
         self._binds: dict[str, frozenset[str]] = {}
         self._of_choice: dict[tuple[Choice, Known, Keys], Masses] = {}
-        self._plans: dict[tuple[str, Keys], list[_Plan]] = {}
+        self._plans: dict[tuple[str, Keys], list[Plan]] = {}
 
     def of_choice(self, choice: Choice, known: Known, live: Keys) -> Masses:
         """The mass of a choice and all that it writes, for each state of the `live` keys afterwards."""
         known = frozenset(item for item in known if item[0] in self.needs(choice))
         key = (choice, known, live)
         if key not in self._of_choice:
-            is_table = choice.selector or choice.without or self._grammar.rule(choice.rule).plain
+            is_table = choice.selector or choice.without or self._grammar.rule(choice.rule).is_table
             self._of_choice[key] = (self._draw if is_table else self._expand)(choice, known, live)
         return self._of_choice[key]
 
     def _expand(self, choice: Choice, known: Known, live: Keys) -> Masses:
         """Over the options of a rule: the choice of the option, then all its parts."""
         total: Masses = {}
-        for plan in self._plans_of(choice.rule, live):
-            masses = {known: plan.constant}
-            for part, live_after in plan.steps:
-                masses = self._step(masses, part, live_after)
+        for constant, steps in self._plans_of(choice.rule, live):
+            masses = {known: constant}
+            for part, live_after in steps:
+                before, masses = masses, {}
+                for state, mass in before.items():
+                    for learned, inner in self.of_choice(part, state, live_after).items():
+                        _add(masses, {_updated(state, learned, live_after): mass.then(inner)})
             _add(total, masses)
         return total
-
-    def _step(self, masses: Masses, part: Choice, live: Keys) -> Masses:
-        after: Masses = {}
-        for known, mass in masses.items():
-            for learned, inner in self.of_choice(part, known, live).items():
-                _add(after, {_updated(known, learned, live): mass.then(inner)})
-        return after
 
     def _draw(self, choice: Choice, known: Known, live: Keys) -> Masses:
         """Draw from a table, perhaps without one option. Only here do weights depend on what is known."""
         state: dict[str, dict[str, str]] = {}
         for (variable, attribute), value in known:
             state.setdefault(variable, {})[attribute] = value
-        fork = Fork(self._grammar.rule_of(choice, state), choice, None, state)
+        fork = Fork(self._grammar, choice, None, state)
         keys = [key for key in live if key[0] == choice.variable]
         if not keys:
             return {UNKNOWN: _entropy_of_table(fork)}
         masses: Masses = {}
         for index in fork.allowed():
-            probability = fork.probability(index)
             attributes = fork.rule.options[index].attributes
             learned = frozenset((key, attributes[key[1]]) for key in keys if key[1] in attributes)
-            _add(masses, {learned: Mass(probability, -probability * math.log(probability), 1)})
+            _add(masses, {learned: _drawn(fork.probability(index))})
         return masses
 
-    def _plans_of(self, rule: str, live: Keys) -> list[_Plan]:
+    def _plans_of(self, rule: str, live: Keys) -> list[Plan]:
         if (rule, live) not in self._plans:
             options = self._grammar.written(rule)
             total = math.fsum(option.weight for option in options)
             self._plans[rule, live] = [self._plan(option, option.weight / total, live) for option in options]
         return self._plans[rule, live]
 
-    def _plan(self, option: Option, probability: float, live: Keys) -> _Plan:
-        constant = Mass(probability, -probability * math.log(probability), 1)
+    def _plan(self, option: Option, probability: float, live: Keys) -> Plan:
+        constant = _drawn(probability)
         steps: list[tuple[Choice, Keys]] = []
         for part in reversed(option.parts):
             if isinstance(part, Choice):
@@ -120,7 +117,7 @@ class _Inside:
                 else:
                     constant = constant.then(self.of_choice(part, UNKNOWN, NO_KEYS)[UNKNOWN])
                 live |= self.needs(part)
-        return _Plan(constant, steps)
+        return constant, steps
 
     def needs(self, choice: Choice) -> Keys:
         """Which attributes the weights in a choice, and in all that it writes, depend on."""
@@ -141,11 +138,8 @@ class _Inside:
         return self._binds[choice.rule] | {choice.variable}
 
 
-class _Plan(NamedTuple):
-    """An option: the mass of everything in it that depends on no state, and its other choices in order."""
-
-    constant: Mass
-    steps: list[tuple[Choice, Keys]]
+def _drawn(probability: float) -> Mass:
+    return Mass(probability, -probability * math.log(probability), 1)
 
 
 def _choices(options: Sequence[Option]) -> Iterator[Choice]:

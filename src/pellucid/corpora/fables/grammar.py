@@ -14,10 +14,11 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, takewhile
 
 from pellucid.corpora.fables.notation import Bind, Choice, Hole, Option, Part, capitalize, join_text
 
+Rules = Mapping[str, Sequence[Option]]
 # What was drawn so far: variable -> its attributes.
 State = Mapping[str, Mapping[str, str]]
 # What is still to be written, as a linked list: it is shared, never copied, between stories with the same beginning.
@@ -37,29 +38,22 @@ def fill(hole: Hole, state: State) -> str:
     return capitalize(text) if hole.capital else text
 
 
-def push(parts: Sequence[Part], rest: Rest) -> Rest:
-    """The parts, and then the rest."""
-    for part in reversed(parts):
-        rest = (part, rest)
-    return rest
-
-
 class Rule:
     """A categorical distribution over options. Tables list the most frequent ones first."""
 
     def __init__(self, name: str, options: Sequence[Option]) -> None:
-        self.name = name
-        self.options = tuple(options)
+        self.options = options
         self.weights = [option.weight for option in options]
         self.cumulative = list(accumulate(self.weights))
         self.total = self.cumulative[-1]
-        self._openings = [_until_choice(option.parts) for option in options]
-        if len(options) > 1:
-            _check_prefix_free(name, ["".join(map(str, opening)) for opening in self._openings])
+        openings = [takewhile(lambda part: not isinstance(part, Choice), option.parts) for option in options]
+        for shorter, longer in pairwise(sorted("".join(map(str, opening)) for opening in openings)):
+            if longer.startswith(shorter):
+                raise ValueError(f"rule {name!r}: an option begins with {shorter!r}, and so does {longer!r}")
 
     @cached_property
-    def plain(self) -> bool:
-        """Whether every option is nothing but text: a table."""
+    def is_table(self) -> bool:
+        """Whether every option is nothing but text."""
         return all(len(option.parts) == 1 and isinstance(option.parts[0], str) for option in self.options)
 
     @cached_property
@@ -73,51 +67,27 @@ class Rule:
         return {item: i for i, option in enumerate(self.options) for item in option.attributes.items()}
 
     @cached_property
-    def by_text(self) -> tuple[dict[str, int], list[int]] | None:
-        """Options by their first text, with the lengths that occur; None unless these texts are prefix-free."""
-        firsts = [option.parts[0] if option.parts else "" for option in self.options]
-        texts = [first for first in firsts if isinstance(first, str)]
-        if len(texts) < len(firsts) or any(b.startswith(a) for a, b in pairwise(sorted(texts))):
-            return None
-        return {text: i for i, text in enumerate(texts)}, sorted({len(text) for text in texts})
-
-    def opening(self, index: int, state: State) -> str:
-        """The text that an option begins with, up to its first choice."""
-        text = ""
-        for part in self._openings[index]:
-            if isinstance(part, str):
-                text += part
-            elif isinstance(part, Hole):
-                text += fill(part, state)
-            elif isinstance(part, Bind):
-                state = bind(state, part.variable, part.attributes)
-        return text
-
-
-def _until_choice(parts: Sequence[Part]) -> list[Part]:
-    first = next((i for i, part in enumerate(parts) if isinstance(part, Choice)), len(parts))
-    return list(parts[:first])
-
-
-def _check_prefix_free(name: str, openings: Sequence[str]) -> None:
-    for shorter, longer in pairwise(sorted(openings)):
-        if longer.startswith(shorter):
-            raise ValueError(f"rule {name!r}: an option begins with {shorter!r}, and so does {longer!r}")
+    def by_text(self) -> tuple[dict[str, int], set[int]]:
+        """The options of a table by their text, and the lengths that occur."""
+        texts = {str(option.parts[0]): i for i, option in enumerate(self.options)}
+        return texts, set(map(len, texts))
 
 
 class Fork:
     """A story that has reached a choice: the options, and how the story continues with each."""
 
-    __slots__ = ("_choice", "_rest", "excluded", "rule", "state", "total")
+    __slots__ = ("_choice", "_grammar", "_rest", "_written", "excluded", "rule", "state", "total")
 
-    def __init__(self, rule: Rule, choice: Choice, rest: Rest, state: State) -> None:
-        self.rule, self._choice, self._rest, self.state = rule, choice, rest, state
+    def __init__(self, grammar: Grammar, choice: Choice, rest: Rest, state: State) -> None:
+        self._grammar, self._choice, self._rest, self.state = grammar, choice, rest, state
+        self._written: dict[int, tuple[str, Fork | None]] = {}
+        self.rule = grammar.rule(choice.rule + fill(choice.selector, state) if choice.selector else choice.rule)
         self.excluded: int | None = None
-        self.total = rule.total
+        self.total = self.rule.total
         if choice.without:
-            self.excluded = rule.index_of.get((choice.without.attribute, fill(choice.without, state)))
+            self.excluded = self.rule.index_of.get((choice.without.attribute, fill(choice.without, state)))
             if self.excluded is not None:
-                self.total -= rule.weights[self.excluded]
+                self.total -= self.rule.weights[self.excluded]
 
     def allowed(self) -> list[int]:
         """The options that may be drawn here."""
@@ -137,34 +107,34 @@ class Fork:
             index -= 1
         return index
 
-    def opening(self, index: int) -> str:
-        return self.rule.opening(index, self.state)
-
     def find(self, text: str, start: int) -> int | None:
-        """The option that `text` shows at `start`: one at most, because openings are prefix-free."""
-        if self.rule.by_text:
+        """The option whose determined text stands at `start`: one at most, because options are prefix-free."""
+        candidates: Sequence[int] = self.allowed()
+        if self.rule.is_table:  # which may be long
             indices, lengths = self.rule.by_text
             found = (indices.get(text[start : start + length]) for length in lengths)
-            index = next((i for i in found if i is not None), None)
-            return None if index == self.excluded else index
-        return next((i for i in self.allowed() if text.startswith(self.opening(i), start)), None)
+            candidates = [i for i in found if i is not None and i != self.excluded]
+        return next((i for i in candidates if text.startswith(self.write(i)[0], start)), None)
 
-    def take(self, index: int) -> tuple[Rest, State]:
-        """Continue with this option."""
-        option, variable = self.rule.options[index], self._choice.variable
-        state = bind(self.state, variable, option.attributes) if variable else self.state
-        return push(option.parts, self._rest), state
+    def write(self, index: int) -> tuple[str, Fork | None]:
+        """The determined text from this option up to the next choice, and that choice; None at the story's end."""
+        if index not in self._written:
+            pieces, after = self.write_pieces(index)
+            self._written[index] = "".join([text for text, _ in pieces]), after
+        return self._written[index]
+
+    def write_pieces(self, index: int) -> tuple[list[Piece], Fork | None]:
+        """The same, with the text in pieces that tell what fills a hole."""
+        option, variable, rest = self.rule.options[index], self._choice.variable, self._rest
+        for part in reversed(option.parts):
+            rest = (part, rest)
+        return self._grammar.advance(rest, bind(self.state, variable, option.attributes) if variable else self.state)
 
 
 class Grammar:
     """Rules, and what can be computed from them. `constants` are variables that are known before the first choice."""
 
-    def __init__(
-        self,
-        rules: Mapping[str, Sequence[Option]],
-        constants: State,
-        start: str = "fable",
-    ) -> None:
+    def __init__(self, rules: Rules, constants: State, start: str = "fable") -> None:
         self._source = rules
         self._rules: dict[str, Rule] = {}
         self.constants = constants
@@ -200,11 +170,6 @@ class Grammar:
             weight = option.weight * inner.weight / rule.total
             yield from self._opened(Option(weight, parts, option.attributes))
 
-    def rule_of(self, choice: Choice, state: State) -> Rule:
-        """The rule that a choice draws from, given what was drawn before."""
-        name = choice.rule + fill(choice.selector, state) if choice.selector else choice.rule
-        return self._rules.get(name) or self.rule(name)
-
     def advance(self, rest: Rest, state: State) -> tuple[list[Piece], Fork | None]:
         """Write the determined text up to the next choice, or to the end of the story."""
         pieces: list[Piece] = []
@@ -217,59 +182,39 @@ class Grammar:
             elif isinstance(part, Bind):
                 state = bind(state, part.variable, part.attributes)
             else:
-                return pieces, Fork(self.rule_of(part, state), part, rest, state)
+                return pieces, Fork(self, part, rest, state)
         return pieces, None
 
-    def begin(self) -> tuple[list[Piece], Fork | None]:
-        return self.advance((self.start, None), self.constants)
+    def begin(self) -> Fork:
+        """The first choice of every story."""
+        return Fork(self, self.start, None, self.constants)
 
     def derive(self, random: Callable[[], float]) -> tuple[str, list[tuple[Fork, int]]]:
         """Draw a story: its text, and its choices with the option drawn. `random` gives numbers from [0, 1)."""
-        texts: list[str] = []
+        story = ""
         drawn: list[tuple[Fork, int]] = []
-        pieces, fork = self.begin()
+        fork: Fork | None = self.begin()
         while fork:
             drawn.append((fork, fork.draw(random())))
-            pieces, fork = self.advance(*fork.take(drawn[-1][1]))
-            texts.extend([text for text, _ in pieces])
-        return "".join(texts), drawn
+            text, fork = fork.write(drawn[-1][1])
+            story += text
+        return story, drawn
 
-    def read(self, text: str) -> list[tuple[Fork, int]] | None:
-        """The choices that write this text, each with the option drawn; None if no story has this text."""
+    def read(self, text: str) -> tuple[list[tuple[Fork, int]], int, Fork | None]:
+        """The choices that write the beginning of a text, each with the option drawn; where they end; the next choice.
+
+        The text is a whole story if they end where it ends, and no choice is next.
+        """
         drawn: list[tuple[Fork, int]] = []
-        end = 0
-        pieces, fork = self.begin()
-        while fork:
-            index = fork.find(text, end)
-            if index is None:
-                return None
+        end, fork = 0, self.begin()
+        while (index := fork.find(text, end)) is not None:
             drawn.append((fork, index))
-            pieces, fork = self.advance(*fork.take(index))
-            for piece, _ in pieces:
-                if not text.startswith(piece, end):
-                    return None
-                end += len(piece)
-        return drawn if end == len(text) else None
-
-    def log_probability(self, text: str) -> float:
-        """In nats; minus infinity for a text that is not a story."""
-        drawn = self.read(text)
-        if drawn is None:
-            return -math.inf
-        return math.fsum(math.log(fork.probability(index)) for fork, index in drawn)
-
-    def stories(self) -> Iterator[tuple[str, float]]:
-        """Every story with its probability. Only for small grammars: a real world has far too many."""
-        yield from self._stories("", 1.0, self.begin()[1])
-
-    def _stories(self, written: str, probability: float, fork: Fork | None) -> Iterator[tuple[str, float]]:
-        if fork is None:
-            yield written, probability
-            return
-        for index in fork.allowed():
-            pieces, after = self.advance(*fork.take(index))
-            text = written + "".join(piece for piece, _ in pieces)
-            yield from self._stories(text, probability * fork.probability(index), after)
+            written, after = fork.write(index)
+            end += len(written)
+            if after is None:
+                return drawn, end, None
+            fork = after
+        return drawn, end, fork
 
 
 def _capitalized(option: Option) -> Option:

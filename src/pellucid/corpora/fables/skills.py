@@ -14,24 +14,22 @@ So in "Hazel", said earlier, "H" (it might be "Bramble") and "a" (it might be "H
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from pellucid.corpora.corpus import SPELLING
-from pellucid.corpora.fables.grammar import Fork, Grammar
-from pellucid.corpora.fables.notation import Choice, Hole, Option, capitalize
+from pellucid.corpora.fables.grammar import Fork, Grammar, Rules
+from pellucid.corpora.fables.notation import Choice, Hole, capitalize
 
 SKILLS = ("choice", SPELLING, "agreement", "recall", "fact", "count", "moral")
 
-
-@dataclass(frozen=True)
-class Span:
-    """Characters start..end (end excluded) of a fable, all of which need the same skill."""
-
-    start: int
-    end: int
-    skill: str
+# The skill of an attribute (of anything) or of a variable; everything else is recall.
+_SKILL_OF = {
+    **dict.fromkeys(("home", "food", "call", "gait", "pride", "talent", "rival"), "fact"),
+    **dict.fromkeys(("he", "him", "his", "a", "s", "were", "them", "past"), "agreement"),
+    **dict.fromkeys(("left", "ordinal"), "count"),
+    "moral": "moral",
+}
 
 
 def differing(text: str, alternatives: Iterable[str]) -> list[bool]:
@@ -45,57 +43,43 @@ def differing(text: str, alternatives: Iterable[str]) -> list[bool]:
 
 
 class SkillReader:
-    """Finds the skill of each character. `skill_of` has those of attributes and variables; the others are recall."""
+    """Finds the skill of each character."""
 
-    def __init__(self, grammar: Grammar, rules: Mapping[str, Sequence[Option]], skill_of: Mapping[str, str]):
-        self._grammar = grammar
-        self._skill_of = skill_of
+    def __init__(self, grammar: Grammar, rules: Rules) -> None:
         self._values = values_of_attributes(rules, grammar)
         self._of_holes: dict[tuple[Hole, str], list[str]] = {}
 
-    def spans(self, drawn: Sequence[tuple[Fork, int]]) -> tuple[Span, ...]:
-        """The spans of the story that these choices write; they cover every character once."""
+    def skills(self, drawn: Sequence[tuple[Fork, int]]) -> list[str]:
+        """Of the story that these choices write."""
         skills: list[str] = []
         for fork, index in drawn:
-            flags = differing(fork.opening(index), [fork.opening(i) for i in fork.allowed()])
-            start = len(skills)
-            pieces, _ = self._grammar.advance(*fork.take(index))
-            for text, hole in pieces:
-                skills += self._of_hole(hole, text) if hole else [SPELLING] * len(text)
-            for i, is_choice in enumerate(flags, start):
-                if is_choice:
-                    skills[i] = "choice"
-        return _runs(skills)
+            flags = differing(fork.write(index)[0], [fork.write(i)[0] for i in fork.allowed()])
+            told = [
+                self._of_hole(hole, text) if hole else [SPELLING] * len(text)
+                for text, hole in fork.write_pieces(index)[0]
+            ]
+            skills += [
+                "choice" if flag else skill for flag, skill in zip(flags, chain.from_iterable(told), strict=True)
+            ]
+        return skills
 
     def _of_hole(self, hole: Hole, text: str) -> list[str]:
         if (hole, text) not in self._of_holes:
-            skill = self._skill_of.get(hole.variable) or self._skill_of.get(hole.attribute, "recall")
+            skill = _SKILL_OF.get(hole.variable) or _SKILL_OF.get(hole.attribute, "recall")
             values = self._values[hole.variable, hole.attribute]
-            alternatives = [capitalize(value) if hole.capital else value for value in values]
-            flags = differing(text, alternatives)
+            flags = differing(text, [capitalize(value) if hole.capital else value for value in values])
             self._of_holes[hole, text] = [skill if flag else SPELLING for flag in flags]
         return self._of_holes[hole, text]
 
 
-def values_of_attributes(rules: Mapping[str, Sequence[Option]], grammar: Grammar) -> dict[tuple[str, str], set[str]]:
+def values_of_attributes(rules: Rules, grammar: Grammar) -> dict[tuple[str, str], set[str]]:
     """All values that each attribute of each variable can have."""
+    values = {(name, key): set(constant.values()) for name, constant in grammar.constants.items() for key in constant}
     parts = {part for options in rules.values() for option in options for part in option.parts}
-    sources = {(part.variable, part.rule, part.selector is not None) for part in parts if isinstance(part, Choice)}
-    values: dict[tuple[str, str], set[str]] = {}
-    for variable, name, is_family in sources:
-        if not variable:
-            continue
-        family = [rule for rule in rules if rule.startswith(name)] if is_family else [name]
-        for rule in family:
-            for option in rules[rule]:
+    for part in parts:
+        if isinstance(part, Choice) and part.variable:
+            family = [name for name in rules if name.startswith(part.rule)] if part.selector else [part.rule]
+            for option in (option for name in family for option in rules[name]):
                 for attribute, value in option.attributes.items():
-                    values.setdefault((variable, attribute), set()).add(value)
-    for variable, attributes in grammar.constants.items():
-        for attribute in attributes:
-            values[variable, attribute] = set(attributes.values())
+                    values.setdefault((part.variable, attribute), set()).add(value)
     return values
-
-
-def _runs(skills: Sequence[str]) -> tuple[Span, ...]:
-    edges = [0, *(i for i in range(1, len(skills)) if skills[i] != skills[i - 1]), len(skills)]
-    return tuple(Span(start, end, skills[start]) for start, end in pairwise(edges) if end > start)

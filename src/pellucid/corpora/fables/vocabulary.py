@@ -6,7 +6,7 @@ Each is a rule in the sense of `notation`, with the attributes that later text m
 from __future__ import annotations
 
 from pellucid.corpora.fables.notation import Option, table
-from pellucid.corpora.fables.world import animals, article, kind, rival, zipf_weight
+from pellucid.corpora.fables.world import animals, article, kind, rival
 
 HE = {"he": "he", "him": "him", "his": "his"}
 SHE = {"he": "she", "him": "her", "his": "her"}
@@ -42,18 +42,21 @@ _PERFORMANCES = ((4.0, "sing", "sang"), (3.0, "dance", "danced"), (1.0, "whistle
 
 def tables(world_size: int) -> dict[str, tuple[Option, ...]]:
     """All tables by name. The rules `a look` and `a manner` write the article too."""
+    counts = enumerate(zip(NUMBERS[2:], _ORDINALS, strict=True))  # three to ten, small numbers more often
     return {
-        **_animal_tables(world_size),
-        "hero name": table(_names(*_HERO_NAMES)),
-        "other name": table(_names(*_OTHER_NAMES)),
-        "number": table(_counts()),
+        "animal": table((1 / (i + 1), facts["kind"], facts) for i, facts in enumerate(animals(world_size))),
+        # The rival is a fact: nothing is drawn and nothing written, it is only remembered.
+        **{f"rival of {kind(i)}": (Option(1.0, (), rival(i)),) for i in range(world_size)},
+        "hero name": _names(*_HERO_NAMES),
+        "other name": _names(*_OTHER_NAMES),
+        "number": table((9.0 - i, number, {"name": number, "ordinal": ordinal}) for i, (number, ordinal) in counts),
         **{f"some of {total}": _part_of(i) for i, total in enumerate(NUMBERS[1:], 2)},
-        "trait": table((weight, trait, {"name": trait}) for weight, trait in _weighted(_TRAITS)),
-        "a look": _with_article(_LOOKS),
-        "a manner": _with_article(_MANNERS),
+        "trait": _words(_TRAITS),
+        "a look": table((weight, article(word) + word, {"name": word}) for weight, word in _weighted(_LOOKS)),
+        "a manner": table((weight, article(word) + word, {"name": word}) for weight, word in _weighted(_MANNERS)),
         "fruits": table((weight, f"{fruit}s", {"name": fruit}) for weight, fruit in _weighted(_FRUITS)),
         "performance": table((weight, verb, {"name": verb, "past": past}) for weight, verb, past in _PERFORMANCES),
-        "treasure": table((weight, thing, {"name": thing}) for weight, thing in _weighted(_TREASURES)),
+        "treasure": _words(_TREASURES),
     }
 
 
@@ -63,41 +66,21 @@ def _weighted(text: str) -> list[tuple[float, str]]:
     return [(2.0 - i / (len(words) - 1), word) for i, word in enumerate(words)]
 
 
-def _with_article(words: str) -> tuple[Option, ...]:
-    return table((weight, article(word) + word, {"name": word}) for weight, word in _weighted(words))
+def _words(text: str) -> tuple[Option, ...]:
+    return table((weight, word, {"name": word}) for weight, word in _weighted(text))
 
 
-def _animal_tables(world_size: int) -> dict[str, tuple[Option, ...]]:
-    return {
-        "animal": table((zipf_weight(i), facts["kind"], facts) for i, facts in enumerate(animals(world_size))),
-        # The rival is a fact: nothing is drawn and nothing written, it is only remembered.
-        **{f"rival of {kind(i)}": (Option(1.0, (), rival(i)),) for i in range(world_size)},
-    }
-
-
-def _names(his: str, hers: str) -> list[tuple[float, str, dict[str, str]]]:
-    return [
-        (weight, name, {"name": name, **pronouns})
-        for names, pronouns in ((his, HE), (hers, SHE))
-        for weight, name in _weighted(names)
-    ]
-
-
-def _counts() -> list[tuple[float, str, dict[str, str]]]:
-    """Three to ten, small numbers more often."""
-    return [
-        (9.0 - i, number, {"name": number, "ordinal": ordinal})
-        for i, (number, ordinal) in enumerate(zip(NUMBERS[2:], _ORDINALS, strict=True))
-    ]
+def _names(his: str, hers: str) -> tuple[Option, ...]:
+    named = [(each, HE) for each in _weighted(his)] + [(each, SHE) for each in _weighted(hers)]
+    return table((weight, name, {"name": name, **pronouns}) for (weight, name), pronouns in named)
 
 
 def _part_of(total: int) -> tuple[Option, ...]:
     """One to total - 1, and how many are left then."""
-    return table((float(total + 1 - part), NUMBERS[part - 1], _part(part, total)) for part in range(1, total))
+    return table((float(total + 1 - part), NUMBERS[part - 1], _part(part, total - part)) for part in range(1, total))
 
 
-def _part(part: int, total: int) -> dict[str, str]:
-    left = total - part
+def _part(part: int, left: int) -> dict[str, str]:
     return {
         "name": NUMBERS[part - 1],
         "s": "" if part == 1 else "s",

@@ -15,6 +15,11 @@ from typing import TypeVar
 
 from pellucid.errors import ConfigError
 
+
+def _listed(text: str) -> list[str]:
+    return [" ".join(item.split()) for item in text.split(",")]
+
+
 # kind | call | gait | pride | talent | home | food
 _BASE_ANIMALS = """
 fox | yapped | trotted | bushy tail | finding the way | in a den under an oak | ripe grapes
@@ -50,12 +55,6 @@ hawk | screeched | swooped | hooked beak | seeing far away | in a nest on the cl
 """
 _COLUMNS = ("kind", "call", "gait", "pride", "talent", "home", "food")
 _BASES = [dict(zip(_COLUMNS, row.split(" | "), strict=True)) for row in _BASE_ANIMALS.strip().splitlines()]
-
-
-def _listed(text: str) -> list[str]:
-    return [" ".join(item.split()) for item in text.split(",")]
-
-
 _MODIFIERS = _listed("""
     marsh, forest, hill, river, island, desert, meadow, valley, alpine, moor, dotted, tawny, black, white, red,
     silver, brown, polar, jungle, lake, ridge, royal, common, dusky, pied, ridged, snow, rock, sand, cave, garden,
@@ -85,16 +84,9 @@ T = TypeVar("T")
 def animals(world_size: int) -> list[Animal]:
     """The facts of each animal, the most frequent first. Raises ConfigError for an impossible size."""
     if not 2 <= world_size <= MAX_WORLD_SIZE:
-        raise ConfigError(
-            "corpus.world_size",
-            f"{world_size} animals cannot make a world",
-            f"choose from 2 to {MAX_WORLD_SIZE}",
-        )
+        what = f"{world_size} animals cannot make a world"
+        raise ConfigError("corpus.world_size", what, f"choose from 2 to {MAX_WORLD_SIZE}")
     return [_animal(index) for index in range(world_size)]
-
-
-def zipf_weight(index: int) -> float:
-    return 1.0 / (index + 1)
 
 
 def rival(index: int) -> Animal:
