@@ -140,7 +140,7 @@ def activations() -> Figure:
 def schedules() -> Figure:
     """The three learning-rate schedules of equation 26."""
     steps, warmup_steps = 1000, 100
-    ends = {"steps": steps, "warmup_steps": warmup_steps, "final_fraction": 0.1}
+    ends = {"steps": steps, "warmup_steps": warmup_steps, "final_lr_fraction": 0.1}
     figure = Figure(figsize=(6.4, 3.2), layout="constrained")
     axes = figure.subplots()
     for name, colour, factor in [

@@ -1,17 +1,16 @@
 import itertools
 from collections.abc import Callable
+from copy import copy
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.config.generation import SampleConfig
 from pellucid.errors import ConfigError, DataError, PellucidError
 from pellucid.generation import text as text_module
-from pellucid.generation.build import build_sampling
 from pellucid.generation.sampling import Sampling
-from pellucid.generation.text import Completion, TextStream, generate_text, stream_text
+from pellucid.generation.text import Completion, decode_stream, generate_text, stream_text
 from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
@@ -63,26 +62,21 @@ def pieces_of(
 
 @given(token_ids_of_byte_pairs)
 def test_streamed_text_is_the_decoded_text_for_any_token_ids(token_ids: list[int]) -> None:
-    stream = TextStream(BYTE_PAIRS)
-    pieces = [stream.push(token_id) for token_id in token_ids]
-    assert "".join([*pieces, stream.close()]) == BYTE_PAIRS.decode(token_ids)
+    assert "".join(decode_stream(BYTE_PAIRS, token_ids)) == BYTE_PAIRS.decode(token_ids)
 
 
 @given(st.text())
 def test_a_stream_never_splits_a_character(text: str) -> None:
-    stream = TextStream(BYTE_PAIRS)
-    streamed = ""
-    for token_id in BYTE_PAIRS.encode(text):
-        streamed += stream.push(token_id)
-        assert text.startswith(streamed)
-    assert streamed + stream.close() == text
+    pieces = list(decode_stream(BYTE_PAIRS, BYTE_PAIRS.encode(text)))
+    assert "".join(pieces) == text
+    assert all(pieces)
 
 
 def test_a_character_appears_with_its_last_byte() -> None:
-    stream = TextStream(BYTE_PAIRS)
     one_byte_each = [BYTE_PAIRS.token_bytes(id_) for id_ in range(256)]
-    pieces = [stream.push(one_byte_each.index(bytes([byte]))) for byte in "é👨".encode()]
-    assert pieces == ["", "é", "", "", "", "👨"]
+    ids = iter([one_byte_each.index(bytes([byte])) for byte in "é👨é".encode()])
+    n_read_by_piece = [(piece, 8 - len(list(copy(ids)))) for piece in decode_stream(BYTE_PAIRS, ids)]
+    assert n_read_by_piece == [("é", 2), ("👨", 6), ("é", 8)]
 
 
 @tokenizers
@@ -220,9 +214,3 @@ def test_counts_and_seeds_out_of_range_are_config_errors_that_name_them(model: D
         completions_of(model, **settings)
     assert isinstance(error.value, PellucidError)
     assert error.value.exit_code == 2
-
-
-def test_the_sample_section_of_a_config_becomes_the_sampling() -> None:
-    config = SampleConfig(temperature=0.5, top_k=3, top_p=0.9)
-    assert build_sampling(config) == Sampling(temperature=0.5, top_k=3, top_p=0.9)
-    assert build_sampling(SampleConfig()) == Sampling()

@@ -6,15 +6,8 @@ from pellucid.model.kv_cache import KVCache, NoCache
 
 @pytest.fixture
 def cache():
-    return KVCache(
-        n_layers=2,
-        batch_size=3,
-        n_kv_heads=2,
-        capacity=5,
-        head_width=4,
-        dtype=torch.float32,
-        device=torch.device("cpu"),
-    )
+    keys, values = torch.zeros(2, 2, 3, 2, 5, 4)  # 2 layers, a batch of 3, 2 heads, 5 positions, width 4
+    return KVCache(keys, values)
 
 
 def test_what_was_appended_comes_back_in_order(cache):

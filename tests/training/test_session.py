@@ -216,7 +216,7 @@ def test_a_longer_run_says_first_how_long_it_will_take_and_its_numbers_stay_the_
     assert not any(note.startswith("time ") for note in notes)
     monkeypatch.setattr(train_run_module, "LONG_RUN_FLOPS", 0)
     _, notes = train(workplace, "announced")
-    assert re.fullmatch(r"time    about \d+ s on this machine", next(n for n in notes if n.startswith("time ")))
+    assert re.fullmatch(r"time    about [\d.,]+ \w+ on this machine", next(n for n in notes if n.startswith("time ")))
     assert_same_run(workplace / "silent", workplace / "announced", 20)
 
 

@@ -29,25 +29,13 @@ class Sampling:
     def __post_init__(self) -> None:
         # Each condition says what is valid, so that NaN, which compares false with everything, is refused.
         if not 0 <= self.temperature < math.inf:
-            raise ConfigError(
-                "temperature", f"{self.temperature} is not a finite number >= 0", "0 is greedy, 1 is the model's own"
-            )
+            what = f"{self.temperature} is not a finite number >= 0"
+            raise ConfigError("temperature", what, "0 is greedy, 1 is the model's own")
         if self.top_k is not None and not self.top_k >= 1:
             raise ConfigError("top_k", f"{self.top_k} keeps no token", "give at least 1, or leave it out to keep all")
         if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise ConfigError(
-                "top_p", f"{self.top_p} is not in (0, 1]", "give a probability, or leave it out to keep all"
-            )
-
-    @property
-    def is_greedy(self) -> bool:
-        """Whether only the most likely token can be drawn."""
-        return self.temperature == 0 or self.top_k == 1
-
-    @property
-    def keeps_all(self) -> bool:
-        """Whether every token can be drawn."""
-        return self.top_k is None and self.top_p in (None, 1)
+            fix = "give a probability, or leave it out to keep all"
+            raise ConfigError("top_p", f"{self.top_p} is not in (0, 1]", fix)
 
 
 def next_token(logits_BV: Tensor, sampling: Sampling, generator: torch.Generator) -> Tensor:
@@ -56,10 +44,10 @@ def next_token(logits_BV: Tensor, sampling: Sampling, generator: torch.Generator
     The order is the usual one: top-k, temperature, top-p. Top-k comes first because temperature never changes
     the order of the tokens, and scaling k candidates is cheaper than scaling the whole vocabulary.
     """
-    if sampling.is_greedy:
+    if sampling.temperature == 0 or sampling.top_k == 1:  # greedy
         return logits_BV.argmax(dim=-1)
     logits_BV = logits_BV.float()
-    if sampling.keeps_all:
+    if sampling.top_k is None and sampling.top_p in (None, 1):
         return draw(apply_temperature(logits_BV, sampling.temperature), generator)
     logits_BC, token_ids_BC = keep_top_k(logits_BV, sampling.top_k or logits_BV.shape[-1])
     logits_BC = apply_temperature(logits_BC, sampling.temperature)

@@ -6,8 +6,8 @@ decoder, which holds the bytes of an unfinished character back until the rest of
 
 import codecs
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Literal
 
@@ -16,6 +16,8 @@ from pellucid.generation.decoding import generate_tokens
 from pellucid.generation.sampling import Sampling
 from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
+
+FinishReason = Literal["end_of_text", "length"]
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +32,7 @@ class Completion:
     prompt: str
     completion: str
     token_ids: list[int]
-    finish_reason: Literal["end_of_text", "length"]
+    finish_reason: FinishReason
     tokens_per_second: float
 
     def to_json(self) -> dict[str, object]:
@@ -42,31 +44,6 @@ class Completion:
             "tokens_per_second": self.tokens_per_second,
             "finish_reason": self.finish_reason,
         }
-
-
-class TextStream:
-    """Token ids in, text out. All pieces together equal `tokenizer.decode` of all ids, for any ids."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-
-    def push(self, token_id: int) -> str:
-        """The text that this token completes; empty inside a character."""
-        return self._decoder.decode(self._tokenizer.token_bytes(token_id))
-
-    def close(self) -> str:
-        """U+FFFD for a character that was never finished, otherwise nothing."""
-        return self._decoder.decode(b"", final=True)
-
-
-@dataclass
-class _Sample:
-    """A completion in the making."""
-
-    token_ids: list[int] = field(default_factory=list)
-    seconds: float = 0.0
-    has_ended: bool = False
 
 
 def generate_text(
@@ -84,29 +61,18 @@ def generate_text(
     The same seed writes the same text, and none a new one each time.
     Errors: ConfigError for a count or seed out of range, DataError for a prompt that the tokenizer cannot encode.
     """
-    samples = [_Sample() for _ in range(n_samples)]
-    steps = _written(model, tokenizer, prompt, n_samples, max_new_tokens, sampling, seed)
     started = perf_counter()
-    for token_ids in steps:
-        elapsed_seconds = perf_counter() - started
-        for sample, token_id in zip(samples, token_ids, strict=True):
-            if sample.has_ended:
-                continue
-            sample.seconds = elapsed_seconds
-            if token_id == tokenizer.end_of_text:
-                sample.has_ended = True
-            else:
-                sample.token_ids.append(token_id)
-    return [
-        Completion(
-            prompt=prompt,
-            completion=tokenizer.decode(sample.token_ids),
-            token_ids=sample.token_ids,
-            finish_reason="end_of_text" if sample.has_ended else "length",
-            tokens_per_second=len(sample.token_ids) / sample.seconds if sample.token_ids else 0.0,
-        )
-        for sample in samples
-    ]
+    steps = _written(model, tokenizer, prompt, n_samples, max_new_tokens, sampling, seed)
+    written = [(token_ids, perf_counter() - started) for token_ids in steps]
+    completions = []
+    for i in range(n_samples):
+        ids = [token_ids[i] for token_ids, _ in written]
+        has_ended = tokenizer.end_of_text in ids
+        ids = ids[: ids.index(tokenizer.end_of_text)] if has_ended else ids
+        speed = len(ids) / written[len(ids) + has_ended - 1][1] if ids else 0.0
+        reason: FinishReason = "end_of_text" if has_ended else "length"
+        completions.append(Completion(prompt, tokenizer.decode(ids), ids, reason, speed))
+    return completions
 
 
 def stream_text(
@@ -119,12 +85,16 @@ def stream_text(
     seed: int | None = None,
 ) -> Iterator[str]:
     """The completion of one sample in pieces of whole characters, each as soon as it is written. Same errors."""
-    stream = TextStream(tokenizer)
-    for (token_id,) in _written(model, tokenizer, prompt, 1, max_new_tokens, sampling, seed):
-        if token_id != tokenizer.end_of_text and (piece := stream.push(token_id)):
-            yield piece
-    if rest := stream.close():
-        yield rest
+    steps = _written(model, tokenizer, prompt, 1, max_new_tokens, sampling, seed)
+    return decode_stream(tokenizer, (token_id for (token_id,) in steps if token_id != tokenizer.end_of_text))
+
+
+def decode_stream(tokenizer: Tokenizer, token_ids: Iterable[int]) -> Iterator[str]:
+    """`tokenizer.decode(token_ids)` in pieces: a character comes with the token that completes it.
+
+    U+FFFD stands for one that is never completed.
+    """
+    return codecs.iterdecode(map(tokenizer.token_bytes, token_ids), "utf-8", errors="replace")
 
 
 def _written(

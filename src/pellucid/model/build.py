@@ -22,7 +22,7 @@ from pellucid.kernels.rotation import rotate_pairs as fast_rotate_pairs
 from pellucid.model.attention import Attend, MultiHeadAttention, Project, explicit_attention, project
 from pellucid.model.block import Block
 from pellucid.model.decoder import Decoder
-from pellucid.model.embeddings import Embeddings, SeparateEmbeddings, SoftCap, TiedEmbeddings
+from pellucid.model.embeddings import SeparateEmbeddings, SoftCap, TiedEmbeddings
 from pellucid.model.feed_forward import Activation, FeedForward, SwiGLU, relu_squared
 from pellucid.model.initialization import initialize
 from pellucid.model.norms import LayerNorm, RMSNorm
@@ -49,31 +49,22 @@ FAST = Kernels(
 def build_model(config: ModelConfig, vocab_size: int) -> Decoder:
     """A decoder with freshly drawn weights (from torch's global random state), on the default device."""
     positions = build_positions(config)
+    embeddings = TiedEmbeddings if config.tied_embeddings else SeparateEmbeddings
     model = Decoder(
         vocab_size=vocab_size,
         context_length=config.context_length,
         n_kv_heads=config.n_kv_heads or config.n_heads,
         head_width=config.d_model // config.n_heads,
-        embeddings=build_embeddings(config, vocab_size),
+        embeddings=embeddings(vocab_size, config.d_model),
         positions=positions,
         dropout=config.dropout,
         blocks=[build_block(config, positions) for _ in range(config.n_layers)],
-        final_norm=build_final_norm(config),
+        # After post-norm blocks there is nothing left to normalise.
+        final_norm=build_norm(config, config.d_model) if config.norm_placement == "pre" else nn.Identity(),
         soft_cap=nn.Identity() if config.logit_soft_cap is None else SoftCap(config.logit_soft_cap),
     )
-    initialize(
-        model,
-        d_model=config.d_model,
-        embedding_std=config.embedding_std,
-        zero_init_projections=config.zero_init_projections,
-    )
+    initialize(model, embedding_std=config.embedding_std, zero_init_projections=config.zero_init_projections)
     return model
-
-
-def build_embeddings(config: ModelConfig, vocab_size: int) -> Embeddings:
-    if config.tied_embeddings:
-        return TiedEmbeddings(vocab_size, config.d_model)
-    return SeparateEmbeddings(vocab_size, config.d_model)
 
 
 def build_positions(config: ModelConfig) -> Positions:
@@ -104,16 +95,6 @@ def build_residual(config: ModelConfig, sublayer: nn.Module) -> Residual:
             return PreNorm(build_norm(config, config.d_model), sublayer)
         case "post":
             return PostNorm(build_norm(config, config.d_model), sublayer)
-        case _:
-            assert_never(config.norm_placement)
-
-
-def build_final_norm(config: ModelConfig) -> nn.Module:
-    match config.norm_placement:
-        case "pre":
-            return build_norm(config, config.d_model)
-        case "post":  # the last block has just normalised
-            return nn.Identity()
         case _:
             assert_never(config.norm_placement)
 

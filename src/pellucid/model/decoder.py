@@ -73,22 +73,13 @@ class Decoder(nn.Module):
     def new_cache(self, batch_size: int, capacity: int | None = None) -> KVCache:
         """An empty cache for `capacity` positions (default: context_length), in the dtype of the layers."""
         weight = self.embeddings.embedding_VD
-        return KVCache(
-            n_layers=self.n_layers,
-            batch_size=batch_size,
-            n_kv_heads=self.n_kv_heads,
-            capacity=capacity or self.context_length,
-            head_width=self.head_width,
-            dtype=product_dtype(weight),
-            device=weight.device,
-        )
+        shape_LBGSK = (self.n_layers, batch_size, self.n_kv_heads, capacity or self.context_length, self.head_width)
+        return KVCache(*torch.zeros((2, *shape_LBGSK), dtype=product_dtype(weight), device=weight.device))
 
     def check_length(self, length: int) -> None:
         if length > self.context_length:
-            raise ValueError(
-                f"{length} tokens are more than the context_length of {self.context_length}; "
-                f"give fewer, or build the model with a longer context_length"
-            )
+            fix = "give fewer, or build the model with a longer context_length"
+            raise ValueError(f"{length} tokens are more than the context_length of {self.context_length}; {fix}")
 
 
 def product_dtype(x: Tensor) -> torch.dtype:

@@ -19,9 +19,7 @@ OUTPUT_PROJECTIONS = ("W_O", "W_2")  # the last matrix of attention and of feed-
 
 
 @torch.no_grad()
-def initialize(
-    model: Decoder, *, d_model: int, embedding_std: float | None = None, zero_init_projections: bool = False
-) -> None:
+def initialize(model: Decoder, *, embedding_std: float | None, zero_init_projections: bool) -> None:
     """GPT-2's initialisation (Radford et al. 2019, section 2.3), with a deviation that suits the width.
 
     GPT-2 draws matrices with 0.02 at widths around 1000. sqrt(2 / (5 d_model)) (Nguyen and Salazar 2019) says
@@ -31,8 +29,8 @@ def initialize(
     """
     # Sinusoidal positions are of order one and drown tokens of 0.02: with those the notes' model still knew
     # nothing but letter frequencies after 250 steps. 1 / sqrt(d_model) leaves tied logits of order one.
-    sinusoidal = isinstance(model.positions, Sinusoidal)
-    default_std = 1 / sqrt(d_model) if sinusoidal else EMBEDDING_STD
+    d_model = model.embeddings.embedding_VD.size(1)
+    default_std = 1 / sqrt(d_model) if isinstance(model.positions, Sinusoidal) else EMBEDDING_STD
     for embedding in (*model.embeddings.parameters(), *model.positions.parameters()):
         nn.init.normal_(embedding, std=default_std)
     if embedding_std is not None:

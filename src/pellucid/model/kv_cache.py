@@ -4,12 +4,11 @@ To write token t a decoder needs the keys and values of all tokens before it, an
 those never change. Kept, a new token costs one position's work instead of t. The cache is an argument
 of the forward pass, never state of the model: one model can serve many sequences.
 
-Shapes: B batch, G key/value heads, S key positions, K head width.
+Shapes: L layers, B batch, G key/value heads, S key positions, K head width.
 """
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 
@@ -49,21 +48,8 @@ class KVCache:
     Costs 2 * n_layers * n_kv_heads * head_width numbers per position and sequence (equation 14).
     """
 
-    def __init__(
-        self,
-        *,
-        n_layers: int,
-        batch_size: int,
-        n_kv_heads: int,
-        capacity: int,
-        head_width: int,
-        dtype: torch.dtype,
-        device: torch.device,
-    ) -> None:
-        shape = (n_layers, batch_size, n_kv_heads, capacity, head_width)
-        keys = torch.zeros(shape, dtype=dtype, device=device)
-        values = torch.zeros(shape, dtype=dtype, device=device)
-        self.layers = [LayerCache(keys[layer], values[layer]) for layer in range(n_layers)]
+    def __init__(self, keys_LBGSK: Tensor, values_LBGSK: Tensor) -> None:
+        self.layers = [LayerCache(*layer) for layer in zip(keys_LBGSK, values_LBGSK, strict=True)]
 
     @property
     def length(self) -> int:

@@ -33,7 +33,7 @@ from pellucid.cost.step_time import step_seconds
 from pellucid.data.build import PreparedData, build_batches
 from pellucid.evaluation.build import evaluate
 from pellucid.evaluation.loss import Evaluation
-from pellucid.generation.build import build_sampling
+from pellucid.generation.sampling import Sampling
 from pellucid.generation.text import generate_text
 from pellucid.kernels.cross_entropy import summed_cross_entropy as fast_cross_entropy
 from pellucid.model.build import build_model
@@ -42,7 +42,7 @@ from pellucid.runtime.precision import Precision, resolve_precision
 from pellucid.training import optimizers, schedules
 from pellucid.training.objectives import next_token_nats
 from pellucid.training.schedules import Schedule
-from pellucid.training.session import Intervals, Session
+from pellucid.training.session import Session
 from pellucid.training.trainer import Objective, Trainer
 
 
@@ -64,24 +64,22 @@ def build_session(config: RunConfig, data: PreparedData, run_dir: Path) -> Sessi
                 sample.prompt,
                 n_samples=sample.n_samples,
                 max_new_tokens=sample.max_new_tokens,
-                sampling=build_sampling(sample),
+                sampling=Sampling(sample.temperature, sample.top_k, sample.top_p),
                 seed=config.seed,
             )
         return [sample.prompt + completion.completion for completion in completions]
 
     return Session(
-        trainer,
-        run_dir,
+        trainer=trainer,
+        run_dir=run_dir,
         name=config.name,
         n_steps=config.train.steps,
         stop_at_val_loss=config.evaluation.stop_at_val_loss,
         patience=config.evaluation.early_stopping_patience,
-        intervals=Intervals(
-            log=config.train.log_every_steps,
-            evaluate=config.evaluation.every_steps,
-            sample=sample.every_steps,
-            save=config.checkpoint.every_steps,
-        ),
+        log_every=config.train.log_every_steps,
+        evaluate_every=config.evaluation.every_steps,
+        sample_every=sample.every_steps,
+        save_every=config.checkpoint.every_steps,
         keep_last=config.checkpoint.keep_last,
         floor=data.validation_floor_nats_per_token,
         validate=validate,
@@ -148,48 +146,29 @@ def predicted_seconds(config: RunConfig, vocab_size: int, precision: Precision) 
 
 def build_optimizers(config: OptimizerConfig, model: nn.Module, precision: Precision) -> list[Optimizer]:
     """One optimizer, or two where the parameters are shared out between them."""
+    options = config.model_dump(exclude={"type"})
     match config:
         case AdamWConfig():
-            return optimizers.adamw(
-                model, lr=config.lr, betas=config.betas, eps=config.eps, weight_decay=config.weight_decay
-            )
+            return optimizers.adamw(model, **options)
         case MuonConfig():
-            return optimizers.muon(
-                model,
-                lr=config.lr,
-                momentum=config.momentum,
-                weight_decay=config.weight_decay,
-                adamw_lr=config.adamw_lr,
-                adamw_betas=config.adamw_betas,
-                adamw_eps=config.adamw_eps,
-                dtype=torch.float32 if precision.dtype == torch.float32 else torch.bfloat16,
-            )
+            dtype = torch.float32 if precision.dtype == torch.float32 else torch.bfloat16
+            return optimizers.muon(model, **options, dtype=dtype)
         case SGDConfig():
-            return optimizers.sgd(model, lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay)
+            return optimizers.sgd(model, **options)
         case _:
             assert_never(config)
 
 
 def build_schedule(config: ScheduleConfig, steps: int) -> Schedule:
     """The factor on the learning rate as a function of the step."""
+    options = config.model_dump(exclude={"type"})
     match config:
         case ConstantConfig():
-            return partial(schedules.constant, warmup_steps=config.warmup_steps)
+            return partial(schedules.constant, **options)
         case CosineConfig():
-            return partial(
-                schedules.cosine,
-                steps=steps,
-                warmup_steps=config.warmup_steps,
-                final_fraction=config.final_lr_fraction,
-            )
+            return partial(schedules.cosine, steps=steps, **options)
         case WarmupStableDecayConfig():
-            return partial(
-                schedules.warmup_stable_decay,
-                steps=steps,
-                warmup_steps=config.warmup_steps,
-                decay_fraction=config.decay_fraction,
-                final_fraction=config.final_lr_fraction,
-            )
+            return partial(schedules.warmup_stable_decay, steps=steps, **options)
         case _:
             assert_never(config)
 

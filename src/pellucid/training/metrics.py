@@ -37,12 +37,7 @@ def read_rows(file: Path) -> list[Row]:
 
 def cut_back(file: Path, step: int) -> None:
     """Drops the rows after `step`, which the resumed run will write again."""
-
-    def is_later(line: bytes) -> bool:
-        row = _row(line)
-        return row is None or not line.endswith(b"\n") or row["step"] > step
-
-    cut_from(file, is_later)
+    cut_from(file, lambda line: (row := _row(line)) is None or not line.endswith(b"\n") or row["step"] > step)
 
 
 def cut_from(file: Path, is_too_late: Callable[[bytes], bool]) -> None:

@@ -6,7 +6,7 @@ reason to be small), and Muon orthogonalises the update of a matrix, which means
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -14,15 +14,12 @@ from torch.optim import SGD, AdamW, Optimizer
 
 from pellucid.training.muon import Muon
 
-Parameters = list[nn.Parameter]
-
 
 def adamw(
     model: nn.Module, *, lr: float, betas: tuple[float, float], eps: float, weight_decay: float
 ) -> list[Optimizer]:
     """AdamW on everything (equation 15; Loshchilov and Hutter 2019)."""
-    matrices, vectors = _matrices_and_vectors(model.parameters())
-    return [_adamw(matrices, vectors, lr, betas, eps, weight_decay)]
+    return [_adamw(list(model.parameters()), lr, betas, eps, weight_decay)]
 
 
 def muon(
@@ -42,20 +39,17 @@ def muon(
     embedding is a list of vectors rather than a map between spaces, so it stays with AdamW.
     `dtype` is the format of Muon's products.
     """
-    in_blocks = {name: p for name, p in model.named_parameters() if name.startswith("blocks.")}
-    block_matrices = [p for p in in_blocks.values() if p.ndim == 2]
-    chosen = {id(p) for p in block_matrices}
-    matrices, vectors = _matrices_and_vectors(p for p in model.parameters() if id(p) not in chosen)
+    block_matrices = [p for name, p in model.named_parameters() if name.startswith("blocks.") and p.ndim == 2]
+    chosen = set(block_matrices)
     return [
         Muon(block_matrices, lr=lr, momentum=momentum, weight_decay=weight_decay, dtype=dtype),
-        _adamw(matrices, vectors, adamw_lr, adamw_betas, adamw_eps, weight_decay),
+        _adamw([p for p in model.parameters() if p not in chosen], adamw_lr, adamw_betas, adamw_eps, weight_decay),
     ]
 
 
 def sgd(model: nn.Module, *, lr: float, momentum: float, weight_decay: float) -> list[Optimizer]:
     """Stochastic gradient descent with momentum."""
-    matrices, vectors = _matrices_and_vectors(model.parameters())
-    return [SGD(_groups(matrices, vectors, weight_decay), lr=lr, momentum=momentum)]
+    return [SGD(_groups(list(model.parameters()), weight_decay), lr=lr, momentum=momentum)]
 
 
 def set_learning_rate(optimizers: Sequence[Optimizer], factor: float) -> None:
@@ -67,26 +61,15 @@ def set_learning_rate(optimizers: Sequence[Optimizer], factor: float) -> None:
 
 
 def _adamw(
-    matrices: Parameters,
-    vectors: Parameters,
-    lr: float,
-    betas: tuple[float, float],
-    eps: float,
-    weight_decay: float,
+    parameters: list[nn.Parameter], lr: float, betas: tuple[float, float], eps: float, weight_decay: float
 ) -> AdamW:
     # One fused kernel per step instead of a dozen small ones per parameter.
-    fused = (matrices + vectors)[0].device.type in ("cpu", "cuda")
-    return AdamW(_groups(matrices, vectors, weight_decay), lr=lr, betas=betas, eps=eps, fused=fused)
+    fused = parameters[0].device.type in ("cpu", "cuda")
+    return AdamW(_groups(parameters, weight_decay), lr=lr, betas=betas, eps=eps, fused=fused)
 
 
-def _groups(matrices: Parameters, vectors: Parameters, weight_decay: float) -> list[dict[str, object]]:
+def _groups(parameters: list[nn.Parameter], weight_decay: float) -> list[dict[str, object]]:
+    """Matrices, which decay, and vectors, which do not."""
+    matrices, vectors = [p for p in parameters if p.ndim >= 2], [p for p in parameters if p.ndim < 2]
     groups = [(matrices, weight_decay), (vectors, 0.0)]
     return [{"params": params, "weight_decay": decay} for params, decay in groups if params]
-
-
-def _matrices_and_vectors(parameters: Iterable[nn.Parameter]) -> tuple[Parameters, Parameters]:
-    matrices: Parameters = []
-    vectors: Parameters = []
-    for parameter in parameters:
-        (matrices if parameter.ndim >= 2 else vectors).append(parameter)
-    return matrices, vectors

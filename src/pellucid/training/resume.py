@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pellucid.checkpoint.build import config_of
 from pellucid.checkpoint.run_directory import steps_in
@@ -18,7 +17,7 @@ from pellucid.files import discard
 _log = logging.getLogger(__name__)
 
 # A resumed run must compute what the uninterrupted one would have. These keys only decide what is reported and kept.
-OPERATIONAL = ("name", "train.log_every_steps", "evaluation", "sample", "checkpoint")
+OPERATIONAL = ("name.", "train.log_every_steps.", "evaluation.", "sample.", "checkpoint.")
 
 RUN_FILES = ("config.yaml", "tokenizer.json", "metrics.jsonl", "samples.md", "loss.png", "skills.png")
 
@@ -60,11 +59,8 @@ def require_same_run(config: RunConfig, checkpoint: Checkpoint, where: str) -> N
     """Raises CheckpointError, listing the differences, if the checkpoint's config computes something else."""
     saved = config_of(checkpoint, where)
     before, now = _flat(saved.model_dump(mode="json")), _flat(config.model_dump(mode="json"))
-    keys = [
-        key
-        for key in sorted(before.keys() | now.keys())
-        if before.get(key) != now.get(key) and not _is_operational(key)
-    ]
+    keys = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
+    keys = [key for key in keys if not f"{key}.".startswith(OPERATIONAL)]
     # A section of another type has other keys: its type says it all.
     replaced = tuple(key.removesuffix("type") for key in keys if key.endswith(".type"))
     keys = [key for key in keys if key.endswith(".type") or not key.startswith(replaced)]
@@ -75,16 +71,12 @@ def require_same_run(config: RunConfig, checkpoint: Checkpoint, where: str) -> N
         raise CheckpointError(where, f"the config has changed: {', '.join(differences[:3])}{more}", fix)
 
 
-def require_same_data(fingerprint: str, checkpoint: Checkpoint, where: str) -> None:
-    """Raises CheckpointError if the corpus has other contents than when the checkpoint was written."""
+def require_same_data(fingerprint: str, tokenizer_json: str, checkpoint: Checkpoint, where: str) -> None:
+    """Raises CheckpointError if the corpus or the vocabulary is another than when the checkpoint was written."""
     if checkpoint.state.data_fingerprint != fingerprint:
         what = f"the corpus has changed (fingerprint was {checkpoint.state.data_fingerprint}, is {fingerprint})"
         fix = "bring the old text back, or start anew with --overwrite or another --run-dir"
         raise CheckpointError(where, what, fix)
-
-
-def require_same_tokenizer(tokenizer_json: str, checkpoint: Checkpoint, where: str) -> None:
-    """Raises CheckpointError if the prepared data's vocabulary is not the one that the weights belong to."""
     if checkpoint.tokenizer_json != tokenizer_json:
         fix = "delete the prepared data, so that it is made again, or start anew with --overwrite"
         raise CheckpointError(where, "the tokenizer has changed since this was saved", fix)
@@ -93,22 +85,13 @@ def require_same_tokenizer(tokenizer_json: str, checkpoint: Checkpoint, where: s
 def other_environment(now: Mapping[str, object], checkpoint: Checkpoint) -> str | None:
     """What is not as it was when the checkpoint was written, so that the run goes on in other roundings."""
     before = checkpoint.state.model_dump(include=set(now))
-    changes = [
-        f"{name} was {before[name]}, is {value}" for name, value in now.items() if before[name] not in (None, value)
-    ]
-    return ", ".join(changes) or None
+    changed = {name: value for name, value in now.items() if before[name] not in (None, value)}
+    return ", ".join(f"{name} was {before[name]}, is {value}" for name, value in changed.items()) or None
 
 
-def _is_operational(key: str) -> bool:
-    return any(key == each or key.startswith(f"{each}.") for each in OPERATIONAL)
-
-
-def _flat(section: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flat(value: object, key: str = "") -> dict[str, object]:
     """`{"model": {"d_model": 8}}` as `{"model.d_model": 8}`."""
-    flat: dict[str, Any] = {}
-    for key, value in section.items():
-        if isinstance(value, dict):
-            flat.update(_flat(value, f"{prefix}{key}."))
-        else:
-            flat[prefix + key] = value
-    return flat
+    if not isinstance(value, dict):
+        return {key: value}
+    inner = (_flat(each, f"{key}.{name}" if key else name) for name, each in value.items())
+    return {path: leaf for flat in inner for path, leaf in flat.items()}

@@ -19,20 +19,20 @@ def constant(step: int, *, warmup_steps: int) -> float:
     return warmup(step, warmup_steps)
 
 
-def cosine(step: int, *, steps: int, warmup_steps: int, final_fraction: float) -> float:
-    """Warmup, then half a cosine from 1 to `final_fraction` at the last step (Loshchilov and Hutter 2017)."""
+def cosine(step: int, *, steps: int, warmup_steps: int, final_lr_fraction: float) -> float:
+    """Warmup, then half a cosine from 1 to `final_lr_fraction` at the last step (Loshchilov and Hutter 2017)."""
     progress = max(0, step - warmup_steps) / max(1, steps - 1 - warmup_steps)
     height = (1 + math.cos(math.pi * min(1.0, progress))) / 2
-    return warmup(step, warmup_steps) * (final_fraction + (1 - final_fraction) * height)
+    return warmup(step, warmup_steps) * (final_lr_fraction + (1 - final_lr_fraction) * height)
 
 
 def warmup_stable_decay(
-    step: int, *, steps: int, warmup_steps: int, decay_fraction: float, final_fraction: float
+    step: int, *, steps: int, warmup_steps: int, decay_fraction: float, final_lr_fraction: float
 ) -> float:
-    """Warmup, then 1, then a straight line down to `final_fraction` (Hu et al. 2024).
+    """Warmup, then 1, then a straight line down to `final_lr_fraction` (Hu et al. 2024).
 
     The line takes the last `decay_fraction` of all steps.
     """
     decay_steps = max(1, round(decay_fraction * steps))
     remaining = min(1.0, (steps - 1 - step) / decay_steps)
-    return warmup(step, warmup_steps) * (final_fraction + (1 - final_fraction) * max(0.0, remaining))
+    return warmup(step, warmup_steps) * (final_lr_fraction + (1 - final_lr_fraction) * max(0.0, remaining))

@@ -41,56 +41,45 @@ _log = logging.getLogger(__name__)
 EVALUATIONS_TO_WARN = 3  # so many in a row without a new best are hardly chance
 
 
-@dataclass(frozen=True)
-class Intervals:
-    """How many steps lie between two of each. All of them happen at the last step too."""
-
-    log: int
-    evaluate: int
-    sample: int
-    save: int
-
-
+@dataclass(eq=False, kw_only=True)
 class Session:
     """Trains for `n_steps`, or until validation loss reaches `stop_at_val_loss` or has not fallen to a new best for
     `patience` evaluations (early stopping; Prechelt 1998).
 
     `validate()` evaluates on validation text, `write_samples()` gives texts to show. The config, the tokenizer and
     the data's fingerprint go into each checkpoint, so that it is complete and a resumed run can be compared.
+    Between two of each lie so many steps: all of them happen at the last step too.
     """
 
-    def __init__(
-        self,
-        trainer: Trainer,
-        run_dir: Path,
-        *,
-        name: str,
-        n_steps: int,
-        stop_at_val_loss: float | None,
-        patience: int | None,
-        intervals: Intervals,
-        keep_last: int,
-        floor: float | None,
-        validate: Callable[[], Evaluation],
-        write_samples: Callable[[], Sequence[str]],
-        config_yaml: str,
-        tokenizer_json: str,
-        data_fingerprint: str,
-    ) -> None:
-        self.trainer, self.run_dir, self.name = trainer, run_dir, name
-        self.n_steps, self.intervals, self.keep_last, self.floor = n_steps, intervals, keep_last, floor
-        self.stop_at_val_loss = -math.inf if stop_at_val_loss is None else stop_at_val_loss
-        self.patience = math.inf if patience is None else patience
-        self.validate, self.write_samples = validate, write_samples
-        self.config_yaml, self.tokenizer_json = config_yaml, tokenizer_json
-        self.data_fingerprint = data_fingerprint
-        self.metrics_file, self.samples_file = run_dir / "metrics.jsonl", run_dir / "samples.md"
-        self.tokens, self.elapsed_seconds = 0, 0.0
-        self.best_loss, self.evaluations_since_best = math.inf, 0
-        self.best_step: int | None = None
-        self.has_warned = False
-        self.saved_step: int | None = None
-        self.unreported: Update | None = None
+    trainer: Trainer
+    run_dir: Path
+    name: str
+    n_steps: int
+    stop_at_val_loss: float | None
+    patience: int | None
+    log_every: int
+    evaluate_every: int
+    sample_every: int
+    save_every: int
+    keep_last: int
+    floor: float | None
+    validate: Callable[[], Evaluation]
+    write_samples: Callable[[], Sequence[str]]
+    config_yaml: str
+    tokenizer_json: str
+    data_fingerprint: str
+
+    tokens: int = 0
+    elapsed_seconds: float = 0.0
+    best_loss: float = math.inf
+    best_step: int | None = None
+    evaluations_since_best: int = 0
+    has_warned: bool = False
+    saved_step: int | None = None
+    unreported: Update | None = None
+
+    def __post_init__(self) -> None:
+        self.metrics_file, self.samples_file = self.run_dir / "metrics.jsonl", self.run_dir / "samples.md"
 
     def restore(self, checkpoint: Checkpoint, where: str) -> None:
         """Takes the run back to the checkpoint: counters, log files, weights, moments, random generators."""
@@ -114,7 +103,9 @@ class Session:
         Raises NonFiniteLossError, naming the last good checkpoint, before NaN or infinity gets into the weights.
         """
         try:
-            with stop_requests() as stop, self._progress_bar() as bar:
+            n_reported = self.trainer.step - (self.unreported is not None)
+            bar = tqdm(total=self.n_steps, initial=n_reported, unit="step", mininterval=0.5, dynamic_ncols=True)
+            with stop_requests() as stop, bar:
                 self._train(stop, bar)
         except NonFiniteLossError as error:
             last = "nothing was saved yet" if self.saved_step is None else f"{step_name(self.saved_step)} is good"
@@ -164,13 +155,13 @@ class Session:
         try:
             with stop.ends_block():
                 failpoints.reached("evaluate")
-                evaluation = self._validate() if self._due(self.intervals.evaluate) else None
+                evaluation = self._validate() if self._due(self.evaluate_every) else None
                 val_loss = None if evaluation is None else evaluation.loss_nats_per_token
                 best_loss = min(self.best_loss, math.inf if val_loss is None else val_loss)
                 is_best = best_loss < self.best_loss
                 since_best = 0 if is_best else self.evaluations_since_best + (val_loss is not None)
                 is_last = self._ends_with(best_loss, since_best)
-                samples = self.write_samples() if is_last or self._due(self.intervals.sample) else []
+                samples = self.write_samples() if is_last or self._due(self.sample_every) else []
         except StoppedBySignal:
             if self.saved_step != self.trainer.step:
                 self.save(None, unreported=update)
@@ -178,19 +169,21 @@ class Session:
         self.elapsed_seconds += time.perf_counter() - started
         if samples:
             self._append_samples(samples)
-        if val_loss is not None or self._due(self.intervals.log):
+        if val_loss is not None or self._due(self.log_every):
             self._log(update, evaluation)
         self.best_loss, self.evaluations_since_best = best_loss, since_best
         self.best_step = self.trainer.step if is_best else self.best_step
         self._show(bar, update, val_loss)
-        if is_best or is_last or self._due(self.intervals.save) or stop.signal_number is not None:
+        if is_best or is_last or self._due(self.save_every) or stop.signal_number is not None:
             self.save(val_loss)
         if stop.signal_number is not None and self.saved_step == self.trainer.step:
             raise StoppedBySignal(stop.signal_number)
 
     def _ends_with(self, best_loss: float, evaluations_since_best: int) -> bool:
-        reached = best_loss <= self.stop_at_val_loss
-        return reached or evaluations_since_best >= self.patience or self.trainer.step >= self.n_steps
+        if self.stop_at_val_loss is not None and best_loss <= self.stop_at_val_loss:
+            return True
+        gives_up = self.patience is not None and evaluations_since_best >= self.patience
+        return gives_up or self.trainer.step >= self.n_steps
 
     def _validate(self) -> Evaluation:
         evaluation = self.validate()
@@ -244,10 +237,6 @@ class Session:
         self.saved_step = trainer.step
         keep_last_and_best(self.run_dir, self.keep_last)
 
-    def _progress_bar(self) -> tqdm[Any]:
-        n_reported = self.trainer.step - (self.unreported is not None)
-        return tqdm(total=self.n_steps, initial=n_reported, unit="step", mininterval=0.5, dynamic_ncols=True)
-
     def _show(self, bar: tqdm[Any], update: Update, val_loss: float | None) -> None:
         rate = bar.format_dict["rate"] or 0.0
         figures = {
@@ -269,11 +258,7 @@ class Session:
     def _append_samples(self, samples: Sequence[str]) -> None:
         quoted = "\n\n".join("> " + sample.replace("\n", "\n> ") for sample in samples)
         with self.samples_file.open("a", encoding="utf-8") as stream:
-            stream.write(f"{_heading(self.trainer.step)}\n\n{quoted}\n\n")
-
-
-def _heading(step: int) -> str:
-    return f"## After {step} steps"
+            stream.write(f"## After {self.trainer.step} steps\n\n{quoted}\n\n")
 
 
 def _cut_back_samples(file: Path, step: int) -> None:

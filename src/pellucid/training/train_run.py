@@ -29,7 +29,6 @@ from pellucid.training.resume import (
     require_no_run,
     require_same_data,
     require_same_run,
-    require_same_tokenizer,
 )
 from pellucid.training.session import Session
 
@@ -73,8 +72,7 @@ def train_run(
         session = build_session(config, data, run_dir)
         if found:
             checkpoint, directory = found
-            require_same_data(data.fingerprint, checkpoint, str(directory))
-            require_same_tokenizer(session.tokenizer_json, checkpoint, str(directory))
+            require_same_data(data.fingerprint, session.tokenizer_json, checkpoint, str(directory))
             session.restore(checkpoint, str(directory))
             if changes := other_environment(session.environment(), checkpoint):
                 _log.warning("%s: %s; the run goes on, but not bit for bit as it would have", directory, changes)

@@ -75,7 +75,8 @@ class Trainer:
         Raises NonFiniteLossError before the weights change if the loss or the gradient is NaN or infinite.
         """
         started = time.perf_counter()
-        batches = [self._micro_batch(i) for i in range(self.gradient_accumulation_steps)]
+        k = self.gradient_accumulation_steps
+        batches = [self.get_batch(i) for i in range(self.step * k, (self.step + 1) * k)]
         n_targets = sum(int((batch.targets_BT != IGNORE_INDEX).sum()) for batch in batches)
         set_learning_rate(self.optimizers, self.schedule(self.step))
         shares = [self._backward(batch, n_targets) for batch in batches]
@@ -91,9 +92,6 @@ class Trainer:
         n_tokens = sum(batch.inputs_BT.numel() for batch in batches)
         seconds = time.perf_counter() - started
         return Update(math.fsum(losses), gradient_norm, learning_rate, n_tokens, seconds)
-
-    def _micro_batch(self, i: int) -> Batch:
-        return self.get_batch(self.step * self.gradient_accumulation_steps + i)
 
     def _backward(self, batch: Batch, n_targets: int) -> Tensor:
         """Adds this micro-batch's share of the gradient of the mean loss, and returns its share of the loss."""
