@@ -31,13 +31,7 @@ class Muon(Optimizer):
     """
 
     def __init__(
-        self,
-        parameters: Iterable[nn.Parameter],
-        *,
-        lr: float,
-        momentum: float,
-        weight_decay: float,
-        dtype: torch.dtype,
+        self, parameters: Iterable[nn.Parameter], *, lr: float, momentum: float, weight_decay: float, dtype: torch.dtype
     ) -> None:
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
         self.dtype = dtype
@@ -47,14 +41,11 @@ class Muon(Optimizer):
         """One update from the gradients that the parameters hold; `closure` is not used."""
         for group in self.param_groups:
             for matrices in _by_shape(group["params"]):
-                self._step(matrices, **{key: group[key] for key in ("lr", "momentum", "weight_decay")})
-
-    def _step(self, matrices: list[nn.Parameter], lr: float, momentum: float, weight_decay: float) -> None:
-        directions = [self._nesterov(matrix, momentum) for matrix in matrices]
-        for matrix, direction in zip(matrices, orthogonalize(directions, self.dtype), strict=True):
-            rows, columns = matrix.shape
-            matrix.mul_(1 - lr * weight_decay)
-            matrix.add_(direction, alpha=-lr * sqrt(max(1.0, rows / columns)))
+                directions = [self._nesterov(matrix, group["momentum"]) for matrix in matrices]
+                for matrix, direction in zip(matrices, orthogonalize(directions, self.dtype), strict=True):
+                    rows, columns = matrix.shape
+                    matrix.mul_(1 - group["lr"] * group["weight_decay"])
+                    matrix.add_(direction, alpha=-group["lr"] * sqrt(max(1.0, rows / columns)))
 
     def _nesterov(self, matrix: nn.Parameter, momentum: float) -> Tensor:
         """The running mean of the gradient, one step ahead (Nesterov's momentum)."""

@@ -48,7 +48,6 @@ class Session:
 
     `validate()` evaluates on validation text, `write_samples()` gives texts to show. The config, the tokenizer and
     the data's fingerprint go into each checkpoint, so that it is complete and a resumed run can be compared.
-    Between two of each lie so many steps: all of them happen at the last step too.
     """
 
     trainer: Trainer
@@ -57,10 +56,12 @@ class Session:
     n_steps: int
     stop_at_val_loss: float | None
     patience: int | None
+    # How many steps lie between two of each. All of them happen at the last step too.
     log_every: int
     evaluate_every: int
     sample_every: int
     save_every: int
+
     keep_last: int
     floor: float | None
     validate: Callable[[], Evaluation]
