@@ -1,12 +1,13 @@
 """The process of a run: how it is started and stopped, what its end means, and how far it has come."""
 
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from pellucid.experiments.plan import PlannedRun, plan_experiment
-from pellucid.experiments.process import RunProcess
+from pellucid.experiments.process import outcome_of, start_run
 from pellucid.experiments.progress import Work, last_step
 from pellucid.experiments.results import Failure
 
@@ -22,13 +23,15 @@ runs: [{label: only}]
 def process(place: Path, monkeypatch):
     """Starts a script of the shell in place of Python."""
 
-    def start(script: str) -> RunProcess:
+    (place / "x.yaml").write_text(ONE_RUN)
+    run = plan_experiment(Path("x.yaml")).runs[0]
+
+    def start(script: str) -> tuple[subprocess.Popen[bytes], PlannedRun, Path]:
         program = place / "program"
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(program))
-        (place / "x.yaml").write_text(ONE_RUN)
-        return RunProcess(plan_experiment(Path("x.yaml")).runs[0], place / "run", Path("data"), n_threads=3)
+        return start_run(run, place / "run", Path("data"), n_threads=3), run, place / "run"
 
     return start
 
@@ -46,16 +49,15 @@ def process(place: Path, monkeypatch):
     ],
 )
 def test_a_run_without_a_result_has_failed_for_a_reason(process, script, message, exit_code):
-    assert process(script).outcome() == Failure(message, exit_code)
+    assert outcome_of(*process(script)) == Failure(message, exit_code)
 
 
 def test_a_process_is_given_its_plan_and_waits_on_its_input_until_it_is_told_to_stop(process, place: Path):
-    started = process("cat; echo error: its input has ended; exit 3")
+    started, run, run_dir = process("cat; echo error: its input has ended; exit 3")
     assert PlannedRun.model_validate_json((place / "run/plan.json").read_text()).label == "only"
-    assert not started.has_ended()
-    started.ask_to_stop()
-    assert started.wait() == -15
-    assert started.has_ended()
+    assert started.poll() is None
+    started.terminate()
+    assert outcome_of(started, run, run_dir) == Failure("this run's process was ended by SIGTERM", 143)
 
 
 def test_the_last_step_is_that_of_the_last_whole_row(tmp_path: Path):

@@ -9,7 +9,6 @@ from pathlib import Path
 import torch
 
 from pellucid.checkpoint.run_directory import steps_in
-from pellucid.cost.build import RunCost
 from pellucid.cost.machine import Machine, measure_machine
 from pellucid.cost.step_time import duration, step_seconds
 from pellucid.data.build import vocab_size_of
@@ -48,7 +47,9 @@ def forecast_table(plan: Plan, folder: Path, jobs: int) -> str:
         seconds = cost.steps * step_seconds(cost.step_work, machines[precision])
         state, share_left = _state(run, run.directory(folder))
         seconds_left.append(seconds * share_left)
-        rows.append([run.label, str(run.seed), *_counts(cost), duration(seconds), state])
+        tokens, flops = cost.steps * cost.tokens_per_step, cost.steps * cost.training_flops_per_step
+        counts = [f"{cost.model.parameters.total:,}", f"{cost.steps:,}", f"{tokens:,}", f"{flops:.2e}"]
+        rows.append([run.label, str(run.seed), *counts, duration(seconds), state])
     left = duration(total_seconds(seconds_left, jobs))
     return f"{_aligned([HEADER, *rows])}\n{len(rows)} runs, {jobs} at a time: about {left} left, evaluations aside"
 
@@ -70,16 +71,11 @@ def _state(run: PlannedRun, run_dir: Path) -> tuple[str, float]:
     return "to run", 1.0
 
 
-def _counts(cost: RunCost) -> list[str]:
-    tokens, flops = cost.steps * cost.tokens_per_step, cost.steps * cost.training_flops_per_step
-    return [f"{cost.model.parameters.total:,}", f"{cost.steps:,}", f"{tokens:,}", f"{flops:.2e}"]
-
-
 def _aligned(rows: Sequence[Sequence[str]]) -> str:
     """Columns of equal width: numbers to the right, the first and the last one to the left."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for first, *numbers, last in rows:
-        cells = [number.rjust(width) for number, width in zip(numbers, widths[1:-1], strict=True)]
-        lines.append("  ".join([first.ljust(widths[0]), *cells, last]))
-    return "\n".join(lines)
+    columns = []
+    for heading, *cells in zip(*rows, strict=True):
+        side = "<" if heading in (HEADER[0], HEADER[-1]) else ">"
+        width = max(map(len, [heading, *cells]))
+        columns.append([f"{cell:{side}{width}}" for cell in [heading, *cells]])
+    return "\n".join("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))

@@ -58,9 +58,5 @@ def first_gradient_norms(config: RunConfig, data: PreparedData) -> list[float]:
         logits_BTV = decoder(inputs_BT)
     loss = trainer.objective(logits_BTV, targets_BT) / (targets_BT != IGNORE_INDEX).sum()
     loss.backward()  # type: ignore[no-untyped-call]
-    return [_gradient_norm(block) for block in decoder.blocks]
-
-
-def _gradient_norm(module: nn.Module) -> float:
-    gradients = [weight.grad for weight in module.parameters() if weight.grad is not None]
-    return float(nn.utils.get_total_norm(gradients))
+    gradients = ([weight.grad for weight in block.parameters() if weight.grad is not None] for block in decoder.blocks)
+    return [float(nn.utils.get_total_norm(each)) for each in gradients]

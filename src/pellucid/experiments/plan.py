@@ -79,7 +79,12 @@ def plan_experiment(file: Path, overrides: Sequence[str] = ()) -> Plan:
     last = [parse_override(override) for override in overrides]
     for change in [*common, *(change for variant in variants for change in variant.changes), *last]:
         _require_free(change)
-    _require_variants_of_figures(config, [variant.label for variant in variants])
+    labels = [variant.label for variant in variants]
+    for figure in config.figures:
+        if unknown := [label for label in figure.only if label not in labels]:
+            what = f"figure '{figure.title}': `only` names '{unknown[0]}', which is no variant"
+            known = ", ".join(f"'{label}'" for label in labels)
+            raise ConfigError(f"experiment {config.name}", what, f"choose from {known}")
     seeds = [_change(experiment, ("seeds", i), "seed", seed) for i, seed in enumerate(config.seeds)]
     runs = []
     for variant, seed in product(variants, seeds):
@@ -132,15 +137,10 @@ def _values(keys: Sequence[str], changes: Sequence[Change], config: RunConfig) -
         for part in key.split("."):
             value = value.get(part, _ABSENT) if isinstance(value, dict) else _ABSENT
         if value is not _ABSENT:
-            values[key] = written[key] if _agrees(written.get(key), value) else value
+            section = written.get(key)
+            is_as_written = isinstance(section, dict) and isinstance(value, dict) and section.items() <= value.items()
+            values[key] = section if is_as_written else value
     return values
-
-
-def _agrees(written: Any, section: Any) -> bool:
-    """Whether this section is what was written, but for keys that were left out."""
-    if not (isinstance(written, dict) and isinstance(section, dict)):
-        return False
-    return all(section.get(key) == value for key, value in written.items())
 
 
 def _require_free(change: Change) -> None:
@@ -148,15 +148,6 @@ def _require_free(change: Change) -> None:
     if change.key in ("seed", "name"):
         fix = "list them under `seeds`" if change.key == "seed" else "give the variants labels, under `runs`"
         raise ConfigError(change.place, f"the {change.key} of each run is the experiment's to set", fix)
-
-
-def _require_variants_of_figures(config: ExperimentConfig, labels: Sequence[str]) -> None:
-    for figure in config.figures:
-        for label in figure.only:
-            if label not in labels:
-                known = ", ".join(f"'{each}'" for each in labels)
-                what = f"figure '{figure.title}': `only` names '{label}', which is no variant"
-                raise ConfigError(f"experiment {config.name}", what, f"choose from {known}")
 
 
 def _require_different(config: ExperimentConfig, runs: Sequence[PlannedRun]) -> None:
@@ -176,8 +167,8 @@ def _require_different(config: ExperimentConfig, runs: Sequence[PlannedRun]) -> 
 
 def _short_names(keys: Sequence[str]) -> dict[str, str]:
     """The last part of each key, `n_layers` for model.n_layers; the whole key where two end alike."""
-    last_parts = [key.rsplit(".", 1)[-1] for key in keys]
-    return {key: key if last_parts.count(last) > 1 else last for key, last in zip(keys, last_parts, strict=True)}
+    last = {key: key.rsplit(".", 1)[-1] for key in keys}
+    return {key: key if list(last.values()).count(part) > 1 else part for key, part in last.items()}
 
 
 def _short(value: Any) -> str:

@@ -15,52 +15,37 @@ from pellucid.experiments.results import Failure, RunResult, read_result, write_
 LOG_FILE = "log.txt"
 
 
-class RunProcess:
+def start_run(run: PlannedRun, run_dir: Path, data_root: Path, n_threads: int) -> subprocess.Popen[bytes]:
     """`pellucid experiment-run` for one planned run. What it prints goes to log.txt in the run's folder.
 
     A command like any other, so that whatever goes wrong ends in one `error: …` line and a documented exit code.
     """
+    run_dir.mkdir(parents=True, exist_ok=True)
+    write_whole(run_dir / PLAN_FILE, run.model_dump_json(indent=1) + "\n")
+    with (run_dir / LOG_FILE).open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "pellucid.cli", "experiment-run", str(run_dir), str(data_root)],
+            stdin=subprocess.PIPE,  # stays open and empty while the experiment lives: see worker.py
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "OMP_NUM_THREADS": str(n_threads)},
+            start_new_session=True,  # Ctrl-C in the terminal goes to the experiment alone, which passes it on
+        )
 
-    def __init__(self, run: PlannedRun, run_dir: Path, data_root: Path, n_threads: int) -> None:
-        self.run, self.run_dir = run, run_dir
-        run_dir.mkdir(parents=True, exist_ok=True)
-        write_whole(run_dir / PLAN_FILE, run.model_dump_json(indent=1) + "\n")
-        command = [sys.executable, "-m", "pellucid.cli", "experiment-run", str(run_dir), str(data_root)]
-        with (run_dir / LOG_FILE).open("wb") as log:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,  # stays open and empty while the experiment lives: see worker.py
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "OMP_NUM_THREADS": str(n_threads)},
-                start_new_session=True,  # Ctrl-C in the terminal goes to the experiment alone, which passes it on
-            )
 
-    def has_ended(self) -> bool:
-        return self._process.poll() is not None
-
-    def ask_to_stop(self) -> None:
-        """It will save and end."""
-        self._process.terminate()
-
-    def wait(self) -> int:
-        """Until it has ended; returns its exit code or, negative, the signal that ended it."""
-        exit_code = self._process.wait()
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        return exit_code
-
-    def outcome(self) -> RunResult | Failure:
-        """What the run found, or why it found nothing. Waits for its end."""
-        exit_code = self.wait()
-        if exit_code == 0 and (result := read_result(self.run_dir, self.run)):
-            return result
-        if exit_code == -signal.SIGKILL:
-            what = "the system ended this run's process, as it does where memory is scarce"
-            return Failure(what, OutOfMemoryError.exit_code)
-        if exit_code < 0:
-            return Failure(f"this run's process was ended by {signal.Signals(-exit_code).name}", 128 - exit_code)
-        return Failure(_error_line(self.run_dir / LOG_FILE) or "ended without a result", exit_code or 1)
+def outcome_of(process: subprocess.Popen[bytes], run: PlannedRun, run_dir: Path) -> RunResult | Failure:
+    """What the run found, or why it found nothing. Waits for its end."""
+    exit_code = process.wait()
+    assert process.stdin is not None
+    process.stdin.close()
+    if exit_code == 0 and (result := read_result(run_dir, run)):
+        return result
+    if exit_code == -signal.SIGKILL:
+        what = "the system ended this run's process, as it does where memory is scarce"
+        return Failure(what, OutOfMemoryError.exit_code)
+    if exit_code < 0:
+        return Failure(f"this run's process was ended by {signal.Signals(-exit_code).name}", 128 - exit_code)
+    return Failure(_error_line(run_dir / LOG_FILE) or "ended without a result", exit_code or 1)
 
 
 def _error_line(log: Path) -> str | None:

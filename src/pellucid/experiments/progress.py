@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -30,15 +29,15 @@ class Work:
         return self.flops * min(1.0, last_step(self.run_dir) / self.steps)
 
 
-class ExperimentBar:
+class ExperimentBar(tqdm):  # type: ignore[type-arg]
     """How much of the work is done, in FLOPs, as a step of a large model takes longer than one of a small model.
 
     `todo` has the runs that are still to be made, by their place in the plan.
     """
 
     def __init__(self, runs: Sequence[PlannedRun], todo: Mapping[int, Work]) -> None:
-        self._runs, self._todo = runs, todo
-        self._bar: tqdm[Any] = tqdm(
+        self.runs, self.todo = runs, todo
+        super().__init__(
             total=sum(work.flops for work in todo.values()),
             initial=sum(work.done() for work in todo.values()),
             bar_format="{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}",
@@ -50,19 +49,20 @@ class ExperimentBar:
 
     def show(self, outcomes: Mapping[int, RunResult | Failure]) -> None:
         """Moves the bar to where the runs are now."""
-        self._bar.n = sum(work.flops if i in outcomes else work.done() for i, work in self._todo.items())
+        self.n = sum(work.flops if i in outcomes else work.done() for i, work in self.todo.items())
         n_failed = sum(isinstance(outcome, Failure) for outcome in outcomes.values())
-        left = f"{len(self._runs) - len(outcomes)} of {len(self._runs)} runs left"
-        self._bar.set_postfix_str(left + (f", {n_failed} failed" if n_failed else ""), refresh=False)
-        self._bar.update(0)
+        left = f"{len(self.runs) - len(outcomes)} of {len(self.runs)} runs left"
+        self.set_postfix_str(left + (f", {n_failed} failed" if n_failed else ""), refresh=False)
+        self.update(0)
 
-    def write(self, i: int, outcome: RunResult | Failure) -> None:
+    def tell(self, i: int, outcome: RunResult | Failure) -> None:
         """A line above the bar for a run that is over."""
-        run = self._runs[i]
-        self._bar.write(f"{run.label}, seed {run.seed}: {_in_short(outcome)}", file=self._bar.fp)
-
-    def close(self) -> None:
-        self._bar.close()
+        if isinstance(outcome, Failure):
+            text = f"failed: {outcome.message}"
+        else:
+            excess = "" if outcome.excess is None else f", excess {outcome.excess:.4f}"
+            text = f"loss {outcome.val_loss:.4f}{excess}, {outcome.seconds:.0f} s"
+        self.write(f"{self.runs[i].label}, seed {self.runs[i].seed}: {text}", file=self.fp)
 
 
 def last_step(run_dir: Path) -> int:
@@ -74,10 +74,3 @@ def last_step(run_dir: Path) -> int:
         return int(json.loads(whole_lines[-1])["step"])
     except (OSError, ValueError, IndexError):
         return 0
-
-
-def _in_short(outcome: RunResult | Failure) -> str:
-    if isinstance(outcome, Failure):
-        return f"failed: {outcome.message}"
-    excess = "" if outcome.excess is None else f", excess {outcome.excess:.4f}"
-    return f"loss {outcome.val_loss:.4f}{excess}, {outcome.seconds:.0f} s"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 import os
 import re
 import shlex
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
 
 from pellucid.config.experiment import ExperimentConfig
 from pellucid.cost.step_time import duration
@@ -185,9 +186,6 @@ def _in_words(changes: Mapping[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    """As it stands in YAML: a section in braces, text without quotes."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_value(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    return value if isinstance(value, str) else json.dumps(value)
+    """As it stands in YAML, on one line."""
+    line: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=math.inf)
+    return line.removesuffix("...\n").rstrip()

@@ -5,10 +5,11 @@ Finished runs are kept, interrupted ones continue, and a run that fails stops no
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from pellucid.checkpoint.run_directory import locked
@@ -17,7 +18,7 @@ from pellucid.data.build import prepare_data
 from pellucid.errors import PellucidError, RunInUseError
 from pellucid.experiments.forecast import threads_of_each
 from pellucid.experiments.plan import Plan, PlannedRun
-from pellucid.experiments.process import RunProcess
+from pellucid.experiments.process import outcome_of, start_run
 from pellucid.experiments.progress import ExperimentBar, Work
 from pellucid.experiments.report import write_report, written_conclusion
 from pellucid.experiments.results import Failure, RunResult, read_result, write_whole
@@ -54,12 +55,9 @@ def run_experiment(
         outcomes: Outcomes = {i: result for i, result in found.items() if result is not None}
         todo = _prepare(runs, outcomes, data_root, folder)
 
-        def start(i: int) -> RunProcess:
-            return RunProcess(runs[i], todo[i].run_dir, data_root, threads_of_each(jobs))
-
         if todo:
-            with stop_requests() as stop, closing(ExperimentBar(runs, todo)) as bar:
-                _make_runs(start, todo, outcomes, bar, jobs, stop)
+            with stop_requests() as stop, ExperimentBar(runs, todo) as bar:
+                _make_runs(bar, outcomes, data_root, jobs, stop)
             if stop.signal_number is not None:
                 return stop.signal_number
         in_order = [outcomes[i] for i in range(len(runs))]
@@ -84,13 +82,16 @@ def _prepare(runs: Sequence[PlannedRun], outcomes: Outcomes, data_root: Path, fo
 
     A run whose corpus cannot be prepared has failed.
     """
-    prepared: dict[str, int | Failure] = {}
+    prepared: dict[str, int | Failure] = {}  # vocabulary sizes
     todo = {}
     for i, run in enumerate(runs):
         if i in outcomes:
             continue
         if run.corpus_key not in prepared:
-            prepared[run.corpus_key] = _prepared_vocab_size(run, data_root)
+            try:
+                prepared[run.corpus_key] = prepare_data(run.config, data_root).tokenizer.vocab_size
+            except PellucidError as error:
+                prepared[run.corpus_key] = Failure(str(error), error.exit_code)
         vocab_size = prepared[run.corpus_key]
         if isinstance(vocab_size, Failure):
             outcomes[i] = vocab_size
@@ -101,46 +102,33 @@ def _prepare(runs: Sequence[PlannedRun], outcomes: Outcomes, data_root: Path, fo
     return todo
 
 
-def _prepared_vocab_size(run: PlannedRun, data_root: Path) -> int | Failure:
+def _make_runs(bar: ExperimentBar, outcomes: Outcomes, data_root: Path, jobs: int, stop: StopRequest) -> None:
+    """Adds an outcome for each run of the bar, in the order of the plan; for some of them if a stop is asked for.
+
+    However it ends, no process outlives it: each is asked to save, and waited for.
+    """
+    waiting = deque(bar.todo)
+    working: dict[int, subprocess.Popen[bytes]] = {}
+
+    def end(i: int) -> RunResult | Failure:
+        return outcome_of(working[i], bar.runs[i], bar.todo[i].run_dir)
+
     try:
-        return prepare_data(run.config, data_root).tokenizer.vocab_size
-    except PellucidError as error:
-        return Failure(str(error), error.exit_code)
-
-
-def _make_runs(
-    start: Callable[[int], RunProcess],
-    todo: Mapping[int, Work],
-    outcomes: Outcomes,
-    bar: ExperimentBar,
-    jobs: int,
-    stop: StopRequest,
-) -> None:
-    """Adds an outcome for each run, made in the order of the plan; or, when a stop is asked for, for some of them."""
-    waiting = deque(todo)
-    working: dict[int, RunProcess] = {}
-    with _none_left_behind(working):
         while waiting or working:
             while waiting and len(working) < jobs:
                 i = waiting.popleft()
-                working[i] = start(i)
+                working[i] = start_run(bar.runs[i], bar.todo[i].run_dir, data_root, threads_of_each(jobs))
             bar.show(outcomes)
             time.sleep(POLL_SECONDS)
             if stop.signal_number is not None:
                 return
-            for i in [i for i, process in working.items() if process.has_ended()]:
-                outcomes[i] = working.pop(i).outcome()
-                bar.write(i, outcomes[i])
+            for i in [i for i, process in working.items() if process.poll() is not None]:
+                outcomes[i] = end(i)
+                del working[i]
+                bar.tell(i, outcomes[i])
         bar.show(outcomes)
-
-
-@contextmanager
-def _none_left_behind(working: Mapping[int, RunProcess]) -> Iterator[None]:
-    """However the block ends, no process outlives it: each is asked to save, and waited for."""
-    try:
-        yield
     finally:
         for process in working.values():
-            process.ask_to_stop()
-        for process in working.values():
-            process.wait()
+            process.terminate()
+        for i in working:
+            end(i)

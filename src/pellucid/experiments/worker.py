@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 from pellucid.checkpoint.build import load_trained_model
@@ -62,18 +63,15 @@ def _stop_when_the_experiment_ends() -> None:
 
 def _train_when_free(run: PlannedRun, data_root: Path, run_dir: Path) -> Outcome:
     """Trains, from the newest checkpoint if there is one."""
+    note = partial(print, file=sys.stderr, flush=True)
     give_up = time.monotonic() + LONGEST_WAIT_SECONDS
     while True:
         try:
-            return train_run(run.config, data_root, run_dir, resume=True, overwrite=False, note=_note)
+            return train_run(run.config, data_root, run_dir, resume=True, overwrite=False, note=note)
         except RunInUseError:
             if time.monotonic() > give_up:
                 raise
             time.sleep(0.5)
-
-
-def _note(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _result(run: PlannedRun, data: PreparedData, run_dir: Path, evaluation: Evaluation) -> RunResult:

@@ -9,8 +9,7 @@ from pellucid.experiments.laws import bootstrap
 from pellucid.experiments.laws.bootstrap import (
     fit_frontier,
     fit_with_resamples,
-    fits_of_cheapest_runs,
-    fits_of_most_expensive_runs,
+    fits_of_fewer_runs,
 )
 from pellucid.experiments.laws.power_laws import PowerLaw, fit_law, frontier
 
@@ -90,9 +89,9 @@ def test_no_run_beats_one_of_the_frontier_with_less_or_equal_compute(runs):
     assert (np.diff(loss[chosen]) < 0).all()
 
 
-@pytest.mark.parametrize("fits_of_some", [fits_of_cheapest_runs, fits_of_most_expensive_runs])
-def test_more_runs_of_a_clean_law_find_the_floor(fits_of_some):
-    fits = fits_of_some(FLOPS, LAW(FLOPS))
+@pytest.mark.parametrize("cheapest", [True, False])
+def test_more_runs_of_a_clean_law_find_the_floor(cheapest):
+    fits = fits_of_fewer_runs(FLOPS, LAW(FLOPS), cheapest=cheapest)
     assert list(fits) == sorted(fits)
     assert max(fits) == len(FLOPS)
     of_all = fits[len(FLOPS)]
@@ -105,8 +104,8 @@ def test_more_runs_of_a_clean_law_find_the_floor(fits_of_some):
 def test_runs_before_a_step_mislead_the_fit_and_those_beyond_it_do_not():
     """A stair: a plateau stands in the way of the law, so the floor is found only from its far side."""
     loss = np.where(FLOPS < 3e12, np.maximum(LAW(FLOPS) + 0.5, 1.0), LAW(FLOPS))
-    from_cheapest = list(fits_of_cheapest_runs(FLOPS, loss).values())
-    from_most_expensive = list(fits_of_most_expensive_runs(FLOPS, loss).values())
+    from_cheapest = list(fits_of_fewer_runs(FLOPS, loss, cheapest=True).values())
+    from_most_expensive = list(fits_of_fewer_runs(FLOPS, loss, cheapest=False).values())
     assert from_most_expensive[0].law.irreducible == pytest.approx(0.5, rel=1e-2)
     assert from_cheapest[1].law.irreducible > 0.9
 
@@ -123,4 +122,4 @@ def test_too_few_runs_are_refused_in_a_sentence():
     with pytest.raises(ValueError, match="model sizes are too few"):
         fit_law(BY_SIZE[:2], np.array([1.0, 2.0]))
     with pytest.raises(ValueError, match="a scaling law takes 4 or more: make larger runs"):
-        fits_of_cheapest_runs(FLOPS, np.linspace(1, 2, 16))
+        fits_of_fewer_runs(FLOPS, np.linspace(1, 2, 16), cheapest=True)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from pellucid.config.experiment import ContextsConfig, CurvesConfig, GradientNormsConfig
 from pellucid.experiments.figures.axis_numbers import in_short, log_axis, log_limits, ticks_at
@@ -17,10 +19,7 @@ from pellucid.experiments.table import axis_label, mean_lines, seeds_in_words
 def draw_curves(config: CurvesConfig, results: Sequence[RunResult]) -> Sketch:
     """How validation loss, or its excess over the floor, fell in training."""
     points = _evaluations(config, results)
-    lines = mean_lines(points)
-    figure, axes = figure_of_lines(config.title, [*lines, "floor"])
-    labels = draw_bands(axes, lines)
-    means = pd.concat([line["mean"] for line in lines.values()])
+    figure, axes, labels, means = _draw_means(config.title, points, "floor")
     floor_in_words = ""
     if config.y == "excess":
         log_axis(axes, "x", log_limits(means.index))
@@ -72,10 +71,7 @@ def draw_contexts(config: ContextsConfig, results: Sequence[RunResult]) -> Sketc
     knows_floor = {run.floor is not None for run in results}
     if len(knows_floor) > 1:
         raise ValueError("some runs know their floor and some do not: their excess and loss do not share an axis")
-    lines = mean_lines(pd.DataFrame(points, columns=["label", "seed", "x", "y"]))
-    figure, axes = figure_of_lines(config.title, list(lines))
-    labels = draw_bands(axes, lines)
-    means = pd.concat([line["mean"] for line in lines.values()])
+    figure, axes, labels, means = _draw_means(config.title, pd.DataFrame(points, columns=["label", "seed", "x", "y"]))
     x = sorted(set(means.index))
     log_axis(axes, "x", log_limits(x), ticks_at(np.log(x)) and x)
     if means.min() > 0 and means.max() > 10 * means.min():
@@ -91,10 +87,7 @@ def draw_gradient_norms(config: GradientNormsConfig, results: Sequence[RunResult
     points = [(run.label, run.seed, x, y) for run in results for x, y in enumerate(run.gradient_norms, 1)]
     if not points:
         raise ValueError("no run measured gradients by depth; set measures.gradient_norms: true")
-    lines = mean_lines(pd.DataFrame(points, columns=["label", "seed", "x", "y"]))
-    figure, axes = figure_of_lines(config.title, list(lines))
-    labels = draw_bands(axes, lines)
-    means = pd.concat([line["mean"] for line in lines.values()])
+    figure, axes, labels, means = _draw_means(config.title, pd.DataFrame(points, columns=["label", "seed", "x", "y"]))
     log_axis(axes, "y", log_limits(means))
     if at := ticks_at(means.index):
         axes.set_xticks(at)
@@ -102,3 +95,10 @@ def draw_gradient_norms(config: GradientNormsConfig, results: Sequence[RunResult
     label_ends(axes, labels)
     words = "Norm of the gradient in each block at the first step, on a logarithmic axis."
     return Sketch(figure, f"{words} {seeds_in_words(results)}")
+
+
+def _draw_means(title: str, points: pd.DataFrame, *more_labels: str) -> tuple[Figure, Axes, list[EndLabel], pd.Series]:
+    """The lines of the points on new axes, their labels, and all means of all lines, by x."""
+    lines = mean_lines(points)
+    figure, axes = figure_of_lines(title, [*lines, *more_labels])
+    return figure, axes, draw_bands(axes, lines), pd.concat([line["mean"] for line in lines.values()])

@@ -9,18 +9,8 @@ from pathlib import Path
 import matplotlib
 from typing_extensions import assert_never
 
-from pellucid.config.experiment import (
-    BarsConfig,
-    ContextsConfig,
-    CurvesConfig,
-    ExperimentConfig,
-    FigureConfig,
-    GradientNormsConfig,
-    LinesConfig,
-    ScalingConfig,
-    SkillCurvesConfig,
-    SkillsConfig,
-)
+from pellucid.config import experiment as kinds
+from pellucid.config.experiment import ExperimentConfig, FigureConfig
 from pellucid.experiments.figures.bars import draw_bars
 from pellucid.experiments.figures.curves import draw_contexts, draw_curves, draw_gradient_norms
 from pellucid.experiments.figures.lines import draw_lines
@@ -57,21 +47,21 @@ def draw(figure: FigureConfig, experiment: ExperimentConfig, results: Sequence[R
 
 def _sketch(figure: FigureConfig, results: Sequence[RunResult]) -> Sketch:
     match figure:
-        case BarsConfig():
+        case kinds.BarsConfig():
             return draw_bars(figure, results)
-        case LinesConfig():
+        case kinds.LinesConfig():
             return draw_lines(figure, results)
-        case CurvesConfig():
+        case kinds.CurvesConfig():
             return draw_curves(figure, results)
-        case SkillsConfig():
+        case kinds.SkillsConfig():
             return draw_skills(figure, results)
-        case SkillCurvesConfig():
+        case kinds.SkillCurvesConfig():
             return draw_skill_curves(figure, results)
-        case ContextsConfig():
+        case kinds.ContextsConfig():
             return draw_contexts(figure, results)
-        case GradientNormsConfig():
+        case kinds.GradientNormsConfig():
             return draw_gradient_norms(figure, results)
-        case ScalingConfig():
+        case kinds.ScalingConfig():
             return draw_scaling(figure, results)
         case _:
             assert_never(figure)

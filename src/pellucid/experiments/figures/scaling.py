@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 from matplotlib import colormaps
@@ -15,18 +16,16 @@ from matplotlib.ticker import MaxNLocator
 from pellucid.config.experiment import ScalingConfig
 from pellucid.experiments.figures.axis_numbers import in_short, log_axis, log_limits, round_ticks, ticks_at
 from pellucid.experiments.figures.style import FLOOR_STYLE, PALETTE, Sketch, new_figure
-from pellucid.experiments.laws.bootstrap import (
-    Fit,
-    fit_frontier,
-    fit_with_resamples,
-    fits_of_cheapest_runs,
-    fits_of_most_expensive_runs,
-)
+from pellucid.experiments.laws.bootstrap import Fit, fit_frontier, fit_with_resamples, fits_of_fewer_runs
 from pellucid.experiments.laws.power_laws import Array, PowerLaw, frontier
 from pellucid.experiments.results import RunResult
 from pellucid.experiments.table import AXIS_LABELS
 
+Quantity = Callable[[PowerLaw], float]
+Quantities = dict[str, Quantity]
+
 FITTED, EXACT = PALETTE[1], PALETTE[0]
+FLOOR, EXPONENT = attrgetter("irreducible"), attrgetter("compute_exponent")  # of a law
 DARK_TO_BRIGHT = ListedColormap(colormaps["viridis"](np.linspace(0, 0.9, 256)))  # without the yellow, pale on white
 
 
@@ -92,7 +91,7 @@ def _runs(results: Sequence[RunResult]) -> Runs:
 
 
 def _fit(runs: Runs) -> Fits:
-    of_cheapest = fits_of_cheapest_runs(runs.flops, runs.loss)  # first: it raises if the runs are too few
+    of_cheapest = fits_of_fewer_runs(runs.flops, runs.loss, cheapest=True)  # first: it raises if the runs are too few
     by_size: Fit | str
     try:
         by_size = fit_with_resamples(np.stack([runs.parameters, runs.tokens], axis=1), runs.loss)
@@ -103,23 +102,15 @@ def _fit(runs: Runs) -> Fits:
         held=fit_frontier(runs.flops, runs.loss, irreducible=runs.floor),
         by_size=by_size,
         of_cheapest=of_cheapest,
-        of_most_expensive=fits_of_most_expensive_runs(runs.flops, runs.loss),
+        of_most_expensive=fits_of_fewer_runs(runs.flops, runs.loss, cheapest=False),
     )
-
-
-def _floor_found(law: PowerLaw) -> float:
-    return law.irreducible
-
-
-def _exponent(law: PowerLaw) -> float:
-    return law.compute_exponent
 
 
 def _draw_loss(axes: Axes, runs: Runs, fit: Fit) -> None:
     """Loss against compute. The interval of L_inf may reach far below the axes; only a part is shown."""
     law = fit.law
     compute = _compute_axis(axes, runs)
-    axes.axhspan(*fit.interval(_floor_found), color=FITTED, alpha=0.15, linewidth=0)
+    axes.axhspan(*fit.interval(FLOOR), color=FITTED, alpha=0.15, linewidth=0)
     axes.axhline(law.irreducible, color=FITTED, linewidth=1, label=f"its L∞: {law.irreducible:.3f}, 90 % interval")
     axes.axhline(runs.floor, color="black", linestyle=FLOOR_STYLE.linestyle, label=f"exact floor: {runs.floor:.3f}")
     axes.plot(compute, law(compute), color=FITTED, linewidth=2, label="fit  L(C) = L∞ + a / Cᵇ")
@@ -134,7 +125,7 @@ def _draw_reducible(axes: Axes, runs: Runs, fits: Fits) -> PathCollection:
     """Minus the right floor, a power law is a straight line here; a wrong L_inf bends it."""
     free, held = fits.free.law, fits.held.law
     compute = _compute_axis(axes, runs)
-    low, high = fits.held.interval(_exponent)
+    low, high = fits.held.interval(EXPONENT)
     straight = held(compute) - runs.floor
     label = f"floor known: b = {held.compute_exponent:.2f} [{low:.2f}, {high:.2f}]"
     axes.plot(compute, straight, color=EXACT, label=label)
@@ -175,7 +166,7 @@ def _draw_found(axes: Axes, runs: Runs, fits: Fits) -> None:
     )
     for which, by_n_runs, shift, marker, color in each_end:
         n_runs = np.array(list(by_n_runs)) + shift
-        low, high = np.array([fit.interval(_floor_found) for fit in by_n_runs.values()]).T
+        low, high = np.array([fit.interval(FLOOR) for fit in by_n_runs.values()]).T
         found = [fit.law.irreducible for fit in by_n_runs.values()]
         axes.vlines(n_runs, low, high, color=color, linewidth=5, alpha=0.3)
         axes.plot(n_runs, found, marker, color=color, label=f"L∞ from the {which} runs, 90 %")
@@ -189,21 +180,21 @@ def _table(runs: Runs, fits: Fits) -> str:
     rows = [
         "| law | L∞ (nats per token) [90 %] | exact floor | difference | exponents [90 %] | runs |",
         "|---|---|---|---|---|---|",
-        _row("L(C) = L∞ + a / C^b", runs, fits.free, {"b": _exponent}, on_frontier),
+        _row("L(C) = L∞ + a / C^b", runs, fits.free, {"b": EXPONENT}, on_frontier),
     ]
     n_failed = fits.free.n_failed + fits.held.n_failed
     if isinstance(fits.by_size, str):
         note = f"L(N, D) is not fitted: {fits.by_size}. "
     else:
-        exponents: dict[str, Callable[[PowerLaw], float]] = {
+        exponents: Quantities = {
             "α": lambda law: law.exponents[0],
             "β": lambda law: law.exponents[1],
-            "αβ/(α+β)": _exponent,
+            "αβ/(α+β)": EXPONENT,
         }
         rows.append(_row("L(N, D) = L∞ + A / N^α + B / D^β", runs, fits.by_size, exponents, f"all {len(runs.loss)}"))
         n_failed += fits.by_size.n_failed
         note = "N counts the parameters without the embeddings. "
-    exponent = f"b = {_interval(fits.held, _exponent, 2)}"
+    exponent = f"b = {_interval(fits.held, EXPONENT, 2)}"
     rows.append(f"| L(C) = floor + a / C^b | held at the floor | {runs.floor:.4f} | – | {exponent} | {on_frontier} |")
     return "\n".join(rows) + (
         f"\n\n{note}Intervals: {len(fits.held.resamples)} bootstrap resamples of the runs for each law; "
@@ -214,9 +205,9 @@ def _table(runs: Runs, fits: Fits) -> str:
 def _row(name: str, runs: Runs, fit: Fit, exponents: dict[str, Callable[[PowerLaw], float]], which_runs: str) -> str:
     difference = f"{100 * (fit.law.irreducible / runs.floor - 1):+.1f} %".replace("-", "−")
     found = ", ".join(f"{symbol} = {_interval(fit, of, 2)}" for symbol, of in exponents.items())
-    return f"| {name} | {_interval(fit, _floor_found, 4)} | {runs.floor:.4f} | {difference} | {found} | {which_runs} |"
+    return f"| {name} | {_interval(fit, FLOOR, 4)} | {runs.floor:.4f} | {difference} | {found} | {which_runs} |"
 
 
-def _interval(fit: Fit, quantity: Callable[[PowerLaw], float], digits: int) -> str:
+def _interval(fit: Fit, quantity: Quantity, digits: int) -> str:
     low, high = fit.interval(quantity)
     return f"{quantity(fit.law):.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

@@ -79,20 +79,13 @@ def fit_with_resamples(
 SHORTEST_FRONTIER = 4
 
 
-def fits_of_cheapest_runs(flops: Array, loss: Array) -> dict[int, Fit]:
+def fits_of_fewer_runs(flops: Array, loss: Array, *, cheapest: bool) -> dict[int, Fit]:
     """How many runs it takes to find L_inf: fits to the n cheapest, by n, from 4 to all (at most ten such n).
 
-    An n with fewer than 4 compute-efficient runs is left out. Raises ValueError if that leaves none.
+    Or to the n most expensive: a law may hold only beyond some size, and small runs mislead. An n with fewer than 4
+    compute-efficient runs is left out. Raises ValueError if that leaves none.
     """
-    return _fits_of_first(np.argsort(flops, kind="stable"), flops, loss)
-
-
-def fits_of_most_expensive_runs(flops: Array, loss: Array) -> dict[int, Fit]:
-    """The same for the n most expensive runs: a law may hold only beyond some size, and small runs mislead."""
-    return _fits_of_first(np.argsort(-flops, kind="stable"), flops, loss)
-
-
-def _fits_of_first(order: Indices, flops: Array, loss: Array) -> dict[int, Fit]:
+    order = np.argsort(flops if cheapest else -flops, kind="stable")
     fits = {}
     for n_runs in np.unique(np.linspace(SHORTEST_FRONTIER, len(flops), 10).round().astype(int)).tolist():
         runs = order[:n_runs]
