@@ -25,5 +25,5 @@ def shipped_configs() -> Iterator[tuple[str, str]]:
     """The name and the purpose, which is the first sentence of the file's comments, of each; experiments last."""
     for path in sorted(SHIPPED.rglob("*.yaml"), key=lambda path: (len(path.parts), path)):
         lines = path.read_text(encoding="utf-8").splitlines()[1:]  # the first one tells editors the schema
-        comment = " ".join(line[2:] for line in takewhile(lambda line: line.startswith("#"), lines))
+        comment = " ".join(line[2:] for line in takewhile(lambda line: re.match("# ?[^ ]", line), lines))
         yield path.relative_to(SHIPPED).with_suffix("").as_posix(), re.split(r"(?<=[.?!]) (?=[A-Z])", comment)[0]
