@@ -38,14 +38,15 @@ def test_loss_and_gradients_are_the_same_with_plain_and_fast_kernels(config, att
 def test_the_fast_rotation_and_its_gradient_are_the_plain_ones(n_positions, n_pairs, seed):
     generator = torch.Generator().manual_seed(seed)
     x, upstream = torch.randn(2, 2, 3, n_positions, 2 * n_pairs, generator=generator, dtype=torch.float64)
-    angles = clock_angles(n_positions, 2 * n_pairs, 100.0).repeat(1, 2).double()
+    angles = clock_angles(n_positions, 2 * n_pairs, 100.0).double()
+    cos_TK, sin_TI = angles.cos().repeat(1, 2), angles.sin()
     results = []
     for rotate in (rotate_pairs, fast_rotate_pairs):
         leaf = x.clone().requires_grad_()
-        turned = rotate(leaf, angles.cos(), angles.sin())
+        turned = rotate(leaf, cos_TK, sin_TI)
         results.append((turned, *torch.autograd.grad((turned * upstream).sum(), leaf)))
         with torch.no_grad():
-            torch.testing.assert_close(rotate(x, angles.cos(), angles.sin()), turned)
+            torch.testing.assert_close(rotate(x, cos_TK, sin_TI), turned)
     torch.testing.assert_close(*results)
 
 

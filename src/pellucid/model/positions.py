@@ -60,10 +60,10 @@ class Sinusoidal(NoPositions):
         return embeddings_BTD + self.table_TD[start : start + embeddings_BTD.size(1)]
 
 
-def rotate_pairs(x_BHTK: Tensor, cos_TK: Tensor, sin_TK: Tensor) -> Tensor:
+def rotate_pairs(x_BHTK: Tensor, cos_TK: Tensor, sin_TI: Tensor) -> Tensor:
     """The pair (a, b) of coordinates i and i + K/2 becomes (a cos - b sin, b cos + a sin)."""
     a_BHTI, b_BHTI = x_BHTK.chunk(2, dim=-1)
-    return x_BHTK * cos_TK + torch.cat([-b_BHTI, a_BHTI], dim=-1) * sin_TK
+    return x_BHTK * cos_TK + torch.cat([-b_BHTI * sin_TI, a_BHTI * sin_TI], dim=-1)
 
 
 class Rotary(NoPositions):
@@ -81,13 +81,13 @@ class Rotary(NoPositions):
         angles = clock_angles(context_length, head_width, base)
         self.rotate_pairs = rotate_pairs
         self.cos_TK = nn.Buffer(angles.cos().repeat(1, 2), persistent=False)  # both of a pair turn alike
-        self.sin_TK = nn.Buffer(angles.sin().repeat(1, 2), persistent=False)
+        self.sin_TI = nn.Buffer(angles.sin(), persistent=False)
 
     def rotate(self, x_BHTK: Tensor, start: int) -> Tensor:
         end = start + x_BHTK.size(2)
         # The angles are float32 (bfloat16 would be too coarse); their sines are rounded as queries and keys are.
-        cos_TK, sin_TK = self.cos_TK[start:end].to(x_BHTK.dtype), self.sin_TK[start:end].to(x_BHTK.dtype)
-        return self.rotate_pairs(x_BHTK, cos_TK, sin_TK)
+        cos_TK, sin_TI = self.cos_TK[start:end].to(x_BHTK.dtype), self.sin_TI[start:end].to(x_BHTK.dtype)
+        return self.rotate_pairs(x_BHTK, cos_TK, sin_TI)
 
 
 Positions = NoPositions | Learned | Sinusoidal | Rotary
