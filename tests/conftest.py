@@ -1,5 +1,6 @@
 """What the tests share: a tiny run on disk, and the command line as a function."""
 
+import logging
 import signal
 import sys
 from collections.abc import Callable
@@ -37,6 +38,7 @@ def pellucid(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str])
         handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         with pytest.raises(SystemExit) as ended:
             main()
+        logging.getLogger("pellucid").handlers.clear()  # it writes to a stream that is closed after this test
         for number, handler in handlers.items():
             signal.signal(number, handler)
         out, err = capfd.readouterr()

@@ -1,5 +1,6 @@
 """F4, F24: the order in which a save reaches the disk, and what is kept."""
 
+import logging
 import os
 import shutil
 from pathlib import Path
@@ -76,7 +77,7 @@ def test_f24_k_whole_ones_are_kept_beside_invalid_ones(tmp_path: Path, caplog):
     assert steps_in(tmp_path) == [10, 40, 50]  # two whole ones, and the best whole one
     for step in (10, 40, 50):
         read_checkpoint(tmp_path / step_name(step))
-    assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
+    assert [record.levelno for record in caplog.records] == [logging.WARNING] * 3
 
 
 @pytest.mark.parametrize("fails", ["rename", "rmtree"])
