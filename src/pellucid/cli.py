@@ -116,7 +116,9 @@ def _print_version(is_asked: bool) -> None:
 
 @app.callback()
 def pellucid(
-    _version: Annotated[bool, Option("--version", callback=_print_version, is_eager=True, help="Print it.")] = False,
+    _version: Annotated[
+        bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Train a decoder-only transformer that you can see through, and read what it writes."""
 
