@@ -68,7 +68,6 @@ def train_run(
         if found:
             require_same_run(config, found[0], str(found[1]))
         data = prepare_data(config, data_root)
-        seconds = _predicted_seconds(config, data)
         session = build_session(config, data, run_dir)
         if found:
             checkpoint, directory = found
@@ -78,10 +77,10 @@ def train_run(
                 _log.warning("%s: %s; the run goes on, but not bit for bit as it would have", directory, changes)
         else:
             clear_run(run_dir)
-        return _train(config, data, session, seconds, note)
+        return _train(config, data, session, note)
 
 
-def _train(config: RunConfig, data: PreparedData, session: Session, seconds: float | None, note: Note) -> Outcome:
+def _train(config: RunConfig, data: PreparedData, session: Session, note: Note) -> Outcome:
     trainer, run_dir = session.trainer, session.run_dir
     if session.is_finished:
         note(f"{run_dir} is finished, after {trainer.step} steps")
@@ -90,7 +89,7 @@ def _train(config: RunConfig, data: PreparedData, session: Session, seconds: flo
     else:
         (run_dir / "config.yaml").write_text(run_config_to_yaml(config), encoding="utf-8")
         (run_dir / "tokenizer.json").write_text(session.tokenizer_json, encoding="utf-8")
-        for line in _introduction(config, data, session, seconds):
+        for line in _introduction(config, data, session):
             note(line)
         try:
             session.run()
@@ -134,12 +133,13 @@ def _speed(config: RunConfig, data: PreparedData, session: Session) -> str:
     return f"{speed} (MFU {utilization:.0%}: large matrix products reach {peak / 1e9:,.0f} GFLOP/s here)"
 
 
-def _introduction(config: RunConfig, data: PreparedData, session: Session, seconds: float | None) -> list[str]:
+def _introduction(config: RunConfig, data: PreparedData, session: Session) -> list[str]:
     trainer, train, patience = session.trainer, config.train, config.evaluation.early_stopping_patience
     n_parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     epochs = train.steps * train.gradient_accumulation_steps / build_batches(config, data).steps_per_epoch
     precision = str(trainer.precision.dtype).removeprefix("torch.")
     floor = data.validation_floor_nats_per_token
+    seconds = _predicted_seconds(config, data)
     seconds_left = None if seconds is None else seconds * (1 - trainer.step / train.steps)
     if epochs > MOST_EPOCHS and patience is None:
         fix = "give more text, lower train.steps, set evaluation.early_stopping_patience, or train `own_text` instead"
