@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 import torch
 from hypothesis import given
@@ -5,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from model_axes import VOCAB_SIZE, build_away_from_zero, float64, tiny_config, tiny_configs
-from pellucid.generation.single_token import SingleTokenDecoder
+from pellucid.generation.single_token import SingleQueryAttention, SingleTokenDecoder, on_one_token
 
 
 @given(tiny_configs, st.integers(0, 7), st.integers(0, 2**32))
@@ -81,6 +83,12 @@ def test_a_layer_without_a_lean_form_is_called_as_it_is():
         logits_BTV = torch.stack([single_token(tokens_BT[:, t], cache) for t in range(8)], dim=1)
     torch.testing.assert_close(logits_BTV, expected_BTV)
     assert len(calls) == 1 + 8
+
+
+def test_a_copy_of_a_model_is_read_by_the_lean_decoder_too():
+    model = copy.deepcopy(build_away_from_zero(tiny_config(attention="auto")))
+    attention = model.blocks[0].attention.sublayer
+    assert isinstance(on_one_token(attention), SingleQueryAttention)
 
 
 def test_attention_that_is_not_causal_attention_is_called_as_it_is():
