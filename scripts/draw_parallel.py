@@ -95,20 +95,15 @@ def data() -> Figure:
     for device, (colour, (nats, targets)) in enumerate(zip(DEVICES, sums, strict=True)):
         x = 1.1 + 5.8 * device
         note(axes, x + 2.2, 7.7, f"device {device}", color=colour, weight="bold", fontsize=10)
-        box(axes, (x, 6.2), (4.4, 0.9), colour, f"its rows: {nats} nats, {targets} targets", shade=0.5)
+        box(axes, (x, 6.2), (4.4, 0.9), colour, f"its rows: {targets} targets", shade=0.5)
         arrow(axes, (x + 2.2, 6.2), (x + 2.2, 5.4))
-        box(axes, (x, 4.1), (4.4, 1.3), colour, f"all weights\ngradient of {nats} / {total:,}", shade=0.25)
+        box(axes, (x, 4.1), (4.4, 1.3), colour, f"all weights;\nloss: {nats} nats / {total:,}", shade=0.25)
         arrow(axes, (x + 2.2, 4.1), (x + 2.2, 3.3))
         arrow(axes, (x + 2.2, 2.1), (x + 2.2, 1.3))
         box(axes, (x, 0), (4.4, 1.3), colour, "the whole gradient,\nthe same update", shade=0.25)
     box(axes, (1.1, 2.1), (21.8, 1.2), GREY, shade=0.12)
-    note(
-        axes,
-        12,
-        2.7,
-        f"all-reduce: every device gets the sum of the gradients, which is that of {total_nats:,} nats / {total:,} targets",
-        fontsize=10,
-    )
+    whole = f"the gradient of {total_nats:,} nats / {total:,}"
+    note(axes, 12, 2.7, f"all-reduce: the gradients are added; every device gets the sum, {whole}", fontsize=10)
     return figure
 
 
