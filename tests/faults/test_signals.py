@@ -97,7 +97,7 @@ def test_f5_a_signal_after_the_last_save_loses_nothing(fault_place, reference: T
     run = fault_place / f"{name}-at-the-end"
     arguments = ["train", "reference.yaml", "--run-dir", run.name]
     done = command_line(
-        fault_place, *arguments, fault=partial(strikes.at_call, action, "pellucid.training.session", "save_figure")
+        fault_place, *arguments, fault=partial(strikes.at_call, action, "pellucid.training.plots", "save_figure")
     )
     assert done.exit_code == exit_code, done
     assert "Traceback" not in done.stderr

@@ -32,7 +32,6 @@ from pellucid.evaluation.loss import Evaluation
 from pellucid.files import fsync
 from pellucid.training import metrics
 from pellucid.training.interrupts import StoppedBySignal, StopRequest, stop_requests
-from pellucid.training.plots import loss_figure, save_figure, skills_figure
 from pellucid.training.trainer import Trainer, Update, not_finite
 from pellucid.version import __version__
 
@@ -115,6 +114,8 @@ class Session:
 
     def plot(self) -> None:
         """Draws loss.png from metrics.jsonl, and skills.png where the truth is known."""
+        from pellucid.training.plots import loss_figure, save_figure, skills_figure  # takes a second: matplotlib
+
         rows = metrics.read_rows(self.metrics_file)
         save_figure(loss_figure(rows, self.floor, f"{self.name}: loss while training"), self.run_dir / "loss.png")
         if any("skills" in row for row in rows):
