@@ -13,7 +13,8 @@ from cost.runs import BATCH_SIZE, BF16, FP32, VOCAB_SIZE, loss_and_logits, run_c
 from model.model_axes import AXES
 from pellucid.checkpoint.training_state import model_tensors, optimizer_tensors
 from pellucid.config.training import AdamWConfig, MuonConfig, SGDConfig
-from pellucid.cost.meter import Meter
+from pellucid.cost.counts import count_cost
+from pellucid.cost.meter import Meter, measure_update
 from pellucid.model.build import build_model
 from pellucid.model.feed_forward import FeedForward
 from pellucid.runtime.precision import Precision
@@ -169,6 +170,18 @@ def test_weights_gradients_moments_and_checkpoint_are_those_of_the_tensors(name)
         assert memory.training == memory.weights + memory.gradients + memory.optimizer + memory.activations
         on_disk = len(save(model_tensors(model))) + len(save(moments))
         assert on_disk * 0.95 < memory.checkpoint < on_disk
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_deep_model_costs_what_is_measured_of_all_its_layers(name):
+    config = run_config(small_config(n_layers=5, tied_embeddings=False), OPTIMIZERS[name])
+    cost = cost_of_run(config, VOCAB_SIZE, BF16)
+    with FakeTensorMode():
+        model = build_model(config.model, VOCAB_SIZE)
+        counted = count_cost(model)
+        optimizers = build_optimizers(config.optimizer, model, BF16)
+        measured = measure_update(model, optimizers, BF16, batch_size=BATCH_SIZE)
+    assert (cost.model, cost.micro_batch_work, cost.optimizer_work, cost.memory_bytes) == (counted, *measured)
 
 
 def test_the_cache_holds_the_keys_and_values_of_every_position():

@@ -6,12 +6,12 @@ import torch
 
 from cost.runs import FP32, VOCAB_SIZE, run_config, small_config
 from pellucid.cost.machine import Machine, measure_machine
-from pellucid.cost.meter import StepWork
+from pellucid.cost.meter import Work
 from pellucid.cost.step_time import duration, model_flops_utilization, step_seconds
 from pellucid.training.build import predicted_seconds
 
 MACHINE = Machine("a machine", flops_per_second=1e12, bytes_per_second=1e10, seconds_per_operation=1e-6)
-WORK = StepWork(flops=10**12, bytes_moved=10**10, operations=10**6)
+WORK = Work(flops=10**12, bytes_moved=10**10, operations=10**6)
 
 
 def test_flops_bytes_and_operations_each_take_their_time():

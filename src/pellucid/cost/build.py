@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
+from typing import Any, TypeVar
 
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from pellucid.config.model import ModelConfig
 from pellucid.cost.counts import Cost, count_cost
-from pellucid.cost.meter import MemoryBytes, StepWork
+from pellucid.cost.meter import MemoryBytes, Work
 from pellucid.model.build import build_model
 
 logging.getLogger("torch._subclasses.fake_tensor").disabled = True  # it logs what it raises
 
+Counts = TypeVar("Counts")
+
 
 @dataclass(frozen=True)
 class RunCost:
-    """What a run costs: its model, the memory that training it takes, the work of an update, and how many there are."""
+    """What a run costs: its model, the work of an update, the memory that it takes, and how many there are."""
 
     model: Cost
+    micro_batch_work: Work
+    optimizer_work: Work
     memory_bytes: MemoryBytes
-    step_work: StepWork
+    micro_batches_per_step: int
     tokens_per_step: int
     steps: int
+
+    @property
+    def step_work(self) -> Work:
+        """Of one update: all its micro-batches, and the optimizer."""
+        each, last = astuple(self.micro_batch_work), astuple(self.optimizer_work)
+        return Work(*(self.micro_batches_per_step * a + b for a, b in zip(each, last, strict=True)))
 
     @property
     def training_flops_per_step(self) -> int:
@@ -40,5 +51,24 @@ def training_flops(config: ModelConfig, vocab_size: int, tokens: int) -> int:
 @cache
 def cost_of(config: ModelConfig, vocab_size: int) -> Cost:
     """The counted cost of the decoder that `build_model(config, vocab_size)` would build."""
-    with FakeTensorMode():
-        return count_cost(build_model(config, vocab_size))
+
+    def counted(n_layers: int) -> Cost:
+        with FakeTensorMode():
+            return count_cost(build_model(config.model_copy(update={"n_layers": n_layers}), vocab_size))
+
+    return at_depth(config.n_layers, counted(1), counted(2))
+
+
+def at_depth(n_layers: int, one: Counts, two: Counts) -> Counts:
+    """What so many layers cost, from what one and two cost: layers are alike, so each costs as much as the second.
+
+    So a model of 80 layers is counted as quickly as one of two.
+    """
+
+    def deeper(a: Any, b: Any) -> Any:
+        if isinstance(a, int):
+            return a + (n_layers - 1) * (b - a)
+        return type(a)(**{name: deeper(part, getattr(b, name)) for name, part in vars(a).items()})
+
+    deep: Counts = deeper(one, two)
+    return deep

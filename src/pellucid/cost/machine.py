@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pellucid.cost.meter import Meter, StepWork
+from pellucid.cost.meter import Meter, Work
 from pellucid.kernels.freed_memory import keep_freed_memory
 
 PRODUCT_WIDTH = {"cpu": 2048, "cuda": 8192}  # so wide that only the arithmetic counts
@@ -83,7 +83,7 @@ def measure_seconds_per_operation(device: torch.device, dtype: torch.dtype) -> f
     return _fastest(chain, 0.05) / _work_of(chain).operations
 
 
-def _work_of(work: Callable[[], Tensor]) -> StepWork:
+def _work_of(work: Callable[[], Tensor]) -> Work:
     meter = Meter()
     with meter:
         work()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,8 +25,8 @@ MOVES_NOTHING = ("empty", "new_empty", "_unsafe_view", "detach")
 
 
 @dataclass(frozen=True)
-class StepWork:
-    """What one update does, all its micro-batches together."""
+class Work:
+    """What a computation does."""
 
     flops: int
     bytes_moved: int
@@ -58,8 +58,8 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.held_bytes = self.peak_bytes = 0
 
     @property
-    def work(self) -> StepWork:
-        return StepWork(self.flops, self.bytes_moved, self.operations)
+    def work(self) -> Work:
+        return Work(self.flops, self.bytes_moved, self.operations)
 
     def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -90,9 +90,11 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def measure_update(
-    model: Decoder, optimizers: Sequence[Optimizer], precision: Precision, *, batch_size: int, n_micro_batches: int
-) -> tuple[StepWork, MemoryBytes]:
-    """One update, of so many micro-batches of full rows. Made of fake tensors, it takes no memory and little time.
+    model: Decoder, optimizers: Sequence[Optimizer], precision: Precision, *, batch_size: int
+) -> tuple[Work, Work, MemoryBytes]:
+    """The work of a micro-batch of so many full rows, that of the optimizer, and the memory of both.
+
+    Made of fake tensors, it takes no memory and little time.
 
     Any loss is taken to find the gradient of the logits along with its value, and to keep it until the backward pass,
     as `next_token_nats` does.
@@ -106,16 +108,15 @@ def measure_update(
             logits_BTV = model(tokens_BT)
         gradient_BTV = logits_BTV.detach().log_softmax(dim=-1).exp_()
         logits_BTV.backward(gradient_BTV * 1.0)
-    with Meter() as update:
+    with Meter() as optimizer_step:
         nn.utils.clip_grad_norm_(parameters, 1.0)
         for optimizer in optimizers:
             optimizer.step()
 
-    each, last = astuple(micro_batch.work), astuple(update.work)
     weights = sum(parameter.nbytes for parameter in parameters)
     moments = sum(moment.nbytes for optimizer in optimizers for moment in _tensors(list(optimizer.state.values())))
     decoding_number_bytes = precision.for_decoding().dtype.itemsize
-    return StepWork(*(n_micro_batches * a + b for a, b in zip(each, last, strict=True))), MemoryBytes(
+    memory = MemoryBytes(
         weights=weights,
         gradients=weights,
         optimizer=moments,
@@ -124,6 +125,7 @@ def measure_update(
         kv_cache_per_token=2 * model.n_layers * model.n_kv_heads * model.head_width * decoding_number_bytes,
         checkpoint=weights + moments,
     )
+    return micro_batch.work, optimizer_step.work, memory
 
 
 def _tensors(tree: Any) -> list[Tensor]:

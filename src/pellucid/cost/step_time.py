@@ -10,10 +10,10 @@ checkpoints), and what torch.compile gains. `scripts/check_step_time.py` says ho
 from __future__ import annotations
 
 from pellucid.cost.machine import Machine
-from pellucid.cost.meter import StepWork
+from pellucid.cost.meter import Work
 
 
-def step_seconds(work: StepWork, machine: Machine) -> float:
+def step_seconds(work: Work, machine: Machine) -> float:
     """The predicted time of one update."""
     return (
         work.flops / machine.flops_per_second

@@ -26,7 +26,8 @@ from pellucid.config.training import (
     SGDConfig,
     WarmupStableDecayConfig,
 )
-from pellucid.cost.build import RunCost, cost_of
+from pellucid.cost.build import RunCost, at_depth
+from pellucid.cost.counts import count_cost
 from pellucid.cost.machine import measure_machine
 from pellucid.cost.meter import measure_update
 from pellucid.cost.step_time import step_seconds
@@ -122,20 +123,20 @@ def choose_objective(config: ModelConfig) -> Objective:
 
 
 def cost_of_run(config: RunConfig, vocab_size: int, precision: Precision) -> RunCost:
-    """What training as this config says costs there, measured on a model and optimizers of fake tensors."""
+    """What training as this config says costs there, measured on models and optimizers of fake tensors."""
     train = config.train
-    with FakeTensorMode(), precision.device:
-        model = build_model(config.model, vocab_size)
-        if train.gradient_checkpointing:
-            recompute_activations(model.blocks)
-        work, memory = measure_update(
-            model,
-            build_optimizers(config.optimizer, model, precision),
-            precision,
-            batch_size=train.batch_size,
-            n_micro_batches=train.gradient_accumulation_steps,
-        )
-    return RunCost(cost_of(config.model, vocab_size), memory, work, config.tokens_per_step, train.steps)
+
+    def measured(n_layers: int) -> RunCost:
+        with FakeTensorMode(), precision.device:
+            model = build_model(config.model.model_copy(update={"n_layers": n_layers}), vocab_size)
+            cost = count_cost(model)
+            if train.gradient_checkpointing:
+                recompute_activations(model.blocks)
+            chosen = build_optimizers(config.optimizer, model, precision)
+            works_and_memory = measure_update(model, chosen, precision, batch_size=train.batch_size)
+        return RunCost(cost, *works_and_memory, train.gradient_accumulation_steps, config.tokens_per_step, train.steps)
+
+    return at_depth(config.model.n_layers, measured(1), measured(2))
 
 
 def predicted_seconds(config: RunConfig, vocab_size: int, precision: Precision) -> float:
