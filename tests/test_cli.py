@@ -359,6 +359,15 @@ def test_cost_counts_what_is_built(workplace: Path, pellucid):
     assert "parameters" in pellucid("cost", "tiny.yaml").stdout
 
 
+def test_cost_shares_an_update_out_among_gpus_on_paper(workplace: Path, pellucid):
+    shared_out = json.loads(pellucid("cost", "tiny.yaml", "--devices", "2", "--per-node", "1", "--json").stdout)
+    assert shared_out["cluster"]["n_devices"] == shared_out["ddp"]["replicas"] == 2
+    assert shared_out["tp"] is None  # not across nodes
+    table = pellucid("cost", "tiny.yaml", "--devices", "2", "--tflops", "312").stdout
+    assert "peak 312 TFLOP/s" in table
+    assert "scaling efficiency" in table
+
+
 def test_explain_shows_a_held_out_fable_beside_the_truth(fables_run: Path, pellucid):
     table = pellucid("explain", fables_run)
     assert table.exit_code == 0, table.stderr

@@ -10,9 +10,14 @@ from typing import Any, TypeVar
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from pellucid.config.model import ModelConfig
+from pellucid.config.run import RunConfig
 from pellucid.cost.counts import Cost, count_cost
+from pellucid.cost.machine import Machine
+from pellucid.cost.many_devices import Update
 from pellucid.cost.meter import MemoryBytes, Work
+from pellucid.cost.step_time import step_seconds
 from pellucid.model.build import build_model
+from pellucid.runtime.precision import Precision
 
 logging.getLogger("torch._subclasses.fake_tensor").disabled = True  # it logs what it raises
 
@@ -72,3 +77,28 @@ def at_depth(n_layers: int, one: Counts, two: Counts) -> Counts:
 
     deep: Counts = deeper(one, two)
     return deep
+
+
+def one_update(config: RunConfig, cost: RunCost, twice: RunCost, precision: Precision, machine: Machine) -> Update:
+    """An update on one such machine. `twice` is the cost with twice as many rows in a micro-batch."""
+    model, train, memory, parameters = config.model, config.train, cost.memory_bytes, cost.model.parameters
+    block = (parameters.attention + parameters.feed_forward) // model.n_layers
+    more_activations = twice.memory_bytes.activations - memory.activations
+    return Update(
+        rows=train.batch_size * train.gradient_accumulation_steps,
+        rows_per_micro_batch=train.batch_size,
+        tokens_per_row=model.context_length,
+        n_layers=model.n_layers,
+        n_kv_heads=model.n_kv_heads or model.n_heads,
+        forward_passes=1 + train.gradient_checkpointing,
+        weight_bytes=memory.weights,
+        block_weight_bytes=block * memory.weights // parameters.total,
+        gradient_bytes=memory.gradients,
+        optimizer_bytes=memory.optimizer,
+        model_flops=cost.training_flops_per_step,
+        fixed_activation_bytes=memory.activations - more_activations,
+        activation_bytes_per_row=more_activations / train.batch_size,
+        residual_bytes_per_row=model.context_length * model.d_model * precision.dtype.itemsize,
+        seconds_per_row=step_seconds(cost.micro_batch_work, machine) / train.batch_size,
+        optimizer_seconds=step_seconds(cost.optimizer_work, machine),
+    )

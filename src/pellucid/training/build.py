@@ -26,9 +26,10 @@ from pellucid.config.training import (
     SGDConfig,
     WarmupStableDecayConfig,
 )
-from pellucid.cost.build import RunCost, at_depth
+from pellucid.cost.build import RunCost, at_depth, one_update
 from pellucid.cost.counts import count_cost
-from pellucid.cost.machine import measure_machine
+from pellucid.cost.machine import Machine, measure_machine
+from pellucid.cost.many_devices import Update
 from pellucid.cost.meter import measure_update
 from pellucid.cost.step_time import step_seconds
 from pellucid.data.build import PreparedData, build_batches
@@ -143,6 +144,15 @@ def predicted_seconds(config: RunConfig, vocab_size: int, precision: Precision) 
     """How long training should take here, evaluations aside. Takes a second: it measures how fast the machine is."""
     cost = cost_of_run(config, vocab_size, precision)
     return cost.steps * step_seconds(cost.step_work, measure_machine(precision.device, precision.dtype))
+
+
+def update_on_one_device(config: RunConfig, vocab_size: int, precision: Precision, machine: Machine) -> Update:
+    """What one such machine would do in an update: to be shared out among many."""
+    train = config.train
+    twice = train.model_copy(update={"batch_size": 2 * train.batch_size})
+    cost = cost_of_run(config, vocab_size, precision)
+    more_rows = cost_of_run(config.model_copy(update={"train": twice}), vocab_size, precision)
+    return one_update(config, cost, more_rows, precision, machine)
 
 
 def build_optimizers(config: OptimizerConfig, model: nn.Module, precision: Precision) -> list[Optimizer]:

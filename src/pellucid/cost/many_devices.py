@@ -1,0 +1,209 @@
+"""Training on many devices, on paper: what each of them holds, what it sends, and how long a step takes.
+
+    ddp      data parallel: every device holds the model and takes its share of the rows; gradients are summed over all
+    fsdp     the same, but a device keeps 1/n of weights, gradients and moments, and gathers a block when it needs it
+    tp       tensor parallel: the devices of a group compute a part of every layer each, and add up their results
+    pp       pipeline parallel: the devices of a group hold some of the layers each, and pass activations on
+    tp+pp    both
+
+In the last three each group holds one copy of the model, and the copies work beside each other as in ddp.
+docs/many_machines.md says what is assumed, and where each formula is from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+
+@dataclass(frozen=True)
+class Update:
+    """One update as a single device would make it. Bytes and seconds are those that `pellucid cost` gives.
+
+    `fixed_activation_bytes` do not grow with the rows: the copies of the weights in the format of the products.
+    """
+
+    rows: int
+    rows_per_micro_batch: int
+    tokens_per_row: int
+    n_layers: int
+    n_kv_heads: int
+    forward_passes: int  # 2 where the backward pass computes the activations again
+    weight_bytes: int
+    block_weight_bytes: int
+    gradient_bytes: int
+    optimizer_bytes: int
+    model_flops: int
+    fixed_activation_bytes: float
+    activation_bytes_per_row: float
+    residual_bytes_per_row: int  # of one tensor as wide as the model: what tp adds up and pp passes on
+    seconds_per_row: float
+    optimizer_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        return self.rows * self.seconds_per_row + self.optimizer_seconds
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Equal devices in equal nodes. Bytes per second are what one device sends, to its own node or out of it."""
+
+    n_devices: int
+    devices_per_node: int
+    bytes_per_second_inside: float
+    bytes_per_second_between: float
+    memory_bytes_per_device: float
+    sends_while_computing: bool = True
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`replicas` copies of the model, each on `tensor` times `stages` devices; sharded, the copies are one (fsdp)."""
+
+    replicas: int
+    tensor: int = 1
+    stages: int = 1
+    is_sharded: bool = False
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes on a device. `gathered` are the whole weights that fsdp needs at the moment."""
+
+    weights: float
+    gradients: float
+    optimizer: float
+    activations: float
+    gathered: float
+
+    @property
+    def total(self) -> float:
+        return self.weights + self.gradients + self.optimizer + self.activations + self.gathered
+
+
+@dataclass(frozen=True)
+class Step:
+    """One update on a device, in bytes and seconds. Of `sending`, `hidden` happens while the device computes."""
+
+    micro_batches: int
+    replica_bytes: float
+    tensor_bytes: float
+    stage_bytes: float
+    computing: float
+    bubble: float
+    sending: float
+    hidden: float
+
+    @property
+    def seconds(self) -> float:
+        return self.computing + self.bubble + self.sending - self.hidden
+
+
+def all_reduce_bytes(n: int, n_bytes: float) -> float:
+    """What each of n devices in a ring sends, until all have the sum (Patarasuk and Yuan 2009)."""
+    return 2 * gather_bytes(n, n_bytes)
+
+
+def gather_bytes(n: int, n_bytes: float) -> float:
+    """The same until all have the whole of which each had 1/n; or, the other way round, each 1/n of the sum."""
+    return (n - 1) / n * n_bytes
+
+
+def bubble_fraction(stages: int, micro_batches: int) -> float:
+    """Share of the time that a stage waits: for its first micro-batch, and after its last (Huang et al. 2019)."""
+    return (stages - 1) / (micro_batches + stages - 1)
+
+
+def micro_batches_of(update: Update, layout: Layout) -> int:
+    """How many each copy of the model takes. A pipeline takes single rows, so that the bubble is small."""
+    rows = update.rows // layout.replicas
+    return rows if layout.stages > 1 else ceil(rows / update.rows_per_micro_batch)
+
+
+def memory_of(update: Update, layout: Layout) -> Memory:
+    """Stages take micro-batches one forward, one back: the first holds as many at a time as there are stages, no more
+    (Narayanan et al. 2021). fsdp holds what is outside the blocks, two blocks, and the gradient of one.
+    """
+    m, parts = micro_batches_of(update, layout), layout.tensor * layout.stages
+    shards = parts * (layout.replicas if layout.is_sharded else 1)
+    rows_held = update.rows / layout.replicas / m * min(m, layout.stages)
+    gathers = layout.is_sharded and layout.replicas > 1
+    outside = update.weight_bytes - update.n_layers * update.block_weight_bytes
+    return Memory(
+        weights=update.weight_bytes / shards,
+        gradients=update.gradient_bytes / shards,
+        optimizer=update.optimizer_bytes / shards,
+        activations=(update.fixed_activation_bytes + rows_held * update.activation_bytes_per_row) / parts,
+        gathered=(outside + min(3, update.n_layers) * update.block_weight_bytes) if gathers else 0,
+    )
+
+
+def step_of(update: Update, cluster: Cluster, layout: Layout) -> Step:
+    """What layers and stages send is needed at once, and waited for. ddp sends gradients during the backward pass of
+    the last micro-batch, fsdp weights and gradients all the time: that is hidden, but for the part of one block.
+    """
+    n, t, p = layout.replicas, layout.tensor, layout.stages
+    m = micro_batches_of(update, layout)
+    rows = update.rows / n / m
+    residual_bytes = rows * update.residual_bytes_per_row
+    # In each block and pass after attention and after the feed-forward layer; then the embedding and the unembedding.
+    n_sums = (2 * (update.forward_passes + 1) * update.n_layers + 2) / p
+    tensor_bytes = n_sums * all_reduce_bytes(t, residual_bytes)
+    stage_bytes = 2 * residual_bytes / t if p > 1 else 0.0
+    if layout.is_sharded:
+        replica_bytes = m * gather_bytes(n, 2 * update.weight_bytes + update.gradient_bytes)
+    else:
+        replica_bytes = all_reduce_bytes(n, update.gradient_bytes / (t * p))
+
+    micro_batch_computing = rows * update.seconds_per_row / (t * p)
+    micro_batch_sending = tensor_bytes / _speed(cluster, t, 1) + stage_bytes / _speed(cluster, p, t * n, is_ring=False)
+    replica_sending = replica_bytes / _speed(cluster, n, t)
+    backward = (update.forward_passes + 1) / (update.forward_passes + 2) * micro_batch_computing
+    can_hide = m * micro_batch_computing if layout.is_sharded else backward
+    return Step(
+        micro_batches=m,
+        replica_bytes=replica_bytes,
+        tensor_bytes=m * tensor_bytes,
+        stage_bytes=m * stage_bytes,
+        computing=m * micro_batch_computing + update.optimizer_seconds / (t * p * (n if layout.is_sharded else 1)),
+        bubble=(p - 1) * (micro_batch_computing + micro_batch_sending),
+        sending=m * micro_batch_sending + replica_sending,
+        hidden=min(replica_sending * (1 - p / update.n_layers), can_hide) if cluster.sends_while_computing else 0.0,
+    )
+
+
+def _speed(cluster: Cluster, members: int, stride: int, *, is_ring: bool = True) -> float:
+    """Bytes per second of each of a group's members, which are `stride` devices apart.
+
+    A ring enters and leaves each node once, through the network cards of all its members there.
+    """
+    if members * stride <= cluster.devices_per_node:
+        return cluster.bytes_per_second_inside
+    members_per_node = max(1, cluster.devices_per_node // stride) if is_ring else 1
+    return min(cluster.bytes_per_second_inside, members_per_node * cluster.bytes_per_second_between)
+
+
+def efficiency(update: Update, cluster: Cluster, step: Step) -> float:
+    """How much of n times the speed of one device n devices reach."""
+    return update.seconds / (cluster.n_devices * step.seconds)
+
+
+def layouts(update: Update, cluster: Cluster) -> dict[str, Layout | None]:
+    """Each way with the smallest group that has room for the model, else with the largest. None where rows, heads or
+    layers cannot be divided so. A tp group stays in a node, as its devices send in every layer.
+    """
+    n, per_node = cluster.n_devices, min(cluster.n_devices, cluster.devices_per_node)
+    tensor = [t for t in range(2, per_node + 1) if per_node % t == update.n_kv_heads % t == 0]
+    stages = [p for p in range(2, update.n_layers + 1) if update.n_layers % p == 0]
+    both = sorted(((t, p) for t in tensor for p in stages), key=lambda pair: (pair[0] * pair[1], -pair[0]))
+
+    def chosen(groups: list[tuple[int, int]]) -> Layout | None:
+        possible = [Layout(n // (t * p), t, p) for t, p in groups if n % (t * p) == 0 == update.rows % (n // (t * p))]
+        room = [each for each in possible if memory_of(update, each).total <= cluster.memory_bytes_per_device]
+        return next(iter(room or reversed(possible)), None)
+
+    ddp = chosen([(1, 1)])
+    fsdp = ddp and Layout(n, is_sharded=True)
+    tp, pp = chosen([(t, 1) for t in tensor]), chosen([(1, p) for p in stages])
+    return {"ddp": ddp, "fsdp": fsdp, "tp": tp, "pp": pp, "tp+pp": chosen(both)}
