@@ -40,13 +40,13 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     return found
 
 
-def record(name: str, figures: dict[str, Any]) -> None:
-    """Puts what was just measured into results.json, with machine, date, commit and command."""
+def record(name: str, figures: dict[str, Any], where: str | None = None) -> None:
+    """Puts what was just measured, on this machine unless told, into results.json: with date, commit and command."""
     import torch  # here, as to fill in pages takes none
 
     entries = read()
     entries[name] = {
-        "machine": machine(),
+        "machine": where or machine(),
         "pytorch": torch.__version__.partition("+")[0],
         "date": date.today().isoformat(),
         "commit": _output("git", "rev-parse", "--short=7", "HEAD"),
@@ -61,8 +61,13 @@ def print_table(name: str, figures: dict[str, dict[str, Any]]) -> None:
     columns = list(next(iter(figures.values())))
     print(f"\n| {name} | {' | '.join(columns)} |\n|---|{'---:|' * len(columns)}")
     for row, numbers in figures.items():
-        cells = (f"{x:,.0f}" if x >= 100 else f"{x:.3g}" for x in numbers.values())
-        print(f"| {row} | {' | '.join(cells)} |", flush=True)
+        print(f"| {row} | {' | '.join(map(_printed, numbers.values()))} |", flush=True)
+
+
+def _printed(value: float | str) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def read() -> Entries:

@@ -40,10 +40,12 @@ updates = st.builds(
     block_weight_bytes=st.integers(1, 10**4),
     gradient_bytes=sizes,
     optimizer_bytes=sizes,
+    direction_bytes=st.just(0) | sizes,
     model_flops=sizes,
     fixed_activation_bytes=st.floats(0, 1e9),
     activation_bytes_per_row=st.floats(1, 1e9),
     residual_bytes_per_row=sizes,
+    seconds_per_micro_batch=st.just(0.0) | seconds,
     seconds_per_row=seconds,
     optimizer_seconds=seconds,
 )
@@ -69,10 +71,12 @@ UPDATE = Update(
     block_weight_bytes=900_000,
     gradient_bytes=8_000_000,
     optimizer_bytes=16_000_000,
+    direction_bytes=0,
     model_flops=1,
     fixed_activation_bytes=0.0,
     activation_bytes_per_row=0.0,
     residual_bytes_per_row=0,
+    seconds_per_micro_batch=0.0,
     seconds_per_row=1e-9,
     optimizer_seconds=0.0,
 )
@@ -167,8 +171,11 @@ def test_with_endless_bandwidth_only_the_bubble_and_the_optimizer_of_each_copy_a
     fast = dataclasses.replace(cluster, bytes_per_second_inside=inf, bytes_per_second_between=inf)
     for layout in possible_layouts(update, fast):
         step = step_of(update, fast, layout)
-        parts = layout.tensor * layout.stages * (layout.replicas if layout.is_sharded else 1)
-        computing = update.rows * update.seconds_per_row / cluster.n_devices
+        shares_optimizer = layout.is_sharded or update.direction_bytes > 0
+        parts = layout.tensor * layout.stages * (layout.replicas if shares_optimizer else 1)
+        rows = update.rows / layout.replicas
+        all_micro_batches = step.micro_batches * update.seconds_per_micro_batch
+        computing = (all_micro_batches + rows * update.seconds_per_row / layout.tensor) / layout.stages
         bubble = bubble_fraction(layout.stages, step.micro_batches)
         assert step.seconds == pytest.approx(computing / (1 - bubble) + update.optimizer_seconds / parts)
 

@@ -82,8 +82,10 @@ def at_depth(n_layers: int, one: Counts, two: Counts) -> Counts:
 def one_update(config: RunConfig, cost: RunCost, twice: RunCost, precision: Precision, machine: Machine) -> Update:
     """An update on one such machine. `twice` is the cost with twice as many rows in a micro-batch."""
     model, train, memory, parameters = config.model, config.train, cost.memory_bytes, cost.model.parameters
-    block = (parameters.attention + parameters.feed_forward) // model.n_layers
+    blocks = parameters.attention + parameters.feed_forward
+    block_bytes = blocks * memory.weights // parameters.total // model.n_layers
     more_activations = twice.memory_bytes.activations - memory.activations
+    micro_batch, of_twice = (step_seconds(each.micro_batch_work, machine) for each in (cost, twice))
     return Update(
         rows=train.batch_size * train.gradient_accumulation_steps,
         rows_per_micro_batch=train.batch_size,
@@ -92,13 +94,15 @@ def one_update(config: RunConfig, cost: RunCost, twice: RunCost, precision: Prec
         n_kv_heads=model.n_kv_heads or model.n_heads,
         forward_passes=1 + train.gradient_checkpointing,
         weight_bytes=memory.weights,
-        block_weight_bytes=block * memory.weights // parameters.total,
+        block_weight_bytes=block_bytes,
         gradient_bytes=memory.gradients,
         optimizer_bytes=memory.optimizer,
+        direction_bytes=block_bytes * model.n_layers if config.optimizer.type == "muon" else 0,
         model_flops=cost.training_flops_per_step,
         fixed_activation_bytes=memory.activations - more_activations,
         activation_bytes_per_row=more_activations / train.batch_size,
         residual_bytes_per_row=model.context_length * model.d_model * precision.dtype.itemsize,
-        seconds_per_row=step_seconds(cost.micro_batch_work, machine) / train.batch_size,
+        seconds_per_micro_batch=2 * micro_batch - of_twice,
+        seconds_per_row=(of_twice - micro_batch) / train.batch_size,
         optimizer_seconds=step_seconds(cost.optimizer_work, machine),
     )

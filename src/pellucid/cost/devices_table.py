@@ -74,22 +74,22 @@ def devices_report(update: Update, cluster: Cluster, machine: Machine) -> dict[s
 
 
 def devices_table(update: Update, cluster: Cluster, machine: Machine) -> str:
-    """The figures side by side, and what they assume. No times where the memory is too small."""
+    """The figures side by side, and what they assume."""
     report = devices_report(update, cluster, machine)
     ways = {name: figures for name, figures in report.items() if name not in ("update", "cluster")}
 
-    def line(name: str, shown: Callable[[dict[str, Any]], str], *, is_time: bool = False) -> str:
-        cells = ["-" if way is None or (is_time and not way["fits"]) else shown(way) for way in ways.values()]
+    def line(name: str, shown: Callable[[dict[str, Any]], str]) -> str:
+        cells = ["-" if way is None else shown(way) for way in ways.values()]
         return f"    {name:<32}" + "".join(f"{cell:>12}" for cell in cells)
 
     def gigabytes(name: str, part: str, key: str) -> str:
         return line(name, lambda way: f"{way[part][key] / 1e9:,.2f}")
 
     def seconds(name: str, key: str) -> str:
-        return line(name, lambda way: duration(way["step"][key]), is_time=True)
+        return line(name, lambda way: duration(way["step"][key]) if way["step"][key] else "0")
 
     def percent(name: str, share: Callable[[dict[str, Any]], float]) -> str:
-        return line(name, lambda way: f"{share(way):.0%}", is_time=True)
+        return line(name, lambda way: f"{share(way):.0%}")
 
     lines = [
         f"{cluster.n_devices:,} GPUs, {cluster.devices_per_node:,} in a node; an update reads {update.rows:,} rows of "
@@ -105,7 +105,7 @@ def devices_table(update: Update, cluster: Cluster, machine: Machine) -> str:
         gigabytes("total", "memory_bytes", "total"),
         line(f"fits in {cluster.memory_bytes_per_device / 1e9:.0f} GB", lambda way: "yes" if way["fits"] else "no"),
         "sent by a GPU in a step, in GB",
-        gigabytes("gradients; in fsdp also weights", "step", "replica_bytes"),
+        gigabytes("gradients (fsdp: and weights)", "step", "replica_bytes"),
         gigabytes("sums within layers", "step", "tensor_bytes"),
         gigabytes("from stage to stage", "step", "stage_bytes"),
         "time of a step",
@@ -117,7 +117,7 @@ def devices_table(update: Update, cluster: Cluster, machine: Machine) -> str:
         percent("bubble, of a stage's time", lambda way: way["bubble_fraction"]),
         percent("scaling efficiency", lambda way: way["scaling_efficiency"]),
         percent("model FLOPs utilization (MFU)", lambda way: way["model_flops_utilization"]),
-        line("tokens per second", lambda way: f"{way['tokens_per_second']:,.0f}", is_time=True),
+        line("tokens per second", lambda way: f"{way['tokens_per_second']:,.0f}"),
         "assumed",
         f"    {machine.where}, peak {report['cluster']['peak_flops_per_second'] / 1e12:,.0f} TFLOP/s; sends "
         f"{cluster.bytes_per_second_inside / 1e9:,.0f} GB/s inside a node, "

@@ -21,6 +21,8 @@ class Update:
     """One update as a single device would make it. Bytes and seconds are those that `pellucid cost` gives.
 
     `fixed_activation_bytes` do not grow with the rows: the copies of the weights in the format of the products.
+    `direction_bytes` are of Muon's directions: each copy of the model computes some and gathers the others. Where there
+    are none (AdamW), each copy computes its whole step.
     """
 
     rows: int
@@ -33,16 +35,19 @@ class Update:
     block_weight_bytes: int
     gradient_bytes: int
     optimizer_bytes: int
+    direction_bytes: int
     model_flops: int
     fixed_activation_bytes: float
     activation_bytes_per_row: float
     residual_bytes_per_row: int  # of one tensor as wide as the model: what tp adds up and pp passes on
+    seconds_per_micro_batch: float  # and besides:
     seconds_per_row: float
     optimizer_seconds: float
 
     @property
     def seconds(self) -> float:
-        return self.rows * self.seconds_per_row + self.optimizer_seconds
+        micro_batches = self.rows / self.rows_per_micro_batch * self.seconds_per_micro_batch
+        return micro_batches + self.rows * self.seconds_per_row + self.optimizer_seconds
 
 
 @dataclass(frozen=True)
@@ -151,25 +156,27 @@ def step_of(update: Update, cluster: Cluster, layout: Layout) -> Step:
     n_sums = (2 * (update.forward_passes + 1) * update.n_layers + 2) / p
     tensor_bytes = n_sums * all_reduce_bytes(t, residual_bytes)
     stage_bytes = 2 * residual_bytes / t if p > 1 else 0.0
+    direction_bytes = gather_bytes(n, update.direction_bytes / (t * p))
     if layout.is_sharded:
-        replica_bytes = m * gather_bytes(n, 2 * update.weight_bytes + update.gradient_bytes)
+        gradient_bytes = m * gather_bytes(n, 2 * update.weight_bytes + update.gradient_bytes)
     else:
-        replica_bytes = all_reduce_bytes(n, update.gradient_bytes / (t * p))
+        gradient_bytes = all_reduce_bytes(n, update.gradient_bytes / (t * p))
 
-    micro_batch_computing = rows * update.seconds_per_row / (t * p)
+    micro_batch_computing = (update.seconds_per_micro_batch + rows * update.seconds_per_row / t) / p
     micro_batch_sending = tensor_bytes / _speed(cluster, t, 1) + stage_bytes / _speed(cluster, p, t * n, is_ring=False)
-    replica_sending = replica_bytes / _speed(cluster, n, t)
+    gradient_sending, direction_sending = (sent / _speed(cluster, n, t) for sent in (gradient_bytes, direction_bytes))
     backward = (update.forward_passes + 1) / (update.forward_passes + 2) * micro_batch_computing
     can_hide = m * micro_batch_computing if layout.is_sharded else backward
+    optimizer_shares = t * p * (n if layout.is_sharded or update.direction_bytes else 1)
     return Step(
         micro_batches=m,
-        replica_bytes=replica_bytes,
+        replica_bytes=gradient_bytes + direction_bytes,
         tensor_bytes=m * tensor_bytes,
         stage_bytes=m * stage_bytes,
-        computing=m * micro_batch_computing + update.optimizer_seconds / (t * p * (n if layout.is_sharded else 1)),
+        computing=m * micro_batch_computing + update.optimizer_seconds / optimizer_shares,
         bubble=(p - 1) * (micro_batch_computing + micro_batch_sending),
-        sending=m * micro_batch_sending + replica_sending,
-        hidden=min(replica_sending * (1 - p / update.n_layers), can_hide) if cluster.sends_while_computing else 0.0,
+        sending=m * micro_batch_sending + gradient_sending + direction_sending,
+        hidden=min(gradient_sending * (1 - p / update.n_layers), can_hide) if cluster.sends_while_computing else 0.0,
     )
 
 

@@ -1,0 +1,80 @@
+"""Three models on 8, 64 and 1,024 GPUs, on paper: memory of a GPU and scaling efficiency in each of five ways.
+
+    python scripts/simulate_devices.py
+
+GPT-2 small as its config trains it, and the shapes and the batch of Llama 2 (Touvron et al. 2023: 4 million tokens).
+`pellucid cost CONFIG --devices N` prints one of these cases in full.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from results import parser, print_table, record
+
+from pellucid.config import load_run_config
+from pellucid.cost.devices_table import devices_report, devices_table, gpu, gpus
+from pellucid.data.build import vocab_size_of
+from pellucid.runtime.precision import resolve_precision
+from pellucid.training.build import update_on_one_device
+
+LLAMA = [
+    "tokenizer.vocab_size=32000",
+    "model.context_length=4096",
+    "model.position={type: rope}",
+    "model.norm=rms_norm",
+    "model.activation=swiglu",
+    "model.bias=false",
+    "model.tied_embeddings=false",
+    "train.batch_size=1",
+    "train.gradient_accumulation_steps=1024",
+    "train.gradient_checkpointing=true",
+]
+MODELS = {
+    "124 M": [],
+    "7 B": [*LLAMA, "model.d_model=4096", "model.n_layers=32", "model.n_heads=32", "model.d_ff=11008"],
+    "70 B": [
+        *LLAMA,
+        *("model.d_model=8192", "model.n_layers=80", "model.n_heads=64", "model.n_kv_heads=8", "model.d_ff=28672"),
+    ],
+}
+WAYS = ("ddp", "fsdp", "tp", "pp", "tp+pp")
+IN_FULL = ("70 B", 64)
+
+
+def main() -> None:
+    options = parser(__doc__).parse_args()
+    precision = resolve_precision("cpu", "bf16")
+    machine = gpu(989, precision.dtype)
+    memory, efficiency, in_full = {}, {}, ""
+    for name, overrides in MODELS.items():
+        config = load_run_config(Path("configs/gpt2_124m.yaml"), overrides)
+        update = update_on_one_device(config, vocab_size_of(config), precision, machine)
+        for n in (8, 64, 1024):
+            cluster = gpus(n, 8, 40)
+            report = devices_report(update, cluster, machine)
+            case = f"{name}, {n:,} GPUs"
+            memory[case] = {way: _gigabytes(report[way]) for way in WAYS}
+            efficiency[case] = {way: _percent(report[way]) for way in WAYS}
+            if (name, n) == IN_FULL:
+                in_full = devices_table(update, cluster, machine)
+    print_table("memory of a GPU (GB)", memory)
+    print_table("scaling efficiency (%)", efficiency)
+    print(f"\n{in_full}")
+    if options.record:
+        record("devices", {"memory": memory, "efficiency": efficiency, "in full": in_full.splitlines()}, "on paper")
+
+
+def _gigabytes(way: dict[str, Any] | None) -> float | str:
+    return "–" if way is None else way["memory_bytes"]["total"] / 1e9
+
+
+def _percent(way: dict[str, Any] | None) -> float | str:
+    if way is None:
+        return "–"
+    return 100 * way["scaling_efficiency"] if way["fits"] else "too large"
+
+
+if __name__ == "__main__":
+    main()
