@@ -26,14 +26,14 @@ MEMORY_BYTES, NVLINK_BYTES_PER_SECOND = 80e9, 360e9
 UTILIZATION = 0.4  # of the peak, by a GPU that waits for no other
 
 ASSUMED = """\
-    weights, gradients and moments in float32, of which ddp and fsdp send whole numbers
+    weights, gradients and moments have 4 bytes a number, also when they are sent
     a GPU alone uses {:.0%} of its peak, however few its rows
-    to sum over n GPUs each sends 2(n-1)/n of the bytes, to gather (n-1)/n: a ring (Patarasuk and Yuan 2009)
+    to sum over n GPUs (all-reduce), each sends 2(n-1)/n of the bytes; to gather, (n-1)/n (Patarasuk and Yuan 2009)
     ddp sums gradients during the last backward pass (Li et al. 2020)
-    fsdp gathers all weights twice and sums gradients once a micro-batch, all the while (Rajbhandari et al. 2020)
-    tp sums twice a block and pass, and waits for it (Shoeybi et al. 2019; Korthikanti et al. 2022)
-    pp takes single rows, one forward, one back; of p stages and m rows the bubble is (p-1)/(m+p-1) (Huang et al. 2019)
-    nothing is lost to latency, to the slowest GPU, to evaluating or saving: real runs are slower
+    fsdp gathers weights twice and scatters gradients once a micro-batch, while it computes (Rajbhandari et al. 2020)
+    tp sums activations twice a block and pass, and waits for them (Shoeybi et al. 2019; Korthikanti et al. 2022)
+    pp takes single rows, one forward, one back; p stages and m rows make a bubble of (p-1)/(m+p-1) (Huang et al. 2019)
+    not counted: latency, waiting for the slowest GPU, evaluating, saving
 sources and reasons: docs/many_machines.md"""
 
 
