@@ -90,7 +90,7 @@ def predict(config: RunConfig, vocab_size: int, n: int, folder: Path) -> tuple[f
     update = update_on_one_device(config, vocab_size, precision, Machine(**machine))
     cluster = Cluster(n, n, bytes_per_second, bytes_per_second, float("inf"), sends_while_computing=False)
     step = step_of(update, cluster, Layout(n))
-    return config.tokens_per_step / step.seconds, step.sending / step.seconds
+    return config.tokens_per_step / step.seconds, step.sending_seconds / step.seconds
 
 
 def measure(rank: int, n: int, n_bytes: int, precision_name: str, meeting_place: Path, found: Path) -> None:

@@ -89,20 +89,20 @@ class Memory:
 
 @dataclass(frozen=True)
 class Step:
-    """One update on a device, in bytes and seconds. Of `sending`, `hidden` happens while the device computes."""
+    """One update on a device, in bytes and seconds. `hidden_seconds` are those of sending while it computes."""
 
     micro_batches: int
     replica_bytes: float
     tensor_bytes: float
     stage_bytes: float
-    computing: float
-    bubble: float
-    sending: float
-    hidden: float
+    computing_seconds: float
+    bubble_seconds: float
+    sending_seconds: float
+    hidden_seconds: float
 
     @property
     def seconds(self) -> float:
-        return self.computing + self.bubble + self.sending - self.hidden
+        return self.computing_seconds + self.bubble_seconds + self.sending_seconds - self.hidden_seconds
 
 
 def all_reduce_bytes(n: int, n_bytes: float) -> float:
@@ -166,17 +166,17 @@ def step_of(update: Update, cluster: Cluster, layout: Layout) -> Step:
     micro_batch_sending = tensor_bytes / _speed(cluster, t, 1) + stage_bytes / _speed(cluster, p, t * n, is_ring=False)
     gradient_sending, direction_sending = (sent / _speed(cluster, n, t) for sent in (gradient_bytes, direction_bytes))
     backward = (update.forward_passes + 1) / (update.forward_passes + 2) * micro_batch_computing
-    can_hide = m * micro_batch_computing if layout.is_sharded else backward
+    can_hide = (m * micro_batch_computing if layout.is_sharded else backward) * cluster.sends_while_computing
     optimizer_shares = t * p * (n if layout.is_sharded or update.direction_bytes else 1)
     return Step(
         micro_batches=m,
         replica_bytes=gradient_bytes + direction_bytes,
         tensor_bytes=m * tensor_bytes,
         stage_bytes=m * stage_bytes,
-        computing=m * micro_batch_computing + update.optimizer_seconds / optimizer_shares,
-        bubble=(p - 1) * (micro_batch_computing + micro_batch_sending),
-        sending=m * micro_batch_sending + gradient_sending + direction_sending,
-        hidden=min(gradient_sending * (1 - p / update.n_layers), can_hide) if cluster.sends_while_computing else 0.0,
+        computing_seconds=m * micro_batch_computing + update.optimizer_seconds / optimizer_shares,
+        bubble_seconds=(p - 1) * (micro_batch_computing + micro_batch_sending),
+        sending_seconds=m * micro_batch_sending + gradient_sending + direction_sending,
+        hidden_seconds=min(gradient_sending * (1 - p / update.n_layers), can_hide),
     )
 
 
