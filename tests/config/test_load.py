@@ -102,6 +102,21 @@ def test_a_fault_inside_of_a_choice_of_types_is_found_where_it_is(value, where):
             "small.yaml:5: model.d_model: RoPE rotates pairs, but a head has 3 coordinates; ",
         ),
         (
+            "base: 1e4",
+            "base: 1e4, rotated_fraction: 0.1",
+            "small.yaml:8: model.position.rotated_fraction: RoPE rotates pairs, but 0.1 of a head's 32 coordinates",
+        ),
+        (
+            "base: 1e4",
+            "base: 1e4, rotated_fraction: 0.03",
+            "small.yaml:8: model.position.rotated_fraction: RoPE rotates pairs, but 0.03 of a head's 32 coordinates",
+        ),
+        (
+            "n_heads: 2",
+            "n_heads: 2\n  n_kv_heads: 1\n  copying_init: true",
+            "small.yaml:9: model.copying_init: ",
+        ),
+        (
             "n_heads: 2",
             "n_heads: 2\n  n_kv_heads: 3",
             "small.yaml:7: model.n_heads: 2 is not a multiple of n_kv_heads 3; ",

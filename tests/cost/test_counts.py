@@ -52,7 +52,7 @@ sizes = st.fixed_dictionaries(
         "context_length": st.integers(1, 50),
         "n_layers": st.integers(1, 3),
         "d_ff": st.none() | st.integers(1, 70),
-        "half_head_width": st.integers(1, 9),
+        "quarter_head_width": st.integers(1, 5),
         "n_kv_heads": st.integers(1, 3),
         "heads_per_kv_head": st.integers(1, 3),
     }
@@ -66,7 +66,7 @@ def test_every_size_has_as_many_parameters_as_the_formula_says(size, choices):
     config = tiny_config(
         **choices
         | {name: size[name] for name in ("context_length", "n_layers", "d_ff", "n_kv_heads")}
-        | {"n_heads": n_heads, "d_model": n_heads * 2 * size["half_head_width"]}
+        | {"n_heads": n_heads, "d_model": n_heads * 4 * size["quarter_head_width"]}
     )
     counted = cost_of(config, size["vocab_size"]).parameters
     assert vars(counted) == parameters_by_formula(config, size["vocab_size"])

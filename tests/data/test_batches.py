@@ -45,10 +45,13 @@ def every_target_once(file):
     return list(range(1, len(file.tokens)))
 
 
-def rows_as_lists(file, rows, width):
-    """The inputs of each row without its padding."""
-    batch = batch_of(file, rows.places(np.arange(len(rows)), width))
+def without_padding(batch):
+    """The inputs of each row."""
     return [inputs[targets != IGNORE_INDEX].tolist() for inputs, targets in zip(*batch, strict=True)]
+
+
+def rows_as_lists(file, rows, width):
+    return without_padding(batch_of(file, rows.places(np.arange(len(rows)), width)))
 
 
 @given(LENGTHS, CONTEXTS)
@@ -114,11 +117,39 @@ def test_an_epoch_brings_every_target_once_over_all_ranks(packing, lengths, cont
     batches = [each.batch(step) for step in range(n_rows) for each in ranks]
     assert sorted(targets_in(batches)) == sorted(every_target_once(file) * n_epochs)
     assert ranks[0].steps_per_epoch * n_epochs == n_rows
-    inputs = torch.cat([batch.inputs_BT for batch in batches])
-    assert inputs.shape == (n_rows * n_epochs, context_length)
+    rows = [row for batch in batches for row in without_padding(batch)]
+    assert len(rows) == n_rows * n_epochs
     for epoch in range(n_epochs):
-        in_epoch = inputs[epoch * n_rows : (epoch + 1) * n_rows].tolist()
-        assert sorted(in_epoch) == sorted(inputs[:n_rows].tolist()), "each row once per epoch"
+        in_epoch = rows[epoch * n_rows : (epoch + 1) * n_rows]
+        assert sorted(in_epoch) == sorted(rows[:n_rows]), "each row once per epoch"
+
+
+@given(lengths=LENGTHS, context_length=CONTEXTS, batch_size=st.integers(1, 4), step=st.integers(0, 50))
+def test_a_batch_of_documents_ends_with_its_longest_row_unless_full_width_is_wanted(
+    lengths, context_length, batch_size, step
+):
+    file = token_file([*lengths, 12])
+    cut, full = (
+        Batches(file, context_length, batch_size, seed=3, packing="documents", full_width=full_width).batch(step)
+        for full_width in (False, True)
+    )
+    width = cut.inputs_BT.size(1)
+    assert (cut.targets_BT[:, -1] != IGNORE_INDEX).any(), "no column is padding alone"
+    assert full.inputs_BT.shape == (batch_size, context_length)
+    assert torch.equal(full.inputs_BT[:, :width], cut.inputs_BT)
+    assert torch.equal(full.targets_BT[:, :width], cut.targets_BT)
+    assert (full.targets_BT[:, width:] == IGNORE_INDEX).all()
+
+
+def test_batches_of_documents_need_little_padding_and_come_in_no_order_of_length():
+    """Lengths as those of the fables; random batches would be padding by a fifth."""
+    lengths = np.random.default_rng(0).normal(147, 20, size=4000).astype(int)
+    batches = Batches(token_file(lengths.clip(80, 191)), 192, 24, seed=0, packing="documents")
+    several = [batches.batch(step) for step in range(100, 150)]
+    targets = torch.cat([batch.targets_BT.flatten() for batch in several])
+    assert (targets == IGNORE_INDEX).float().mean() < 0.05
+    widths = [batch.inputs_BT.size(1) for batch in several]
+    assert max(widths[:10]) - min(widths[:10]) > 30
 
 
 @PACKINGS

@@ -12,7 +12,13 @@ from pellucid.model.build import build_model
 VOCAB_SIZE = 11
 
 AXES = {
-    "position": [{"type": "sinusoidal"}, {"type": "rope"}, {"type": "learned"}, {"type": "none"}],
+    "position": [
+        {"type": "sinusoidal"},
+        {"type": "rope"},
+        {"type": "rope", "rotated_fraction": 0.5},
+        {"type": "learned"},
+        {"type": "none"},
+    ],
     "norm": ["layer_norm", "rms_norm"],
     "norm_placement": ["pre", "post"],
     "activation": ["relu", "gelu", "relu_squared", "swiglu"],

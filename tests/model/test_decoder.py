@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.model_axes import (
+    AXES,
     VOCAB_SIZE,
     build_away_from_zero,
     combinations,
@@ -13,8 +14,6 @@ from model.model_axes import (
     tiny_configs,
 )
 from reference.decoder import decoder as reference_decoder
-
-POSITIONS = ["sinusoidal", "rope", "learned", "none"]
 
 
 def logits_and_embedded(model, tokens_BT):
@@ -45,7 +44,7 @@ def influence(model, length):
     return embedded_BTD.grad.abs().amax(dim=-1)
 
 
-@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("position", AXES["position"], ids=str)
 def test_no_combination_of_axes_sees_the_future(position):
     """The check of equation 8: d logits_t / d embedding_s is exactly 0 for s > t, and is not for s <= t.
 
@@ -53,7 +52,7 @@ def test_no_combination_of_axes_sees_the_future(position):
     of the keys, which shifts all scores of a query alike, so that softmax does not see it.
     """
     past_and_present = torch.tril_indices(4, 4).unbind()
-    for config in combinations(position=[{"type": position}], n_layers=[1]):
+    for config in combinations(position=[position], n_layers=[1]):
         model = build_away_from_zero(config)
         influence_TS = influence(model, length=4)
         assert not influence_TS.triu(diagonal=1).any(), config

@@ -1,7 +1,14 @@
 """The outside witness: with the same weights, the logits are those of Hugging Face transformers."""
 
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PersimmonConfig,
+    PersimmonForCausalLM,
+)
 
 from model.model_axes import tiny_config
 from pellucid.model.build import build_model
@@ -134,4 +141,61 @@ def test_logits_equal_llama():
     )
     ours = build_model(config, VOCAB_SIZE)
     ours.load_state_dict(llama_weights(theirs.state_dict(), n_layers=3))
+    assert_same_logits(ours, theirs)
+
+
+PERSIMMON_NAMES = {
+    "input_layernorm": "attention.norm",
+    "post_attention_layernorm": "feed_forward.norm",
+    "self_attn.q_layernorm": "attention.sublayer.query_norm",
+    "self_attn.k_layernorm": "attention.sublayer.key_norm",
+    "self_attn.dense": "attention.sublayer.W_O",
+    "mlp.dense_h_to_4h": "feed_forward.sublayer.W_1",
+    "mlp.dense_4h_to_h": "feed_forward.sublayer.W_2",
+}
+
+
+def persimmon_weights(state, n_layers, n_heads):
+    """Persimmon stores W_Q, W_K and W_V in one, head after head."""
+    weights = {"embeddings.embedding_VD": state["model.embed_tokens.weight"]}
+    for kind in ("weight", "bias"):
+        weights[f"final_norm.{kind}"] = state[f"model.final_layernorm.{kind}"]
+        for layer in range(n_layers):
+            for theirs, ours in PERSIMMON_NAMES.items():
+                weights[f"blocks.{layer}.{ours}.{kind}"] = state[f"model.layers.{layer}.{theirs}.{kind}"]
+            together = state[f"model.layers.{layer}.self_attn.query_key_value.{kind}"]
+            thirds = together.unflatten(0, (n_heads, 3, -1)).unbind(1)
+            for subscript, third in zip("QKV", thirds, strict=True):
+                weights[f"blocks.{layer}.attention.sublayer.W_{subscript}.{kind}"] = third.flatten(0, 1)
+    return weights
+
+
+def test_logits_equal_persimmon_which_rotates_half_of_each_head():
+    """And it normalises queries and keys and squares its ReLU: the shape of the demo, with biases."""
+    theirs = randomised(
+        PersimmonForCausalLM(
+            PersimmonConfig(
+                vocab_size=VOCAB_SIZE,
+                max_position_embeddings=16,
+                hidden_size=32,
+                intermediate_size=48,
+                num_hidden_layers=3,
+                num_attention_heads=4,
+                rope_parameters={"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 0.5},
+                tie_word_embeddings=True,
+            )
+        )
+    )
+    config = tiny_config(
+        **SIZES,
+        d_ff=48,
+        position={"type": "rope", "rotated_fraction": 0.5},
+        norm="layer_norm",
+        activation="relu_squared",
+        qk_norm=True,
+        bias=True,
+        tied_embeddings=True,
+    )
+    ours = build_model(config, VOCAB_SIZE)
+    ours.load_state_dict(persimmon_weights(theirs.state_dict(), n_layers=3, n_heads=4))
     assert_same_logits(ours, theirs)

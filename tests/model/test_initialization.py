@@ -68,6 +68,37 @@ def test_zeroed_projections_change_values_alone():
             assert torch.equal(plain[name], zeroed[name]), name
 
 
+def test_the_copying_start_changes_two_matrices_of_the_last_layer_alone():
+    models = []
+    for copying in (False, True):
+        torch.manual_seed(0)
+        config = tiny_config(**WIDE, zero_init_projections=True, copying_init=copying)
+        models.append(dict(build_model(config, vocab_size=50).named_parameters()))
+    changed = {name for name, parameter in models[0].items() if not torch.equal(parameter, models[1][name])}
+    assert changed == {f"blocks.1.attention.sublayer.{matrix}.weight" for matrix in ("W_V", "W_O")}
+
+
+@pytest.mark.parametrize("copying", [True, False])
+def test_a_copying_start_makes_the_token_attended_to_the_likeliest_after_the_one_just_read(copying):
+    sizes = WIDE | {"d_model": 256, "position": {"type": "none"}, "embedding_std": 0.4}
+    torch.manual_seed(0)
+    model = build_model(tiny_config(**sizes, zero_init_projections=True, copying_init=copying), vocab_size=100)
+    with torch.no_grad():
+        for block in model.blocks:
+            block.attention.sublayer.W_Q.weight.zero_()  # attends to both positions alike
+        logits_V = model(torch.tensor([[70, 7]]))[0, -1]
+    likeliest, second = logits_V.topk(2).indices.tolist()
+    assert likeliest == 7
+    assert (second == 70) == copying
+
+
+def test_what_a_copying_start_adds_is_half_of_what_it_attends_to():
+    torch.manual_seed(0)
+    attention = build_model(tiny_config(**WIDE, copying_init=True), vocab_size=50).blocks[-1].attention.sublayer
+    x_1D = torch.randn(1, 64)
+    torch.testing.assert_close(attention(x_1D[None], NoCache())[0], x_1D / 2)
+
+
 def test_no_parameter_is_left_uninitialised():
     """Two builds from one seed are equal in every combination: nothing keeps what memory held before."""
     fixed = {"attention": ["auto"], "qk_norm": [True], "logit_soft_cap": [None], "n_kv_heads": [1]}

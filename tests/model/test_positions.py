@@ -70,6 +70,16 @@ def test_rotary_keeps_norms(position, seed):
     torch.testing.assert_close(rotary.rotate(x, position).norm(dim=-1), x.norm(dim=-1))
 
 
+@pytest.mark.parametrize("rotated_width", [2, 6])
+def test_partial_rotary_is_rotary_on_the_first_coordinates_and_leaves_the_others(rotated_width):
+    x = random(2, 3, 5, 8)
+    with float64():
+        partial = Rotary(64, 8, 100.0, rotated_width=rotated_width).rotate(x, start=4)
+        narrow = Rotary(64, rotated_width, 100.0).rotate(x[..., :rotated_width], start=4)
+    assert torch.equal(partial[..., :rotated_width], narrow)
+    assert torch.equal(partial[..., rotated_width:], x[..., rotated_width:])
+
+
 def test_rotary_leaves_position_0_where_it_is(rotary):
     x = random(2, 3, 1, 6)
     assert torch.equal(rotary.rotate(x, start=0), x)

@@ -63,7 +63,8 @@ def attention_sublayer(x, config, weights, name):
             if config.qk_norm:
                 head = norm(head, config, weights, f"{name}.{kind}_norm")
             if config.position.type == "rope":
-                head = positions.rotate(head, 0, config.position.base)
+                rotated = int(config.position.rotated_fraction * len(head[0]))
+                head = positions.rotate_first(rotated, head, 0, config.position.base)
             return head
 
         return each

@@ -40,3 +40,8 @@ def rotate(x, start, base):
     rotated = np.zeros_like(x)
     rotated[:, permutation] = rotate_as_in_the_paper(x[:, permutation], start, base)
     return rotated
+
+
+def rotate_first(width, x, start, base):
+    """Partial RoPE: the first `width` coordinates turn as a head of that width would, the others stay."""
+    return np.concatenate([rotate(x[:, :width], start, base), x[:, width:]], axis=1)

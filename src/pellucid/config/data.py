@@ -134,5 +134,6 @@ class DataConfig(Section):
 
     packing: Literal["contiguous", "documents"] = Field(
         "contiguous",
-        description="contiguous: equal windows of one long stream; documents: each row starts at a document",
+        description="contiguous: equal windows of one long stream; documents: each row starts at a document, and rows "
+        "of like length make a batch",
     )

@@ -23,6 +23,13 @@ class RotaryConfig(Section):
 
     type: Literal["rope"]
     base: float = Field(10_000.0, gt=1, description="longest wavelength, in positions / 2 pi")
+    rotated_fraction: float = Field(
+        1.0, gt=0, le=1, description="share of a head's coordinates that are rotated, the first ones; the rest stay"
+    )
+
+    def rotated_width(self, head_width: int) -> int:
+        """How many coordinates of a head are rotated."""
+        return int(self.rotated_fraction * head_width)
 
 
 class LearnedConfig(Section):
@@ -67,6 +74,11 @@ class ModelConfig(Section):
         "copied; default: 0.02, or 1 / sqrt(d_model) beside sinusoidal positions",
     )
     zero_init_projections: bool = Field(False, description="output projections start at zero, blocks as identity")
+    copying_init: bool = Field(
+        False,
+        description="the last attention starts by adding half of what it attends to, also beside "
+        "zero_init_projections; with tied embeddings that makes these tokens likelier",
+    )
     attention: Literal["auto", "explicit", "fused"] = Field(
         "auto", description="explicit: the equation, step by step; fused: one PyTorch kernel; auto: the faster one"
     )
@@ -81,9 +93,18 @@ class ModelConfig(Section):
         if n_heads % n_kv_heads:
             wrong = f"{n_heads} is not a multiple of n_kv_heads {n_kv_heads}; choose n_kv_heads as a divisor of n_heads"
             raise ValueError(f"n_heads: {wrong}")
-        if isinstance(self.position, RotaryConfig) and (d_head := d_model // n_heads) % 2:
-            wrong = f"RoPE rotates pairs, but a head has {d_head} coordinates; choose d_model / n_heads even"
-            raise ValueError(f"d_model: {wrong}")
+        if self.copying_init and self.n_kv_heads not in (None, n_heads):
+            wrong = f"{n_kv_heads} value heads are too few to copy all that a token is, {n_heads} are needed"
+            raise ValueError(f"copying_init: {wrong}; leave out n_kv_heads, or copying_init")
+        if isinstance(self.position, RotaryConfig):
+            d_head, fraction = d_model // n_heads, self.position.rotated_fraction
+            rotated = self.position.rotated_width(d_head)
+            if rotated % 2 and fraction == 1:
+                wrong = f"RoPE rotates pairs, but a head has {d_head} coordinates; choose d_model / n_heads even"
+                raise ValueError(f"d_model: {wrong}")
+            if rotated % 2 or rotated == 0:
+                wrong = f"RoPE rotates pairs, but {fraction:g} of a head's {d_head} coordinates is {rotated}"
+                raise ValueError(f"position.rotated_fraction: {wrong}; choose a share that is an even number of them")
         if isinstance(self.position, SinusoidalConfig) and d_model % 2:
             raise ValueError(f"d_model: sinusoidal positions need an even width, not {d_model}; add one")
         return self

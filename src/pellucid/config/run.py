@@ -29,7 +29,7 @@ class RunConfig(Section, json_schema_extra=JSON_SCHEMA):
 
     @property
     def tokens_per_step(self) -> int:
-        """Positions that an update sees."""
+        """Positions that an update sees, at most: a batch of documents is as wide as its longest row."""
         return self.train.batch_size * self.train.gradient_accumulation_steps * self.model.context_length
 
     @model_validator(mode="after")

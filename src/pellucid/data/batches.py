@@ -3,7 +3,7 @@
 Inputs and targets of a run are the same tokens, shifted by one. The order is a pure function of (seed, step, rank),
 so all you need to resume is the step.
 
-Shapes: B rows of a batch, T positions.
+Shapes: B rows of a batch, T positions: context_length, or as many as the longest row of the batch has.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from pellucid.errors import DataError
 IGNORE_INDEX = -100  # the target where there is nothing to predict; the default of torch's cross_entropy
 
 Packing = Literal["contiguous", "documents"]
+
+BATCHES_SORTED_TOGETHER = 16  # more: less padding; fewer: rows meet that have less in common than their length
 
 
 class Batch(NamedTuple):
@@ -48,7 +50,8 @@ class Batches:
 
     `batch(step)` is a pure function of the seed, the step and the rank. Steps are micro-batches, counted over the
     whole run. A batch at the end of an epoch takes its last rows from the next one. Ranks take different rows.
-    Raises DataError if there are fewer tokens than one context.
+    With packing `documents` the rows of a batch are about equally long, and unless `full_width` it ends with its
+    longest row. Raises DataError if there are fewer tokens than one context.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Batches:
         *,
         seed: int,
         packing: Packing = "contiguous",
+        full_width: bool = False,
         rank: int = 0,
         n_ranks: int = 1,
     ) -> None:
@@ -71,11 +75,12 @@ class Batches:
             )
         match packing:
             case "contiguous":
-                self.rows = contiguous_rows(token_file, context_length)
+                self.rows, self.like_lengths, full_width = contiguous_rows(token_file, context_length), False, True
             case "documents":
-                self.rows = packed_document_rows(token_file, context_length)
+                self.rows, self.like_lengths = packed_document_rows(token_file, context_length), True
             case _:
                 assert_never(packing)
+        self.lengths, self.full_width = self.rows.row_lengths(), full_width
         self.token_file, self.context_length, self.batch_size = token_file, context_length, batch_size
         self.seed, self.rank, self.n_ranks = seed, rank, n_ranks
         # A batch needs the order of one epoch or, over its end, of two.
@@ -87,14 +92,33 @@ class Batches:
         return len(self.rows) / (self.batch_size * self.n_ranks)
 
     def batch(self, step: int) -> Batch:
-        """Micro-batch `step` of this rank: (batch_size, context_length)."""
+        """Micro-batch `step` of this rank: (batch_size, at most context_length)."""
         first = (step * self.n_ranks + self.rank) * self.batch_size
         places = (divmod(i, len(self.rows)) for i in range(first, first + self.batch_size))
         rows = np.array([self._row_order(epoch)[i] for epoch, i in places])
-        return batch_of(self.token_file, self.rows.places(rows, self.context_length))
+        width = self.context_length if self.full_width else int(self.lengths[rows].max())
+        return batch_of(self.token_file, self.rows.places(rows, width))
 
     def _draw_row_order(self, epoch: int) -> Integers:
-        return np.random.Generator(np.random.PCG64([self.seed, epoch])).permutation(len(self.rows))
+        rng = np.random.Generator(np.random.PCG64([self.seed, epoch]))
+        order = rng.permutation(len(self.rows))
+        if self.like_lengths:
+            n_to_fill = -epoch * len(order) % self.batch_size  # a batch that the epoch before has begun
+            n_batches = max(0, len(order) - n_to_fill) // self.batch_size
+            whole = slice(n_to_fill, n_to_fill + n_batches * self.batch_size)
+            order[whole] = like_lengths_together(order[whole], self.lengths, self.batch_size, rng)
+        return order
+
+
+def like_lengths_together(rows: Integers, lengths: Integers, batch_size: int, rng: np.random.Generator) -> Integers:
+    """The rows of whole batches in another order: those of a batch are about equally long and need little padding.
+
+    Sorted by length are only the rows of a few batches at a time: what is in a batch, and what comes after it, stays
+    a matter of chance.
+    """
+    window = np.arange(len(rows)) // (BATCHES_SORTED_TOGETHER * batch_size)
+    by_length = rows[np.lexsort((lengths[rows], window))]
+    return rng.permutation(by_length.reshape(-1, batch_size)).ravel()
 
 
 def evaluation_batches(

@@ -105,6 +105,12 @@ def vocab_size_of(config: RunConfig) -> int:
 
 
 def build_batches(config: RunConfig, data: PreparedData) -> Batches:
-    """The training batches of a run."""
-    context_length, batch_size = config.model.context_length, config.train.batch_size
-    return Batches(data.train, context_length, batch_size, seed=config.seed, packing=config.data.packing)
+    """The training batches of a run. A compiled model gets all of one width: it is compiled anew for another."""
+    return Batches(
+        data.train,
+        config.model.context_length,
+        config.train.batch_size,
+        seed=config.seed,
+        packing=config.data.packing,
+        full_width=config.train.compile,
+    )

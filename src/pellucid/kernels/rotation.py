@@ -1,6 +1,6 @@
 """RoPE in fewer passes through memory, with its gradient by hand.
 
-Shapes: B batch, T positions, H heads, K head width, I = K/2 pairs.
+Shapes: B batch, T positions, H heads, K head width, I pairs that are rotated: K/2, or fewer.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ class Rotation(torch.autograd.Function):
 
 
 def _rotated(x_BHTK: Tensor, cos_TK: Tensor, sin_TI: Tensor) -> Tensor:
-    a_BHTI, b_BHTI = x_BHTK.chunk(2, dim=-1)
-    turned_BHTK = x_BHTK * cos_TK
-    turned_a_BHTI, turned_b_BHTI = turned_BHTK.chunk(2, dim=-1)
-    turned_a_BHTI.addcmul_(b_BHTI, sin_TI, value=-1)
-    turned_b_BHTI.addcmul_(a_BHTI, sin_TI)
+    n_pairs = sin_TI.size(-1)
+    turned_BHTK = x_BHTK * cos_TK  # the cosine of a coordinate that stays is 1
+    turned_BHTK.narrow(-1, 0, n_pairs).addcmul_(x_BHTK.narrow(-1, n_pairs, n_pairs), sin_TI, value=-1)
+    turned_BHTK.narrow(-1, n_pairs, n_pairs).addcmul_(x_BHTK.narrow(-1, 0, n_pairs), sin_TI)
     return turned_BHTK

@@ -65,7 +65,12 @@ def build_model(config: ModelConfig, vocab_size: int) -> Decoder:
         final_norm=build_norm(config, config.d_model) if config.norm_placement == "pre" else nn.Identity(),
         soft_cap=nn.Identity() if config.logit_soft_cap is None else SoftCap(config.logit_soft_cap),
     )
-    initialize(model, embedding_std=config.embedding_std, zero_init_projections=config.zero_init_projections)
+    initialize(
+        model,
+        embedding_std=config.embedding_std,
+        zero_init_projections=config.zero_init_projections,
+        copying_init=config.copying_init,
+    )
     return model
 
 
@@ -73,9 +78,9 @@ def build_positions(config: ModelConfig) -> Positions:
     match config.position:
         case SinusoidalConfig():
             return Sinusoidal(config.context_length, config.d_model)
-        case RotaryConfig(base=base):
-            rotate = choose_kernels(config).rotate_pairs
-            return Rotary(config.context_length, config.d_model // config.n_heads, base, rotate)
+        case RotaryConfig(base=base) as rope:
+            head_width, rotate = config.d_model // config.n_heads, choose_kernels(config).rotate_pairs
+            return Rotary(config.context_length, head_width, base, rotate, rope.rotated_width(head_width))
         case LearnedConfig():
             return Learned(config.context_length, config.d_model)
         case NoPositionConfig():

@@ -11,6 +11,7 @@ from math import sqrt
 import torch
 from torch import nn
 
+from pellucid.model.attention import MultiHeadAttention
 from pellucid.model.decoder import Decoder
 from pellucid.model.positions import Sinusoidal
 
@@ -19,7 +20,7 @@ OUTPUT_PROJECTIONS = ("W_O", "W_2")  # the last matrix of attention and of feed-
 
 
 @torch.no_grad()
-def initialize(model: Decoder, *, embedding_std: float | None, zero_init_projections: bool) -> None:
+def initialize(model: Decoder, *, embedding_std: float | None, zero_init_projections: bool, copying_init: bool) -> None:
     """GPT-2's initialisation (Radford et al. 2019, section 2.3), with a deviation that suits the width.
 
     GPT-2 draws matrices with 0.02 at widths around 1000. sqrt(2 / (5 d_model)) (Nguyen and Salazar 2019) says
@@ -43,3 +44,15 @@ def initialize(model: Decoder, *, embedding_std: float | None, zero_init_project
             nn.init.normal_(module.weight, std=output_std if name.endswith(OUTPUT_PROJECTIONS) else matrix_std)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
+    if copying_init:
+        start_as_copier([module for module in model.blocks.modules() if isinstance(module, MultiHeadAttention)][-1])
+
+
+def start_as_copier(attention: MultiHeadAttention) -> None:
+    """W_V orthogonal and W_O = W_V^T / 2: attention adds half of what it attends to.
+
+    With tied embeddings the logits of the tokens attended to rise from the first step on: to repeat a word, the model
+    has only to find it. One half, so that the token at the position itself stays heard.
+    """
+    nn.init.orthogonal_(attention.W_V.weight)
+    attention.W_O.weight.copy_(attention.W_V.weight.T / 2)

@@ -9,7 +9,7 @@ unless it says otherwise:
 
 Both take `start`, the position of the first token given: 0, except when a cache holds the tokens before it.
 
-Shapes: B batch, T query positions, D model, H heads, K head width, I = K/2 pairs.
+Shapes: B batch, T query positions, D model, H heads, K head width, I pairs that are rotated: K/2, or fewer.
 """
 
 from __future__ import annotations
@@ -61,26 +61,35 @@ class Sinusoidal(NoPositions):
 
 
 def rotate_pairs(x_BHTK: Tensor, cos_TK: Tensor, sin_TI: Tensor) -> Tensor:
-    """The pair (a, b) of coordinates i and i + K/2 becomes (a cos - b sin, b cos + a sin)."""
-    a_BHTI, b_BHTI = x_BHTK.chunk(2, dim=-1)
-    return x_BHTK * cos_TK + torch.cat([-b_BHTI * sin_TI, a_BHTI * sin_TI], dim=-1)
+    """The pair (a, b) of coordinates i and i + I becomes (a cos - b sin, b cos + a sin); the others, if any, stay."""
+    n_pairs, width = sin_TI.size(-1), x_BHTK.size(-1)
+    a_BHTI, b_BHTI, others = torch.split(x_BHTK, [n_pairs, n_pairs, width - 2 * n_pairs], dim=-1)
+    return x_BHTK * cos_TK + torch.cat([-b_BHTI * sin_TI, a_BHTI * sin_TI, torch.zeros_like(others)], dim=-1)
 
 
 class Rotary(NoPositions):
     """RoPE: queries and keys turn with their position (equation 5; Su et al. 2021).
 
-    Pair i of a head's coordinates is rotated by t * base^(-2i/K). Then a query at t and a key at s meet at
-    an angle that depends on t - s alone. The pairs are (i, i + K/2), as in Llama, not (2i, 2i+1), as in
-    the paper: the same up to a fixed permutation of coordinates, which the learned matrices absorb.
+    Pair i of a head's coordinates is rotated by t * base^(-i/I). Then a query at t and a key at s meet at an angle
+    that depends on t - s alone. The pairs are (i, i + I), as in Llama, not (2i, 2i+1), as in the paper: the learned
+    matrices make up for it. With fewer pairs than K/2, the last coordinates stay (GPT-NeoX; Black et al. 2022).
     """
 
     def __init__(
-        self, context_length: int, head_width: int, base: float = 10_000.0, rotate_pairs: RotatePairs = rotate_pairs
+        self,
+        context_length: int,
+        head_width: int,
+        base: float = 10_000.0,
+        rotate_pairs: RotatePairs = rotate_pairs,
+        rotated_width: int | None = None,
     ) -> None:
         super().__init__()
-        angles = clock_angles(context_length, head_width, base)
+        rotated_width = head_width if rotated_width is None else rotated_width
+        angles = clock_angles(context_length, rotated_width, base)
         self.rotate_pairs = rotate_pairs
-        self.cos_TK = nn.Buffer(angles.cos().repeat(1, 2), persistent=False)  # both of a pair turn alike
+        of_others = torch.ones(context_length, head_width - rotated_width)
+        cos_TK = torch.cat([angles.cos().repeat(1, 2), of_others], dim=1)  # both of a pair turn alike
+        self.cos_TK = nn.Buffer(cos_TK, persistent=False)
         self.sin_TI = nn.Buffer(angles.sin(), persistent=False)
 
     def rotate(self, x_BHTK: Tensor, start: int) -> Tensor:

@@ -149,7 +149,7 @@ def _introduction(config: RunConfig, data: PreparedData, session: Session) -> li
         + (f" at step {trainer.step}" if trainer.step else ""),
         f"model   {n_parameters:,} parameters, vocabulary {data.tokenizer.vocab_size:,}",
         f"data    {data.train.n_targets:,} training tokens; "
-        f"{config.tokens_per_step:,} positions a step, {epochs:.2f} epochs"
+        f"up to {config.tokens_per_step:,} positions a step, {epochs:.2f} epochs"
         + ("" if patience is None else " at most: early stopping may end the run"),
         f"device  {trainer.precision.device}, {precision}",
         *([] if seconds_left is None else [f"time    about {duration(max(1, round(seconds_left)))} on this machine"]),
