@@ -1,4 +1,4 @@
-"""What each fast form of src/pellucid/kernels/ pays, measured on the update of the demo and on its decoding.
+"""What each fast form of src/pellucid/kernels/ pays, measured on the update of the demo, its decoding, its preparing.
 
     python scripts/ablate_kernels.py --record
 
@@ -9,16 +9,20 @@ without divided by the time with. A fast form that pays less than 3 % on every k
 from __future__ import annotations
 
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from results import parser, print_table, record
 
 from pellucid.config import load_run_config
+from pellucid.config.run import RunConfig
+from pellucid.data import encoding
 from pellucid.data.build import prepare_data
 from pellucid.generation import decoding
 from pellucid.generation.decoding import generate_tokens
@@ -27,6 +31,7 @@ from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.model.attention import explicit_attention, project
 from pellucid.model.feed_forward import relu_squared
 from pellucid.model.positions import rotate_pairs
+from pellucid.tokenizer import tokenizer
 from pellucid.training.build import build_trainer
 from pellucid.training.objectives import next_token_nats
 from pellucid.training.trainer import Trainer
@@ -103,6 +108,22 @@ def decode(trainer: Trainer, single_token: Callable[..., object]) -> None:
     list(generate_tokens(trainer.model, [0], n_samples=1, **options))
 
 
+class EveryTextAnew:
+    """In place of WordCache: each text is encoded as a whole, and no word is remembered."""
+
+    def __init__(self, _cut, encode_words):
+        self.encode_words = encode_words
+
+    def __call__(self, texts):
+        return [np.array(ids, dtype=np.uint32) for ids in self.encode_words(texts)]
+
+
+def prepare(config: RunConfig, word_cache: Callable[..., object]) -> None:
+    tokenizer.WordCache = word_cache
+    with tempfile.TemporaryDirectory() as folder:
+        prepare_data(config, Path(folder))
+
+
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--pairs", type=int, default=15)
@@ -120,6 +141,10 @@ def main() -> None:
         lean = partial(decode, fast, decoding.SingleTokenDecoder)
         called = partial(decode, fast, EveryLayerCalled)
         times_as_long["decoding: the lean decoder for single tokens"] = ratio(lean, called, 1, chosen.pairs)
+    encoding.BATCHES_WITHOUT_PROCESSES = sys.maxsize  # other processes would not know what is tried here
+    larger = load_run_config(CONFIG, ["corpus.size=20000"])
+    cached, anew = partial(prepare, larger, tokenizer.WordCache), partial(prepare, larger, EveryTextAnew)
+    times_as_long["preparing: each word encoded once"] = ratio(cached, anew, 1, min(3, chosen.pairs))
     kind = "bf16" if fast.precision.dtype == torch.bfloat16 else torch.backends.cpu.get_cpu_capability()
     figures = {name: {"times as long": figure} for name, figure in times_as_long.items()}
     print_table("without", figures)

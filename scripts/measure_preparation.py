@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from results import parser, print_table, record
 
+from pellucid.corpora.corpus import Piece
 from pellucid.data.encoding import encode_batches
 from pellucid.tokenizer import Tokenizer
 
@@ -51,7 +52,8 @@ def write_text(file: Path, megabytes: int) -> None:
 def encoding_seconds(text: Path, tokenizer_file: Path) -> float:
     """Of the tokens alone, in batches of a thousand lines."""
     lines = text.read_text(encoding="utf-8").splitlines(keepends=True)
-    batches = (lines[i : i + 1000] for i in range(0, len(lines), 1000))
+    pieces = [Piece(line, ends_document=False) for line in lines]
+    batches = (pieces[i : i + 1000] for i in range(0, len(pieces), 1000))
     tokenizer = Tokenizer.load(tokenizer_file)
     started = time.perf_counter()
     for _ in encode_batches(tokenizer, batches):

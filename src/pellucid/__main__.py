@@ -2,4 +2,5 @@
 
 from pellucid.cli import main
 
-main()
+if __name__ == "__main__":  # the processes that a training starts import this file too
+    main()

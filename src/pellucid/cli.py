@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import typer
 from typer import Argument, Option
 
-from pellucid.errors import CheckpointError, ConfigError, PellucidError, explained
+from pellucid.errors import CheckpointError, ConfigError, NonFiniteLossError, PellucidError, explained
 from pellucid.version import __version__
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ DATA_ROOT, RUNS_ROOT = Path("data"), Path("checkpoints")
 
 app = typer.Typer(
     epilog="Exit codes: 0 done; 2 usage or config; 3 data or tokenizer; 4 checkpoint; 5 input/output; 6 non-finite "
-    "loss; 7 run directory in use; 8 out of memory; 130 Ctrl-C; 143 SIGTERM. With --debug, anywhere, an error shows "
-    "its traceback.",
+    "loss; 7 run directory in use; 8 out of memory; 9 a process of several is gone; 130 Ctrl-C; 143 SIGTERM. With "
+    "--debug, anywhere, an error shows its traceback.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -66,7 +66,7 @@ def main() -> NoReturn:
     handler, log = logging.StreamHandler(), logging.getLogger("pellucid")
     handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
     log.handlers = [handler]
-    log.setLevel(logging.INFO)
+    log.setLevel(logging.INFO if _is_first() else logging.ERROR)
     try:
         exit_code = app(standalone_mode=False)
         sys.stdout.flush()
@@ -104,7 +104,8 @@ def _report(error: BaseException) -> int:
         error = explained(error)
     if not isinstance(error, PellucidError):
         raise error
-    _note(f"error: {error}")
+    if _is_first() or not isinstance(error, NonFiniteLossError):  # which all find alike
+        print(f"error: {error}", file=sys.stderr, flush=True)
     return error.exit_code
 
 
@@ -150,6 +151,8 @@ def train(
     directory = run_dir or RUNS_ROOT / run_config.name
     _say_where_new(DATA_ROOT, directory.parent)
     outcome = train_run(run_config, DATA_ROOT, directory, resume=resume, overwrite=overwrite, note=_note)
+    if not _is_first():
+        sys.exit(0 if outcome.stopped_by is None else 128 + outcome.stopped_by)
     if outcome.stopped_by is not None:
         _note(f"stopped after step {outcome.step}, saved; go on with: {_typed()} --resume")
         sys.exit(128 + outcome.stopped_by)
@@ -441,8 +444,14 @@ def _print(result: dict[str, Any] | str) -> None:
     _write((result if isinstance(result, str) else json.dumps(result, indent=2)) + "\n")
 
 
+def _is_first() -> bool:
+    """Of the processes that torchrun starts, one speaks for all."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def _note(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    if _is_first():
+        print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -65,6 +65,10 @@ class OutOfMemoryError(PellucidError, exit_code=8):
     """The model or the batch does not fit into memory."""
 
 
+class LostProcessError(PellucidError, exit_code=9):
+    """One of several processes that train together has ended."""
+
+
 def explained(error: BaseException) -> BaseException:
     """Turns a full memory or a failing disk into a PellucidError; any other error stays as it is."""
     if is_out_of_memory(error):

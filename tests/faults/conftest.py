@@ -48,6 +48,13 @@ def soak(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--soak", default=False))
 
 
+@pytest.fixture
+def soak_only(soak: bool) -> None:
+    """For what takes too long for `make test`, and has a shorter relative there."""
+    if not soak:
+        pytest.skip("long: part of `make soak`")
+
+
 @pytest.fixture(autouse=True)
 def tally(request: pytest.FixtureRequest, soak: bool) -> Iterator[Tally]:
     """The count of this test's tries. A test that makes a single try need not mention it."""
@@ -84,7 +91,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     terminalreporter.write_line("| row | tries | survived |\n|---|---:|---:|")
     tallies = config.stash.get(TALLIES, [])
     rows = {}
-    for row in [*(f"F{i}" for i in range(1, 25)), "fuzz"]:
+    for row in [*(f"F{i}" for i in range(1, 25)), "F31", "F32", "fuzz"]:
         of_row = [tally for tally in tallies if tally.row == row]
         tries = sum(tally.tries for tally in of_row)
         survived = tries - sum(len(tally.broken) for tally in of_row)

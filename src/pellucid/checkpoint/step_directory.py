@@ -53,8 +53,8 @@ class State(Section):
     """state.json: how far the run has come, and what it ran on.
 
     val_loss, best_loss: nats per token, of this step and of the best one so far.   evaluations_since_best: how many
-    found no new best.   The last five: where a resumed run is the same bit for bit. The oldest checkpoints do not
-    tell the version of Pellucid.
+    found no new best.   The last six: where a resumed run is the same bit for bit. The oldest checkpoints tell neither
+    the version of Pellucid nor the number of processes, which was one.
     """
 
     step: int
@@ -72,6 +72,7 @@ class State(Section):
     device: str
     dtype: str
     threads: int
+    processes: int = 1
 
 
 @dataclass(frozen=True)

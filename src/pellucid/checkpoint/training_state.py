@@ -13,11 +13,12 @@ from torch.optim import Optimizer
 
 from pellucid.checkpoint.step_directory import Checkpoint, Tensors
 from pellucid.errors import CheckpointError
+from pellucid.runtime.distributed import cut_like, whole
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """The parameters by name; a tied matrix is stored once."""
-    return dict(model.named_parameters())
+    """The parameters by name, whole; a tied matrix is stored once."""
+    return {name: whole(parameter) for name, parameter in model.named_parameters()}
 
 
 def optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Tensor]:
@@ -27,7 +28,7 @@ def optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict
     """
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     return {
-        f"{names[parameter]}/{key}": value
+        f"{names[parameter]}/{key}": whole(value)
         for optimizer in optimizers
         for parameter, statistics in optimizer.state.items()
         for key, value in statistics.items()
@@ -46,7 +47,7 @@ def rng_tensors() -> dict[str, Tensor]:
 def load_training_state(model: nn.Module, optimizers: Sequence[Optimizer], saved: Checkpoint, where: str) -> None:
     """Restores weights, moments and, last, the generators. Raises CheckpointError if they belong to another model."""
     require_fit(model, saved, where)
-    model.load_state_dict(saved.model, strict=False)  # the other half of a tied matrix is not stored
+    _load_parameters(model, saved.model)
     _load_optimizer_tensors(model, optimizers, saved.optimizer)
     for name, state in saved.rng.items():
         if name == "cpu":
@@ -58,13 +59,13 @@ def load_training_state(model: nn.Module, optimizers: Sequence[Optimizer], saved
 def load_model_tensors(model: nn.Module, tensors: Tensors, where: str) -> None:
     """Copies saved parameters into the model. Raises CheckpointError if they belong to a model of another shape."""
     _require_same_parameters(model, tensors, where)
-    model.load_state_dict(tensors, strict=False)
+    _load_parameters(model, tensors)
 
 
 def require_fit(model: nn.Module, saved: Checkpoint, where: str) -> None:
     """Raises CheckpointError unless everything saved belongs to this model, and every number is finite."""
     _require_same_parameters(model, saved.model, where)
-    parameters, generators = model_tensors(model), rng_tensors()
+    parameters, generators = dict(model.named_parameters()), rng_tensors()
     for path, value in saved.optimizer.items():
         parameter = parameters.get(path.rpartition("/")[0])
         expected = parameter if value.ndim or parameter is None else value.new_empty((), dtype=torch.float32)
@@ -84,12 +85,18 @@ def first_not_finite(tensors: Tensors) -> str | None:
     return next((name for name, tensor in tensors.items() if not tensor.isfinite().all()), None)
 
 
+def _load_parameters(model: nn.Module, tensors: Tensors) -> None:
+    here = {name: cut_like(tensors[name], parameter) for name, parameter in model.named_parameters()}
+    model.load_state_dict(here, strict=False)  # the other half of a tied matrix is not stored
+
+
 def _load_optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer], tensors: Tensors) -> None:
-    names = {parameter: name for name, parameter in model.named_parameters()}
+    by_name = dict(model.named_parameters())
+    names = {parameter: name for name, parameter in by_name.items()}
     statistics: dict[str, dict[str, Tensor]] = {}
     for path, value in tensors.items():
         name, _, key = path.rpartition("/")
-        statistics.setdefault(name, {})[key] = value
+        statistics.setdefault(name, {})[key] = cut_like(value, by_name[name]) if value.ndim else value
     for optimizer in optimizers:
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         state = {i: statistics[names[p]] for i, p in enumerate(parameters) if names[p] in statistics}
@@ -97,7 +104,7 @@ def _load_optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer], t
 
 
 def _require_same_parameters(model: nn.Module, tensors: Tensors, where: str) -> None:
-    parameters = model_tensors(model)
+    parameters = dict(model.named_parameters())
     for name in sorted(parameters.keys() | tensors.keys()):
         _require_same_kind(f"parameter {name}", parameters.get(name), tensors.get(name), where)
 

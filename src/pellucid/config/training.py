@@ -91,6 +91,12 @@ class TrainConfig(Section):
         "auto", description="auto: bf16 where the hardware computes in it, else fp32; fp16 needs CUDA"
     )
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    parallel: Literal["auto", "none", "ddp", "fsdp"] = Field(
+        "auto", description="several processes: each holds all weights (ddp) or a part (fsdp); auto: ddp"
+    )
+    processes: Literal["auto"] | Steps = Field(
+        "auto", description="processes on this machine; auto: one per GPU, or per core where that is faster"
+    )
     compile: bool = Field(False, description="torch.compile the model: slow start, faster steps on a GPU")
     log_every_steps: Steps = Field(10, description="steps between two rows of metrics.jsonl")
 

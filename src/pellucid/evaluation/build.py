@@ -18,13 +18,19 @@ from pellucid.evaluation.explanation import Explanation
 from pellucid.evaluation.loss import Evaluation, evaluation_of, score
 from pellucid.evaluation.trace import trace_text
 from pellucid.model.decoder import Decoder
+from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
 
 
 def evaluate(
-    config: RunConfig, data: PreparedData, model: Decoder, precision: Precision, max_tokens: int | None = None
+    config: RunConfig,
+    data: PreparedData,
+    model: Decoder,
+    precision: Precision,
+    max_tokens: int | None = None,
+    world: World = ALONE,
 ) -> Evaluation:
-    """Scores the whole validation part, or about `max_tokens` of it.
+    """Scores the whole validation part, or about `max_tokens` of it; the ranks share the work and all get the result.
 
     Documents are scored from their own start where rows are packed so, and where the truth is known: the floor is the
     probability of whole documents.
@@ -36,7 +42,7 @@ def evaluate(
         from_document_starts=data.truth is not None or config.data.packing == "documents",
         max_tokens=max_tokens,
     )
-    return evaluation_of(score(model, batches, precision), data.validation, data.tokenizer, data.truth)
+    return evaluation_of(score(model, batches, precision, world), data.validation, data.tokenizer, data.truth)
 
 
 def evaluate_run(trained: TrainedModel, precision: Precision, data_root: Path, where: str) -> Evaluation:

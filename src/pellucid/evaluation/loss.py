@@ -17,9 +17,11 @@ from pellucid.data.token_file import TokenFile
 from pellucid.data.truth import TokenTruth
 from pellucid.evaluation.skills import SkillTable, skill_table
 from pellucid.model.decoder import eval_mode
+from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
 
+NOT_MINE = torch.zeros(2, 1, dtype=torch.float64)
 NUMBERS_AT_ONCE = 2**18  # 1 MB of float32: fits into the caches of a CPU
 
 
@@ -119,20 +121,36 @@ class Scores:
 
 
 @torch.inference_mode()
-def score(model: nn.Module, batches: Iterable[tuple[Batch, NDArray[np.int64]]], precision: Precision) -> Scores:
-    """Scores every target of the batches, which come with their places. Dropout is off."""
-    places, nats, hits = [], [], []
+def score(
+    model: nn.Module,
+    batches: Iterable[tuple[Batch, NDArray[np.int64]]],
+    precision: Precision,
+    world: World = ALONE,
+) -> Scores:
+    """Scores every target of the batches, which come with their places. Dropout is off.
+
+    The ranks take turns at the batches. Each leaves zeros where another writes, so that the sum has everything.
+    """
+    places, scored = [], []
     with eval_mode(model):
-        for batch, places_BT in batches:
-            inputs_BT, targets_BT = (tensor.to(precision.device) for tensor in batch)
-            with precision.autocast():
-                logits_BTV = model(inputs_BT)
-            counts_BT = targets_BT != IGNORE_INDEX
-            nats_N, hits_N = nats_and_hits(logits_BTV[counts_BT], targets_BT[counts_BT])
+        for turn, (batch, places_BT) in enumerate(batches):
             places.append(places_BT[places_BT >= 0])
-            nats.append(nats_N.double().cpu().numpy())
-            hits.append(hits_N.cpu().numpy())
-    return Scores(np.concatenate(places), np.concatenate(nats), np.concatenate(hits))
+            is_mine = turn % world.size == world.rank
+            scored.append(_score_batch(model, batch, precision) if is_mine else NOT_MINE.expand(2, len(places[-1])))
+        if 0 < len(scored) % world.size <= world.rank:  # a sharded model computes on all ranks or not at all
+            _score_batch(model, batch, precision)
+    scored_2N = torch.cat(scored, dim=1)
+    world.sum_together([scored_2N])
+    return Scores(np.concatenate(places), scored_2N[0].numpy(), scored_2N[1].numpy().astype(bool))
+
+
+def _score_batch(model: nn.Module, batch: Batch, precision: Precision) -> Tensor:
+    """-log p of each target, and 1 where it is the most likely token: (2, N), float64."""
+    inputs_BT, targets_BT = (tensor.to(precision.device) for tensor in batch)
+    with precision.autocast():
+        logits_BTV = model(inputs_BT)
+    counts_BT = targets_BT != IGNORE_INDEX
+    return torch.stack([x.double() for x in nats_and_hits(logits_BTV[counts_BT], targets_BT[counts_BT])]).cpu()
 
 
 def nats_and_hits(logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:

@@ -33,6 +33,7 @@ from pellucid.cost.many_devices import Update
 from pellucid.cost.meter import measure_update
 from pellucid.cost.step_time import step_seconds
 from pellucid.data.build import PreparedData, build_batches
+from pellucid.errors import ConfigError
 from pellucid.evaluation.build import evaluate
 from pellucid.evaluation.loss import Evaluation
 from pellucid.generation.sampling import Sampling
@@ -40,6 +41,7 @@ from pellucid.generation.text import generate_text
 from pellucid.kernels.cross_entropy import summed_cross_entropy as fast_cross_entropy
 from pellucid.model.build import build_model
 from pellucid.model.decoder import Decoder
+from pellucid.runtime.distributed import ALONE, World, divides
 from pellucid.runtime.precision import Precision, resolve_precision
 from pellucid.training import optimizers, schedules
 from pellucid.training.objectives import next_token_nats
@@ -47,19 +49,21 @@ from pellucid.training.schedules import Schedule
 from pellucid.training.session import Session
 from pellucid.training.trainer import Objective, Trainer
 
+LEAST_POSITIONS = 1_000_000  # below, starting processes takes longer than they save
 
-def build_session(config: RunConfig, data: PreparedData, run_dir: Path) -> Session:
+
+def build_session(config: RunConfig, data: PreparedData, run_dir: Path, world: World = ALONE) -> Session:
     """A session at step 0, its weights drawn from `config.seed`."""
-    trainer = build_trainer(config, data)
+    trainer = build_trainer(config, data, world)
     tokenizer, sample = data.tokenizer, config.sample
     decoder, precision = trainer.model, trainer.precision
     assert isinstance(decoder, Decoder)
 
     def validate() -> Evaluation:
-        return evaluate(config, data, decoder, precision, max_tokens=config.evaluation.max_tokens)
+        return evaluate(config, data, decoder, precision, config.evaluation.max_tokens, world)
 
     def write_samples() -> list[str]:
-        with precision.for_decoding().autocast():
+        with trainer.whole_model(), precision.for_decoding().autocast():
             completions = generate_text(
                 decoder,
                 tokenizer,
@@ -92,7 +96,7 @@ def build_session(config: RunConfig, data: PreparedData, run_dir: Path) -> Sessi
     )
 
 
-def build_trainer(config: RunConfig, data: PreparedData) -> Trainer:
+def build_trainer(config: RunConfig, data: PreparedData, world: World = ALONE) -> Trainer:
     """Model, optimizers, schedule and batches as the config says."""
     train = config.train
     precision = resolve_precision(train.device, train.precision)
@@ -100,17 +104,53 @@ def build_trainer(config: RunConfig, data: PreparedData) -> Trainer:
     model = build_model(config.model, data.tokenizer.vocab_size).to(precision.device)
     if train.gradient_checkpointing:
         recompute_activations(model.blocks)
+    is_sharded = train.parallel == "fsdp" and world.size > 1
+    if is_sharded:
+        from pellucid.runtime.sharding import shard  # a second of imports
+
+        if train.compile:  # block by block: a graph cannot reach over the gathering of parameters
+            for block in model.blocks:
+                block.compile()
+        shard(model, model.blocks)
     return Trainer(
         model,
-        torch.compile(model) if train.compile else model,
-        build_optimizers(config.optimizer, model, precision),
+        torch.compile(model) if train.compile and not is_sharded else model,
+        build_optimizers(config.optimizer, model, precision, world),
         build_schedule(config.schedule, train.steps),
         build_batches(config, data).batch,
         precision,
         objective=choose_objective(config.model),
+        batch_size=train.batch_size,
         gradient_accumulation_steps=train.gradient_accumulation_steps,
         max_gradient_norm=train.max_gradient_norm,
+        seed=config.seed,
+        world=world,
+        is_sharded=is_sharded,
     )
+
+
+def choose_n_processes(config: RunConfig, world: World = ALONE) -> int:
+    """How many processes should train: torchrun's; else one per GPU; on a CPU one per core, if the run is long enough.
+
+    Four cores are faster with a process each than as four threads of one (docs/speed.md): processes wait for each
+    other once an update, threads at every operation. Raises ConfigError if torchrun started too many.
+    """
+    train = config.train
+    if train.parallel == "none" and world.size > 1:
+        what = f"none is for one process, and torchrun started {world.size}"
+        raise ConfigError("train.parallel", what, "set it to auto, or start the command without torchrun")
+    if world.size > 1 or train.parallel == "none":
+        return world.size
+    if train.processes != "auto":
+        return train.processes
+    device = resolve_precision(train.device, train.precision).device
+    if device.type == "cuda":
+        most = torch.cuda.device_count()
+    elif device.type == "cpu" and train.steps * config.tokens_per_step >= LEAST_POSITIONS:
+        most = torch.get_num_threads()
+    else:
+        most = 1
+    return max(n for n in range(1, most + 1) if divides(train.gradient_accumulation_steps, train.batch_size, n))
 
 
 def choose_objective(config: ModelConfig) -> Objective:
@@ -155,7 +195,9 @@ def update_on_one_device(config: RunConfig, vocab_size: int, precision: Precisio
     return one_update(config, cost, more_rows, precision, machine)
 
 
-def build_optimizers(config: OptimizerConfig, model: nn.Module, precision: Precision) -> list[Optimizer]:
+def build_optimizers(
+    config: OptimizerConfig, model: nn.Module, precision: Precision, world: World = ALONE
+) -> list[Optimizer]:
     """One optimizer, or two where the parameters are shared out between them."""
     options = config.model_dump(exclude={"type"})
     match config:
@@ -163,7 +205,7 @@ def build_optimizers(config: OptimizerConfig, model: nn.Module, precision: Preci
             return optimizers.adamw(model, **options)
         case MuonConfig():
             dtype = torch.float32 if precision.dtype == torch.float32 else torch.bfloat16
-            return optimizers.muon(model, **options, dtype=dtype)
+            return optimizers.muon(model, **options, dtype=dtype, world=world)
         case SGDConfig():
             return optimizers.sgd(model, **options)
         case _:

@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from torch.distributed import is_torchelastic_launched
+
+from pellucid.runtime.distributed import ALONE, World
+
 
 class StoppedBySignal(Exception):
     """The run was asked to stop."""
@@ -17,16 +21,25 @@ class StoppedBySignal(Exception):
 
 
 class StopRequest:
-    """`signal_number` is None until somebody asks the run to stop."""
+    """`signal_number` is None until somebody asks the run to stop: this process or, as soon as all ranks have agreed,
+    any other of its world. Where several train, none stops in the middle of what they do together.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, world: World) -> None:
+        self.world = world
         self.signal_number: int | None = None
+        self._received: int | None = None
         self._raises = False
+
+    def agree(self) -> None:
+        """Learns whether any rank was asked to stop. Every rank must come here."""
+        if self.world.size > 1:
+            self.signal_number = self.world.largest(self._received or 0) or None
 
     @contextmanager
     def ends_block(self) -> Iterator[None]:
         """A block that a stop request ends by raising StoppedBySignal: work that can be done again, as evaluation."""
-        self._raises = True
+        self._raises = self.world.size == 1
         try:
             if self.signal_number is not None:
                 raise StoppedBySignal(self.signal_number)
@@ -36,17 +49,21 @@ class StopRequest:
 
     def receive(self, number: int, _frame: FrameType | None) -> None:
         """The signal handler."""
-        self.signal_number = number
+        self._received = number
+        if self.world.size == 1:
+            self.signal_number = number
+        # torchrun passes on the Ctrl-C that the terminal has sent to all; it ends those who take too long itself.
+        next_time = signal.SIG_IGN if is_torchelastic_launched() else signal.SIG_DFL
         for each in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(each, signal.SIG_DFL)
+            signal.signal(each, next_time)
         if self._raises:
             raise StoppedBySignal(number)
 
 
 @contextmanager
-def stop_requests() -> Iterator[StopRequest]:
+def stop_requests(world: World = ALONE) -> Iterator[StopRequest]:
     """Inside, the first SIGINT or SIGTERM is noted; the second one ends the program at once."""
-    request = StopRequest()
+    request = StopRequest(world)
     before = {number: signal.signal(number, request.receive) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield request

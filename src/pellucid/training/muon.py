@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import partial
 from math import sqrt
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+
+from pellucid.runtime.distributed import ALONE, World, cut_like, whole
 
 # x -> a x + b x^3 + c x^5, again and again, brings every singular value in (0, 1] near 1. These coefficients give up
 # exactness (they end between about 0.7 and 1.2) for speed: small values grow by 3.4 a step.
@@ -27,25 +30,33 @@ class Muon(Optimizer):
     """The steps of torch.optim.Muon, to rounding. That one takes matrix after matrix; here all of a shape go together,
     which makes the step of a small model three times as fast.
 
-    `dtype` is the format of the products: bfloat16 is precise enough, where the hardware computes in it.
+    `dtype` is the format of the products: bfloat16 is precise enough, where the hardware computes in it. Where several
+    processes train, each makes its share of the matrices orthogonal.
     """
 
     def __init__(
-        self, parameters: Iterable[nn.Parameter], *, lr: float, momentum: float, weight_decay: float, dtype: torch.dtype
+        self,
+        parameters: Iterable[nn.Parameter],
+        *,
+        lr: float,
+        momentum: float,
+        weight_decay: float,
+        dtype: torch.dtype,
+        world: World = ALONE,
     ) -> None:
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
-        self.dtype = dtype
+        self.dtype, self.world = dtype, world
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """One update from the gradients that the parameters hold; `closure` is not used."""
         for group in self.param_groups:
             for matrices in _by_shape(group["params"]):
-                directions = [self._nesterov(matrix, group["momentum"]) for matrix in matrices]
-                for matrix, direction in zip(matrices, orthogonalize(directions, self.dtype), strict=True):
+                directions = [whole(self._nesterov(matrix, group["momentum"])) for matrix in matrices]
+                for matrix, direction in zip(matrices, orthogonalize(directions, self.dtype, self.world), strict=True):
                     rows, columns = matrix.shape
                     matrix.mul_(1 - group["lr"] * group["weight_decay"])
-                    matrix.add_(direction, alpha=-group["lr"] * sqrt(max(1.0, rows / columns)))
+                    matrix.add_(cut_like(direction, matrix), alpha=-group["lr"] * sqrt(max(1.0, rows / columns)))
 
     def _nesterov(self, matrix: nn.Parameter, momentum: float) -> Tensor:
         """The running mean of the gradient, one step ahead (Nesterov's momentum)."""
@@ -58,19 +69,22 @@ class Muon(Optimizer):
         return matrix.grad.lerp(mean, momentum)
 
 
-def orthogonalize(matrices: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
-    """U V^T, nearly, for each matrix U S V^T, by Newton-Schulz iteration: products alone, no SVD.
-
-    The matrices have one shape, or some the shape and some its transpose.
-    """
+def orthogonalize(matrices: list[Tensor], dtype: torch.dtype, world: World = ALONE) -> list[Tensor]:
+    """U V^T, nearly, for each matrix U S V^T. The matrices have one shape, or some the shape and some its transpose."""
     is_tall = [matrix.size(0) > matrix.size(1) for matrix in matrices]
     x_NRC = torch.stack([matrix.T if tall else matrix for matrix, tall in zip(matrices, is_tall, strict=True)])
+    x_NRC = world.share_out(partial(newton_schulz, dtype=dtype), x_NRC)
+    return [x_RC.T if tall else x_RC for x_RC, tall in zip(x_NRC, is_tall, strict=True)]
+
+
+def newton_schulz(x_NRC: Tensor, dtype: torch.dtype) -> Tensor:
+    """The nearest orthogonal matrices, nearly, by products alone: no SVD."""
     x_NRC = (x_NRC / x_NRC.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)).to(dtype)
     for _ in range(NEWTON_SCHULZ_STEPS):
         square_NRR = x_NRC @ x_NRC.mT
         polynomial_NRR = torch.baddbmm(square_NRR, square_NRR, square_NRR, beta=B, alpha=C)
         x_NRC = torch.baddbmm(x_NRC, polynomial_NRR, x_NRC, beta=A)
-    return [x_RC.T if tall else x_RC for x_RC, tall in zip(x_NRC, is_tall, strict=True)]
+    return x_NRC
 
 
 def _by_shape(matrices: Iterable[nn.Parameter]) -> Iterable[list[nn.Parameter]]:

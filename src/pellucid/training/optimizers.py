@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
 
+from pellucid.runtime.distributed import ALONE, World
 from pellucid.training.muon import Muon
 
 
@@ -32,6 +33,7 @@ def muon(
     adamw_betas: tuple[float, float],
     adamw_eps: float,
     dtype: torch.dtype,
+    world: World = ALONE,
 ) -> list[Optimizer]:
     """Muon (Jordan et al. 2024) on the matrices inside blocks, AdamW on embeddings, biases and norms.
 
@@ -42,7 +44,7 @@ def muon(
     block_matrices = [p for name, p in model.named_parameters() if name.startswith("blocks.") and p.ndim == 2]
     chosen = set(block_matrices)
     return [
-        Muon(block_matrices, lr=lr, momentum=momentum, weight_decay=weight_decay, dtype=dtype),
+        Muon(block_matrices, lr=lr, momentum=momentum, weight_decay=weight_decay, dtype=dtype, world=world),
         _adamw([p for p in model.parameters() if p not in chosen], adamw_lr, adamw_betas, adamw_eps, weight_decay),
     ]
 

@@ -17,7 +17,7 @@ from pellucid.files import discard
 _log = logging.getLogger(__name__)
 
 # A resumed run must compute what the uninterrupted one would have. These keys only decide what is reported and kept.
-OPERATIONAL = ("name.", "train.log_every_steps.", "evaluation.", "sample.", "checkpoint.")
+OPERATIONAL = ("name.", "train.log_every_steps.", "train.processes.", "evaluation.", "sample.", "checkpoint.")
 
 RUN_FILES = ("config.yaml", "tokenizer.json", "metrics.jsonl", "samples.md", "loss.png", "skills.png")
 

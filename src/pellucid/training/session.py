@@ -79,6 +79,7 @@ class Session:
     unreported: Update | None = None
 
     def __post_init__(self) -> None:
+        self.world = self.trainer.world  # all ranks do the same; the first alone writes files and speaks
         self.metrics_file, self.samples_file = self.run_dir / "metrics.jsonl", self.run_dir / "samples.md"
 
     def restore(self, checkpoint: Checkpoint, where: str) -> None:
@@ -94,8 +95,9 @@ class Session:
             update = Update(**state.unreported.model_dump())
             self.unreported = replace(update, gradient_norm=math.inf) if update.gradient_norm is None else update
         last_reported = state.step - (self.unreported is not None)
-        metrics.cut_back(self.metrics_file, last_reported)
-        _cut_back_samples(self.samples_file, last_reported)
+        if self.world.is_first:
+            metrics.cut_back(self.metrics_file, last_reported)
+            _cut_back_samples(self.samples_file, last_reported)
 
     def run(self) -> None:
         """Trains to the last step. On Ctrl-C or SIGTERM saves first and raises StoppedBySignal.
@@ -104,13 +106,21 @@ class Session:
         """
         try:
             n_reported = self.trainer.step - (self.unreported is not None)
-            bar = tqdm(total=self.n_steps, initial=n_reported, unit="step", mininterval=0.5, dynamic_ncols=True)
-            with stop_requests() as stop, bar:
+            bar = tqdm(
+                total=self.n_steps,
+                initial=n_reported,
+                unit="step",
+                mininterval=0.5,
+                dynamic_ncols=True,
+                disable=not self.world.is_first,
+            )
+            with stop_requests(self.world) as stop, bar:
                 self._train(stop, bar)
         except NonFiniteLossError as error:
             last = "nothing was saved yet" if self.saved_step is None else f"{step_name(self.saved_step)} is good"
             raise NonFiniteLossError(error.where, error.what, f"{error.fix}; {last}") from None
-        self.plot()
+        if self.world.is_first:
+            self.plot()
 
     def plot(self) -> None:
         """Draws loss.png from metrics.jsonl, and skills.png where the truth is known."""
@@ -127,7 +137,7 @@ class Session:
         return self.unreported is None and self._ends_with(self.best_loss, self.evaluations_since_best)
 
     def environment(self) -> dict[str, str | int]:
-        """Where a resumed run is the same bit for bit: on the same of these five."""
+        """Where a resumed run is the same bit for bit: on the same of these six."""
         precision = self.trainer.precision
         return {
             "pellucid_version": __version__,
@@ -135,6 +145,7 @@ class Session:
             "device": str(precision.device),
             "dtype": str(precision.dtype),
             "threads": torch.get_num_threads(),
+            "processes": self.world.size,
         }
 
     def _train(self, stop: StopRequest, bar: tqdm[Any]) -> None:
@@ -154,6 +165,7 @@ class Session:
         A stop request comes first: the update is saved as it is, and the resumed run begins with its report.
         """
         started = time.perf_counter()
+        stop.agree()
         try:
             with stop.ends_block():
                 failpoints.reached("evaluate")
@@ -169,13 +181,14 @@ class Session:
                 self.save(None, unreported=update)
             raise
         self.elapsed_seconds += time.perf_counter() - started
-        if samples:
+        if samples and self.world.is_first:
             self._append_samples(samples)
-        if val_loss is not None or self._due(self.log_every):
+        if self.world.is_first and (val_loss is not None or self._due(self.log_every)):
             self._log(update, evaluation)
         self.best_loss, self.evaluations_since_best = best_loss, since_best
         self.best_step = self.trainer.step if is_best else self.best_step
-        self._show(bar, update, val_loss)
+        if self.world.is_first:
+            self._show(bar, update, val_loss)
         if is_best or is_last or self._due(self.save_every) or stop.signal_number is not None:
             self.save(val_loss)
         if stop.signal_number is not None and self.saved_step == self.trainer.step:
@@ -232,11 +245,15 @@ class Session:
             **self.environment(),  # type: ignore[arg-type]
         )
         checkpoint = Checkpoint(model, moments, rng_tensors(), state, self.config_yaml, self.tokenizer_json)
+        if self.world.is_first:
+            self._write(checkpoint)
+        self.saved_step = trainer.step
+
+    def _write(self, checkpoint: Checkpoint) -> None:
         for log in (self.metrics_file, self.samples_file):  # a checkpoint's log is on disk before it
             if log.exists():
                 fsync(log)
         write_checkpoint(self.run_dir, checkpoint)
-        self.saved_step = trainer.step
         keep_last_and_best(self.run_dir, self.keep_last)
 
     def _show(self, bar: tqdm[Any], update: Update, val_loss: float | None) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pellucid.checkpoint.build import load_trained_run
 from pellucid.checkpoint.run_directory import locked
+from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint
 from pellucid.config.load import run_config_to_yaml
 from pellucid.config.run import RunConfig
 from pellucid.cost.build import training_flops
@@ -19,8 +22,9 @@ from pellucid.evaluation.build import evaluate
 from pellucid.evaluation.loss import Evaluation
 from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.model.decoder import Decoder
+from pellucid.runtime.distributed import World, connected, with_helpers
 from pellucid.runtime.precision import resolve_precision
-from pellucid.training.build import build_session, predicted_seconds
+from pellucid.training.build import build_session, choose_n_processes, predicted_seconds
 from pellucid.training.interrupts import StoppedBySignal
 from pellucid.training.resume import (
     clear_run,
@@ -60,48 +64,73 @@ def train_run(
     Raises ConfigError if the folder holds a run and neither option is given, CheckpointError if it cannot be resumed.
     Whatever can fail does so before a run is overwritten.
     """
-    keep_freed_memory()
+    world = World.of_torchrun()
+    if not world.is_first:
+        return _train_as_rank(config, data_root, run_dir, world)
+    is_resumed = resume or world.restarts > 0
     with locked(run_dir):
-        if not (resume or overwrite):
+        if not (is_resumed or overwrite):
             require_no_run(run_dir)
-        found = newest_whole_checkpoint(run_dir) if resume else None
+        found = newest_whole_checkpoint(run_dir) if is_resumed else None
         if found:
             require_same_run(config, found[0], str(found[1]))
-        data = prepare_data(config, data_root)
-        session = build_session(config, data, run_dir)
+        n_processes = choose_n_processes(config, world)
+        train_as_rank = partial(_train_as_rank, config, data_root, run_dir)
+        with with_helpers(n_processes, train_as_rank) if n_processes > world.size else nullcontext(world) as world:
+            world.announce("start", found[1].name if found else "")
+            return train_as_rank(world, found, note)
+
+
+def _train_as_rank(
+    config: RunConfig,
+    data_root: Path,
+    run_dir: Path,
+    world: World,
+    found: tuple[Checkpoint, Path] | None = None,
+    note: Note = lambda _line: None,
+) -> Outcome:
+    """What each rank does. The first has `found` the checkpoint to start from and tells the others its name."""
+    keep_freed_memory()
+    data = world.first_on_machine(lambda: prepare_data(config, data_root))
+    if not world.is_first and (name := world.wait_for("start")):
+        found = read_checkpoint(run_dir / name), run_dir / name
+    with connected(world, resolve_precision(config.train.device, config.train.precision).device):
+        session = build_session(config, data, run_dir, world)
         if found:
             checkpoint, directory = found
             require_same_data(data.fingerprint, session.tokenizer_json, checkpoint, str(directory))
             session.restore(checkpoint, str(directory))
-            if changes := other_environment(session.environment(), checkpoint):
+            changes = other_environment(session.environment(), checkpoint)
+            if changes and world.is_first:
                 _log.warning("%s: %s; the run goes on, but not bit for bit as it would have", directory, changes)
-        else:
+        elif world.is_first:
             clear_run(run_dir)
         return _train(config, data, session, note)
 
 
 def _train(config: RunConfig, data: PreparedData, session: Session, note: Note) -> Outcome:
-    trainer, run_dir = session.trainer, session.run_dir
+    trainer, run_dir, world = session.trainer, session.run_dir, session.world
     if session.is_finished:
         note(f"{run_dir} is finished, after {trainer.step} steps")
-        if not (run_dir / "loss.png").exists():  # stopped between its last save and its plot
+        if world.is_first and not (run_dir / "loss.png").exists():  # stopped between its last save and its plot
             session.plot()
     else:
-        (run_dir / "config.yaml").write_text(run_config_to_yaml(config), encoding="utf-8")
-        (run_dir / "tokenizer.json").write_text(session.tokenizer_json, encoding="utf-8")
-        for line in _introduction(config, data, session):
-            note(line)
+        if world.is_first:
+            (run_dir / "config.yaml").write_text(run_config_to_yaml(config), encoding="utf-8")
+            (run_dir / "tokenizer.json").write_text(session.tokenizer_json, encoding="utf-8")
+            for line in _introduction(config, data, session):
+                note(line)
         try:
             session.run()
         except StoppedBySignal as stop:
             return Outcome(trainer.step, None, stop.signal_number)
         note(f"trained in {_speed(config, data, session)}; {run_dir}/loss.png shows how, samples.md what it wrote")
     assert isinstance(trainer.model, Decoder)
-    last = evaluate(config, data, trainer.model, trainer.precision)
+    last = evaluate(config, data, trainer.model, trainer.precision, world=world)
     if session.best_step in (None, trainer.step):
         return Outcome(trainer.step, last, None)
     best, precision = load_trained_run(run_dir, "best")
-    return Outcome(trainer.step, last, None, best.step, evaluate(config, data, best.decoder, precision))
+    return Outcome(trainer.step, last, None, best.step, evaluate(config, data, best.decoder, precision, world=world))
 
 
 def _predicted_seconds(config: RunConfig, data: PreparedData) -> float | None:
@@ -138,6 +167,7 @@ def _introduction(config: RunConfig, data: PreparedData, session: Session) -> li
     n_parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     epochs = train.steps * train.gradient_accumulation_steps / build_batches(config, data).steps_per_epoch
     precision = str(trainer.precision.dtype).removeprefix("torch.")
+    processes = f", {session.world.size} processes" if session.world.size > 1 else ""
     floor = data.validation_floor_nats_per_token
     seconds = _predicted_seconds(config, data)
     seconds_left = None if seconds is None else seconds * (1 - trainer.step / train.steps)
@@ -151,7 +181,7 @@ def _introduction(config: RunConfig, data: PreparedData, session: Session) -> li
         f"data    {data.train.n_targets:,} training tokens; "
         f"up to {config.tokens_per_step:,} positions a step, {epochs:.2f} epochs"
         + ("" if patience is None else " at most: early stopping may end the run"),
-        f"device  {trainer.precision.device}, {precision}",
+        f"device  {trainer.precision.device}, {precision}{processes}",
         *([] if seconds_left is None else [f"time    about {duration(max(1, round(seconds_left)))} on this machine"]),
         *([] if floor is None else [f"floor   {floor:.4f} nats/token: no model can do better on the validation text"]),
     ]

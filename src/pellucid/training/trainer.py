@@ -8,14 +8,17 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from pellucid.data.batches import IGNORE_INDEX, Batch
 from pellucid.errors import NonFiniteLossError
+from pellucid.runtime.distributed import ALONE, World, share_of_update, whole
 from pellucid.runtime.precision import Precision
 from pellucid.training.objectives import next_token_nats
 from pellucid.training.optimizers import set_learning_rate
@@ -45,7 +48,8 @@ class Trainer:
     """Weights, optimizers and the rule that moves them from step to step.
 
     `get_batch(i)` gives micro-batch i of the whole run; update s uses the micro-batches k·s to k·s + k − 1, where k is
-    `gradient_accumulation_steps`. With the step as the only counter, a run resumes by setting `step`.
+    `gradient_accumulation_steps`, or this rank's share of them. With the step as the only counter, a run resumes by
+    setting `step`. Where the model `is_sharded`, gradients are summed over all ranks as they are found.
     """
 
     def __init__(
@@ -58,13 +62,19 @@ class Trainer:
         precision: Precision,
         *,
         objective: Objective = next_token_nats,
+        batch_size: int = 1,
         gradient_accumulation_steps: int = 1,
         max_gradient_norm: float | None = None,
+        seed: int = 0,
+        world: World = ALONE,
+        is_sharded: bool = False,
     ) -> None:
         self.model, self.forward, self.objective = model, forward, objective
         self.optimizers, self.schedule = optimizers, schedule
         self.get_batch, self.precision = get_batch, precision
-        self.gradient_accumulation_steps = gradient_accumulation_steps
+        self.gradient_accumulation_steps, self.batch_size = gradient_accumulation_steps, batch_size
+        self.seed, self.world, self.is_sharded = seed, world, is_sharded
+        self.share = share_of_update(gradient_accumulation_steps, batch_size, world)
         self.max_gradient_norm = math.inf if max_gradient_norm is None else max_gradient_norm
         self.scaler = precision.grad_scaler()
         self.step = 0
@@ -75,13 +85,16 @@ class Trainer:
         Raises NonFiniteLossError before the weights change if the loss or the gradient is NaN or infinite.
         """
         started = time.perf_counter()
-        k = self.gradient_accumulation_steps
-        batches = [self.get_batch(i) for i in range(self.step * k, (self.step + 1) * k)]
-        n_targets = sum(int((batch.targets_BT != IGNORE_INDEX).sum()) for batch in batches)
+        batches = [self._part(micro_batch, rows) for micro_batch, rows in self.share]
+        n_here = [sum(int((batch.targets_BT != IGNORE_INDEX).sum()) for batch in batches)]
+        n_here += [sum(batch.inputs_BT.numel() for batch in batches)]
+        n_targets, n_tokens = map(int, self.world.totals(n_here))
         set_learning_rate(self.optimizers, self.schedule(self.step))
-        shares = [self._backward(batch, n_targets) for batch in batches]
+        shares = torch.stack([self._backward(batch, n_targets, i) for i, batch in enumerate(batches)])
+        if self.world.size > 1:
+            self.world.sum_together([shares, *([] if self.is_sharded else self._gradients())])
         # The only moment at which a GPU is waited for: all figures of the update come over at once.
-        *losses, gradient_norm = torch.stack([*shares, self._clip_gradients()]).tolist()
+        *losses, gradient_norm = torch.cat([shares, self._clip_gradients()[None]]).tolist()
         self._require_finite(losses, gradient_norm)
         for optimizer in self.optimizers:
             self.scaler.step(optimizer)
@@ -89,25 +102,50 @@ class Trainer:
         self.scaler.update()
         self.step += 1
         learning_rate = self.optimizers[0].param_groups[0]["lr"]
-        n_tokens = sum(batch.inputs_BT.numel() for batch in batches)
         seconds = time.perf_counter() - started
         return Update(math.fsum(losses), gradient_norm, learning_rate, n_tokens, seconds)
 
-    def _backward(self, batch: Batch, n_targets: int) -> Tensor:
+    def whole_model(self) -> AbstractContextManager[None]:
+        """Inside, all weights are here and can be read; the ranks exchange nothing."""
+        if not self.is_sharded:
+            return nullcontext()
+        from pellucid.runtime.sharding import gathered
+
+        return gathered(self.model)
+
+    def _part(self, micro_batch: int, rows: slice) -> Batch:
+        """The rows of a micro-batch of the next update that this rank reads."""
+        inputs_BT, targets_BT = self.get_batch(self.step * self.gradient_accumulation_steps + micro_batch)
+        return Batch(inputs_BT[rows], targets_BT[rows])
+
+    def _backward(self, batch: Batch, n_targets: int, i: int) -> Tensor:
         """Adds this micro-batch's share of the gradient of the mean loss, and returns its share of the loss."""
         device = self.precision.device
         inputs_BT, targets_BT = (tensor.to(device, non_blocking=True) for tensor in batch)
+        self._seed_dropout(*self.share[i])
         with self.precision.autocast():
             logits_BTV = self.forward(inputs_BT)
         loss = self.objective(logits_BTV, targets_BT) / max(1, n_targets)
         self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 
+    def _seed_dropout(self, micro_batch: int, rows: slice) -> None:
+        """Whole micro-batches drop the same whichever rank reads them; parts of one must not all drop the same."""
+        place = (self.step, micro_batch, rows.start or 0)
+        torch.manual_seed(int(np.random.SeedSequence([self.seed, *place]).generate_state(1)[0]))
+
+    def _gradients(self) -> list[Tensor]:
+        """One for each parameter, the same list on every rank: zeros where this rank's rows gave none."""
+        trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        for parameter in trained:
+            parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        return [parameter.grad for parameter in trained if parameter.grad is not None]
+
     def _clip_gradients(self) -> Tensor:
         """Scales a gradient longer than `max_gradient_norm` down to it (Pascanu et al. 2013); returns its norm."""
         for optimizer in self.optimizers:
             self.scaler.unscale_(optimizer)
-        return nn.utils.clip_grad_norm_(self.model.parameters(), self.max_gradient_norm)
+        return whole(nn.utils.clip_grad_norm_(self.model.parameters(), self.max_gradient_norm))
 
     def _require_finite(self, losses: Sequence[float], gradient_norm: float) -> None:
         # Under fp16 a gradient may overflow: then the scaler skips the update and lowers its scale.

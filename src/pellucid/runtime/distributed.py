@@ -1,0 +1,253 @@
+"""Several processes train one model together.
+
+Each process is a *rank*, all of them are the *world*. Every rank holds the same weights, reads its share of an update's
+rows and finds their gradient. The gradients are summed over all ranks, so all take the same step
+(docs/many_machines.md).
+
+On one machine `pellucid train` starts the processes itself; `torchrun` starts those of several machines.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
+from torch.distributed.rendezvous import rendezvous
+from torch.multiprocessing.spawn import ProcessContext, ProcessExitedException, ProcessRaisedException, start_processes
+from tqdm import tqdm
+
+from pellucid.errors import ConfigError, LostProcessError
+
+# Preparing a large corpus takes hours, for which the other ranks wait; a rank that hangs is given up after minutes.
+LONGEST_PREPARATION, LONGEST_SILENCE = timedelta(days=7), timedelta(minutes=10)
+SECONDS_TO_DIE = 5.0  # in which a process that was killed is seen to be gone
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class World:
+    """Which of how many processes this one is; alone by default.
+
+    local_rank, node: which process of its machine, which machine.   restarts: how often torchrun began anew.
+    store: where the ranks leave each other messages, connected or not.
+    """
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    node: int = 0
+    restarts: int = 0
+    store: Store | None = None
+
+    @classmethod
+    def of_torchrun(cls) -> World:
+        """As torchrun's environment says; alone if torchrun did not start this process."""
+        if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+            return cls()
+        store, rank, size = next(rendezvous("env://"))
+        local_rank, node, restarts = (
+            int(os.environ.get(name, "0")) for name in ("LOCAL_RANK", "GROUP_RANK", "TORCHELASTIC_RESTART_COUNT")
+        )
+        return cls(rank, size, local_rank, node, restarts, store)
+
+    @property
+    def is_first(self) -> bool:
+        """The rank that logs, samples and saves: one writer for each file."""
+        return self.rank == 0
+
+    def announce(self, topic: str, message: str) -> None:
+        """Tells every rank that waits for it."""
+        if self.store is not None:
+            self.store.set(topic, message)
+
+    def wait_for(self, topic: str) -> str:
+        """What another rank has announced, or is about to."""
+        assert self.store is not None
+        self.store.wait([topic], LONGEST_PREPARATION)
+        return str(self.store.get(topic).decode())
+
+    def first_on_machine(self, work: Callable[[], Result]) -> Result:
+        """The result of `work`, which the first rank of each machine does before the others: then they find it done."""
+        if self.size == 1:
+            return work()
+        topic = f"done on machine {self.node}"
+        if self.local_rank > 0:
+            self.wait_for(topic)
+        result = work()
+        if self.local_rank == 0:
+            self.announce(topic, "")
+        return result
+
+    def totals(self, numbers: Sequence[float]) -> list[float]:
+        """The sum over all ranks of each number, the same on every rank."""
+        if self.size == 1:
+            return list(numbers)
+        summed = torch.tensor(numbers, dtype=torch.float64, device=device_of_exchanges())
+        dist.all_reduce(summed)
+        return list(summed.tolist())
+
+    def largest(self, number: int) -> int:
+        """The largest that any rank gives, on every rank."""
+        return int(max(self.totals([number if rank == self.rank else 0 for rank in range(self.size)])))
+
+    def sum_together(self, tensors: Sequence[Tensor]) -> None:
+        """Replaces each tensor by its sum over all ranks, in one all-reduce of all of them laid end to end."""
+        if self.size == 1:
+            return
+        flat = torch.cat([tensor.flatten() for tensor in tensors]).to(device_of_exchanges())
+        dist.all_reduce(flat)
+        for tensor, summed in zip(tensors, torch.split(flat, [tensor.numel() for tensor in tensors]), strict=True):
+            tensor.copy_(summed.view_as(tensor))
+
+    def share_out(self, work: Callable[[Tensor], Tensor], items: Tensor) -> Tensor:
+        """work(items), item by item along the first dimension, each done by one rank alone."""
+        if self.size == 1:
+            return work(items)
+        n_each = -(-len(items) // self.size)
+        padding = items.new_zeros(n_each * self.size - len(items), *items.shape[1:])
+        mine = work(torch.cat([items, padding])[self.rank * n_each : (self.rank + 1) * n_each])
+        gathered = [torch.empty_like(mine) for _ in range(self.size)]
+        dist.all_gather(gathered, mine.contiguous())
+        return torch.cat(gathered)[: len(items)]
+
+
+ALONE = World()
+
+
+def device_of_exchanges() -> str:
+    """Where the numbers must lie that ranks exchange."""
+    return "cuda" if dist.get_backend() == "nccl" else "cpu"
+
+
+def divides(n_micro_batches: int, batch_size: int, n_processes: int) -> bool:
+    """Whether so many processes can share the rows of an update equally."""
+    if n_micro_batches % n_processes == 0:
+        return True
+    return n_processes % n_micro_batches == 0 and batch_size % (n_processes // n_micro_batches) == 0
+
+
+def share_of_update(n_micro_batches: int, batch_size: int, world: World) -> list[tuple[int, slice]]:
+    """Which micro-batches of an update this rank reads, and which of their rows.
+
+    Whole micro-batches if there are enough for all ranks, else a part of one. So an update reads the same rows whatever
+    the number of processes. Raises ConfigError if the rows cannot be dealt out equally.
+    """
+    if not divides(n_micro_batches, batch_size, world.size):
+        what = f"{world.size} processes cannot share {n_micro_batches} micro-batches of {batch_size} rows equally"
+        raise ConfigError("train.processes", what, "change train.batch_size or the number of processes")
+    if n_micro_batches % world.size == 0:
+        n_each = n_micro_batches // world.size
+        return [(world.rank * n_each + i, slice(None)) for i in range(n_each)]
+    micro_batch, part = divmod(world.rank, world.size // n_micro_batches)
+    n_rows = batch_size * n_micro_batches // world.size
+    return [(micro_batch, slice(part * n_rows, (part + 1) * n_rows))]
+
+
+@contextmanager
+def connected(world: World, device: torch.device) -> Iterator[None]:
+    """Inside, the ranks can exchange tensors: by gloo between CPUs, by NCCL between GPUs, one for each rank."""
+    if world.size == 1:
+        yield
+        return
+    is_gpu = device.type == "cuda"
+    if is_gpu:
+        torch.cuda.set_device(world.local_rank)
+    dist.init_process_group(
+        "nccl" if is_gpu else "gloo",
+        store=world.store,
+        rank=world.rank,
+        world_size=world.size,
+        timeout=LONGEST_SILENCE,
+        device_id=torch.device("cuda", world.local_rank) if is_gpu else None,
+    )
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+@contextmanager
+def with_helpers(n_processes: int, work: Callable[[World], object]) -> Iterator[World]:
+    """Starts ranks 1 to n - 1, which do `work`, on this machine, whose cores all share. Yields the world of rank 0.
+
+    They need nothing from this process but its end: when it leaves the block, they are gone. Raises LostProcessError
+    if one of them ends before.
+    """
+    n_threads = torch.get_num_threads()
+    store = TCPStore("127.0.0.1", 0, None, is_master=True, wait_for_workers=False)
+    threads_each = max(1, n_threads // n_processes)
+    arguments = (n_processes, store.port, threads_each, work)
+    helpers = start_processes(  # type: ignore[no-untyped-call]
+        _help, arguments, nprocs=n_processes - 1, join=False, daemon=True, start_method="spawn"
+    )
+    assert helpers is not None
+    torch.set_num_threads(threads_each)
+    try:
+        yield World(0, n_processes, store=store)
+        for process in helpers.processes:
+            process.join(SECONDS_TO_DIE)
+    except RuntimeError as error:
+        if not is_lost_connection(error):
+            raise
+        raise LostProcessError(*_how_it_ended(helpers, n_processes)) from error
+    finally:
+        for process in helpers.processes:
+            process.kill()
+            process.join()
+        torch.set_num_threads(n_threads)
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """All of a tensor that is sharded, on every rank, which all must ask for it; any other tensor as it is."""
+    gathered: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return gathered
+
+
+def cut_like(tensor: Tensor, like: Tensor) -> Tensor:
+    """This rank's part of a whole tensor, if it keeps a part of `like`."""
+    if not hasattr(like, "placements"):
+        return tensor
+    from torch.distributed.tensor import DTensor, distribute_tensor  # takes a second, which others need not wait
+
+    assert isinstance(like, DTensor)
+    return distribute_tensor(tensor, like.device_mesh, like.placements, src_data_rank=None)
+
+
+def is_lost_connection(error: BaseException) -> bool:
+    """Whether an exchange failed because another rank is gone, or says nothing any more."""
+    return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))
+
+
+def _help(index: int, n_processes: int, port: int, n_threads: int, work: Callable[[World], object]) -> None:
+    # Whoever stops the training stops rank 0, which tells the others when to end: after the update, all at once.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    logging.disable()
+    tqdm.set_lock(threading.RLock())  # its own lock belongs to the system, and would be lost with a killed process
+    torch.set_num_threads(n_threads)
+    rank = index + 1
+    work(World(rank, n_processes, rank, store=TCPStore("127.0.0.1", port, None, is_master=False)))
+
+
+def _how_it_ended(helpers: ProcessContext, n_processes: int) -> tuple[str, str, str]:
+    what, which, fix = "it no longer answers", "another process of this training", "go on with --resume"
+    try:
+        helpers.join(timeout=SECONDS_TO_DIE, grace_period=1.0)
+    except ProcessExitedException as end:
+        which = f"process {end.error_index + 2} of {n_processes}"
+        what = f"it was ended by {end.signal_name}" if end.signal_name else f"it ended with exit code {end.exit_code}"
+    except ProcessRaisedException as end:
+        which, what = f"process {end.error_index + 2} of {n_processes}", str(end).strip().splitlines()[-1]
+    return which, what, fix

@@ -1,0 +1,85 @@
+"""Several processes train as one does: the same rows, losses, norms and weights. Two ranks; four in `make soak`."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import together
+from pellucid.errors import ConfigError
+from pellucid.runtime.distributed import ALONE, World, divides, share_of_update
+from ranks import Ranks
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory, request):
+    size = 4 if request.config.getoption("--soak") else 2
+    ranks = Ranks(size, tmp_path_factory.mktemp("ranks"))
+    yield ranks
+    ranks.end()
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 12))
+def test_the_ranks_read_every_row_of_an_update_once_and_equally_many_each(n_micro_batches, batch_size, size):
+    if not divides(n_micro_batches, batch_size, size):
+        with pytest.raises(ConfigError, match="cannot share"):
+            share_of_update(n_micro_batches, batch_size, World(0, size))
+        return
+    shares = [share_of_update(n_micro_batches, batch_size, World(rank, size)) for rank in range(size)]
+    rows = [[(i, row) for i, part in share for row in range(batch_size)[part]] for share in shares]
+    assert {len(of_rank) for of_rank in rows} == {n_micro_batches * batch_size // size}
+    assert [row for of_rank in rows for row in of_rank] == [
+        (i, row) for i in range(n_micro_batches) for row in range(batch_size)
+    ]
+
+
+@pytest.mark.parametrize("n_micro_batches", [1, 4])
+def test_an_update_reads_the_same_rows_whatever_the_number_of_processes(ranks, n_micro_batches):
+    together_ = [row for rows in ranks(together.rows_read, n_micro_batches) for row in rows]
+    assert together_ == together.rows_read(ALONE, n_micro_batches)
+
+
+@pytest.mark.parametrize("n_micro_batches", [1, 4])
+@pytest.mark.parametrize("optimizer", together.OPTIMIZERS)
+@pytest.mark.parametrize("is_sharded", [False, True], ids=["ddp", "fsdp"])
+def test_losses_norms_and_weights_are_those_of_one_process(ranks, is_sharded, optimizer, n_micro_batches):
+    """Rows that count different numbers of targets, a clipped gradient, five steps, float64."""
+    updates, weights = together.train(ALONE, optimizer, n_micro_batches)
+    for updates_of_rank, weights_of_rank in ranks(together.train, optimizer, n_micro_batches, is_sharded):
+        for here, alone in zip(updates_of_rank, updates, strict=True):
+            assert here.loss == pytest.approx(alone.loss, rel=1e-12)
+            assert here.gradient_norm == pytest.approx(alone.gradient_norm, rel=1e-10)
+            assert here.tokens == alone.tokens
+        for name, weight in weights.items():
+            tolerance = 1e-5 if optimizer == "muon" else 1e-10  # Muon's products are float32
+            np.testing.assert_allclose(weights_of_rank[name], weight, rtol=0, atol=tolerance)
+
+
+def test_all_ranks_hold_the_same_weights_bit_for_bit(ranks):
+    (_, first), *others = ranks(together.train, "muon", 4)
+    for _, weights in others:
+        assert all(np.array_equal(weights[name], first[name]) for name in first)
+
+
+def test_a_nan_on_one_rank_ends_all_before_the_update(ranks):
+    for what, is_as_it_was in ranks(together.meet_nan):
+        assert "is not finite (nan): no update was made" in what
+        assert is_as_it_was
+
+
+def test_scores_are_those_of_one_process_bit_for_bit(ranks):
+    alone = together.scores()
+    for scores in ranks(together.scores):
+        assert all(np.array_equal(here, there) for here, there in zip(scores, alone, strict=True))
+
+
+def test_numbers_and_tensors_are_summed_over_all_ranks(ranks):
+    n = ranks.size
+    total = n * (n - 1) / 2
+    assert ranks(together.sums) == [([n, total], 7 * (n - 1), [[total] * 2, [10 * total] * 3])] * n
+
+
+@pytest.mark.parametrize("n_matrices", [1, 3, 4])
+def test_work_that_is_shared_out_is_the_work_of_one(ranks, n_matrices):
+    alone = together.orthogonal_products(ALONE, n_matrices)
+    assert all(np.array_equal(here, alone) for here in ranks(together.orthogonal_products, n_matrices))

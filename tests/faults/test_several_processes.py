@@ -1,0 +1,146 @@
+"""F31 and F32: what happens to one of several processes that train together happens to all of them."""
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import strikes
+from pellucid.checkpoint.run_directory import steps_in
+from pellucid.checkpoint.step_directory import read_checkpoint, step_name
+from processes import HANGS_AFTER_SECONDS, assert_one_error_line, command_line
+from reference_run import Trace, leftovers, trace
+
+TWO = ("train", "reference.yaml", "train.processes=2", "--run-dir")
+
+
+def kill_a_helper() -> None:
+    os.kill(random.Random(0).choice(multiprocessing.active_children()).pid, signal.SIGKILL)
+
+
+def losses(of: Trace) -> list[float]:
+    return [json.loads(row)["train_loss"] for row in of.losses]
+
+
+@pytest.fixture(scope="module")
+def by_two(fault_place: Path) -> Trace:
+    """What the reference run comes to with two processes."""
+    done = command_line(fault_place, *TWO, "by-two")
+    assert done.exit_code == 0, done.stderr
+    assert "device  cpu, float32, 2 processes" in done.stderr
+    return trace(fault_place / "by-two")
+
+
+def test_f32_two_processes_train_as_one_does(by_two: Trace, reference: Trace):
+    """Each reads one of an update's two micro-batches, with the dropout that it has in one process."""
+    assert losses(by_two) == pytest.approx(losses(reference), abs=1e-4)
+    assert by_two.step == reference.step
+
+
+def test_f32_a_stop_request_saves_once_and_ends_all(fault_place: Path, by_two: Trace):
+    run = fault_place / "two-stopped"
+    stop = partial(strikes.at_point, strikes.terminate, "update", 13)
+    done = command_line(fault_place, *TWO, run.name, fault=stop)
+    assert done.exit_code == 143, done
+    assert "stopped after step 13, saved" in done.stderr
+    assert steps_in(run)[-1] == 13
+    assert command_line(fault_place, *TWO, run.name, "--resume").exit_code == 0
+    assert trace(run) == by_two
+    assert leftovers(run) == []
+
+
+def test_f32_a_killed_process_ends_the_others_in_one_line(fault_place: Path, by_two: Trace):
+    run = fault_place / "two-killed"
+    strike = partial(strikes.at_point, kill_a_helper, "update", 13)
+    done = command_line(fault_place, *TWO, run.name, fault=strike)
+    assert_one_error_line(done, 9, "process 2 of 2: it was ended by SIGKILL")
+    assert steps_in(run)[-1] == 10
+    read_checkpoint(run / step_name(10))
+    assert command_line(fault_place, *TWO, run.name, "--resume").exit_code == 0
+    assert trace(run) == by_two
+
+
+@pytest.mark.usefixtures("soak_only")
+def test_f32_a_full_disk_ends_all_with_the_code_of_one_process(fault_place: Path, by_two: Trace):
+    run = fault_place / "two-full"
+    strike = partial(strikes.at_point, strikes.input_output_error, "write model.safetensors", 3)
+    assert_one_error_line(command_line(fault_place, *TWO, run.name, fault=strike), 5, "step-00000015")
+    assert command_line(fault_place, *TWO, run.name, "--resume").exit_code == 0
+    assert trace(run) == by_two
+
+
+@pytest.mark.usefixtures("soak_only")
+def test_f32_another_number_of_processes_goes_on_within_rounding(fault_place: Path, reference: Trace):
+    run = fault_place / "two-then-one"
+    stop = partial(strikes.at_point, strikes.terminate, "update", 31)
+    assert command_line(fault_place, *TWO, run.name, fault=stop).exit_code == 143
+    done = command_line(fault_place, "train", "reference.yaml", "--run-dir", run.name, "--resume")
+    assert done.exit_code == 0
+    assert "processes was 2, is 1" in done.stderr
+    assert losses(trace(run)) == pytest.approx(losses(reference), abs=1e-4)
+
+
+def test_f32_a_sharded_run_ends_the_same_and_writes_on_one_device(fault_place: Path, by_two: Trace):
+    run = fault_place / "sharded"
+    stop = partial(strikes.at_point, strikes.terminate, "update", 31)
+    sharded = (*TWO, run.name, "train.parallel=fsdp")
+    assert command_line(fault_place, *sharded, fault=stop).exit_code == 143
+    done = command_line(fault_place, *sharded, "--resume")
+    assert done.exit_code == 0, done.stderr
+    assert losses(trace(run)) == pytest.approx(losses(by_two), abs=1e-4)
+    assert trace(run).samples
+    assert command_line(fault_place, "generate", run.name, "--max-new-tokens", 5).exit_code == 0
+
+
+def torchrun(*arguments: object, n: int, restarts: int = 0) -> list[str]:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(n), "--standalone"]
+    return [*launcher, "--max-restarts", str(restarts), "-m", "pellucid", *map(str, arguments)]
+
+
+def started(fault_place: Path, command: list[str]) -> subprocess.Popen[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, cwd=fault_place, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def test_f32_torchrun_trains_the_same_and_passes_a_stop_on(fault_place: Path, by_two: Trace):
+    """SIGTERM to torchrun: one save; then the rest of the run, which is that of processes which train started."""
+    run = fault_place / "by-torchrun"
+    launcher = started(fault_place, torchrun("train", "reference.yaml", "--run-dir", run.name, n=2))
+    while not (run / "metrics.jsonl").exists() and launcher.poll() is None:
+        time.sleep(0.02)
+    launcher.send_signal(signal.SIGTERM)
+    _, err = launcher.communicate(timeout=HANGS_AFTER_SECONDS)
+    assert launcher.returncode != 0
+    assert err.count("saved; go on with") == 1, err
+    assert not leftovers(run)
+    launcher = started(fault_place, torchrun("train", "reference.yaml", "--run-dir", run.name, "--resume", n=2))
+    _, err = launcher.communicate(timeout=HANGS_AFTER_SECONDS)
+    assert launcher.returncode == 0, err
+    assert trace(run) == by_two
+
+
+@pytest.mark.usefixtures("soak_only")
+def test_f31_random_kills_of_random_ranks_end_in_the_undisturbed_run(fault_place: Path, by_two: Trace, tally):
+    """torchrun begins anew after each, and the run goes on from its last save."""
+    n_kills = 30
+    generator = random.Random(31)
+    run = fault_place / "killed-under-torchrun"
+    command = torchrun("train", "reference.yaml", "--run-dir", run.name, n=2, restarts=n_kills)
+    launcher = started(fault_place, command)
+    children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children")
+    for _ in range(n_kills):
+        tally.tries += 1
+        time.sleep(generator.uniform(3, 12))
+        if launcher.poll() is None and (ranks := [int(pid) for pid in children.read_text().split()]):
+            os.kill(generator.choice(ranks), signal.SIGKILL)
+    _, err = launcher.communicate(timeout=HANGS_AFTER_SECONDS)
+    assert launcher.returncode == 0, err
+    assert trace(run) == by_two
