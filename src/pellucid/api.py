@@ -49,13 +49,15 @@ def train(
     overrides: Mapping[str, Any] | Iterable[str] = (),
     resume: bool = False,
     overwrite: bool = False,
+    minutes: float | None = None,
     data_dir: str | Path = "data",
     **settings: Any,
 ) -> Run:
     """The same as `pellucid train`, in `run_dir` (default: checkpoints/NAME); returns the run.
 
-    settings: keys of the `train` section (steps=200) or of the top level (seed=1). overrides: any key by its path,
-    {"optimizer.lr": 3e-4} or ["optimizer.lr=3e-4"]. KeyboardInterrupt after Ctrl-C, once the run is saved.
+    minutes: no more steps than take so long on this machine. settings: keys of the `train` section (steps=200) or of
+    the top level (seed=1). overrides: any key by its path, {"optimizer.lr": 3e-4} or ["optimizer.lr=3e-4"].
+    KeyboardInterrupt after Ctrl-C, once the run is saved.
     """
     changes: list[str | Change] = [_setting(name, value) for name, value in settings.items()]
     if isinstance(overrides, Mapping):
@@ -65,7 +67,10 @@ def train(
     run_config = load_run_config(Path(config), changes)
     directory = Path(run_dir) if run_dir else Path("checkpoints") / run_config.name
     note = partial(print, file=sys.stderr, flush=True)
-    outcome = train_run(run_config, Path(data_dir), directory, resume=resume, overwrite=overwrite, note=note)
+    if resume and overwrite:
+        raise ConfigError("pellucid.train", "resume and overwrite exclude each other", "give one of them")
+    options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "minutes": minutes}
+    outcome = train_run(run_config, Path(data_dir), directory, **options, note=note)
     if outcome.stopped_by is not None:
         raise KeyboardInterrupt(f"stopped after step {outcome.step}, saved; go on with resume=True")
     return load(directory)

@@ -141,6 +141,7 @@ def train(
     run_dir: Annotated[Path | None, Option(metavar="DIR", help="Its folder. [default: checkpoints/NAME]")] = None,
     resume: Annotated[bool, Option("--resume", help="Go on from the newest checkpoint, if any.")] = False,
     overwrite: Annotated[bool, Option("--overwrite", help="Delete the run that is there.")] = False,
+    minutes: Annotated[float | None, Option(metavar="M", min=0.01, help="Only as many steps as this takes.")] = None,
 ) -> None:
     """Train a model. Prints its loss on the validation text at the end, and the floor where it is known."""
     from pellucid.training.train_run import train_run
@@ -150,7 +151,8 @@ def train(
     run_config = _load_config(config, overrides)
     directory = run_dir or RUNS_ROOT / run_config.name
     _say_where_new(DATA_ROOT, directory.parent)
-    outcome = train_run(run_config, DATA_ROOT, directory, resume=resume, overwrite=overwrite, note=_note)
+    options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "minutes": minutes}
+    outcome = train_run(run_config, DATA_ROOT, directory, **options, note=_note)
     if not _is_first():
         sys.exit(0 if outcome.stopped_by is None else 128 + outcome.stopped_by)
     if outcome.stopped_by is not None:

@@ -4,11 +4,9 @@ import math
 import pytest
 import torch
 
-from cost.runs import FP32, VOCAB_SIZE, run_config, small_config
 from pellucid.cost.machine import Machine, measure_machine
 from pellucid.cost.meter import Work
 from pellucid.cost.step_time import duration, model_flops_utilization, step_seconds
-from pellucid.training.build import predicted_seconds
 
 MACHINE = Machine("a machine", flops_per_second=1e12, bytes_per_second=1e10, seconds_per_operation=1e-6)
 WORK = Work(flops=10**12, bytes_moved=10**10, operations=10**6)
@@ -20,13 +18,6 @@ def test_flops_bytes_and_operations_each_take_their_time():
         assert step_seconds(dataclasses.replace(WORK, **more), MACHINE) == pytest.approx(4)
     for faster in ({"flops_per_second": 1e15}, {"bytes_per_second": 1e13}, {"seconds_per_operation": 1e-9}):
         assert step_seconds(WORK, dataclasses.replace(MACHINE, **faster)) == pytest.approx(2.001)
-
-
-def test_a_run_of_a_thousand_times_as_many_steps_is_predicted_to_take_a_thousand_times_as_long(monkeypatch):
-    monkeypatch.setattr("pellucid.training.build.measure_machine", lambda device, dtype: MACHINE)
-    few, many = (predicted_seconds(run_config(small_config(), steps=n), VOCAB_SIZE, FP32) for n in (20, 20_000))
-    assert few > 0
-    assert many == pytest.approx(1000 * few)
 
 
 def test_a_duration_is_said_in_the_unit_that_a_person_would_choose():

@@ -12,6 +12,8 @@ from pellucid.checkpoint import step_directory
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import TENSOR_FILES, read_checkpoint
 from pellucid.config import load_run_config
+from pellucid.data.build import prepare_data
+from pellucid.runtime.distributed import ALONE
 from pellucid.training import session as session_module
 from pellucid.training import train_run as train_run_module
 from pellucid.training.metrics import read_rows
@@ -19,12 +21,11 @@ from pellucid.training.train_run import train_run
 from tiny_run import VERSES
 
 
-def train(workplace: Path, run_dir: str, *overrides: str, resume: bool = False):
+def train(workplace: Path, run_dir: str, *overrides: str, resume: bool = False, minutes: float | None = None):
     config = load_run_config(workplace / "tiny.yaml", overrides)
     notes: list[str] = []
-    outcome = train_run(
-        config, workplace / "data", workplace / run_dir, resume=resume, overwrite=False, note=notes.append
-    )
+    options = {"resume": resume, "overwrite": False, "minutes": minutes}
+    outcome = train_run(config, workplace / "data", workplace / run_dir, **options, note=notes.append)
     return outcome, notes
 
 
@@ -211,13 +212,34 @@ def test_a_text_that_will_be_read_often_is_a_warning_that_early_stopping_answers
     assert caplog.text == ""
 
 
-def test_a_longer_run_says_first_how_long_it_will_take_and_its_numbers_stay_the_same(workplace: Path, monkeypatch):
-    _, notes = train(workplace, "silent")
-    assert not any(note.startswith("time ") for note in notes)
-    monkeypatch.setattr(train_run_module, "LONG_RUN_FLOPS", 0)
-    _, notes = train(workplace, "announced")
-    assert re.fullmatch(r"time    about [\d.,]+ \w+ on this machine", next(n for n in notes if n.startswith("time ")))
-    assert_same_run(workplace / "silent", workplace / "announced", 20)
+def test_after_the_first_updates_a_run_says_how_long_it_will_take(workplace: Path, monkeypatch, capfd):
+    train(workplace, "short")
+    assert "to go" not in capfd.readouterr().err
+    monkeypatch.setattr(session_module, "SECONDS_TO_JUDGE", 1e-4)
+    train(workplace, "long")
+    assert len(re.findall(r"[\d.]+ steps a second: about [\d.]+ \w+ to go", capfd.readouterr().err)) == 1
+    assert_same_run(workplace / "short", workplace / "long", 20)
+
+
+def test_minutes_cut_the_steps_to_what_fits_once_and_resuming_keeps_them(workplace: Path, monkeypatch):
+    monkeypatch.setattr(train_run_module, "_steps_that_fit", lambda *_: 7)
+    outcome, notes = train(workplace, "cut", minutes=3)
+    assert outcome.step == 7
+    assert "time    7 of 20 steps fit into 3 minutes" in notes
+    assert load_run_config(workplace / "cut" / "config.yaml").train.steps == 7
+    train(workplace, "as-configured", "train.steps=7")
+    assert_same_run(workplace / "cut", workplace / "as-configured", 7)
+    monkeypatch.setattr(train_run_module, "_steps_that_fit", lambda *_: 9)
+    outcome, _ = train(workplace, "cut", minutes=1, resume=True)
+    assert outcome.step == 7
+
+
+def test_more_minutes_are_more_steps_and_never_more_than_the_config_asks_for(workplace: Path):
+    config = load_run_config(workplace / "tiny.yaml", ["train.steps=100_000"])
+    data = prepare_data(config, workplace / "data")
+    one, ten = (train_run_module._steps_that_fit(config, data, ALONE, minutes) for minutes in (0.1, 10))
+    assert 1 <= one < ten <= 100_000
+    assert train_run_module._steps_that_fit(config, data, ALONE, 1e-9) == 1
 
 
 def test_every_document_is_in_one_of_the_two_splits(workplace: Path):

@@ -28,10 +28,9 @@ from pellucid.config.training import (
 )
 from pellucid.cost.build import RunCost, at_depth, one_update
 from pellucid.cost.counts import count_cost
-from pellucid.cost.machine import Machine, measure_machine
+from pellucid.cost.machine import Machine
 from pellucid.cost.many_devices import Update
 from pellucid.cost.meter import measure_update
-from pellucid.cost.step_time import step_seconds
 from pellucid.data.build import PreparedData, build_batches
 from pellucid.errors import ConfigError
 from pellucid.evaluation.build import evaluate
@@ -178,12 +177,6 @@ def cost_of_run(config: RunConfig, vocab_size: int, precision: Precision) -> Run
         return RunCost(cost, *works_and_memory, train.gradient_accumulation_steps, config.tokens_per_step, train.steps)
 
     return at_depth(config.model.n_layers, measured(1), measured(2))
-
-
-def predicted_seconds(config: RunConfig, vocab_size: int, precision: Precision) -> float:
-    """How long training should take here, evaluations aside. Takes a second: it measures how fast the machine is."""
-    cost = cost_of_run(config, vocab_size, precision)
-    return cost.steps * step_seconds(cost.step_work, measure_machine(precision.device, precision.dtype))
 
 
 def update_on_one_device(config: RunConfig, vocab_size: int, precision: Precision, machine: Machine) -> Update:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 import math
 import re
+import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from pellucid.checkpoint.training_state import (
     optimizer_tensors,
     rng_tensors,
 )
+from pellucid.cost.step_time import duration
 from pellucid.errors import NonFiniteLossError
 from pellucid.evaluation.loss import Evaluation
 from pellucid.files import fsync
@@ -37,6 +39,7 @@ from pellucid.version import __version__
 
 _log = logging.getLogger(__name__)
 
+SECONDS_TO_JUDGE = 5.0  # of updates, before it is said how long the rest will take
 EVALUATIONS_TO_WARN = 3  # so many in a row without a new best are hardly chance
 
 
@@ -75,6 +78,8 @@ class Session:
     best_step: int | None = None
     evaluations_since_best: int = 0
     has_warned: bool = False
+    has_said_pace: bool = False
+    first_updates: list[float] = field(default_factory=list)
     saved_step: int | None = None
     unreported: Update | None = None
 
@@ -268,11 +273,24 @@ class Session:
         bar.update()
         if val_loss is not None:
             bar.write(f"step {self.trainer.step}: validation loss {val_loss:.4f} nats/token", file=bar.fp)
+        self._say_pace(bar, update)
         if self.evaluations_since_best >= EVALUATIONS_TO_WARN and not self.has_warned:
             self.has_warned = True
             what = "validation loss no longer falls: its best is %.4f, at step %s; the model may be memorizing its text"
             with tqdm.external_write_mode(file=bar.fp):
                 _log.warning(what, self.best_loss, self.best_step)
+
+    def _say_pace(self, bar: tqdm[Any], update: Update) -> None:
+        """Once, after the first updates (the very first takes longer): how fast it goes and how long it will take."""
+        if self.has_said_pace:
+            return
+        self.first_updates.append(update.seconds)
+        if sum(self.first_updates[1:]) < SECONDS_TO_JUDGE:
+            return
+        self.has_said_pace = True
+        seconds = statistics.median(self.first_updates)
+        if (left := seconds * (self.n_steps - self.trainer.step)) > SECONDS_TO_JUDGE:
+            bar.write(f"{1 / seconds:.1f} steps a second: about {duration(round(left))} to go", file=bar.fp)
 
     def _append_samples(self, samples: Sequence[str]) -> None:
         quoted = "\n\n".join("> " + sample.replace("\n", "\n> ") for sample in samples)

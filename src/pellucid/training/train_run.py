@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import logging
+import statistics
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pellucid.checkpoint.build import load_trained_run
+from pellucid.checkpoint.build import config_of, load_trained_run
 from pellucid.checkpoint.run_directory import locked
 from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint
 from pellucid.config.load import run_config_to_yaml
 from pellucid.config.run import RunConfig
 from pellucid.cost.build import training_flops
 from pellucid.cost.machine import measure_flops_per_second
-from pellucid.cost.step_time import duration, model_flops_utilization
+from pellucid.cost.step_time import model_flops_utilization
 from pellucid.data.build import PreparedData, build_batches, prepare_data
 from pellucid.evaluation.build import evaluate
 from pellucid.evaluation.loss import Evaluation
@@ -24,7 +26,7 @@ from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.model.decoder import Decoder
 from pellucid.runtime.distributed import World, connected, with_helpers
 from pellucid.runtime.precision import resolve_precision
-from pellucid.training.build import build_session, choose_n_processes, predicted_seconds
+from pellucid.training.build import build_session, build_trainer, choose_n_processes
 from pellucid.training.interrupts import StoppedBySignal
 from pellucid.training.resume import (
     clear_run,
@@ -41,7 +43,7 @@ _log = logging.getLogger(__name__)
 Note = Callable[[str], None]
 
 LONG_RUN_SECONDS = 30
-LONG_RUN_FLOPS = 1e12  # some ten seconds on one core
+UPDATES_TO_JUDGE = 10  # how long an update takes; the first ones take longer
 MOST_EPOCHS = 4  # text read up to four times is nearly as good as new text (Muennighoff et al. 2023)
 
 
@@ -57,25 +59,36 @@ class Outcome:
 
 
 def train_run(
-    config: RunConfig, data_root: Path, run_dir: Path, *, resume: bool, overwrite: bool, note: Note
+    config: RunConfig,
+    data_root: Path,
+    run_dir: Path,
+    *,
+    resume: bool,
+    overwrite: bool,
+    note: Note,
+    minutes: float | None = None,
 ) -> Outcome:
     """Trains as the config says, in `run_dir`. `note` receives lines for the person watching.
+
+    minutes: makes no more steps than fit into this time on this machine, which is decided when the run begins.
 
     Raises ConfigError if the folder holds a run and neither option is given, CheckpointError if it cannot be resumed.
     Whatever can fail does so before a run is overwritten.
     """
     world = World.of_torchrun()
     if not world.is_first:
-        return _train_as_rank(config, data_root, run_dir, world)
+        return _train_as_rank(config, data_root, run_dir, minutes, world)
     is_resumed = resume or world.restarts > 0
     with locked(run_dir):
         if not (is_resumed or overwrite):
             require_no_run(run_dir)
         found = newest_whole_checkpoint(run_dir) if is_resumed else None
         if found:
+            if minutes is not None:
+                config = _with_steps(config, config_of(found[0], str(found[1])).train.steps)
             require_same_run(config, found[0], str(found[1]))
         n_processes = choose_n_processes(config, world)
-        train_as_rank = partial(_train_as_rank, config, data_root, run_dir)
+        train_as_rank = partial(_train_as_rank, config, data_root, run_dir, minutes)
         with with_helpers(n_processes, train_as_rank) if n_processes > world.size else nullcontext(world) as world:
             world.announce("start", found[1].name if found else "")
             return train_as_rank(world, found, note)
@@ -85,6 +98,7 @@ def _train_as_rank(
     config: RunConfig,
     data_root: Path,
     run_dir: Path,
+    minutes: float | None,
     world: World,
     found: tuple[Checkpoint, Path] | None = None,
     note: Note = lambda _line: None,
@@ -95,6 +109,13 @@ def _train_as_rank(
     if not world.is_first and (name := world.wait_for("start")):
         found = read_checkpoint(run_dir / name), run_dir / name
     with connected(world, resolve_precision(config.train.device, config.train.precision).device):
+        if minutes is not None:
+            if found:
+                config = _with_steps(config, config_of(found[0], str(found[1])).train.steps)
+            else:
+                steps = _steps_that_fit(config, data, world, minutes)
+                note(f"time    {steps:,} of {config.train.steps:,} steps fit into {minutes:g} minutes")
+                config = _with_steps(config, steps)
         session = build_session(config, data, run_dir, world)
         if found:
             checkpoint, directory = found
@@ -106,6 +127,23 @@ def _train_as_rank(
         elif world.is_first:
             clear_run(run_dir)
         return _train(config, data, session, note)
+
+
+def _steps_that_fit(config: RunConfig, data: PreparedData, world: World, minutes: float) -> int:
+    """How many updates, with their evaluations, take so long: a few are made to find out, and thrown away."""
+    trainer = build_trainer(config, data, world)
+    assert isinstance(trainer.model, Decoder)
+    an_update = statistics.median(trainer.update().seconds for _ in range(UPDATES_TO_JUDGE))
+    started = time.perf_counter()
+    evaluation = evaluate(config, data, trainer.model, trainer.precision, config.evaluation.max_tokens, world)
+    an_evaluation = time.perf_counter() - started
+    the_last = an_evaluation * data.validation.n_targets / evaluation.n_tokens
+    fitting = (60 * minutes - the_last) / (an_update + an_evaluation / config.evaluation.every_steps)
+    return world.largest(max(1, min(int(fitting), config.train.steps)) if world.is_first else 0)
+
+
+def _with_steps(config: RunConfig, steps: int) -> RunConfig:
+    return config.model_copy(update={"train": config.train.model_copy(update={"steps": steps})})
 
 
 def _train(config: RunConfig, data: PreparedData, session: Session, note: Note) -> Outcome:
@@ -133,29 +171,15 @@ def _train(config: RunConfig, data: PreparedData, session: Session, note: Note) 
     return Outcome(trainer.step, last, None, best.step, evaluate(config, data, best.decoder, precision, world=world))
 
 
-def _predicted_seconds(config: RunConfig, data: PreparedData) -> float | None:
-    """How long the updates should take here; None for a run of seconds, not worth a second of measuring the machine.
-
-    None too for a model of which nothing can be said without its numbers: it may be trained all the same.
-    """
-    train, vocab_size = config.train, data.tokenizer.vocab_size
-    try:
-        if training_flops(config.model, vocab_size, train.steps * config.tokens_per_step) < LONG_RUN_FLOPS:
-            return None
-        return predicted_seconds(config, vocab_size, resolve_precision(train.device, train.precision))
-    except RuntimeError:
-        return None
-
-
 def _speed(config: RunConfig, data: PreparedData, session: Session) -> str:
     """Seconds and FLOP/s; after a longer run also MFU, which takes a moment to measure."""
     seconds, precision = session.elapsed_seconds, session.trainer.precision
     try:
         flops = training_flops(config.model, data.tokenizer.vocab_size, session.tokens)
-    except RuntimeError:  # see _predicted_seconds
+    except RuntimeError:  # of a model that cannot be counted without its numbers
         return f"{seconds:.0f} s"
     speed = f"{seconds:.0f} s, at {flops / seconds / 1e9:,.1f} GFLOP/s"
-    if seconds < LONG_RUN_SECONDS:
+    if seconds < LONG_RUN_SECONDS or session.world.size > 1:  # the other processes are at work already
         return speed
     peak = measure_flops_per_second(precision.device, precision.dtype)
     utilization = model_flops_utilization(flops, seconds, peak)
@@ -169,8 +193,6 @@ def _introduction(config: RunConfig, data: PreparedData, session: Session) -> li
     precision = str(trainer.precision.dtype).removeprefix("torch.")
     processes = f", {session.world.size} processes" if session.world.size > 1 else ""
     floor = data.validation_floor_nats_per_token
-    seconds = _predicted_seconds(config, data)
-    seconds_left = None if seconds is None else seconds * (1 - trainer.step / train.steps)
     if epochs > MOST_EPOCHS and patience is None:
         fix = "give more text, lower train.steps, set evaluation.early_stopping_patience, or train `own_text` instead"
         _log.warning("the text will be read %.0f times, and a model memorizes what it reads often; %s", epochs, fix)
@@ -182,6 +204,5 @@ def _introduction(config: RunConfig, data: PreparedData, session: Session) -> li
         f"up to {config.tokens_per_step:,} positions a step, {epochs:.2f} epochs"
         + ("" if patience is None else " at most: early stopping may end the run"),
         f"device  {trainer.precision.device}, {precision}{processes}",
-        *([] if seconds_left is None else [f"time    about {duration(max(1, round(seconds_left)))} on this machine"]),
         *([] if floor is None else [f"floor   {floor:.4f} nats/token: no model can do better on the validation text"]),
     ]
