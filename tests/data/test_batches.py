@@ -105,18 +105,15 @@ def test_packing_wastes_little():
 
 
 @PACKINGS
-@given(lengths=LENGTHS, context_length=CONTEXTS, n_ranks=st.integers(1, 3), batch_size=st.integers(1, 4))
-def test_an_epoch_brings_every_target_once_over_all_ranks(packing, lengths, context_length, n_ranks, batch_size):
+@given(lengths=LENGTHS, context_length=CONTEXTS, batch_size=st.integers(1, 9))
+def test_an_epoch_brings_every_target_once(packing, lengths, context_length, batch_size):
     file = token_file([*lengths, 12])
-    ranks = [
-        Batches(file, context_length, batch_size, seed=3, packing=packing, rank=rank, n_ranks=n_ranks)
-        for rank in range(n_ranks)
-    ]
-    n_rows = len(ranks[0].rows)
-    n_epochs = batch_size * n_ranks  # after so many epochs a batch ends just where the epoch does
-    batches = [each.batch(step) for step in range(n_rows) for each in ranks]
+    training = Batches(file, context_length, batch_size, seed=3, packing=packing)
+    n_rows = len(training.rows)
+    n_epochs = batch_size  # after so many epochs a batch ends just where the epoch does
+    batches = [training.batch(step) for step in range(n_rows)]
     assert sorted(targets_in(batches)) == sorted(every_target_once(file) * n_epochs)
-    assert ranks[0].steps_per_epoch * n_epochs == n_rows
+    assert training.steps_per_epoch * n_epochs == n_rows
     rows = [row for batch in batches for row in without_padding(batch)]
     assert len(rows) == n_rows * n_epochs
     for epoch in range(n_epochs):

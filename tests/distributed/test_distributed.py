@@ -81,5 +81,6 @@ def test_numbers_and_tensors_are_summed_over_all_ranks(ranks):
 
 @pytest.mark.parametrize("n_matrices", [1, 3, 4])
 def test_work_that_is_shared_out_is_the_work_of_one(ranks, n_matrices):
-    alone = together.orthogonal_products(ALONE, n_matrices)
-    assert all(np.array_equal(here, alone) for here in ranks(together.orthogonal_products, n_matrices))
+    alone = together.products(ALONE, n_matrices)
+    for of_rank in ranks(together.products, n_matrices):
+        assert all(np.array_equal(here, there) for here, there in zip(of_rank, alone, strict=True))

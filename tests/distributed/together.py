@@ -88,10 +88,10 @@ def scores(world: World = ALONE) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return scored.places, scored.nats, scored.hits
 
 
-def orthogonal_products(world: World, n_matrices: int) -> torch.Tensor:
-    """Item by item work on so many matrices, shared out."""
-    items = torch.arange(n_matrices * 4.0).reshape(n_matrices, 2, 2)
-    return world.share_out(lambda x_NRC: x_NRC @ x_NRC.mT, items).numpy()
+def products(world: World, n_matrices: int) -> list[np.ndarray]:
+    """Item by item work on stacks of so many matrices of two shapes, shared out."""
+    stacks = [torch.arange(n_matrices * rows * 2.0).reshape(n_matrices, rows, 2) for rows in (2, 3)]
+    return [done.numpy() for done in world.share_out(lambda x_NRC: x_NRC @ x_NRC.mT, stacks)]
 
 
 def sums(world: World) -> tuple[list[float], int, list[list[float]]]:

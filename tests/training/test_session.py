@@ -12,7 +12,7 @@ from pellucid.checkpoint import step_directory
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import TENSOR_FILES, read_checkpoint
 from pellucid.config import load_run_config
-from pellucid.data.build import prepare_data
+from pellucid.data.build import build_batches, prepare_data
 from pellucid.runtime.distributed import ALONE
 from pellucid.training import session as session_module
 from pellucid.training import train_run as train_run_module
@@ -103,7 +103,9 @@ def test_a_run_leaves_what_the_design_says(workplace: Path):
         "gradient_norm",
         "tokens_per_second",
     }
-    assert rows[-1]["tokens"] == 20 * 2 * 2 * 32
+    config = load_run_config(workplace / "tiny.yaml")
+    batches = build_batches(config, prepare_data(config, workplace / "data"))
+    assert rows[-1]["tokens"] == sum(batches.batch(i).inputs_BT.numel() for i in range(20 * 2))
     assert rows[-1]["val_loss"] < rows[4]["val_loss"] < 6
     assert outcome.evaluation.loss_nats_per_token == pytest.approx(rows[-1]["val_loss"])
     assert (workplace / "run" / "samples.md").read_text().count("## After ") == 2
@@ -239,7 +241,7 @@ def test_more_minutes_are_more_steps_and_never_more_than_the_config_asks_for(wor
     data = prepare_data(config, workplace / "data")
     one, ten = (train_run_module._steps_that_fit(config, data, ALONE, minutes) for minutes in (0.1, 10))
     assert 1 <= one < ten <= 100_000
-    assert train_run_module._steps_that_fit(config, data, ALONE, 1e-9) == 1
+    assert train_run_module._steps_that_fit(config, data, ALONE, 1e-9) == config.schedule.warmup_steps
 
 
 def test_every_document_is_in_one_of_the_two_splits(workplace: Path):

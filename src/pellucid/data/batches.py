@@ -1,6 +1,6 @@
 """From token files to batches: the order of the rows, and the inputs and targets of each.
 
-Inputs and targets of a run are the same tokens, shifted by one. The order is a pure function of (seed, step, rank),
+Inputs and targets of a run are the same tokens, shifted by one. The order is a pure function of (seed, step),
 so all you need to resume is the step.
 
 Shapes: B rows of a batch, T positions: context_length, or as many as the longest row of the batch has.
@@ -48,8 +48,8 @@ def batch_of(token_file: TokenFile, places_BT: Integers) -> Batch:
 class Batches:
     """Training batches: each epoch has every row once, in a new order.
 
-    `batch(step)` is a pure function of the seed, the step and the rank. Steps are micro-batches, counted over the
-    whole run. A batch at the end of an epoch takes its last rows from the next one. Ranks take different rows.
+    `batch(step)` is a pure function of the seed and the step. Steps are micro-batches, counted over the whole run.
+    A batch at the end of an epoch takes its last rows from the next one.
     With packing `documents` the rows of a batch are about equally long, and unless `full_width` it ends with its
     longest row. Raises DataError if there are fewer tokens than one context.
     """
@@ -63,8 +63,6 @@ class Batches:
         seed: int,
         packing: Packing = "contiguous",
         full_width: bool = False,
-        rank: int = 0,
-        n_ranks: int = 1,
     ) -> None:
         if token_file.n_targets < context_length:
             raise DataError(
@@ -82,18 +80,18 @@ class Batches:
                 assert_never(packing)
         self.lengths, self.full_width = self.rows.row_lengths(), full_width
         self.token_file, self.context_length, self.batch_size = token_file, context_length, batch_size
-        self.seed, self.rank, self.n_ranks = seed, rank, n_ranks
+        self.seed = seed
         # A batch needs the order of one epoch or, over its end, of two.
         self._row_order = lru_cache(maxsize=2)(self._draw_row_order)
 
     @property
     def steps_per_epoch(self) -> float:
-        """Micro-batches, of all ranks together, that have every row once; rarely a whole number."""
-        return len(self.rows) / (self.batch_size * self.n_ranks)
+        """Micro-batches that have every row once; rarely a whole number."""
+        return len(self.rows) / self.batch_size
 
     def batch(self, step: int) -> Batch:
-        """Micro-batch `step` of this rank: (batch_size, at most context_length)."""
-        first = (step * self.n_ranks + self.rank) * self.batch_size
+        """Micro-batch `step`: (batch_size, at most context_length)."""
+        first = step * self.batch_size
         places = (divmod(i, len(self.rows)) for i in range(first, first + self.batch_size))
         rows = np.array([self._row_order(epoch)[i] for epoch, i in places])
         width = self.context_length if self.full_width else int(self.lengths[rows].max())

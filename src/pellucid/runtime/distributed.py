@@ -111,16 +111,20 @@ class World:
         for tensor, summed in zip(tensors, torch.split(flat, [tensor.numel() for tensor in tensors]), strict=True):
             tensor.copy_(summed.view_as(tensor))
 
-    def share_out(self, work: Callable[[Tensor], Tensor], items: Tensor) -> Tensor:
-        """work(items), item by item along the first dimension, each done by one rank alone."""
+    def share_out(self, work: Callable[[Tensor], Tensor], stacks: Sequence[Tensor]) -> list[Tensor]:
+        """work(stack) for each stack of N items. Each item is done by one rank; one all-gather brings all together."""
         if self.size == 1:
-            return work(items)
-        n_each = -(-len(items) // self.size)
-        padding = items.new_zeros(n_each * self.size - len(items), *items.shape[1:])
-        mine = work(torch.cat([items, padding])[self.rank * n_each : (self.rank + 1) * n_each])
-        gathered = [torch.empty_like(mine) for _ in range(self.size)]
-        dist.all_gather(gathered, mine.contiguous())
-        return torch.cat(gathered)[: len(items)]
+            return [work(stack) for stack in stacks]
+        mine = []
+        for stack in stacks:
+            n_each = -(-len(stack) // self.size)
+            padding = stack.new_zeros(n_each * self.size - len(stack), *stack.shape[1:])
+            mine.append(work(torch.cat([stack, padding])[self.rank * n_each : (self.rank + 1) * n_each]))
+        flat = torch.cat([done.flatten() for done in mine])
+        of_ranks = [torch.empty_like(flat) for _ in range(self.size)]
+        dist.all_gather(of_ranks, flat)
+        parts = [torch.split(of_rank, [done.numel() for done in mine]) for of_rank in of_ranks]
+        return [torch.cat([part[i].view_as(mine[i]) for part in parts])[: len(stack)] for i, stack in enumerate(stacks)]
 
 
 ALONE = World()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import chain
 from math import sqrt
 from typing import Any
 
@@ -51,12 +52,12 @@ class Muon(Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """One update from the gradients that the parameters hold; `closure` is not used."""
         for group in self.param_groups:
-            for matrices in _by_shape(group["params"]):
-                directions = [whole(self._nesterov(matrix, group["momentum"])) for matrix in matrices]
-                for matrix, direction in zip(matrices, orthogonalize(directions, self.dtype, self.world), strict=True):
-                    rows, columns = matrix.shape
-                    matrix.mul_(1 - group["lr"] * group["weight_decay"])
-                    matrix.add_(cut_like(direction, matrix), alpha=-group["lr"] * sqrt(max(1.0, rows / columns)))
+            matrices = [matrix for matrix in group["params"] if matrix.grad is not None]
+            directions = [whole(self._nesterov(matrix, group["momentum"])) for matrix in matrices]
+            for matrix, direction in zip(matrices, orthogonalize(directions, self.dtype, self.world), strict=True):
+                rows, columns = matrix.shape
+                matrix.mul_(1 - group["lr"] * group["weight_decay"])
+                matrix.add_(cut_like(direction, matrix), alpha=-group["lr"] * sqrt(max(1.0, rows / columns)))
 
     def _nesterov(self, matrix: nn.Parameter, momentum: float) -> Tensor:
         """The running mean of the gradient, one step ahead (Nesterov's momentum)."""
@@ -70,11 +71,15 @@ class Muon(Optimizer):
 
 
 def orthogonalize(matrices: list[Tensor], dtype: torch.dtype, world: World = ALONE) -> list[Tensor]:
-    """U V^T, nearly, for each matrix U S V^T. The matrices have one shape, or some the shape and some its transpose."""
-    is_tall = [matrix.size(0) > matrix.size(1) for matrix in matrices]
-    x_NRC = torch.stack([matrix.T if tall else matrix for matrix, tall in zip(matrices, is_tall, strict=True)])
-    x_NRC = world.share_out(partial(newton_schulz, dtype=dtype), x_NRC)
-    return [x_RC.T if tall else x_RC for x_RC, tall in zip(x_NRC, is_tall, strict=True)]
+    """U V^T, nearly, for each matrix U S V^T. All of a shape, or of its transpose, go together."""
+    places: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for i, matrix in enumerate(matrices):
+        places[tuple(sorted(matrix.shape))].append(i)
+    wide = [matrix.T if matrix.size(0) > matrix.size(1) else matrix for matrix in matrices]
+    stacks_NRC = [torch.stack([wide[i] for i in of_shape]) for of_shape in places.values()]
+    done_NRC = world.share_out(partial(newton_schulz, dtype=dtype), stacks_NRC)
+    result = dict(zip(chain(*places.values()), chain(*done_NRC), strict=True))
+    return [result[i].T if matrix.size(0) > matrix.size(1) else result[i] for i, matrix in enumerate(matrices)]
 
 
 def newton_schulz(x_NRC: Tensor, dtype: torch.dtype) -> Tensor:
@@ -85,12 +90,3 @@ def newton_schulz(x_NRC: Tensor, dtype: torch.dtype) -> Tensor:
         polynomial_NRR = torch.baddbmm(square_NRR, square_NRR, square_NRR, beta=B, alpha=C)
         x_NRC = torch.baddbmm(x_NRC, polynomial_NRR, x_NRC, beta=A)
     return x_NRC
-
-
-def _by_shape(matrices: Iterable[nn.Parameter]) -> Iterable[list[nn.Parameter]]:
-    """Those that have a gradient, in lists of one shape; a matrix and a transposed one count as the same."""
-    shapes: dict[tuple[int, ...], list[nn.Parameter]] = defaultdict(list)
-    for matrix in matrices:
-        if matrix.grad is not None:
-            shapes[tuple(sorted(matrix.shape))].append(matrix)
-    return shapes.values()

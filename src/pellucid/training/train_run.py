@@ -139,7 +139,8 @@ def _steps_that_fit(config: RunConfig, data: PreparedData, world: World, minutes
     an_evaluation = time.perf_counter() - started
     the_last = an_evaluation * data.validation.n_targets / evaluation.n_tokens
     fitting = (60 * minutes - the_last) / (an_update + an_evaluation / config.evaluation.every_steps)
-    return world.largest(max(1, min(int(fitting), config.train.steps)) if world.is_first else 0)
+    steps = max(1, config.schedule.warmup_steps, min(int(fitting), config.train.steps))
+    return world.largest(steps if world.is_first else 0)
 
 
 def _with_steps(config: RunConfig, steps: int) -> RunConfig:
