@@ -23,8 +23,8 @@ test: lint       ## lint, types, layers, then all tests, two files at a time
 bench: $(VENV)/.dev ## speed, memory and start-up beside transformers at the same shape, as tables: five minutes
 	$(BIN)/python scripts/benchmark.py
 
-soak: $(VENV)/.dev ## the faults of docs/reliability.md in their long form, as a table: an hour
-	$(BIN)/pytest tests/faults tests/distributed --soak
+soak: $(VENV)/.dev ## the faults of docs/reliability.md in their long form, as a table, and all of the model's axes: an hour
+	$(BIN)/pytest tests/faults tests/distributed tests/model/test_decoder.py --soak
 
 lint: $(VENV)/.dev ## ruff, mypy and the layers of the house
 	$(BIN)/ruff check .

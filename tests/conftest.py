@@ -47,6 +47,12 @@ def pellucid(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str])
     return run
 
 
+@pytest.fixture
+def soak(request: pytest.FixtureRequest) -> bool:
+    """True in the long form: `make soak`."""
+    return bool(request.config.getoption("--soak", default=False))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--soak", action="store_true", help="the long form of tests/faults (make soak)")
+    parser.addoption("--soak", action="store_true", help="the long form (make soak)")
     parser.addoption("--record", action="store_true", help="with --soak: write its table into docs/results.json")

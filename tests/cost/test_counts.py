@@ -4,8 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from model.model_axes import AXES, VOCAB_SIZE, combinations, tiny_config
+from model.model_axes import AXES, VOCAB_SIZE, covering_combinations, tiny_config
 from pellucid.cost.build import cost_of
+from pellucid.cost.counts import count_cost, count_parameters
 from pellucid.model.build import build_model
 
 D, N_LAYERS, CONTEXT_LENGTH = 12_288, 96, 2048
@@ -68,8 +69,15 @@ def test_every_size_has_as_many_parameters_as_the_formula_says(size, choices):
         | {name: size[name] for name in ("context_length", "n_layers", "d_ff", "n_kv_heads")}
         | {"n_heads": n_heads, "d_model": n_heads * 4 * size["quarter_head_width"]}
     )
-    counted = cost_of(config, size["vocab_size"]).parameters
+    with torch.device("meta"):
+        counted = count_parameters(build_model(config, size["vocab_size"]))
     assert vars(counted) == parameters_by_formula(config, size["vocab_size"])
+
+
+def test_a_deep_model_costs_what_counting_all_its_layers_gives():
+    """The command counts one layer and two, and goes on from there."""
+    for config in (tiny_config(n_layers=n_layers, qk_norm=True) for n_layers in (1, 2, 5)):
+        assert cost_of(config, VOCAB_SIZE) == count_cost(build_model(config, VOCAB_SIZE))
 
 
 def test_flops_are_those_of_equation_13(gpt_3):
@@ -87,7 +95,7 @@ def test_gpt_3_takes_six_flops_per_weight_and_token_to_train_besides_attention_p
 
 
 def test_flops_are_those_that_torch_counts_forward_and_backward():
-    for config in combinations(
+    for config in covering_combinations(
         position=[{"type": "rope"}],
         norm=["layer_norm"],
         bias=[True],
@@ -100,7 +108,7 @@ def test_flops_are_those_that_torch_counts_forward_and_backward():
     ):
         model = build_model(config, VOCAB_SIZE)
         tokens = torch.zeros(1, config.context_length, dtype=torch.long)
-        counted = cost_of(config, VOCAB_SIZE)
+        counted = count_cost(model)
         with FlopCounterMode(display=False) as counter:
             logits = model(tokens)
             assert counter.get_total_flops() == config.context_length * counted.forward_flops_per_token.total, config

@@ -43,12 +43,6 @@ class Tally:
 
 
 @pytest.fixture
-def soak(request: pytest.FixtureRequest) -> bool:
-    """True in the long form: `make soak`."""
-    return bool(request.config.getoption("--soak", default=False))
-
-
-@pytest.fixture
 def soak_only(soak: bool) -> None:
     """For what takes too long for `make test`, and has a shorter relative there."""
     if not soak:

@@ -1,7 +1,8 @@
 """Every combination of the model's axes, as tiny configs: what the tests of the whole model run over."""
 
+import random
 from contextlib import contextmanager
-from itertools import product
+from itertools import combinations, product
 
 import torch
 from hypothesis import strategies as st
@@ -37,11 +38,25 @@ def tiny_config(**choices):
     return ModelConfig.model_validate({**sizes, **choices})
 
 
-def combinations(**fixed):
+def all_combinations(**fixed):
     """A config for each combination of the axes; an axis given here keeps to the values given."""
     axes = {**AXES, **fixed}
     for values in product(*axes.values()):
         yield tiny_config(**dict(zip(axes, values, strict=True)))
+
+
+def covering_combinations(**fixed):
+    """Some fifty of them, in which any three axes meet with each of their values: a covering array of strength 3."""
+    axes = {**AXES, **fixed}
+    rng = random.Random(0)
+    choices = [[(axis, i) for i in range(len(values))] for axis, values in axes.items()]
+    missing = {triple for three_axes in combinations(choices, 3) for triple in product(*three_axes)}
+    while missing:
+        wanted = dict(min(missing))
+        rows = [{**dict(map(rng.choice, choices)), **wanted} for _ in range(30)]
+        best = max(rows, key=lambda row: len(missing.intersection(combinations(row.items(), 3))))
+        missing.difference_update(combinations(best.items(), 3))
+        yield tiny_config(**{axis: axes[axis][i] for axis, i in best.items()})
 
 
 tiny_configs = st.fixed_dictionaries({axis: st.sampled_from(AXES[axis]) for axis in AXES}).map(
