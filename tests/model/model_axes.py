@@ -17,6 +17,7 @@ AXES = {
         {"type": "sinusoidal"},
         {"type": "rope"},
         {"type": "rope", "rotated_fraction": 0.5},
+        {"type": "rope", "unrotated_last_layers": 1},
         {"type": "learned"},
         {"type": "none"},
     ],

@@ -8,6 +8,8 @@ from transformers import (
     LlamaForCausalLM,
     PersimmonConfig,
     PersimmonForCausalLM,
+    SmolLM3Config,
+    SmolLM3ForCausalLM,
 )
 
 from model.model_axes import tiny_config
@@ -134,6 +136,41 @@ def test_logits_equal_llama():
         n_kv_heads=2,
         d_ff=48,
         position={"type": "rope", "base": 10_000.0},
+        norm="rms_norm",
+        activation="swiglu",
+        bias=False,
+        tied_embeddings=False,
+    )
+    ours = build_model(config, VOCAB_SIZE)
+    ours.load_state_dict(llama_weights(theirs.state_dict(), n_layers=3))
+    assert_same_logits(ours, theirs)
+
+
+def test_logits_equal_smollm3_whose_last_layers_do_not_rotate():
+    """But for these layers it is a Llama."""
+    theirs = randomised(
+        SmolLM3ForCausalLM(
+            SmolLM3Config(
+                vocab_size=VOCAB_SIZE,
+                max_position_embeddings=16,
+                hidden_size=32,
+                intermediate_size=48,
+                num_hidden_layers=3,
+                num_attention_heads=4,
+                num_key_value_heads=2,
+                rms_norm_eps=1e-5,
+                rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+                no_rope_layers=[1, 0, 0],  # 1 where a layer rotates
+                tie_word_embeddings=False,
+                pad_token_id=None,
+            )
+        )
+    )
+    config = tiny_config(
+        **SIZES,
+        n_kv_heads=2,
+        d_ff=48,
+        position={"type": "rope", "unrotated_last_layers": 2},
         norm="rms_norm",
         activation="swiglu",
         bias=False,

@@ -62,7 +62,8 @@ def attention_sublayer(x, config, weights, name):
         def each(head):
             if config.qk_norm:
                 head = norm(head, config, weights, f"{name}.{kind}_norm")
-            if config.position.type == "rope":
+            layer = int(name.split(".")[1])
+            if config.position.type == "rope" and layer < config.n_layers - config.position.unrotated_last_layers:
                 rotated = int(config.position.rotated_fraction * len(head[0]))
                 head = positions.rotate_first(rotated, head, 0, config.position.base)
             return head

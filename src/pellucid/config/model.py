@@ -26,6 +26,9 @@ class RotaryConfig(Section):
     rotated_fraction: float = Field(
         1.0, gt=0, le=1, description="share of a head's coordinates that are rotated, the first ones; the rest stay"
     )
+    unrotated_last_layers: int = Field(
+        0, ge=0, description="so many layers, the last ones, do not rotate: they look for what, not for where"
+    )
 
     def rotated_width(self, head_width: int) -> int:
         """How many coordinates of a head are rotated."""

@@ -18,7 +18,7 @@ from pellucid.config.model import (
 from pellucid.kernels.activations import relu_squared as fast_relu_squared
 from pellucid.kernels.attention import faster_attention, fused_attention, project_together
 from pellucid.kernels.rotation import rotate_pairs as fast_rotate_pairs
-from pellucid.model.attention import Attend, MultiHeadAttention, Project, explicit_attention, project
+from pellucid.model.attention import Attend, MultiHeadAttention, Project, Rotate, explicit_attention, project
 from pellucid.model.block import Block
 from pellucid.model.decoder import Decoder
 from pellucid.model.embeddings import SeparateEmbeddings, SoftCap, TiedEmbeddings
@@ -60,7 +60,7 @@ def build_model(config: ModelConfig, vocab_size: int) -> Decoder:
         embeddings=embeddings(vocab_size, config.d_model),
         positions=positions,
         dropout=config.dropout,
-        blocks=[build_block(config, positions) for _ in range(config.n_layers)],
+        blocks=[build_block(config, rotate) for rotate in rotate_in_each_layer(config, positions)],
         # After post-norm blocks there is nothing left to normalise.
         final_norm=build_norm(config, config.d_model) if config.norm_placement == "pre" else nn.Identity(),
         soft_cap=nn.Identity() if config.logit_soft_cap is None else SoftCap(config.logit_soft_cap),
@@ -89,9 +89,16 @@ def build_positions(config: ModelConfig) -> Positions:
             assert_never(config.position)
 
 
-def build_block(config: ModelConfig, positions: Positions) -> Block:
+def rotate_in_each_layer(config: ModelConfig, positions: Positions) -> list[Rotate]:
+    """Of the positions, but in the last layers perhaps none."""
+    n_unrotated = config.position.unrotated_last_layers if isinstance(config.position, RotaryConfig) else 0
+    first_unrotated, none = config.n_layers - n_unrotated, NoPositions()
+    return [positions.rotate if layer < first_unrotated else none.rotate for layer in range(config.n_layers)]
+
+
+def build_block(config: ModelConfig, rotate: Rotate) -> Block:
     return Block(
-        attention=build_residual(config, build_attention(config, positions)),
+        attention=build_residual(config, build_attention(config, rotate)),
         feed_forward=build_residual(config, build_feed_forward(config)),
     )
 
@@ -116,13 +123,13 @@ def build_norm(config: ModelConfig, width: int) -> nn.Module:
             assert_never(config.norm)
 
 
-def build_attention(config: ModelConfig, positions: Positions) -> MultiHeadAttention:
+def build_attention(config: ModelConfig, rotate: Rotate) -> MultiHeadAttention:
     head_width = config.d_model // config.n_heads
     return MultiHeadAttention(
         d_model=config.d_model,
         n_heads=config.n_heads,
         n_kv_heads=config.n_kv_heads or config.n_heads,
-        rotate=positions.rotate,
+        rotate=rotate,
         project=choose_kernels(config).project,
         attend=choose_attention(config),
         query_norm=build_norm(config, head_width) if config.qk_norm else nn.Identity(),
