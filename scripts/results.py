@@ -149,7 +149,7 @@ def main() -> None:
         text = page.read_text(encoding="utf-8")
         if (new := filled(text, entries)) != text:
             page.write_text(new, encoding="utf-8")
-            print(f"{page.relative_to(ROOT)}: numbers written anew")
+            print(f"{page.relative_to(ROOT)}: numbers replaced")
 
 
 if __name__ == "__main__":

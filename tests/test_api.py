@@ -69,7 +69,7 @@ def test_ctrl_c_saves_the_run_which_then_goes_on(workplace: Path, monkeypatch: p
     before = signal.getsignal(signal.SIGINT)
     with monkeypatch.context() as keyboard:
         keyboard.setattr(failpoints, "reached", press_ctrl_c)
-        with pytest.raises(KeyboardInterrupt, match="stopped after step 1, saved; go on with resume=True"):
+        with pytest.raises(KeyboardInterrupt, match="stopped after step 1, saved; continue with resume=True"):
             library.train("tiny.yaml", steps=3)
     assert signal.getsignal(signal.SIGINT) is before
     assert library.train("tiny.yaml", steps=3, resume=True).step == 3

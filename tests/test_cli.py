@@ -110,7 +110,7 @@ def test_the_shipped_configs_are_listed(pellucid):
 
 
 def test_the_command_that_goes_on_survives_a_paste(workplace: Path, pellucid, monkeypatch):
-    """What is printed is read by a shell's rules, run, and goes on with the run that was stopped."""
+    """What is printed is read by a shell's rules, run, and continues the run that was stopped."""
     from pellucid.training import train_run as module
 
     typed = ["train", "tiny.yaml", "corpus={type: text, files: ['*.txt']}", "--run-dir", "a run", "--overwrite"]
@@ -119,7 +119,7 @@ def test_the_command_that_goes_on_survives_a_paste(workplace: Path, pellucid, mo
         patch.setattr(module, "train_run", lambda *_, **__: stopped)
         result = pellucid(*typed)
     assert result.exit_code == 128 + signal.SIGINT
-    pasted = shlex.split(result.stderr.splitlines()[-1].partition("go on with: ")[2])
+    pasted = shlex.split(result.stderr.splitlines()[-1].partition("to continue: ")[2])
     assert pasted[pasted.index("train") :] == [*typed[:-1], "--resume"]
 
 

@@ -72,7 +72,7 @@ def train(
     options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "minutes": minutes}
     outcome = train_run(run_config, Path(data_dir), directory, **options, note=note)
     if outcome.stopped_by is not None:
-        raise KeyboardInterrupt(f"stopped after step {outcome.step}, saved; go on with resume=True")
+        raise KeyboardInterrupt(f"stopped after step {outcome.step}, saved; continue with resume=True")
     return load(directory)
 
 

@@ -139,7 +139,7 @@ def train(
     config: ConfigFile,
     overrides: Overrides = None,
     run_dir: Annotated[Path | None, Option(metavar="DIR", help="Its folder. [default: checkpoints/NAME]")] = None,
-    resume: Annotated[bool, Option("--resume", help="Go on from the newest checkpoint, if any.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Continue from the newest checkpoint, if any.")] = False,
     overwrite: Annotated[bool, Option("--overwrite", help="Delete the run that is there.")] = False,
     minutes: Annotated[float | None, Option(metavar="M", min=0.01, help="Only as many steps as this takes.")] = None,
 ) -> None:
@@ -156,7 +156,7 @@ def train(
     if not _is_first():
         sys.exit(0 if outcome.stopped_by is None else 128 + outcome.stopped_by)
     if outcome.stopped_by is not None:
-        _note(f"stopped after step {outcome.step}, saved; go on with: {_typed()} --resume")
+        _note(f"stopped after step {outcome.step}, saved; to continue: {_typed()} --resume")
         sys.exit(128 + outcome.stopped_by)
     if outcome.best is None:
         print(f"validation: {outcome.evaluation}")
@@ -168,19 +168,19 @@ def train(
 @app.command()
 def generate(
     run: Run,
-    prompt: Annotated[str | None, Option(metavar="TEXT", help="Text to go on from.")] = None,
+    prompt: Annotated[str | None, Option(metavar="TEXT", help="Text to continue.")] = None,
     prompt_file: Annotated[Path | None, Option(metavar="F", help="File that holds the prompt.")] = None,
     max_new_tokens: Annotated[int, Option(metavar="N", min=0)] = 256,
     temperature: Annotated[float | None, Option(metavar="X", help="0 is greedy. [default: 1.0]")] = None,
-    top_k: Annotated[int | None, Option(metavar="K", help="Draw from the K likeliest tokens.")] = None,
+    top_k: Annotated[int | None, Option(metavar="K", help="Draw from the K most likely tokens.")] = None,
     top_p: Annotated[float | None, Option(metavar="P", help="Draw from the fewest tokens of probability P.")] = None,
-    greedy: Annotated[bool, Option("--greedy", help="Always the likeliest token.")] = False,
+    greedy: Annotated[bool, Option("--greedy", help="Always the most likely token.")] = False,
     num_samples: Annotated[int, Option(metavar="N", min=1)] = 1,
     seed: Annotated[int | None, Option(metavar="S", help="The same seed, the same text.")] = None,
     checkpoint: Which = "best",
     as_json: Json = False,
 ) -> None:
-    """Write text with a trained model. Goes on from a prompt, or begins a document."""
+    """Write text with a trained model. Continues a prompt, or begins a document."""
     from pellucid.checkpoint.build import load_trained_run
     from pellucid.generation.sampling import Sampling
     from pellucid.generation.text import generate_text, stream_text
@@ -235,7 +235,7 @@ def explain(
     prompt: Annotated[str | None, Option(metavar="TEXT", help="Text to explain, and what may follow.")] = None,
     prompt_file: Annotated[Path | None, Option(metavar="F", help="File that holds the text.")] = None,
     fable: Annotated[int | None, Option(metavar="N", min=1, help="The N-th held-out document. [default: 1]")] = None,
-    top: Annotated[int, Option(metavar="N", min=1, help="The N likeliest next tokens of each.")] = 10,
+    top: Annotated[int, Option(metavar="N", min=1, help="The N most likely next tokens of each.")] = 10,
     attention: Annotated[str | None, Option(metavar="all|LAYER.HEAD", help="Where all heads, or one, look.")] = None,
     checkpoint: Which = "best",
     as_json: Json = False,
@@ -308,7 +308,7 @@ def verify(run: Run) -> None:
             n_bad += 1
     if n_bad:
         what = f"{n_bad} of {len(directories)} checkpoints cannot be used"
-        raise CheckpointError(str(run), what, "`pellucid train --resume` goes on from the newest whole one")
+        raise CheckpointError(str(run), what, "`pellucid train --resume` continues from the newest whole one")
 
 
 @app.command()
@@ -368,7 +368,7 @@ def experiment(
     _say_where_new(DATA_ROOT, RUNS_ROOT)
     stopped_by = run_experiment(plan, data_root=DATA_ROOT, folder=folder, report_dir=report_dir, jobs=jobs, note=_note)
     if stopped_by is not None:
-        _note(f"stopped, saved; go on with: {_typed()}")
+        _note(f"stopped, saved; to continue: {_typed()}")
         sys.exit(128 + stopped_by)
     print(report_dir / "report.md")
 

@@ -103,7 +103,7 @@ def test_a_download_that_was_cut_off_is_completed(server, tmp_path, capsys, know
     assert download(server.url, DIGEST, tmp_path).read_bytes() == CONTENT
     assert names(tmp_path) == [FILE]
     assert server.asked == [None, "bytes=100000-"]
-    assert f"going on with the download of {server.url}\n" in capsys.readouterr().err
+    assert f"continuing the download of {server.url}\n" in capsys.readouterr().err
 
 
 def test_a_process_that_was_killed_before_the_last_rename_has_fetched_all(server, tmp_path):

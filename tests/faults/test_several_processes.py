@@ -119,7 +119,7 @@ def test_f32_torchrun_trains_the_same_and_passes_a_stop_on(fault_place: Path, by
     launcher.send_signal(signal.SIGTERM)
     _, err = launcher.communicate(timeout=HANGS_AFTER_SECONDS)
     assert launcher.returncode != 0
-    assert err.count("saved; go on with") == 1, err
+    assert err.count("saved; to continue") == 1, err
     assert not leftovers(run)
     launcher = started(fault_place, torchrun("train", "reference.yaml", "--run-dir", run.name, "--resume", n=2))
     _, err = launcher.communicate(timeout=HANGS_AFTER_SECONDS)
@@ -129,7 +129,7 @@ def test_f32_torchrun_trains_the_same_and_passes_a_stop_on(fault_place: Path, by
 
 @pytest.mark.usefixtures("soak_only")
 def test_f31_random_kills_of_random_ranks_end_in_the_undisturbed_run(fault_place: Path, by_two: Trace, tally):
-    """torchrun begins anew after each, and the run goes on from its last save."""
+    """torchrun starts again after each, and the run continues from its last save."""
     n_kills = 30
     generator = random.Random(31)
     run = fault_place / "killed-under-torchrun"

@@ -40,7 +40,7 @@ def test_f1_stopping_at_every_save_and_epoch_edge_is_the_same(fault_place, refer
             arguments = ["train", "reference.yaml", "--run-dir", "stopped", "--resume"]
             done = command_line(fault_place, *arguments, fault=stopped_after(step - before))
             assert done.exit_code == 143, done
-            assert f"stopped after step {step}, saved; go on with: " in done.stderr
+            assert f"stopped after step {step}, saved; to continue: " in done.stderr
             assert steps_in(fault_place / "stopped")[-1] == step
         before = step
     done = command_line(fault_place, "train", "reference.yaml", "--run-dir", "stopped", "--resume")
@@ -149,7 +149,7 @@ def test_f17_a_checkpoint_whose_config_this_version_cannot_read_is_refused(begun
 def test_f17_another_number_of_threads_is_a_warning(begun: Path):
     done = command_line(begun, "train", "reference.yaml", "--run-dir", "run", "--resume", fault=two_threads)
     assert done.exit_code == 0
-    assert "threads was 1, is 2; the run goes on, but not bit for bit" in done.stderr
+    assert "threads was 1, is 2; the run continues, but not bit for bit" in done.stderr
 
 
 def two_threads() -> None:

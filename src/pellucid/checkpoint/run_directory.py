@@ -92,7 +92,7 @@ def find_step_directory(run: Path, which: str) -> Path:
     if which == "best":
         whole = list(whole_checkpoints(run))
         if not whole:
-            raise CheckpointError(str(run), "no checkpoint is whole", "train anew with --overwrite")
+            raise CheckpointError(str(run), "no checkpoint is whole", "train again with --overwrite")
         best = _best(whole)
         if best.val_loss is not None and best.step < steps[-1]:
             _log.info("step %s, the best of %s; --checkpoint latest for the newest", f"{best.step:,}", run)

@@ -110,7 +110,7 @@ def write_checkpoint(run_dir: Path, checkpoint: Checkpoint) -> Path:
             failpoints.reached("rename checkpoint")
     except (OSError, SafetensorError) as error:
         what = f"checkpoint not saved: {getattr(error, 'strerror', None) or error}"
-        raise InputOutputError(str(final), what, "fix the disk or make room, then go on with --resume") from error
+        raise InputOutputError(str(final), what, "fix the disk or make room, then continue with --resume") from error
     failpoints.reached("saved")
     return final
 

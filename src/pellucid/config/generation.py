@@ -13,7 +13,7 @@ class SampleConfig(Section):
 
     every_steps: int = Field(500, ge=1)
     n_samples: int = Field(2, ge=1)
-    prompt: str = Field("", description="text that each sample goes on from; empty: the start of a document")
+    prompt: str = Field("", description="text that each sample continues; empty: the start of a document")
     max_new_tokens: int = Field(256, ge=1)
     temperature: float = Field(1.0, ge=0, description="0 is greedy")
     top_k: int | None = Field(None, ge=1, description="keep only the k most likely tokens")

@@ -44,7 +44,7 @@ def download(url: str, digest: str, folder: Path) -> Path:
 def _fetch(url: str, part: Path) -> None:
     """Appends to `part` what is missing, or starts over if the server sends the whole file again."""
     n_before = part.stat().st_size if part.exists() else 0
-    print(f"{'going on with the download of' if n_before else 'downloading'} {url}", file=sys.stderr, flush=True)
+    print(f"{'continuing the download of' if n_before else 'downloading'} {url}", file=sys.stderr, flush=True)
     request = Request(url, headers={"Range": f"bytes={n_before}-"} if n_before else {})
     by_hand = "check the connection, or download it yourself and give corpus.files='[FILE]'"
     try:
@@ -71,4 +71,4 @@ def _fetch(url: str, part: Path) -> None:
         raise InputOutputError(url, what, by_hand) from None
     if n_bytes is not None and part.stat().st_size < n_bytes:
         what = f"the connection ended after {part.stat().st_size:,} of {n_bytes:,} bytes"
-        raise InputOutputError(url, what, "run it again: it goes on from there")
+        raise InputOutputError(url, what, "run it again: it continues from there")

@@ -105,7 +105,7 @@ def vocab_size_of(config: RunConfig) -> int:
 
 
 def build_batches(config: RunConfig, data: PreparedData) -> Batches:
-    """The training batches of a run. A compiled model gets all of one width: it is compiled anew for another."""
+    """The training batches of a run. A compiled model gets all of one width: another would be compiled again."""
     return Batches(
         data.train,
         config.model.context_length,

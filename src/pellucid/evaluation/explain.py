@@ -218,4 +218,4 @@ def first_fault(corpus: KnownCorpus, text: str, possible_length: int) -> str:
         return f"{fault} the text is over, but here “{wrong}” follows"
     likeliest = sorted(allowed, key=lambda character: -allowed[character])
     could = ", ".join(f"“{visible(character)}”" if character else "the end" for character in likeliest)
-    return f"{fault} it could go on with {could}, but not with “{wrong}”"
+    return f"{fault} it could continue with {could}, but not with “{wrong}”"

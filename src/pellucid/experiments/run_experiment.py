@@ -44,7 +44,7 @@ def run_experiment(
 ) -> int | None:
     """Makes the runs that are not finished, `jobs` at a time, and writes results.csv, figures and report.md.
 
-    Returns the number of the signal that stopped it, if one did: all runs are saved then, and the same call goes on.
+    Returns the number of the signal that stopped it, if one did: all runs are saved then, and the same call continues.
     Raises FailedRunsError at the very end, RunInUseError if the experiment is running already.
     """
     runs, name = plan.runs, plan.config.name

@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 class World:
     """Which of how many processes this one is; alone by default.
 
-    local_rank, node: which process of its machine, which machine.   restarts: how often torchrun began anew.
+    local_rank, node: which process of its machine, which machine.   restarts: how often torchrun started again.
     store: where the ranks leave each other messages, connected or not.
     """
 
@@ -246,7 +246,7 @@ def _help(index: int, n_processes: int, port: int, n_threads: int, work: Callabl
 
 
 def _how_it_ended(helpers: ProcessContext, n_processes: int) -> tuple[str, str, str]:
-    what, which, fix = "it no longer answers", "another process of this training", "go on with --resume"
+    what, which, fix = "it no longer answers", "another process of this training", "continue with --resume"
     try:
         helpers.join(timeout=SECONDS_TO_DIE, grace_period=1.0)
     except ProcessExitedException as end:

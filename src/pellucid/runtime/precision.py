@@ -60,7 +60,7 @@ def precision_here(device_name: str, precision_name: str) -> Precision:
         return resolve_precision(device_name, precision_name)
     except ConfigError as error:
         precision = resolve_precision("auto", "auto")
-        _log.warning("%s; going on with %s", error.what, precision.device)
+        _log.warning("%s; using %s instead", error.what, precision.device)
         return precision
 
 

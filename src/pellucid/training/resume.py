@@ -25,7 +25,7 @@ RUN_FILES = ("config.yaml", "tokenizer.json", "metrics.jsonl", "samples.md", "lo
 def require_no_run(run_dir: Path) -> None:
     """Raises ConfigError if the folder holds a run already: nobody's training is lost by a forgotten option."""
     if steps_in(run_dir) or (run_dir / "metrics.jsonl").exists():
-        fix = "add --resume to go on with it, --overwrite to start anew, or --run-dir for another folder"
+        fix = "add --resume to continue it, --overwrite to start over, or --run-dir for another folder"
         raise ConfigError(str(run_dir), "there is a run in this folder", fix)
 
 
@@ -51,7 +51,7 @@ def newest_whole_checkpoint(run_dir: Path) -> tuple[Checkpoint, Path] | None:
         except CheckpointError as error:
             _log.warning("%s", error)
     if steps:
-        raise CheckpointError(str(run_dir), "no checkpoint is whole", "start anew with --overwrite")
+        raise CheckpointError(str(run_dir), "no checkpoint is whole", "start over with --overwrite")
     return None
 
 
@@ -67,7 +67,7 @@ def require_same_run(config: RunConfig, checkpoint: Checkpoint, where: str) -> N
     if keys:
         differences = [f"{key} was {json.dumps(before.get(key))}, is {json.dumps(now.get(key))}" for key in keys]
         more = f", and {len(differences) - 3} more" if len(differences) > 3 else ""
-        fix = "take these changes back, or start anew with --overwrite or another --run-dir"
+        fix = "take these changes back, or start over with --overwrite or another --run-dir"
         raise CheckpointError(where, f"the config has changed: {', '.join(differences[:3])}{more}", fix)
 
 
@@ -75,15 +75,15 @@ def require_same_data(fingerprint: str, tokenizer_json: str, checkpoint: Checkpo
     """Raises CheckpointError if the corpus or the vocabulary is another than when the checkpoint was written."""
     if checkpoint.state.data_fingerprint != fingerprint:
         what = f"the corpus has changed (fingerprint was {checkpoint.state.data_fingerprint}, is {fingerprint})"
-        fix = "bring the old text back, or start anew with --overwrite or another --run-dir"
+        fix = "bring the old text back, or start over with --overwrite or another --run-dir"
         raise CheckpointError(where, what, fix)
     if checkpoint.tokenizer_json != tokenizer_json:
-        fix = "delete the prepared data, so that it is made again, or start anew with --overwrite"
+        fix = "delete the prepared data, so that it is made again, or start over with --overwrite"
         raise CheckpointError(where, "the tokenizer has changed since this was saved", fix)
 
 
 def other_environment(now: Mapping[str, object], checkpoint: Checkpoint) -> str | None:
-    """What is not as it was when the checkpoint was written, so that the run goes on in other roundings."""
+    """What is not as it was when the checkpoint was written, so that the run continues with other roundings."""
     before = checkpoint.state.model_dump(include=set(now))
     changed = {name: value for name, value in now.items() if before[name] not in (None, value)}
     return ", ".join(f"{name} was {before[name]}, is {value}" for name, value in changed.items()) or None

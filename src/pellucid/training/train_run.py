@@ -123,7 +123,7 @@ def _train_as_rank(
             session.restore(checkpoint, str(directory))
             changes = other_environment(session.environment(), checkpoint)
             if changes and world.is_first:
-                _log.warning("%s: %s; the run goes on, but not bit for bit as it would have", directory, changes)
+                _log.warning("%s: %s; the run continues, but not bit for bit as it would have", directory, changes)
         elif world.is_first:
             clear_run(run_dir)
         return _train(config, data, session, note)
