@@ -142,6 +142,9 @@ def wrong_values(schema: Data) -> Iterator[object]:
     if not is_optional:
         yield None
     schema = resolved(schema)
+    if "anyOf" in schema and any("const" in option for option in schema["anyOf"]):
+        yield from ["many", 0, 1.5, True]  # a word, or a number of at least 1
+        return
     if "anyOf" in schema:
         assert {option["type"] for option in schema["anyOf"]} == {"string", "array", "object", "null"}
         yield from [5, True]

@@ -224,6 +224,9 @@ def _explain(
     else:
         path = (*path, "type") if kind.startswith("union_tag") else path
         what, fix = _what_and_fix(error, path, section)
+        if kind == "literal_error":  # a word or, of another type, something else
+            others = [other for other in errors if other is not error and _path_in_data(other, data) == path]
+            fix = " or ".join([fix, *(_what_and_fix(other, path, section)[1] for other in others)])
     return ConfigError(_where(path, places), what, fix)
 
 
