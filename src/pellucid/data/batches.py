@@ -25,7 +25,7 @@ IGNORE_INDEX = -100  # the target where there is nothing to predict; the default
 
 Packing = Literal["contiguous", "documents"]
 
-BATCHES_SORTED_TOGETHER = 16  # more: less padding; fewer: rows meet that have less in common than their length
+UPDATES_SORTED_TOGETHER = 16  # more: less padding; fewer: rows meet that have less in common than their length
 
 
 class Batch(NamedTuple):
@@ -50,8 +50,8 @@ class Batches:
 
     `batch(step)` is a pure function of the seed and the step. Steps are micro-batches, counted over the whole run.
     A batch at the end of an epoch takes its last rows from the next one.
-    With packing `documents` the rows of a batch are about equally long, and unless `full_width` it ends with its
-    longest row. Raises DataError if there are fewer tokens than one context.
+    With packing `documents` the rows of an update, which are `batches_per_update` batches, are about equally long, and
+    unless `full_width` a batch ends with its longest row. Raises DataError for fewer tokens than one context.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class Batches:
         *,
         seed: int,
         packing: Packing = "contiguous",
+        batches_per_update: int = 1,
         full_width: bool = False,
     ) -> None:
         if token_file.n_targets < context_length:
@@ -79,6 +80,7 @@ class Batches:
             case _:
                 assert_never(packing)
         self.lengths, self.full_width = self.rows.row_lengths(), full_width
+        self.rows_per_update = batch_size * batches_per_update
         self.token_file, self.context_length, self.batch_size = token_file, context_length, batch_size
         self.seed = seed
         # A batch needs the order of one epoch or, over its end, of two.
@@ -101,22 +103,24 @@ class Batches:
         rng = np.random.Generator(np.random.PCG64([self.seed, epoch]))
         order = rng.permutation(len(self.rows))
         if self.like_lengths:
-            n_to_fill = -epoch * len(order) % self.batch_size  # a batch that the epoch before has begun
-            n_batches = max(0, len(order) - n_to_fill) // self.batch_size
-            whole = slice(n_to_fill, n_to_fill + n_batches * self.batch_size)
-            order[whole] = like_lengths_together(order[whole], self.lengths, self.batch_size, rng)
+            n_to_fill = -epoch * len(order) % self.rows_per_update  # of an update that the epoch before has begun
+            n_updates = max(0, len(order) - n_to_fill) // self.rows_per_update
+            whole = slice(n_to_fill, n_to_fill + n_updates * self.rows_per_update)
+            order[whole] = like_lengths_together(order[whole], self.lengths, self.rows_per_update, rng)
         return order
 
 
-def like_lengths_together(rows: Integers, lengths: Integers, batch_size: int, rng: np.random.Generator) -> Integers:
-    """The rows of whole batches in another order: those of a batch are about equally long and need little padding.
+def like_lengths_together(
+    rows: Integers, lengths: Integers, rows_per_update: int, rng: np.random.Generator
+) -> Integers:
+    """The rows of whole updates in another order: those of an update are about equally long and need little padding.
 
-    Sorted by length are only the rows of a few batches at a time: what is in a batch, and what comes after it, stays
-    a matter of chance.
+    Sorted by length are only the rows of a few updates at a time: what is in an update, and what comes after it, stays
+    a matter of chance. Of an update and not of a batch, so that an update reads the same rows in one batch or in many.
     """
-    window = np.arange(len(rows)) // (BATCHES_SORTED_TOGETHER * batch_size)
+    window = np.arange(len(rows)) // (UPDATES_SORTED_TOGETHER * rows_per_update)
     by_length = rows[np.lexsort((lengths[rows], window))]
-    return rng.permutation(by_length.reshape(-1, batch_size)).ravel()
+    return rng.permutation(by_length.reshape(-1, rows_per_update)).ravel()
 
 
 def evaluation_batches(

@@ -112,5 +112,6 @@ def build_batches(config: RunConfig, data: PreparedData) -> Batches:
         config.train.batch_size,
         seed=config.seed,
         packing=config.data.packing,
+        batches_per_update=config.train.gradient_accumulation_steps,
         full_width=config.train.compile,
     )
