@@ -68,6 +68,19 @@ def test_f32_a_killed_process_ends_the_others_in_one_line(fault_place: Path, by_
     assert trace(run) == by_two
 
 
+def end_at_once() -> None:
+    """A helper of the run ends before it has connected: as if the system had no memory for it."""
+    real = multiprocessing.spawn.get_command_line
+    multiprocessing.spawn.get_command_line = lambda **names: (
+        [sys.executable, "-c", "raise SystemExit(3)"] if "pipe_handle" in names else real(**names)
+    )
+
+
+def test_f32_a_process_that_never_comes_is_not_waited_for(fault_place: Path):
+    done = command_line(fault_place, *TWO, "two-never", fault=end_at_once)
+    assert_one_error_line(done, 9, "process 2 of 2: it ended with exit code 3")
+
+
 @pytest.mark.usefixtures("soak_only")
 def test_f32_a_full_disk_ends_all_with_the_code_of_one_process(fault_place: Path, by_two: Trace):
     run = fault_place / "two-full"

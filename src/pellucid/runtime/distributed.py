@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,8 +30,10 @@ from tqdm import tqdm
 
 from pellucid.errors import ConfigError, LostProcessError
 
+CONTINUE = "continue with --resume"  # what to do when a process is lost
 # Preparing a large corpus takes hours, for which the other ranks wait; a rank that hangs is given up after minutes.
 LONGEST_PREPARATION, LONGEST_SILENCE = timedelta(days=7), timedelta(minutes=10)
+SHORTEST_PATIENCE = timedelta(seconds=60)  # with a process on the same machine, which should answer at once
 SECONDS_TO_DIE = 5.0  # in which a process that was killed is seen to be gone
 
 Result = TypeVar("Result")
@@ -41,7 +44,7 @@ class World:
     """Which of how many processes this one is; alone by default.
 
     local_rank, node: which process of its machine, which machine.   restarts: how often torchrun started again.
-    store: where the ranks leave each other messages, connected or not.
+    store: where the ranks leave each other messages, connected or not.   helpers: the processes this one has started.
     """
 
     rank: int = 0
@@ -50,6 +53,7 @@ class World:
     node: int = 0
     restarts: int = 0
     store: Store | None = None
+    helpers: ProcessContext | None = None
 
     @classmethod
     def of_torchrun(cls) -> World:
@@ -89,6 +93,17 @@ class World:
         if self.local_rank == 0:
             self.announce(topic, "")
         return result
+
+    def require_helpers(self) -> None:
+        """Returns when all processes that this one has started are here. Raises LostProcessError if one never comes."""
+        self.announce(f"rank {self.rank} is here", "")
+        if self.helpers is not None:
+            assert self.store is not None
+            topics = [f"rank {rank} is here" for rank in range(self.size)]
+            while not self.store.check(topics):
+                if any(process.exitcode for process in self.helpers.processes):
+                    raise LostProcessError("another process of this training", "it ended too soon", CONTINUE)
+                time.sleep(0.01)
 
     def totals(self, numbers: Sequence[float]) -> list[float]:
         """The sum over all ranks of each number, the same on every rank."""
@@ -161,10 +176,14 @@ def share_of_update(n_micro_batches: int, batch_size: int, world: World) -> list
 
 @contextmanager
 def connected(world: World, device: torch.device) -> Iterator[None]:
-    """Inside, the ranks can exchange tensors: by gloo between CPUs, by NCCL between GPUs, one for each rank."""
+    """Inside, the ranks can exchange tensors: by gloo between CPUs, by NCCL between GPUs, one for each rank.
+
+    Raises LostProcessError if another rank is gone, or says nothing any more.
+    """
     if world.size == 1:
         yield
         return
+    world.require_helpers()
     is_gpu = device.type == "cuda"
     if is_gpu:
         torch.cuda.set_device(world.local_rank)
@@ -178,6 +197,10 @@ def connected(world: World, device: torch.device) -> Iterator[None]:
     )
     try:
         yield
+    except RuntimeError as error:  # of an exchange: gloo has no class of its own for it
+        if not isinstance(error, dist.DistError) and "gloo" not in str(error):
+            raise
+        raise LostProcessError("another process of this training", "it no longer answers", CONTINUE) from error
     finally:
         dist.destroy_process_group()
 
@@ -193,19 +216,18 @@ def with_helpers(n_processes: int, work: Callable[[World], object]) -> Iterator[
     store = TCPStore("127.0.0.1", 0, None, is_master=True, wait_for_workers=False)
     threads_each = max(1, n_threads // n_processes)
     arguments = (n_processes, store.port, threads_each, work)
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else helpers print stack traces if this process is killed
     helpers = start_processes(  # type: ignore[no-untyped-call]
         _help, arguments, nprocs=n_processes - 1, join=False, daemon=True, start_method="spawn"
     )
     assert helpers is not None
     torch.set_num_threads(threads_each)
     try:
-        yield World(0, n_processes, store=store)
+        yield World(0, n_processes, store=store, helpers=helpers)
         for process in helpers.processes:
             process.join(SECONDS_TO_DIE)
-    except RuntimeError as error:
-        if not is_lost_connection(error):
-            raise
-        raise LostProcessError(*_how_it_ended(helpers, n_processes)) from error
+    except LostProcessError as error:
+        raise _with_its_cause(error, helpers, n_processes) from error
     finally:
         for process in helpers.processes:
             process.kill()
@@ -229,11 +251,6 @@ def cut_like(tensor: Tensor, like: Tensor) -> Tensor:
     return distribute_tensor(tensor, like.device_mesh, like.placements, src_data_rank=None)
 
 
-def is_lost_connection(error: BaseException) -> bool:
-    """Whether an exchange failed because another rank is gone, or says nothing any more."""
-    return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))
-
-
 def _help(index: int, n_processes: int, port: int, n_threads: int, work: Callable[[World], object]) -> None:
     # Whoever stops the training stops rank 0, which tells the others when to end: after the update, all at once.
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -242,16 +259,18 @@ def _help(index: int, n_processes: int, port: int, n_threads: int, work: Callabl
     tqdm.set_lock(threading.RLock())  # its own lock belongs to the system, and would be lost with a killed process
     torch.set_num_threads(n_threads)
     rank = index + 1
-    work(World(rank, n_processes, rank, store=TCPStore("127.0.0.1", port, None, is_master=False)))
+    store = TCPStore("127.0.0.1", port, None, is_master=False, timeout=SHORTEST_PATIENCE)
+    work(World(rank, n_processes, rank, store=store))
 
 
-def _how_it_ended(helpers: ProcessContext, n_processes: int) -> tuple[str, str, str]:
-    what, which, fix = "it no longer answers", "another process of this training", "continue with --resume"
+def _with_its_cause(error: LostProcessError, helpers: ProcessContext, n_processes: int) -> LostProcessError:
+    """The same, but told which process ended and how, if one did."""
     try:
         helpers.join(timeout=SECONDS_TO_DIE, grace_period=1.0)
     except ProcessExitedException as end:
-        which = f"process {end.error_index + 2} of {n_processes}"
-        what = f"it was ended by {end.signal_name}" if end.signal_name else f"it ended with exit code {end.exit_code}"
+        how = f"it was ended by {end.signal_name}" if end.signal_name else f"it ended with exit code {end.exit_code}"
+        return LostProcessError(f"process {end.error_index + 2} of {n_processes}", how, CONTINUE)
     except ProcessRaisedException as end:
-        which, what = f"process {end.error_index + 2} of {n_processes}", str(end).strip().splitlines()[-1]
-    return which, what, fix
+        how = str(end).strip().splitlines()[-1]
+        return LostProcessError(f"process {end.error_index + 2} of {n_processes}", how, CONTINUE)
+    return error
