@@ -1,5 +1,6 @@
 """What the tests share: a tiny run on disk, and the command line as a function."""
 
+import functools
 import logging
 import signal
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import typer.main
 from hypothesis import settings
 
 from tiny_run import TINY_RUN, VERSES, Result
@@ -16,6 +18,7 @@ from tiny_run import TINY_RUN, VERSES, Result
 settings.register_profile("pellucid", deadline=None, derandomize=True)
 settings.load_profile("pellucid")
 torch.set_num_threads(1)
+typer.main.get_command = functools.cache(typer.main.get_command)  # built once, not at each call in this process
 
 
 @pytest.fixture

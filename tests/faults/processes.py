@@ -17,7 +17,10 @@ from tiny_run import Result
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
-    ["pytest", "torch._dynamo", "pellucid.cli", "pellucid.training.train_run", "pellucid.checkpoint.build"]
+    [
+        *("pytest", "torch._dynamo", "matplotlib.backends.backend_agg", "pellucid.cli"),
+        *("pellucid.training.train_run", "pellucid.training.plots", "pellucid.checkpoint.build"),
+    ]
 )
 
 HANGS_AFTER_SECONDS = 120

@@ -98,7 +98,7 @@ def test_fuzz_config_reader(tally, soak):
     n_read, n_refused = 0, 0
 
     @settings(
-        max_examples=1500 if soak else 400,
+        max_examples=1500 if soak else 150,
         derandomize=not soak,
         database=None,
         deadline=None,

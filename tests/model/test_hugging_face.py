@@ -1,16 +1,9 @@
 """The outside witness: with the same weights, the logits are those of Hugging Face transformers."""
 
+import importlib
+
+import pytest
 import torch
-from transformers import (
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PersimmonConfig,
-    PersimmonForCausalLM,
-    SmolLM3Config,
-    SmolLM3ForCausalLM,
-)
 
 from model.model_axes import tiny_config
 from pellucid.model.build import build_model
@@ -26,6 +19,12 @@ def randomised(model):
         for parameter in model.parameters():
             parameter += 0.2 * torch.randn_like(parameter)
     return model.eval()
+
+
+@pytest.fixture(scope="module")
+def transformers():
+    """Imported when a test asks for it: several seconds, which every process that collects the tests would spend."""
+    return importlib.import_module("transformers")
 
 
 def assert_same_logits(ours, theirs):
@@ -61,10 +60,10 @@ def gpt2_weights(state, n_layers):
     return weights
 
 
-def test_logits_equal_gpt2():
+def test_logits_equal_gpt2(transformers):
     theirs = randomised(
-        GPT2LMHeadModel(
-            GPT2Config(
+        transformers.GPT2LMHeadModel(
+            transformers.GPT2Config(
                 vocab_size=VOCAB_SIZE,
                 n_positions=16,
                 n_embd=32,
@@ -115,10 +114,10 @@ def llama_weights(state, n_layers):
     return weights
 
 
-def test_logits_equal_llama():
+def test_logits_equal_llama(transformers):
     theirs = randomised(
-        LlamaForCausalLM(
-            LlamaConfig(
+        transformers.LlamaForCausalLM(
+            transformers.LlamaConfig(
                 vocab_size=VOCAB_SIZE,
                 max_position_embeddings=16,
                 hidden_size=32,
@@ -146,11 +145,11 @@ def test_logits_equal_llama():
     assert_same_logits(ours, theirs)
 
 
-def test_logits_equal_smollm3_whose_last_layers_do_not_rotate():
+def test_logits_equal_smollm3_whose_last_layers_do_not_rotate(transformers):
     """But for these layers it is a Llama."""
     theirs = randomised(
-        SmolLM3ForCausalLM(
-            SmolLM3Config(
+        transformers.SmolLM3ForCausalLM(
+            transformers.SmolLM3Config(
                 vocab_size=VOCAB_SIZE,
                 max_position_embeddings=16,
                 hidden_size=32,
@@ -207,11 +206,11 @@ def persimmon_weights(state, n_layers, n_heads):
     return weights
 
 
-def test_logits_equal_persimmon_which_rotates_half_of_each_head():
+def test_logits_equal_persimmon_which_rotates_half_of_each_head(transformers):
     """And it normalises queries and keys and squares its ReLU: the shape of the demo, with biases."""
     theirs = randomised(
-        PersimmonForCausalLM(
-            PersimmonConfig(
+        transformers.PersimmonForCausalLM(
+            transformers.PersimmonConfig(
                 vocab_size=VOCAB_SIZE,
                 max_position_embeddings=16,
                 hidden_size=32,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import functools
 import os
 import re
 import reprlib
@@ -295,9 +296,14 @@ def _what_and_fix(error: ErrorDetails, path: Path, section: type[Section]) -> tu
     return what, fix
 
 
+@functools.cache
+def _json_schema(section: type[Section]) -> dict[str, Any]:
+    return section.model_json_schema()
+
+
 def _schema_at(location: Path, section: type[Section]) -> dict[str, Any]:
     """The JSON Schema at a location as pydantic tells it, where the `type` follows the key of a section with types."""
-    root = schema = section.model_json_schema()
+    root = schema = _json_schema(section)
     for key in location:
         variants = schema.get("discriminator", {}).get("mapping", {})
         inner = schema.get("items", {}) if isinstance(key, int) else schema.get("properties", {}).get(key, {})

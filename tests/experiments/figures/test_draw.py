@@ -24,7 +24,6 @@ FIGURES = [
     ({"type": "skill_curves"}, "tokens"),
     ({"type": "contexts"}, "context"),
     ({"type": "gradient_norms"}, "block"),
-    ({"type": "scaling"}, "training compute C (FLOP)"),
 ]
 
 
@@ -99,12 +98,16 @@ def drawn(figure, results, folder):
 @pytest.mark.parametrize(("figure", "label"), FIGURES, ids=lambda value: str(value)[:40])
 def test_every_kind_of_figure_is_drawn_with_its_units_and_a_caption(figure, label, tmp_path):
     drawing = drawn(figure, RESULTS, tmp_path)
-    image = imread(tmp_path / "a-figure.png")
+    assert_two_files_of_a_figure(tmp_path, label)
+    assert "Varied: model.d_model; 6 variants, 2 seeds, 12 runs." in drawing.caption
+
+
+def assert_two_files_of_a_figure(folder, label):
+    image = imread(folder / "a-figure.png")
     assert image.shape[0] > 300
     assert np.unique(image[..., 0]).size > 5, "not blank"
-    assert label in (tmp_path / "a-figure.svg").read_text()
-    assert "Varied: model.d_model; 6 variants, 2 seeds, 12 runs." in drawing.caption
-    assert not list(tmp_path.glob(".tmp-*"))
+    assert label in (folder / "a-figure.svg").read_text()
+    assert not list(folder.glob(".tmp-*"))
 
 
 def test_the_same_results_give_the_same_bytes(tmp_path):
@@ -113,10 +116,25 @@ def test_the_same_results_give_the_same_bytes(tmp_path):
     assert (tmp_path / "a/a-figure.svg").read_bytes() == (tmp_path / "b/a-figure.svg").read_bytes()
 
 
-def test_the_table_of_scaling_laws_holds_the_exact_floor(tmp_path):
-    table = drawn({"type": "scaling"}, RESULTS, tmp_path).table
-    assert "| exact floor |" in table
-    assert "0.5000" in table
+def test_scaling_laws_are_drawn_above_a_table_that_holds_the_exact_floor(tmp_path):
+    """Of nine runs on a law without noise, which are fitted quickly."""
+    sizes = [(parameters, tokens) for parameters in (10**4, 10**5, 10**6) for tokens in (10**6, 10**7, 10**8)]
+    runs = [
+        run.model_copy(
+            update={
+                "non_embedding_parameters": n,
+                "tokens": d,
+                "flops": 6.0 * n * d,
+                "val_loss": 0.5 + 40 / n**0.5 + 60 / d**0.35,
+            }
+        )
+        for run, (n, d) in zip(RESULTS, sizes, strict=False)
+    ]
+    drawing = drawn({"type": "scaling"}, runs, tmp_path)
+    assert_two_files_of_a_figure(tmp_path, "training compute C (FLOP)")
+    assert "Varied: model.d_model; 5 variants, 2 seeds, 9 runs." in drawing.caption
+    assert "| exact floor |" in drawing.table
+    assert "0.5000" in drawing.table
 
 
 def test_what_the_results_lack_is_said(tmp_path):

@@ -90,7 +90,8 @@ def test_no_run_beats_one_of_the_frontier_with_less_or_equal_compute(runs):
 
 
 @pytest.mark.parametrize("cheapest", [True, False])
-def test_more_runs_of_a_clean_law_find_the_floor(cheapest):
+def test_more_runs_of_a_clean_law_find_the_floor(cheapest, monkeypatch):
+    monkeypatch.setattr(bootstrap, "N_RESAMPLES", 10)
     fits = fits_of_fewer_runs(FLOPS, LAW(FLOPS), cheapest=cheapest)
     assert list(fits) == sorted(fits)
     assert max(fits) == len(FLOPS)
@@ -101,8 +102,9 @@ def test_more_runs_of_a_clean_law_find_the_floor(cheapest):
     assert high >= 0.499
 
 
-def test_runs_before_a_step_mislead_the_fit_and_those_beyond_it_do_not():
+def test_runs_before_a_step_mislead_the_fit_and_those_beyond_it_do_not(monkeypatch):
     """A stair: a plateau stands in the way of the law, so the floor is found only from its far side."""
+    monkeypatch.setattr(bootstrap, "N_RESAMPLES", 1)
     loss = np.where(FLOPS < 3e12, np.maximum(LAW(FLOPS) + 0.5, 1.0), LAW(FLOPS))
     from_cheapest = list(fits_of_fewer_runs(FLOPS, loss, cheapest=True).values())
     from_most_expensive = list(fits_of_fewer_runs(FLOPS, loss, cheapest=False).values())
