@@ -21,6 +21,18 @@ torch.set_num_threads(1)
 typer.main.get_command = functools.cache(typer.main.get_command)  # built once, not at each call in this process
 
 
+@pytest.fixture(autouse=True)
+def blank_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are made and saved, but drawn only for tests that use `ink`: half of a tiny run's time."""
+    if "ink" not in request.fixturenames:
+        monkeypatch.setattr("matplotlib.figure.Figure.draw", lambda self, renderer: None)
+
+
+@pytest.fixture
+def ink() -> None:
+    """Figures are drawn."""
+
+
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to work in, with a small corpus and a config that trains on it in a second."""

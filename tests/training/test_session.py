@@ -74,7 +74,7 @@ def test_a_signal_saves_and_the_resumed_run_equals_the_uninterrupted_one(workpla
     assert_same_run(workplace / "whole", workplace / "stopped", 20)
 
 
-def test_on_fables_each_evaluation_records_every_skill_and_a_plot_is_drawn(workplace: Path):
+def test_on_fables_each_evaluation_records_every_skill_and_a_plot_is_drawn(workplace: Path, ink):
     fables = ["corpus={type: fables, size: 40, validation_fraction: 0.2}", "tokenizer.vocab_size=400"]
     outcome, _ = train(workplace, "fables", *fables, "model.context_length=256")
     rows = [row for row in read_rows(workplace / "fables" / "metrics.jsonl") if "val_loss" in row]
@@ -86,7 +86,7 @@ def test_on_fables_each_evaluation_records_every_skill_and_a_plot_is_drawn(workp
     assert (workplace / "fables" / "skills.png").stat().st_size > 10_000
 
 
-def test_a_run_leaves_what_the_design_says(workplace: Path):
+def test_a_run_leaves_what_the_design_says(workplace: Path, ink):
     outcome, _ = train(workplace, "run")
     names = {path.name for path in (workplace / "run").iterdir()}
     assert {"config.yaml", "tokenizer.json", "metrics.jsonl", "samples.md", "loss.png", ".lock"} <= names

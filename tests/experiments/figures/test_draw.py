@@ -11,6 +11,7 @@ from pellucid.experiments.laws import bootstrap
 from pellucid.experiments.results import RunResult
 from pellucid.experiments.table import value_of
 
+pytestmark = pytest.mark.usefixtures("ink")
 SKILLS = ("choice", "spelling", "recall")
 FIGURES = [
     ({"type": "bars", "y": "excess"}, "excess over the floor (nats per token)"),
