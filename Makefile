@@ -17,8 +17,8 @@ demo: $(VENV)/.run ## train on fables for about four minutes, then write stories
 	$(BIN)/pellucid evaluate checkpoints/fables
 	$(BIN)/pellucid generate checkpoints/fables --num-samples 3 --seed 1
 
-test: lint       ## lint, types, layers, then all tests, two files at a time
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
+test: lint       ## lint, types, layers, then all tests, a file per core at a time
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
 
 bench: $(VENV)/.dev ## speed, memory and start-up beside transformers at the same shape, as tables: five minutes
 	$(BIN)/python scripts/benchmark.py
