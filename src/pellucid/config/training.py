@@ -95,7 +95,7 @@ class TrainConfig(Section):
         "auto", description="several processes: each holds all weights (ddp) or a part (fsdp); auto: ddp"
     )
     processes: Literal["auto"] | Steps = Field(
-        "auto", description="processes on this machine; auto: one per GPU, or per core where that is faster"
+        "auto", description="processes on this machine; auto: one per GPU, or one per core for longer runs on a CPU"
     )
     compile: bool = Field(False, description="torch.compile the model: slow start, faster steps on a GPU")
     log_every_steps: Steps = Field(10, description="steps between two rows of metrics.jsonl")

@@ -131,8 +131,9 @@ def build_trainer(config: RunConfig, data: PreparedData, world: World = ALONE) -
 def choose_n_processes(config: RunConfig, world: World = ALONE) -> int:
     """How many processes should train: torchrun's; else one per GPU; on a CPU one per core, if the run is long enough.
 
-    Four cores are faster with a process each than as four threads of one (docs/speed.md): processes wait for each
-    other once an update, threads at every operation. Raises ConfigError if torchrun started too many.
+    Four processes are as fast as four threads, and keep far more of their speed beside other programs (docs/speed.md):
+    they wait for each other a few times an update, threads at every operation. Raises ConfigError if parallel is none
+    and torchrun started several.
     """
     train = config.train
     if train.parallel == "none" and world.size > 1:

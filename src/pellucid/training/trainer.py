@@ -72,7 +72,7 @@ class Trainer:
         self.model, self.forward, self.objective = model, forward, objective
         self.optimizers, self.schedule = optimizers, schedule
         self.get_batch, self.precision = get_batch, precision
-        self.gradient_accumulation_steps, self.batch_size = gradient_accumulation_steps, batch_size
+        self.gradient_accumulation_steps = gradient_accumulation_steps
         self.seed, self.world, self.is_sharded = seed, world, is_sharded
         self.share = share_of_update(gradient_accumulation_steps, batch_size, world)
         self.max_gradient_norm = math.inf if max_gradient_norm is None else max_gradient_norm
@@ -86,9 +86,9 @@ class Trainer:
         """
         started = time.perf_counter()
         batches = [self._part(micro_batch, rows) for micro_batch, rows in self.share]
-        n_here = [sum(int((batch.targets_BT != IGNORE_INDEX).sum()) for batch in batches)]
-        n_here += [sum(batch.inputs_BT.numel() for batch in batches)]
-        n_targets, n_tokens = map(int, self.world.totals(n_here))
+        targets_here = sum(int((batch.targets_BT != IGNORE_INDEX).sum()) for batch in batches)
+        tokens_here = sum(batch.inputs_BT.numel() for batch in batches)
+        n_targets, n_tokens = map(int, self.world.totals([targets_here, tokens_here]))
         set_learning_rate(self.optimizers, self.schedule(self.step))
         shares = torch.stack([self._backward(batch, n_targets, i) for i, batch in enumerate(batches)])
         if self.world.size > 1:
