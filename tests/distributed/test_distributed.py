@@ -1,14 +1,20 @@
 """Several processes train as one does: the same rows, losses, norms and weights. Two ranks; four in `make soak`."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import together
+from pellucid.config import load_run_config
 from pellucid.errors import ConfigError
 from pellucid.runtime.distributed import ALONE, World, divides, share_of_update
+from pellucid.training.build import choose_n_processes
 from ranks import Ranks
+
+FABLES = Path(__file__).parents[2] / "configs" / "fables.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -84,3 +90,28 @@ def test_work_that_is_shared_out_is_the_work_of_one(ranks, n_matrices):
     alone = together.products(ALONE, n_matrices)
     for of_rank in ranks(together.products, n_matrices):
         assert all(np.array_equal(here, there) for here, there in zip(of_rank, alone, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("changes", "n"),
+    [
+        (["train.steps=10000"], 4),  # one for each core
+        (["train.steps=10000", "train.batch_size=6"], 3),  # the most that share six rows equally
+        (["train.steps=10000", "train.parallel=none"], 1),
+        (["train.steps=100"], 1),  # over before they have started
+        (["train.steps=100", "train.processes=2"], 2),
+    ],
+)
+def test_a_long_run_on_a_cpu_gets_a_process_per_core(monkeypatch, changes, n):
+    monkeypatch.setattr("torch.get_num_threads", lambda: 4)
+    config = load_run_config(FABLES, ["train.device=cpu", *changes])
+    assert choose_n_processes(config) == n
+
+
+def test_every_gpu_gets_a_process_and_no_process_goes_without(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda including_emulation: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    assert choose_n_processes(load_run_config(FABLES, [])) == 2
+    with pytest.raises(ConfigError, match="3 processes need a GPU each, and this machine has 2"):
+        choose_n_processes(load_run_config(FABLES, ["train.processes=3"]))

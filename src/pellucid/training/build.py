@@ -133,7 +133,7 @@ def choose_n_processes(config: RunConfig, world: World = ALONE) -> int:
 
     Four processes are as fast as four threads, and keep far more of their speed beside other programs (docs/speed.md):
     they wait for each other a few times an update, threads at every operation. Raises ConfigError if parallel is none
-    and torchrun started several.
+    and torchrun started several, or if there are fewer GPUs than processes.
     """
     train = config.train
     if train.parallel == "none" and world.size > 1:
@@ -141,11 +141,15 @@ def choose_n_processes(config: RunConfig, world: World = ALONE) -> int:
         raise ConfigError("train.parallel", what, "set it to auto, or start the command without torchrun")
     if world.size > 1 or train.parallel == "none":
         return world.size
-    if train.processes != "auto":
-        return train.processes
     device = resolve_precision(train.device, train.precision).device
+    n_gpus = torch.cuda.device_count() if device.type == "cuda" else 0
+    if train.processes != "auto":
+        if device.type == "cuda" and train.processes > n_gpus:
+            what = f"{train.processes} processes need a GPU each, and this machine has {n_gpus}"
+            raise ConfigError("train.processes", what, "set it to auto, or train.device to cpu")
+        return train.processes
     if device.type == "cuda":
-        most = torch.cuda.device_count()
+        most = n_gpus
     elif device.type == "cpu" and train.steps * config.tokens_per_step >= LEAST_POSITIONS:
         most = torch.get_num_threads()
     else:
