@@ -223,6 +223,17 @@ def test_after_the_first_updates_a_run_says_how_long_it_will_take(workplace: Pat
     assert_same_run(workplace / "short", workplace / "long", 20)
 
 
+def test_a_run_shows_its_first_sample_and_its_loss_beside_the_floor_while_it_trains(tmp_path: Path, capfd):
+    config = load_run_config(
+        Path(__file__).parents[2] / "configs" / "debug.yaml", ["train.steps=6", "sample.every_steps=2"]
+    )
+    train_run(config, tmp_path, tmp_path / "run", resume=False, overwrite=False, note=print)
+    lines = capfd.readouterr().err
+    sample = (tmp_path / "run" / "samples.md").read_text().split("> ")[1]
+    assert f"step 2: it writes “{' '.join(sample.split())[:20]}" in lines
+    assert re.search(r"step 6: validation loss [\d.]+ nats/token, [\d.]+ above the floor", lines)
+
+
 def test_minutes_cut_the_steps_to_what_fits_once_and_resuming_keeps_them(workplace: Path, monkeypatch):
     monkeypatch.setattr(train_run_module, "_steps_that_fit", lambda *_: 7)
     outcome, notes = train(workplace, "cut", minutes=3)

@@ -39,6 +39,7 @@ from pellucid.version import __version__
 
 _log = logging.getLogger(__name__)
 
+CHARACTERS_TO_SHOW = 100  # of a sample, in the terminal
 SECONDS_TO_JUDGE = 5.0  # of updates, before it is said how long the rest will take
 EVALUATIONS_TO_WARN = 3  # so many in a row without a new best are hardly chance
 
@@ -193,7 +194,7 @@ class Session:
         self.best_loss, self.evaluations_since_best = best_loss, since_best
         self.best_step = self.trainer.step if is_best else self.best_step
         if self.world.is_first:
-            self._show(bar, update, val_loss)
+            self._show(bar, update, evaluation, samples)
         if is_best or is_last or self._due(self.save_every) or stop.signal_number is not None:
             self.save(val_loss)
         if stop.signal_number is not None and self.saved_step == self.trainer.step:
@@ -261,7 +262,7 @@ class Session:
         write_checkpoint(self.run_dir, checkpoint)
         keep_last_and_best(self.run_dir, self.keep_last)
 
-    def _show(self, bar: tqdm[Any], update: Update, val_loss: float | None) -> None:
+    def _show(self, bar: tqdm[Any], update: Update, evaluation: Evaluation | None, samples: Sequence[str]) -> None:
         rate = bar.format_dict["rate"] or 0.0
         figures = {
             "loss": f"{update.loss:.3f}",
@@ -271,8 +272,14 @@ class Session:
         }
         bar.set_postfix(figures, refresh=False)
         bar.update()
-        if val_loss is not None:
-            bar.write(f"step {self.trainer.step}: validation loss {val_loss:.4f} nats/token", file=bar.fp)
+        if evaluation is not None:
+            loss, excess = evaluation.loss_nats_per_token, evaluation.excess_nats_per_token
+            beside_floor = "" if excess is None else f", {excess:.4f} above the floor"
+            bar.write(f"step {self.trainer.step}: validation loss {loss:.4f} nats/token{beside_floor}", file=bar.fp)
+        if samples:
+            line = " ".join(samples[0].split())
+            shown = line if len(line) <= CHARACTERS_TO_SHOW else line[:CHARACTERS_TO_SHOW] + "…"
+            bar.write(f"step {self.trainer.step}: it writes “{shown}”", file=bar.fp)
         self._say_pace(bar, update)
         if self.evaluations_since_best >= EVALUATIONS_TO_WARN and not self.has_warned:
             self.has_warned = True
