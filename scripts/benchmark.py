@@ -28,7 +28,7 @@ from pathlib import Path
 
 import torch
 import transformers
-from results import parser, print_table, record
+from results import here, parser, print_table, record
 
 from pellucid.config.model import LearnedConfig, ModelConfig
 from pellucid.cost.build import cost_of
@@ -287,7 +287,7 @@ def main() -> None:
     def show(name: str, figures: Figures) -> None:
         print_table(name, figures)
         if options.record:
-            record(name, figures)
+            record(here(name), figures)
 
     training, peak = compare_training(Shape(batch_size=32, context_length=256, vocab_size=65), auto, n_pairs)
     show("peak", peak)

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from results import ROOT, parser, print_table, record
+from results import ROOT, here, parser, print_table, record
 
 RUNS = {
     "speedrun, seed 0": ["speedrun_shakespeare.yaml", "seed=0"],
@@ -35,7 +35,7 @@ def main() -> None:
             figures[name] = {"seconds": last["elapsed_seconds"], "nats per character": last["val_loss"]}
     print_table("shakespeare", figures)
     if options.record:
-        record("shakespeare", figures)
+        record(here("shakespeare"), figures)
 
 
 if __name__ == "__main__":

@@ -75,17 +75,31 @@ def read() -> Entries:
     return entries
 
 
+def here(name: str) -> str:
+    """The entry's name with the kind of this machine, as `training_avx2`; the plain name is that with bf16 units.
+
+    For what pages show for several kinds, side by side.
+    """
+    import torch
+
+    has_bf16 = torch.cpu._is_avx512_bf16_supported()
+    return name if has_bf16 else f"{name}_{torch.backends.cpu.get_cpu_capability().lower()}"
+
+
 def machine() -> str:
-    """As pages name it: `2 cores, Intel Xeon with bf16 units (AMX)`."""
+    """As pages name it: `2 cores, Intel Xeon with bf16 units (AMX)`, or `4 cores, Intel Xeon (AVX2)`."""
     import torch
 
     cpuinfo = Path("/proc/cpuinfo")
     about = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""  # Linux
     model = re.search(r"^model name\s*: (.*?)(?: @.*)?$", about, re.MULTILINE)
     name = model[1].replace("(R)", "").replace(" Processor", "") if model else platform.processor()
-    units = " with bf16 units (AMX)" if "amx_bf16" in about else " with bf16 units" if "avx512_bf16" in about else ""
+    vectors = f" ({torch.backends.cpu.get_cpu_capability()})"  # AVX2 also where ATEN_CPU_CAPABILITY=avx2 asks for it
+    kind = (
+        " with bf16 units (AMX)" if "amx_bf16" in about else " with bf16 units" if "avx512_bf16" in about else vectors
+    )
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
-    return f"{torch.get_num_threads()} cores, {name}{units}{gpu}"
+    return f"{torch.get_num_threads()} cores, {name}{kind}{gpu}"
 
 
 def _command() -> str:

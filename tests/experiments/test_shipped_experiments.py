@@ -60,8 +60,17 @@ def shrunken(path: Path) -> tuple[str, list[str]]:
     return yaml.safe_dump(experiment, sort_keys=False), overrides
 
 
-def test_the_seven_experiments_are_there():
-    names = ["accumulation", "depth_and_heads", "norms", "optimizers", "positions", "scaling", "tokenizers"]
+def test_the_eight_experiments_are_there():
+    names = [
+        "accumulation",
+        "depth_and_heads",
+        "looking_up",
+        "norms",
+        "optimizers",
+        "positions",
+        "scaling",
+        "tokenizers",
+    ]
     assert [path.stem for path in SHIPPED] == names
     assert all(load_experiment(path).config.name == path.stem for path in SHIPPED)
 
