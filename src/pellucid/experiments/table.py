@@ -127,6 +127,14 @@ def floor_of(result: RunResult, column: str) -> float:
     return number_of(result, column) * result.floor / result.val_loss
 
 
+def at_equal_steps(points: pd.DataFrame, variant: str) -> pd.DataFrame:
+    """The points with x as its mean over the seeds of a variant, so that they can be averaged step by step.
+
+    x may be the tokens read: rows are not equally long, so at the same step each seed has read another number of them.
+    """
+    return points.assign(x=points.groupby([variant, "step"], sort=False).x.transform("mean"))
+
+
 def mean_lines(points: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """From the label, seed, x and y of points a line per label: for each x the mean, min and max of y over the seeds.
 

@@ -1,6 +1,7 @@
 """Figures: each kind is drawn, says what it shows, and says so where it cannot be drawn."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.image import imread
 
@@ -9,7 +10,7 @@ from pellucid.experiments.figures.curves import draw_curves
 from pellucid.experiments.figures.draw import draw
 from pellucid.experiments.laws import bootstrap
 from pellucid.experiments.results import RunResult
-from pellucid.experiments.table import value_of
+from pellucid.experiments.table import at_equal_steps, mean_lines, value_of
 
 pytestmark = pytest.mark.usefixtures("ink")
 SKILLS = ("choice", "spelling", "recall")
@@ -45,7 +46,7 @@ def result(d_model, seed):
     curve = [
         {
             "step": step,
-            "tokens": 100 * step,
+            "tokens": 100 * step + seed,  # rows of other widths
             "val_loss": 0.5 + 20 * excess / step,
             "val_floor": 0.5,
             "skills": skills(20 * excess / step),
@@ -101,6 +102,16 @@ def test_every_kind_of_figure_is_drawn_with_its_units_and_a_caption(figure, labe
     drawing = drawn(figure, RESULTS, tmp_path)
     assert_two_files_of_a_figure(tmp_path, label)
     assert "Varied: model.d_model; 6 variants, 2 seeds, 12 runs." in drawing.caption
+
+
+def test_seeds_meet_at_equal_steps_whatever_number_of_tokens_each_has_read():
+    points = pd.DataFrame(
+        [("a", 0, 10, 100.0, 1.0), ("a", 1, 10, 104.0, 3.0), ("a", 0, 20, 200.0, 0.5), ("a", 1, 20, 206.0, 0.7)],
+        columns=["label", "seed", "step", "x", "y"],
+    )
+    line = mean_lines(at_equal_steps(points, "label"))["a"]
+    assert list(line.index) == [102.0, 203.0]
+    assert list(line["mean"]) == pytest.approx([2.0, 0.6])
 
 
 def assert_two_files_of_a_figure(folder, label):

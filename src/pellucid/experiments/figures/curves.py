@@ -13,7 +13,7 @@ from pellucid.config.experiment import ContextsConfig, CurvesConfig, GradientNor
 from pellucid.experiments.figures.axis_numbers import in_short, log_axis, log_limits, ticks_at
 from pellucid.experiments.figures.style import FLOOR_STYLE, EndLabel, Sketch, draw_bands, figure_of_lines, label_ends
 from pellucid.experiments.results import RunResult
-from pellucid.experiments.table import axis_label, mean_lines, seeds_in_words
+from pellucid.experiments.table import at_equal_steps, axis_label, mean_lines, seeds_in_words
 
 
 def draw_curves(config: CurvesConfig, results: Sequence[RunResult]) -> Sketch:
@@ -44,12 +44,13 @@ def draw_curves(config: CurvesConfig, results: Sequence[RunResult]) -> Sketch:
 
 
 def _evaluations(config: CurvesConfig, results: Sequence[RunResult]) -> pd.DataFrame:
-    """label, seed, x, floor and y of every evaluation during training. FLOPs are spent evenly over the tokens."""
+    """label, seed, step, x, floor and y of every evaluation during training. FLOPs are spent evenly over the tokens."""
     rows = []
     for run in results:
         unit = run.flops / run.tokens if config.x == "flops" else 1
+        counter = "step" if config.x == "step" else "tokens"
         of_run = [
-            (run.label, run.seed, unit * row["step" if config.x == "step" else "tokens"], floor, row["val_loss"])
+            (run.label, run.seed, row["step"], unit * row[counter], floor, row["val_loss"])
             for row in run.curve
             if (floor := row.get("val_floor")) is not None or config.y == "val_loss"
         ]
@@ -59,7 +60,8 @@ def _evaluations(config: CurvesConfig, results: Sequence[RunResult]) -> pd.DataF
                 "shorten evaluation.every_steps, or, where no floor is known, draw val_loss"
             )
         rows += of_run
-    points = pd.DataFrame(rows, columns=["label", "seed", "x", "floor", "y"]).astype({"x": float, "floor": float})
+    columns = ["label", "seed", "step", "x", "floor", "y"]
+    points = at_equal_steps(pd.DataFrame(rows, columns=columns).astype({"x": float, "floor": float}), "label")
     return points if config.y == "val_loss" else points.assign(y=points.y - points.floor)
 
 

@@ -14,7 +14,7 @@ from pellucid.config.experiment import SkillCurvesConfig, SkillsConfig
 from pellucid.experiments.figures.axis_numbers import in_percent, in_short, log_axis, log_limits, round_ticks
 from pellucid.experiments.figures.style import NAME_WIDTH, Sketch, draw_bands, line_style, new_figure, wrapped
 from pellucid.experiments.results import RunResult
-from pellucid.experiments.table import mean_lines, seeds_in_words
+from pellucid.experiments.table import at_equal_steps, mean_lines, seeds_in_words
 
 FIELDS = {"excess": "excess_nats_per_document", "accuracy": "accuracy"}
 LABELS = {
@@ -76,13 +76,14 @@ def draw_skill_curves(config: SkillCurvesConfig, results: Sequence[RunResult]) -
     """When each skill is learned: a panel per variant, a line per skill that all its runs measured."""
     points = pd.DataFrame(
         [
-            (run.label, run.seed, row["tokens"], skill, found[FIELDS[config.y]])
+            (run.label, run.seed, row["step"], row["tokens"], skill, found[FIELDS[config.y]])
             for run in results
             for row in run.curve
             for skill, found in (row.get("skills") or {}).items()
         ],
-        columns=["variant", "seed", "x", "label", "y"],
+        columns=["variant", "seed", "step", "x", "label", "y"],
     ).astype({"y": float})
+    points = at_equal_steps(points, "variant")
     styles = {skill: line_style(i) for i, skill in enumerate(points.dropna().label.unique())}
     if not styles:
         raise ValueError(f"no run has the {config.y} of skills while training; only Fables knows its skills")
