@@ -82,8 +82,14 @@ def here(name: str) -> str:
     """
     import torch
 
-    has_bf16 = torch.cpu._is_avx512_bf16_supported()
-    return name if has_bf16 else f"{name}_{torch.backends.cpu.get_cpu_capability().lower()}"
+    return name if _uses_bf16() else f"{name}_{torch.backends.cpu.get_cpu_capability().lower()}"
+
+
+def _uses_bf16() -> bool:
+    """Not where ATEN_CPU_CAPABILITY=avx2 asks for the vector units of an ordinary machine."""
+    import torch
+
+    return torch.cpu._is_avx512_bf16_supported() and torch.backends.cpu.get_cpu_capability() != "AVX2"
 
 
 def machine() -> str:
@@ -94,10 +100,9 @@ def machine() -> str:
     about = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""  # Linux
     model = re.search(r"^model name\s*: (.*?)(?: @.*)?$", about, re.MULTILINE)
     name = model[1].replace("(R)", "").replace(" Processor", "") if model else platform.processor()
-    vectors = f" ({torch.backends.cpu.get_cpu_capability()})"  # AVX2 also where ATEN_CPU_CAPABILITY=avx2 asks for it
-    kind = (
-        " with bf16 units (AMX)" if "amx_bf16" in about else " with bf16 units" if "avx512_bf16" in about else vectors
-    )
+    kind = f" ({torch.backends.cpu.get_cpu_capability()})"
+    if _uses_bf16():
+        kind = " with bf16 units (AMX)" if "amx_bf16" in about else " with bf16 units"
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
     return f"{torch.get_num_threads()} cores, {name}{kind}{gpu}"
 
