@@ -30,7 +30,7 @@ import torch
 import transformers
 from results import here, parser, print_table, record
 
-from pellucid.config.model import LearnedConfig, ModelConfig
+from pellucid.config.model import DecoderConfig, LearnedConfig
 from pellucid.cost.build import cost_of
 from pellucid.cost.machine import measure_flops_per_second
 from pellucid.data.batches import Batch
@@ -63,8 +63,8 @@ class Shape:
     n_heads: int = 2
 
     @property
-    def config(self) -> ModelConfig:
-        return ModelConfig(
+    def config(self) -> DecoderConfig:
+        return DecoderConfig(
             context_length=self.context_length,
             d_model=self.d_model,
             n_layers=self.n_layers,

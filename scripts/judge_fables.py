@@ -22,7 +22,7 @@ def judge(run: Path, n_samples: int, seed: int) -> tuple[int, float]:
     corpus = build_corpus(trained.config.corpus)
     assert isinstance(corpus, FablesCorpus), "only the grammar of Fables can judge"
     completions = generate_text(
-        trained.decoder,
+        trained.model,
         trained.tokenizer,
         "",
         n_samples=n_samples,

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from torch.multiprocessing import start_processes
 
-from pellucid.config.model import ModelConfig
+from pellucid.config.model import DecoderConfig
 from pellucid.model.build import build_model
 from pellucid.model.decoder import Decoder
 from pellucid.training.objectives import next_token_nats
@@ -54,7 +54,7 @@ def one_process(
 def draw(model: dict[str, Any], dtype_name: str) -> tuple[Decoder, Tensor]:
     """A small decoder with random weights, and tokens (B, T + 1) for it: the same in every process."""
     torch.manual_seed(0)
-    config = ModelConfig.model_validate(model)
+    config = DecoderConfig.model_validate(model)
     decoder = build_model(config, VOCAB_SIZE).to(getattr(torch, dtype_name))
     return decoder, torch.randint(VOCAB_SIZE, (BATCH_SIZE, config.context_length + 1))
 

@@ -26,7 +26,7 @@ from pellucid.evaluation.loss import Evaluation
 from pellucid.evaluation.trace import Trace, trace_text
 from pellucid.generation.sampling import Sampling
 from pellucid.generation.text import stream_text
-from pellucid.model.decoder import Decoder
+from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
 from pellucid.training.metrics import read_rows
@@ -94,8 +94,8 @@ class Run:
     precision: Precision
 
     @property
-    def model(self) -> Decoder:
-        return self.trained.decoder
+    def model(self) -> LanguageModel:
+        return self.trained.model
 
     @property
     def tokenizer(self) -> Tokenizer:

@@ -196,7 +196,7 @@ def generate(
     text = _read_prompt(prompt, prompt_file) or ""
     trained, precision = load_trained_run(run, checkpoint)
     trained.tokenizer.encode(text)  # refuses what it cannot read before anything is written
-    start = (trained.decoder, trained.tokenizer, text)
+    start = (trained.model, trained.tokenizer, text)
     settings: dict[str, Any] = {"max_new_tokens": max_new_tokens, "sampling": sampling, "seed": seed}
     with precision.for_decoding().autocast():
         if num_samples == 1 and not as_json:

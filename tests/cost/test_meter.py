@@ -186,7 +186,7 @@ def test_a_deep_model_costs_what_is_measured_of_all_its_layers(name):
 
 def test_the_cache_holds_the_keys_and_values_of_every_position():
     for model in (small_config(n_kv_heads=n, n_layers=n) for n in (1, 2, 4)):
-        cache = build_model(model, VOCAB_SIZE).new_cache(batch_size=1, capacity=1)
+        cache = build_model(model, VOCAB_SIZE).new_state(batch_size=1, capacity=1)
         bytes_held = sum(layer.keys_BGSK.nbytes + layer.values_BGSK.nbytes for layer in cache.layers)
         assert cost_of_run(run_config(model), VOCAB_SIZE, FP32).memory_bytes.kv_cache_per_token == bytes_held
 

@@ -27,7 +27,7 @@ def untrained(*overrides: str) -> tuple[TrainedModel, PreparedData]:
 @pytest.mark.parametrize("position", ["rope", "sinusoidal", "none", "learned"])
 def test_at_the_trained_length_the_excess_is_that_of_the_evaluation(place: Path, position):
     model, data = untrained(f"model.position={{type: {position}}}")
-    excess = evaluate(model.config, data, model.decoder, CPU).excess_nats_per_token
+    excess = evaluate(model.config, data, model.model, CPU).excess_nats_per_token
     assert at_context_lengths(model, data, CPU, (64,)) == [(64, excess)]
 
 
@@ -48,12 +48,12 @@ def test_learned_positions_end_where_they_were_trained(place: Path):
 def test_another_context_length_changes_no_logit_within_it(place: Path, position):
     model, _ = untrained(f"model.position={{type: {position}}}")
     tokens_BT = torch.randint(0, 300, (2, 16))
-    assert torch.equal(with_context_length(model, 16)(tokens_BT), model.decoder(tokens_BT))
+    assert torch.equal(with_context_length(model, 16)(tokens_BT), model.model(tokens_BT))
 
 
 def test_without_a_known_truth_the_loss_is_measured(place: Path):
     model, data = untrained("corpus={type: text, files: [corpus.txt]}")
-    loss = evaluate(model.config, data, model.decoder, CPU).loss_nats_per_token
+    loss = evaluate(model.config, data, model.model, CPU).loss_nats_per_token
     assert at_context_lengths(model, data, CPU, (64,)) == [(64, loss)]
 
 

@@ -69,7 +69,7 @@ def test_what_the_table_says_of_a_run_is_what_its_checkpoint_says(compared: Path
     row = rows(Path("report/results.csv"))[1]
     trained = load_trained_model(find_step_directory(run_dirs(compared)["wide"], "latest"))
     data = prepare_data(trained.config, Path("data"))
-    evaluation = evaluate(trained.config, data, trained.decoder, resolve_precision("cpu", "fp32"))
+    evaluation = evaluate(trained.config, data, trained.model, resolve_precision("cpu", "fp32"))
     cost = cost_of(trained.config.model, data.tokenizer.vocab_size)
     assert (row["label"], row["seed"], row["status"], row["model.d_model"]) == ("wide", "3", "done", "16")
     assert trained.config.seed == 3
@@ -81,9 +81,9 @@ def test_what_the_table_says_of_a_run_is_what_its_checkpoint_says(compared: Path
     n_tokens = sum(batches.batch(i).inputs_BT.numel() for i in range(LAST_STEP))
     assert int(row["tokens"]) == n_tokens
     assert float(row["flops"]) == n_tokens * cost.training_flops_per_token.total
-    assert int(row["parameters"]) == sum(weight.numel() for weight in trained.decoder.parameters())
-    assert int(row["non_embedding_parameters"]) == sum(weight.numel() for weight in trained.decoder.parameters()) - (
-        trained.decoder.embeddings.embedding_VD.numel()
+    assert int(row["parameters"]) == sum(weight.numel() for weight in trained.model.parameters())
+    assert int(row["non_embedding_parameters"]) == sum(weight.numel() for weight in trained.model.parameters()) - (
+        trained.model.embeddings.embedding_VD.numel()
     )
 
 

@@ -70,7 +70,7 @@ def checkpoint(fault_place: Path, reference: Trace, tmp_path: Path) -> Path:
 
 def test_fuzz_checkpoint_reader(checkpoint: Path, tally, soak):
     whole = {file.name: file.read_bytes() for file in checkpoint.iterdir()}
-    decoder = load_trained_model(checkpoint).decoder
+    decoder = load_trained_model(checkpoint).model
     names = (*TENSOR_FILES, *TEXT_FILES, MANIFEST)
     damages = [st.tuples(st.just(name), st.builds(edited, st.just(whole[name]), EDITS)) for name in names]
     damages += [st.tuples(st.just(name), edited_header(checkpoint / name)) for name in TENSOR_FILES]

@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from pellucid.config.model import ModelConfig
+from pellucid.config.model import DecoderConfig
 from pellucid.model.build import build_model
 from pellucid.model.decoder import Decoder
 
@@ -14,7 +14,7 @@ def make_decoder() -> Callable[..., Decoder]:
 
     def make(*, vocab_size: int = 23, context_length: int = 12, **axes: object) -> Decoder:
         axes = {"tied_embeddings": False, **axes}
-        config = ModelConfig(context_length=context_length, d_model=16, n_layers=2, n_heads=2, **axes)  # type: ignore[arg-type]
+        config = DecoderConfig(context_length=context_length, d_model=16, n_layers=2, n_heads=2, **axes)  # type: ignore[arg-type]
         with torch.random.fork_rng():
             torch.manual_seed(0)
             model = build_model(config, vocab_size)

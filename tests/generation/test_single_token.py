@@ -15,7 +15,7 @@ def test_a_single_token_gives_what_the_whole_text_gives(n_read_before):
         with float64(), torch.inference_mode():
             model = build_away_from_zero(config).eval()
             expected_BTV = model(tokens_BT)
-            cache, single_token = model.new_cache(3), SingleTokenDecoder(model)
+            cache, single_token = model.new_state(3), SingleTokenDecoder(model)
             if n_read_before:
                 model(tokens_BT[:, :n_read_before], cache)
             for t in range(n_read_before, 8):
@@ -26,7 +26,7 @@ def test_a_single_token_gives_what_the_whole_text_gives(n_read_before):
 
 def test_a_token_after_a_full_context_is_refused_and_leaves_the_cache_as_it_is():
     model = build_away_from_zero(tiny_config())
-    cache, single_token = model.new_cache(1), SingleTokenDecoder(model)
+    cache, single_token = model.new_state(1), SingleTokenDecoder(model)
     with torch.inference_mode():
         model(torch.zeros(1, 8, dtype=torch.long), cache)
         with pytest.raises(ValueError, match="9 tokens are more than the context_length of 8"):
@@ -39,7 +39,7 @@ def test_under_autocast_products_are_computed_in_bfloat16():
     tokens_BT = torch.randint(VOCAB_SIZE, (2, 8))
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
         expected_BTV = model(tokens_BT)
-        cache, single_token = model.new_cache(2), SingleTokenDecoder(model)
+        cache, single_token = model.new_state(2), SingleTokenDecoder(model)
         logits_BTV = torch.stack([single_token(tokens_BT[:, t], cache) for t in range(8)], dim=1)
     assert logits_BTV.dtype == torch.bfloat16
     torch.testing.assert_close(logits_BTV, expected_BTV, atol=0.1, rtol=0.1)
@@ -48,7 +48,7 @@ def test_under_autocast_products_are_computed_in_bfloat16():
 def test_the_settings_of_kernels_are_put_back():
     model = build_away_from_zero(tiny_config())
     assert torch.backends.mkldnn.enabled
-    SingleTokenDecoder(model)(torch.zeros(1, dtype=torch.long), model.new_cache(1))
+    SingleTokenDecoder(model)(torch.zeros(1, dtype=torch.long), model.new_state(1))
     assert torch.backends.mkldnn.enabled
 
 
@@ -78,7 +78,7 @@ def test_a_layer_without_a_lean_form_is_called_as_it_is():
     tokens_BT = torch.randint(VOCAB_SIZE, (3, 8))
     with torch.inference_mode():
         expected_BTV = model(tokens_BT)
-        cache, single_token = model.new_cache(3), SingleTokenDecoder(model)
+        cache, single_token = model.new_state(3), SingleTokenDecoder(model)
         logits_BTV = torch.stack([single_token(tokens_BT[:, t], cache) for t in range(8)], dim=1)
     torch.testing.assert_close(logits_BTV, expected_BTV)
     assert len(calls) == 1 + 8
@@ -96,6 +96,6 @@ def test_attention_that_is_not_causal_attention_is_called_as_it_is():
     tokens_BT = torch.randint(VOCAB_SIZE, (2, 8))
     with torch.inference_mode():
         expected_BTV = model(tokens_BT)
-        cache, single_token = model.new_cache(2), SingleTokenDecoder(model)
+        cache, single_token = model.new_state(2), SingleTokenDecoder(model)
         logits_BTV = torch.stack([single_token(tokens_BT[:, t], cache) for t in range(8)], dim=1)
     torch.testing.assert_close(logits_BTV, expected_BTV)

@@ -7,7 +7,7 @@ from itertools import combinations, product
 import torch
 from hypothesis import strategies as st
 
-from pellucid.config.model import ModelConfig
+from pellucid.config.model import DecoderConfig
 from pellucid.model.build import build_model
 
 VOCAB_SIZE = 11
@@ -36,7 +36,7 @@ AXES = {
 
 def tiny_config(**choices):
     sizes = {"context_length": 8, "d_model": 8, "n_layers": 2, "n_heads": 2, "d_ff": 12}
-    return ModelConfig.model_validate({**sizes, **choices})
+    return DecoderConfig.model_validate({**sizes, **choices})
 
 
 def all_combinations(**fixed):

@@ -80,7 +80,7 @@ def test_decoding_with_a_cache_is_the_full_forward_pass(chunks):
     with float64(), torch.no_grad():
         for config in covering_combinations(attention=["explicit", "fused", "auto"], zero_init_projections=[False]):
             model = build_away_from_zero(config)
-            cache = model.new_cache(batch_size=3)
+            cache = model.new_state(batch_size=3)
             pieces = [model(chunk_BT, cache) for chunk_BT in tokens_BT.split(chunks, dim=1)]
             assert cache.length == 8
             torch.testing.assert_close(torch.cat(pieces, dim=1), model(tokens_BT), rtol=0, atol=1e-11)
@@ -96,10 +96,10 @@ def test_the_rows_of_a_batch_do_not_meet():
 
 def test_the_cache_is_in_the_type_that_the_layers_compute_in():
     model = build_away_from_zero(tiny_config(qk_norm=True, position={"type": "rope"}))
-    assert model.new_cache(1).layers[0].keys_BGSK.dtype == torch.float32
+    assert model.new_state(1).layers[0].keys_BGSK.dtype == torch.float32
     tokens_BT = torch.randint(VOCAB_SIZE, (2, 8))
     with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
-        cache = model.new_cache(2)
+        cache = model.new_state(2)
         assert cache.layers[0].keys_BGSK.dtype == torch.bfloat16
         pieces = [model(token_BT, cache) for token_BT in tokens_BT.split(1, dim=1)]
         torch.testing.assert_close(torch.cat(pieces, dim=1), model(tokens_BT), rtol=0, atol=0.1)
@@ -109,7 +109,7 @@ def test_more_tokens_than_the_context_is_an_error_that_names_both():
     model = build_away_from_zero(tiny_config())
     with pytest.raises(ValueError, match="9 tokens are more than the context_length of 8"):
         model(torch.zeros(1, 9, dtype=torch.long))
-    cache = model.new_cache(1)
+    cache = model.new_state(1)
     model(torch.zeros(1, 6, dtype=torch.long), cache)
     with pytest.raises(ValueError, match="9 tokens are more than the context_length of 8"):
         model(torch.zeros(1, 3, dtype=torch.long), cache)

@@ -1,13 +1,13 @@
 import pytest
 import torch
 
-from pellucid.model.kv_cache import KVCache, NoCache
+from pellucid.model.kv_cache import KVCache, LayerCache, NoCache
 
 
 @pytest.fixture
 def cache():
-    keys, values = torch.zeros(2, 2, 3, 2, 5, 4)  # 2 layers, a batch of 3, 2 heads, 5 positions, width 4
-    return KVCache(keys, values)
+    shape = (3, 2, 5, 4)  # a batch of 3, 2 heads, 5 positions, width 4
+    return KVCache([LayerCache(torch.zeros(shape), torch.zeros(shape)) for _ in range(2)])
 
 
 def test_what_was_appended_comes_back_in_order(cache):
@@ -47,3 +47,16 @@ def test_no_cache_hands_back_what_it_is_given():
     keys, values = torch.ones(1), torch.zeros(1)
     assert NoCache().length == 0
     assert NoCache().append(keys, values) == (keys, values)
+
+
+def test_reordered_sequences_keep_their_own_keys_and_values(cache):
+    keys, values = torch.randn(2, 3, 2, 4, 4)
+    for layer in cache.layers:
+        layer.append(keys, values)
+    rows = torch.tensor([2, 0, 0])
+    cache.reorder(rows)
+    one = torch.ones(3, 2, 1, 4)
+    for layer in cache.layers:
+        keys_now, values_now = layer.append(one, one)
+        assert torch.equal(keys_now[:, :, :4], keys[rows])
+        assert torch.equal(values_now[:, :, :4], values[rows])

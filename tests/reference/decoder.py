@@ -16,7 +16,7 @@ ACTIVATIONS = {"relu": ff.relu, "gelu": ff.gelu, "relu_squared": ff.relu_squared
 
 
 def decoder(tokens, config, weights):
-    """Logits (T, V) of one sequence of token ids, for any ModelConfig."""
+    """Logits (T, V) of one sequence of token ids, for any DecoderConfig."""
     x = embed(tokens, config, weights)
     for layer in range(config.n_layers):
         x = residual(x, config, weights, f"blocks.{layer}.attention", attention_sublayer)

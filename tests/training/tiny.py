@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from pellucid.config.model import ModelConfig
+from pellucid.config.model import DecoderConfig
 from pellucid.data.batches import IGNORE_INDEX, Batch
 from pellucid.model.build import build_model
 from pellucid.model.decoder import Decoder
@@ -18,7 +18,7 @@ CPU_FLOAT32 = Precision(torch.device("cpu"), torch.float32)
 def tiny_decoder(seed: int = 0, **changes) -> Decoder:
     torch.manual_seed(seed)
     settings = {"context_length": CONTEXT_LENGTH, "d_model": 16, "n_layers": 2, "n_heads": 2, **changes}
-    return build_model(ModelConfig(**settings), VOCAB_SIZE)
+    return build_model(DecoderConfig(**settings), VOCAB_SIZE)
 
 
 def random_batch(i: int, n_rows: int = 4) -> Batch:

@@ -1,4 +1,4 @@
-"""From a step directory to a decoder ready for use, its tokenizer and its config."""
+"""From a step directory to a model ready for use, its tokenizer and its config."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pellucid.config.load import parse_run_config
 from pellucid.config.run import RunConfig
 from pellucid.errors import CheckpointError, ConfigError, DataError
 from pellucid.model.build import build_model
-from pellucid.model.decoder import Decoder
+from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import Precision, precision_here
 from pellucid.tokenizer import Tokenizer
 
@@ -25,7 +25,7 @@ class TrainedModel:
 
     config: RunConfig
     tokenizer: Tokenizer
-    decoder: Decoder
+    model: LanguageModel
     step: int
     data_fingerprint: str
 
@@ -45,14 +45,14 @@ def load_trained_run(run: Path, which: str = "best") -> tuple[TrainedModel, Prec
     """
     trained = load_trained_model(find_step_directory(run, which))
     precision = precision_here(trained.config.train.device, trained.config.train.precision)
-    trained.decoder.to(precision.device)
+    trained.model.to(precision.device)
     return trained, precision
 
 
 def verify(step_directory: Path) -> None:
     """Raises CheckpointError unless hashes, shapes and numbers are those that a resumed run needs."""
     checkpoint = read_checkpoint(step_directory)
-    require_fit(_build(checkpoint, str(step_directory)).decoder, checkpoint, str(step_directory))
+    require_fit(_build(checkpoint, str(step_directory)).model, checkpoint, str(step_directory))
 
 
 def config_of(checkpoint: Checkpoint, where: str) -> RunConfig:
@@ -69,7 +69,7 @@ def _build(checkpoint: Checkpoint, where: str) -> TrainedModel:
         tokenizer = Tokenizer.from_json(checkpoint.tokenizer_json, f"{where}/tokenizer.json")
     except DataError as error:
         raise CheckpointError(error.where, error.what, OTHER_VERSION) from None
-    decoder = build_model(config.model, tokenizer.vocab_size)
-    load_model_tensors(decoder, checkpoint.model, where)
+    model = build_model(config.model, tokenizer.vocab_size)
+    load_model_tensors(model, checkpoint.model, where)
     state = checkpoint.state
-    return TrainedModel(config, tokenizer, decoder.eval(), state.step, state.data_fingerprint)
+    return TrainedModel(config, tokenizer, model.eval(), state.step, state.data_fingerprint)

@@ -1,11 +1,11 @@
-"""Knobs of the decoder: its size, and one choice along each axis of its design.
+"""Knobs of the model: its type, its size, and one choice along each axis of its design.
 
 The code behind them: `model/`, one file per axis.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -52,9 +52,10 @@ PositionConfig = Annotated[
 ]
 
 
-class ModelConfig(Section):
+class DecoderConfig(Section):
     """A decoder-only transformer."""
 
+    type: Literal["decoder"] = "decoder"
     context_length: int = Field(ge=1, description="tokens that the model sees at most")
     d_model: int = Field(ge=1, description="width of the residual stream")
     n_layers: int = Field(ge=1, description="number of blocks")
@@ -88,7 +89,7 @@ class ModelConfig(Section):
     kernels: Literal["plain", "fast"] = Field("fast", description="plain: as the equations say; fast: the same, sooner")
 
     @model_validator(mode="after")
-    def _heads_divide_the_width(self) -> ModelConfig:
+    def _heads_divide_the_width(self) -> DecoderConfig:
         d_model, n_heads, n_kv_heads = self.d_model, self.n_heads, self.n_kv_heads or 1
         if d_model % n_heads:
             wrong = f"{d_model} is not a multiple of n_heads {n_heads}; choose d_model as n_heads times the head width"
@@ -111,3 +112,18 @@ class ModelConfig(Section):
         if isinstance(self.position, SinusoidalConfig) and d_model % 2:
             raise ValueError(f"d_model: sinusoidal positions need an even width, not {d_model}; add one")
         return self
+
+
+class BigramConfig(Section):
+    """A table: the scores of the next token depend on the last one alone (equation 31)."""
+
+    type: Literal["bigram"]
+    context_length: int = Field(ge=1, description="tokens that a training row has at most")
+
+
+ModelConfig = Annotated[DecoderConfig | BigramConfig, Field(discriminator="type")]
+
+
+def with_type(model: Any) -> Any:
+    """A model section without a type describes a decoder."""
+    return {"type": "decoder", **model} if isinstance(model, dict) else model

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import Field, model_validator
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, model_validator
 
 from pellucid.config.base import JSON_SCHEMA, Section
 from pellucid.config.data import BytePairConfig, CorpusConfig, DataConfig, TokenizerConfig
 from pellucid.config.generation import SampleConfig
-from pellucid.config.model import ModelConfig
+from pellucid.config.model import ModelConfig, with_type
 from pellucid.config.training import CheckpointConfig, EvaluationConfig, OptimizerConfig, ScheduleConfig, TrainConfig
 
 
@@ -19,7 +21,7 @@ class RunConfig(Section, json_schema_extra=JSON_SCHEMA):
     corpus: CorpusConfig
     tokenizer: TokenizerConfig = BytePairConfig(type="bpe")
     data: DataConfig = DataConfig()
-    model: ModelConfig
+    model: Annotated[ModelConfig, BeforeValidator(with_type)]
     optimizer: OptimizerConfig
     schedule: ScheduleConfig
     train: TrainConfig
@@ -31,6 +33,13 @@ class RunConfig(Section, json_schema_extra=JSON_SCHEMA):
     def tokens_per_step(self) -> int:
         """Positions that an update sees, at most: a batch of documents is as wide as its longest row."""
         return self.train.batch_size * self.train.gradient_accumulation_steps * self.model.context_length
+
+    @model_validator(mode="after")
+    def _has_blocks_to_recompute(self) -> RunConfig:
+        if self.train.gradient_checkpointing and self.model.type != "decoder":
+            what = f"a {self.model.type} has no blocks to recompute"
+            raise ValueError(f"train.gradient_checkpointing: {what}; leave it out, or use model.type decoder")
+        return self
 
     @model_validator(mode="after")
     def _warmup_ends_before_training(self) -> RunConfig:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from functools import cache
 from typing import Any, TypeVar
 
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from pellucid.config.model import ModelConfig
+from pellucid.config.model import DecoderConfig, ModelConfig
 from pellucid.config.run import RunConfig
 from pellucid.cost.counts import Cost, count_cost
 from pellucid.cost.machine import Machine
 from pellucid.cost.many_devices import Update
 from pellucid.cost.meter import MemoryBytes, Work
 from pellucid.cost.step_time import step_seconds
+from pellucid.errors import ConfigError
 from pellucid.model.build import build_model
 from pellucid.runtime.precision import Precision
 
@@ -55,32 +57,42 @@ def training_flops(config: ModelConfig, vocab_size: int, tokens: int) -> int:
 
 @cache
 def cost_of(config: ModelConfig, vocab_size: int) -> Cost:
-    """The counted cost of the decoder that `build_model(config, vocab_size)` would build."""
+    """The counted cost of the model that `build_model(config, vocab_size)` would build."""
 
-    def counted(n_layers: int) -> Cost:
+    def counted(config: ModelConfig) -> Cost:
         with FakeTensorMode():
-            return count_cost(build_model(config.model_copy(update={"n_layers": n_layers}), vocab_size))
+            return count_cost(build_model(config, vocab_size))
 
-    return at_depth(config.n_layers, counted(1), counted(2))
+    return at_depth(config, counted)
 
 
-def at_depth(n_layers: int, one: Counts, two: Counts) -> Counts:
-    """What so many layers cost, from what one and two cost: layers are alike, so each costs as much as the second.
+def at_depth(config: ModelConfig, count: Callable[[ModelConfig], Counts]) -> Counts:
+    """What `count` finds for a model. A decoder's layers are alike, so each costs as much as the second.
 
     So a model of 80 layers is counted as quickly as one of two.
     """
+    if not isinstance(config, DecoderConfig):
+        return count(config)
+    n_layers = config.n_layers
 
     def deeper(a: Any, b: Any) -> Any:
         if isinstance(a, int):
             return a + (n_layers - 1) * (b - a)
         return type(a)(**{name: deeper(part, getattr(b, name)) for name, part in vars(a).items()})
 
+    one, two = (count(config.model_copy(update={"n_layers": n})) for n in (1, 2))
     deep: Counts = deeper(one, two)
     return deep
 
 
 def one_update(config: RunConfig, cost: RunCost, twice: RunCost, precision: Precision, machine: Machine) -> Update:
-    """An update on one such machine. `twice` is the cost with twice as many rows in a micro-batch."""
+    """An update on one such machine. `twice` is the cost with twice as many rows in a micro-batch.
+
+    ConfigError if the model is no decoder: there are no layers to share out.
+    """
+    if not isinstance(config.model, DecoderConfig):
+        what = f"a {config.model.type} has no layers to share out among devices"
+        raise ConfigError("model.type", what, "leave out --devices, or give the config of a decoder")
     model, train, memory, parameters = config.model, config.train, cost.memory_bytes, cost.model.parameters
     blocks = parameters.attention + parameters.feed_forward
     block_bytes = blocks * memory.weights // parameters.total // model.n_layers

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-from pellucid.model.decoder import Decoder
+from pellucid.model.language_model import LanguageModel
 
 aten = torch.ops.aten
 PRODUCTS_WITH_WEIGHTS = {aten.mm, aten.addmm}
@@ -63,14 +63,14 @@ class Cost:
     training_flops_per_token: Flops
 
 
-def count_cost(model: Decoder) -> Cost:
+def count_cost(model: LanguageModel) -> Cost:
     """Parameters, and FLOPs per token at the full context."""
     forward = count_flops(model)
     training = Flops(**{part: 3 * flops for part, flops in vars(forward).items()})
     return Cost(count_parameters(model), forward, training)
 
 
-def count_parameters(model: Decoder) -> Parameters:
+def count_parameters(model: LanguageModel) -> Parameters:
     parts = dict.fromkeys((field.name for field in fields(Parameters)), 0)
     for name, parameter in model.named_parameters():
         parts[_part_of(name)] += parameter.numel()
@@ -88,15 +88,15 @@ def _part_of(name: str) -> str:
     return "attention" if ".attention." in name else "feed_forward"
 
 
-def count_flops(model: Decoder) -> Flops:
+def count_flops(model: LanguageModel) -> Flops:
     """Of the forward pass, per token."""
     T = model.context_length
     with FlopCounterMode(display=False) as counter:
-        model(torch.zeros(1, T, dtype=torch.long, device=model.embeddings.embedding_VD.device))
+        model(torch.zeros(1, T, dtype=torch.long, device=next(model.parameters()).device))
     flops_of = {name: Counter(flops) for name, flops in counter.get_flop_counts().items()}
 
     def in_blocks(part: str) -> Counter[object]:
-        names = [f"{type(model).__name__}.blocks.{i}{part}" for i in range(model.n_layers)]
+        names = [f"{type(model).__name__}.blocks.{i}{part}" for i in range(len(model.blocks))]
         return sum((flops_of.get(name, Counter()) for name in names), Counter())
 
     total, blocks, attention = flops_of["Global"].total(), in_blocks("").total(), in_blocks(".attention")

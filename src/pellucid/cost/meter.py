@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from pellucid.cost.counts import FLOP_FORMULAS
-from pellucid.model.decoder import Decoder
+from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import Precision
 
 MOVES_NOTHING = ("empty", "new_empty", "_unsafe_view", "detach")
@@ -90,7 +90,7 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def measure_update(
-    model: Decoder, optimizers: Sequence[Optimizer], precision: Precision, *, batch_size: int
+    model: LanguageModel, optimizers: Sequence[Optimizer], precision: Precision, *, batch_size: int
 ) -> tuple[Work, Work, MemoryBytes]:
     """The work of a micro-batch of so many full rows, that of the optimizer, and the memory of both.
 
@@ -115,17 +115,25 @@ def measure_update(
 
     weights = sum(parameter.nbytes for parameter in parameters)
     moments = sum(moment.nbytes for optimizer in optimizers for moment in _tensors(list(optimizer.state.values())))
-    decoding_number_bytes = precision.for_decoding().dtype.itemsize
     memory = MemoryBytes(
         weights=weights,
         gradients=weights,
         optimizer=moments,
         activations=micro_batch.peak_bytes,
         training=2 * weights + moments + micro_batch.peak_bytes,
-        kv_cache_per_token=2 * model.n_layers * model.n_kv_heads * model.head_width * decoding_number_bytes,
+        kv_cache_per_token=state_bytes(model, precision, 2) - state_bytes(model, precision, 1),
         checkpoint=weights + moments,
     )
     return micro_batch.work, optimizer_step.work, memory
+
+
+def state_bytes(model: LanguageModel, precision: Precision, length: int) -> int:
+    """What the model keeps of one sequence of so many tokens while it writes."""
+    with Meter() as meter, precision.for_decoding().autocast():
+        state = model.new_state(1, length)
+        n_bytes: int = meter.held_bytes
+    del state  # until here it is held
+    return n_bytes
 
 
 def _tensors(tree: Any) -> list[Tensor]:

@@ -17,7 +17,7 @@ from pellucid.evaluation.explain import explain, validation_document
 from pellucid.evaluation.explanation import Explanation
 from pellucid.evaluation.loss import Evaluation, evaluation_of, score
 from pellucid.evaluation.trace import trace_text
-from pellucid.model.decoder import Decoder
+from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
 
@@ -25,7 +25,7 @@ from pellucid.runtime.precision import Precision
 def evaluate(
     config: RunConfig,
     data: PreparedData,
-    model: Decoder,
+    model: LanguageModel,
     precision: Precision,
     max_tokens: int | None = None,
     world: World = ALONE,
@@ -54,16 +54,16 @@ def evaluate_run(trained: TrainedModel, precision: Precision, data_root: Path, w
     if data is None or data.tokenizer.to_json() != trained.tokenizer.to_json():
         what = f"its corpus has changed, and its tokens are no longer in {data_root}"
         raise CheckpointError(where, what, "bring the text back as it was, or score any text with --text FILE")
-    return evaluate(trained.config, data, trained.decoder, precision)
+    return evaluate(trained.config, data, trained.model, precision)
 
 
 def evaluate_text(trained: TrainedModel, precision: Precision, file: Path) -> Evaluation:
     """Scores a trained model on a text file, as one document. No floor: nobody knows the truth about any text."""
     tokens = text_as_tokens(file, trained.tokenizer)
     batches = evaluation_batches(
-        tokens, trained.decoder.context_length, trained.config.train.batch_size, from_document_starts=False
+        tokens, trained.model.context_length, trained.config.train.batch_size, from_document_starts=False
     )
-    return evaluation_of(score(trained.decoder, batches, precision), tokens, trained.tokenizer, truth=None)
+    return evaluation_of(score(trained.model, batches, precision), tokens, trained.tokenizer, truth=None)
 
 
 def explain_run(
@@ -74,7 +74,7 @@ def explain_run(
     attention: of which heads the maps are shown, "all" or LAYER.HEAD. A prompt needs no text files, which a run copied
     to another machine lacks.
     """
-    decoder, tokenizer, length = trained.decoder, trained.tokenizer, trained.decoder.context_length
+    decoder, tokenizer, length = trained.model, trained.tokenizer, trained.model.context_length
     is_fables = trained.config.corpus.type == "fables"
     corpus = build_corpus(trained.config.corpus) if prompt is None or is_fables else None
     if corpus is None or prompt is not None:

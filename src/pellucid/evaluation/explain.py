@@ -20,7 +20,7 @@ from pellucid.errors import ConfigError
 from pellucid.evaluation.explain_truth import TextTruth, truth_of_text
 from pellucid.evaluation.explanation import END, NO_TOKEN, Candidate, Explanation, Forecast, TokenRow, after
 from pellucid.evaluation.skills import skill_table
-from pellucid.model.decoder import eval_mode
+from pellucid.model.language_model import eval_mode
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.pieces import visible
 from pellucid.tokenizer.tokenizer import WORD

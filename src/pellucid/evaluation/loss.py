@@ -16,7 +16,7 @@ from pellucid.data.batches import IGNORE_INDEX, Batch
 from pellucid.data.token_file import TokenFile
 from pellucid.data.truth import TokenTruth
 from pellucid.evaluation.skills import SkillTable, skill_table
-from pellucid.model.decoder import eval_mode
+from pellucid.model.language_model import eval_mode
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer

@@ -15,9 +15,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from pellucid.errors import ConfigError
 from pellucid.evaluation.explain import token_text
 from pellucid.model.attention import Attend, MultiHeadAttention
-from pellucid.model.decoder import Decoder, eval_mode
+from pellucid.model.decoder import Decoder
+from pellucid.model.language_model import LanguageModel, eval_mode
 from pellucid.tokenizer import Tokenizer
 
 
@@ -78,8 +80,14 @@ def trace(model: Decoder, ids: Sequence[int], texts: Sequence[str] | None = None
     )
 
 
-def trace_text(model: Decoder, tokenizer: Tokenizer, text: str) -> Trace:
-    """The trace of a text from the start of a document. DataError if the tokenizer cannot encode it."""
+def trace_text(model: LanguageModel, tokenizer: Tokenizer, text: str) -> Trace:
+    """The trace of a text from the start of a document.
+
+    DataError if the tokenizer cannot encode it, ConfigError if the model is no decoder: others have nothing to show.
+    """
+    if not isinstance(model, Decoder):
+        what = f"a {type(model).__name__} has no attention and no residual stream"
+        raise ConfigError("model.type", what, "trace a run of type decoder")
     ids = [tokenizer.end_of_text, *tokenizer.encode(text)]
     return trace(model, ids, [token_text(tokenizer, id_) for id_ in ids])
 

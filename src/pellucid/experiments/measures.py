@@ -5,12 +5,13 @@ from __future__ import annotations
 from torch import nn
 
 from pellucid.checkpoint.build import TrainedModel
+from pellucid.config.model import DecoderConfig, ModelConfig
 from pellucid.config.run import RunConfig
 from pellucid.data.batches import IGNORE_INDEX
 from pellucid.data.build import PreparedData, build_batches
 from pellucid.evaluation.build import evaluate
 from pellucid.model.build import build_model
-from pellucid.model.decoder import Decoder
+from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import Precision
 from pellucid.training.build import build_trainer
 
@@ -25,7 +26,7 @@ def at_context_lengths(
     """
     found = []
     for length in lengths:
-        if trained.config.model.position.type == "learned" and length > trained.config.model.context_length:
+        if has_learned_positions(trained.config.model) and length > trained.config.model.context_length:
             continue
         decoder = with_context_length(trained, length).to(precision.device)
         evaluation = evaluate(trained.config, data, decoder, precision)
@@ -34,29 +35,33 @@ def at_context_lengths(
     return found
 
 
-def with_context_length(trained: TrainedModel, length: int) -> Decoder:
+def with_context_length(trained: TrainedModel, length: int) -> LanguageModel:
     """The same weights in a decoder that reads another number of tokens; of learned positions, the first ones."""
     config = trained.config.model.model_copy(update={"context_length": length})
-    decoder = build_model(config, trained.decoder.vocab_size)
-    weights = trained.decoder.state_dict()
-    if config.position.type == "learned":
+    model = build_model(config, trained.model.vocab_size)
+    weights = trained.model.state_dict()
+    if has_learned_positions(config):
         weights["positions.positions_TD"] = weights["positions.positions_TD"][:length]
-    decoder.load_state_dict(weights)
-    return decoder.eval()
+    model.load_state_dict(weights)
+    return model.eval()
+
+
+def has_learned_positions(config: ModelConfig) -> bool:
+    return isinstance(config, DecoderConfig) and config.position.type == "learned"
 
 
 def first_gradient_norms(config: RunConfig, data: PreparedData) -> list[float]:
-    """The norm of the loss's gradient in each block before any update, first block first.
+    """The norm of the loss's gradient in each block before any update, first block first; other models have none.
 
     The loss is the mean of the first micro-batch, the weights are those that the run's seed draws.
     """
     trainer = build_trainer(config, data)
-    decoder, device = trainer.model, trainer.precision.device
-    assert isinstance(decoder, Decoder)
+    model, device = trainer.model, trainer.precision.device
+    assert isinstance(model, LanguageModel)
     inputs_BT, targets_BT = (tensor.to(device) for tensor in build_batches(config, data).batch(0))
     with trainer.precision.autocast():
-        logits_BTV = decoder(inputs_BT)
+        logits_BTV = model(inputs_BT)
     loss = trainer.objective(logits_BTV, targets_BT) / (targets_BT != IGNORE_INDEX).sum()
     loss.backward()  # type: ignore[no-untyped-call]
-    gradients = ([weight.grad for weight in block.parameters() if weight.grad is not None] for block in decoder.blocks)
+    gradients = ([weight.grad for weight in block.parameters() if weight.grad is not None] for block in model.blocks)
     return [float(nn.utils.get_total_norm(each)) for each in gradients]

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from pellucid.generation.sampling import Sampling, next_token
 from pellucid.generation.single_token import SingleTokenDecoder
-from pellucid.model.decoder import Decoder, eval_mode
+from pellucid.model.decoder import Decoder
+from pellucid.model.language_model import LanguageModel, eval_mode
 
 # The model gives logits for every token that it reads. A long prompt is read in pieces of this many tokens, so that
 # 16 samples, 1,024 tokens and a vocabulary of 50,257 do not need 3 GB of logits, of which one position is used.
@@ -21,7 +22,7 @@ TOKENS_READ_AT_ONCE = 128
 
 
 def generate_tokens(
-    model: Decoder,
+    model: LanguageModel,
     prompt_ids: Sequence[int],
     *,
     n_samples: int,
@@ -62,22 +63,22 @@ def generate_tokens(
 
 
 class SlidingWindow:
-    """What the model sees of a text that may be longer than its context.
+    """What the model sees of a text that may be longer than its state can hold: a decoder's, its context.
 
     At first this is the prompt, or as much of its end as fits, and all that follows. When the cache is full, the window
     slides: it starts again at position 0 with the last half of the context. So the model always sees at least half a
     context, and each token is read at most twice. Sliding by one token would read the whole window each time.
     """
 
-    def __init__(self, model: Decoder, prompt_BT: Tensor, max_new_tokens: int) -> None:
+    def __init__(self, model: LanguageModel, prompt_BT: Tensor, max_new_tokens: int) -> None:
         assert prompt_BT.size(1) > 0, "a document begins after an end_of_text"
         self._model = model
-        self._unread_BT = prompt_BT[:, -model.context_length :]
-        self._latest_B1 = deque(torch.split(self._unread_BT, 1, dim=1), maxlen=max(1, model.context_length // 2))
+        self._unread_BT = prompt_BT[:, -model.max_positions :]
+        self._latest_B1 = deque(torch.split(self._unread_BT, 1, dim=1), maxlen=max(1, model.max_positions // 2))
         self._batch_size, length = self._unread_BT.shape
-        self._capacity = min(length + max_new_tokens, model.context_length)
-        self._cache = model.new_cache(self._batch_size, self._capacity)
-        self._single_token = SingleTokenDecoder(model)
+        self._capacity = min(length + max_new_tokens, model.max_positions)
+        self._state = model.new_state(self._batch_size, self._capacity)
+        self._lean_decoder = SingleTokenDecoder(model) if isinstance(model, Decoder) else None
 
     def add(self, token_ids_B: Tensor) -> None:
         """Append one token to each sample."""
@@ -86,11 +87,11 @@ class SlidingWindow:
 
     def read(self) -> Tensor:
         """Run the model on what it has not read yet; logits (B, V) for the token after that."""
-        if self._cache.length + self._unread_BT.size(1) > self._model.context_length:
-            self._cache = self._model.new_cache(self._batch_size, self._capacity)
+        if self._state.length + self._unread_BT.size(1) > self._model.max_positions:
+            self._state = self._model.new_state(self._batch_size, self._capacity)
             self._unread_BT = torch.cat(tuple(self._latest_B1), dim=1)
-        if self._cache.length > 0 and self._unread_BT.size(1) == 1:
-            return self._single_token(self._unread_BT[:, 0], self._cache)
+        if self._lean_decoder is not None and self._state.length > 0 and self._unread_BT.size(1) == 1:
+            return self._lean_decoder(self._unread_BT[:, 0], self._state)
         for piece_BT in torch.split(self._unread_BT, TOKENS_READ_AT_ONCE, dim=1):
-            logits_BTV: Tensor = self._model(piece_BT, self._cache)
+            logits_BTV: Tensor = self._model(piece_BT, self._state)
         return logits_BTV[:, -1]

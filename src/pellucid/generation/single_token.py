@@ -23,9 +23,10 @@ from pellucid.kernels.hooks import has_hooks
 from pellucid.model.attention import MultiHeadAttention, explicit_attention
 from pellucid.model.block import Block
 from pellucid.model.build import FAST
-from pellucid.model.decoder import Decoder, product_dtype
+from pellucid.model.decoder import Decoder
 from pellucid.model.feed_forward import FeedForward, SwiGLU
 from pellucid.model.kv_cache import KVCache, LayerCache
+from pellucid.model.language_model import State, product_dtype
 from pellucid.model.residual import PostNorm, PreNorm, Sublayer
 
 Projection = Callable[[Tensor], Tensor]
@@ -45,8 +46,9 @@ class SingleTokenDecoder:
         self._dtype = product_dtype(decoder.embeddings.unembedding_VD)
         self._kernels = without_onednn if self._dtype == torch.float32 else nullcontext
 
-    def __call__(self, tokens_B: Tensor, cache: KVCache) -> Tensor:
+    def __call__(self, tokens_B: Tensor, cache: State) -> Tensor:
         """Logits (B, V) for the token after this one, which is added to the cache."""
+        assert isinstance(cache, KVCache)
         start = cache.length
         self._check_length(start + 1)
         with self._kernels():

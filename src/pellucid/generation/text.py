@@ -14,7 +14,7 @@ from typing import Literal
 from pellucid.errors import ConfigError
 from pellucid.generation.decoding import generate_tokens
 from pellucid.generation.sampling import Sampling
-from pellucid.model.decoder import Decoder
+from pellucid.model.language_model import LanguageModel
 from pellucid.tokenizer import Tokenizer
 
 FinishReason = Literal["end_of_text", "length"]
@@ -47,7 +47,7 @@ class Completion:
 
 
 def generate_text(
-    model: Decoder,
+    model: LanguageModel,
     tokenizer: Tokenizer,
     prompt: str,
     *,
@@ -76,7 +76,7 @@ def generate_text(
 
 
 def stream_text(
-    model: Decoder,
+    model: LanguageModel,
     tokenizer: Tokenizer,
     prompt: str,
     *,
@@ -98,7 +98,7 @@ def decode_stream(tokenizer: Tokenizer, token_ids: Iterable[int]) -> Iterator[st
 
 
 def _written(
-    model: Decoder,
+    model: LanguageModel,
     tokenizer: Tokenizer,
     prompt: str,
     n_samples: int,
@@ -110,8 +110,8 @@ def _written(
     _check_counts(n_samples, max_new_tokens, seed)
     end_of_text = tokenizer.end_of_text
     prompt_ids = [end_of_text, *tokenizer.encode(prompt)]  # a document begins after an end_of_text
-    if len(prompt_ids) > model.context_length + 1:
-        n_unread = len(prompt_ids) - 1 - model.context_length
+    if len(prompt_ids) > model.max_positions + 1:
+        n_unread = len(prompt_ids) - 1 - model.max_positions
         _log.warning("the prompt is longer than the context; its first %d tokens were not read", n_unread)
     return generate_tokens(
         model,

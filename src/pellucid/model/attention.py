@@ -79,6 +79,7 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         self.head_width = d_model // n_heads
         self.n_heads = n_heads
+        self.n_kv_heads = n_kv_heads
         self.W_Q = nn.Linear(d_model, n_heads * self.head_width, bias=bias)
         self.W_K = nn.Linear(d_model, n_kv_heads * self.head_width, bias=bias)
         self.W_V = nn.Linear(d_model, n_kv_heads * self.head_width, bias=bias)
@@ -103,6 +104,11 @@ class MultiHeadAttention(nn.Module):
         heads_BHTK = self.attend(q_BHTK, k_BHSK, v_BHSK, dropout)
         concatenated_BTD = heads_BHTK.transpose(1, 2).flatten(start_dim=2)
         return F.dropout(self.W_O(concatenated_BTD), dropout)
+
+    def new_cache(self, batch_size: int, capacity: int, like: Tensor) -> LayerCache:
+        """An empty cache for so many positions, in the dtype and on the device of `like`."""
+        shape_BGSK = (batch_size, self.n_kv_heads, capacity, self.head_width)
+        return LayerCache(like.new_zeros(shape_BGSK), like.new_zeros(shape_BGSK))
 
     def share_among_heads(self, x_BGSK: Tensor) -> Tensor:
         """Give key/value head g to the query heads g*H/G ... (g+1)*H/G - 1; no copy when G = H."""

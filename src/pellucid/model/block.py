@@ -22,3 +22,7 @@ class Block(nn.Module):
     def forward(self, x_BTD: Tensor, cache: LayerCache | NoCache) -> Tensor:
         x_BTD = self.attention(x_BTD, cache)
         return self.feed_forward(x_BTD)  # type: ignore[no-any-return]
+
+    def new_cache(self, batch_size: int, capacity: int, like: Tensor) -> LayerCache:
+        """What this layer's attention keeps of the tokens before."""
+        return self.attention.sublayer.new_cache(batch_size, capacity, like)  # type: ignore[attr-defined, no-any-return]

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from typing_extensions import assert_never
 
 from pellucid.config.model import (
+    BigramConfig,
+    DecoderConfig,
     LearnedConfig,
     ModelConfig,
     NoPositionConfig,
@@ -19,11 +21,13 @@ from pellucid.kernels.activations import relu_squared as fast_relu_squared
 from pellucid.kernels.attention import faster_attention, fused_attention, project_together
 from pellucid.kernels.rotation import rotate_pairs as fast_rotate_pairs
 from pellucid.model.attention import Attend, MultiHeadAttention, Project, Rotate, explicit_attention, project
+from pellucid.model.bigram import Bigram
 from pellucid.model.block import Block
 from pellucid.model.decoder import Decoder
 from pellucid.model.embeddings import SeparateEmbeddings, SoftCap, TiedEmbeddings
 from pellucid.model.feed_forward import Activation, FeedForward, SwiGLU, relu_squared
 from pellucid.model.initialization import initialize
+from pellucid.model.language_model import LanguageModel
 from pellucid.model.norms import LayerNorm, RMSNorm
 from pellucid.model.positions import Learned, NoPositions, Positions, Rotary, RotatePairs, Sinusoidal, rotate_pairs
 from pellucid.model.residual import PostNorm, PreNorm, Residual
@@ -48,15 +52,23 @@ PLAIN = Kernels(project, explicit_attention, rotate_pairs, relu_squared)
 FAST = Kernels(project_together, attend_faster, fast_rotate_pairs, fast_relu_squared)
 
 
-def build_model(config: ModelConfig, vocab_size: int) -> Decoder:
-    """A decoder with freshly drawn weights (from torch's global random state), on the default device."""
+def build_model(config: ModelConfig, vocab_size: int) -> LanguageModel:
+    """A model with freshly drawn weights (from torch's global random state), on the default device."""
+    match config:
+        case DecoderConfig():
+            return build_decoder(config, vocab_size)
+        case BigramConfig():
+            return Bigram(vocab_size, config.context_length)
+        case _:
+            assert_never(config)
+
+
+def build_decoder(config: DecoderConfig, vocab_size: int) -> Decoder:
     positions = build_positions(config)
     embeddings = TiedEmbeddings if config.tied_embeddings else SeparateEmbeddings
     model = Decoder(
         vocab_size=vocab_size,
         context_length=config.context_length,
-        n_kv_heads=config.n_kv_heads or config.n_heads,
-        head_width=config.d_model // config.n_heads,
         embeddings=embeddings(vocab_size, config.d_model),
         positions=positions,
         dropout=config.dropout,
@@ -74,7 +86,7 @@ def build_model(config: ModelConfig, vocab_size: int) -> Decoder:
     return model
 
 
-def build_positions(config: ModelConfig) -> Positions:
+def build_positions(config: DecoderConfig) -> Positions:
     match config.position:
         case SinusoidalConfig():
             return Sinusoidal(config.context_length, config.d_model)
@@ -89,21 +101,21 @@ def build_positions(config: ModelConfig) -> Positions:
             assert_never(config.position)
 
 
-def rotate_in_each_layer(config: ModelConfig, positions: Positions) -> list[Rotate]:
+def rotate_in_each_layer(config: DecoderConfig, positions: Positions) -> list[Rotate]:
     """Of the positions, but in the last layers perhaps none."""
     n_unrotated = config.position.unrotated_last_layers if isinstance(config.position, RotaryConfig) else 0
     first_unrotated, none = config.n_layers - n_unrotated, NoPositions()
     return [positions.rotate if layer < first_unrotated else none.rotate for layer in range(config.n_layers)]
 
 
-def build_block(config: ModelConfig, rotate: Rotate) -> Block:
+def build_block(config: DecoderConfig, rotate: Rotate) -> Block:
     return Block(
         attention=build_residual(config, build_attention(config, rotate)),
         feed_forward=build_residual(config, build_feed_forward(config)),
     )
 
 
-def build_residual(config: ModelConfig, sublayer: nn.Module) -> Residual:
+def build_residual(config: DecoderConfig, sublayer: nn.Module) -> Residual:
     match config.norm_placement:
         case "pre":
             return PreNorm(build_norm(config, config.d_model), sublayer)
@@ -113,7 +125,7 @@ def build_residual(config: ModelConfig, sublayer: nn.Module) -> Residual:
             assert_never(config.norm_placement)
 
 
-def build_norm(config: ModelConfig, width: int) -> nn.Module:
+def build_norm(config: DecoderConfig, width: int) -> nn.Module:
     match config.norm:
         case "layer_norm":
             return LayerNorm(width, bias=config.bias)
@@ -123,7 +135,7 @@ def build_norm(config: ModelConfig, width: int) -> nn.Module:
             assert_never(config.norm)
 
 
-def build_attention(config: ModelConfig, rotate: Rotate) -> MultiHeadAttention:
+def build_attention(config: DecoderConfig, rotate: Rotate) -> MultiHeadAttention:
     head_width = config.d_model // config.n_heads
     return MultiHeadAttention(
         d_model=config.d_model,
@@ -139,7 +151,7 @@ def build_attention(config: ModelConfig, rotate: Rotate) -> MultiHeadAttention:
     )
 
 
-def choose_attention(config: ModelConfig) -> Attend:
+def choose_attention(config: DecoderConfig) -> Attend:
     match config.attention:
         case "explicit":
             return explicit_attention
@@ -151,7 +163,7 @@ def choose_attention(config: ModelConfig) -> Attend:
             assert_never(config.attention)
 
 
-def choose_kernels(config: ModelConfig) -> Kernels:
+def choose_kernels(config: DecoderConfig) -> Kernels:
     match config.kernels:
         case "plain":
             return PLAIN
@@ -161,7 +173,7 @@ def choose_kernels(config: ModelConfig) -> Kernels:
             assert_never(config.kernels)
 
 
-def build_feed_forward(config: ModelConfig) -> nn.Module:
+def build_feed_forward(config: DecoderConfig) -> nn.Module:
     d_ff = config.d_ff or 4 * config.d_model
     activation: Activation
     match config.activation:

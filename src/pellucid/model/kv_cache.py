@@ -9,6 +9,8 @@ Shapes: L layers, B batch, G key/value heads, S key positions, K head width.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 
@@ -32,6 +34,9 @@ class LayerCache:
         self.length = end
         return self.keys_BGSK.narrow(2, 0, end), self.values_BGSK.narrow(2, 0, end)
 
+    def reorder(self, rows_N: Tensor) -> None:
+        self.keys_BGSK, self.values_BGSK = self.keys_BGSK[rows_N], self.values_BGSK[rows_N]
+
 
 class NoCache:
     """In place of a LayerCache where none is wanted: nothing came before, and nothing is kept."""
@@ -43,14 +48,19 @@ class NoCache:
 
 
 class KVCache:
-    """One LayerCache per layer. `length` is the number of positions held, the same in every layer.
+    """What a decoder keeps of a text: one LayerCache per layer. `length` is the same in every layer.
 
     Costs 2 * n_layers * n_kv_heads * head_width numbers per position and sequence (equation 14).
     """
 
-    def __init__(self, keys_LBGSK: Tensor, values_LBGSK: Tensor) -> None:
-        self.layers = [LayerCache(*layer) for layer in zip(keys_LBGSK, values_LBGSK, strict=True)]
+    def __init__(self, layers: Sequence[LayerCache]) -> None:
+        self.layers = layers
 
     @property
     def length(self) -> int:
         return self.layers[0].length
+
+    def reorder(self, rows_N: Tensor) -> None:
+        """Go on with these sequences of the batch, in this order; one may be named several times."""
+        for layer in self.layers:
+            layer.reorder(rows_N)

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint as recompute_in_backward
 from typing_extensions import assert_never
 
 from pellucid.config.load import run_config_to_yaml
-from pellucid.config.model import ModelConfig
+from pellucid.config.model import DecoderConfig, ModelConfig
 from pellucid.config.run import RunConfig
 from pellucid.config.training import (
     AdamWConfig,
@@ -39,7 +39,7 @@ from pellucid.generation.sampling import Sampling
 from pellucid.generation.text import generate_text
 from pellucid.kernels.cross_entropy import summed_cross_entropy as fast_cross_entropy
 from pellucid.model.build import build_model
-from pellucid.model.decoder import Decoder
+from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.distributed import ALONE, World, divides
 from pellucid.runtime.precision import Precision, resolve_precision
 from pellucid.training import optimizers, schedules
@@ -55,16 +55,16 @@ def build_session(config: RunConfig, data: PreparedData, run_dir: Path, world: W
     """A session at step 0, its weights drawn from `config.seed`."""
     trainer = build_trainer(config, data, world)
     tokenizer, sample = data.tokenizer, config.sample
-    decoder, precision = trainer.model, trainer.precision
-    assert isinstance(decoder, Decoder)
+    model, precision = trainer.model, trainer.precision
+    assert isinstance(model, LanguageModel)
 
     def validate() -> Evaluation:
-        return evaluate(config, data, decoder, precision, config.evaluation.max_tokens, world)
+        return evaluate(config, data, model, precision, config.evaluation.max_tokens, world)
 
     def write_samples() -> list[str]:
         with trainer.whole_model(), precision.for_decoding().autocast():
             completions = generate_text(
-                decoder,
+                model,
                 tokenizer,
                 sample.prompt,
                 n_samples=sample.n_samples,
@@ -158,22 +158,18 @@ def choose_n_processes(config: RunConfig, world: World = ALONE) -> int:
 
 
 def choose_objective(config: ModelConfig) -> Objective:
-    match config.kernels:
-        case "plain":
-            return next_token_nats
-        case "fast":
-            return partial(next_token_nats, cross_entropy=fast_cross_entropy)
-        case _:
-            assert_never(config.kernels)
+    if isinstance(config, DecoderConfig) and config.kernels == "plain":
+        return next_token_nats
+    return partial(next_token_nats, cross_entropy=fast_cross_entropy)
 
 
 def cost_of_run(config: RunConfig, vocab_size: int, precision: Precision) -> RunCost:
     """What training as this config says costs there, measured on models and optimizers of fake tensors."""
     train = config.train
 
-    def measured(n_layers: int) -> RunCost:
+    def measured(model_config: ModelConfig) -> RunCost:
         with FakeTensorMode(), precision.device:
-            model = build_model(config.model.model_copy(update={"n_layers": n_layers}), vocab_size)
+            model = build_model(model_config, vocab_size)
             cost = count_cost(model)
             if train.gradient_checkpointing:
                 recompute_activations(model.blocks)
@@ -181,7 +177,7 @@ def cost_of_run(config: RunConfig, vocab_size: int, precision: Precision) -> Run
             works_and_memory = measure_update(model, chosen, precision, batch_size=train.batch_size)
         return RunCost(cost, *works_and_memory, train.gradient_accumulation_steps, config.tokens_per_step, train.steps)
 
-    return at_depth(config.model.n_layers, measured(1), measured(2))
+    return at_depth(config.model, measured)
 
 
 def update_on_one_device(config: RunConfig, vocab_size: int, precision: Precision, machine: Machine) -> Update:

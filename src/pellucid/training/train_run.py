@@ -169,7 +169,7 @@ def _train(config: RunConfig, data: PreparedData, session: Session, note: Note) 
     if session.best_step in (None, trainer.step):
         return Outcome(trainer.step, last, None)
     best, precision = load_trained_run(run_dir, "best")
-    return Outcome(trainer.step, last, None, best.step, evaluate(config, data, best.decoder, precision, world=world))
+    return Outcome(trainer.step, last, None, best.step, evaluate(config, data, best.model, precision, world=world))
 
 
 def _speed(config: RunConfig, data: PreparedData, session: Session) -> str:
