@@ -114,6 +114,16 @@ def test_generated_text_is_that_of_the_command(run: library.Run, pellucid):
     assert run.generate("The", temperature=0) == run.generate("The", top_k=1)
 
 
+def test_beams_and_stop_strings_are_those_of_the_command(run: library.Run, pellucid):
+    found = run.generate("The", beams=3, length_penalty=0.6, stop="hen", max_new_tokens=20)
+    options = ("--beams", "3", "--length-penalty", "0.6", "--stop", "hen", "--max-new-tokens", "20")
+    assert pellucid("generate", run.directory, "--prompt", "The", *options).stdout == f"The{found}\n"
+    free = run.generate("The", seed=3, min_p=0.01, repetition_penalty=1.1)
+    assert (
+        run.generate("The", seed=3, min_p=0.01, repetition_penalty=1.1, stop=free[5:8]) == free[: free.index(free[5:8])]
+    )
+
+
 def test_generating_leaves_the_mode_and_the_global_random_numbers_alone(run: library.Run):
     run.model.train()
     before = torch.get_rng_state()
@@ -131,6 +141,10 @@ def test_bad_requests_are_one_clear_error(run: library.Run):
         run.generate("The", top_k=0)
     with pytest.raises(ConfigError, match="seed: -1 is not in"):
         run.generate("The", seed=-1)
+    with pytest.raises(ConfigError, match="beams: they exclude seed"):
+        run.generate("The", beams=2, seed=1)
+    with pytest.raises(TypeError, match="temprature"):
+        run.generate("The", temprature=0.5)
     with pytest.raises(DataError, match="surrogate"):
         run.generate("\udcff")
 

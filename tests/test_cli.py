@@ -167,6 +167,36 @@ def test_top_k_above_the_vocabulary_keeps_all(trained_run: Path, pellucid):
     assert len(texts) == 1
 
 
+def test_beams_give_the_best_texts_with_their_scores_and_one_beam_is_greedy(trained_run: Path, pellucid):
+    options = ("generate", trained_run, "--prompt", "The", "--max-new-tokens", "12")
+    found = pellucid(*options, "--beams", "4", "--length-penalty", "0.6", "--num-samples", "3", "--json")
+    scores = [sample["score"] for sample in json.loads(found.stdout)["samples"]]
+    assert len(scores) == 3
+    assert scores == sorted(scores, reverse=True)
+    assert pellucid(*options, "--beams", "1").stdout == pellucid(*options, "--greedy").stdout
+
+
+def test_the_text_ends_before_the_first_of_the_stop_strings(trained_run: Path, pellucid):
+    options = (
+        "generate",
+        trained_run,
+        "--prompt",
+        "The",
+        "--seed",
+        "3",
+        "--min-p",
+        "0.01",
+        "--repetition-penalty",
+        "1.1",
+    )
+    free = pellucid(*options).stdout.removeprefix("The").removesuffix("\n")
+    stop = ("--stop", "no such text", "--stop", free[7:10])
+    assert pellucid(*options, *stop).stdout == "The" + free[: free.index(free[7:10])] + "\n"
+    [sample] = json.loads(pellucid(*options, *stop, "--json").stdout)["samples"]
+    assert sample["completion"] == free[: free.index(free[7:10])]
+    assert sample["finish_reason"] == "stop"
+
+
 def test_a_prompt_longer_than_the_context_is_read_from_its_end_with_a_warning(trained_run: Path, pellucid):
     result = pellucid("generate", trained_run, "--prompt", "The red fox said. " * 50, "--max-new-tokens", "3")
     assert result.exit_code == 0
@@ -235,7 +265,18 @@ def test_bad_input_ends_in_one_clear_line_and_its_exit_code(workplace, pellucid,
         (["--prompt", "a", "--prompt-file", "b"], 2, ["exclude each other"]),
         (["--prompt-file", "absent.txt"], 5, ["absent.txt"]),
         (["--greedy", "--temperature", "0.5"], 2, ["--greedy excludes --temperature", "leave out"]),
-        (["--greedy", "--top-k", "3"], 2, ["--greedy excludes --temperature, --top-k and --top-p"]),
+        (["--greedy", "--top-k", "3"], 2, ["--greedy excludes --temperature, --top-k, --top-p and --min-p"]),
+        (["--greedy", "--min-p", "0.1"], 2, ["--greedy excludes --temperature, --top-k, --top-p and --min-p"]),
+        (["--min-p", "1.5"], 2, ["min_p"]),
+        (["--repetition-penalty", "0"], 2, ["repetition_penalty"]),
+        (["--stop", ""], 2, ["stop: an empty string"]),
+        (["--beams", "0"], 2, ["--beams"]),
+        (["--beams", "4", "--length-penalty", "nan"], 2, ["length_penalty"]),
+        (["--length-penalty", "0.6"], 2, ["--length-penalty needs --beams"]),
+        (["--beams", "4", "--num-samples", "5"], 2, ["n_samples: 5 texts are more than 4 beams find"]),
+        (["--beams", "4", "--temperature", "0.5"], 2, ["--beams excludes --greedy, --temperature"]),
+        (["--beams", "4", "--min-p", "0.1"], 2, ["--beams excludes"]),
+        (["--beams", "4", "--repetition-penalty", "1.2"], 2, ["--beams excludes"]),
         (["--prompt", "lone \udcff surrogate"], 3, ["surrogate"]),
     ],
 )

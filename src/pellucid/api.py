@@ -25,7 +25,7 @@ from pellucid.evaluation.explanation import Explanation
 from pellucid.evaluation.loss import Evaluation
 from pellucid.evaluation.trace import Trace, trace_text
 from pellucid.generation.sampling import Sampling
-from pellucid.generation.text import stream_text
+from pellucid.generation.text import search_text, stream_text
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
@@ -85,6 +85,11 @@ def _setting(name: str, value: Any) -> Change:
     raise ConfigError("pellucid.train", f"unknown setting {name}={value!r}", fix)
 
 
+def _all_of(stop: str | Iterable[str]) -> list[str]:
+    """One stop string or several."""
+    return [stop] if isinstance(stop, str) else list(stop)
+
+
 @dataclass(frozen=True)
 class Run:
     """A trained model and all that belongs to it. `directory` is that of its checkpoint."""
@@ -115,39 +120,39 @@ class Run:
         return read_rows(self.directory.parent / "metrics.jsonl")
 
     def generate(
-        self,
-        prompt: str = "",
-        *,
-        max_new_tokens: int = 256,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int | None = None,
+        self, prompt: str = "", *, beams: int | None = None, length_penalty: float = 1.0, **options: Any
     ) -> str:
         """What the model writes after the prompt; an empty prompt is the start of a document.
 
-        The same seed writes the same text. Temperature 0 is greedy.
+        beams: instead of drawing, seek the likeliest text with so many; length_penalty 0 prefers short ones.
+        options: those of `stream`; with beams, only max_new_tokens and stop.
         """
-        pieces = self.stream(
-            prompt, max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed
-        )
-        return "".join(pieces)
+        if beams is None:
+            return "".join(self.stream(prompt, **options))
+        if excluded := options.keys() - {"max_new_tokens", "stop"}:
+            raise ConfigError("beams", f"they exclude {min(excluded)}", "leave out one of the two")
+        settings = {"max_new_tokens": 256, **options, "stop": _all_of(options.get("stop", ()))}
+        with self.precision.for_decoding().autocast():
+            [best] = search_text(
+                self.model, self.tokenizer, prompt, n_beams=beams, length_penalty=length_penalty, **settings
+            )
+        return best.completion
 
     def stream(
         self,
         prompt: str = "",
         *,
         max_new_tokens: int = 256,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
+        stop: str | Iterable[str] = (),
         seed: int | None = None,
+        **sampling: Any,
     ) -> Iterator[str]:
-        """The same text in pieces, each as soon as it is written."""
-        sampling = Sampling(temperature, top_k, top_p)
-        pieces = stream_text(
-            self.model, self.tokenizer, prompt, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed
-        )
+        """The text in pieces, each as soon as it is written. It ends before the first of the strings in `stop`.
+
+        sampling: temperature (0 is greedy), top_k, top_p, min_p, repetition_penalty. The same seed writes the same.
+        """
+        settings: dict[str, Any] = {"max_new_tokens": max_new_tokens, "stop": _all_of(stop), "seed": seed}
+        pieces = stream_text(self.model, self.tokenizer, prompt, sampling=Sampling(**sampling), **settings)
 
         def next_piece() -> str | None:
             with self.precision.for_decoding().autocast():  # not around a yield: it would be on for the reader too

@@ -174,7 +174,14 @@ def generate(
     temperature: Annotated[float | None, Option(metavar="X", help="0 is greedy. [default: 1.0]")] = None,
     top_k: Annotated[int | None, Option(metavar="K", help="Draw from the K most likely tokens.")] = None,
     top_p: Annotated[float | None, Option(metavar="P", help="Draw from the fewest tokens of probability P.")] = None,
+    min_p: Annotated[float | None, Option(metavar="P", help="Draw from tokens P times as likely as the best.")] = None,
     greedy: Annotated[bool, Option("--greedy", help="Always the most likely token.")] = False,
+    repetition_penalty: Annotated[
+        float | None, Option(metavar="X", help="Above 1: repeat less. [default: 1.0]")
+    ] = None,
+    beams: Annotated[int | None, Option(metavar="N", min=1, help="Instead: seek the likeliest, N at once.")] = None,
+    length_penalty: Annotated[float | None, Option(metavar="X", help="With --beams: 0 is short. [default: 1]")] = None,
+    stop: Annotated[list[str] | None, Option(metavar="TEXT", help="End before this; may be repeated.")] = None,
     num_samples: Annotated[int, Option(metavar="N", min=1)] = 1,
     seed: Annotated[int | None, Option(metavar="S", help="The same seed, the same text.")] = None,
     checkpoint: Which = "best",
@@ -183,27 +190,39 @@ def generate(
     """Write text with a trained model. Continues a prompt, or begins a document."""
     from pellucid.checkpoint.build import load_trained_run
     from pellucid.generation.sampling import Sampling
-    from pellucid.generation.text import generate_text, stream_text
+    from pellucid.generation.text import generate_text, search_text, stream_text
     from pellucid.kernels.freed_memory import keep_freed_memory
 
     _heed_stop_during_imports()
     keep_freed_memory()
-    if greedy and (temperature, top_k, top_p) != (None, None, None):
-        what = "--greedy excludes --temperature, --top-k and --top-p"
+    is_drawn = (temperature, top_k, top_p, min_p) != (None,) * 4
+    if greedy and is_drawn:
+        what = "--greedy excludes --temperature, --top-k, --top-p and --min-p"
         raise ConfigError("command line", what, "leave out --greedy, or the others")
+    if beams is not None and (greedy or is_drawn or repetition_penalty is not None):
+        what = "--beams excludes --greedy, --temperature, --top-k, --top-p, --min-p and --repetition-penalty"
+        raise ConfigError("command line", what, "leave out --beams, or the others")
+    if length_penalty is not None and beams is None:
+        raise ConfigError("command line", "--length-penalty needs --beams", "give --beams N, or leave it out")
     default = 0.0 if greedy else 1.0
-    sampling = Sampling(default if temperature is None else temperature, top_k, top_p)
+    penalty = 1.0 if repetition_penalty is None else repetition_penalty
+    sampling = Sampling(default if temperature is None else temperature, top_k, top_p, min_p, penalty)
     text = _read_prompt(prompt, prompt_file) or ""
     trained, precision = load_trained_run(run, checkpoint)
     trained.tokenizer.encode(text)  # refuses what it cannot read before anything is written
     start = (trained.model, trained.tokenizer, text)
-    settings: dict[str, Any] = {"max_new_tokens": max_new_tokens, "sampling": sampling, "seed": seed}
+    settings: dict[str, Any] = {"max_new_tokens": max_new_tokens, "stop": stop or ()}
+    drawing: dict[str, Any] = {**settings, "sampling": sampling, "seed": seed}
     with precision.for_decoding().autocast():
-        if num_samples == 1 and not as_json:
-            for piece in chain([text], stream_text(*start, **settings), ["\n"]):
+        if beams is not None:
+            penalty = 1.0 if length_penalty is None else length_penalty
+            completions = search_text(*start, n_beams=beams, n_best=num_samples, length_penalty=penalty, **settings)
+        elif num_samples == 1 and not as_json:
+            for piece in chain([text], stream_text(*start, **drawing), ["\n"]):
                 _write(piece)
             return
-        completions = generate_text(*start, n_samples=num_samples, **settings)
+        else:
+            completions = generate_text(*start, n_samples=num_samples, **drawing)
     whole_texts = "\n\n".join(text + completion.completion for completion in completions)
     _print({"samples": [completion.to_json() for completion in completions]} if as_json else whole_texts)
 

@@ -170,6 +170,8 @@ BAD_OPTIONS = [
     *(("temperature", value) for value in ("nan", "-1", "inf", "-inf", "-1e-30")),
     *(("top_k", value) for value in ("0", "-1", str(-(2**63)))),
     *(("top_p", value) for value in ("0", "1.1", "-1", "nan", "inf")),
+    *(("min_p", value) for value in ("-0.1", "1.1", "nan")),
+    *(("repetition_penalty", value) for value in ("0", "-1", "nan", "inf")),
 ]
 
 

@@ -13,6 +13,7 @@ MakeDecoder = Callable[..., Decoder]
 NEVER = -1  # an end_of_text that no token is
 GREEDY = Sampling(temperature=0)
 LIVELY = Sampling(temperature=1.5, top_k=9, top_p=0.95)
+VARIED = Sampling(temperature=1.5, min_p=0.02, repetition_penalty=1.3)
 
 
 @torch.no_grad()
@@ -21,13 +22,16 @@ def naive_tokens(
 ) -> list[list[int]]:
     """What generate_tokens promises, without a cache: each step reads its whole window from the start."""
     generator = torch.Generator().manual_seed(seed)
+    seen = torch.zeros(n_samples, model.vocab_size, dtype=torch.bool)
     rows = [list(prompt_ids) for _ in range(n_samples)]
     start = max(0, len(prompt_ids) - model.context_length)
     for _ in range(n_new):
         if len(rows[0]) - start > model.context_length:
             start = len(rows[0]) - max(1, model.context_length // 2)
         logits_BTV = model(torch.tensor([row[start:] for row in rows]))
-        token_ids = next_token(logits_BTV[:, -1], sampling, generator).tolist()
+        for sample, row in enumerate(rows):
+            seen[sample, row] = True
+        token_ids = next_token(logits_BTV[:, -1], sampling, generator, seen).tolist()
         for row, token_id in zip(rows, token_ids, strict=True):
             row.append(token_id)
     return [row[len(prompt_ids) :] for row in rows]
@@ -58,7 +62,7 @@ def generated(
     return [list(row) for row in zip(*steps, strict=True)]
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, LIVELY], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("sampling", [GREEDY, LIVELY, VARIED], ids=["greedy", "sampled", "penalized"])
 @pytest.mark.parametrize("prompt_length", [1, 5, 11, 12, 13, 40])
 @pytest.mark.parametrize(
     "position", [None, LearnedConfig(type="learned"), SinusoidalConfig(type="sinusoidal")], ids=str
@@ -190,6 +194,17 @@ def test_end_of_text_in_the_prompt_does_not_end_the_sample(make_decoder: MakeDec
     absent = next(token_id for token_id in range(23) if token_id not in row)
     [row] = generated(model, [absent, 3], sampling=GREEDY, max_new_tokens=1, end_of_text=absent)
     assert len(row) == 1
+
+
+def test_a_repetition_penalty_counts_the_prompt_but_not_the_end_of_text_before_it(make_decoder: MakeDecoder) -> None:
+    model = make_decoder()
+    [[likeliest]] = generated(model, [0, 3], sampling=GREEDY, max_new_tokens=1)
+    penalized = Sampling(temperature=0, repetition_penalty=1e6)
+    prompt_ids = [likeliest] * 20 + [0, 3]  # beyond the context, so the model cannot see all of them
+    [[greedy]] = generated(model, prompt_ids, sampling=GREEDY, max_new_tokens=1)
+    assert [[greedy]] == generated(model, prompt_ids, sampling=penalized, max_new_tokens=1, end_of_text=greedy)
+    prompt_ids.insert(0, greedy)
+    assert [[greedy]] != generated(model, prompt_ids, sampling=penalized, max_new_tokens=1)
 
 
 def test_no_new_tokens_asked_for_gives_none(make_decoder: MakeDecoder) -> None:

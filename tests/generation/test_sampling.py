@@ -1,3 +1,4 @@
+import importlib
 import math
 
 import numpy as np
@@ -13,9 +14,11 @@ from pellucid.generation.sampling import (
     Sampling,
     apply_temperature,
     draw,
+    keep_min_p,
     keep_top_k,
     keep_top_p,
     next_token,
+    penalize_repetition,
 )
 
 N_DRAWS = 200_000
@@ -23,6 +26,12 @@ VOCAB_SIZE = 12
 SIGNIFICANCE = 1e-4
 
 logit_rows = arrays.arrays(np.float32, st.integers(1, 40), elements=st.floats(-30, 30, width=32, allow_subnormal=False))
+
+
+@pytest.fixture(scope="module")
+def processors():
+    """What transformers does to logits; imported only when a test asks for it, because it takes seconds."""
+    return importlib.import_module("transformers.generation.logits_process")
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -156,6 +165,70 @@ def test_a_tail_that_rounds_away_in_the_sum_is_kept_by_top_p_1_and_cut_by_less()
     assert torch.isfinite(keep_top_p(row, 0.999)).sum() == 1
 
 
+@given(logits=logit_rows, p=st.floats(0, 1))
+def test_equation_41_min_p_is_that_of_transformers(processors, logits: np.ndarray, p: float) -> None:
+    row = torch.tensor(logits)[None]
+    assert torch.equal(keep_min_p(row, p), processors.MinPLogitsWarper(p)(None, row))
+
+
+@given(logit_rows, st.floats(0.01, 0.99))
+def test_equation_41_min_p_keeps_those_with_a_share_of_the_highest_probability(logits: np.ndarray, p: float) -> None:
+    kept = torch.isfinite(keep_min_p(torch.tensor(logits)[None], p)[0]).numpy()
+    shares = np.exp(logits.astype(np.float64) - logits.max())
+    certain = abs(shares - p) > 1e-5
+    assert ((shares >= p) == kept)[certain].all()
+    assert kept[logits.argmax()]
+
+
+@given(logits=logit_rows, penalty=st.floats(0.1, 10), data=st.data())
+def test_equation_42_the_repetition_penalty_is_that_of_transformers(
+    processors, logits: np.ndarray, penalty: float, data: st.DataObject
+) -> None:
+    token_ids = data.draw(st.lists(st.integers(0, len(logits) - 1), min_size=1, max_size=60))
+    row, seen = torch.tensor(logits)[None], torch.zeros(1, len(logits), dtype=torch.bool)
+    seen[0, token_ids] = True
+    expected = processors.RepetitionPenaltyLogitsProcessor(penalty)(torch.tensor([token_ids]), row)
+    assert torch.equal(penalize_repetition(row, seen, penalty), expected)
+
+
+@pytest.mark.parametrize("settings", [(1.3, 9, 0.9, 0.05, 1.3), (1.0, 50, 0.95, 0.05, 0.9), (2.0, 12, 1.0, 0.1, 1.1)])
+def test_all_together_follow_the_distribution_that_transformers_gives(processors, settings: tuple) -> None:
+    temperature, top_k, top_p, min_p, penalty = settings
+    logits = torch.tensor(example_logits())
+    history = torch.tensor([[1, 5, 5, 7]])
+    seen = torch.zeros(1, VOCAB_SIZE, dtype=torch.bool).scatter_(1, history, True)
+    row = processors.RepetitionPenaltyLogitsProcessor(penalty)(history, logits[None])
+    for process in (
+        processors.TemperatureLogitsWarper(temperature),
+        processors.TopKLogitsWarper(top_k),
+        processors.TopPLogitsWarper(top_p),
+        processors.MinPLogitsWarper(min_p),
+    ):
+        row = process(history, row)
+    expected = row[0].double().softmax(-1).numpy()
+    tokens = next_token(logits.expand(N_DRAWS, -1), Sampling(*settings), seeded(), seen.expand(N_DRAWS, -1))
+    counts = np.bincount(tokens.numpy(), minlength=VOCAB_SIZE)
+    possible = expected > 0
+    assert counts[~possible].sum() == 0
+    assert possible.sum() > 2
+    assert chisquare(counts[possible], expected[possible] * N_DRAWS).pvalue > SIGNIFICANCE
+
+
+def test_greedy_takes_the_likeliest_after_the_repetition_penalty() -> None:
+    logits, seen = torch.tensor([[2.0, 1.5, -1.0]]), torch.tensor([[True, False, False]])
+    assert next_token(logits, Sampling(0, repetition_penalty=1.5), seeded(), seen).item() == 1
+    assert next_token(logits, Sampling(0, repetition_penalty=1.3), seeded(), seen).item() == 0
+
+
+@pytest.mark.parametrize("penalty", [1e-320, 1e-30, 1.2, 1e30, 1.7e308])
+def test_f23_every_repetition_penalty_gives_a_distribution(penalty: float) -> None:
+    logits = torch.tensor([[0.0, 50.0, -50.0, 1e-30, -torch.inf]])
+    seen = torch.ones(1, 5, dtype=torch.bool)
+    probabilities = apply_temperature(penalize_repetition(logits, seen, penalty), 0.5).softmax(-1)
+    assert probabilities.sum().item() == pytest.approx(1)
+    assert probabilities[0, -1] == 0 or penalty > 1e30
+
+
 @given(st.integers(0, 2**32))
 def test_a_token_of_probability_0_is_never_drawn(seed: int) -> None:
     logits = torch.full((64, 9), -torch.inf)
@@ -198,6 +271,13 @@ def test_f23_every_valid_setting_gives_valid_tokens(
         ("top_p", 1.1),
         ("top_p", -0.5),
         ("top_p", math.nan),
+        ("min_p", -0.1),
+        ("min_p", 1.1),
+        ("min_p", math.nan),
+        ("repetition_penalty", 0),
+        ("repetition_penalty", -1),
+        ("repetition_penalty", math.inf),
+        ("repetition_penalty", math.nan),
     ],
 )
 def test_f23_every_invalid_setting_is_a_config_error_that_names_it(setting: str, value: float) -> None:

@@ -1,6 +1,7 @@
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
+from typing import Any
 
 import pytest
 import torch
@@ -9,8 +10,17 @@ from hypothesis import strategies as st
 
 from pellucid.errors import ConfigError, DataError, PellucidError
 from pellucid.generation import text as text_module
+from pellucid.generation.decoding import generate_tokens
 from pellucid.generation.sampling import Sampling
-from pellucid.generation.text import Completion, decode_stream, generate_text, stream_text
+from pellucid.generation.text import (
+    Completion,
+    before_stop,
+    decode_stream,
+    first_stop,
+    generate_text,
+    search_text,
+    stream_text,
+)
 from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
@@ -40,6 +50,7 @@ def completions_of(
     n_samples: int = 1,
     max_new_tokens: int = 30,
     sampling: Sampling = Sampling(temperature=2.0),  # noqa: B008 (frozen)
+    stop: list[str] | tuple[str, ...] = (),
     seed: int | None = 0,
 ) -> list[Completion]:
     return generate_text(
@@ -49,20 +60,155 @@ def completions_of(
         n_samples=n_samples,
         max_new_tokens=max_new_tokens,
         sampling=sampling,
+        stop=stop,
         seed=seed,
     )
 
 
 def pieces_of(
-    model: Decoder, prompt: str, *, tokenizer: Tokenizer = BYTE_PAIRS, max_new_tokens: int = 30, seed: int = 0
+    model: Decoder,
+    prompt: str,
+    *,
+    tokenizer: Tokenizer = BYTE_PAIRS,
+    max_new_tokens: int = 30,
+    stop: list[str] | tuple[str, ...] = (),
+    seed: int = 0,
 ) -> list[str]:
-    sampling = Sampling(temperature=2.0)
-    return list(stream_text(model, tokenizer, prompt, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed))
+    options = {"max_new_tokens": max_new_tokens, "sampling": Sampling(temperature=2.0), "stop": stop, "seed": seed}
+    return list(stream_text(model, tokenizer, prompt, **options))  # type: ignore[arg-type]
 
 
 @given(token_ids_of_byte_pairs)
 def test_streamed_text_is_the_decoded_text_for_any_token_ids(token_ids: list[int]) -> None:
     assert "".join(decode_stream(BYTE_PAIRS, token_ids)) == BYTE_PAIRS.decode(token_ids)
+
+
+texts_of_few_letters = st.text("aab", max_size=30)
+stop_strings = st.lists(st.text("ab", min_size=1, max_size=5), max_size=3)
+
+
+def cut_anywhere(text: str, cuts: list[int]) -> list[str]:
+    borders = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    return [text[start:end] for start, end in itertools.pairwise(borders)]
+
+
+@given(texts_of_few_letters, st.text("ab", min_size=1, max_size=5), st.lists(st.integers(0, 30)))
+def test_in_whatever_pieces_a_text_comes_it_ends_where_str_find_finds_the_stop_string(
+    text: str, stop: str, cuts: list[int]
+) -> None:
+    expected = text[: text.find(stop)] if stop in text else text
+    assert "".join(before_stop(cut_anywhere(text, cuts), [stop])) == expected
+
+
+@given(texts_of_few_letters, stop_strings, st.lists(st.integers(0, 30)))
+def test_of_several_stop_strings_the_one_that_is_complete_first_counts_in_whatever_pieces(
+    text: str, stop: list[str], cuts: list[int]
+) -> None:
+    ends = [text.find(each) + len(each) for each in stop if each in text]
+    expected = text
+    if ends:  # of those that are complete there, the longest begins first
+        written = text[: min(ends)]
+        expected = min((written.removesuffix(each) for each in stop), key=len)
+    assert "".join(before_stop(cut_anywhere(text, cuts), stop)) == expected
+    assert first_stop(text, stop) == (len(expected) if ends else None)
+
+
+@given(texts_of_few_letters, stop_strings)
+def test_a_stream_holds_back_only_what_may_become_a_stop_string(text: str, stop: list[str]) -> None:
+    read: list[str] = []
+    given: list[str] = []
+
+    def letters() -> Iterator[str]:
+        for letter in text:
+            held = "".join(read).removeprefix("".join(given))
+            assert not held or any(each.startswith(held) for each in stop)
+            read.append(letter)
+            yield letter
+
+    for piece in before_stop(letters(), stop):
+        given.append(piece)
+    assert text.startswith("".join(given))
+
+
+@tokenizers
+@pytest.mark.parametrize("seed", range(4))
+def test_each_sample_ends_before_its_own_first_stop_string_and_the_stream_too(
+    make_decoder: MakeDecoder, tokenizer: Tokenizer, seed: int
+) -> None:
+    model = make_decoder(vocab_size=tokenizer.vocab_size)
+    free = completions_of(model, "the fox", tokenizer=tokenizer, n_samples=4, seed=seed)
+    stop = [free[0].completion[9:13], free[1].completion[20:22]]  # across the borders of tokens, most likely
+    stopped = completions_of(model, "the fox", tokenizer=tokenizer, n_samples=4, stop=stop, seed=seed)
+    for before, after in zip(free, stopped, strict=True):
+        start = first_stop(before.completion, stop)
+        assert after.completion == before.completion[:start]
+        assert after.finish_reason == (before.finish_reason if start is None else "stop")
+        n_tokens = len(after.token_ids)
+        assert after.token_ids == before.token_ids[:n_tokens]
+        if start is not None:
+            assert first_stop(tokenizer.decode(after.token_ids), stop) == start
+            assert first_stop(tokenizer.decode(after.token_ids[:-1]), stop) is None, "it ends with the last token"
+    assert [each.finish_reason for each in stopped[:2]] == ["stop", "stop"]
+    pieces = pieces_of(model, "the fox", tokenizer=tokenizer, stop=stop, seed=seed)
+    [alone] = completions_of(model, "the fox", tokenizer=tokenizer, stop=stop, seed=seed)
+    assert "".join(pieces) == alone.completion
+
+
+def test_nothing_more_is_computed_once_every_sample_has_met_a_stop_string(
+    model: Decoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [free] = completions_of(model, "the")
+    stop = [free.completion[3:5]]
+    drawn: list[list[int]] = []
+
+    def watched(*arguments: Any, **options: Any) -> Iterator[list[int]]:
+        for token_ids in generate_tokens(*arguments, **options):
+            drawn.append(token_ids)
+            yield token_ids
+
+    monkeypatch.setattr(text_module, "generate_tokens", watched)
+    [stopped] = completions_of(model, "the", stop=stop)
+    assert len(drawn) == len(stopped.token_ids) < len(free.token_ids)
+
+
+def test_an_empty_stop_string_is_a_config_error(model: Decoder) -> None:
+    with pytest.raises(ConfigError, match="^stop: an empty string"):
+        completions_of(model, stop=["ab", ""])
+
+
+def searched(model: Decoder, prompt: str = "the fox", **options: object) -> list[Completion]:
+    settings = {"n_beams": 3, "max_new_tokens": 12, **options}
+    return search_text(model, BYTE_PAIRS, prompt, **settings)  # type: ignore[arg-type]
+
+
+def test_one_beam_writes_what_greedy_search_writes(model: Decoder) -> None:
+    [greedy] = completions_of(model, "the fox", sampling=Sampling(temperature=0), max_new_tokens=12)
+    [found] = searched(model, n_beams=1)
+    assert (found.completion, found.token_ids, found.finish_reason) == (
+        greedy.completion,
+        greedy.token_ids,
+        greedy.finish_reason,
+    )
+    assert found.to_json()["score"] == found.score < 0
+
+
+def test_the_best_of_several_beams_come_best_first_and_a_longer_list_begins_with_a_shorter_one(model: Decoder) -> None:
+    best = searched(model, n_best=3)
+    scores = [each.score for each in best]
+    assert scores == sorted(scores, reverse=True)
+    assert [each.completion for each in searched(model, n_best=2)] == [each.completion for each in best[:2]]
+    with pytest.raises(ConfigError, match="^n_samples: 4 texts are more than 3 beams find"):
+        searched(model, n_best=4)
+
+
+def test_a_beam_ends_with_a_stop_string(model: Decoder) -> None:
+    [free] = searched(model, n_beams=1)
+    stop = free.completion[4:6]
+    [stopped] = searched(model, n_beams=1, stop=[stop])
+    assert stopped.completion == free.completion[: free.completion.index(stop)]
+    assert stopped.finish_reason == "stop"
+    assert len(stopped.token_ids) < len(free.token_ids)
+    assert all(stop not in each.completion for each in searched(model, n_best=3, stop=[stop]))
 
 
 @given(st.text())

@@ -18,3 +18,5 @@ class SampleConfig(Section):
     temperature: float = Field(1.0, ge=0, description="0 is greedy")
     top_k: int | None = Field(None, ge=1, description="keep only the k most likely tokens")
     top_p: float | None = Field(None, gt=0, le=1, description="keep the fewest tokens with this much probability")
+    min_p: float | None = Field(None, ge=0, le=1, description="keep tokens with this share of the highest probability")
+    repetition_penalty: float = Field(1.0, gt=0, description="above 1, what has occurred gets less likely")

@@ -36,7 +36,8 @@ def generate_tokens(
 
     `prompt_ids` needs at least one token: a document begins after an `end_of_text`, which the caller puts first. A
     finished sample keeps yielding `end_of_text`. Without a seed each call differs; the global random generator is
-    never touched. The model is in eval mode meanwhile. SlidingWindow says what happens beyond its context.
+    never touched. The model is in eval mode meanwhile. SlidingWindow says what happens beyond its context. A repetition
+    penalty counts the whole prompt, but no `end_of_text`: the one before a document is no reason not to end it.
     """
     device = next(model.parameters()).device
     generator = torch.Generator(device)
@@ -44,6 +45,10 @@ def generate_tokens(
     forbidden = torch.tensor(forbidden_ids, dtype=torch.long, device=device)
     window = SlidingWindow(model, torch.tensor(prompt_ids, device=device).expand(n_samples, -1), max_new_tokens)
     has_ended = [False] * n_samples
+    seen_BV = None
+    if sampling.repetition_penalty != 1:
+        seen_BV = torch.zeros(n_samples, model.vocab_size, dtype=torch.bool, device=device)
+        seen_BV[:, [token_id for token_id in prompt_ids if token_id != end_of_text]] = True
 
     with eval_mode(model):
         for _ in range(max_new_tokens):
@@ -51,8 +56,10 @@ def generate_tokens(
                 logits_BV = window.read()
                 if forbidden_ids:
                     logits_BV.index_fill_(-1, forbidden, -torch.inf)
-                token_ids_B = next_token(logits_BV, sampling, generator)
+                token_ids_B = next_token(logits_BV, sampling, generator, seen_BV)
                 window.add(token_ids_B)
+                if seen_BV is not None:
+                    seen_BV.scatter_(1, token_ids_B[:, None], True)
 
             drawn = zip(token_ids_B.tolist(), has_ended, strict=True)
             token_ids = [end_of_text if ended else token_id for token_id, ended in drawn]
@@ -73,7 +80,7 @@ class SlidingWindow:
     def __init__(self, model: LanguageModel, prompt_BT: Tensor, max_new_tokens: int) -> None:
         assert prompt_BT.size(1) > 0, "a document begins after an end_of_text"
         self._model = model
-        self._unread_BT = prompt_BT[:, -model.max_positions :]
+        self._unread_BT = prompt_BT[:, max(0, prompt_BT.size(1) - model.max_positions) :]
         self._latest_B1 = deque(torch.split(self._unread_BT, 1, dim=1), maxlen=max(1, model.max_positions // 2))
         self._batch_size, length = self._unread_BT.shape
         self._capacity = min(length + max_new_tokens, model.max_positions)
@@ -84,6 +91,13 @@ class SlidingWindow:
         """Append one token to each sample."""
         self._unread_BT = token_ids_B[:, None]
         self._latest_B1.append(self._unread_BT)
+
+    def reorder(self, rows_N: Tensor) -> None:
+        """Go on with these sequences, in this order; one may be named several times."""
+        self._state.reorder(rows_N)
+        latest_NT = torch.cat(tuple(self._latest_B1), dim=1)[rows_N]
+        self._latest_B1 = deque(torch.split(latest_NT, 1, dim=1), maxlen=self._latest_B1.maxlen)
+        self._batch_size = len(rows_N)
 
     def read(self) -> Tensor:
         """Run the model on what it has not read yet; logits (B, V) for the token after that."""

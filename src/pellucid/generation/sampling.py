@@ -1,7 +1,8 @@
 """From logits to the next token: pure functions, one per idea.
 
-The model gives a logit for each token of the vocabulary. Temperature flattens or sharpens their distribution, top-k
-and top-p cut off its unlikely tail, and `draw` picks one token. `next_token` does all of this in order.
+The model gives a logit for each token of the vocabulary. The repetition penalty makes tokens that have occurred less
+likely, temperature flattens or sharpens the distribution, top-k, top-p and min-p cut off its unlikely tail, and `draw`
+picks one token. `next_token` does all of this in order.
 
 Shapes: B samples, V vocabulary, C candidates (the tokens that top-k and top-p still allow, most likely first).
 """
@@ -17,7 +18,7 @@ from pellucid.errors import ConfigError
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is chosen. `None` keeps all tokens; temperature 0 is greedy.
+    """How the next token is chosen. `None` keeps all tokens; temperature 0 is greedy; repetition_penalty 1 is none.
 
     Raises ConfigError for a value that gives no distribution.
     """
@@ -25,6 +26,8 @@ class Sampling:
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
         # Each condition says what is valid, so that NaN, which compares false with everything, is refused.
@@ -36,24 +39,49 @@ class Sampling:
         if self.top_p is not None and not 0 < self.top_p <= 1:
             fix = "give a probability, or leave it out to keep all"
             raise ConfigError("top_p", f"{self.top_p} is not in (0, 1]", fix)
+        if self.min_p is not None and not 0 <= self.min_p <= 1:
+            fix = "give a share of the highest probability, or leave it out to keep all"
+            raise ConfigError("min_p", f"{self.min_p} is not in [0, 1]", fix)
+        if not 0 < self.repetition_penalty < math.inf:
+            what = f"{self.repetition_penalty} is not a finite number > 0"
+            raise ConfigError("repetition_penalty", what, "1 is none, 1.2 a usual one")
 
 
-def next_token(logits_BV: Tensor, sampling: Sampling, generator: torch.Generator) -> Tensor:
-    """Choose one token id per row, (B,), as `sampling` says (equations 19 and 20).
+def next_token(
+    logits_BV: Tensor, sampling: Sampling, generator: torch.Generator, seen_BV: Tensor | None = None
+) -> Tensor:
+    """Choose one token id per row, (B,), as `sampling` says (equations 19, 20, 41 and 42).
 
-    The order is the usual one: top-k, temperature, top-p. Top-k comes first because temperature never changes
-    the order of the tokens, and scaling k candidates is cheaper than scaling the whole vocabulary.
+    The order is that of transformers (repetition penalty, temperature, top-k, top-p, min-p), but for top-k, which comes
+    before temperature: temperature never changes the order of the tokens, and to scale k candidates is cheaper.
+    `seen_BV` marks the tokens that have occurred; only a repetition penalty needs it.
     """
+    if sampling.repetition_penalty != 1:
+        assert seen_BV is not None, "a repetition penalty needs the tokens so far"
+        logits_BV = penalize_repetition(logits_BV.float(), seen_BV, sampling.repetition_penalty)
     if sampling.temperature == 0 or sampling.top_k == 1:  # greedy
         return logits_BV.argmax(dim=-1)
     logits_BV = logits_BV.float()
     if sampling.top_k is None and sampling.top_p in (None, 1):
-        return draw(apply_temperature(logits_BV, sampling.temperature), generator)
+        logits_BV = apply_temperature(logits_BV, sampling.temperature)
+        return draw(keep_min_p(logits_BV, sampling.min_p or 0.0), generator)
     logits_BC, token_ids_BC = keep_top_k(logits_BV, sampling.top_k or logits_BV.shape[-1])
     logits_BC = apply_temperature(logits_BC, sampling.temperature)
     logits_BC = keep_top_p(logits_BC, sampling.top_p or 1.0)
-    choice_B = draw(logits_BC, generator)
+    choice_B = draw(keep_min_p(logits_BC, sampling.min_p or 0.0), generator)
     return token_ids_BC.gather(-1, choice_B[:, None])[:, 0]
+
+
+def penalize_repetition(logits_BV: Tensor, seen_BV: Tensor, penalty: float) -> Tensor:
+    """Make the tokens that have occurred less likely (equation 42; Keskar et al. 2019). Below 1 they get likelier.
+
+    A logit above 0 is divided by the penalty, one below is multiplied by it, so that both fall. However often a token
+    has occurred, it is penalized once.
+    """
+    float32 = torch.finfo(torch.float32)
+    penalty = min(max(penalty, float32.tiny), float32.max)
+    penalized_BV = torch.where(logits_BV < 0, logits_BV * penalty, logits_BV / penalty)
+    return torch.where(seen_BV, penalized_BV.clamp(float32.min, float32.max), logits_BV)  # or infinities become NaN
 
 
 def apply_temperature(logits_BV: Tensor, temperature: float) -> Tensor:
@@ -85,6 +113,17 @@ def keep_top_p(logits_BC: Tensor, p: float) -> Tensor:
     probabilities_BC = logits_BC.softmax(dim=-1)
     mass_before_BC = probabilities_BC.cumsum(dim=-1) - probabilities_BC
     return logits_BC.masked_fill(mass_before_BC >= p, -math.inf)
+
+
+def keep_min_p(logits_BC: Tensor, p: float) -> Tensor:
+    """Set to -infinity all tokens less than p times as likely as the likeliest (equation 41; Nguyen et al. 2024).
+
+    So the model keeps many tokens where it is unsure, and few where it is sure. In any order; the likeliest stays.
+    """
+    if p == 0:
+        return logits_BC
+    probabilities_BC = logits_BC.softmax(dim=-1)
+    return logits_BC.masked_fill(probabilities_BC < p * probabilities_BC.amax(dim=-1, keepdim=True), -math.inf)
 
 
 def draw(logits_BC: Tensor, generator: torch.Generator) -> Tensor:

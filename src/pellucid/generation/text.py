@@ -1,32 +1,35 @@
 """From token ids to text: the one file of generation that knows a tokenizer.
 
 A token is a run of bytes, and a character may need several tokens. So text is streamed through an incremental UTF-8
-decoder, which holds the bytes of an unfinished character back until the rest of it arrives.
+decoder, which holds the bytes of an unfinished character back until the rest of it arrives. In the same way the stream
+holds back what may be the beginning of a stop string.
 """
 
 import codecs
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Literal
 
 from pellucid.errors import ConfigError
+from pellucid.generation.beam_search import beam_search
 from pellucid.generation.decoding import generate_tokens
 from pellucid.generation.sampling import Sampling
 from pellucid.model.language_model import LanguageModel
 from pellucid.tokenizer import Tokenizer
 
-FinishReason = Literal["end_of_text", "length"]
+FinishReason = Literal["end_of_text", "stop", "length"]
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Completion:
-    """What the model wrote after a prompt. `token_ids` do not include the end_of_text that may have ended it.
+    """What the model wrote after a prompt, up to the first stop string, which is left out.
 
-    `tokens_per_second` counts from the reading of the prompt to this sample's last token.
+    `token_ids` do not include the end_of_text that may have ended it, but do include those of the stop string.
+    `tokens_per_second` counts from the reading of the prompt to this sample's last token. Only beam search has a score.
     """
 
     prompt: str
@@ -34,6 +37,7 @@ class Completion:
     token_ids: list[int]
     finish_reason: FinishReason
     tokens_per_second: float
+    score: float | None = None
 
     def to_json(self) -> dict[str, object]:
         """What `pellucid generate --json` shows of it; `tokens` counts the new ones."""
@@ -43,6 +47,7 @@ class Completion:
             "tokens": len(self.token_ids),
             "tokens_per_second": self.tokens_per_second,
             "finish_reason": self.finish_reason,
+            **({} if self.score is None else {"score": self.score}),
         }
 
 
@@ -54,25 +59,24 @@ def generate_text(
     n_samples: int,
     max_new_tokens: int,
     sampling: Sampling,
+    stop: Sequence[str] = (),
     seed: int | None = None,
 ) -> list[Completion]:
     """Let the model continue `prompt` in `n_samples` ways; an empty prompt is the start of a document.
 
-    The same seed writes the same text, and none a new one each time.
-    Errors: ConfigError for a count or seed out of range, DataError for a prompt that the tokenizer cannot encode.
+    Each sample ends before the first of the strings in `stop`. The same seed writes the same text, and none a new one
+    each time. Errors: ConfigError for a count, seed or stop string that is none, DataError for a prompt that the
+    tokenizer cannot encode.
     """
     started = perf_counter()
-    steps = _written(model, tokenizer, prompt, n_samples, max_new_tokens, sampling, seed)
-    written = [(token_ids, perf_counter() - started) for token_ids in steps]
-    completions = []
-    for i in range(n_samples):
-        ids = [token_ids[i] for token_ids, _ in written]
-        has_ended = tokenizer.end_of_text in ids
-        ids = ids[: ids.index(tokenizer.end_of_text)] if has_ended else ids
-        speed = len(ids) / written[len(ids) + has_ended - 1][1] if ids else 0.0
-        reason: FinishReason = "end_of_text" if has_ended else "length"
-        completions.append(Completion(prompt, tokenizer.decode(ids), ids, reason, speed))
-    return completions
+    samples = [_Sample(tokenizer, stop) for _ in range(n_samples)]
+    for token_ids in _written(model, tokenizer, prompt, n_samples, max_new_tokens, sampling, stop, seed):
+        seconds = perf_counter() - started
+        for sample, token_id in zip(samples, token_ids, strict=True):
+            sample.add(token_id, seconds)
+        if all(sample.has_ended for sample in samples):
+            break
+    return [_completion(tokenizer, prompt, sample.token_ids, stop, sample.seconds) for sample in samples]
 
 
 def stream_text(
@@ -82,11 +86,51 @@ def stream_text(
     *,
     max_new_tokens: int,
     sampling: Sampling,
+    stop: Sequence[str] = (),
     seed: int | None = None,
 ) -> Iterator[str]:
     """The completion of one sample in pieces of whole characters, each as soon as it is written. Same errors."""
-    steps = _written(model, tokenizer, prompt, 1, max_new_tokens, sampling, seed)
-    return decode_stream(tokenizer, (token_id for (token_id,) in steps if token_id != tokenizer.end_of_text))
+    steps = _written(model, tokenizer, prompt, 1, max_new_tokens, sampling, stop, seed)
+    pieces = decode_stream(tokenizer, (token_id for (token_id,) in steps if token_id != tokenizer.end_of_text))
+    return before_stop(pieces, stop)
+
+
+def search_text(
+    model: LanguageModel,
+    tokenizer: Tokenizer,
+    prompt: str,
+    *,
+    n_beams: int,
+    n_best: int = 1,
+    max_new_tokens: int,
+    length_penalty: float = 1.0,
+    stop: Sequence[str] = (),
+) -> list[Completion]:
+    """The `n_best` continuations of `prompt` that beam search finds, best first; fewer if there are fewer.
+
+    A beam ends with a stop string, whose tokens count in its score. The same errors, and one for n_best > n_beams.
+    """
+    prompt_ids = _read(model, tokenizer, prompt, n_best, max_new_tokens, stop)
+    if n_best > n_beams:
+        raise ConfigError("n_samples", f"{n_best} texts are more than {n_beams} beams find", "give more beams")
+
+    def has_ended(token_ids: list[int]) -> bool:
+        return token_ids[-1] == tokenizer.end_of_text or (
+            bool(stop) and first_stop(tokenizer.decode(token_ids), stop) is not None
+        )
+
+    started = perf_counter()
+    found = beam_search(
+        model,
+        prompt_ids,
+        n_beams=n_beams,
+        max_new_tokens=max_new_tokens,
+        length_penalty=length_penalty,
+        has_ended=has_ended,
+        forbidden_ids=_never_written(tokenizer),
+    )
+    seconds = perf_counter() - started
+    return [_completion(tokenizer, prompt, each.token_ids, stop, seconds, each.score) for each in found[:n_best]]
 
 
 def decode_stream(tokenizer: Tokenizer, token_ids: Iterable[int]) -> Iterator[str]:
@@ -97,6 +141,77 @@ def decode_stream(tokenizer: Tokenizer, token_ids: Iterable[int]) -> Iterator[st
     return codecs.iterdecode(map(tokenizer.token_bytes, token_ids), "utf-8", errors="replace")
 
 
+def first_stop(text: str, stop: Sequence[str]) -> int | None:
+    """Where the first stop string begins: the one that is complete first, whatever pieces the text comes in."""
+    found = [(start + len(each), start) for each in stop if (start := text.find(each)) >= 0]
+    return min(found)[1] if found else None
+
+
+def before_stop(pieces: Iterable[str], stop: Sequence[str]) -> Iterator[str]:
+    """The text before the first stop string, in pieces. What may be the beginning of a stop string is held back."""
+    held = ""
+    for piece in pieces:
+        held += piece
+        start = first_stop(held, stop)
+        n_safe = _length_before_a_beginning(held, stop) if start is None else start
+        if n_safe:
+            yield held[:n_safe]
+        if start is not None:
+            return
+        held = held[n_safe:]
+    if held:
+        yield held
+
+
+def _length_before_a_beginning(text: str, stop: Sequence[str]) -> int:
+    """How much of a text is left without its longest ending that a stop string begins with."""
+    longest = max((len(each) for each in stop), default=1) - 1
+    starts = range(max(0, len(text) - longest), len(text))
+    return next((i for i in starts if any(each.startswith(text[i:]) for each in stop)), len(text))
+
+
+class _Sample:
+    """The tokens of one sample while it is written."""
+
+    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str]) -> None:
+        self.token_ids: list[int] = []
+        self.seconds = 0.0  # from the reading of the prompt to the last token
+        self.has_ended = False
+        self._tokenizer, self._stop = tokenizer, stop
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._text = ""
+
+    def add(self, token_id: int, seconds: float) -> None:
+        """Append a token, unless the sample has ended."""
+        if self.has_ended:
+            return
+        self.token_ids.append(token_id)
+        self.seconds = seconds
+        self.has_ended = token_id == self._tokenizer.end_of_text
+        if self._stop and not self.has_ended:
+            self._text += self._decoder.decode(self._tokenizer.token_bytes(token_id))
+            self.has_ended = first_stop(self._text, self._stop) is not None
+
+
+def _completion(
+    tokenizer: Tokenizer,
+    prompt: str,
+    token_ids: list[int],
+    stop: Sequence[str],
+    seconds: float,
+    score: float | None = None,
+) -> Completion:
+    """From the tokens written, the last of which may be an end_of_text."""
+    reason: FinishReason = "length"
+    if token_ids and token_ids[-1] == tokenizer.end_of_text:
+        token_ids, reason = token_ids[:-1], "end_of_text"
+    text = tokenizer.decode(token_ids)
+    start = first_stop(text, stop)
+    if start is not None:
+        text, reason = text[:start], "stop"
+    return Completion(prompt, text, token_ids, reason, len(token_ids) / seconds if token_ids else 0.0, score)
+
+
 def _written(
     model: LanguageModel,
     tokenizer: Tokenizer,
@@ -104,32 +219,43 @@ def _written(
     n_samples: int,
     max_new_tokens: int,
     sampling: Sampling,
+    stop: Sequence[str],
     seed: int | None,
 ) -> Iterator[list[int]]:
-    """The next token of each sample, step by step. Warns if the start of the prompt does not fit into the context."""
-    _check_counts(n_samples, max_new_tokens, seed)
-    end_of_text = tokenizer.end_of_text
-    prompt_ids = [end_of_text, *tokenizer.encode(prompt)]  # a document begins after an end_of_text
-    if len(prompt_ids) > model.max_positions + 1:
-        n_unread = len(prompt_ids) - 1 - model.max_positions
-        _log.warning("the prompt is longer than the context; its first %d tokens were not read", n_unread)
+    """The next token of each sample, step by step."""
+    if seed is not None and not 0 <= seed < 2**64:
+        raise ConfigError("seed", f"{seed} is not in [0, 2^64)", "give one that is, or none")
     return generate_tokens(
         model,
-        prompt_ids,
+        _read(model, tokenizer, prompt, n_samples, max_new_tokens, stop),
         n_samples=n_samples,
         max_new_tokens=max_new_tokens,
         sampling=sampling,
-        end_of_text=end_of_text,
+        end_of_text=tokenizer.end_of_text,
         seed=seed,
-        # The other control tokens never occur in a corpus, so the model's logits for them are noise.
-        forbidden_ids=[id_ for id_ in tokenizer.control_ids if id_ != end_of_text],
+        forbidden_ids=_never_written(tokenizer),
     )
 
 
-def _check_counts(n_samples: int, max_new_tokens: int, seed: int | None) -> None:
+def _read(
+    model: LanguageModel, tokenizer: Tokenizer, prompt: str, n_samples: int, max_new_tokens: int, stop: Sequence[str]
+) -> list[int]:
+    """The prompt's tokens. Warns if its start does not fit into the context, and checks what is asked for."""
     if n_samples < 1:
         raise ConfigError("n_samples", f"{n_samples} asks for no text", "give at least 1")
     if max_new_tokens < 0:
         raise ConfigError("max_new_tokens", f"{max_new_tokens} is negative", "give 0 or more")
-    if seed is not None and not 0 <= seed < 2**64:
-        raise ConfigError("seed", f"{seed} is not in [0, 2^64)", "give one that is, or none")
+    if "" in stop:
+        raise ConfigError(
+            "stop", "an empty string would stop before the first character", "give at least one character"
+        )
+    prompt_ids = [tokenizer.end_of_text, *tokenizer.encode(prompt)]  # a document begins after an end_of_text
+    if len(prompt_ids) > model.max_positions + 1:
+        n_unread = len(prompt_ids) - 1 - model.max_positions
+        _log.warning("the prompt is longer than the context; its first %d tokens were not read", n_unread)
+    return prompt_ids
+
+
+def _never_written(tokenizer: Tokenizer) -> list[int]:
+    """The control tokens but end_of_text: they never occur in a corpus, so the model's logits for them are noise."""
+    return [id_ for id_ in tokenizer.control_ids if id_ != tokenizer.end_of_text]

@@ -69,7 +69,9 @@ def build_session(config: RunConfig, data: PreparedData, run_dir: Path, world: W
                 sample.prompt,
                 n_samples=sample.n_samples,
                 max_new_tokens=sample.max_new_tokens,
-                sampling=Sampling(sample.temperature, sample.top_k, sample.top_p),
+                sampling=Sampling(
+                    sample.temperature, sample.top_k, sample.top_p, sample.min_p, sample.repetition_penalty
+                ),
                 seed=config.seed,
             )
         return [sample.prompt + completion.completion for completion in completions]

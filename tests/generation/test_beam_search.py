@@ -1,0 +1,196 @@
+import importlib
+import math
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+from model.model_axes import tiny_config
+from model.test_hugging_face import SIZES, gpt2_weights, randomised
+from pellucid.config.model import LearnedConfig, SinusoidalConfig
+from pellucid.errors import ConfigError
+from pellucid.generation.beam_search import Found, beam_search
+from pellucid.generation.decoding import generate_tokens
+from pellucid.generation.sampling import Sampling
+from pellucid.model.bigram import Bigram
+from pellucid.model.build import build_model
+from pellucid.model.decoder import Decoder
+from pellucid.model.language_model import LanguageModel
+
+MakeDecoder = Callable[..., Decoder]
+END = 0
+
+
+def found(model: LanguageModel, prompt_ids: list[int], **options: object) -> list[Found]:
+    settings = {"n_beams": 4, "max_new_tokens": 6, "length_penalty": 1.0, **options}
+    return beam_search(model, prompt_ids, has_ended=lambda token_ids: token_ids[-1] == END, **settings)  # type: ignore[arg-type]
+
+
+def random_bigram(vocab_size: int, seed: int) -> Bigram:
+    model = Bigram(vocab_size, 8)
+    torch.nn.init.normal_(model.logits_VV, std=2.0, generator=torch.Generator().manual_seed(seed))
+    return model
+
+
+def bigram(*rows: tuple[float, ...]) -> Bigram:
+    """p(next | last), a row for each last token."""
+    model = Bigram(len(rows), 8)
+    model.logits_VV.data = torch.tensor(rows).log()
+    return model
+
+
+@torch.no_grad()
+def every_text(
+    model: LanguageModel, prompt_ids: list[int], n_new: int, length_penalty: float
+) -> Iterator[tuple[list[int], float]]:
+    """Each text that ends or is as long as it may be, and its score: equation 40 without beams and without a cache."""
+    open_texts, start = [([], 0.0)], max(0, len(prompt_ids) - model.max_positions)
+    for length in range(1, n_new + 1):
+        before, open_texts = open_texts, []
+        n_read = len(prompt_ids) + length - 1
+        if n_read - start > model.max_positions:
+            start = n_read - max(1, model.max_positions // 2)
+        for token_ids, total in before:
+            logits_V = model(torch.tensor([[*prompt_ids, *token_ids][start:]]))[0, -1]
+            for token_id, log_p in enumerate(logits_V.log_softmax(-1).tolist()):
+                if token_id == END or length == n_new:
+                    yield [*token_ids, token_id], (total + log_p) / length**length_penalty
+                else:
+                    open_texts.append(([*token_ids, token_id], total + log_p))
+
+
+@pytest.mark.parametrize("length_penalty", [-1.0, 0.0, 0.6, 1.0, 3.0])
+@pytest.mark.parametrize("kind", ["bigram", "rope", "learned", "sinusoidal, beyond the context"])
+def test_with_as_many_beams_as_texts_the_search_is_exhaustive(
+    make_decoder: MakeDecoder, kind: str, length_penalty: float
+) -> None:
+    model: LanguageModel
+    match kind:
+        case "bigram":
+            model = random_bigram(4, seed=1)
+        case "rope":
+            model = make_decoder(vocab_size=4)
+        case "learned":
+            model = make_decoder(vocab_size=4, position=LearnedConfig(type="learned"))
+        case _:
+            model = make_decoder(vocab_size=4, context_length=3, position=SinusoidalConfig(type="sinusoidal"))
+    texts = {tuple(text): score for text, score in every_text(model.eval(), [1, 2], 4, length_penalty)}
+    assert len(texts) == 1 + 3 + 9 + 27 + 81
+    best = found(model, [1, 2], n_beams=len(texts), max_new_tokens=4, length_penalty=length_penalty)
+    assert {tuple(each.token_ids): each.score for each in best} == pytest.approx(texts, abs=1e-5)
+    assert [each.score for each in best] == pytest.approx(sorted(texts.values(), reverse=True), abs=1e-5)
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("seed", range(6))
+def test_one_beam_is_greedy_search_within_and_past_the_context(
+    make_decoder: MakeDecoder, seed: int, length_penalty: float
+) -> None:
+    for model in (make_decoder(vocab_size=9, context_length=7), random_bigram(9, seed)):
+        prompt_ids = [1 + seed, 3, 1 + seed]
+        options = {"n_samples": 1, "max_new_tokens": 20, "sampling": Sampling(temperature=0), "end_of_text": END}
+        greedy = [token_id for (token_id,) in generate_tokens(model, prompt_ids, **options, seed=0)]
+        [best] = found(model, prompt_ids, n_beams=1, max_new_tokens=20, length_penalty=length_penalty)
+        assert best.token_ids == greedy
+
+
+@pytest.fixture(scope="module")
+def gpt2():
+    """A model of transformers with random weights and ours with the same. In a small vocabulary texts often end."""
+    transformers = importlib.import_module("transformers")
+    shape = {"n_positions": 16, "n_embd": 32, "n_layer": 3, "n_head": 4, "activation_function": "gelu"}
+    theirs = randomised(
+        transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=8, bos_token_id=END, eos_token_id=END, **shape))
+    )
+    kinds = {"position": {"type": "learned"}, "norm": "layer_norm", "activation": "gelu"}
+    ours = build_model(tiny_config(**SIZES, **kinds, d_ff=None, bias=True, tied_embeddings=True), 8)
+    ours.load_state_dict(gpt2_weights(theirs.state_dict(), n_layers=3))
+    return theirs, ours.eval()
+
+
+@pytest.mark.parametrize("length_penalty", [-1.0, 0.0, 0.6, 1.0, 2.0])
+@pytest.mark.parametrize("n_beams", [2, 3, 7])
+def test_texts_and_scores_are_those_of_transformers(gpt2, n_beams: int, length_penalty: float) -> None:
+    theirs, ours = gpt2
+    n_ended = 0
+    for prompt_ids in ([1], [2, 5], [3, 3, 3], [7, 1, 6, 2], [4, 6]):
+        prompt_BT = torch.tensor([prompt_ids])
+        expected = theirs.generate(
+            prompt_BT,
+            attention_mask=torch.ones_like(prompt_BT),
+            pad_token_id=END,
+            num_beams=n_beams,
+            num_return_sequences=n_beams,
+            max_new_tokens=9,
+            length_penalty=length_penalty,
+            early_stopping="never",
+            do_sample=False,
+            return_dict_in_generate=True,
+            output_scores=True,
+        )
+        written = [row[len(prompt_ids) :] for row in expected.sequences.tolist()]
+        written = [row[: row.index(END) + 1] if END in row else row for row in written]
+        best = found(ours, prompt_ids, n_beams=n_beams, max_new_tokens=9, length_penalty=length_penalty)
+        assert [each.token_ids for each in best] == written
+        assert [each.score for each in best] == pytest.approx(expected.sequences_scores.tolist(), abs=1e-4)
+        n_ended += sum(row[-1] == END for row in written)
+    assert n_ended > 0
+
+
+def test_more_beams_find_a_likelier_text_that_begins_with_a_less_likely_token() -> None:
+    model = bigram((0.0, 0.6, 0.4), (0.4, 0.3, 0.3), (0.98, 0.01, 0.01))
+    [greedy] = found(model, [END], n_beams=1, length_penalty=0.0)
+    best, *_ = found(model, [END], n_beams=2, length_penalty=0.0)
+    assert greedy.token_ids == [1, END]
+    assert greedy.score == pytest.approx(math.log(0.6 * 0.4))
+    assert best.token_ids == [2, END]
+    assert best.score == pytest.approx(math.log(0.4 * 0.98))
+
+
+def counted(model: Bigram) -> list[int]:
+    """A list to which each step of the model appends the number of beams."""
+    steps: list[int] = []
+    model.register_forward_pre_hook(lambda _, inputs: steps.append(len(inputs[0])))
+    return steps
+
+
+def test_the_search_stops_when_no_open_beam_can_win_and_not_before() -> None:
+    ends_soon = bigram((0.9, 0.09, 0.01), (0.9, 0.09, 0.01), (0.9, 0.09, 0.01))
+    steps = counted(ends_soon)
+    found(ends_soon, [END], n_beams=2, max_new_tokens=50, length_penalty=0.0)
+    assert len(steps) == 2
+    # With a penalty a long text may win: its first token has probability 0.3, all others nearly 1.
+    wins_late = bigram((0.7, 0.3, 0.0), (0.001, 0.999, 0.0), (1.0, 0.0, 0.0))
+    steps = counted(wins_late)
+    best, *_ = found(wins_late, [END], n_beams=2, max_new_tokens=50, length_penalty=1.0)
+    assert best.token_ids == [1] * 50
+    assert len(steps) == 50
+
+
+def test_forbidden_tokens_are_never_written_and_no_tokens_are_an_empty_text() -> None:
+    model = random_bigram(6, seed=3)
+    best = found(model, [1], forbidden_ids=(2, 4), n_beams=40, max_new_tokens=3)
+    assert {token_id for each in best for token_id in each.token_ids} == {0, 1, 3, 5}
+    assert all(math.isfinite(each.score) for each in best)
+    assert found(model, [1], max_new_tokens=0) == [Found([], 0.0)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_beams": 0}, "beams: 0 keeps no text; give at least 1"),
+        ({"length_penalty": math.nan}, r"length_penalty: nan is not in \[-10, 10\]"),
+        ({"length_penalty": 11.0}, r"length_penalty: 11.0 is not in \[-10, 10\]"),
+    ],
+)
+def test_what_is_no_search_is_a_config_error(options: dict, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        found(random_bigram(3, seed=0), [1], **options)
+
+
+def test_the_models_mode_and_its_weights_are_left_alone(make_decoder: MakeDecoder) -> None:
+    model = make_decoder(dropout=0.5).train()
+    before = [parameter.clone() for parameter in model.parameters()]
+    assert found(model, [1]) == found(model, [1])
+    assert model.training
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
