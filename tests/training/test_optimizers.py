@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from pellucid.config.model import BigramConfig
+from pellucid.model.build import build_model
 from pellucid.training.optimizers import adamw, muon, set_learning_rate, sgd
 from tiny import tiny_decoder
 
@@ -92,3 +94,11 @@ def test_the_schedule_scales_each_optimizers_own_peak():
         set_learning_rate(optimizers, factor)
         rates = [{group["lr"] for group in optimizer.param_groups} for optimizer in optimizers]
         assert rates == [{0.1 * factor}, {0.02 * factor}]
+
+
+def test_a_model_without_matrices_in_blocks_leaves_nothing_for_muon_and_adamw_takes_it_all():
+    bigram = build_model(BigramConfig(type="bigram", context_length=8), 5)
+    (optimizer,) = muon(bigram, **MUON)
+    assert isinstance(optimizer, torch.optim.AdamW)
+    assert [group["params"] for group in optimizer.param_groups] == [[bigram.logits_VV]]
+    assert optimizer.param_groups[0]["lr"] == MUON["adamw_lr"]

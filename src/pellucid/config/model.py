@@ -115,13 +115,35 @@ class DecoderConfig(Section):
 
 
 class BigramConfig(Section):
-    """A table: the scores of the next token depend on the last one alone (equation 31)."""
+    """A table: the scores of the next token depend on the last one alone (equation 33)."""
 
     type: Literal["bigram"]
     context_length: int = Field(ge=1, description="tokens that a training row has at most")
+    counted: bool = Field(
+        False, description="start with how often each token follows each other in the training text, instead of zeros"
+    )
 
 
-ModelConfig = Annotated[DecoderConfig | BigramConfig, Field(discriminator="type")]
+class MLPConfig(Section):
+    """A hidden layer over the last few tokens, side by side (Bengio et al. 2003; equation 34)."""
+
+    type: Literal["mlp"]
+    context_length: int = Field(ge=1, description="tokens that a training row has at most")
+    window: int = Field(ge=1, description="tokens that the model sees: the last ones")
+    d_model: int = Field(ge=1, description="width of an embedding")
+    d_ff: int | None = Field(None, ge=1, description="width of the hidden layer; null: 4 d_model")
+    activation: Literal["tanh", "relu"] = "tanh"
+    tied_embeddings: bool = Field(True, description="unembed with the transpose of the embedding")
+
+    @model_validator(mode="after")
+    def _fills_its_window(self) -> MLPConfig:
+        if self.window > self.context_length:
+            wrong = f"{self.window} tokens are more than a training row has, context_length {self.context_length}"
+            raise ValueError(f"window: {wrong}; see fewer, or lengthen the rows")
+        return self
+
+
+ModelConfig = Annotated[DecoderConfig | BigramConfig | MLPConfig, Field(discriminator="type")]
 
 
 def with_type(model: Any) -> Any:

@@ -37,7 +37,7 @@ class RunConfig(Section, json_schema_extra=JSON_SCHEMA):
     @model_validator(mode="after")
     def _has_blocks_to_recompute(self) -> RunConfig:
         if self.train.gradient_checkpointing and self.model.type != "decoder":
-            what = f"a {self.model.type} has no blocks to recompute"
+            what = f"the {self.model.type} has no blocks to recompute"
             raise ValueError(f"train.gradient_checkpointing: {what}; leave it out, or use model.type decoder")
         return self
 

@@ -91,7 +91,7 @@ def one_update(config: RunConfig, cost: RunCost, twice: RunCost, precision: Prec
     ConfigError if the model is no decoder: there are no layers to share out.
     """
     if not isinstance(config.model, DecoderConfig):
-        what = f"a {config.model.type} has no layers to share out among devices"
+        what = f"the {config.model.type} has no layers to share out among devices"
         raise ConfigError("model.type", what, "leave out --devices, or give the config of a decoder")
     model, train, memory, parameters = config.model, config.train, cost.memory_bytes, cost.model.parameters
     blocks = parameters.attention + parameters.feed_forward

@@ -82,7 +82,8 @@ def _part_of(name: str) -> str:
     """The part that the parameter of this name belongs to. What is new in a block counts as feed-forward."""
     if "norm." in name:
         return "norms"
-    for start, part in {"embeddings.un": "unembedding", "embeddings.": "embedding", "positions.": "positions"}.items():
+    starts = {"embeddings.un": "unembedding", "embeddings.": "embedding", "positions.": "positions"}
+    for start, part in (starts | {"logits": "embedding"}).items():  # a bigram's table: what is looked up for a token
         if name.startswith(start):
             return part
     return "attention" if ".attention." in name else "feed_forward"
@@ -99,7 +100,7 @@ def count_flops(model: LanguageModel) -> Flops:
         names = [f"{type(model).__name__}.blocks.{i}{part}" for i in range(len(model.blocks))]
         return sum((flops_of.get(name, Counter()) for name in names), Counter())
 
-    total, blocks, attention = flops_of["Global"].total(), in_blocks("").total(), in_blocks(".attention")
+    total, blocks, attention = counter.get_total_flops(), in_blocks("").total(), in_blocks(".attention")
     projections = sum(attention[product] for product in PRODUCTS_WITH_WEIGHTS)
     parts = {
         "attention_projections": projections,

@@ -13,9 +13,10 @@ from pellucid.model.language_model import LanguageModel
 
 
 class Bigram(LanguageModel):
-    """One row of logits for each token that may stand before (equation 31). Zeros, to begin with: all are as likely.
+    """One row of logits for each token that may stand before (equation 33). Zeros, to begin with: all are as likely.
 
-    Trained long enough, the row's softmax is how often each token followed in the training text.
+    Trained long enough, the row's softmax is how often each token followed in the training text. `set_counts` puts
+    that there at once.
     """
 
     def __init__(self, vocab_size: int, context_length: int) -> None:
@@ -30,6 +31,16 @@ class Bigram(LanguageModel):
 
     def new_state(self, batch_size: int, capacity: int | None = None) -> TokensRead:
         return TokensRead()
+
+    @torch.no_grad()
+    def set_counts(self, counts_VV: Tensor) -> None:
+        """The optimum for a text in which token b followed token a counts_VV[a, b] times, but for one more pair a row.
+
+        What was never seen would have probability 0 and cost infinitely much. So each token is counted as if it had
+        stood there once more, followed by a 1 / V part of every token (Perks 1947).
+        """
+        smoothed_VV = counts_VV.double() + 1 / self.vocab_size
+        self.logits_VV.copy_((smoothed_VV / smoothed_VV.sum(dim=1, keepdim=True)).log())
 
 
 class TokensRead:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import assert_never
@@ -12,6 +13,7 @@ from pellucid.config.model import (
     BigramConfig,
     DecoderConfig,
     LearnedConfig,
+    MLPConfig,
     ModelConfig,
     NoPositionConfig,
     RotaryConfig,
@@ -28,6 +30,7 @@ from pellucid.model.embeddings import SeparateEmbeddings, SoftCap, TiedEmbedding
 from pellucid.model.feed_forward import Activation, FeedForward, SwiGLU, relu_squared
 from pellucid.model.initialization import initialize
 from pellucid.model.language_model import LanguageModel
+from pellucid.model.mlp import MLP
 from pellucid.model.norms import LayerNorm, RMSNorm
 from pellucid.model.positions import Learned, NoPositions, Positions, Rotary, RotatePairs, Sinusoidal, rotate_pairs
 from pellucid.model.residual import PostNorm, PreNorm, Residual
@@ -59,6 +62,8 @@ def build_model(config: ModelConfig, vocab_size: int) -> LanguageModel:
             return build_decoder(config, vocab_size)
         case BigramConfig():
             return Bigram(vocab_size, config.context_length)
+        case MLPConfig():
+            return build_mlp(config, vocab_size)
         case _:
             assert_never(config)
 
@@ -84,6 +89,27 @@ def build_decoder(config: DecoderConfig, vocab_size: int) -> Decoder:
         copying_init=config.copying_init,
     )
     return model
+
+
+def build_mlp(config: MLPConfig, vocab_size: int) -> MLP:
+    embeddings = TiedEmbeddings if config.tied_embeddings else SeparateEmbeddings
+    activation: Activation
+    match config.activation:
+        case "tanh":
+            activation = torch.tanh
+        case "relu":
+            activation = F.relu
+        case _:
+            assert_never(config.activation)
+    return MLP(
+        vocab_size=vocab_size,
+        context_length=config.context_length,
+        window=config.window,
+        embeddings=embeddings(vocab_size, config.d_model),
+        d_model=config.d_model,
+        d_ff=config.d_ff or 4 * config.d_model,
+        activation=activation,
+    )
 
 
 def build_positions(config: DecoderConfig) -> Positions:

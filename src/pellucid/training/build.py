@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint as recompute_in_backward
 from typing_extensions import assert_never
 
 from pellucid.config.load import run_config_to_yaml
-from pellucid.config.model import DecoderConfig, ModelConfig
+from pellucid.config.model import BigramConfig, DecoderConfig, ModelConfig
 from pellucid.config.run import RunConfig
 from pellucid.config.training import (
     AdamWConfig,
@@ -32,12 +32,14 @@ from pellucid.cost.machine import Machine
 from pellucid.cost.many_devices import Update
 from pellucid.cost.meter import measure_update
 from pellucid.data.build import PreparedData, build_batches
+from pellucid.data.pairs import count_pairs
 from pellucid.errors import ConfigError
 from pellucid.evaluation.build import evaluate
 from pellucid.evaluation.loss import Evaluation
 from pellucid.generation.sampling import Sampling
 from pellucid.generation.text import generate_text
 from pellucid.kernels.cross_entropy import summed_cross_entropy as fast_cross_entropy
+from pellucid.model.bigram import Bigram
 from pellucid.model.build import build_model
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.distributed import ALONE, World, divides
@@ -102,7 +104,10 @@ def build_trainer(config: RunConfig, data: PreparedData, world: World = ALONE) -
     train = config.train
     precision = resolve_precision(train.device, train.precision)
     torch.manual_seed(config.seed)
-    model = build_model(config.model, data.tokenizer.vocab_size).to(precision.device)
+    model = build_model(config.model, data.tokenizer.vocab_size)
+    if isinstance(model, Bigram) and isinstance(config.model, BigramConfig) and config.model.counted:
+        model.set_counts(torch.from_numpy(count_pairs(data.train, model.vocab_size)))
+    model.to(precision.device)
     if train.gradient_checkpointing:
         recompute_activations(model.blocks)
     is_sharded = train.parallel == "fsdp" and world.size > 1

@@ -35,7 +35,7 @@ def muon(
     dtype: torch.dtype,
     world: World = ALONE,
 ) -> list[Optimizer]:
-    """Muon (Jordan et al. 2024) on the matrices inside blocks, AdamW on embeddings, biases and norms.
+    """Muon (Jordan et al. 2024) on the matrices inside blocks, AdamW on all else; on everything, if there are none.
 
     Muon replaces the momentum of a matrix by the nearest orthogonal matrix: all directions move equally far. An
     embedding is a list of vectors rather than a map between spaces, so it stays with AdamW.
@@ -43,10 +43,11 @@ def muon(
     """
     block_matrices = [p for name, p in model.named_parameters() if name.startswith("blocks.") and p.ndim == 2]
     chosen = set(block_matrices)
-    return [
-        Muon(block_matrices, lr=lr, momentum=momentum, weight_decay=weight_decay, dtype=dtype, world=world),
-        _adamw([p for p in model.parameters() if p not in chosen], adamw_lr, adamw_betas, adamw_eps, weight_decay),
-    ]
+    rest = [p for p in model.parameters() if p not in chosen]
+    others = _adamw(rest, adamw_lr, adamw_betas, adamw_eps, weight_decay)
+    if not block_matrices:  # a bigram's table is a list of rows, as an embedding is
+        return [others]
+    return [Muon(block_matrices, lr=lr, momentum=momentum, weight_decay=weight_decay, dtype=dtype, world=world), others]
 
 
 def sgd(model: nn.Module, *, lr: float, momentum: float, weight_decay: float) -> list[Optimizer]:

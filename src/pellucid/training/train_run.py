@@ -23,7 +23,7 @@ from pellucid.data.build import PreparedData, build_batches, prepare_data
 from pellucid.evaluation.build import evaluate
 from pellucid.evaluation.loss import Evaluation
 from pellucid.kernels.freed_memory import keep_freed_memory
-from pellucid.model.decoder import Decoder
+from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.distributed import World, connected, with_helpers
 from pellucid.runtime.precision import resolve_precision
 from pellucid.training.build import build_session, build_trainer, choose_n_processes
@@ -132,7 +132,7 @@ def _train_as_rank(
 def _steps_that_fit(config: RunConfig, data: PreparedData, world: World, minutes: float) -> int:
     """How many updates, with their evaluations, take so long: a few are made to find out, and thrown away."""
     trainer = build_trainer(config, data, world)
-    assert isinstance(trainer.model, Decoder)
+    assert isinstance(trainer.model, LanguageModel)
     an_update = statistics.median(trainer.update().seconds for _ in range(UPDATES_TO_JUDGE))
     started = time.perf_counter()
     evaluation = evaluate(config, data, trainer.model, trainer.precision, config.evaluation.max_tokens, world)
@@ -164,7 +164,7 @@ def _train(config: RunConfig, data: PreparedData, session: Session, note: Note) 
         except StoppedBySignal as stop:
             return Outcome(trainer.step, None, stop.signal_number)
         note(f"trained in {_speed(config, data, session)}; {run_dir}/loss.png shows how, samples.md what it wrote")
-    assert isinstance(trainer.model, Decoder)
+    assert isinstance(trainer.model, LanguageModel)
     last = evaluate(config, data, trainer.model, trainer.precision, world=world)
     if session.best_step in (None, trainer.step):
         return Outcome(trainer.step, last, None)

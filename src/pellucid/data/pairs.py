@@ -1,0 +1,24 @@
+"""How often each token follows each other: all that a bigram model can learn from a text."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pellucid.data.token_file import TokenFile
+
+PAIRS_AT_ONCE = 1 << 22
+
+
+def count_pairs(token_file: TokenFile, vocab_size: int) -> NDArray[np.int64]:
+    """counts_VV[a, b]: how often b came right after a.
+
+    Every token but the first is counted once, as an epoch of training scores it once, whatever the packing: the first
+    token of a document comes after an end_of_text, and the end_of_text that ends it after the last.
+    """
+    counts_VV = np.zeros((vocab_size, vocab_size), dtype=np.int64)
+    tokens = token_file.tokens
+    for start in range(0, token_file.n_targets, PAIRS_AT_ONCE):
+        piece = tokens[start : start + PAIRS_AT_ONCE + 1]
+        np.add.at(counts_VV, (piece[:-1], piece[1:]), 1)
+    return counts_VV
