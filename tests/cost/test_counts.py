@@ -41,6 +41,7 @@ def parameters_by_formula(config, vocab_size):
         "positions": config.context_length * d if config.position.type == "learned" else 0,
         "attention": config.n_layers * (2 * d * d + 2 * d * d_kv + config.bias * 2 * (d + d_kv)),
         "feed_forward": config.n_layers * ((n_wide + 1) * d * d_ff + config.bias * (n_wide * d_ff + d)),
+        "recurrent": 0,
         "norms": (1 + (config.bias and config.norm == "layer_norm")) * norm_widths,
         "unembedding": 0 if config.tied_embeddings else vocab_size * d,
     }

@@ -143,7 +143,18 @@ class MLPConfig(Section):
         return self
 
 
-ModelConfig = Annotated[DecoderConfig | BigramConfig | MLPConfig, Field(discriminator="type")]
+class RecurrentConfig(Section):
+    """A recurrent network: Elman's (rnn), an LSTM or a GRU (equations 35 to 37)."""
+
+    type: Literal["rnn", "lstm", "gru"]
+    context_length: int = Field(ge=1, description="tokens that a training row has at most")
+    d_model: int = Field(ge=1, description="width of the embedding and of each layer's hidden state")
+    n_layers: int = Field(1, ge=1, description="recurrent layers, one on top of the other")
+    tied_embeddings: bool = Field(True, description="unembed with the transpose of the embedding")
+    dropout: float = Field(0.0, ge=0, lt=1, description="share of what a layer hands up that is dropped in training")
+
+
+ModelConfig = Annotated[DecoderConfig | BigramConfig | MLPConfig | RecurrentConfig, Field(discriminator="type")]
 
 
 def with_type(model: Any) -> Any:

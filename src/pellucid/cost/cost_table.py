@@ -36,15 +36,16 @@ def cost_table(cost: RunCost, machine: Machine) -> str:
         report[part]
         for part in ("parameters", "forward_flops_per_token", "training_flops_per_token", "memory_bytes", "predicted")
     )
-    cache = memory.pop("kv_cache_per_token")
+    cache, state = memory.pop("kv_cache_per_token"), memory.pop("state")
     lines = [
         "parameters",
-        *(_line(part, f"{n:,}", f"{n / parameters['total']:.1%}") for part, n in parameters.items()),
+        *(_line(part, f"{n:,}", f"{n / parameters['total']:.1%}") for part, n in parameters.items() if n),
         f"{'FLOPs per token':<32}{'forward':>18}  {'training':>18}",
-        *(_line(part, f"{forward[part]:,}", f"{training[part]:,}") for part in forward),
+        *(_line(part, f"{forward[part]:,}", f"{training[part]:,}") for part in forward if forward[part]),
         "memory in MB",
         *(_line(kind, f"{n_bytes / 1e6:,.1f}") for kind, n_bytes in memory.items()),
-        _line("KV cache, per 1,000 tokens", f"{cache / 1e3:,.1f}"),
+        *([_line("KV cache, per 1,000 tokens", f"{cache / 1e3:,.1f}")] if cache else []),
+        _line("state of a full context", f"{state / 1e6:,.3f}"),
         f"predicted time on this machine ({machine.where}), whose speed was measured just now",
         _line("large matrix products", f"{machine.flops_per_second / 1e9:,.0f} GFLOP/s"),
         _line("reading and writing memory", f"{machine.bytes_per_second / 1e9:,.1f} GB/s"),

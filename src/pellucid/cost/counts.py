@@ -1,4 +1,4 @@
-"""Parameters and FLOPs of a decoder, by part (equations 12 and 13), counted from the model itself.
+"""Parameters and FLOPs of a model, by part (equations 12 and 13), counted from the model itself.
 
 On fake tensors the model takes no memory, however large it is. The tests hold GPT-3's counts against the equations.
 """
@@ -6,10 +6,12 @@ On fake tensors the model takes no memory, however large it is. The tests hold G
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode, flop_registry
+from torch.utils.flop_counter import FlopCounterMode, flop_registry, register_flop_formula
 
 from pellucid.model.language_model import LanguageModel
 
@@ -23,6 +25,29 @@ for direction in ("", "_backward"):
     FLOP_FORMULAS.setdefault(on_cpu, FLOP_FORMULAS[on_gpu])
 
 
+def recurrent_flops(input_TBD: Sequence[int], *rest: Any, **_: Any) -> int:
+    """From shapes: every matrix of the layers of a fused RNN, LSTM or GRU meets the vector of every token once.
+
+    cuDNN is given all weights in a list, oneDNN the two matrices of one layer, then its biases.
+    """
+    weights = rest[0] if isinstance(rest[0], list) else rest[:2]
+    n_factors: int = sum(weight[0] * weight[1] for weight in weights if len(weight) == 2)
+    return 2 * input_TBD[0] * input_TBD[1] * n_factors
+
+
+def recurrent_backward_flops(*arguments: Any, **options: Any) -> int:
+    return 2 * recurrent_flops(*arguments, **options)
+
+
+# An LSTM on a CPU, and all three on a GPU, are one operation; elsewhere PyTorch sees their products.
+for fused in (aten.mkldnn_rnn_layer, aten._cudnn_rnn):
+    if fused not in FLOP_FORMULAS:
+        register_flop_formula(fused)(recurrent_flops)
+for fused in (aten.mkldnn_rnn_layer_backward, aten._cudnn_rnn_backward):
+    if fused not in FLOP_FORMULAS:
+        register_flop_formula(fused)(recurrent_backward_flops)
+
+
 @dataclass(frozen=True)
 class Parameters:
     """Number of weights, by part (equation 12). Tied: the unembedding is the embedding and counts 0."""
@@ -31,6 +56,7 @@ class Parameters:
     positions: int
     attention: int
     feed_forward: int
+    recurrent: int
     norms: int
     unembedding: int
     total: int
@@ -47,6 +73,7 @@ class Flops:
     attention_projections: int
     attention_pairs: int
     feed_forward: int
+    recurrent: int
     unembedding: int
     total: int
 
@@ -78,12 +105,20 @@ def count_parameters(model: LanguageModel) -> Parameters:
     return Parameters(**parts)
 
 
+PART_OF_PREFIX = {
+    "embeddings.un": "unembedding",
+    "embeddings.": "embedding",
+    "positions.": "positions",
+    "layers.": "recurrent",
+    "logits": "embedding",  # a bigram's table: what is looked up for a token
+}
+
+
 def _part_of(name: str) -> str:
     """The part that the parameter of this name belongs to. What is new in a block counts as feed-forward."""
     if "norm." in name:
         return "norms"
-    starts = {"embeddings.un": "unembedding", "embeddings.": "embedding", "positions.": "positions"}
-    for start, part in (starts | {"logits": "embedding"}).items():  # a bigram's table: what is looked up for a token
+    for start, part in PART_OF_PREFIX.items():
         if name.startswith(start):
             return part
     return "attention" if ".attention." in name else "feed_forward"
@@ -101,12 +136,14 @@ def count_flops(model: LanguageModel) -> Flops:
         return sum((flops_of.get(name, Counter()) for name in names), Counter())
 
     total, blocks, attention = counter.get_total_flops(), in_blocks("").total(), in_blocks(".attention")
+    recurrent = flops_of.get(f"{type(model).__name__}.layers", Counter()).total()
     projections = sum(attention[product] for product in PRODUCTS_WITH_WEIGHTS)
     parts = {
         "attention_projections": projections,
         "attention_pairs": attention.total() - projections,
         "feed_forward": blocks - attention.total(),
-        "unembedding": total - blocks,
+        "recurrent": recurrent,
+        "unembedding": total - blocks - recurrent,
         "total": total,
     }
     return Flops(**{part: flops // T for part, flops in parts.items()})

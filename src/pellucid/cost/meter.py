@@ -36,8 +36,9 @@ class Work:
 @dataclass(frozen=True)
 class MemoryBytes:
     """Bytes, by kind (equation 14). `training` is the sum of the first four; `activations` is all that a micro-batch
-    holds besides, at its peak. Decoding needs the weights and the cache, which is per token and sequence. `checkpoint`
-    is what weights and moments take on disk; tensor names and a few small files come on top.
+    holds besides, at its peak. Writing needs the weights and, for each sequence, its `state` of a full context, which
+    grows by `kv_cache_per_token`: a recurrent network's does not grow. `checkpoint` is what weights and moments take on
+    disk; tensor names and a few small files come on top.
     """
 
     weights: int
@@ -46,6 +47,7 @@ class MemoryBytes:
     activations: int
     training: int
     kv_cache_per_token: int
+    state: int
     checkpoint: int
 
 
@@ -122,6 +124,7 @@ def measure_update(
         activations=micro_batch.peak_bytes,
         training=2 * weights + moments + micro_batch.peak_bytes,
         kv_cache_per_token=state_bytes(model, precision, 2) - state_bytes(model, precision, 1),
+        state=state_bytes(model, precision, model.context_length),
         checkpoint=weights + moments,
     )
     return micro_batch.work, optimizer_step.work, memory

@@ -16,6 +16,7 @@ from pellucid.config.model import (
     MLPConfig,
     ModelConfig,
     NoPositionConfig,
+    RecurrentConfig,
     RotaryConfig,
     SinusoidalConfig,
 )
@@ -28,11 +29,12 @@ from pellucid.model.block import Block
 from pellucid.model.decoder import Decoder
 from pellucid.model.embeddings import SeparateEmbeddings, SoftCap, TiedEmbeddings
 from pellucid.model.feed_forward import Activation, FeedForward, SwiGLU, relu_squared
-from pellucid.model.initialization import initialize
+from pellucid.model.initialization import initialize, initialize_recurrent
 from pellucid.model.language_model import LanguageModel
 from pellucid.model.mlp import MLP
 from pellucid.model.norms import LayerNorm, RMSNorm
 from pellucid.model.positions import Learned, NoPositions, Positions, Rotary, RotatePairs, Sinusoidal, rotate_pairs
+from pellucid.model.recurrent import Recurrent
 from pellucid.model.residual import PostNorm, PreNorm, Residual
 
 
@@ -64,6 +66,8 @@ def build_model(config: ModelConfig, vocab_size: int) -> LanguageModel:
             return Bigram(vocab_size, config.context_length)
         case MLPConfig():
             return build_mlp(config, vocab_size)
+        case RecurrentConfig():
+            return build_recurrent(config, vocab_size)
         case _:
             assert_never(config)
 
@@ -216,3 +220,30 @@ def build_feed_forward(config: DecoderConfig) -> nn.Module:
     return FeedForward(
         d_model=config.d_model, d_ff=d_ff, activation=activation, bias=config.bias, dropout=config.dropout
     )
+
+
+def build_recurrent(config: RecurrentConfig, vocab_size: int) -> Recurrent:
+    embeddings = TiedEmbeddings if config.tied_embeddings else SeparateEmbeddings
+    model = Recurrent(
+        vocab_size=vocab_size,
+        context_length=config.context_length,
+        embeddings=embeddings(vocab_size, config.d_model),
+        layers=build_layers(config),
+        final_norm=LayerNorm(config.d_model, bias=False),
+        dropout=config.dropout,
+    )
+    initialize_recurrent(model)
+    return model
+
+
+def build_layers(config: RecurrentConfig) -> nn.RNN | nn.LSTM | nn.GRU:
+    between_layers = config.dropout if config.n_layers > 1 else 0.0
+    match config.type:
+        case "rnn":
+            return nn.RNN(config.d_model, config.d_model, config.n_layers, batch_first=True, dropout=between_layers)
+        case "lstm":
+            return nn.LSTM(config.d_model, config.d_model, config.n_layers, batch_first=True, dropout=between_layers)
+        case "gru":
+            return nn.GRU(config.d_model, config.d_model, config.n_layers, batch_first=True, dropout=between_layers)
+        case _:
+            assert_never(config.type)

@@ -14,6 +14,7 @@ from torch import nn
 from pellucid.model.attention import MultiHeadAttention
 from pellucid.model.decoder import Decoder
 from pellucid.model.positions import Sinusoidal
+from pellucid.model.recurrent import Recurrent
 
 EMBEDDING_STD = 0.02
 OUTPUT_PROJECTIONS = ("W_O", "W_2")  # the last matrix of attention and of feed-forward
@@ -56,3 +57,27 @@ def start_as_copier(attention: MultiHeadAttention) -> None:
     """
     nn.init.orthogonal_(attention.W_V.weight)
     attention.W_O.weight.copy_(attention.W_V.weight.T / 2)
+
+
+@torch.no_grad()
+def initialize_recurrent(model: Recurrent) -> None:
+    """Embeddings and input matrices of deviation 1 / sqrt(d_model), recurrent matrices orthogonal, biases zero.
+
+    An orthogonal matrix neither shrinks nor stretches h, however often it is applied (Saxe et al. 2014). An LSTM's
+    forget gate starts with bias 1: it keeps more than it forgets (Jozefowicz et al. 2015).
+    """
+    width = model.layers.hidden_size
+    for embedding in model.embeddings.parameters():
+        nn.init.normal_(embedding, std=1 / sqrt(width))
+    for name, stacked in model.layers.named_parameters():
+        for gate in torch.split(
+            stacked, width
+        ):  # PyTorch puts the matrices, or biases, of all gates on top of each other
+            if name.startswith("weight_hh"):
+                nn.init.orthogonal_(gate)
+            elif name.startswith("weight_ih"):
+                nn.init.normal_(gate, std=1 / sqrt(width))
+            else:
+                nn.init.zeros_(gate)
+        if isinstance(model.layers, nn.LSTM) and name.startswith("bias_ih"):
+            nn.init.ones_(stacked[width : 2 * width])  # the gates' order: input, forget, cell, output

@@ -1,0 +1,78 @@
+"""Recurrent networks are the loops, and start with weights that suit them."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.model_axes import VOCAB_SIZE, build_away_from_zero, float64
+from pellucid.config.model import RecurrentConfig
+from pellucid.model.build import build_model
+from reference.recurrent import recurrent as reference_recurrent
+
+TYPES = ["rnn", "lstm", "gru"]
+
+
+def tiny_recurrent(type_, **changes):
+    return RecurrentConfig.model_validate({"type": type_, "context_length": 8, "d_model": 4, "n_layers": 2, **changes})
+
+
+@given(
+    type_=st.sampled_from(TYPES),
+    n_layers=st.integers(1, 3),
+    tied_embeddings=st.booleans(),
+    tokens=st.lists(st.integers(0, VOCAB_SIZE - 1), min_size=1, max_size=5),
+)
+@settings(max_examples=20)
+def test_a_recurrent_network_is_the_loop_over_its_tokens(type_, n_layers, tied_embeddings, tokens):
+    """Equations 35 to 37, in float64."""
+    config = tiny_recurrent(type_, n_layers=n_layers, tied_embeddings=tied_embeddings)
+    with float64():
+        model = build_away_from_zero(config)
+    weights = {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
+    logits_TV = model(torch.tensor([tokens]))[0].detach().numpy()
+    np.testing.assert_allclose(logits_TV, reference_recurrent(tokens, config, weights), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("type_", TYPES)
+def test_at_first_the_way_from_token_to_token_keeps_lengths_and_an_lstm_its_cells(type_):
+    model = build_model(tiny_recurrent(type_, d_model=16), VOCAB_SIZE)
+    for name, stacked in model.layers.named_parameters():
+        gates = stacked.detach().split(16)
+        if name.startswith("weight_hh"):
+            for gate in gates:
+                torch.testing.assert_close(gate @ gate.T, torch.eye(16))
+        if name.startswith("bias"):
+            is_forget_gate = [type_ == "lstm" and name.startswith("bias_ih") and i == 1 for i in range(len(gates))]
+            assert [gate.unique().tolist() for gate in gates] == [[float(one)] for one in is_forget_gate]
+
+
+@pytest.mark.parametrize("type_", TYPES)
+def test_the_hidden_state_is_all_there_is_and_no_longer_for_a_longer_text(type_):
+    model = build_model(tiny_recurrent(type_), VOCAB_SIZE)
+    state = model.new_state(batch_size=3)
+    for length in (1, 40):
+        model(torch.zeros(3, length, dtype=torch.long), state)
+        hidden = state.hidden if type_ == "lstm" else (state.hidden,)
+        assert [tuple(each.shape) for each in hidden] == [(2, 3, 4)] * (1 + (type_ == "lstm"))
+    assert state.length == 41
+
+
+@pytest.mark.parametrize("type_", TYPES)
+def test_dropout_is_on_in_training_and_off_in_evaluation(type_):
+    tokens_BT = torch.randint(VOCAB_SIZE, (2, 8))
+    model = build_away_from_zero(tiny_recurrent(type_, dropout=0.5))
+    without = build_away_from_zero(tiny_recurrent(type_, dropout=0.0))
+    assert torch.equal(model.eval()(tokens_BT), without(tokens_BT))
+    model.train()
+    assert not torch.equal(model(tokens_BT), model(tokens_BT))
+
+
+@pytest.mark.parametrize("type_", TYPES)
+def test_in_bfloat16_the_state_leads_to_the_same_logits(type_):
+    model, tokens_BT = build_away_from_zero(tiny_recurrent(type_)), torch.randint(VOCAB_SIZE, (2, 8))
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        state = model.new_state(2)
+        pieces = [model(token_B1, state) for token_B1 in tokens_BT.split(1, dim=1)]
+        torch.testing.assert_close(torch.cat(pieces, dim=1), model(tokens_BT), rtol=0, atol=0.1)
