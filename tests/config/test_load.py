@@ -194,6 +194,31 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
             "command line: model.position.bse: unknown key; did you mean 'base'?",
         ),
         (
+            "model.attention=linaer",
+            "command line: model.attention: 'linaer' is not a choice; "
+            "use 'auto', 'explicit', 'fused' or 'linear' or give a section of keys and values",
+        ),
+        (
+            "model.attention=sliding_window",
+            "command line: model.attention: a sliding window needs its width; write {type: sliding_window, window: 64}",
+        ),
+        (
+            "model.attention={type: linear}",
+            "command line: model.attention: 'linear' has no knobs; write the word alone, as `attention: linear`",
+        ),
+        (
+            "model.attention={type: sliding_window}",
+            "command line: model.attention.window: this key is missing; add `window: ...`",
+        ),
+        (
+            "model.attention={type: sliding_window, windw: 3}",
+            "command line: model.attention.windw: unknown key; did you mean 'window'?",
+        ),
+        (
+            "model.attention={type: sliding_window, window: 0}",
+            "command line: model.attention.window: 0 is out of range; give a value of at least 1",
+        ),
+        (
             "corpus={files: [a]}",
             "command line: corpus.type: this key is missing; add `type: ...`, one of fables, hugging_face, text",
         ),

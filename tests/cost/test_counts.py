@@ -8,6 +8,7 @@ from model.model_axes import AXES, VOCAB_SIZE, covering_combinations, tiny_confi
 from pellucid.cost.build import cost_of
 from pellucid.cost.counts import count_cost, count_parameters
 from pellucid.model.build import build_model
+from pellucid.model.linear_attention import CHUNK
 
 D, N_LAYERS, CONTEXT_LENGTH = 12_288, 96, 2048
 
@@ -93,6 +94,18 @@ def test_gpt_3_takes_six_flops_per_weight_and_token_to_train_besides_attention_p
     """The rule of thumb 6 N (Kaplan et al. 2020), where N counts the weights that are factors of products."""
     n_factors = gpt_3.parameters.total - gpt_3.parameters.embedding - gpt_3.parameters.norms
     assert gpt_3.training_flops_per_token.total - gpt_3.training_flops_per_token.attention_pairs == 6 * n_factors
+
+
+def test_the_flops_of_a_token_grow_with_the_context_but_not_in_linear_attention():
+    """There, of the C tokens of its own chunk and the sum S of those before: 2 (2 C + 2 K) per number of the width."""
+
+    def pairs(attention, context_length):
+        config = tiny_config(attention=attention, context_length=context_length, n_layers=1)
+        return cost_of(config, VOCAB_SIZE).forward_flops_per_token.attention_pairs
+
+    d, k = 8, 4
+    assert pairs("linear", CHUNK) == pairs("linear", 5 * CHUNK) == 2 * (2 * CHUNK + 2 * k) * d
+    assert pairs("fused", 5 * CHUNK) == 5 * pairs("fused", CHUNK) == 5 * 2 * 2 * CHUNK * d
 
 
 def test_flops_are_those_that_torch_counts_forward_and_backward():

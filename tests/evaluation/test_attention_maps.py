@@ -39,6 +39,16 @@ def test_one_head_can_be_chosen_and_one_that_is_not_there_is_refused(traced):
             attention_maps(traced, absent)
 
 
+def test_only_weights_that_sum_to_one_are_shown():
+    """Those of linear attention do, but where RoPE has turned it."""
+    config = tiny_config(attention="linear", position={"type": "rope", "unrotated_last_layers": 1})
+    traced = trace(build_away_from_zero(config), [1, 2, 3, 4])
+    with pytest.raises(ConfigError, match=r"weights of head 0.0 are no shares.*; ask for a head of a layer without"):
+        attention_maps(traced)
+    torch.testing.assert_close(traced.attention[1].sum(-1), torch.ones(2, 4), rtol=0, atol=1e-4)
+    assert list(attention_maps(traced, "1.1").weights) == ["1.1"]
+
+
 def test_the_table_of_heads_tells_a_head_that_looks_at_the_token_before():
     heads = {"0.0": PREVIOUS_TOKEN, "0.1": np.tril(np.full((5, 5), 0.2, dtype=np.float32))}
     row = attention_table(AttentionMaps(list("abcde"), heads))[2]

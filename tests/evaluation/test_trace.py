@@ -25,17 +25,22 @@ def test_a_trace_ends_in_the_logits_of_the_model_and_starts_at_its_embedding(con
     assert traced.residuals.shape == (5, len(ids), config.d_model)
 
 
-@given(tiny_configs, texts)
+def has_shares(config):
+    """Whether its attention weights are positive and sum to 1."""
+    return config.attention != "linear" or config.position.type != "rope"
+
+
+@given(tiny_configs.filter(has_shares), texts)
 @settings(max_examples=40)
 def test_attention_rows_sum_to_one_and_no_weight_is_on_the_future(config, ids):
     weights_LHTS = trace(build_away_from_zero(config), ids).attention
     assert weights_LHTS.shape == (config.n_layers, config.n_heads, len(ids), len(ids))
-    torch.testing.assert_close(weights_LHTS.sum(-1), torch.ones(weights_LHTS.shape[:3]))
+    torch.testing.assert_close(weights_LHTS.sum(-1), torch.ones(weights_LHTS.shape[:3]), rtol=0, atol=1e-4)
     assert (weights_LHTS >= 0).all()
     assert not weights_LHTS.triu(diagonal=1).any()
 
 
-@given(tiny_configs, texts)
+@given(tiny_configs.filter(lambda config: config.attention != "linear"), texts)
 @settings(max_examples=20)
 def test_attention_residuals_and_logit_lens_are_those_of_the_loop_reference(config, ids):
     with float64():
@@ -47,9 +52,10 @@ def test_attention_residuals_and_logit_lens_are_those_of_the_loop_reference(conf
     kept = queries_and_keys.copy()  # a trace asks each attention once more
     traced = trace(model, ids)
 
+    window = getattr(config.attention, "window", None)
     for layer, (q_HTK, k_HSK) in enumerate(kept):
         for head in range(config.n_heads):
-            weights_TS = attention(q_HTK[head], k_HSK[head], np.eye(len(ids)))
+            weights_TS = attention(q_HTK[head], k_HSK[head], np.eye(len(ids)), window=window)
             np.testing.assert_allclose(traced.attention[layer, head], weights_TS, atol=1e-12)
 
     weights = {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
@@ -81,7 +87,7 @@ def parts(model):
     """All that a trace might leave behind: hooks, another attention, another mode."""
     modules = list(model.modules())
     hooks = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in modules]
-    return hooks, [module.training for module in modules], [getattr(module, "attend", None) for module in modules]
+    return hooks, [module.training for module in modules], [module.__dict__.get("gather") for module in modules]
 
 
 def test_the_model_is_unchanged_after_a_trace_and_after_one_that_failed():

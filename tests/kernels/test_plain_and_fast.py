@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model_axes import VOCAB_SIZE, build_away_from_zero, float64, tiny_configs
+from pellucid.config.model import SlidingWindowConfig
 from pellucid.data.batches import IGNORE_INDEX
 from pellucid.kernels.activations import relu_squared as fast_relu_squared
 from pellucid.kernels.rotation import rotate_pairs as fast_rotate_pairs
@@ -23,7 +24,10 @@ def loss_and_gradients(config, tokens_BT):
     return loss, {name: parameter.grad for name, parameter in model.named_parameters()}
 
 
-@given(tiny_configs, st.sampled_from(["auto", "explicit", "fused"]), st.integers(0, 2**32 - 1))
+ATTENTIONS = ["auto", "explicit", "fused", "linear", SlidingWindowConfig(type="sliding_window", window=4)]
+
+
+@given(tiny_configs, st.sampled_from(ATTENTIONS), st.integers(0, 2**32 - 1))
 @settings(max_examples=60)
 def test_loss_and_gradients_are_the_same_with_plain_and_fast_kernels(config, attention, seed):
     tokens_BT = torch.randint(VOCAB_SIZE, (2, 8), generator=torch.Generator().manual_seed(seed))

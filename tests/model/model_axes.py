@@ -30,7 +30,7 @@ AXES = {
     "n_kv_heads": [2, 1],
     "logit_soft_cap": [None, 3.0],
     "zero_init_projections": [True, False],
-    "attention": ["explicit", "fused"],
+    "attention": ["explicit", "linear", {"type": "sliding_window", "window": 4}],
 }
 
 

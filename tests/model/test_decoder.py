@@ -63,7 +63,7 @@ def test_no_combination_of_axes_sees_the_future(position, soak):
             assert name.endswith("W_K.bias") or parameter.grad.any(), (config, name)
 
 
-@given(config=tiny_configs, tokens=st.lists(st.integers(0, VOCAB_SIZE - 1), min_size=1, max_size=4))
+@given(config=tiny_configs, tokens=st.lists(st.integers(0, VOCAB_SIZE - 1), min_size=1, max_size=6))
 @settings(deadline=None, max_examples=150)
 def test_the_decoder_is_the_loops(config, tokens):
     """Equations 3 to 11 together, in float64."""
@@ -78,7 +78,8 @@ def test_the_decoder_is_the_loops(config, tokens):
 def test_decoding_with_a_cache_is_the_full_forward_pass(chunks):
     tokens_BT = torch.randint(VOCAB_SIZE, (3, 8), generator=torch.Generator().manual_seed(0))
     with float64(), torch.no_grad():
-        for config in covering_combinations(attention=["explicit", "fused", "auto"], zero_init_projections=[False]):
+        attentions = [*AXES["attention"], "fused", "auto"]
+        for config in covering_combinations(attention=attentions, zero_init_projections=[False]):
             model = build_away_from_zero(config)
             cache = model.new_state(batch_size=3)
             pieces = [model(chunk_BT, cache) for chunk_BT in tokens_BT.split(chunks, dim=1)]

@@ -145,6 +145,41 @@ def test_logits_equal_llama(transformers):
     assert_same_logits(ours, theirs)
 
 
+@pytest.mark.parametrize("window", [1, 4, 16])
+def test_logits_equal_mistral_which_sees_a_window(transformers, window):
+    """But for the window it is a Llama."""
+    theirs = randomised(
+        transformers.MistralForCausalLM(
+            transformers.MistralConfig(
+                vocab_size=VOCAB_SIZE,
+                max_position_embeddings=16,
+                hidden_size=32,
+                intermediate_size=48,
+                num_hidden_layers=3,
+                num_attention_heads=4,
+                num_key_value_heads=2,
+                rms_norm_eps=1e-5,
+                sliding_window=window,
+                tie_word_embeddings=False,
+            )
+        )
+    )
+    config = tiny_config(
+        **SIZES,
+        n_kv_heads=2,
+        d_ff=48,
+        attention={"type": "sliding_window", "window": window},
+        position={"type": "rope", "base": 10_000.0},
+        norm="rms_norm",
+        activation="swiglu",
+        bias=False,
+        tied_embeddings=False,
+    )
+    ours = build_model(config, VOCAB_SIZE)
+    ours.load_state_dict(llama_weights(theirs.state_dict(), n_layers=3))
+    assert_same_logits(ours, theirs)
+
+
 def test_logits_equal_smollm3_whose_last_layers_do_not_rotate(transformers):
     """But for these layers it is a Llama."""
     theirs = randomised(

@@ -8,20 +8,45 @@ import math
 import numpy as np
 
 
-def attention(q, k, v, causal=True):
-    """Equations 7 and 8: each query's softmax over the keys it may see. q (T, K), k (S, K), v (S, K)."""
+def attention(q, k, v, causal=True, window=None):
+    """Equations 7 and 8: each query's softmax over the keys it may see. q (T, K), k (S, K), v (S, K).
+
+    With a window, these are the last so many of them (equation 37).
+    """
     n_queries, n_keys, width = len(q), len(k), len(q[0])
     output = np.zeros((n_queries, v.shape[1]))
     for t in range(n_queries):
         last_visible = t + n_keys - n_queries if causal else n_keys - 1
-        exponentials = []
-        for s in range(last_visible + 1):
+        first_visible = 0 if window is None else max(0, last_visible - window + 1)
+        exponentials = {}
+        for s in range(first_visible, last_visible + 1):
             score = sum(q[t][i] * k[s][i] for i in range(width)) / math.sqrt(width)
-            exponentials.append(math.exp(score))
-        for s in range(last_visible + 1):
+            exponentials[s] = math.exp(score)
+        for s in exponentials:
             for i in range(v.shape[1]):
-                output[t][i] += exponentials[s] / sum(exponentials) * v[s][i]
+                output[t][i] += exponentials[s] / sum(exponentials.values()) * v[s][i]
     return output
+
+
+def linear_attention(q, k, v, rotate_q=lambda x: x, rotate_k=lambda x: x):
+    """Equation 36: each query's mean of the values so far, weighted by phi(q) . phi(k); RoPE turns the numerator's."""
+    q, k = feature_map(q), feature_map(k)
+    turned_q, turned_k = rotate_q(q), rotate_k(k)
+    output = np.zeros((len(q), v.shape[1]))
+    for t in range(len(q)):
+        sum_of_weights = 1e-6
+        for s in range(t + 1):
+            sum_of_weights += sum(q[t][i] * k[s][i] for i in range(len(q[0])))
+        for s in range(t + 1):
+            weight = sum(turned_q[t][i] * turned_k[s][i] for i in range(len(q[0]))) / sum_of_weights
+            for i in range(v.shape[1]):
+                output[t][i] += weight * v[s][i]
+    return output
+
+
+def feature_map(x):
+    """phi(x) = elu(x) + 1."""
+    return np.array([[number + 1 if number > 0 else math.exp(number) for number in row] for row in x])
 
 
 def linear(x, weight, bias):
@@ -35,8 +60,8 @@ def linear(x, weight, bias):
     return y
 
 
-def multi_head_attention(x, *, n_heads, n_kv_heads, W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, b_O, each_q, each_k):
-    """Equation 9. `each_q` and `each_k` are applied to a head's (T, K) queries and keys: norm, rotation."""
+def multi_head_attention(x, *, n_heads, n_kv_heads, W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, b_O, attend):
+    """Equation 9. `attend` gets a head's (T, K) queries, keys and values: norm, rotation, then attention."""
     width = len(W_Q) // n_heads
     queries, keys, values = linear(x, W_Q, b_Q), linear(x, W_K, b_K), linear(x, W_V, b_V)
     heads = np.zeros((len(x), n_heads * width))
@@ -44,5 +69,5 @@ def multi_head_attention(x, *, n_heads, n_kv_heads, W_Q, W_K, W_V, W_O, b_Q, b_K
         kv_head = head * n_kv_heads // n_heads
         own = slice(head * width, (head + 1) * width)
         shared = slice(kv_head * width, (kv_head + 1) * width)
-        heads[:, own] = attention(each_q(queries[:, own]), each_k(keys[:, shared]), values[:, shared])
+        heads[:, own] = attend(queries[:, own], keys[:, shared], values[:, shared])
     return linear(heads, W_O, b_O)

@@ -10,7 +10,7 @@ import numpy as np
 
 from reference import feed_forward as ff
 from reference import norms, positions
-from reference.attention import linear, multi_head_attention
+from reference.attention import attention, linear, linear_attention, multi_head_attention
 
 ACTIVATIONS = {"relu": ff.relu, "gelu": ff.gelu, "relu_squared": ff.relu_squared}
 
@@ -58,24 +58,26 @@ def norm(x, config, weights, name):
 
 
 def attention_sublayer(x, config, weights, name):
-    def prepare(kind):
-        def each(head):
-            if config.qk_norm:
-                head = norm(head, config, weights, f"{name}.{kind}_norm")
-            layer = int(name.split(".")[1])
-            if config.position.type == "rope" and layer < config.n_layers - config.position.unrotated_last_layers:
-                rotated = int(config.position.rotated_fraction * len(head[0]))
-                head = positions.rotate_first(rotated, head, 0, config.position.base)
-            return head
+    def rotate(head):
+        layer = int(name.split(".")[1])
+        if config.position.type == "rope" and layer < config.n_layers - config.position.unrotated_last_layers:
+            rotated = int(config.position.rotated_fraction * len(head[0]))
+            return positions.rotate_first(rotated, head, 0, config.position.base)
+        return head
 
-        return each
+    def attend(q, k, v):
+        if config.qk_norm:
+            q = norm(q, config, weights, f"{name}.query_norm")
+            k = norm(k, config, weights, f"{name}.key_norm")
+        if config.attention == "linear":
+            return linear_attention(q, k, v, rotate, rotate)
+        return attention(rotate(q), rotate(k), v, window=getattr(config.attention, "window", None))
 
     return multi_head_attention(
         x,
         n_heads=config.n_heads,
         n_kv_heads=config.n_kv_heads or config.n_heads,
-        each_q=prepare("query"),
-        each_k=prepare("key"),
+        attend=attend,
         **matrices(weights, name, "Q", "K", "V", "O"),
     )
 

@@ -305,6 +305,9 @@ def _schema_at(location: Path, section: type[Section]) -> dict[str, Any]:
     """The JSON Schema at a location as pydantic tells it, where the `type` follows the key of a section with types."""
     root = schema = _json_schema(section)
     for key in location:
+        if key in root["$defs"]:  # where a value may be a word or a section, pydantic names the section by its class
+            schema = root["$defs"][key]
+            continue
         variants = schema.get("discriminator", {}).get("mapping", {})
         inner = schema.get("items", {}) if isinstance(key, int) else schema.get("properties", {}).get(key, {})
         schema = {"$ref": variants[key]} if key in variants else inner

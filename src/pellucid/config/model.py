@@ -5,9 +5,9 @@ The code behind them: `model/`, one file per axis.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from pellucid.config.base import Section
 
@@ -52,6 +52,28 @@ PositionConfig = Annotated[
 ]
 
 
+class SlidingWindowConfig(Section):
+    """Softmax attention to the last tokens only (Mistral 7B)."""
+
+    type: Literal["sliding_window"]
+    window: int = Field(ge=1, description="tokens that a position sees in each layer, itself included")
+
+
+AttentionWord = Literal["auto", "explicit", "fused", "linear"]
+
+
+def word_or_section(attention: Any) -> Any:
+    """What is easily mixed up: only an attention with knobs of its own is a section."""
+    if attention == "sliding_window":
+        raise ValueError("a sliding window needs its width; write {type: sliding_window, window: 64}")
+    if isinstance(attention, dict) and attention.get("type") in get_args(AttentionWord):
+        raise ValueError(f"{attention['type']!r} has no knobs; write the word alone, as `attention: linear`")
+    return attention
+
+
+AttentionConfig = Annotated[AttentionWord | SlidingWindowConfig, BeforeValidator(word_or_section)]
+
+
 class DecoderConfig(Section):
     """A decoder-only transformer."""
 
@@ -83,8 +105,10 @@ class DecoderConfig(Section):
         description="the last attention starts by adding half of what it attends to, also beside "
         "zero_init_projections; with tied embeddings that makes these tokens likelier",
     )
-    attention: Literal["auto", "explicit", "fused"] = Field(
-        "auto", description="explicit: the equation, step by step; fused: one PyTorch kernel; auto: the faster one"
+    attention: AttentionConfig = Field(
+        "auto",
+        description="explicit: the equation, step by step; fused: one PyTorch kernel; auto: the faster one; linear: "
+        "without a softmax, so that a state of constant size stands for the past",
     )
     kernels: Literal["plain", "fast"] = Field("fast", description="plain: as the equations say; fast: the same, sooner")
 

@@ -43,7 +43,8 @@ class AttentionMaps:
 
 
 def attention_maps(trace: Trace, which: str = "all") -> AttentionMaps:
-    """The maps of all heads, or of one: LAYER.HEAD. Raises ConfigError if there is no such head."""
+    """The maps of all heads, or of one: LAYER.HEAD. Raises ConfigError if there is no such head, or its weights are no
+    shares."""
     heads = {
         f"{layer}.{head}": weights_TS.float().numpy()
         for layer, weights_HTS in enumerate(trace.attention)
@@ -52,7 +53,12 @@ def attention_maps(trace: Trace, which: str = "all") -> AttentionMaps:
     if which != "all" and which not in heads:
         fix = f"use all, or LAYER.HEAD from 0.0 to {list(heads)[-1]}"
         raise ConfigError("--attention", f"there is no head {which!r}", fix)
-    return AttentionMaps(list(map(visible, trace.texts)), heads if which == "all" else {which: heads[which]})
+    maps = heads if which == "all" else {which: heads[which]}
+    for name, weights_TS in maps.items():
+        if not np.allclose(weights_TS.sum(axis=1), 1, atol=0.01):
+            what = f"the weights of head {name} are no shares: with RoPE, linear attention's need not sum to 1"
+            raise ConfigError("--attention", what, "ask for a head of a layer without RoPE")
+    return AttentionMaps(list(map(visible, trace.texts)), maps)
 
 
 def attention_table(maps: AttentionMaps) -> list[str]:

@@ -17,10 +17,13 @@ from torch import Tensor
 
 from pellucid.errors import ConfigError
 from pellucid.evaluation.explain import token_text
-from pellucid.model.attention import Attend, MultiHeadAttention
+from pellucid.model.attention import MultiHeadAttention
 from pellucid.model.decoder import Decoder
+from pellucid.model.kv_cache import NoCache
 from pellucid.model.language_model import LanguageModel, eval_mode
 from pellucid.tokenizer import Tokenizer
+
+Gather = Callable[[Tensor, Tensor, Tensor, NoCache], Tensor]
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Trace:
     """One text on its way through the model; all tensors are on the CPU.
 
     ids, texts: the T tokens read; the first is the end_of_text that stands before a document.
-    attention (L, H, T, S): what share of key s goes into query t; rows sum to 1.
+    attention (L, H, T, S): what share of key s goes into query t; rows sum to 1, but for linear attention with RoPE.
     residuals (N, T, D): the stream x after the embedding and after each sublayer; `points` names the N places.
     """
 
@@ -108,17 +111,17 @@ def _recorded(model: Decoder, attention: list[Tensor], residuals: dict[str, Tens
                 undo.enter_context(sublayer.register_forward_hook(lambda _, __, x_BTD, at=point: keep(at, x_BTD)))
         for module in model.modules():
             if isinstance(module, MultiHeadAttention):
-                undo.callback(setattr, module, "attend", module.attend)
-                module.attend = _recording(module.attend, attention)
+                undo.callback(delattr, module, "gather")
+                module.gather = _recording(module.gather, attention)  # type: ignore[method-assign, assignment]
         yield
 
 
-def _recording(attend: Attend, attention: list[Tensor]) -> Attend:
+def _recording(gather: Gather, attention: list[Tensor]) -> Gather:
     """The same attention, which also gives its weights: Σ over s of weight_s v_s is weight, if v_s is unit vector s."""
 
-    def attend_and_record(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float) -> Tensor:
-        unit_vectors_SS = torch.eye(k_BHSK.size(2), dtype=v_BHSK.dtype, device=v_BHSK.device)
-        attention.append(attend(q_BHTK, k_BHSK, unit_vectors_SS.expand(*k_BHSK.shape[:2], -1, -1), 0.0))
-        return attend(q_BHTK, k_BHSK, v_BHSK, dropout)
+    def gather_and_record(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, cache: NoCache) -> Tensor:
+        unit_vectors_TT = torch.eye(k_BGTK.size(2), dtype=v_BGTK.dtype, device=v_BGTK.device)
+        attention.append(gather(q_BHTK, k_BGTK, unit_vectors_TT.expand(*k_BGTK.shape[:2], -1, -1), cache))
+        return gather(q_BHTK, k_BGTK, v_BGTK, cache)
 
-    return attend_and_record
+    return gather_and_record

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -27,11 +28,14 @@ from pellucid.model.decoder import Decoder
 from pellucid.model.feed_forward import FeedForward, SwiGLU
 from pellucid.model.kv_cache import KVCache, LayerCache
 from pellucid.model.language_model import State, product_dtype
+from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.residual import PostNorm, PreNorm, Sublayer
+from pellucid.model.sliding_window import SlidingWindowAttention, explicit_window
 
 Projection = Callable[[Tensor], Tensor]
 
 CAUSAL_ATTENTIONS = (explicit_attention, fused_attention, FAST.attend)  # of one query: all the same
+WINDOWS = (explicit_window, FAST.attend_in_window)
 
 
 class SingleTokenDecoder:
@@ -59,7 +63,7 @@ class SingleTokenDecoder:
 
 
 class SingleQueryAttention:
-    """MultiHeadAttention for the last position alone: it sees all keys, so there is nothing to mask."""
+    """MultiHeadAttention for the last position alone: it sees all keys that its cache has, so nothing is masked."""
 
     def __init__(self, attention: MultiHeadAttention) -> None:
         self.project = side_by_side(attention.W_Q, attention.W_K, attention.W_V)
@@ -70,15 +74,20 @@ class SingleQueryAttention:
         self.shares_heads = len(set(self.n_heads_each)) > 1
         self.query_norm, self.key_norm = as_function(attention.query_norm), as_function(attention.key_norm)
         self.rotate = attention.rotate
+        is_linear = type(attention) is LinearAttention
+        self.gather: Callable[..., Tensor] = attention.gather if is_linear else self.gather_by_softmax
 
     def __call__(self, x_BD: Tensor, cache: LayerCache) -> Tensor:
-        B, position = x_BD.size(0), cache.length
-        heads_BH1K = self.project(x_BD).view(B, -1, 1, self.head_width)
+        heads_BH1K = self.project(x_BD).view(x_BD.size(0), -1, 1, self.head_width)
         q_BH1K, k_BG1K, v_BG1K = torch.split_with_sizes(heads_BH1K, self.n_heads_each, 1)
-        q_BH1K = self.rotate(self.query_norm(q_BH1K), position)
-        k_BGSK, v_BGSK = cache.append(self.rotate(self.key_norm(k_BG1K), position), v_BG1K)
-        heads_BH1K = F.scaled_dot_product_attention(q_BH1K, k_BGSK, v_BGSK, enable_gqa=self.shares_heads)
-        return self.W_O(heads_BH1K.view(B, -1))
+        heads_BH1K = self.gather(self.query_norm(q_BH1K), self.key_norm(k_BG1K), v_BG1K, cache)
+        return self.W_O(heads_BH1K.view(x_BD.size(0), -1))
+
+    def gather_by_softmax(self, q_BH1K: Tensor, k_BG1K: Tensor, v_BG1K: Tensor, cache: LayerCache) -> Tensor:
+        position = cache.length
+        k_BGSK, v_BGSK = cache.append(self.rotate(k_BG1K, position), v_BG1K)
+        q_BH1K = self.rotate(q_BH1K, position)
+        return F.scaled_dot_product_attention(q_BH1K, k_BGSK, v_BGSK, enable_gqa=self.shares_heads)
 
 
 def on_one_token(module: Sublayer) -> Sublayer:
@@ -93,7 +102,7 @@ def on_one_token(module: Sublayer) -> Sublayer:
         if type(module) is PostNorm:
             norm, sublayer = as_function(module.norm), on_one_token(module.sublayer)
             return lambda x_BD, *inputs: norm(x_BD + sublayer(x_BD, *inputs))
-        if type(module) is MultiHeadAttention and module.attend in CAUSAL_ATTENTIONS:
+        if isinstance(module, MultiHeadAttention) and has_lean_form(module):
             return SingleQueryAttention(module)
         if type(module) is FeedForward:
             widen, narrow, activation = side_by_side(module.W_1), side_by_side(module.W_2), module.activation
@@ -102,6 +111,14 @@ def on_one_token(module: Sublayer) -> Sublayer:
             widen, narrow = side_by_side(module.W_gate, module.W_1), side_by_side(module.W_2)
             return lambda x_BD: narrow(silu_gate(*widen(x_BD).chunk(2, dim=-1)))
     return lambda x_BD, *inputs: module(x_BD[:, None], *inputs)[:, 0]
+
+
+def has_lean_form(attention: MultiHeadAttention) -> bool:
+    if type(attention) is MultiHeadAttention:
+        return attention.attend in CAUSAL_ATTENTIONS
+    if type(attention) is SlidingWindowAttention:
+        return isinstance(attention.attend, partial) and attention.attend.func in WINDOWS
+    return type(attention) is LinearAttention
 
 
 def is_plain(module: nn.Module) -> bool:

@@ -70,7 +70,7 @@ class MultiHeadAttention(nn.Module):
         n_kv_heads: int,
         rotate: Rotate,
         project: Project,
-        attend: Attend,
+        attend: Attend = explicit_attention,
         query_norm: nn.Module,
         key_norm: nn.Module,
         bias: bool,
@@ -92,18 +92,18 @@ class MultiHeadAttention(nn.Module):
         self.dropout = dropout
 
     def forward(self, x_BTD: Tensor, cache: LayerCache | NoCache) -> Tensor:
-        start = cache.length
         q_BHTK, k_BGTK, v_BGTK = self.project(x_BTD, self.W_Q, self.W_K, self.W_V, self.head_width)
-        q_BHTK = self.rotate(self.query_norm(q_BHTK), start)
-        k_BGTK = self.rotate(self.key_norm(k_BGTK), start)
-
-        k_BGSK, v_BGSK = cache.append(k_BGTK, v_BGTK)
-        k_BHSK, v_BHSK = self.share_among_heads(k_BGSK), self.share_among_heads(v_BGSK)
-
-        dropout = self.dropout if self.training else 0.0
-        heads_BHTK = self.attend(q_BHTK, k_BHSK, v_BHSK, dropout)
+        heads_BHTK = self.gather(self.query_norm(q_BHTK), self.key_norm(k_BGTK), v_BGTK, cache)
         concatenated_BTD = heads_BHTK.transpose(1, 2).flatten(start_dim=2)
-        return F.dropout(self.W_O(concatenated_BTD), dropout)
+        return F.dropout(self.W_O(concatenated_BTD), self.dropout, self.training)
+
+    def gather(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, cache: LayerCache | NoCache) -> Tensor:
+        """For each query, a mix of the values at its position and before it."""
+        start = cache.length
+        k_BGSK, v_BGSK = cache.append(self.rotate(k_BGTK, start), v_BGTK)
+        k_BHSK, v_BHSK = self.share_among_heads(k_BGSK), self.share_among_heads(v_BGSK)
+        dropout = self.dropout if self.training else 0.0
+        return self.attend(self.rotate(q_BHTK, start), k_BHSK, v_BHSK, dropout)
 
     def new_cache(self, batch_size: int, capacity: int, like: Tensor) -> LayerCache:
         """An empty cache for so many positions, in the dtype and on the device of `like`."""

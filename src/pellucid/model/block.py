@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from pellucid.model.kv_cache import LayerCache, NoCache
+from pellucid.model.kv_cache import NoCache
+from pellucid.model.language_model import State
 from pellucid.model.residual import Residual
 
 
@@ -19,10 +20,10 @@ class Block(nn.Module):
         self.attention = attention
         self.feed_forward = feed_forward
 
-    def forward(self, x_BTD: Tensor, cache: LayerCache | NoCache) -> Tensor:
+    def forward(self, x_BTD: Tensor, cache: State | NoCache) -> Tensor:
         x_BTD = self.attention(x_BTD, cache)
         return self.feed_forward(x_BTD)  # type: ignore[no-any-return]
 
-    def new_cache(self, batch_size: int, capacity: int, like: Tensor) -> LayerCache:
+    def new_cache(self, batch_size: int, capacity: int, like: Tensor) -> State:
         """What this layer's attention keeps of the tokens before."""
         return self.attention.sublayer.new_cache(batch_size, capacity, like)  # type: ignore[attr-defined, no-any-return]

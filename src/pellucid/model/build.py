@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,9 +21,10 @@ from pellucid.config.model import (
     RecurrentConfig,
     RotaryConfig,
     SinusoidalConfig,
+    SlidingWindowConfig,
 )
 from pellucid.kernels.activations import relu_squared as fast_relu_squared
-from pellucid.kernels.attention import faster_attention, fused_attention, project_together
+from pellucid.kernels.attention import faster_attention, faster_window, fused_attention, project_together
 from pellucid.kernels.rotation import rotate_pairs as fast_rotate_pairs
 from pellucid.model.attention import Attend, MultiHeadAttention, Project, Rotate, explicit_attention, project
 from pellucid.model.bigram import Bigram
@@ -31,11 +34,13 @@ from pellucid.model.embeddings import SeparateEmbeddings, SoftCap, TiedEmbedding
 from pellucid.model.feed_forward import Activation, FeedForward, SwiGLU, relu_squared
 from pellucid.model.initialization import initialize, initialize_recurrent
 from pellucid.model.language_model import LanguageModel
+from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.mlp import MLP
 from pellucid.model.norms import LayerNorm, RMSNorm
 from pellucid.model.positions import Learned, NoPositions, Positions, Rotary, RotatePairs, Sinusoidal, rotate_pairs
 from pellucid.model.recurrent import Recurrent
 from pellucid.model.residual import PostNorm, PreNorm, Residual
+from pellucid.model.sliding_window import AttendInWindow, SlidingWindowAttention, explicit_window
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,7 @@ class Kernels:
 
     project: Project
     attend: Attend
+    attend_in_window: AttendInWindow
     rotate_pairs: RotatePairs
     relu_squared: Activation
 
@@ -53,8 +59,13 @@ def attend_faster(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float
     return faster_attention(q_BHTK, k_BHSK, v_BHSK, dropout, explicit=explicit_attention)
 
 
-PLAIN = Kernels(project, explicit_attention, rotate_pairs, relu_squared)
-FAST = Kernels(project_together, attend_faster, fast_rotate_pairs, fast_relu_squared)
+def attend_in_window_faster(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float, *, window: int) -> Tensor:
+    explicit = partial(explicit_window, window=window)
+    return faster_window(q_BHTK, k_BHSK, v_BHSK, dropout, window=window, explicit=explicit)
+
+
+PLAIN = Kernels(project, explicit_attention, explicit_window, rotate_pairs, relu_squared)
+FAST = Kernels(project_together, attend_faster, attend_in_window_faster, fast_rotate_pairs, fast_relu_squared)
 
 
 def build_model(config: ModelConfig, vocab_size: int) -> LanguageModel:
@@ -167,28 +178,29 @@ def build_norm(config: DecoderConfig, width: int) -> nn.Module:
 
 def build_attention(config: DecoderConfig, rotate: Rotate) -> MultiHeadAttention:
     head_width = config.d_model // config.n_heads
-    return MultiHeadAttention(
-        d_model=config.d_model,
-        n_heads=config.n_heads,
-        n_kv_heads=config.n_kv_heads or config.n_heads,
-        rotate=rotate,
-        project=choose_kernels(config).project,
-        attend=choose_attention(config),
-        query_norm=build_norm(config, head_width) if config.qk_norm else nn.Identity(),
-        key_norm=build_norm(config, head_width) if config.qk_norm else nn.Identity(),
-        bias=config.bias,
-        dropout=config.dropout,
-    )
-
-
-def choose_attention(config: DecoderConfig) -> Attend:
+    kernels = choose_kernels(config)
+    parts: dict[str, Any] = {
+        "d_model": config.d_model,
+        "n_heads": config.n_heads,
+        "n_kv_heads": config.n_kv_heads or config.n_heads,
+        "rotate": rotate,
+        "project": kernels.project,
+        "query_norm": build_norm(config, head_width) if config.qk_norm else nn.Identity(),
+        "key_norm": build_norm(config, head_width) if config.qk_norm else nn.Identity(),
+        "bias": config.bias,
+        "dropout": config.dropout,
+    }
     match config.attention:
         case "explicit":
-            return explicit_attention
+            return MultiHeadAttention(attend=explicit_attention, **parts)
         case "fused":
-            return fused_attention
+            return MultiHeadAttention(attend=fused_attention, **parts)
         case "auto":
-            return choose_kernels(config).attend
+            return MultiHeadAttention(attend=kernels.attend, **parts)
+        case "linear":
+            return LinearAttention(**parts)
+        case SlidingWindowConfig(window=window):
+            return SlidingWindowAttention(attend=kernels.attend_in_window, window=window, **parts)
         case _:
             assert_never(config.attention)
 

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from pellucid.model.language_model import State
+
 
 class LayerCache:
     """Keys and values of one layer, in memory reserved once. For inference: no gradient flows through it."""
@@ -48,12 +50,12 @@ class NoCache:
 
 
 class KVCache:
-    """What a decoder keeps of a text: one LayerCache per layer. `length` is the same in every layer.
+    """What a decoder keeps of a text: what each of its layers keeps. `length` is the same in every layer.
 
-    Costs 2 * n_layers * n_kv_heads * head_width numbers per position and sequence (equation 14).
+    With LayerCaches, costs 2 * n_layers * n_kv_heads * head_width numbers per position and sequence (equation 14).
     """
 
-    def __init__(self, layers: Sequence[LayerCache]) -> None:
+    def __init__(self, layers: Sequence[State]) -> None:
         self.layers = layers
 
     @property
