@@ -172,6 +172,18 @@ def test_an_evaluation_and_an_explanation_are_those_of_the_commands(workplace: P
     assert "held-out document 2" in held_out._repr_html_()
 
 
+def test_vectors_are_those_of_the_command(run: library.Run, pellucid):
+    texts = ["The red fox", "The crow said"]
+    command = ["embed", run.directory, "--text", texts[0], "--text", texts[1], "--layer", "1", "--json"]
+    printed = [row["vector"] for row in json.loads(pellucid(*command).stdout)["vectors"]]
+    vectors = run.embed(texts, layer=1)
+    torch.testing.assert_close(torch.tensor(printed), torch.from_numpy(vectors))
+    assert run.embed(texts[1], layer=1).tolist() == pytest.approx(vectors[1].tolist(), abs=1e-6)
+    tokens = run.embed(texts[0], layer=1, pooling=None)
+    assert tokens.shape == (len(run.tokenizer.encode(texts[0])), run.config.model.d_model)
+    assert run.embed(texts[0], layer=1, pooling="last").tolist() == pytest.approx(tokens[-1].tolist(), abs=1e-6)
+
+
 def test_a_run_shows_itself_in_a_notebook(run: library.Run):
     shown = run._repr_html_()
     assert "tiny, step 20" in shown

@@ -479,6 +479,57 @@ def test_explain_shows_where_the_heads_look(fables_run: Path, pellucid, tmp_path
     assert json.loads(pellucid("explain", fables_run, "--json").stdout)["attention"] is None
 
 
+def test_embed_gives_a_vector_for_each_text_or_token(fables_run: Path, pellucid, tmp_path: Path):
+    held_out = json.loads(pellucid("embed", fables_run, "--json").stdout)
+    assert [row["number"] for row in held_out["vectors"]] == list(range(6))
+    assert (held_out["layer"], held_out["pooling"]) == ("last", "mean")
+    assert {len(row["vector"]) for row in held_out["vectors"]} == {16}
+    (tmp_path / "text.txt").write_text("A crow")
+    texts = ("embed", fables_run, "--text", "The red fox", "--file", tmp_path / "text.txt")
+    assert "2 vectors of 16 numbers, one for each text" in pellucid(*texts, "--layer", "1").stdout
+    tokens = json.loads(pellucid(*texts, "--per", "token", "--layer", "0", "--json").stdout)["vectors"]
+    assert "".join(row["token"] for row in tokens if row["number"] == 0) == "The␣red␣fox"
+    written = pellucid(*texts, "--output", tmp_path / "vectors.npz")
+    assert (written.exit_code, written.stdout) == (0, "")
+    assert f"wrote {tmp_path / 'vectors.npz'}" in written.stderr
+
+
+def test_embed_finds_the_nearest_documents_and_draws_a_map(
+    fables_run: Path, trained_run: Path, pellucid, tmp_path: Path
+):
+    texts = [row["text"] for row in json.loads(pellucid("embed", fables_run, "--json").stdout)["vectors"]]
+    nearest = ("embed", fables_run, "--nearest", texts[3], "--k", "2")
+    found = json.loads(pellucid(*nearest, "--json").stdout)["nearest"]
+    assert [found[0]["number"], found[0]["text"]] == [4, texts[3]]
+    assert found[0]["similarity"] == pytest.approx(1)
+    assert pellucid(*nearest).stdout.splitlines()[1].startswith("  1.000       4  ")
+    for run, options in [(fables_run, []), (fables_run, ["--colour", "animal"]), (trained_run, [])]:
+        drawn = pellucid("embed", run, "--map", tmp_path / "map.png", *options)
+        assert (drawn.exit_code, drawn.stdout) == (0, "")
+        assert (tmp_path / "map.png").stat().st_size > 0
+    wrong = pellucid("embed", fables_run, "--map", tmp_path / "map.png", "--colour", "mood")
+    assert_one_error_line(wrong, 2, "there is no property 'mood'", "animal, pronoun, trait, other, plot, moral")
+    no_fables = pellucid("embed", trained_run, "--map", tmp_path / "map.png", "--colour", "plot")
+    assert_one_error_line(no_fables, 2, "--colour: only of Fables is it known what a text tells")
+
+
+def test_embed_refuses_what_has_no_vector_in_one_line(fables_run: Path, trained_run: Path, pellucid, tmp_path: Path):
+    for options, exit_code, fragment in [
+        (["--text", ""], 3, "it is empty"),
+        (["--text", "The red fox said. " * 50], 3, "tokens are more than the 31 that the model can read"),
+        (["--layer", "9"], 2, "there is no layer 9 in this model; choose from 0 to 3, or last"),
+        (["--layer", "first"], 2, "there is no layer 'first'"),
+        (["--per", "token", "--nearest", "The"], 2, "--per token excludes --nearest and --map"),
+        (["--probe"], 2, "--probe: only of Fables is it known what a text tells"),
+        (["--output", tmp_path / "vectors.csv"], 2, "neither .npz nor .safetensors"),
+        (["--map", tmp_path / "absent" / "map.png"], 5, "absent"),
+    ]:
+        refused = pellucid("embed", trained_run, *options)
+        assert_one_error_line(refused, exit_code, fragment)
+        assert refused.stdout == ""
+    assert_one_error_line(pellucid("embed", fables_run, "--probe"), 3, "6 fables are too few")
+
+
 def test_explain_of_a_text_corpus_shows_the_model_alone(trained_run: Path, pellucid):
     explained = pellucid("explain", trained_run, "--prompt", "The red")
     assert explained.exit_code == 0, explained.stderr

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import base64
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pellucid.checkpoint.build import TrainedModel, load_trained_run
 from pellucid.checkpoint.run_directory import find_step_directory
@@ -21,6 +24,7 @@ from pellucid.config.run import RunConfig
 from pellucid.config.training import TrainConfig
 from pellucid.errors import ConfigError
 from pellucid.evaluation.build import evaluate_run, evaluate_text, explain_run
+from pellucid.evaluation.embed import Layer, Pooling, embed
 from pellucid.evaluation.explanation import Explanation
 from pellucid.evaluation.loss import Evaluation
 from pellucid.evaluation.trace import Trace, trace_text
@@ -163,6 +167,20 @@ class Run:
     def trace(self, text: str) -> Trace:
         """What the model computes for a text, from the start of a document: attention, residuals, logits per layer."""
         return trace_text(self.model, self.tokenizer, text)
+
+    def embed(
+        self, texts: str | Sequence[str], *, layer: Layer = "last", pooling: Pooling | None = "mean"
+    ) -> NDArray[np.float32]:
+        """A vector for each text, (texts, width), as `pellucid embed` makes it; with pooling=None, for each token.
+
+        layer: 0 is the embedding, n after block n, "last" what the logits are read from. One text given as a string
+        gives one vector, or (tokens, width).
+        """
+        one = isinstance(texts, str)
+        vectors = embed(
+            self.model, self.tokenizer, [texts] if isinstance(texts, str) else texts, layer, pooling
+        ).vectors
+        return vectors[0] if one and pooling else vectors
 
     def explain(
         self, text: str | None = None, *, number: int = 1, top: int = 10, attention: str | None = None

@@ -283,6 +283,60 @@ def explain(
 
 
 @app.command()
+def embed(
+    run: Run,
+    text: Annotated[list[str] | None, Option("--text", metavar="TEXT", help="A text, as often as you like.")] = None,
+    file: Annotated[list[Path] | None, Option("--file", metavar="F", help="A file that holds a text.")] = None,
+    documents: Annotated[int, Option(metavar="N", min=1, help="Without a text: N held-out ones, at most.")] = 1000,
+    per: Annotated[Literal["text", "token"], Option(help="A vector for each text, or for each token.")] = "text",
+    pooling: Annotated[Literal["mean", "last"], Option(help="Of a text's tokens: the mean, or the last.")] = "mean",
+    layer: Annotated[str, Option(metavar="N|last", help="0 is the embedding, N is after block N.")] = "last",
+    nearest: Annotated[str | None, Option(metavar="TEXT", help="Show the texts that are most like this one.")] = None,
+    k: Annotated[int, Option("--k", metavar="K", min=1, help="With --nearest: how many.")] = 5,
+    map_file: Annotated[Path | None, Option("--map", metavar="FILE", help="Draw a map of them: PNG or SVG.")] = None,
+    colour: Annotated[str | None, Option(metavar="PROPERTY", help="With --map, of fables. [default: plot]")] = None,
+    probe: Annotated[bool, Option("--probe", help="Show what a linear probe reads off each layer.")] = False,
+    checkpoint: Which = "best",
+    output: Annotated[Path | None, Option(metavar="FILE", help="Write the vectors: .npz or .safetensors.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Turn texts into vectors, one for each text or token. Shows nearest texts, a map, and what they tell a probe."""
+    from pellucid.checkpoint.build import load_trained_run
+    from pellucid.evaluation import build
+    from pellucid.evaluation import embed as embedding
+    from pellucid.experiments.figures.embedding_map import write_map
+
+    _heed_stop_during_imports()
+    if per == "token" and (nearest is not None or map_file):
+        what = "--per token excludes --nearest and --map"
+        raise ConfigError("command line", what, "leave it out: texts are compared, not tokens")
+    options: dict[str, Any] = {"layer": embedding.layer_named(layer), "pooling": None if per == "token" else pooling}
+    texts = [*(text or ()), *(_read_prompt(None, each) or "" for each in file or ())]
+    trained, _ = load_trained_run(run, checkpoint)
+    if probe:
+        scores = build.probe_run(trained, texts, most=documents)
+        _print(scores.to_json() if as_json else scores.table())
+        return
+    vectors = build.embed_run(trained, texts, most=documents, **options)
+    if output is not None:
+        vectors.save(output)
+        _note(f"wrote {output}")
+    if map_file is not None:
+        told = build.told_by_texts(trained, vectors.texts, colour)
+        title = f"{len(vectors.texts):,} texts by their vectors in {trained.config.name} ({pooling}, layer {layer})"
+        write_map(map_file, vectors.vectors, told, title, of=colour or "plot")
+        _note(f"wrote {map_file}")
+    if nearest is not None:
+        neighbours = embedding.nearest(build.embed_run(trained, [nearest], **options).vectors[0], vectors, k)
+        found = [each.to_json() for each in neighbours]
+        _print({"nearest": found} if as_json else embedding.nearest_table(neighbours))
+    elif as_json:
+        _print({"run": trained.config.name, "step": trained.step, **vectors.to_json()})
+    elif output is None and map_file is None:
+        _print(vectors.table())
+
+
+@app.command()
 def tokenize(
     text: Annotated[str, Argument(metavar="TEXT", help="Text to cut into tokens.")],
     run: Annotated[Path | None, Option(metavar="RUN", help="Use the tokenizer of this run.")] = None,

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import torch
 
 from pellucid.checkpoint.build import TrainedModel
 from pellucid.config.run import RunConfig
 from pellucid.corpora.build import build_corpus
-from pellucid.corpora.corpus import KnownCorpus, Piece
+from pellucid.corpora.corpus import PIECE_LENGTH, Corpus, KnownCorpus, Piece
+from pellucid.corpora.fables import FablesCorpus
+from pellucid.corpora.fables.told import PROPERTIES
 from pellucid.data.batches import evaluation_batches
 from pellucid.data.build import PreparedData, data_of_run, text_as_tokens
-from pellucid.errors import CheckpointError
+from pellucid.errors import CheckpointError, ConfigError, DataError
 from pellucid.evaluation.attention_maps import attention_maps
-from pellucid.evaluation.explain import explain, validation_document
+from pellucid.evaluation.embed import Embeddings, Layer, Pooling, embed
+from pellucid.evaluation.explain import beginning_that_fits, explain, validation_document
 from pellucid.evaluation.explanation import Explanation
 from pellucid.evaluation.loss import Evaluation, evaluation_of, score
+from pellucid.evaluation.probe import ProbeTable, probe
 from pellucid.evaluation.trace import trace_text
+from pellucid.model.build import build_model
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
@@ -87,3 +95,58 @@ def explain_run(
     maps = attention_maps(trace_text(decoder, tokenizer, explanation.text), attention) if attention else None
     model = f"{trained.config.name}, step {trained.step:,}"
     return replace(explanation, attention=maps, model=model, source=source)
+
+
+def embed_run(
+    trained: TrainedModel, texts: Sequence[str] | None, *, layer: Layer, pooling: Pooling | None, most: int = 1
+) -> Embeddings:
+    """The vectors of these texts or, without any, of at most so many documents held out."""
+    texts = texts or held_out_texts(trained, build_corpus(trained.config.corpus), most)
+    return embed(trained.model, trained.tokenizer, texts, layer, pooling)
+
+
+def held_out_texts(trained: TrainedModel, corpus: Corpus, most: int) -> list[str]:
+    """The first documents held out; of a long one, the whole words that fit into the context. DataError: none."""
+    length = trained.model.context_length
+    texts, text = [], ""
+    for piece in corpus.pieces("validation"):
+        if len(text) < PIECE_LENGTH or len(trained.tokenizer.encode(text)) < length:  # enough of a text of gigabytes
+            text += piece.text
+        if piece.ends_document:
+            if beginning := beginning_that_fits(trained.tokenizer, text, length - 1):  # after the end_of_text
+                texts.append(beginning)
+            text = ""
+        if len(texts) == most:
+            break
+    if not texts:
+        raise DataError("the corpus", "no document is held out that fits into the context", "give one with --text")
+    return texts
+
+
+def told_by_texts(trained: TrainedModel, texts: Sequence[str], name: str | None) -> list[str] | None:
+    """A property of each fable; None for another corpus if none is named. ConfigError: there is no such property."""
+    if name is None and trained.config.corpus.type != "fables":
+        return None
+    name = name or "plot"
+    if name not in PROPERTIES:
+        raise ConfigError("--colour", f"there is no property {name!r}", f"choose one of {', '.join(PROPERTIES)}")
+    fables = fables_of(trained, "--colour")
+    return [fables.told_by(text)[name].value for text in texts]
+
+
+def probe_run(trained: TrainedModel, texts: Sequence[str] | None, *, most: int) -> ProbeTable:
+    """Probes the model, and the same with its first weights, at these fables or, without any, at those held out."""
+    fables = fables_of(trained, "--probe")
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(trained.config.seed)
+        untrained = build_model(trained.config.model, trained.tokenizer.vocab_size)
+    untrained.to(next(trained.model.parameters()).device)
+    return probe(trained.model, untrained, trained.tokenizer, fables, texts or held_out_texts(trained, fables, most))
+
+
+def fables_of(trained: TrainedModel, where: str) -> FablesCorpus:
+    """The run's corpus. ConfigError if no grammar knows what its texts tell."""
+    corpus = build_corpus(trained.config.corpus)
+    if not isinstance(corpus, FablesCorpus):
+        raise ConfigError(where, "only of Fables is it known what a text tells", "take a run of corpus.type fables")
+    return corpus

@@ -70,6 +70,10 @@ class Decoder(LanguageModel):
         like = weight.new_empty(0, dtype=product_dtype(weight))
         return KVCache([block.new_cache(batch_size, capacity or self.context_length, like) for block in self.blocks])  # type: ignore[operator]
 
+    def hidden_modules(self) -> list[nn.Module]:
+        """The blocks, then the final norm."""
+        return [*self.blocks, self.final_norm]
+
     def check_length(self, length: int) -> None:
         if length > self.context_length:
             fix = "give fewer, or build the model with a longer context_length"

@@ -55,6 +55,11 @@ class LanguageModel(nn.Module):
         """Of nothing read so far. `capacity` is how many tokens will come at most, for models that reserve memory."""
         raise NotImplementedError
 
+    def hidden_modules(self) -> list[nn.Module]:
+        """What gives each token its hidden vector (B, T, D), one module after the other: the logits are read from the
+        last. None for a model that has no such vectors."""
+        return []
+
 
 def product_dtype(x: Tensor) -> torch.dtype:
     """What autocast, if it is on, computes products in; else the format of x itself."""

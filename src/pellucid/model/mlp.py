@@ -54,6 +54,10 @@ class MLP(LanguageModel):
         shape = (batch_size, self.window - 1, weight_VD.size(1))
         return LatestEmbeddings(weight_VD.new_zeros(shape, dtype=product_dtype(weight_VD)))
 
+    def hidden_modules(self) -> list[nn.Module]:
+        """The hidden layer."""
+        return list(self.blocks)
+
 
 class HiddenLayer(nn.Module):
     """W_2 activation(W_1 x + b_1), for the embeddings x of a window, one after the other.

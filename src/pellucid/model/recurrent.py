@@ -55,6 +55,10 @@ class Recurrent(LanguageModel):
         h_LBD = self.embeddings.embedding_VD.new_zeros(self.layers.num_layers, batch_size, self.layers.hidden_size)
         return HiddenState((h_LBD, h_LBD.clone()) if isinstance(self.layers, nn.LSTM) else h_LBD)
 
+    def hidden_modules(self) -> list[nn.Module]:
+        """All layers as one, as the kernel computes them, then the final norm."""
+        return [self.layers, self.final_norm]  # type: ignore[list-item]
+
 
 class HiddenState:
     """h (L, B, D) of all layers and, for an LSTM, its cells c: the counterpart of a decoder's KV cache."""

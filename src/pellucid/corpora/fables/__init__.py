@@ -1,7 +1,7 @@
 """Fables: short animal stories from a probabilistic grammar, so that the best possible loss is known exactly.
 
 Read in this order: notation (how rules are written) -> story and storylines (the rules) -> world and vocabulary (the
-tables) -> grammar (writing and reading a story) -> entropy, skills -> distribution and corpus (what others use).
+tables) -> grammar (writing and reading a story) -> entropy, skills, told -> distribution and corpus (what others use).
 """
 
 from pellucid.corpora.fables.corpus import FablesCorpus

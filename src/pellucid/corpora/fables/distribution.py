@@ -15,6 +15,7 @@ from pellucid.corpora.fables.notation import Option, read_rules
 from pellucid.corpora.fables.skills import SKILLS, SkillReader
 from pellucid.corpora.fables.story import STORY
 from pellucid.corpora.fables.storylines import MORALS, STORYLINES
+from pellucid.corpora.fables.told import Told, ToldReader
 from pellucid.corpora.fables.vocabulary import tables
 from pellucid.errors import DataError
 
@@ -75,6 +76,10 @@ class Fables:
         """The index in `skills` of each character of a fable. Raises DataError if the text is not a fable."""
         return [SKILLS.index(skill) for skill in self._skill_reader.skills(self.read(text))]
 
+    def told_by(self, text: str) -> dict[str, Told]:
+        """What a fable tells of, by the names in `told.PROPERTIES`. Raises DataError if the text is not a fable."""
+        return self._told_reader.read(self.read(text))
+
     @property
     def entropy_nats(self) -> float:
         """Entropy of one fable, exactly, by dynamic programming over the grammar (see `entropy`)."""
@@ -84,6 +89,10 @@ class Fables:
     def n_fables(self) -> int:
         """How many different fables there are."""
         return self._mass.number
+
+    @cached_property
+    def _told_reader(self) -> ToldReader:
+        return ToldReader(self.grammar)
 
     @cached_property
     def _mass(self) -> Mass:

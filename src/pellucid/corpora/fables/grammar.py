@@ -89,6 +89,14 @@ class Fork:
             if self.excluded is not None:
                 self.total -= self.rule.weights[self.excluded]
 
+    def ahead(self) -> Iterator[Part]:
+        """What is still to be written, this choice first."""
+        yield self._choice
+        rest = self._rest
+        while rest is not None:
+            part, rest = rest
+            yield part
+
     def allowed(self) -> list[int]:
         """The options that may be drawn here."""
         return [i for i in range(len(self.rule.options)) if i != self.excluded]

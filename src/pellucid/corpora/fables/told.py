@@ -1,0 +1,79 @@
+"""What a fable tells of: its animals, its plot, its moral. And how much of the text one must read to know each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from pellucid.corpora.fables.grammar import Fork, Grammar
+from pellucid.corpora.fables.notation import Choice, Hole, Part
+from pellucid.corpora.fables.skills import differing
+
+# Where the state of a story keeps a property: a variable and its attribute.
+_IN_STATE = {
+    "animal": ("hero", "kind"),
+    "pronoun": ("hero", "he"),
+    "trait": ("trait", "name"),
+    "other": ("other", "kind"),  # the animal that the hero meets
+}
+PROPERTIES = (*_IN_STATE, "plot", "moral")
+
+
+class Told(NamedTuple):
+    """The value of a property, and after how many characters of the text the choice that decides it has been read."""
+
+    value: str
+    decided_at: int
+
+
+class ToldReader:
+    """Finds what a story tells of. Plot and moral are known once no other moral can follow."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self._grammar = grammar
+        self._morals_below: dict[str, frozenset[str]] = {}
+        self._plot_of: dict[str, str] = {}
+        for plot in chain.from_iterable(option.parts for option in grammar.written("storyline")):
+            self._plot_of |= dict.fromkeys(self._in(plot), getattr(plot, "rule", ""))
+
+    def read(self, drawn: Sequence[tuple[Fork, int]]) -> dict[str, Told]:
+        """Of the story that these choices write; without the properties that it does not have."""
+        found: dict[str, Told] = {}
+        start = 0
+        for fork, index in drawn:
+            text, after = fork.write(index)
+            known = self._known_after(fork, index, after)
+            if known.keys() - found.keys():
+                differs = differing(text, [fork.write(i)[0] for i in fork.allowed()])
+                decided_at = start + max((i + 1 for i, differs_here in enumerate(differs) if differs_here), default=0)
+                found = {**{name: Told(value, decided_at) for name, value in known.items()}, **found}
+            start += len(text)
+        return found
+
+    def _known_after(self, fork: Fork, index: int, after: Fork | None) -> dict[str, str]:
+        state = after.state if after else fork.state
+        known = {name: state.get(variable, {}).get(attribute) for name, (variable, attribute) in _IN_STATE.items()}
+        holes = [hole for _, hole in fork.write_pieces(index)[0] if hole]
+        morals = self._among([*holes, *(after.ahead() if after else ())])
+        known |= {"moral": _single(morals), "plot": _single({self._plot_of[moral] for moral in morals})}
+        return {name: value for name, value in known.items() if value is not None}
+
+    def _among(self, parts: Iterable[Part]) -> frozenset[str]:
+        """The morals that may be written by these parts."""
+        return frozenset().union(*map(self._in, parts))
+
+    def _in(self, part: Part) -> frozenset[str]:
+        if isinstance(part, Hole):
+            return frozenset([part.attribute] if part.variable == "moral" else [])
+        if not isinstance(part, Choice) or part.selector:  # what is selected by a word are tables, without a moral
+            return frozenset()
+        if part.rule not in self._morals_below:
+            options = self._grammar.rule(part.rule).options
+            self._morals_below[part.rule] = self._among(each for option in options for each in option.parts)
+        return self._morals_below[part.rule]
+
+
+def _single(values: Collection[str]) -> str | None:
+    """The value, if there is but one."""
+    return next(iter(values)) if len(values) == 1 else None

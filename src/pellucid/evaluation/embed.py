@@ -1,0 +1,201 @@
+"""What a model makes of a text: the hidden vector of each token, or one for the whole text (docs/embeddings.md).
+
+Layers have numbers: 0 is what enters the first, n is what leaves the n-th, and the last is what the logits are read
+from. In a decoder that is the embedding, the stream after block n, and the stream after the final norm. Before a text
+the model reads an end_of_text, as in training; that is no part of the text, so it has no vector and is in no mean.
+
+Shapes: N texts or tokens, B batch, T tokens, D width of the layer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.numpy import save
+from torch import Tensor
+
+from pellucid.errors import ConfigError, DataError
+from pellucid.evaluation.explain import token_text
+from pellucid.files import written_whole
+from pellucid.model.language_model import LanguageModel, eval_mode
+from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.pieces import visible
+
+Floats = NDArray[np.float32]
+Pooling = Literal["mean", "last"]
+Layer = int | Literal["last"]
+
+TEXTS_AT_ONCE = 16
+ROWS_SHOWN, NUMBERS_SHOWN, CHARACTERS_SHOWN = 10, 4, 80
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Vectors (N, D), what each stands for (a text or a token), and the number of the text it is from, from 0."""
+
+    vectors: Floats
+    texts: list[str]
+    text_numbers: list[int]
+    layer: Layer
+    pooling: Pooling | None  # None: a vector for each token
+
+    def to_json(self) -> dict[str, object]:
+        """As `pellucid embed --json` prints them."""
+        rows = zip(self.text_numbers, self.texts, self.vectors.tolist(), strict=True)
+        kind = "token" if self.pooling is None else "text"
+        vectors = [{"number": number, kind: text, "vector": vector} for number, text, vector in rows]
+        return {"layer": self.layer, "pooling": self.pooling, "vectors": vectors}
+
+    def table(self) -> str:
+        """For a person: the first vectors, and the first numbers of each."""
+        n_vectors, width = self.vectors.shape
+        kind = "token" if self.pooling is None else f"text, the {self.pooling} of its tokens'"
+        lines = [f"layer {self.layer}: {n_vectors:,} vectors of {width} numbers, one for each {kind}", ""]
+        for vector_D, text in zip(self.vectors[:ROWS_SHOWN], self.texts, strict=False):
+            numbers = "".join(f"{number:8.3f}" for number in vector_D[:NUMBERS_SHOWN])
+            lines.append(f"{numbers} {'…' if width > NUMBERS_SHOWN else ''}   {beginning(text)}")
+        more = n_vectors - ROWS_SHOWN
+        return "\n".join([*lines, *([f"… and {more:,} more: --json or --output FILE for all"] if more > 0 else [])])
+
+    def save(self, file: Path) -> None:
+        """As .npz (arrays `vectors`, `texts`, `text_numbers`) or .safetensors (the texts are in its metadata)."""
+        if file.suffix not in (".npz", ".safetensors"):
+            raise ConfigError("--output", f"{file} is neither .npz nor .safetensors", "end its name with one of them")
+        numbers = np.array(self.text_numbers, dtype=np.int64)
+        with written_whole(file) as draft, draft.open("wb") as out:
+            if file.suffix == ".npz":
+                np.savez(out, vectors=self.vectors, texts=np.array(self.texts, dtype=str), text_numbers=numbers)
+            else:
+                about = {"layer": str(self.layer), "pooling": str(self.pooling), "texts": json.dumps(self.texts)}
+                out.write(save({"vectors": self.vectors, "text_numbers": numbers}, about))
+
+
+def layer_named(name: str) -> Layer:
+    """The number of a layer, or last. Raises ConfigError for another name."""
+    if name == "last":
+        return "last"
+    if not name.isdecimal():
+        raise ConfigError("--layer", f"there is no layer {name!r}", "give a number from 0, or last")
+    return int(name)
+
+
+def embed(
+    model: LanguageModel,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    layer: Layer = "last",
+    pooling: Pooling | None = "mean",
+) -> Embeddings:
+    """A vector for each text: the mean over its tokens, or that of the last, which has read all. None: for each token.
+
+    A token's vector depends on the tokens up to it alone. DataError for a text that is empty, longer than the
+    context, or impossible to encode; ConfigError if the model has no vectors or no such layer.
+    """
+    tokens = list(vectors_of_tokens(model, tokenizer, texts, layer))
+    if pooling is None:
+        shown = [visible(token_text(tokenizer, id_)) for text in texts for id_ in tokenizer.encode(text)]
+        numbers = [number for number, x_TD in enumerate(tokens) for _ in x_TD]
+        return Embeddings(np.concatenate(tokens), shown, numbers, layer, pooling)
+    pooled = [x_TD[-1] if pooling == "last" else x_TD.mean(axis=0) for x_TD in tokens]
+    return Embeddings(np.stack(pooled), list(texts), list(range(len(texts))), layer, pooling)
+
+
+def vectors_of_tokens(
+    model: LanguageModel, tokenizer: Tokenizer, texts: Sequence[str], layer: Layer
+) -> Iterator[Floats]:
+    """The vectors (T, D) of each text's tokens at a layer."""
+    for layers in layers_of_texts(model, tokenizer, texts):
+        if layer != "last" and not 0 <= layer < len(layers):
+            what = f"there is no layer {layer} in this model"
+            raise ConfigError("--layer", what, f"choose from 0 to {len(layers) - 1}, or last")
+        yield layers[-1 if layer == "last" else layer]
+
+
+def layers_of_texts(model: LanguageModel, tokenizer: Tokenizer, texts: Sequence[str]) -> Iterator[list[Floats]]:
+    """The vectors (T, D) of each text's tokens, layer by layer."""
+    rows = [[tokenizer.end_of_text, *ids_that_fit(model, tokenizer, text)] for text in texts]
+    device = next(model.parameters()).device
+    for start in range(0, len(rows), TEXTS_AT_ONCE):
+        batch = rows[start : start + TEXTS_AT_ONCE]
+        longest = max(map(len, batch))
+        padded = [
+            row + [tokenizer.end_of_text] * (longest - len(row)) for row in batch
+        ]  # no token sees what follows it
+        layers = [x_BTD.float().cpu().numpy() for x_BTD in hidden_layers(model, torch.tensor(padded, device=device))]
+        for i, row in enumerate(batch):
+            yield [x_BTD[i, 1 : len(row)] for x_BTD in layers]
+
+
+def ids_that_fit(model: LanguageModel, tokenizer: Tokenizer, text: str) -> list[int]:
+    """The tokens of a text. DataError if there are none, or too many to read at once."""
+    ids = tokenizer.encode(text)
+    if not ids:
+        raise DataError("the text", "it is empty", "give one with at least a character")
+    if len(ids) >= model.max_positions:
+        where, room = f"the text “{beginning(text)}”", model.max_positions - 1
+        raise DataError(where, f"{len(ids):,} tokens are more than the {room:,} that the model can read", "shorten it")
+    return ids
+
+
+@torch.no_grad()
+def hidden_layers(model: LanguageModel, tokens_BT: Tensor) -> list[Tensor]:
+    """The hidden vectors (B, T, D) of all tokens, layer by layer. The model is unchanged afterwards.
+
+    ConfigError if it has none: in a bigram, a token leads straight to logits.
+    """
+    modules = model.hidden_modules()
+    if not modules:
+        what = f"a {type(model).__name__} has no hidden vectors, only logits"
+        raise ConfigError("model.type", what, "embed with a run of another type, such as decoder")
+    layers: list[Tensor] = []
+    with eval_mode(model), ExitStack() as undo:
+        undo.enter_context(modules[0].register_forward_pre_hook(lambda _, inputs: layers.append(inputs[0])))
+        for module in modules:
+            undo.enter_context(module.register_forward_hook(lambda _, __, output: layers.append(_vectors(output))))
+        model(tokens_BT)
+    return layers
+
+
+def _vectors(output: Any) -> Tensor:
+    """PyTorch's recurrent networks give their state too."""
+    vectors: Tensor = output[0] if isinstance(output, tuple) else output
+    return vectors
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A text near another: its number, from 1, and the cosine of the angle between their vectors."""
+
+    number: int
+    similarity: float
+    text: str
+
+    def to_json(self) -> dict[str, object]:
+        return {"number": self.number, "similarity": self.similarity, "text": self.text}
+
+
+def nearest(vector_D: Floats, among: Embeddings, k: int) -> list[Neighbour]:
+    """The k texts with the largest cosine similarity x·y / (|x| |y|), the most similar first."""
+    lengths_N = np.linalg.norm(among.vectors, axis=1) * np.linalg.norm(vector_D)
+    similarities_N = among.vectors @ vector_D / np.maximum(lengths_N, np.finfo(np.float32).tiny)
+    order = np.argsort(-similarities_N, kind="stable")[:k]
+    return [Neighbour(int(i) + 1, float(similarities_N[i]), among.texts[i]) for i in order]
+
+
+def nearest_table(neighbours: Sequence[Neighbour]) -> str:
+    rows = [f"{each.similarity:7.3f}  {each.number:6}  {beginning(each.text)}" for each in neighbours]
+    return "\n".join([" cosine  number  held-out document", *rows])
+
+
+def beginning(text: str) -> str:
+    """The first words, on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= CHARACTERS_SHOWN else line[:CHARACTERS_SHOWN].rpartition(" ")[0] + " …"

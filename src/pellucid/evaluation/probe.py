@@ -1,0 +1,202 @@
+"""A linear probe: what can be read off a model's vectors of all that a fable has told so far.
+
+At the end of each sentence the grammar knows what is decided by then: the animal, the plot, the moral. A linear
+classifier learns to read it off the vectors of one half of the fables, and is scored on the other half (Alain and
+Bengio 2016). What a score is worth is seen beside three others: the most frequent value, the same probe for labels
+dealt out anew, and the same probe on the model with its first weights (Hewitt and Liang 2019).
+
+Shapes: N sentence ends, T tokens, D width, C classes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pellucid.corpora.fables import Fables
+from pellucid.corpora.fables.told import PROPERTIES
+from pellucid.errors import DataError
+from pellucid.evaluation.embed import Floats, layers_of_texts
+from pellucid.model.language_model import LanguageModel
+from pellucid.tokenizer import Tokenizer
+
+Integers = NDArray[np.int64]
+
+SENTENCE_END = re.compile(r"[.!?]\"?(?=\s)")
+MOST_FREQUENT, DEALT_ANEW = "most frequent", "labels dealt anew"
+L2_PENALTY, MOST_ITERATIONS = 1e-3, 60
+FEWEST_FABLES = 8
+
+
+@dataclass(frozen=True)
+class Score:
+    """The share of right answers, and the half width of its 95 % interval."""
+
+    accuracy: float
+    half_width: float
+
+    def to_json(self) -> dict[str, float]:
+        return {"accuracy": self.accuracy, "half_width": self.half_width}
+
+    def __str__(self) -> str:
+        return f"{self.accuracy:.1%} ± {100 * self.half_width:.1f}"
+
+
+@dataclass(frozen=True)
+class ProbeTable:
+    """The scores of each probe, by property: one for each layer of the model, then of the untrained one."""
+
+    n_fables: int
+    n_classes: dict[str, int]
+    scores: dict[str, dict[str, Score]]
+
+    def to_json(self) -> dict[str, object]:
+        """As `pellucid embed --probe --json` prints it."""
+        scores = {row: {name: score.to_json() for name, score in cells.items()} for row, cells in self.scores.items()}
+        return {"fables": self.n_fables, "classes": self.n_classes, "scores": scores}
+
+    def table(self) -> str:
+        """A row for each probe, a column for each property."""
+        rows = {"": list(self.n_classes), "how many there are": list(map(str, self.n_classes.values()))}
+        rows |= {row: list(map(str, cells.values())) for row, cells in self.scores.items()}
+        n_train = (self.n_fables + 1) // 2
+        title = "what is told so far, as a linear probe reads it off the vectors at sentence ends: right answers"
+        lines = [title, f"({n_train:,} fables to learn from, {self.n_fables - n_train:,} to be scored on)", ""]
+        return "\n".join([*lines, *(f"{row:<22}" + "".join(f"{cell:>14}" for cell in rows[row]) for row in rows)])
+
+
+@dataclass(frozen=True)
+class SentenceEnds:
+    """The place of each (fable, token), and what is told by then: by property, its value, or None if not decided."""
+
+    places: list[tuple[int, int]]
+    told: dict[str, list[str | None]]
+
+
+def probe(
+    model: LanguageModel, untrained: LanguageModel, tokenizer: Tokenizer, fables: Fables, texts: Sequence[str]
+) -> ProbeTable:
+    """Probes each layer for each property. DataError for fewer than 8 fables, and for a text that is none."""
+    if len(texts) < FEWEST_FABLES:
+        fix = f"take at least {FEWEST_FABLES}; corpus.validation_fraction decides how many are held out"
+        raise DataError("--probe", f"{len(texts)} fables are too few to learn from and to be scored on", fix)
+    ends = sentence_ends(tokenizer, fables, texts)
+    of_model, of_untrained = (vectors_at(ends, each, tokenizer, texts) for each in (model, untrained))
+    layers = {**of_model, **{f"untrained, {name}": x_ND for name, x_ND in of_untrained.items()}}
+    fables_N = np.array([fable for fable, _ in ends.places])
+
+    n_classes: dict[str, int] = {}
+    scores: dict[str, dict[str, Score]] = {row: {} for row in (MOST_FREQUENT, DEALT_ANEW, *layers)}
+    for name, told in ends.told.items():
+        decided_N = np.array([value is not None for value in told])
+        values, labels_N = np.unique([value for value in told if value is not None], return_inverse=True)
+        numbers_N = fables_N[decided_N]
+        n_classes[name] = len(values)
+        dealt_N = dealt_anew(labels_N, numbers_N)
+        scores[MOST_FREQUENT][name] = score_of_most_frequent(labels_N, numbers_N)
+        scores[DEALT_ANEW][name] = score_of_probe(of_model["layer last"][decided_N], dealt_N, numbers_N)
+        for layer, x_ND in layers.items():
+            scores[layer][name] = score_of_probe(x_ND[decided_N], labels_N, numbers_N)
+    return ProbeTable(len(texts), n_classes, scores)
+
+
+def sentence_ends(tokenizer: Tokenizer, fables: Fables, texts: Sequence[str]) -> SentenceEnds:
+    """All but those at which a token goes on into the next sentence."""
+    places: list[tuple[int, int]] = []
+    told: dict[str, list[str | None]] = {name: [] for name in PROPERTIES}
+    for number, text in enumerate(texts):
+        properties = fables.told_by(text)
+        token_of = {end: t for t, end in enumerate(ends_of_tokens(tokenizer, text))}
+        for end in (match.end() for match in SENTENCE_END.finditer(text) if match.end() in token_of):
+            places.append((number, token_of[end]))
+            for name, (value, decided_at) in properties.items():
+                told[name].append(value if decided_at <= end else None)
+    return SentenceEnds(places, told)
+
+
+def ends_of_tokens(tokenizer: Tokenizer, text: str) -> list[int]:
+    """After how many characters of the text each token ends."""
+    n_bytes = np.cumsum([len(tokenizer.token_bytes(id_)) for id_ in tokenizer.encode(text)])
+    written = text.encode()
+    return [len(written[:n].decode(errors="ignore")) for n in n_bytes]
+
+
+def vectors_at(
+    ends: SentenceEnds, model: LanguageModel, tokenizer: Tokenizer, texts: Sequence[str]
+) -> dict[str, Floats]:
+    """The model's vectors (N, D) at the last token of each sentence, by layer."""
+    tokens_of: dict[int, list[int]] = {}
+    for number, token in ends.places:
+        tokens_of.setdefault(number, []).append(token)
+    of_texts = enumerate(layers_of_texts(model, tokenizer, texts))
+    found = [[x_TD[tokens_of[number]] for x_TD in layers] for number, layers in of_texts if number in tokens_of]
+    names = [*(f"layer {layer}" for layer in range(len(found[0]) - 1)), "layer last"]
+    return {name: np.concatenate(vectors) for name, vectors in zip(names, zip(*found, strict=True), strict=True)}
+
+
+def dealt_anew(labels_N: Integers, fables_N: Integers) -> Integers:
+    """Each fable gets the label of some fable, by chance: whatever a probe gets right here, no vector has told it."""
+    _, first_N, fable_N = np.unique(fables_N, return_index=True, return_inverse=True)
+    return np.random.default_rng(0).permutation(labels_N[first_N])[fable_N]
+
+
+def score_of_most_frequent(labels_N: Integers, fables_N: Integers) -> Score:
+    """Of always answering what is most frequent in the half to learn from."""
+    is_train_N = fables_N % 2 == 0
+    answer = np.bincount(labels_N[is_train_N]).argmax()
+    return score_of(labels_N[~is_train_N] == answer, fables_N[~is_train_N])
+
+
+def score_of_probe(x_ND: Floats, labels_N: Integers, fables_N: Integers) -> Score:
+    """A linear classifier learns from the fables of even number and answers for the others."""
+    is_train_N = fables_N % 2 == 0
+    classifier = LinearClassifier(x_ND[is_train_N], labels_N[is_train_N], n_classes=int(labels_N.max()) + 1)
+    return score_of(classifier.answers(x_ND[~is_train_N]) == labels_N[~is_train_N], fables_N[~is_train_N])
+
+
+def score_of(hits_N: NDArray[np.bool_], fables_N: Integers) -> Score:
+    """The standard error counts fables: sentences of one are alike (ratio estimator, Cochran 1977, section 2.11)."""
+    accuracy = float(hits_N.mean())
+    surplus = np.bincount(fables_N, weights=hits_N - accuracy)  # of right answers in each fable
+    n_fables = len(np.unique(fables_N))
+    variance = float((surplus**2).sum()) * n_fables / max(n_fables - 1, 1) / len(hits_N) ** 2
+    return Score(accuracy, 1.96 * variance**0.5)
+
+
+class LinearClassifier:
+    """Multinomial logistic regression: softmax(W x + b), fitted by L-BFGS with a small L2 penalty on W."""
+
+    def __init__(self, x_ND: Floats, labels_N: Integers, n_classes: int) -> None:
+        self._mean_D, self._scale_D = x_ND.mean(axis=0), x_ND.std(axis=0) + 1e-6
+        self._weight_CD = nn.Parameter(torch.zeros(n_classes, x_ND.shape[1]))
+        self._bias_C = nn.Parameter(torch.zeros(n_classes))
+        scaled_ND, targets_N = self._scaled(x_ND), torch.from_numpy(labels_N)
+        optimizer = torch.optim.LBFGS(
+            [self._weight_CD, self._bias_C], max_iter=MOST_ITERATIONS, line_search_fn="strong_wolfe"
+        )
+
+        def loss_with_gradient() -> float:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(self._logits(scaled_ND), targets_N) + L2_PENALTY * self._weight_CD.square().sum()
+            loss.backward()  # type: ignore[no-untyped-call]
+            return loss.item()
+
+        optimizer.step(loss_with_gradient)  # type: ignore[no-untyped-call]
+
+    def answers(self, x_ND: Floats) -> Integers:
+        """The likeliest class of each vector."""
+        with torch.no_grad():
+            return self._logits(self._scaled(x_ND)).argmax(dim=-1).numpy()
+
+    def _scaled(self, x_ND: Floats) -> Tensor:
+        return torch.from_numpy((x_ND - self._mean_D) / self._scale_D)
+
+    def _logits(self, scaled_ND: Tensor) -> Tensor:
+        return F.linear(scaled_ND, self._weight_CD, self._bias_C)

@@ -1,0 +1,80 @@
+"""A map of texts (`pellucid embed --map`): each a point, near those whose vectors are like its own.
+
+Shapes: N texts, D width of their vectors.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from pellucid.errors import ConfigError
+from pellucid.experiments.figures.style import MARKERS, PALETTE, STYLE, new_figure
+from pellucid.files import written_whole
+
+Floats = NDArray[np.floating]
+
+COLOURS = (*PALETTE, "black", "#8B5A2B")  # nine, for the nine plots; then they return with other markers
+MOST_KINDS = 12  # that a reader can tell apart; the rest is grey
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Points (N, 2) on the plane on which the vectors differ most, and what share of the variance each axis has."""
+
+    points: Floats
+    shares: tuple[float, float]
+
+
+def principal_plane(vectors_ND: Floats) -> Plane:
+    """Principal components (Pearson 1901): the singular vectors of the centred data with the largest singular values.
+
+    An axis points to where its largest coordinate is positive, so that the same vectors give the same map.
+    """
+    centred_ND = vectors_ND.astype(np.float64) - vectors_ND.mean(axis=0)
+    left_NR, values_R, _ = np.linalg.svd(centred_ND, full_matrices=False)
+    points_N2 = (left_NR * values_R)[:, :2]
+    points_N2 *= np.where(points_N2[np.abs(points_N2).argmax(axis=0), [0, 1]] < 0, -1, 1)
+    first, second, *_ = values_R**2 / max((values_R**2).sum(), np.finfo(float).tiny)
+    return Plane(points_N2, (float(first), float(second)))
+
+
+def draw_map(vectors_ND: Floats, kinds: Sequence[str] | None, title: str, of: str) -> Figure:
+    """The plane of the vectors, coloured by the kind of each text, the most frequent kinds first."""
+    plane = principal_plane(vectors_ND)
+    figure = new_figure(title, 7.5, 5)
+    axes = figure.add_subplot()
+    frequent = [kind for kind, _ in Counter(kinds or ()).most_common(MOST_KINDS)]
+    kinds_N = np.array([kind if kind in frequent else "" for kind in kinds or [""] * len(vectors_ND)])
+    for index, kind in enumerate(frequent):
+        points_N2, color, marker = plane.points[kinds_N == kind], COLOURS[index % len(COLOURS)], MARKERS[index % 8]
+        axes.plot(*points_N2.T, marker, color=color, markersize=4.5, alpha=0.75, markeredgewidth=0, label=kind)
+    if (others := kinds_N == "").any():
+        label = f"{len(set(kinds)) - MOST_KINDS} others" if kinds else None
+        axes.plot(*plane.points[others].T, "o", color="#bbbbbb", markersize=3, zorder=1, label=label)
+    axes.set(
+        xlabel=f"first principal component ({plane.shares[0]:.0%} of the variance)",
+        ylabel=f"second principal component ({plane.shares[1]:.0%})",
+    )
+    axes.set_aspect("equal", adjustable="datalim")
+    if kinds:
+        figure.legend(title=of, loc="outside right center", alignment="left")
+    return figure
+
+
+def write_map(file: Path, vectors_ND: Floats, kinds: Sequence[str] | None, title: str, of: str) -> None:
+    """As PNG or SVG, by the file's name. ConfigError for another, and for fewer than three texts."""
+    if file.suffix not in (".png", ".svg"):
+        raise ConfigError("--map", f"{file} is neither .png nor .svg", "end its name with one of them")
+    if len(vectors_ND) < 3:
+        raise ConfigError("--map", f"{len(vectors_ND)} texts make no map", "give three or more")
+    metadata = {"Date": None} if file.suffix == ".svg" else None  # the same map gives the same bytes
+    with matplotlib.rc_context(STYLE), written_whole(file) as draft:
+        draw_map(vectors_ND, kinds, title, of).savefig(draft, dpi=150, format=file.suffix[1:], metadata=metadata)
