@@ -33,7 +33,7 @@ from pellucid.model.feed_forward import relu_squared
 from pellucid.model.positions import rotate_pairs
 from pellucid.tokenizer import tokenizer
 from pellucid.training.build import build_trainer
-from pellucid.training.objectives import next_token_nats
+from pellucid.training.objectives import next_token
 from pellucid.training.trainer import Trainer
 
 CONFIG = Path(__file__).parent.parent / "configs" / "fables.yaml"
@@ -60,7 +60,7 @@ def plain_relu_squared(trainer: Trainer) -> None:
 
 
 def plain_loss(trainer: Trainer) -> None:
-    trainer.objective = next_token_nats
+    trainer.objective = next_token
 
 
 def all_plain(trainer: Trainer) -> None:

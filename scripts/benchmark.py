@@ -117,7 +117,7 @@ def pellucid_trainer(
         lambda step: 1.0,
         shape.batch,
         precision,
-        objective=choose_objective(shape.config),
+        objective=choose_objective(shape.config, model),
         gradient_accumulation_steps=accumulation,
         max_gradient_norm=1.0,
     )

@@ -16,6 +16,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -26,9 +27,11 @@ from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from pellucid.config import RunConfig, load_run_config
+from pellucid.data.batches import Batch
 from pellucid.data.build import prepare_data
 from pellucid.runtime.distributed import World
 from pellucid.training.build import build_trainer
+from pellucid.training.objectives import Forward, Loss
 from pellucid.training.trainer import Trainer
 
 CONFIG = Path(__file__).parent.parent / "configs" / "fables.yaml"
@@ -70,9 +73,13 @@ def with_accelerate(config: RunConfig, data_root: Path, world: World) -> Trainer
 
 def _summed_by(forward: Callable[[Tensor], Tensor], trainer: Trainer) -> Trainer:
     """The same trainer, but `forward` sees to it that gradients are averaged over all ranks."""
-    sum_of_nats, size = trainer.objective, trainer.world.size
-    trainer.forward, trainer.is_sharded = forward, True
-    trainer.objective = lambda logits, targets: size * sum_of_nats(logits, targets)
+    objective, size = trainer.objective, trainer.world.size
+
+    def multiplied(forward: Forward, batch: Batch) -> Loss:
+        loss = objective(forward, batch)
+        return replace(loss, sum=size * loss.sum)
+
+    trainer.forward, trainer.is_sharded, trainer.objective = forward, True, multiplied
     return trainer
 
 

@@ -181,6 +181,10 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
         ("train.steps='100'", "command line: train.steps: '100' is of the wrong type; give a whole number"),
         ("train.compile=yes", "command line: train.compile: 'yes' is of the wrong type; give true or false"),
         (
+            "model.feed_forward={type: moe, n_experts: 4, top_k: 5}",
+            "command line: model.feed_forward.top_k: a token cannot ask 5 of 4 experts; choose at most n_experts",
+        ),
+        (
             "train.device=gpu",
             "command line: train.device: 'gpu' is not a choice; use 'auto', 'cpu', 'cuda' or 'mps'",
         ),
@@ -354,3 +358,10 @@ def test_the_kind_of_file_is_told_before_any_of_its_keys_is_blamed():
         load_run_config(Path("experiments/norms"))
     with pytest.raises(ConfigError, match="debug.yaml: this is the config of one run, .* run it with `pellucid train`"):
         load_experiment(Path("debug"))
+
+
+def test_experts_are_not_compiled():
+    """How many tokens each gets depends on the text."""
+    error = error_of(SMALL, "model.feed_forward={type: moe}", "train.compile=true")
+    assert "train.compile: a compiled graph has fixed shapes" in error
+    assert error.endswith("; leave it out, or use model.feed_forward dense")

@@ -28,7 +28,7 @@ def test_gpt_3_has_the_parameters_of_equation_12(gpt_3):
     assert in_all_layers * counted.feed_forward == 115_964_116_992 == N_LAYERS * 8 * D**2
     assert counted.positions == 0
     assert counted.norms == (2 * 2 + 1) * D
-    assert counted.total == sum(vars(counted).values()) - counted.total
+    assert counted.active == counted.total == sum(vars(counted).values()) - 2 * counted.total
 
 
 def parameters_by_formula(config, vocab_size):
@@ -46,7 +46,7 @@ def parameters_by_formula(config, vocab_size):
         "norms": (1 + (config.bias and config.norm == "layer_norm")) * norm_widths,
         "unembedding": 0 if config.tied_embeddings else vocab_size * d,
     }
-    return {**parts, "total": sum(parts.values())}
+    return {**parts, "total": sum(parts.values()), "active": sum(parts.values())}
 
 
 sizes = st.fixed_dictionaries(
@@ -128,3 +128,30 @@ def test_flops_are_those_that_torch_counts_forward_and_backward():
             assert counter.get_total_flops() == config.context_length * counted.forward_flops_per_token.total, config
             logits.sum().backward()
         assert counter.get_total_flops() == config.context_length * counted.training_flops_per_token.total, config
+
+
+MOE = {"type": "moe", "n_experts": 6, "top_k": 2, "shared_experts": 1}
+
+
+def test_a_token_is_multiplied_by_the_experts_it_asks_alone():
+    config = tiny_config(feed_forward=MOE, bias=True, qk_norm=True)
+    counted = cost_of(config, VOCAB_SIZE).parameters
+    d, d_ff, n_layers = config.d_model, config.d_ff, config.n_layers
+    expert = 2 * d * d_ff + d_ff + d
+    assert counted.feed_forward == n_layers * (7 * expert + 6 * d)  # six to choose from, one shared, and the router
+    assert counted.total == sum(p.numel() for p in build_model(config, VOCAB_SIZE).parameters())
+    assert counted.active == counted.total - n_layers * 4 * expert
+
+
+def test_flops_of_experts_are_those_of_a_real_pass_whoever_is_asked():
+    config = tiny_config(feed_forward=MOE, context_length=16, attention="explicit")
+    model = build_model(config, VOCAB_SIZE)
+    counted = cost_of(config, VOCAB_SIZE)
+    assert counted == count_cost(model)
+    d, d_ff = config.d_model, config.d_ff
+    assert counted.forward_flops_per_token.feed_forward == config.n_layers * 2 * (3 * 2 * d * d_ff + 6 * d)
+    for seed in range(3):
+        tokens = torch.randint(VOCAB_SIZE, (1, 16), generator=torch.Generator().manual_seed(seed))
+        with FlopCounterMode(display=False) as counter:
+            model(tokens).sum().backward()
+        assert counter.get_total_flops() == 16 * counted.training_flops_per_token.total

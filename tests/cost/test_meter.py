@@ -65,6 +65,17 @@ def bytes_that_a_fake_layer_norm_lacks(model):
 def test_a_fake_model_holds_as_many_bytes_for_the_backward_pass_as_autograd_saves_of_a_real_one(choices, precision):
     """To the byte, whatever the model is made of, but for what a fake LayerNorm saves in bfloat16."""
     config = small_config(**choices)
+    assert_as_many_bytes_fake_as_real(config, precision)
+
+
+@pytest.mark.parametrize("precision", [FP32, BF16], ids=["fp32", "bf16"])
+def test_the_same_holds_for_experts_though_fake_tokens_choose_none(precision):
+    moe = {"type": "moe", "n_experts": 6, "top_k": 2, "shared_experts": 1}
+    for activation in AXES["activation"]:
+        assert_as_many_bytes_fake_as_real(small_config(feed_forward=moe, activation=activation), precision)
+
+
+def assert_as_many_bytes_fake_as_real(config, precision):
     with FakeTensorMode():
         model = build_model(config, VOCAB_SIZE)
         with Meter() as meter:

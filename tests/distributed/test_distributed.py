@@ -61,6 +61,23 @@ def test_losses_norms_and_weights_are_those_of_one_process(ranks, is_sharded, op
             np.testing.assert_allclose(weights_of_rank[name], weight, rtol=0, atol=tolerance)
 
 
+@pytest.mark.parametrize("is_sharded", [False, True], ids=["ddp", "fsdp"])
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_experts_train_as_in_one_process_with_their_balance_loss(ranks, optimizer, is_sharded):
+    """Also where nobody asks an expert on one rank but somebody does on another."""
+    updates, weights = together.train(ALONE, optimizer, 4, layers="experts")
+    assert min(share for update in updates for layer in update.figures["expert_load"] for share in layer) < 0.02
+    for updates_of_rank, weights_of_rank in ranks(together.train, optimizer, 4, is_sharded, "experts"):
+        for here, alone in zip(updates_of_rank, updates, strict=True):
+            assert here.loss == pytest.approx(alone.loss, rel=1e-12)
+            assert here.gradient_norm == pytest.approx(alone.gradient_norm, rel=1e-10)
+            assert here.figures["balance_loss"] == pytest.approx(alone.figures["balance_loss"], rel=1e-12)
+            np.testing.assert_allclose(here.figures["expert_load"], alone.figures["expert_load"], rtol=0, atol=1e-12)
+        for name, weight in weights.items():
+            tolerance = 1e-5 if optimizer == "muon" else 1e-10
+            np.testing.assert_allclose(weights_of_rank[name], weight, rtol=0, atol=tolerance)
+
+
 def test_all_ranks_hold_the_same_weights_bit_for_bit(ranks):
     (_, first), *others = ranks(together.train, "muon", 4)
     for _, weights in others:

@@ -1,5 +1,7 @@
 """What the ranks of the tests do: train, evaluate and exchange, in float64 so that rounding is no excuse."""
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -11,9 +13,9 @@ from pellucid.evaluation.loss import score
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
 from pellucid.runtime.sharding import shard
-from pellucid.training.build import build_optimizers
+from pellucid.training.build import build_optimizers, choose_objective
 from pellucid.training.trainer import Trainer, Update
-from tiny import random_batch, tiny_decoder
+from tiny import decoder_config, random_batch, tiny_decoder
 
 FLOAT64 = Precision(torch.device("cpu"), torch.float32)  # no autocast: products are made in the weights' format
 OPTIMIZERS: dict[str, OptimizerConfig] = {
@@ -21,11 +23,18 @@ OPTIMIZERS: dict[str, OptimizerConfig] = {
     "muon": MuonConfig(type="muon"),
     "sgd": SGDConfig(type="sgd"),
 }
+LAYERS: dict[str, dict[str, Any]] = {
+    "dense": {},
+    # So many experts that on some rank nobody asks one that another rank asks.
+    "experts": {"feed_forward": {"type": "moe", "n_experts": 12, "top_k": 2, "load_balance_weight": 0.5}},
+}
 N_ROWS = 4
 
 
-def build_trainer(optimizer: str, world: World, n_micro_batches: int, *, is_sharded: bool = False) -> Trainer:
-    decoder = tiny_decoder().double()
+def build_trainer(
+    optimizer: str, world: World, n_micro_batches: int, *, is_sharded: bool = False, layers: str = "dense"
+) -> Trainer:
+    decoder = tiny_decoder(**LAYERS[layers]).double()
     if is_sharded:
         shard(decoder, decoder.blocks)
     return Trainer(
@@ -37,6 +46,7 @@ def build_trainer(optimizer: str, world: World, n_micro_batches: int, *, is_shar
         FLOAT64,
         batch_size=N_ROWS,
         gradient_accumulation_steps=n_micro_batches,
+        objective=choose_objective(decoder_config(**LAYERS[layers]), decoder),
         max_gradient_norm=0.1,
         world=world,
         is_sharded=is_sharded,
@@ -44,10 +54,10 @@ def build_trainer(optimizer: str, world: World, n_micro_batches: int, *, is_shar
 
 
 def train(
-    world: World, optimizer: str, n_micro_batches: int, is_sharded: bool = False
+    world: World, optimizer: str, n_micro_batches: int, is_sharded: bool = False, layers: str = "dense"
 ) -> tuple[list[Update], dict[str, np.ndarray]]:
     """Five updates, and the weights after them."""
-    trainer = build_trainer(optimizer, world, n_micro_batches, is_sharded=is_sharded)
+    trainer = build_trainer(optimizer, world, n_micro_batches, is_sharded=is_sharded, layers=layers)
     updates = [trainer.update() for _ in range(5)]
     return updates, {name: tensor.detach().numpy() for name, tensor in model_tensors(trainer.model).items()}
 

@@ -20,7 +20,7 @@ def replace_objective(change) -> None:
     from pellucid.training import build
 
     original = build.choose_objective
-    build.choose_objective = lambda config: change(original(config))
+    build.choose_objective = lambda *built: change(original(*built))
 
 
 def poison_loss(micro_batch: int, value: float) -> None:
@@ -28,7 +28,11 @@ def poison_loss(micro_batch: int, value: float) -> None:
     calls = count(1)
 
     def poisoned(objective):
-        return lambda *batch: objective(*batch) + (value if next(calls) == micro_batch else 0.0)
+        def with_value(forward, batch):
+            loss = objective(forward, batch)
+            return replace(loss, sum=loss.sum + (value if next(calls) == micro_batch else 0.0))
+
+        return with_value
 
     replace_objective(poisoned)
 
@@ -38,12 +42,15 @@ def poison_gradient(micro_batch: int, value: float) -> None:
     calls = count(1)
 
     def poisoned(objective):
-        def with_hook(logits, targets):
-            if next(calls) == micro_batch:
+        def with_hook(forward, batch):
+            def poisoned_forward(inputs):
+                logits = forward(inputs)
                 mask = torch.zeros_like(logits)
-                mask[0, 0, 0] = value
+                mask[0, 0, 0] = value if next(calls) == micro_batch else 0.0
                 logits.register_hook(lambda gradient: gradient + mask)
-            return objective(logits, targets)
+                return logits
+
+            return objective(poisoned_forward, batch)
 
         return with_hook
 

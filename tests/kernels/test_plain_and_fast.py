@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from model_axes import VOCAB_SIZE, build_away_from_zero, float64, tiny_configs
 from pellucid.config.model import SlidingWindowConfig
-from pellucid.data.batches import IGNORE_INDEX
+from pellucid.data.batches import IGNORE_INDEX, Batch
 from pellucid.kernels.activations import relu_squared as fast_relu_squared
 from pellucid.kernels.rotation import rotate_pairs as fast_rotate_pairs
 from pellucid.model.feed_forward import relu_squared
@@ -19,7 +19,7 @@ def loss_and_gradients(config, tokens_BT):
     model = build_away_from_zero(config)
     targets_BT = tokens_BT.roll(-1, dims=1)
     targets_BT[:, -1] = IGNORE_INDEX
-    loss = choose_objective(config)(model(tokens_BT), targets_BT)
+    loss = choose_objective(config, model)(model, Batch(tokens_BT, targets_BT)).sum
     loss.backward()
     return loss, {name: parameter.grad for name, parameter in model.named_parameters()}
 

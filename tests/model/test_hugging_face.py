@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from model.model_axes import tiny_config
-from pellucid.model.build import build_model
+from pellucid.model.build import build_feed_forward, build_model
+from pellucid.training.objectives import load_balance
 
 VOCAB_SIZE = 50
 SIZES = {"context_length": 16, "d_model": 32, "n_layers": 3, "n_heads": 4}
@@ -270,3 +271,48 @@ def test_logits_equal_persimmon_which_rotates_half_of_each_head(transformers):
     ours = build_model(config, VOCAB_SIZE)
     ours.load_state_dict(persimmon_weights(theirs.state_dict(), n_layers=3, n_heads=4))
     assert_same_logits(ours, theirs)
+
+
+def test_experts_equal_mixtrals_gradients_included(transformers):
+    """Its block stacks the matrices of all experts, and W_gate upon W_1."""
+    modeling = importlib.import_module("transformers.models.mixtral.modeling_mixtral")
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_local_experts": 6, "num_experts_per_tok": 2}
+    theirs = randomised(modeling.MixtralSparseMoeBlock(transformers.MixtralConfig(**sizes)))
+    chooses = {"type": "moe", "n_experts": 6, "top_k": 2}
+    ours = build_feed_forward(tiny_config(**SIZES, d_ff=48, activation="swiglu", feed_forward=chooses))
+
+    def as_ours(router, gate_and_up, down):
+        found = {"router.weight": router}
+        for i in range(6):
+            found[f"experts.{i}.W_gate.weight"], found[f"experts.{i}.W_1.weight"] = gate_and_up[i].chunk(2)
+            found[f"experts.{i}.W_2.weight"] = down[i]
+        return found
+
+    stacks = (theirs.gate.weight, theirs.experts.gate_up_proj, theirs.experts.down_proj)
+    with torch.no_grad():
+        for stack in stacks:  # their block leaves memory as it was
+            stack.copy_(0.3 * torch.randn_like(stack))
+    ours.load_state_dict(as_ours(*stacks))
+    x_BTD = torch.randn(3, 16, 32, generator=torch.Generator().manual_seed(0))
+    y_BTD, expected_BTD = ours(x_BTD), theirs(x_BTD)
+    assert expected_BTD.std() > 1
+    torch.testing.assert_close(y_BTD, expected_BTD, rtol=0, atol=1e-4)
+    for answers in (y_BTD, expected_BTD):
+        answers.sin().sum().backward()
+    expected = as_ours(*(stack.grad for stack in stacks))
+    for name, parameter in ours.named_parameters():
+        torch.testing.assert_close(parameter.grad, expected[name], rtol=1e-4, atol=1e-3, msg=name)
+
+
+def test_the_load_balance_of_a_row_equals_mixtrals(transformers):
+    """Equation 39; its mask leaves out padding, as ours leaves out what is no target."""
+    modeling = importlib.import_module("transformers.models.mixtral.modeling_mixtral")
+    generator = torch.Generator().manual_seed(0)
+    scores_BTE = torch.randn(3, 16, 6, generator=generator)
+    is_target_BT = torch.rand(3, 16, generator=generator) < 0.7
+    ours, _ = load_balance(scores_BTE.softmax(dim=-1), is_target_BT, top_k=2)
+    rows = [
+        modeling.load_balancing_loss_func((scores_TE,), 6, 2, attention_mask=is_target_T[None]) * is_target_T.sum()
+        for scores_TE, is_target_T in zip(scores_BTE, is_target_BT, strict=True)
+    ]
+    torch.testing.assert_close(ours, sum(rows))

@@ -4,7 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.data.batches import IGNORE_INDEX
-from pellucid.training.objectives import next_token_nats
+from pellucid.model.experts import experts_of, listening_to
+from pellucid.training.build import choose_objective
+from pellucid.training.objectives import load_balance, next_token, next_token_nats
+from reference import experts as reference
+from tiny import decoder_config, random_batch, tiny_decoder
 
 
 @given(st.integers(0, 2**32 - 1), st.booleans())
@@ -25,3 +29,59 @@ def test_the_loss_is_the_sum_of_minus_log_p_over_the_targets_that_count(seed, sh
 
 def test_where_no_target_counts_the_loss_is_zero():
     assert next_token_nats(torch.randn(1, 2, 3), torch.full((1, 2), IGNORE_INDEX)).item() == 0.0
+
+
+def test_pretraining_sums_over_the_targets_and_counts_them():
+    decoder, batch = tiny_decoder(), random_batch(0)
+    loss = next_token(decoder, batch)
+    assert torch.equal(loss.sum, next_token_nats(decoder(batch.inputs_BT), batch.targets_BT))
+    assert loss.count == (batch.targets_BT != IGNORE_INDEX).sum()
+    assert (loss.penalty, loss.figures) == (0.0, {})
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3))
+def test_the_load_balance_is_the_loop_of_equation_39_for_each_row_times_its_targets(seed, top_k):
+    generator = torch.Generator().manual_seed(seed)
+    p_BTE = torch.randn(3, 4, 5, generator=generator, dtype=torch.float64).softmax(dim=-1)
+    is_target_BT = torch.rand(3, 4, generator=generator) < 0.6
+    is_target_BT[2] = False  # a row that counts nothing
+    balance, asked_E = load_balance(p_BTE, is_target_BT, top_k)
+    rows = [p_TE[is_target_T].tolist() for p_TE, is_target_T in zip(p_BTE, is_target_BT, strict=True)]
+    naive = sum(len(row) * reference.load_balance(row, top_k) for row in rows if row)
+    assert balance.item() == pytest.approx(naive, rel=1e-12)
+    assert asked_E.sum() == top_k * is_target_BT.sum()
+
+
+def test_experts_that_are_asked_equally_often_have_a_balance_of_top_k_and_one_for_all_has_all_experts():
+    is_target_14 = torch.ones(1, 4, dtype=torch.bool)
+    equally, _ = load_balance(0.25 + 1e-9 * torch.eye(4)[None], is_target_14, top_k=1)
+    same, asked_E = load_balance(torch.eye(4)[[2, 2, 2, 2]][None], is_target_14, top_k=1)
+    assert equally.item() == pytest.approx(4 * 1)  # of each of four targets
+    assert same.item() == pytest.approx(4 * 4)
+    assert asked_E.tolist() == [0, 0, 4, 0]
+
+
+def test_the_penalty_is_apart_from_the_loss_and_reaches_the_routers_alone():
+    decoder, batch = tiny_decoder(**MOE), random_batch(0)
+    loss = choose_objective(decoder_config(**MOE), decoder)(decoder, batch)
+    plain = next_token(decoder, batch)
+    torch.testing.assert_close(loss.sum, plain.sum)
+    torch.testing.assert_close(loss.penalty, 0.5 * loss.figures["balance_loss"])
+    last = experts_of(decoder)[-1]
+    weights = [last.router.weight, *last.experts.parameters(), *last.shared.parameters()]
+    of_router, *of_experts = torch.autograd.grad(loss.penalty, weights, allow_unused=True)
+    assert of_router.any()
+    assert of_experts == [None] * len(of_experts)
+
+
+def test_the_load_is_the_share_of_the_choices_of_each_layer():
+    decoder, batch = tiny_decoder(**MOE), random_batch(0)
+    with listening_to(experts_of(decoder)) as heard:
+        loss = choose_objective(decoder_config(**MOE), decoder)(decoder, batch)
+    load_LE = loss.figures["expert_load"] / loss.count
+    torch.testing.assert_close(load_LE.sum(dim=1), torch.ones(2))
+    choices = heard[0].topk(2).indices[batch.targets_BT != IGNORE_INDEX].flatten()
+    torch.testing.assert_close(load_LE[0], choices.bincount(minlength=4) / len(choices))
+
+
+MOE = {"feed_forward": {"type": "moe", "n_experts": 4, "top_k": 2, "load_balance_weight": 0.5, "shared_experts": 1}}

@@ -66,6 +66,21 @@ def test_every_parameter_has_exactly_one_optimizer_and_muon_gets_the_matrices_of
     assert len(by_optimizer[0]) == 2 * (4 + 3)
 
 
+def test_muon_gets_the_matrices_of_every_expert_and_adamw_the_router():
+    decoder = tiny_decoder(feed_forward={"type": "moe", "n_experts": 4, "top_k": 2, "shared_experts": 1})
+    names = {parameter: name for name, parameter in decoder.named_parameters()}
+    of_muon, of_adamw = (
+        {names[parameter] for group in optimizer.param_groups for parameter in group["params"]}
+        for optimizer in muon(decoder, **MUON)
+    )
+    assert of_muon | of_adamw == set(names.values())
+    for layer in (f"blocks.{i}.feed_forward.sublayer" for i in range(2)):
+        experts = [f"{layer}.experts.{i}" for i in range(4)] + [f"{layer}.shared.0"]
+        assert {f"{expert}.{matrix}.weight" for expert in experts for matrix in ("W_1", "W_2")} <= of_muon
+        assert f"{layer}.router.weight" in of_adamw
+        assert f"{layer}.router.weight" not in of_muon
+
+
 def test_a_muon_step_moves_all_directions_of_a_matrix_equally_far():
     decoder = tiny_decoder()
     for parameter in decoder.parameters():

@@ -40,10 +40,17 @@ def assert_same_run(a: Path, b: Path, step: int):
     assert (a / "samples.md").read_text() == (b / "samples.md").read_text()
 
 
-@pytest.mark.parametrize("optimizer", ["{type: adamw, lr: 1e-2}", "{type: muon}", "{type: sgd, momentum: 0.5}"])
-def test_twenty_steps_equal_ten_a_resume_and_ten_more_bit_for_bit(workplace: Path, optimizer: str):
+@pytest.mark.parametrize(
+    "override",
+    [
+        "optimizer={type: adamw, lr: 1e-2}",
+        "optimizer={type: muon}",
+        "optimizer={type: sgd, momentum: 0.5}",
+        "model.feed_forward={type: moe, n_experts: 4}",
+    ],
+)
+def test_twenty_steps_equal_ten_a_resume_and_ten_more_bit_for_bit(workplace: Path, override: str):
     """With dropout and accumulation, over several epochs; weights, moments, generators, losses and samples."""
-    override = f"optimizer={optimizer}"
     outcome, _ = train(workplace, "whole", override)
     shutil.copytree(workplace / "whole", workplace / "cut")
     for step in (15, 20):
@@ -55,9 +62,15 @@ def test_twenty_steps_equal_ten_a_resume_and_ten_more_bit_for_bit(workplace: Pat
     assert_same_run(workplace / "whole", workplace / "cut", 20)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_and_the_resumed_run_equals_the_uninterrupted_one(workplace: Path, monkeypatch, number):
-    train(workplace, "whole")
+@pytest.mark.parametrize(
+    ("number", "overrides"),
+    [(signal.SIGINT, ()), (signal.SIGTERM, ()), (signal.SIGINT, ("model.feed_forward={type: moe, n_experts: 4}",))],
+    ids=["Ctrl-C", "SIGTERM", "experts, whose load is reported after the resume"],
+)
+def test_a_signal_saves_and_the_resumed_run_equals_the_uninterrupted_one(
+    workplace: Path, monkeypatch, number, overrides
+):
+    train(workplace, "whole", *overrides)
     real_update = session_module.Trainer.update
 
     def interrupted_update(self):
@@ -67,10 +80,10 @@ def test_a_signal_saves_and_the_resumed_run_equals_the_uninterrupted_one(workpla
 
     with monkeypatch.context() as patched:
         patched.setattr(session_module.Trainer, "update", interrupted_update)
-        outcome, _ = train(workplace, "stopped")
+        outcome, _ = train(workplace, "stopped", *overrides)
     assert (outcome.step, outcome.stopped_by, outcome.evaluation) == (13, number, None)
     assert max(steps_in(workplace / "stopped")) == 13
-    train(workplace, "stopped", resume=True)
+    train(workplace, "stopped", *overrides, resume=True)
     assert_same_run(workplace / "whole", workplace / "stopped", 20)
 
 

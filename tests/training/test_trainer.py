@@ -8,9 +8,11 @@ import torch
 
 from pellucid.data.batches import IGNORE_INDEX, Batch
 from pellucid.errors import NonFiniteLossError
-from pellucid.training.build import recompute_activations
+from pellucid.training.build import choose_objective, recompute_activations
 from pellucid.training.objectives import next_token_nats
-from tiny import CONTEXT_LENGTH, VOCAB_SIZE, random_batch, tiny_decoder, tiny_trainer
+from tiny import CONTEXT_LENGTH, VOCAB_SIZE, decoder_config, random_batch, tiny_decoder, tiny_trainer
+
+MOE = {"feed_forward": {"type": "moe", "n_experts": 4, "top_k": 2, "load_balance_weight": 0.5, "shared_experts": 1}}
 
 
 def weights_after_one_update(decoder, **changes):
@@ -31,28 +33,38 @@ def test_the_objective_is_the_mean_of_minus_log_p_of_the_targets_that_count():
     assert next_token_nats(logits, batch.targets_BT).item() == pytest.approx(naive, rel=1e-5)
 
 
-def test_accumulated_micro_batches_equal_the_one_large_batch_also_with_unequal_target_counts():
-    """Equation 16."""
+@pytest.mark.parametrize("layers", [{}, MOE], ids=["dense", "experts"])
+def test_accumulated_micro_batches_equal_the_one_large_batch_also_with_unequal_target_counts(layers):
+    """Equation 16; with the load balance of experts too, since each row has its own (equation 39)."""
     micro_batches = [random_batch(i) for i in range(3)]
     counts = {int((batch.targets_BT != IGNORE_INDEX).sum()) for batch in micro_batches}
     assert len(counts) > 1
     large = Batch(*(torch.cat(tensors) for tensors in zip(*micro_batches, strict=True)))
-    in_parts, weights_in_parts = weights_after_one_update(
-        tiny_decoder(), get_batch=lambda i: micro_batches[i], gradient_accumulation_steps=3
-    )
-    at_once, weights_at_once = weights_after_one_update(tiny_decoder(), get_batch=lambda i: large)
+
+    def after_one_update(**changes):
+        decoder = tiny_decoder(**layers)
+        objective = choose_objective(decoder_config(**layers), decoder)
+        return weights_after_one_update(decoder, objective=objective, **changes)
+
+    in_parts, weights_in_parts = after_one_update(get_batch=lambda i: micro_batches[i], gradient_accumulation_steps=3)
+    at_once, weights_at_once = after_one_update(get_batch=lambda i: large)
     assert in_parts.loss == pytest.approx(at_once.loss, rel=1e-6)
     assert in_parts.gradient_norm == pytest.approx(at_once.gradient_norm, rel=1e-5)
     assert in_parts.tokens == at_once.tokens
+    assert in_parts.figures.keys() == ({"balance_loss", "expert_load"} if layers else set())
+    for name, figure in at_once.figures.items():
+        torch.testing.assert_close(torch.tensor(in_parts.figures[name]), torch.tensor(figure))
     for name, weight in weights_at_once.items():
         torch.testing.assert_close(weights_in_parts[name], weight, rtol=1e-4, atol=1e-6)
 
 
-def test_recomputing_activations_changes_no_gradient_and_keeps_less():
+@pytest.mark.parametrize("layers", [{}, MOE], ids=["dense", "experts"])
+def test_recomputing_activations_changes_no_gradient_and_keeps_less(layers):
     """Equation 17."""
 
     def gradients_and_saved_bytes(recompute: bool):
-        decoder = tiny_decoder(dropout=0.2, n_layers=4)
+        decoder = tiny_decoder(dropout=0.2, n_layers=4, **layers)
+        objective = choose_objective(decoder_config(**layers), decoder)
         if recompute:
             recompute_activations(decoder.blocks)
         torch.manual_seed(1)
@@ -65,9 +77,9 @@ def test_recomputing_activations_changes_no_gradient_and_keeps_less():
 
         batch = random_batch(0)
         with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
-            loss = next_token_nats(decoder(batch.inputs_BT), batch.targets_BT)
+            loss = objective(decoder, batch)
         kept = saved
-        loss.backward()
+        (loss.sum + loss.penalty).backward()
         return {name: parameter.grad for name, parameter in decoder.named_parameters()}, kept
 
     plain, plain_kept = gradients_and_saved_bytes(recompute=False)
@@ -150,3 +162,37 @@ def test_a_decoder_overfits_one_batch():
     losses = [trainer.update().loss for _ in range(200)]
     assert losses[0] > 2.0
     assert losses[-1] < 0.01
+
+
+def test_what_is_reported_as_the_loss_is_the_cross_entropy_alone():
+    batch = random_batch(0)
+    without, with_penalty = (
+        tiny_trainer(
+            decoder := tiny_decoder(**MOE),
+            get_batch=lambda i: batch,
+            objective=choose_objective(decoder_config(feed_forward={**MOE["feed_forward"], **changes}), decoder),
+        ).update()
+        for changes in ({"load_balance_weight": 0.0}, {})
+    )
+    assert without.loss == with_penalty.loss
+    assert without.figures == with_penalty.figures
+    assert without.gradient_norm != with_penalty.gradient_norm
+
+
+def test_minimising_the_balance_loss_undoes_a_router_that_asks_the_same_two_for_everything():
+    """Of four experts with two choices it is 2 where all are as likely, and at most 4."""
+
+    def after_training(weight):
+        moe = {"feed_forward": {"type": "moe", "n_experts": 4, "top_k": 2, "load_balance_weight": weight}}
+        decoder = tiny_decoder(**moe, bias=True)
+        with torch.no_grad():
+            for block in decoder.blocks:
+                block.feed_forward.norm.bias.fill_(1.0)
+                block.feed_forward.sublayer.router.weight[:2] += 0.1
+        trainer = tiny_trainer(decoder, objective=choose_objective(decoder_config(**moe), decoder))
+        first, *_, last = [trainer.update().figures for _ in range(30)]
+        assert first["expert_load"] == [[0.5, 0.5, 0.0, 0.0]] * 2
+        return last["balance_loss"]
+
+    assert after_training(0.0) > 3.3
+    assert after_training(1.0) < 2.2

@@ -15,10 +15,14 @@ VOCAB_SIZE, CONTEXT_LENGTH = 11, 8
 CPU_FLOAT32 = Precision(torch.device("cpu"), torch.float32)
 
 
+def decoder_config(**changes) -> DecoderConfig:
+    settings = {"context_length": CONTEXT_LENGTH, "d_model": 16, "n_layers": 2, "n_heads": 2, **changes}
+    return DecoderConfig(**settings)
+
+
 def tiny_decoder(seed: int = 0, **changes) -> Decoder:
     torch.manual_seed(seed)
-    settings = {"context_length": CONTEXT_LENGTH, "d_model": 16, "n_layers": 2, "n_heads": 2, **changes}
-    return build_model(DecoderConfig(**settings), VOCAB_SIZE)
+    return build_model(decoder_config(**changes), VOCAB_SIZE)
 
 
 def random_batch(i: int, n_rows: int = 4) -> Batch:

@@ -18,8 +18,10 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import safetensors.torch
+from pydantic import Field
 from safetensors import SafetensorError
 from torch import Tensor
 
@@ -47,6 +49,7 @@ class Unreported(Section):
     learning_rate: float
     tokens: int
     seconds: float
+    figures: dict[str, Any] = Field(default_factory=dict)
 
 
 class State(Section):

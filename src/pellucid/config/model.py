@@ -74,6 +74,32 @@ def word_or_section(attention: Any) -> Any:
 AttentionConfig = Annotated[AttentionWord | SlidingWindowConfig, BeforeValidator(word_or_section)]
 
 
+class DenseConfig(Section):
+    """One feed-forward layer for all tokens."""
+
+    type: Literal["dense"]
+
+
+class ExpertsConfig(Section):
+    """A mixture of experts: each token asks `top_k` of them, and every shared one (equation 38)."""
+
+    type: Literal["moe"]
+    n_experts: int = Field(8, ge=2, description="feed-forward layers to choose from, each d_ff wide")
+    top_k: int = Field(2, ge=1, description="how many of them a token asks")
+    load_balance_weight: float = Field(0.01, ge=0, description="how much is minimised of E sum_i f_i P_i")
+    shared_experts: int = Field(0, ge=0, description="further ones that answer every token")
+
+    @model_validator(mode="after")
+    def _has_as_many_as_it_asks(self) -> ExpertsConfig:
+        if self.top_k > self.n_experts:
+            wrong = f"a token cannot ask {self.top_k} of {self.n_experts} experts"
+            raise ValueError(f"top_k: {wrong}; choose at most n_experts")
+        return self
+
+
+FeedForwardConfig = Annotated[DenseConfig | ExpertsConfig, Field(discriminator="type")]
+
+
 class DecoderConfig(Section):
     """A decoder-only transformer."""
 
@@ -88,6 +114,7 @@ class DecoderConfig(Section):
     norm: Literal["layer_norm", "rms_norm"] = "layer_norm"
     norm_placement: Literal["pre", "post"] = Field("pre", description="pre: x + f(norm(x)); post: norm(x + f(x))")
     activation: Literal["relu", "gelu", "relu_squared", "swiglu"] = "gelu"
+    feed_forward: FeedForwardConfig = Field(DenseConfig(type="dense"), description="one layer for all, or experts")
     tied_embeddings: bool = Field(True, description="unembed with the transpose of the embedding")
     bias: bool = Field(False, description="biases in the linear layers and LayerNorm")
     dropout: float = Field(0.0, ge=0, lt=1, description="share of activations dropped in training")

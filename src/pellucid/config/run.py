@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from pellucid.config.base import JSON_SCHEMA, Section
 from pellucid.config.data import BytePairConfig, CorpusConfig, DataConfig, TokenizerConfig
 from pellucid.config.generation import SampleConfig
-from pellucid.config.model import ModelConfig, with_type
+from pellucid.config.model import DecoderConfig, ExpertsConfig, ModelConfig, with_type
 from pellucid.config.training import CheckpointConfig, EvaluationConfig, OptimizerConfig, ScheduleConfig, TrainConfig
 
 
@@ -39,6 +39,14 @@ class RunConfig(Section, json_schema_extra=JSON_SCHEMA):
         if self.train.gradient_checkpointing and self.model.type != "decoder":
             what = f"the {self.model.type} has no blocks to recompute"
             raise ValueError(f"train.gradient_checkpointing: {what}; leave it out, or use model.type decoder")
+        return self
+
+    @model_validator(mode="after")
+    def _compiles_no_experts(self) -> RunConfig:
+        model = self.model
+        if self.train.compile and isinstance(model, DecoderConfig) and isinstance(model.feed_forward, ExpertsConfig):
+            what = "a compiled graph has fixed shapes, and an expert gets as many tokens as ask it"
+            raise ValueError(f"train.compile: {what}; leave it out, or use model.feed_forward dense")
         return self
 
     @model_validator(mode="after")

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode, flop_registry, register_flop_formula
 
+from pellucid.model.experts import Experts, experts_of
 from pellucid.model.language_model import LanguageModel
 
 aten = torch.ops.aten
@@ -50,7 +51,10 @@ for fused in (aten.mkldnn_rnn_layer_backward, aten._cudnn_rnn_backward):
 
 @dataclass(frozen=True)
 class Parameters:
-    """Number of weights, by part (equation 12). Tied: the unembedding is the embedding and counts 0."""
+    """Number of weights, by part (equation 12). Tied: the unembedding is the embedding and counts 0.
+
+    active: without the experts that a token does not ask; all of them where there are none.
+    """
 
     embedding: int
     positions: int
@@ -60,6 +64,7 @@ class Parameters:
     norms: int
     unembedding: int
     total: int
+    active: int
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,7 @@ def count_parameters(model: LanguageModel) -> Parameters:
     for name, parameter in model.named_parameters():
         parts[_part_of(name)] += parameter.numel()
         parts["total"] += parameter.numel()
+    parts["active"] = parts["total"] - sum(map(idle_parameters, experts_of(model)))
     return Parameters(**parts)
 
 
@@ -112,6 +118,12 @@ PART_OF_PREFIX = {
     "layers.": "recurrent",
     "logits": "embedding",  # a bigram's table: what is looked up for a token
 }
+
+
+def idle_parameters(layer: Experts) -> int:
+    """Of the experts that a token does not ask; they are all of a size."""
+    idle = list(layer.experts)[layer.top_k :]
+    return sum(parameter.numel() for expert in idle for parameter in expert.parameters())
 
 
 def _part_of(name: str) -> str:

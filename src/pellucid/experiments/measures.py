@@ -7,7 +7,7 @@ from torch import nn
 from pellucid.checkpoint.build import TrainedModel
 from pellucid.config.model import DecoderConfig, ModelConfig
 from pellucid.config.run import RunConfig
-from pellucid.data.batches import IGNORE_INDEX
+from pellucid.data.batches import Batch
 from pellucid.data.build import PreparedData, build_batches
 from pellucid.evaluation.build import evaluate
 from pellucid.model.build import build_model
@@ -58,10 +58,8 @@ def first_gradient_norms(config: RunConfig, data: PreparedData) -> list[float]:
     trainer = build_trainer(config, data)
     model, device = trainer.model, trainer.precision.device
     assert isinstance(model, LanguageModel)
-    inputs_BT, targets_BT = (tensor.to(device) for tensor in build_batches(config, data).batch(0))
-    with trainer.precision.autocast():
-        logits_BTV = model(inputs_BT)
-    loss = trainer.objective(logits_BTV, targets_BT) / (targets_BT != IGNORE_INDEX).sum()
-    loss.backward()  # type: ignore[no-untyped-call]
+    batch = Batch(*(tensor.to(device) for tensor in build_batches(config, data).batch(0)))
+    loss = trainer.objective(trainer.logits, batch)
+    ((loss.sum + loss.penalty) / loss.count).backward()  # type: ignore[no-untyped-call]
     gradients = ([weight.grad for weight in block.parameters() if weight.grad is not None] for block in model.blocks)
     return [float(nn.utils.get_total_norm(each)) for each in gradients]

@@ -14,6 +14,8 @@ from typing_extensions import assert_never
 from pellucid.config.model import (
     BigramConfig,
     DecoderConfig,
+    DenseConfig,
+    ExpertsConfig,
     LearnedConfig,
     MLPConfig,
     ModelConfig,
@@ -31,6 +33,7 @@ from pellucid.model.bigram import Bigram
 from pellucid.model.block import Block
 from pellucid.model.decoder import Decoder
 from pellucid.model.embeddings import SeparateEmbeddings, SoftCap, TiedEmbeddings
+from pellucid.model.experts import Experts, Router
 from pellucid.model.feed_forward import Activation, FeedForward, SwiGLU, relu_squared
 from pellucid.model.initialization import initialize, initialize_recurrent
 from pellucid.model.language_model import LanguageModel
@@ -216,6 +219,22 @@ def choose_kernels(config: DecoderConfig) -> Kernels:
 
 
 def build_feed_forward(config: DecoderConfig) -> nn.Module:
+    match config.feed_forward:
+        case DenseConfig():
+            return build_expert(config)
+        case ExpertsConfig(n_experts=n_experts, shared_experts=n_shared, top_k=top_k):
+            return Experts(
+                router=Router(config.d_model, n_experts),
+                experts=[build_expert(config) for _ in range(n_experts)],
+                shared=[build_expert(config) for _ in range(n_shared)],
+                top_k=top_k,
+            )
+        case _:
+            assert_never(config.feed_forward)
+
+
+def build_expert(config: DecoderConfig) -> nn.Module:
+    """A feed-forward layer, of which a dense model has one in each block."""
     d_ff = config.d_ff or 4 * config.d_model
     activation: Activation
     match config.activation:

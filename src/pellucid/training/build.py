@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint as recompute_in_backward
 from typing_extensions import assert_never
 
 from pellucid.config.load import run_config_to_yaml
-from pellucid.config.model import BigramConfig, DecoderConfig, ModelConfig
+from pellucid.config.model import BigramConfig, DecoderConfig, ExpertsConfig, ModelConfig
 from pellucid.config.run import RunConfig
 from pellucid.config.training import (
     AdamWConfig,
@@ -41,14 +41,15 @@ from pellucid.generation.text import generate_text
 from pellucid.kernels.cross_entropy import summed_cross_entropy as fast_cross_entropy
 from pellucid.model.bigram import Bigram
 from pellucid.model.build import build_model
+from pellucid.model.experts import experts_of
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.distributed import ALONE, World, divides
 from pellucid.runtime.precision import Precision, resolve_precision
 from pellucid.training import optimizers, schedules
-from pellucid.training.objectives import next_token_nats
+from pellucid.training.objectives import Objective, next_token, with_load_balance
 from pellucid.training.schedules import Schedule
 from pellucid.training.session import Session
-from pellucid.training.trainer import Objective, Trainer
+from pellucid.training.trainer import Trainer
 
 LEAST_POSITIONS = 1_000_000  # below, starting processes takes longer than they save
 
@@ -125,7 +126,7 @@ def build_trainer(config: RunConfig, data: PreparedData, world: World = ALONE) -
         build_schedule(config.schedule, train.steps),
         build_batches(config, data).batch,
         precision,
-        objective=choose_objective(config.model),
+        objective=choose_objective(config.model, model),
         batch_size=train.batch_size,
         gradient_accumulation_steps=train.gradient_accumulation_steps,
         max_gradient_norm=train.max_gradient_norm,
@@ -164,10 +165,14 @@ def choose_n_processes(config: RunConfig, world: World = ALONE) -> int:
     return max(n for n in range(1, most + 1) if divides(train.gradient_accumulation_steps, train.batch_size, n))
 
 
-def choose_objective(config: ModelConfig) -> Objective:
-    if isinstance(config, DecoderConfig) and config.kernels == "plain":
-        return next_token_nats
-    return partial(next_token_nats, cross_entropy=fast_cross_entropy)
+def choose_objective(config: ModelConfig, model: nn.Module) -> Objective:
+    """To predict the next token; where the model has experts, all of them should be asked as well."""
+    is_plain = isinstance(config, DecoderConfig) and config.kernels == "plain"
+    objective: Objective = next_token if is_plain else partial(next_token, cross_entropy=fast_cross_entropy)
+    if not isinstance(config, DecoderConfig) or not isinstance(config.feed_forward, ExpertsConfig):
+        return objective
+    weight = config.feed_forward.load_balance_weight
+    return partial(with_load_balance, objective=objective, layers=experts_of(model), weight=weight)
 
 
 def cost_of_run(config: RunConfig, vocab_size: int, precision: Precision) -> RunCost:

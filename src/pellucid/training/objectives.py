@@ -1,19 +1,39 @@
-"""What training minimises.
+"""What training minimises. An objective runs the model on a batch and returns its loss, as a sum and a count.
 
-Shapes: B batch, T positions, V vocabulary, N predictions.
+Shapes: B batch, T positions, V vocabulary, N predictions, E experts, L layers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pellucid.data.batches import IGNORE_INDEX
+from pellucid.data.batches import IGNORE_INDEX, Batch
+from pellucid.model.experts import Experts, listening_to
 
+Forward = Callable[[Tensor], Tensor]  # tokens to logits
 SumCrossEntropy = Callable[[Tensor, Tensor, int], Tensor]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What an objective finds in a batch: sums over its targets, so that the parts of an update can be added.
+
+    sum: of the loss, in nats.   count: of the targets.   penalty: what is minimised besides, a sum too.
+    figures: what is logged besides, by name: sums too.
+    """
+
+    sum: Tensor
+    count: Tensor
+    penalty: Tensor | float = 0.0
+    figures: dict[str, Tensor] = field(default_factory=dict)
+
+
+Objective = Callable[[Forward, Batch], Loss]
 
 
 def summed_cross_entropy(logits_NV: Tensor, targets_N: Tensor, ignore_index: int) -> Tensor:
@@ -31,3 +51,44 @@ def next_token_nats(
     divided by the sum of counts is the mean over the whole batch (equation 16).
     """
     return cross_entropy(logits_BTV.flatten(0, 1), targets_BT.flatten(), IGNORE_INDEX)
+
+
+def next_token(forward: Forward, batch: Batch, cross_entropy: SumCrossEntropy = summed_cross_entropy) -> Loss:
+    """Pretraining: to predict each token from those before it."""
+    nats = next_token_nats(forward(batch.inputs_BT), batch.targets_BT, cross_entropy)
+    return Loss(nats, (batch.targets_BT != IGNORE_INDEX).sum())
+
+
+def with_load_balance(
+    forward: Forward, batch: Batch, *, objective: Objective, layers: Sequence[Experts], weight: float
+) -> Loss:
+    """Another objective, and a penalty for experts that are asked too often (equation 39): the mean over the layers.
+
+    The routers are heard while the model runs. The figures are the balance loss without its weight, and the load:
+    how the choices of each layer are shared out among its experts.
+    """
+    with listening_to(layers) as heard:
+        loss = objective(forward, batch)
+    is_target_BT = batch.targets_BT != IGNORE_INDEX
+    balances, asked = zip(
+        *(load_balance(p_BTE, is_target_BT, layer.top_k) for p_BTE, layer in zip(heard, layers, strict=True)),
+        strict=True,
+    )
+    balance, load_LE = torch.stack(balances).mean(), torch.stack(asked) / layers[0].top_k
+    figures = {"balance_loss": balance.detach(), "expert_load": load_LE}
+    return replace(loss, penalty=weight * balance, figures=figures)
+
+
+def load_balance(probabilities_BTE: Tensor, is_target_BT: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
+    """E Σ_i f_i P_i of each row, times its number of targets, summed; and how many targets asked each expert (E).
+
+    Each row has its own f and P (DeepSeek-V3, 2024): a product of means over a batch is not the sum of those over its
+    parts, and an update would depend on how its rows are cut into micro-batches and dealt out to processes.
+    """
+    n_targets_B1 = is_target_BT.sum(dim=1, keepdim=True).clamp(min=1)
+    is_asked_BTE = torch.zeros_like(probabilities_BTE).scatter(-1, probabilities_BTE.topk(top_k).indices, 1.0)
+    asked_BE, probability_BE = (
+        (x_BTE * is_target_BT[..., None]).sum(dim=1) for x_BTE in (is_asked_BTE, probabilities_BTE)
+    )
+    n_experts = probabilities_BTE.size(-1)
+    return n_experts * (asked_BE * probability_BE / n_targets_B1).sum(), asked_BE.sum(dim=0)

@@ -38,10 +38,12 @@ def muon(
     """Muon (Jordan et al. 2024) on the matrices inside blocks, AdamW on all else; on everything, if there are none.
 
     Muon replaces the momentum of a matrix by the nearest orthogonal matrix: all directions move equally far. An
-    embedding is a list of vectors rather than a map between spaces, so it stays with AdamW.
+    embedding is a list of vectors rather than a map between spaces, so it stays with AdamW. So is a router, which has
+    a vector for each expert; the experts' own matrices are maps, and Muon's.
     `dtype` is the format of Muon's products.
     """
-    block_matrices = [p for name, p in model.named_parameters() if name.startswith("blocks.") and p.ndim == 2]
+    in_blocks = {name: p for name, p in model.named_parameters() if name.startswith("blocks.")}
+    block_matrices = [p for name, p in in_blocks.items() if p.ndim == 2 and not name.endswith("router.weight")]
     chosen = set(block_matrices)
     rest = [p for p in model.parameters() if p not in chosen]
     others = _adamw(rest, adamw_lr, adamw_betas, adamw_eps, weight_decay)

@@ -221,6 +221,7 @@ class Session:
             "tokens": self.tokens,
             "elapsed_seconds": round(self.elapsed_seconds, 3),
             "train_loss": update.loss,
+            **update.figures,
             **({} if evaluation is None else evaluation.to_row()),
             "learning_rate": update.learning_rate,
             "gradient_norm": update.gradient_norm,

@@ -9,7 +9,8 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,23 +21,26 @@ from pellucid.data.batches import IGNORE_INDEX, Batch
 from pellucid.errors import NonFiniteLossError
 from pellucid.runtime.distributed import ALONE, World, share_of_update, whole
 from pellucid.runtime.precision import Precision
-from pellucid.training.objectives import next_token_nats
+from pellucid.training.objectives import Objective, next_token
 from pellucid.training.optimizers import set_learning_rate
 from pellucid.training.schedules import Schedule
 
 GetBatch = Callable[[int], Batch]
-Objective = Callable[[Tensor, Tensor], Tensor]  # logits and targets to the loss, summed over the targets
 
 
 @dataclass(frozen=True)
 class Update:
-    """What one update reports: mean loss (nats per token), the gradient's norm before clipping, tokens read, time."""
+    """What one update reports: mean loss (nats per token), the gradient's norm before clipping, tokens read, time.
+
+    figures: what else the objective reports, means over all targets too.
+    """
 
     loss: float
     gradient_norm: float
     learning_rate: float
     tokens: int
     seconds: float
+    figures: dict[str, Any] = field(default_factory=dict)
 
 
 def not_finite(step: int, what: str) -> NonFiniteLossError:
@@ -61,7 +65,7 @@ class Trainer:
         get_batch: GetBatch,
         precision: Precision,
         *,
-        objective: Objective = next_token_nats,
+        objective: Objective = next_token,
         batch_size: int = 1,
         gradient_accumulation_steps: int = 1,
         max_gradient_norm: float | None = None,
@@ -90,9 +94,11 @@ class Trainer:
         tokens_here = sum(batch.inputs_BT.numel() for batch in batches)
         n_targets, n_tokens = map(int, self.world.totals([targets_here, tokens_here]))
         set_learning_rate(self.optimizers, self.schedule(self.step))
-        shares = torch.stack([self._backward(batch, n_targets, i) for i, batch in enumerate(batches)])
+        found = [self._backward(batch, n_targets, i) for i, batch in enumerate(batches)]
+        shares = torch.stack([share for share, _ in found])
+        figures = {name: torch.stack([each[name] for _, each in found]).sum(dim=0) for name in found[0][1]}
         if self.world.size > 1:
-            self.world.sum_together([shares, *([] if self.is_sharded else self._gradients())])
+            self.world.sum_together([shares, *figures.values(), *([] if self.is_sharded else self._gradients())])
         # The only moment at which a GPU is waited for: all figures of the update come over at once.
         *losses, gradient_norm = torch.cat([shares, self._clip_gradients()[None]]).tolist()
         self._require_finite(losses, gradient_norm)
@@ -103,7 +109,13 @@ class Trainer:
         self.step += 1
         learning_rate = self.optimizers[0].param_groups[0]["lr"]
         seconds = time.perf_counter() - started
-        return Update(math.fsum(losses), gradient_norm, learning_rate, n_tokens, seconds)
+        means = {name: figure.tolist() for name, figure in figures.items()}
+        return Update(math.fsum(losses), gradient_norm, learning_rate, n_tokens, seconds, means)
+
+    def logits(self, inputs_BT: Tensor) -> Tensor:
+        """Of the model, with its products in the format that `precision` says."""
+        with self.precision.autocast():
+            return self.forward(inputs_BT)
 
     def whole_model(self) -> AbstractContextManager[None]:
         """Inside, all weights are here and can be read; the ranks exchange nothing."""
@@ -118,16 +130,17 @@ class Trainer:
         inputs_BT, targets_BT = self.get_batch(self.step * self.gradient_accumulation_steps + micro_batch)
         return Batch(inputs_BT[rows], targets_BT[rows])
 
-    def _backward(self, batch: Batch, n_targets: int, i: int) -> Tensor:
-        """Adds this micro-batch's share of the gradient of the mean loss, and returns its share of the loss."""
-        device = self.precision.device
-        inputs_BT, targets_BT = (tensor.to(device, non_blocking=True) for tensor in batch)
+    def _backward(self, batch: Batch, n_targets: int, i: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """Adds this micro-batch's share of the gradient of the mean loss; returns its share of the loss and figures.
+
+        The mean is over the targets of the whole update, which are counted before its first micro-batch is read.
+        """
+        on_device = Batch(*(tensor.to(self.precision.device, non_blocking=True) for tensor in batch))
         self._seed_dropout(*self.share[i])
-        with self.precision.autocast():
-            logits_BTV = self.forward(inputs_BT)
-        loss = self.objective(logits_BTV, targets_BT) / max(1, n_targets)
-        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
-        return loss.detach()
+        loss = self.objective(self.logits, on_device)
+        n = max(1, n_targets)
+        self.scaler.scale((loss.sum + loss.penalty) / n).backward()  # type: ignore[no-untyped-call]
+        return loss.sum.detach() / n, {name: figure / n for name, figure in loss.figures.items()}
 
     def _seed_dropout(self, micro_batch: int, rows: slice) -> None:
         """Whole micro-batches drop the same whichever rank reads them; parts of one must not all drop the same."""

@@ -1,0 +1,88 @@
+"""Mixture of experts: many feed-forward layers stand side by side, and every token asks a few of them.
+
+The layer has the weights of all its experts, but a token is multiplied by those of its own few alone. No expert is ever
+full: were there a limit to how many tokens it answers, a token might be dropped because of those that come after it,
+and the model would see the future.
+
+Shapes: B batch, T positions, D model, E experts, N tokens, C choices of a token, R = N * C rows, sorted by expert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+
+
+class Router(nn.Linear):
+    """The probability of each expert, in float32 or wider: one row of the matrix stands for one expert."""
+
+    def __init__(self, d_model: int, n_experts: int) -> None:
+        super().__init__(d_model, n_experts, bias=False)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        scores_BTE = super().forward(x_BTD)
+        return scores_BTE.softmax(dim=-1, dtype=torch.promote_types(scores_BTE.dtype, torch.float32))
+
+
+class Experts(nn.Module):
+    """The answers of a token's `top_k` likeliest experts, each times its share of their probability (equation 38).
+
+    As in Mixtral (Jiang et al. 2024). `shared` experts answer every token (DeepSeekMoE, Dai et al. 2024).
+    An expert that nobody asks gets a gradient of zeros: so all processes have the same gradients to exchange.
+    """
+
+    def __init__(
+        self, *, router: Router, experts: Sequence[nn.Module], shared: Sequence[nn.Module], top_k: int
+    ) -> None:
+        super().__init__()
+        self.router = router
+        self.experts = nn.ModuleList(experts)
+        self.shared = nn.ModuleList(shared)
+        self.top_k = top_k
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        x_ND, probabilities_NE = x_BTD.flatten(0, 1), self.router(x_BTD).flatten(0, 1)
+        probabilities_NC, choices_NC = probabilities_NE.topk(self.top_k)
+        shares_NC = probabilities_NC / probabilities_NC.sum(dim=-1, keepdim=True)
+
+        by_expert_R = choices_NC.flatten().argsort(stable=True)
+        token_R = by_expert_R // self.top_k
+        questions = torch.split(x_ND[token_R], rows_of_each(choices_NC, len(self.experts)))
+        answers_RD = torch.cat([expert(rows) for expert, rows in zip(self.experts, questions, strict=True)])
+        answers_RD = answers_RD * shares_NC.flatten()[by_expert_R, None].to(answers_RD.dtype)
+        mixture_ND = answers_RD.new_zeros(x_ND.shape).index_add(0, token_R, answers_RD)
+        y_BTD: Tensor = mixture_ND.view_as(x_BTD)
+        for expert in self.shared:
+            y_BTD = y_BTD + expert(x_BTD)
+        return y_BTD
+
+
+def rows_of_each(choices_NC: Tensor, n_experts: int) -> list[int]:
+    """How many rows each expert gets.
+
+    Fake tensors have no numbers, so nobody chose: then all get equally many. The FLOPs are the same for any choice.
+    """
+    if isinstance(choices_NC, FakeTensor):
+        R = choices_NC.numel()
+        return [R * (i + 1) // n_experts - R * i // n_experts for i in range(n_experts)]
+    counts: list[int] = choices_NC.flatten().bincount(minlength=n_experts).tolist()
+    return counts
+
+
+def experts_of(model: nn.Module) -> list[Experts]:
+    """The layers with experts, first layer first; none in most models."""
+    return [module for module in model.modules() if isinstance(module, Experts)]
+
+
+@contextmanager
+def listening_to(layers: Sequence[Experts]) -> Iterator[list[Tensor]]:
+    """Inside, when the model runs, the probabilities (B, T, E) of each layer's router join the list, in order."""
+    heard: list[Tensor] = []
+    with ExitStack() as undo:
+        for layer in layers:
+            undo.enter_context(layer.router.register_forward_hook(lambda _, __, p_BTE: heard.append(p_BTE)))
+        yield heard
