@@ -19,11 +19,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
+from uuid import uuid4
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 from torch.multiprocessing.spawn import ProcessContext, ProcessExitedException, ProcessRaisedException, start_processes
 from tqdm import tqdm
@@ -34,6 +35,7 @@ CONTINUE = "continue with --resume"  # what to do when a process is lost
 # Preparing a large corpus takes hours, for which the other ranks wait; a rank that hangs is given up after minutes.
 LONGEST_PREPARATION, LONGEST_SILENCE = timedelta(days=7), timedelta(minutes=10)
 SHORTEST_PATIENCE = timedelta(seconds=60)  # with a process on the same machine, which should answer at once
+STARTED = "a start before"
 SECONDS_TO_DIE = 5.0  # in which a process that was killed is seen to be gone
 
 Result = TypeVar("Result")
@@ -43,7 +45,7 @@ Result = TypeVar("Result")
 class World:
     """Which of how many processes this one is; alone by default.
 
-    local_rank, node: which process of its machine, which machine.   restarts: how often torchrun started again.
+    local_rank, node: which process of its machine, which machine.   is_restart: whether torchrun has started it again.
     store: where the ranks leave each other messages, connected or not.   helpers: the processes this one has started.
     """
 
@@ -51,7 +53,7 @@ class World:
     size: int = 1
     local_rank: int = 0
     node: int = 0
-    restarts: int = 0
+    is_restart: bool = False
     store: Store | None = None
     helpers: ProcessContext | None = None
 
@@ -60,11 +62,13 @@ class World:
         """As torchrun's environment says; alone if torchrun did not start this process."""
         if int(os.environ.get("WORLD_SIZE", "1")) == 1:
             return cls()
-        store, rank, size = next(rendezvous("env://"))
+        kept_store, rank, size = next(rendezvous("env://"))
         local_rank, node, restarts = (
             int(os.environ.get(name, "0")) for name in ("LOCAL_RANK", "GROUP_RANK", "TORCHELASTIC_RESTART_COUNT")
         )
-        return cls(rank, size, local_rank, node, restarts, store)
+        # A machine counts the restarts after its own failures alone; the store has seen those after all.
+        is_restart = restarts > 0 or kept_store.check([STARTED])
+        return cls(rank, size, local_rank, node, is_restart, store_of_this_start(kept_store, rank, size))
 
     @property
     def is_first(self) -> bool:
@@ -145,6 +149,30 @@ class World:
 ALONE = World()
 
 
+def store_of_this_start(kept_store: Store, rank: int, size: int) -> Store:
+    """The part of torchrun's store that belongs to this start.
+
+    torchrun keeps its store over a restart, and a rank must take no old message for a new one. So rank 0 draws a name
+    for the start and tells it to each rank in answer to a name which that rank has just drawn: no old answer is there.
+    """
+    drawn = uuid4().hex
+    if rank > 0:
+        kept_store.set(f"question of rank {rank}", drawn)
+        name = kept_store.get(f"answer to {drawn}").decode()
+        kept_store.set(f"{name}: rank {rank} is here", "")
+        return PrefixStore(name, kept_store)
+    missing = set(range(1, size))
+    while missing:
+        for other in list(missing):
+            if kept_store.check([f"question of rank {other}"]):  # perhaps an old one, to which the answer does no harm
+                kept_store.set(f"answer to {kept_store.get(f'question of rank {other}').decode()}", drawn)
+            if kept_store.check([f"{drawn}: rank {other} is here"]):
+                missing.remove(other)
+        time.sleep(0.01)
+    kept_store.set(STARTED, "")
+    return PrefixStore(drawn, kept_store)
+
+
 def device_of_exchanges() -> str:
     """Where the numbers must lie that ranks exchange."""
     return "cuda" if dist.get_backend() == "nccl" else "cpu"
@@ -187,22 +215,23 @@ def connected(world: World, device: torch.device) -> Iterator[None]:
     is_gpu = device.type == "cuda"
     if is_gpu:
         torch.cuda.set_device(world.local_rank)
-    dist.init_process_group(
-        "nccl" if is_gpu else "gloo",
-        store=world.store,
-        rank=world.rank,
-        world_size=world.size,
-        timeout=LONGEST_SILENCE,
-        device_id=torch.device("cuda", world.local_rank) if is_gpu else None,
-    )
     try:
+        dist.init_process_group(
+            "nccl" if is_gpu else "gloo",
+            store=world.store,
+            rank=world.rank,
+            world_size=world.size,
+            timeout=LONGEST_SILENCE,
+            device_id=torch.device("cuda", world.local_rank) if is_gpu else None,
+        )
         yield
     except RuntimeError as error:  # of an exchange: gloo has no class of its own for it
-        if not isinstance(error, dist.DistError) and "gloo" not in str(error):
+        if not isinstance(error, dist.DistError) and "gloo" not in str(error).lower():
             raise
         raise LostProcessError("another process of this training", "it no longer answers", CONTINUE) from error
     finally:
-        dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 @contextmanager

@@ -78,7 +78,7 @@ def train_run(
     world = World.of_torchrun()
     if not world.is_first:
         return _train_as_rank(config, data_root, run_dir, minutes, world)
-    is_resumed = resume or world.restarts > 0
+    is_resumed = resume or world.is_restart
     with locked(run_dir):
         if not (is_resumed or overwrite):
             require_no_run(run_dir)
