@@ -202,6 +202,16 @@ def test_the_cache_holds_the_keys_and_values_of_every_position():
         assert cost_of_run(run_config(model), VOCAB_SIZE, FP32).memory_bytes.kv_cache_per_token == bytes_held
 
 
+@pytest.mark.parametrize("attention", ["linear", {"type": "sliding_window", "window": 3}], ids=["linear", "window"])
+def test_a_state_of_constant_size_is_counted_once_and_not_per_token(attention):
+    config = small_config(attention=attention)
+    memory = cost_of_run(run_config(config), VOCAB_SIZE, FP32).memory_bytes
+    state = build_model(config, VOCAB_SIZE).new_state(batch_size=1)
+    tensors = [value for layer in state.layers for value in vars(layer).values() if isinstance(value, torch.Tensor)]
+    assert memory.state == sum(tensor.nbytes for tensor in tensors) > 0
+    assert memory.kv_cache_per_token == 0
+
+
 def test_flops_are_those_that_torch_counts_and_micro_batches_add_up():
     config = run_config(small_config(attention="explicit"), OPTIMIZERS["muon"])
     model = build_model(config.model, VOCAB_SIZE)

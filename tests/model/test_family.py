@@ -24,6 +24,8 @@ NORM = D  # a gain, no bias
 PARAMETERS = {
     "decoder": V * D + L * (4 * D**2 + 8 * D**2 + 2 * NORM) + NORM,
     "post-norm decoder": V * D + T * D + L * (4 * D**2 + 8 * D**2 + 2 * NORM),
+    "linear decoder": V * D + L * (4 * D**2 + 8 * D**2 + 2 * NORM) + NORM,
+    "window decoder": V * D + L * (4 * D**2 + 8 * D**2 + 2 * NORM) + NORM,
     "bigram": V**2,
     "mlp": V * D + (3 * D * 12 + 12) + 12 * D,
     # Each gate has a matrix for what comes up and one for what was before, and two biases.
@@ -33,7 +35,7 @@ PARAMETERS = {
 }
 
 # How many of the last tokens a prediction depends on, where these are not all.
-TOKENS_SEEN = {"bigram": 1, "mlp": 3}
+TOKENS_SEEN = {"bigram": 1, "mlp": 3, "window decoder": 1 + L * (3 - 1)}
 
 
 def away_from_zero(name, dtype=torch.float32, **changes):

@@ -65,7 +65,7 @@ def test_the_feature_map_is_elu_plus_one():
     seed=st.integers(0, 2**32 - 2),
 )
 @settings(deadline=None, max_examples=40)
-def test_in_parallel_in_chunks_and_step_by_step_are_the_loop_of_equation_36(
+def test_in_parallel_in_chunks_and_step_by_step_are_the_loop_of_equation_38(
     dtype, length, n_kv_heads, heads_each, width, value_width, chunk, seed
 ):
     """A last column of ones in the values sums the weights."""
@@ -103,7 +103,7 @@ def test_every_form_goes_on_from_what_was_read_before(length, n_before, chunk, s
 
 @pytest.mark.parametrize(("n_heads", "n_kv_heads"), [(1, 1), (4, 4), (4, 2), (4, 1)])
 @pytest.mark.parametrize("rotates", [False, True])
-def test_a_layer_is_the_loops_of_equations_9_and_36(n_heads, n_kv_heads, rotates):
+def test_a_layer_is_the_loops_of_equations_9_and_38(n_heads, n_kv_heads, rotates):
     width = 16 // n_heads
     turn = Rotary(8, width).double().rotate if rotates else not_at_all
     attention = build_attention(n_heads=n_heads, n_kv_heads=n_kv_heads, rotate=turn)

@@ -28,7 +28,7 @@ def windowed(window, **choices):
     return tiny_config(attention={"type": "sliding_window", "window": window}, **choices)
 
 
-def test_the_mask_is_equation_37():
+def test_the_mask_is_equation_39():
     hidden = float("-inf")
     like = torch.empty(0)
     assert window_mask(3, 3, 2, like).tolist() == [[0, hidden, hidden], [0, 0, hidden], [hidden, 0, 0]]
@@ -44,7 +44,7 @@ def test_the_mask_is_equation_37():
     seed=st.integers(0, 2**32 - 1),
 )
 @settings(deadline=None, max_examples=40)
-def test_attention_in_a_window_is_the_loop_of_equation_37(attend, n_queries, n_cached, window, seed):
+def test_attention_in_a_window_is_the_loop_of_equation_39(attend, n_queries, n_cached, window, seed):
     q = random(2, 2, n_queries, 3, seed=seed)
     k, v = random(2, 2, 2, n_cached + n_queries, 3, seed=seed + 1)
     output = attend(q, k, v, 0.0, window=window)

@@ -11,7 +11,7 @@ import numpy as np
 def attention(q, k, v, causal=True, window=None):
     """Equations 7 and 8: each query's softmax over the keys it may see. q (T, K), k (S, K), v (S, K).
 
-    With a window, these are the last so many of them (equation 37).
+    With a window, these are the last so many of them (equation 39).
     """
     n_queries, n_keys, width = len(q), len(k), len(q[0])
     output = np.zeros((n_queries, v.shape[1]))
@@ -29,7 +29,7 @@ def attention(q, k, v, causal=True, window=None):
 
 
 def linear_attention(q, k, v, rotate_q=lambda x: x, rotate_k=lambda x: x):
-    """Equation 36: each query's mean of the values so far, weighted by phi(q) . phi(k); RoPE turns the numerator's."""
+    """Equation 38: each query's mean of the values so far, weighted by phi(q) . phi(k); RoPE turns the numerator's."""
     q, k = feature_map(q), feature_map(k)
     turned_q, turned_k = rotate_q(q), rotate_k(k)
     output = np.zeros((len(q), v.shape[1]))

@@ -117,14 +117,15 @@ def measure_update(
 
     weights = sum(parameter.nbytes for parameter in parameters)
     moments = sum(moment.nbytes for optimizer in optimizers for moment in _tensors(list(optimizer.state.values())))
+    state = state_bytes(model, precision, model.context_length)
     memory = MemoryBytes(
         weights=weights,
         gradients=weights,
         optimizer=moments,
         activations=micro_batch.peak_bytes,
         training=2 * weights + moments + micro_batch.peak_bytes,
-        kv_cache_per_token=state_bytes(model, precision, 2) - state_bytes(model, precision, 1),
-        state=state_bytes(model, precision, model.context_length),
+        kv_cache_per_token=state_bytes(model, precision, model.context_length + 1) - state,
+        state=state,
         checkpoint=weights + moments,
     )
     return micro_batch.work, optimizer_step.work, memory

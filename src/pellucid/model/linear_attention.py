@@ -1,4 +1,4 @@
-"""Linear attention: a state of constant size in place of a cache that grows with every token (equation 36).
+"""Linear attention: a state of constant size in place of a cache that grows with every token (equation 38).
 
 Softmax attention weighs a key by exp(q·k), which has to be computed for each pair. With φ(q)·φ(k) in its place the sums
 can be regrouped: Σ (φ(q)·φ(k)) v = φ(q)ᵀ (Σ φ(k) vᵀ), and the sum in brackets is the same for every later query. It is

@@ -1,4 +1,4 @@
-"""Sliding-window attention: each position sees the last `window` tokens, itself included (equation 37).
+"""Sliding-window attention: each position sees the last `window` tokens, itself included (equation 39).
 
 So a token's work and the cache stop growing once the window is full. What is further back may still get through, from
 layer to layer: n layers reach n (window - 1) positions back (Beltagy et al. 2020; Mistral 7B, Jiang et al. 2023).
@@ -25,7 +25,7 @@ class AttendInWindow(Protocol):
 
 
 def window_mask(n_queries: int, n_keys: int, window: int, like: Tensor) -> Tensor:
-    """0 where the key is one of the last `window` at or before the query, -infinity elsewhere (equation 37)."""
+    """0 where the key is one of the last `window` at or before the query, -infinity elsewhere (equation 39)."""
     too_old_TS = like.new_full((n_queries, n_keys), float("-inf")).tril(diagonal=n_keys - n_queries - window)
     return causal_mask(n_queries, n_keys, like) + too_old_TS
 
