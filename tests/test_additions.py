@@ -1,7 +1,7 @@
 """The README's table "to add X, edit Y" is true: what it says is enough, for everything that a model meets.
 
 Each addition edits a copy of the package in the files of its row, and in no other. Then the copy trains, resumes,
-writes, evaluates, explains and counts.
+writes, evaluates, explains, embeds and counts.
 """
 
 import json
@@ -24,6 +24,7 @@ COMMANDS = [
     ["generate", "checkpoints/new", "--max-new-tokens", "4"],
     ["evaluate", "checkpoints/new"],
     ["explain", "checkpoints/new", "--prompt", "Once"],
+    ["embed", "checkpoints/new", "--text", "Once"],
     ["verify", "checkpoints/new"],
     ["cost", "new.yaml"],
     ["schema"],

@@ -310,6 +310,10 @@ def embed(
     if per == "token" and (nearest is not None or map_file):
         what = "--per token excludes --nearest and --map"
         raise ConfigError("command line", what, "leave it out: texts are compared, not tokens")
+    others = (nearest, map_file, output, per, pooling, layer)
+    if probe and others != (None, None, None, "text", "mean", "last"):
+        fix = "leave out the others: it reads all layers, at the ends of sentences"
+        raise ConfigError("command line", "--probe goes with --text, --file and --documents alone", fix)
     options: dict[str, Any] = {"layer": embedding.layer_named(layer), "pooling": None if per == "token" else pooling}
     texts = [*(text or ()), *(_read_prompt(None, each) or "" for each in file or ())]
     trained, _ = load_trained_run(run, checkpoint)
@@ -323,7 +327,7 @@ def embed(
         _note(f"wrote {output}")
     if map_file is not None:
         told = build.told_by_texts(trained, vectors.texts, colour)
-        title = f"{len(vectors.texts):,} texts by their vectors in {trained.config.name} ({pooling}, layer {layer})"
+        title = f"{len(vectors.texts):,} texts by their vectors (run {trained.config.name}, {pooling} of layer {layer})"
         write_map(map_file, vectors.vectors, told, title, of=colour or "plot")
         _note(f"wrote {map_file}")
     if nearest is not None:

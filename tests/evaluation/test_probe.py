@@ -129,7 +129,7 @@ def test_a_probe_reads_what_a_fable_has_told_off_a_model_that_remembers(fables, 
         assert accuracy["untrained, layer last"][name] == accuracy[MOST_FREQUENT][name], "constant vectors say nothing"
     shown = table.table()
     assert "(40 fables to learn from, 40 to be scored on)" in shown
-    assert f"{accuracy['layer last']['plot']:.1%} ± " in shown
+    assert f"{100 * accuracy['layer last']['plot']:.1f} ± " in shown
     assert table.to_json()["scores"]["layer 0"]["plot"]["accuracy"] == accuracy["layer 0"]["plot"]
 
 

@@ -33,7 +33,7 @@ Floats = NDArray[np.float32]
 Pooling = Literal["mean", "last"]
 Layer = int | Literal["last"]
 
-TEXTS_AT_ONCE = 16
+TOKENS_AT_ONCE = 4096
 ROWS_SHOWN, NUMBERS_SHOWN, CHARACTERS_SHOWN = 10, 4, 80
 
 
@@ -57,8 +57,11 @@ class Embeddings:
     def table(self) -> str:
         """For a person: the first vectors, and the first numbers of each."""
         n_vectors, width = self.vectors.shape
-        kind = "token" if self.pooling is None else f"text, the {self.pooling} of its tokens'"
-        lines = [f"layer {self.layer}: {n_vectors:,} vectors of {width} numbers, one for each {kind}", ""]
+        pooled = {"mean": "text, the mean over its tokens", "last": "text, that of its last token", None: "token"}
+        lines = [
+            f"layer {self.layer}: {n_vectors:,} vectors of {width} numbers, one for each {pooled[self.pooling]}",
+            "",
+        ]
         for vector_D, text in zip(self.vectors[:ROWS_SHOWN], self.texts, strict=False):
             numbers = "".join(f"{number:8.3f}" for number in vector_D[:NUMBERS_SHOWN])
             lines.append(f"{numbers} {'…' if width > NUMBERS_SHOWN else ''}   {beginning(text)}")
@@ -123,12 +126,11 @@ def layers_of_texts(model: LanguageModel, tokenizer: Tokenizer, texts: Sequence[
     """The vectors (T, D) of each text's tokens, layer by layer."""
     rows = [[tokenizer.end_of_text, *ids_that_fit(model, tokenizer, text)] for text in texts]
     device = next(model.parameters()).device
-    for start in range(0, len(rows), TEXTS_AT_ONCE):
-        batch = rows[start : start + TEXTS_AT_ONCE]
-        longest = max(map(len, batch))
-        padded = [
-            row + [tokenizer.end_of_text] * (longest - len(row)) for row in batch
-        ]  # no token sees what follows it
+    longest = max(map(len, rows), default=1)
+    n_at_once = max(1, TOKENS_AT_ONCE // longest)
+    for start in range(0, len(rows), n_at_once):
+        batch = rows[start : start + n_at_once]
+        padded = [row + [tokenizer.end_of_text] * (longest - len(row)) for row in batch]  # which no token of a row sees
         layers = [x_BTD.float().cpu().numpy() for x_BTD in hidden_layers(model, torch.tensor(padded, device=device))]
         for i, row in enumerate(batch):
             yield [x_BTD[i, 1 : len(row)] for x_BTD in layers]

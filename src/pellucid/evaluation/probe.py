@@ -46,7 +46,7 @@ class Score:
         return {"accuracy": self.accuracy, "half_width": self.half_width}
 
     def __str__(self) -> str:
-        return f"{self.accuracy:.1%} ± {100 * self.half_width:.1f}"
+        return f"{100 * self.accuracy:.1f} ± {100 * self.half_width:.1f}"
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ProbeTable:
         rows = {"": list(self.n_classes), "how many there are": list(map(str, self.n_classes.values()))}
         rows |= {row: list(map(str, cells.values())) for row, cells in self.scores.items()}
         n_train = (self.n_fables + 1) // 2
-        title = "what is told so far, as a linear probe reads it off the vectors at sentence ends: right answers"
+        title = "what is told so far, as a linear probe reads it off the vectors at sentence ends: % right"
         lines = [title, f"({n_train:,} fables to learn from, {self.n_fables - n_train:,} to be scored on)", ""]
         return "\n".join([*lines, *(f"{row:<22}" + "".join(f"{cell:>14}" for cell in rows[row]) for row in rows)])
 

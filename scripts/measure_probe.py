@@ -1,0 +1,32 @@
+"""What a linear probe reads off a model's vectors, layer by layer, for the table of docs/embeddings.md.
+
+    python scripts/measure_probe.py checkpoints/fables --record
+    python scripts/results.py
+
+The same figures as `pellucid embed checkpoints/fables --probe`. Half a minute on four cores.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from results import parser, print_table, record
+
+from pellucid.checkpoint.build import load_trained_run
+from pellucid.evaluation.build import probe_run
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.add_argument("run", type=Path)
+    options = arguments.parse_args()
+    trained, _ = load_trained_run(options.run)
+    scores = probe_run(trained, None, most=1000).scores
+    figures = {row: {name: str(score) for name, score in cells.items()} for row, cells in scores.items()}
+    print_table("probe", figures)
+    if options.record:
+        record("probe", figures)
+
+
+if __name__ == "__main__":
+    main()
