@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from listed_corpus import ListedCorpus
+from model.model_axes import build_away_from_zero, tiny_config
 from pellucid.corpora.corpus import Piece
 from pellucid.errors import ConfigError
 from pellucid.evaluation.explain import beginning_that_fits, explain, validation_document
@@ -19,6 +20,7 @@ from pellucid.evaluation.explain_page import explanation_page, write_page
 from pellucid.evaluation.explain_table import explanation_table
 from pellucid.evaluation.explanation import END, NO_TOKEN
 from pellucid.evaluation.loss import nats_and_hits
+from pellucid.model.experts import experts_of, listening_to
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 from tiny_fables import all_stories, tiny_fables
 
@@ -285,6 +287,25 @@ class Tags(HTMLParser):
 
     def handle_data(self, data):
         self.shown.append(data)
+
+
+def test_each_token_shows_the_experts_that_it_asks_in_each_layer(corpus, stories, tokenizer):
+    moe = {"type": "moe", "n_experts": 5, "top_k": 2}
+    model = build_away_from_zero(tiny_config(context_length=400, feed_forward=moe), tokenizer.vocab_size)
+    explanation = explained(model, tokenizer, stories[0][0], corpus, is_document=True, context_length=400)
+    ids = [tokenizer.end_of_text, *(row.id for row in explanation.rows[:-1])]
+    with listening_to(experts_of(model)) as heard:
+        model(torch.tensor([ids]))
+    for t, row in enumerate(explanation.rows[:-1]):
+        assert row.experts == [p_BTE[0, t + 1].topk(2).indices.tolist() for p_BTE in heard]
+        (first, second), (third, fourth) = row.experts
+        assert explanation.cells(row)["experts"] == f"{first}+{second} {third}+{fourth}"
+    assert explanation.rows[-1].experts is None  # the end of the document is never read
+    table = explanation_table(explanation, colored=False)
+    assert max(map(len, table.splitlines())) <= 100
+    assert explanation.cells(explanation.rows[0])["experts"] in table
+    assert explanation.to_json()["tokens"][0]["experts"] == explanation.rows[0].experts
+    assert "<th scope=col>experts</th>" in explanation_page(explanation)
 
 
 def test_a_page_shows_the_blanks_of_a_text_as_they_stand(corpus, stories, tokenizer):

@@ -39,7 +39,7 @@ def as_loop(expert):
 @pytest.mark.parametrize("activation", AXES["activation"])
 @pytest.mark.parametrize("n_shared", [0, 2])
 @pytest.mark.parametrize("top_k", [1, 2, 4])
-def test_a_mixture_of_experts_is_the_loop_of_equation_38(activation, n_shared, top_k):
+def test_a_mixture_of_experts_is_the_loop_of_equation_40(activation, n_shared, top_k):
     experts, x_BTD = layer(activation, shared_experts=n_shared, top_k=top_k), random_x(2, 5)
     expected = reference.mixture(
         x_BTD.flatten(0, 1).numpy(),

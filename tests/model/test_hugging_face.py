@@ -305,7 +305,7 @@ def test_experts_equal_mixtrals_gradients_included(transformers):
 
 
 def test_the_load_balance_of_a_row_equals_mixtrals(transformers):
-    """Equation 39; its mask leaves out padding, as ours leaves out what is no target."""
+    """Equation 41; its mask leaves out padding, as ours leaves out what is no target."""
     modeling = importlib.import_module("transformers.models.mixtral.modeling_mixtral")
     generator = torch.Generator().manual_seed(0)
     scores_BTE = torch.randn(3, 16, 6, generator=generator)

@@ -1,4 +1,4 @@
-"""A mixture of experts, token by token (equation 38), and its load balance (equation 39)."""
+"""A mixture of experts, token by token (equation 40), and its load balance (equation 41)."""
 
 import math
 

@@ -40,7 +40,7 @@ def test_pretraining_sums_over_the_targets_and_counts_them():
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3))
-def test_the_load_balance_is_the_loop_of_equation_39_for_each_row_times_its_targets(seed, top_k):
+def test_the_load_balance_is_the_loop_of_equation_41_for_each_row_times_its_targets(seed, top_k):
     generator = torch.Generator().manual_seed(seed)
     p_BTE = torch.randn(3, 4, 5, generator=generator, dtype=torch.float64).softmax(dim=-1)
     is_target_BT = torch.rand(3, 4, generator=generator) < 0.6

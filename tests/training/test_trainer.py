@@ -35,7 +35,7 @@ def test_the_objective_is_the_mean_of_minus_log_p_of_the_targets_that_count():
 
 @pytest.mark.parametrize("layers", [{}, MOE], ids=["dense", "experts"])
 def test_accumulated_micro_batches_equal_the_one_large_batch_also_with_unequal_target_counts(layers):
-    """Equation 16; with the load balance of experts too, since each row has its own (equation 39)."""
+    """Equation 16; with the load balance of experts too, since each row has its own (equation 41)."""
     micro_batches = [random_batch(i) for i in range(3)]
     counts = {int((batch.targets_BT != IGNORE_INDEX).sum()) for batch in micro_batches}
     assert len(counts) > 1

@@ -81,7 +81,7 @@ class DenseConfig(Section):
 
 
 class ExpertsConfig(Section):
-    """A mixture of experts: each token asks `top_k` of them, and every shared one (equation 38)."""
+    """A mixture of experts: each token asks `top_k` of them, and every shared one (equation 40)."""
 
     type: Literal["moe"]
     n_experts: int = Field(8, ge=2, description="feed-forward layers to choose from, each d_ff wide")

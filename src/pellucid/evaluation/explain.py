@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from pellucid.corpora.corpus import Corpus, KnownCorpus, Piece
 from pellucid.data.truth import UNWRITABLE, Distribution, TokenTruth, skill_characters
@@ -20,6 +20,7 @@ from pellucid.errors import ConfigError
 from pellucid.evaluation.explain_truth import TextTruth, truth_of_text
 from pellucid.evaluation.explanation import END, NO_TOKEN, Candidate, Explanation, Forecast, TokenRow, after
 from pellucid.evaluation.skills import skill_table
+from pellucid.model.experts import Experts, experts_of, listening_to
 from pellucid.model.language_model import eval_mode
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.pieces import visible
@@ -76,7 +77,9 @@ def explain(
     ends = (piece.ends_document and text == piece.text) or (truth is not None and truth.is_whole)
     targets = [*ids, tokenizer.end_of_text] if ends else ids
 
-    log_q_TO = log_probabilities(model, [tokenizer.end_of_text, *ids])
+    with listening_to(layers := experts_of(model)) as routers:
+        log_q_TO = log_probabilities(model, [tokenizer.end_of_text, *ids])
+    asked_TLC = experts_asked(layers, routers)
     truth_T = truth.distributions if truth else [None] * len(log_q_TO)
     texts_O = [*(token_text(tokenizer, id_) for id_ in range(tokenizer.vocab_size)), NO_TOKEN]
     known = document_truth(corpus, tokenizer, text, targets, truth_T) if corpus and ends else None
@@ -96,6 +99,7 @@ def explain(
                 is_hit=int(log_q_TO[t].argmax()) == id_,
                 skills=skills_of_token(known, t) if known else None,
                 forecast=compare(log_q_TO[t], p, texts_O, CANDIDATES_PER_ROW),
+                experts=asked_TLC[t + 1] if t + 1 < len(asked_TLC) else None,
             )
         )
     following, by_character = compare(log_q_TO[-1], truth_T[-1], texts_O, n_candidates), False
@@ -132,6 +136,13 @@ def log_probabilities(model: nn.Module, ids: Sequence[int]) -> Floats:
         logits_BTV = model(torch.tensor([ids], device=next(model.parameters()).device))
     log_q_TV = logits_BTV[0].cpu().double().log_softmax(-1)
     return np.pad(log_q_TV.numpy(), ((0, 0), (0, 1)), constant_values=-math.inf)
+
+
+def experts_asked(layers: Sequence[Experts], probabilities: Sequence[Tensor]) -> list[list[list[int]]]:
+    """The experts that each token of a text asks in each layer, likeliest first; empty without experts."""
+    choices = [p_1TE[0].topk(layer.top_k).indices for layer, p_1TE in zip(layers, probabilities, strict=True)]
+    asked_TLC: list[list[list[int]]] = torch.stack(choices, dim=1).tolist() if choices else []
+    return asked_TLC
 
 
 def token_text(tokenizer: Tokenizer, id_: int) -> str:

@@ -9,7 +9,7 @@ from pellucid.evaluation.explanation import Explanation, after, nats, percent
 from pellucid.tokenizer.pieces import visible
 
 WIDTH, BAR_WIDTH = 100, 28
-TEXT_WIDTHS, NATS_WIDTH, GUESS_WIDTH = {"token": 16, "skill": 18}, 9, 23
+TEXT_WIDTHS, NATS_WIDTH, GUESS_WIDTH = {"token": 16, "skill": 18, "experts": 12}, 9, 23
 LEAST_COLOURED_NATS = 0.1
 # Codes of ANSI X3.64 terminals with 256 colours. Every kind of colour vision can tell orange from blue.
 ORANGE, BLUE, BOLD, RESET = "\033[38;5;208m", "\033[38;5;33m", "\033[1m", "\033[0m"
@@ -45,10 +45,10 @@ def _rows(explanation: Explanation, colored: bool) -> list[str]:
 
 def _line(cells: dict[str, str]) -> str:
     *columns, (_, guess) = cells.items()
-    texts = (
+    texts = "".join(
         _cell(cell, TEXT_WIDTHS[name]) if name in TEXT_WIDTHS else f"{cell:>{NATS_WIDTH}}" for name, cell in columns
     )
-    return f"{''.join(texts)}  {shortened(guess, GUESS_WIDTH)}".rstrip()
+    return f"{texts}  {shortened(guess, min(GUESS_WIDTH, WIDTH - len(texts) - 2))}".rstrip()
 
 
 def _cell(text: str, width: int) -> str:

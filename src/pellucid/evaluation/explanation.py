@@ -65,6 +65,7 @@ class TokenRow:
 
     truth: its probability; 0 where it cannot come, None where that is not known.   is_hit: the model's most likely.
     skills: those that it takes, with their shares; None unless the document is whole.
+    experts: those that it asks in each layer when it is read, from 0, likeliest first; None in a model without any.
     """
 
     text: str
@@ -74,6 +75,7 @@ class TokenRow:
     is_hit: bool
     skills: dict[str, float] | None
     forecast: Forecast
+    experts: list[list[int]] | None = None
 
     @property
     def model(self) -> float:
@@ -91,7 +93,7 @@ class TokenRow:
     def to_json(self) -> dict[str, object]:
         row = {"token": self.text, "id": self.id, "skills": self.skills, "truth_probability": self.truth}
         nats = {"truth_nats": self.truth_nats, "model_nats": self.model_nats, "excess_nats": self.excess_nats}
-        return {**row, **nats, **self.forecast.to_json()}
+        return {**row, **nats, **self.forecast.to_json(), "experts": self.experts}
 
 
 @dataclass(frozen=True)
@@ -138,18 +140,23 @@ class Explanation:
         return None if self.floor_nats is None else self.loss_nats - self.floor_nats
 
     def cells(self, row: TokenRow) -> dict[str, str]:
-        """A token's row of the table, by column. Skills and truth have no column where they are not known."""
+        """A token's row of the table, by column. Skills, experts and truth have none where they are not known."""
         guess = row.forecast.guess
         cells = {
             "token": visible(row.text),
             "skill": "+".join(row.skills or ()),
+            "experts": " ".join("+".join(map(str, asked)) for asked in row.experts or ()),
             "truth": "never" if row.truth == 0 else nats(row.truth_nats),
             "model": nats(row.model_nats),
             "excess": nats(row.excess_nats, signed=True),
             "KL": nats(row.forecast.kl_nats),
             "the model's guess": "" if row.is_hit else f"{percent(guess.model)} {visible(guess.text)}",
         }
-        unknown = [*(["skill"] if not self.skills else []), *(["truth", "excess", "KL"] if not self.has_truth else [])]
+        unknown = [
+            *([] if self.skills else ["skill"]),
+            *([] if any(row.experts for row in self.rows) else ["experts"]),
+            *([] if self.has_truth else ["truth", "excess", "KL"]),
+        ]
         return {name: cell for name, cell in cells.items() if name not in unknown}
 
     def to_json(self) -> dict[str, object]:

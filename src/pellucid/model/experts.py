@@ -29,7 +29,7 @@ class Router(nn.Linear):
 
 
 class Experts(nn.Module):
-    """The answers of a token's `top_k` likeliest experts, each times its share of their probability (equation 38).
+    """The answers of a token's `top_k` likeliest experts, each times its share of their probability (equation 40).
 
     As in Mixtral (Jiang et al. 2024). `shared` experts answer every token (DeepSeekMoE, Dai et al. 2024).
     An expert that nobody asks gets a gradient of zeros: so all processes have the same gradients to exchange.

@@ -62,7 +62,7 @@ def next_token(forward: Forward, batch: Batch, cross_entropy: SumCrossEntropy = 
 def with_load_balance(
     forward: Forward, batch: Batch, *, objective: Objective, layers: Sequence[Experts], weight: float
 ) -> Loss:
-    """Another objective, and a penalty for experts that are asked too often (equation 39): the mean over the layers.
+    """Another objective, and a penalty for experts that are asked too often (equation 41): the mean over the layers.
 
     The routers are heard while the model runs. The figures are the balance loss without its weight, and the load:
     how the choices of each layer are shared out among its experts.
