@@ -291,8 +291,8 @@ class Tags(HTMLParser):
 
 def test_each_token_shows_the_experts_that_it_asks_in_each_layer(corpus, stories, tokenizer):
     moe = {"type": "moe", "n_experts": 5, "top_k": 2}
-    model = build_away_from_zero(tiny_config(context_length=400, feed_forward=moe), tokenizer.vocab_size)
-    explanation = explained(model, tokenizer, stories[0][0], corpus, is_document=True, context_length=400)
+    model = build_away_from_zero(tiny_config(context_length=2000, feed_forward=moe), tokenizer.vocab_size)
+    explanation = explained(model, tokenizer, stories[0][0], corpus, is_document=True, context_length=2000)
     ids = [tokenizer.end_of_text, *(row.id for row in explanation.rows[:-1])]
     with listening_to(experts_of(model)) as heard:
         model(torch.tensor([ids]))

@@ -12,6 +12,7 @@ FAMILY = {
     "post-norm decoder": {**DECODER, "norm_placement": "post", "position": {"type": "learned"}},
     "linear decoder": {**DECODER, "attention": "linear"},
     "window decoder": {**DECODER, "attention": {"type": "sliding_window", "window": 3}},
+    "decoder with experts": {**DECODER, "feed_forward": {"type": "moe", "n_experts": 3, "shared_experts": 1}},
     "bigram": {"type": "bigram", "context_length": CONTEXT_LENGTH},
     "mlp": {"type": "mlp", "context_length": CONTEXT_LENGTH, "window": 3, "d_model": 8, "d_ff": 12},
     "rnn": {"type": "rnn", "context_length": CONTEXT_LENGTH, "d_model": 8, "n_layers": 2},

@@ -26,6 +26,7 @@ PARAMETERS = {
     "post-norm decoder": V * D + T * D + L * (4 * D**2 + 8 * D**2 + 2 * NORM),
     "linear decoder": V * D + L * (4 * D**2 + 8 * D**2 + 2 * NORM) + NORM,
     "window decoder": V * D + L * (4 * D**2 + 8 * D**2 + 2 * NORM) + NORM,
+    "decoder with experts": V * D + L * (4 * D**2 + 4 * 8 * D**2 + 3 * D + 2 * NORM) + NORM,
     "bigram": V**2,
     "mlp": V * D + (3 * D * 12 + 12) + 12 * D,
     # Each gate has a matrix for what comes up and one for what was before, and two biases.
