@@ -149,6 +149,16 @@ def test_at_each_sentence_end_that_counts_as_told_which_the_text_has_decided(fab
     assert n_told["animal"] > n_told["plot"] > n_told["moral"] > 0
 
 
+def test_what_no_text_has_told_is_left_out(fables, monkeypatch):
+    grammar, texts, tokenizer = fables
+    monkeypatch.setattr(module, "MOST_ITERATIONS", 2)
+    model = WordsSoFar(tokenizer.vocab_size, remembers=True)
+    begun = [text[: text.index(". ") + 5] for text in texts[:20]]
+    table = probe(model, model, tokenizer, grammar, begun)
+    assert tuple(table.n_classes) == ("animal", "pronoun", "trait")
+    assert all(tuple(cells) == tuple(table.n_classes) for cells in table.scores.values())
+
+
 def test_too_few_fables_are_refused(fables):
     grammar, texts, tokenizer = fables
     model = WordsSoFar(tokenizer.vocab_size, remembers=True)

@@ -11,7 +11,7 @@ import torch
 from pellucid.checkpoint.build import TrainedModel
 from pellucid.config.run import RunConfig
 from pellucid.corpora.build import build_corpus
-from pellucid.corpora.corpus import PIECE_LENGTH, Corpus, KnownCorpus, Piece
+from pellucid.corpora.corpus import Corpus, KnownCorpus, Piece
 from pellucid.corpora.fables import FablesCorpus
 from pellucid.corpora.fables.told import PROPERTIES
 from pellucid.data.batches import evaluation_batches
@@ -107,17 +107,19 @@ def embed_run(
 
 def held_out_texts(trained: TrainedModel, corpus: Corpus, most: int) -> list[str]:
     """The first documents held out; of a long one, the whole words that fit into the context. DataError: none."""
-    length = trained.model.context_length
-    texts, text = [], ""
+    length, tokenizer = trained.model.context_length, trained.tokenizer
+    enough = length * max(len(tokenizer.token_bytes(id_)) for id_ in range(tokenizer.vocab_size))  # characters
+    texts, text, is_taken = [], "", False
     for piece in corpus.pieces("validation"):
-        if len(text) < PIECE_LENGTH or len(trained.tokenizer.encode(text)) < length:  # enough of a text of gigabytes
+        if not is_taken:
             text += piece.text
-        if piece.ends_document:
-            if beginning := beginning_that_fits(trained.tokenizer, text, length - 1):  # after the end_of_text
+            is_taken = piece.ends_document or len(text) >= enough
+            if is_taken and (beginning := beginning_that_fits(tokenizer, text, length - 1)):  # after the end_of_text
                 texts.append(beginning)
-            text = ""
         if len(texts) == most:
             break
+        if piece.ends_document:
+            text, is_taken = "", False
     if not texts:
         raise DataError("the corpus", "no document is held out that fits into the context", "give one with --text")
     return texts
@@ -130,8 +132,8 @@ def told_by_texts(trained: TrainedModel, texts: Sequence[str], name: str | None)
     name = name or "plot"
     if name not in PROPERTIES:
         raise ConfigError("--colour", f"there is no property {name!r}", f"choose one of {', '.join(PROPERTIES)}")
-    fables = fables_of(trained, "--colour")
-    return [fables.told_by(text)[name].value for text in texts]
+    told = map(fables_of(trained, "--colour").told_by, texts)
+    return [properties[name].value if name in properties else "not told yet" for properties in told]
 
 
 def probe_run(trained: TrainedModel, texts: Sequence[str] | None, *, most: int) -> ProbeTable:

@@ -98,6 +98,8 @@ def probe(
         decided_N = np.array([value is not None for value in told])
         values, labels_N = np.unique([value for value in told if value is not None], return_inverse=True)
         numbers_N = fables_N[decided_N]
+        if len(set(numbers_N % 2)) < 2:  # no fable of one half tells it in the words that fit into the context
+            continue
         n_classes[name] = len(values)
         dealt_N = dealt_anew(labels_N, numbers_N)
         scores[MOST_FREQUENT][name] = score_of_most_frequent(labels_N, numbers_N)
@@ -116,8 +118,9 @@ def sentence_ends(tokenizer: Tokenizer, fables: Fables, texts: Sequence[str]) ->
         token_of = {end: t for t, end in enumerate(ends_of_tokens(tokenizer, text))}
         for end in (match.end() for match in SENTENCE_END.finditer(text) if match.end() in token_of):
             places.append((number, token_of[end]))
-            for name, (value, decided_at) in properties.items():
-                told[name].append(value if decided_at <= end else None)
+            for name in PROPERTIES:
+                found = properties.get(name)
+                told[name].append(found.value if found and found.decided_at <= end else None)
     return SentenceEnds(places, told)
 
 

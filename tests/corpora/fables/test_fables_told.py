@@ -40,8 +40,18 @@ def test_a_fable_tells_of_its_animals_its_plot_and_its_moral():
     assert ends["animal"].endswith("a young but kind don"), "it might have been a dog"
     assert ends["plot"].endswith("after the fair, Daisy ne")
     assert ends["moral"].endswith("Winnie trusted her. Then"), "broken, it would go on with: The tenth day"
-    with pytest.raises(DataError, match="is not a fable"):
-        FABLES.told_by(DAISY + "!")
+
+
+def test_the_beginning_of_a_fable_tells_what_it_has_decided():
+    whole = FABLES.told_by(DAISY)
+    for end in range(0, len(DAISY), 7):
+        told = FABLES.told_by(DAISY[:end])
+        assert told.items() <= whole.items()
+        assert told.keys() >= {name for name, (_, decided_at) in whole.items() if decided_at + 80 < end}
+    assert FABLES.told_by("") == {}
+    for impossible in (DAISY + "!", "Once upon a time, far"):
+        with pytest.raises(DataError, match="is not the beginning of a fable"):
+            FABLES.told_by(impossible)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -77,8 +77,11 @@ class Fables:
         return [SKILLS.index(skill) for skill in self._skill_reader.skills(self.read(text))]
 
     def told_by(self, text: str) -> dict[str, Told]:
-        """What a fable tells of, by the names in `told.PROPERTIES`. Raises DataError if the text is not a fable."""
-        return self._told_reader.read(self.read(text))
+        """What a fable, or the beginning of one, tells: a value for each of `told.PROPERTIES`. DataError for others."""
+        if not self.next_character_distribution(text):
+            what = f"{text[:40]!r} is not the beginning of a fable"
+            raise DataError("fables", what, "give a text that the grammar can write")
+        return self._told_reader.read(self.grammar.read(text)[0])
 
     @property
     def entropy_nats(self) -> float:

@@ -38,7 +38,7 @@ class ToldReader:
             self._plot_of |= dict.fromkeys(self._in(plot), getattr(plot, "rule", ""))
 
     def read(self, drawn: Sequence[tuple[Fork, int]]) -> dict[str, Told]:
-        """Of the story that these choices write; without the properties that it does not have."""
+        """Of the story, or its beginning, that these choices write; without the properties that it has not told."""
         found: dict[str, Told] = {}
         start = 0
         for fork, index in drawn:
