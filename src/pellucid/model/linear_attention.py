@@ -103,7 +103,8 @@ class LinearAttention(MultiHeadAttention):
             heads_BGRTK = weighted_BGRTK / (sum_of_weights_BGRT + SMALLEST_SUM)[..., None]
         if before is cache:
             cache.length += T
-            cache.S_BGKV, cache.z_BGK = S_BG1KV[:, :, 0].detach(), z_BGTK[:, :, -1].detach()
+            cache.S_BGKV = S_BG1KV[:, :, 0].detach()
+            cache.z_BGK = z_BGTK[:, :, -1].detach().clone()  # a view would keep the sums of all positions
         return heads_BGRTK.flatten(1, 2).to(v_BGTK.dtype)
 
     def new_cache(self, batch_size: int, capacity: int, like: Tensor) -> RunningSums:  # type: ignore[override]
