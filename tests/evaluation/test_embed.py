@@ -1,6 +1,8 @@
 """A token's vector is that of the model's own forward pass, and depends on what the model has read alone."""
 
 import json
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -11,7 +13,9 @@ from safetensors import safe_open
 
 from model.family import FAMILY, family_config
 from model.model_axes import build_away_from_zero, tiny_config, tiny_configs
+from pellucid.corpora.corpus import Piece
 from pellucid.errors import ConfigError, DataError
+from pellucid.evaluation.build import held_out_texts
 from pellucid.evaluation.embed import Embeddings, embed, hidden_layers, layer_named, nearest, nearest_table
 from pellucid.evaluation.trace import trace
 from pellucid.model.bigram import Bigram
@@ -29,7 +33,7 @@ def build(config=None):
 
 
 @given(tiny_configs, token_ids)
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_layers_are_the_stream_after_the_embedding_and_each_block_and_the_last_gives_the_logits(config, ids):
     model = build(config)
     layers = hidden_layers(model, torch.tensor([ids]))
@@ -146,3 +150,33 @@ def test_saved_vectors_are_read_back(tmp_path):
     with pytest.raises(ConfigError, match="neither .npz nor .safetensors"):
         embeddings.save(tmp_path / "vectors.csv")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["vectors.npz", "vectors.safetensors"]
+
+
+class Held(NamedTuple):
+    """A corpus of nothing but pieces, and how many of them were asked for."""
+
+    held_out: list[Piece]
+    read: list[Piece]
+
+    def pieces(self, split):
+        assert split == "validation"
+        for piece in self.held_out:
+            self.read.append(piece)
+            yield piece
+
+
+def held_out(pieces, most=10):
+    corpus = Held([Piece(text, ends_document) for text, ends_document in pieces], [])
+    texts = held_out_texts(SimpleNamespace(model=build(), tokenizer=TOKENIZER), corpus, most)
+    return texts, len(corpus.read)
+
+
+def test_of_a_long_held_out_document_the_whole_words_that_fit_are_taken_and_little_more_is_read():
+    assert held_out([("abc", True), ("ab cd ef gh", True)]) == (["abc", "ab cd"], 2)
+    assert held_out([("ab", False), ("c d", True), ("e", True)]) == (["abc d", "e"], 3)
+    assert held_out([("ab cd ef", False)] * 1000, most=1) == (["ab cd"], 1)
+    assert held_out([("a", True)] * 1000, most=3) == (["a"] * 3, 3)
+    assert held_out([("abcdefgh", True), ("a", True)])[0] == ["a"], "nothing of the first fits"
+    for nothing in ([], [("abcdefgh", True)]):
+        with pytest.raises(DataError, match="no document is held out that fits into the context"):
+            held_out(nothing)
