@@ -11,6 +11,7 @@ from pellucid.corpora.corpus import NextWord, WordLength
 from pellucid.corpora.fables import continuations
 from pellucid.corpora.fables.entropy import Mass, whole_mass
 from pellucid.corpora.fables.grammar import Fork, Grammar, Rules
+from pellucid.corpora.fables.neighbours import Words, expected_words
 from pellucid.corpora.fables.notation import Option, read_rules
 from pellucid.corpora.fables.skills import SKILLS, SkillReader
 from pellucid.corpora.fables.story import STORY
@@ -71,6 +72,10 @@ class Fables:
     def words_on(self, prefix: str, word_length: WordLength) -> Mapping[NextWord, float]:
         """p(next word | these whole words); {} if no fable begins like this."""
         return continuations.words_on(self.grammar, prefix, word_length)
+
+    def expected_words(self, n: int, word_length: WordLength) -> Mapping[Words, float]:
+        """How often each word, with the n - 1 words before it, stands in a fable: expected numbers, exactly."""
+        return expected_words(self.grammar, n, word_length)
 
     def skills_of(self, text: str) -> list[int]:
         """The index in `skills` of each character of a fable. Raises DataError if the text is not a fable."""
