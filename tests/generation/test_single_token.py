@@ -84,6 +84,17 @@ def test_a_layer_without_a_lean_form_is_called_as_it_is():
     assert len(calls) == 1 + 8
 
 
+def test_experts_have_no_lean_form_and_are_asked_as_they_are():
+    moe = {"type": "moe", "n_experts": 4, "top_k": 2, "shared_experts": 1}
+    with float64():
+        model = build_away_from_zero(tiny_config(feed_forward=moe)).eval()
+    tokens_BT = torch.randint(VOCAB_SIZE, (3, 8), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode(), float64():
+        cache, single_token = model.new_state(3), SingleTokenDecoder(model)
+        logits_BTV = torch.stack([single_token(tokens_BT[:, t], cache) for t in range(8)], dim=1)
+        torch.testing.assert_close(logits_BTV, model(tokens_BT), rtol=0, atol=1e-11)
+
+
 def test_a_copy_of_a_model_is_read_by_the_lean_decoder_too():
     model = copy.deepcopy(build_away_from_zero(tiny_config(attention="auto")))
     attention = model.blocks[0].attention.sublayer
