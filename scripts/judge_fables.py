@@ -6,13 +6,13 @@ python scripts/judge_fables.py checkpoints/fables --num-samples 100
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 
 from pellucid.checkpoint.build import load_trained_run
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.fables import FablesCorpus
-from pellucid.evaluation.explain_truth import longest_beginning
+from pellucid.evaluation.written import judge as judge_texts
+from pellucid.evaluation.written import share_before_first_fault
 from pellucid.generation import Sampling, generate_text
 
 
@@ -31,8 +31,8 @@ def judge(run: Path, n_samples: int, seed: int) -> tuple[int, float]:
         seed=seed,
     )
     texts = [completion.completion for completion in completions]
-    n_fables = sum(corpus.log_probability(text) > -math.inf for text in texts)
-    return n_fables, sum(longest_beginning(corpus, text) / max(1, len(text)) for text in texts) / len(texts)
+    n_fables = round(judge_texts(corpus, texts).whole * len(texts))
+    return n_fables, sum(share_before_first_fault(corpus, text) for text in texts) / len(texts)
 
 
 def main() -> None:

@@ -6,10 +6,18 @@ import pytest
 import torch
 
 from pellucid.checkpoint.build import TrainedModel
+from pellucid.config.experiment import WritingConfig
 from pellucid.config.load import load_run_config
 from pellucid.data.build import PreparedData, build_batches, prepare_data
+from pellucid.errors import ConfigError
 from pellucid.evaluation.build import evaluate
-from pellucid.experiments.measures import at_context_lengths, first_gradient_norms, with_context_length
+from pellucid.experiments.measures import (
+    at_context_lengths,
+    first_gradient_norms,
+    ways_to_write,
+    with_context_length,
+    write,
+)
 from pellucid.model.build import build_model
 from pellucid.runtime.precision import Precision
 
@@ -67,3 +75,40 @@ def test_the_first_gradient_is_that_of_the_mean_loss_at_the_seeds_first_weights(
     expected = [sum(float(p.grad.square().sum()) for p in block.parameters()) ** 0.5 for block in decoder.blocks]
     assert first_gradient_norms(config, data) == pytest.approx(expected, rel=1e-4)
     assert len(expected) == 3
+
+
+WRITING = WritingConfig.model_validate(
+    {
+        "beginnings": 3,
+        "samples": 2,
+        "ways": [
+            {"label": "drawn", "top_p": 0.9},
+            {"label": "greedy", "temperature": 0.0},
+            {"label": "found", "beams": 2, "length_penalty": 0.6},
+        ],
+    }
+)
+
+
+def test_each_way_to_write_and_the_true_fables_are_judged(place: Path):
+    model, _ = untrained()
+    found = ways_to_write(model, CPU, WRITING)
+    assert list(found) == ["drawn", "greedy", "found", "true fables"]
+    assert found["greedy"] == {"whole": 0.0, "morals": 0, "distance": 1.0, "surprise": None}
+    assert found["true fables"]["whole"] == 1
+    assert found["true fables"]["surprise"] > 0
+    assert ways_to_write(model, CPU, WRITING) == found
+
+
+def test_texts_go_on_from_a_beginning_each_sample_in_its_own_way_and_a_search_in_one(place: Path):
+    model, _ = untrained()
+    drawn, greedy, searched = (write(model, way, 2, 0, "There was once a wolf.") for way in WRITING.ways)
+    assert [len(drawn), len(greedy), len(searched)] == [2, 1, 1]
+    assert drawn[0] != drawn[1]
+    assert all(text.startswith("There was once a wolf.") for text in (*drawn, *greedy, *searched))
+
+
+def test_ways_to_write_need_a_grammar(place: Path):
+    model, _ = untrained("corpus={type: text, files: [corpus.txt]}")
+    with pytest.raises(ConfigError, match="measures.writing is for fables only"):
+        ways_to_write(model, CPU, WRITING)

@@ -174,5 +174,5 @@ def test_a_shipped_experiment_can_be_planned_and_tells_editors_its_schema(path: 
     monkeypatch.chdir(EXPERIMENTS.parents[1])
     planned = plan_experiment(path)
     assert planned.config.name == path.stem
-    assert len(planned.runs) >= 2
+    assert len(planned.runs) >= 2 or planned.config.measures.writing, "it compares runs, or ways to write"
     assert path.read_text().startswith("# yaml-language-server: $schema=../experiment_schema.json\n")

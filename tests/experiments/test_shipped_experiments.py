@@ -43,7 +43,7 @@ SMALLER = {  # instead of the values on a grid
 
 
 def varied_keys(experiment: dict[str, Any]) -> set[str]:
-    return set(experiment.get("grid", {})).union(*(run["set"] for run in experiment.get("runs", [])))
+    return set(experiment.get("grid", {})).union(*(run.get("set", {}) for run in experiment.get("runs", [])))
 
 
 def shrunken(path: Path) -> tuple[str, list[str]]:
@@ -53,6 +53,8 @@ def shrunken(path: Path) -> tuple[str, list[str]]:
     experiment["seeds"] = experiment["seeds"][:1]
     for key in SMALLER.keys() & experiment.get("grid", {}).keys():
         experiment["grid"][key] = SMALLER[key]
+    if writing := experiment.get("measures", {}).get("writing"):
+        writing.update(beginnings=1, samples=1)
     varied = varied_keys(experiment)
     overrides = [
         f"{key}={value}" for key, value in TINY.items() if not any(f"{key}.".startswith(f"{each}.") for each in varied)
@@ -60,9 +62,10 @@ def shrunken(path: Path) -> tuple[str, list[str]]:
     return yaml.safe_dump(experiment, sort_keys=False), overrides
 
 
-def test_the_eight_experiments_are_there():
+def test_the_nine_experiments_are_there():
     names = [
         "accumulation",
+        "decoding",
         "depth_and_heads",
         "looking_up",
         "norms",

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from model.model_axes import tiny_config
+from model.family import FAMILY, family_config
+from model.model_axes import build_away_from_zero, tiny_config
 from model.test_hugging_face import SIZES, gpt2_weights, randomised
 from pellucid.config.model import LearnedConfig, SinusoidalConfig
 from pellucid.errors import ConfigError
@@ -43,7 +44,7 @@ def bigram(*rows: tuple[float, ...]) -> Bigram:
 def every_text(
     model: LanguageModel, prompt_ids: list[int], n_new: int, length_penalty: float
 ) -> Iterator[tuple[list[int], float]]:
-    """Each text that ends or is as long as it may be, and its score: equation 40 without beams and without a cache."""
+    """Each text that ends or is as long as it may be, and its score: equation 42 without beams and without a cache."""
     open_texts, start = [([], 0.0)], max(0, len(prompt_ids) - model.max_positions)
     for length in range(1, n_new + 1):
         before, open_texts = open_texts, []
@@ -79,6 +80,14 @@ def test_with_as_many_beams_as_texts_the_search_is_exhaustive(
     best = found(model, [1, 2], n_beams=len(texts), max_new_tokens=4, length_penalty=length_penalty)
     assert {tuple(each.token_ids): each.score for each in best} == pytest.approx(texts, abs=1e-5)
     assert [each.score for each in best] == pytest.approx(sorted(texts.values(), reverse=True), abs=1e-5)
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_the_search_is_exhaustive_for_every_kind_of_model_past_the_context_too(name: str) -> None:
+    model = build_away_from_zero(family_config(name, context_length=3), vocab_size=3).eval()
+    texts = {tuple(text): score for text, score in every_text(model, [1, 2], 4, 0.6)}
+    best = found(model, [1, 2], n_beams=len(texts), max_new_tokens=4, length_penalty=0.6)
+    assert {tuple(each.token_ids): each.score for each in best} == pytest.approx(texts, abs=1e-5)
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0, 2.0])

@@ -166,13 +166,13 @@ def test_a_tail_that_rounds_away_in_the_sum_is_kept_by_top_p_1_and_cut_by_less()
 
 
 @given(logits=logit_rows, p=st.floats(0, 1))
-def test_equation_41_min_p_is_that_of_transformers(processors, logits: np.ndarray, p: float) -> None:
+def test_equation_43_min_p_is_that_of_transformers(processors, logits: np.ndarray, p: float) -> None:
     row = torch.tensor(logits)[None]
     assert torch.equal(keep_min_p(row, p), processors.MinPLogitsWarper(p)(None, row))
 
 
 @given(logit_rows, st.floats(0.01, 0.99))
-def test_equation_41_min_p_keeps_those_with_a_share_of_the_highest_probability(logits: np.ndarray, p: float) -> None:
+def test_equation_43_min_p_keeps_those_with_a_share_of_the_highest_probability(logits: np.ndarray, p: float) -> None:
     kept = torch.isfinite(keep_min_p(torch.tensor(logits)[None], p)[0]).numpy()
     shares = np.exp(logits.astype(np.float64) - logits.max())
     certain = abs(shares - p) > 1e-5
@@ -181,7 +181,7 @@ def test_equation_41_min_p_keeps_those_with_a_share_of_the_highest_probability(l
 
 
 @given(logits=logit_rows, penalty=st.floats(0.1, 10), data=st.data())
-def test_equation_42_the_repetition_penalty_is_that_of_transformers(
+def test_equation_44_the_repetition_penalty_is_that_of_transformers(
     processors, logits: np.ndarray, penalty: float, data: st.DataObject
 ) -> None:
     token_ids = data.draw(st.lists(st.integers(0, len(logits) - 1), min_size=1, max_size=60))

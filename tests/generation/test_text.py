@@ -1,4 +1,5 @@
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from copy import copy
 from typing import Any
@@ -137,7 +138,9 @@ def test_each_sample_ends_before_its_own_first_stop_string_and_the_stream_too(
 ) -> None:
     model = make_decoder(vocab_size=tokenizer.vocab_size)
     free = completions_of(model, "the fox", tokenizer=tokenizer, n_samples=4, seed=seed)
-    stop = [free[0].completion[9:13], free[1].completion[20:22]]  # across the borders of tokens, most likely
+    longest = sorted((each.completion for each in free), key=len)[-2:]
+    parts = [re.findall("[^\ufffd]{2,4}", text) for text in longest]  # without bytes that are no character
+    stop = [each[len(each) // 2] for each in parts]
     stopped = completions_of(model, "the fox", tokenizer=tokenizer, n_samples=4, stop=stop, seed=seed)
     for before, after in zip(free, stopped, strict=True):
         start = first_stop(before.completion, stop)
@@ -148,7 +151,7 @@ def test_each_sample_ends_before_its_own_first_stop_string_and_the_stream_too(
         if start is not None:
             assert first_stop(tokenizer.decode(after.token_ids), stop) == start
             assert first_stop(tokenizer.decode(after.token_ids[:-1]), stop) is None, "it ends with the last token"
-    assert [each.finish_reason for each in stopped[:2]] == ["stop", "stop"]
+    assert [each.finish_reason for each in stopped].count("stop") >= 2
     pieces = pieces_of(model, "the fox", tokenizer=tokenizer, stop=stop, seed=seed)
     [alone] = completions_of(model, "the fox", tokenizer=tokenizer, stop=stop, seed=seed)
     assert "".join(pieces) == alone.completion
@@ -158,7 +161,7 @@ def test_nothing_more_is_computed_once_every_sample_has_met_a_stop_string(
     model: Decoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [free] = completions_of(model, "the")
-    stop = [free.completion[3:5]]
+    stop = [free.completion[1:3]]
     drawn: list[list[int]] = []
 
     def watched(*arguments: Any, **options: Any) -> Iterator[list[int]]:

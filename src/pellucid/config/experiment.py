@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from pellucid.config.base import JSON_SCHEMA, Section
+from pellucid.config.generation import WayConfig
 
 # Dotted keys of a run config and what they are set to: {model.n_layers: 2, optimizer: {type: sgd, lr: 0.1}}.
 Changes = dict[str, Any]
@@ -88,6 +89,12 @@ class GradientNormsConfig(FigureSection):
     type: Literal["gradient_norms"]
 
 
+class WaysConfig(FigureSection):
+    """How each way to write does; needs measures.writing."""
+
+    type: Literal["ways"]
+
+
 class ScalingConfig(FigureSection):
     """Loss against compute, the fitted laws, and the floor that is known beside the one that the fits find."""
 
@@ -102,9 +109,18 @@ FigureConfig = Annotated[
     | SkillCurvesConfig
     | ContextsConfig
     | GradientNormsConfig
+    | WaysConfig
     | ScalingConfig,
     Field(discriminator="type"),
 ]
+
+
+class WritingConfig(Section):
+    """The trained model goes on from the first sentences of held-out fables, in several ways; the grammar judges."""
+
+    beginnings: int = Field(100, ge=1, description="how many first sentences")
+    samples: int = Field(4, ge=1, description="texts drawn for each of them; a search finds one")
+    ways: Annotated[tuple[WayConfig, ...], Field(strict=False, min_length=1)]
 
 
 class MeasuresConfig(Section):
@@ -114,6 +130,7 @@ class MeasuresConfig(Section):
         (), description="context lengths at which the trained model is evaluated again"
     )
     gradient_norms: bool = Field(False, description="the gradient's norm in each block, at the first step")
+    writing: WritingConfig | None = Field(None, description="ways to write, compared; for fables only")
 
 
 class ExperimentConfig(Section, json_schema_extra=JSON_SCHEMA):

@@ -1,22 +1,44 @@
-"""Knobs of the sample texts that a run writes while it trains.
+"""Knobs of writing: of the sample texts of a run while it trains, and of the ways to write that an experiment compares.
 
 The code behind them: `generation/`.
 """
 
-from pydantic import Field
+from __future__ import annotations
+
+from pydantic import Field, model_validator
 
 from pellucid.config.base import Section
 
 
-class SampleConfig(Section):
+class DrawingConfig(Section):
+    """How each token is drawn."""
+
+    temperature: float = Field(1.0, ge=0, description="0 is greedy")
+    top_k: int | None = Field(None, ge=1, description="keep only the k most likely tokens")
+    top_p: float | None = Field(None, gt=0, le=1, description="keep the fewest tokens with this much probability")
+    min_p: float | None = Field(None, ge=0, le=1, description="keep tokens with this share of the highest probability")
+    repetition_penalty: float = Field(1.0, gt=0, description="above 1, what has occurred gets less likely")
+
+
+class SampleConfig(DrawingConfig):
     """Sample text written to samples.md every so many steps."""
 
     every_steps: int = Field(500, ge=1)
     n_samples: int = Field(2, ge=1)
     prompt: str = Field("", description="text that each sample continues; empty: the start of a document")
     max_new_tokens: int = Field(256, ge=1)
-    temperature: float = Field(1.0, ge=0, description="0 is greedy")
-    top_k: int | None = Field(None, ge=1, description="keep only the k most likely tokens")
-    top_p: float | None = Field(None, gt=0, le=1, description="keep the fewest tokens with this much probability")
-    min_p: float | None = Field(None, ge=0, le=1, description="keep tokens with this share of the highest probability")
-    repetition_penalty: float = Field(1.0, gt=0, description="above 1, what has occurred gets less likely")
+
+
+class WayConfig(DrawingConfig):
+    """A way to write, by name: token by token or, with beams, by a search for the likeliest text."""
+
+    label: str = Field(min_length=1, max_length=30, description="what tables and figures call it")
+    beams: int | None = Field(None, ge=1, description="search instead of drawing, with so many texts at once")
+    length_penalty: float = Field(1.0, ge=-10, le=10, description="of a search: 0 seeks the likeliest text")
+
+    @model_validator(mode="after")
+    def _draws_or_searches(self) -> WayConfig:
+        changed = [name for name, field in DrawingConfig.model_fields.items() if getattr(self, name) != field.default]
+        if self.beams is not None and changed:
+            raise ValueError("beams search and draw nothing; leave them out, or the settings of drawing")
+        return self

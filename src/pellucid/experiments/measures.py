@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from itertools import chain, islice
+from typing import Any
+
 from torch import nn
 
 from pellucid.checkpoint.build import TrainedModel
+from pellucid.config.experiment import WritingConfig
+from pellucid.config.generation import WayConfig
 from pellucid.config.model import DecoderConfig, ModelConfig
 from pellucid.config.run import RunConfig
+from pellucid.corpora.build import build_corpus
+from pellucid.corpora.fables import FablesCorpus
 from pellucid.data.batches import Batch
 from pellucid.data.build import PreparedData, build_batches
+from pellucid.errors import ConfigError
 from pellucid.evaluation.build import evaluate
+from pellucid.evaluation.written import judge
+from pellucid.generation.build import build_sampling
+from pellucid.generation.text import generate_text, search_text
 from pellucid.model.build import build_model
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import Precision
@@ -48,6 +59,41 @@ def with_context_length(trained: TrainedModel, length: int) -> LanguageModel:
 
 def has_learned_positions(config: ModelConfig) -> bool:
     return isinstance(config, DecoderConfig) and config.position.type == "learned"
+
+
+def ways_to_write(
+    trained: TrainedModel, precision: Precision, writing: WritingConfig
+) -> dict[str, dict[str, float | None]]:
+    """What the grammar says of the texts written in each way, by its label, and of as many true fables.
+
+    Every text goes on from the first sentence of a held-out fable; in each way of the same ones.
+    """
+    corpus = build_corpus(trained.config.corpus)
+    if not isinstance(corpus, FablesCorpus):
+        what = "measures.writing is for fables only"
+        raise ConfigError(f"run {trained.config.name}", what, "leave it out: no grammar judges other texts")
+    fables = list(islice(corpus.documents("validation"), writing.beginnings * writing.samples))
+    beginnings = [fable[: fable.index(". ") + 1] for fable in fables[: writing.beginnings]]
+    trained.model.to(precision.device)
+    texts = {}
+    with precision.for_decoding().autocast():
+        for way in writing.ways:
+            written = [write(trained, way, writing.samples, seed, text) for seed, text in enumerate(beginnings)]
+            texts[way.label] = list(chain.from_iterable(written))
+    texts["true fables"] = fables
+    return {label: judge(corpus, each).to_json() for label, each in texts.items()}
+
+
+def write(trained: TrainedModel, way: WayConfig, n_samples: int, seed: int, beginning: str) -> list[str]:
+    """The samples, or the one text found, that begin like this and go on for at most as long as a context."""
+    settings: dict[str, Any] = {"max_new_tokens": trained.model.context_length}
+    start = (trained.model, trained.tokenizer, beginning)
+    if way.beams is not None:
+        found = search_text(*start, n_beams=way.beams, length_penalty=way.length_penalty, **settings)
+    else:
+        n_samples = 1 if way.temperature == 0 else n_samples  # which would all be the same
+        found = generate_text(*start, n_samples=n_samples, sampling=build_sampling(way), seed=seed, **settings)
+    return [beginning + each.completion for each in found]
 
 
 def first_gradient_norms(config: RunConfig, data: PreparedData) -> list[float]:

@@ -26,6 +26,7 @@ class RunResult(Section):
     curve: the rows of metrics.jsonl that hold a val_loss.
     contexts: excess or, where no truth is known, loss at other context lengths, as pairs (length, nats per token).
     gradient_norms: of each block at the first step, first block first.
+    writing: the judgement (see evaluation/written.py) of the texts written in each way, by its label.
     """
 
     label: str
@@ -44,6 +45,7 @@ class RunResult(Section):
     curve: list[Row] = Field([])
     contexts: list[tuple[int, float]] = Field([], strict=False)
     gradient_norms: list[float] = Field([])
+    writing: dict[str, dict[str, float | None]] = Field({})
 
     @property
     def excess_fraction(self) -> float | None:

@@ -29,6 +29,10 @@ AXIS_LABELS_OF_PARTS = {
     "excess": "excess in {} (nats per fable)",
     "accuracy": "{}: right where one token is possible (%)",
     "contexts": "excess or loss at context {} (nats per token)",
+    "whole": "whole fables, written with {} (%)",
+    "morals": "different morals, written with {}",
+    "distance": "distance of the morals from the truth, written with {} (%)",
+    "surprise": "surprise of the whole fables, written with {} (nats)",
 }
 
 
@@ -45,7 +49,7 @@ def is_measured(column: str) -> bool:
 
 def is_share(column: str) -> bool:
     """Whether the column is a fraction, to be shown in percent."""
-    return column == "excess_fraction" or column.startswith("accuracy.")
+    return column == "excess_fraction" or column.startswith(("accuracy.", "whole.", "distance."))
 
 
 def numbers_of(result: RunResult) -> dict[str, float | None]:
@@ -56,6 +60,7 @@ def numbers_of(result: RunResult) -> dict[str, float | None]:
         **{f"excess.{skill}": found.get("excess_nats_per_document") for skill, found in skills},
         **{f"accuracy.{skill}": found.get("accuracy") for skill, found in skills},
         **{f"contexts.{length}": value for length, value in result.contexts},
+        **{f"{what}.{way}": value for way, found in result.writing.items() for what, value in found.items()},
     }
 
 

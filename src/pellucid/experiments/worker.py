@@ -19,7 +19,7 @@ from pellucid.cost.build import cost_of, training_flops
 from pellucid.data.build import PreparedData, prepare_data
 from pellucid.errors import RunInUseError
 from pellucid.evaluation.loss import Evaluation
-from pellucid.experiments.measures import at_context_lengths, first_gradient_norms
+from pellucid.experiments.measures import at_context_lengths, first_gradient_norms, ways_to_write
 from pellucid.experiments.plan import PLAN_FILE, PlannedRun
 from pellucid.experiments.results import RunResult, write_result
 from pellucid.runtime.precision import resolve_precision
@@ -98,4 +98,5 @@ def _result(run: PlannedRun, data: PreparedData, run_dir: Path, evaluation: Eval
         curve=[row for row in rows if "val_loss" in row],
         contexts=at_context_lengths(trained, data, precision, measures.contexts),
         gradient_norms=first_gradient_norms(config, data) if measures.gradient_norms else [],
+        writing=ways_to_write(trained, precision, measures.writing) if measures.writing else {},
     )

@@ -38,7 +38,7 @@ def beam_search(
     has_ended: Callable[[list[int]], bool],
     forbidden_ids: Sequence[int] = (),
 ) -> list[Found]:
-    """At most `n_beams` continuations of the prompt, best first: score = sum of ln p / length^length_penalty (eq. 40).
+    """At most `n_beams` continuations of the prompt, best first: score = sum of ln p / length^length_penalty (eq. 42).
 
     One ends when `has_ended(its tokens)`, or at the limit; its end_of_text counts. Sequences and scores are those of
     transformers with early_stopping="never". One beam is greedy. Beyond the context the window slides.

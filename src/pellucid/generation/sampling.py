@@ -50,7 +50,7 @@ class Sampling:
 def next_token(
     logits_BV: Tensor, sampling: Sampling, generator: torch.Generator, seen_BV: Tensor | None = None
 ) -> Tensor:
-    """Choose one token id per row, (B,), as `sampling` says (equations 19, 20, 41 and 42).
+    """Choose one token id per row, (B,), as `sampling` says (equations 19, 20, 43 and 44).
 
     The order is that of transformers (repetition penalty, temperature, top-k, top-p, min-p), but for top-k, which comes
     before temperature: temperature never changes the order of the tokens, and to scale k candidates is cheaper.
@@ -73,7 +73,7 @@ def next_token(
 
 
 def penalize_repetition(logits_BV: Tensor, seen_BV: Tensor, penalty: float) -> Tensor:
-    """Make the tokens that have occurred less likely (equation 42; Keskar et al. 2019). Below 1 they get likelier.
+    """Make the tokens that have occurred less likely (equation 44; Keskar et al. 2019). Below 1 they get likelier.
 
     A logit above 0 is divided by the penalty, one below is multiplied by it, so that both fall. However often a token
     has occurred, it is penalized once.
@@ -116,7 +116,7 @@ def keep_top_p(logits_BC: Tensor, p: float) -> Tensor:
 
 
 def keep_min_p(logits_BC: Tensor, p: float) -> Tensor:
-    """Set to -infinity all tokens less than p times as likely as the likeliest (equation 41; Nguyen et al. 2024).
+    """Set to -infinity all tokens less than p times as likely as the likeliest (equation 43; Nguyen et al. 2024).
 
     So the model keeps many tokens where it is unsure, and few where it is sure. In any order; the likeliest stays.
     """

@@ -36,7 +36,7 @@ from pellucid.data.pairs import count_pairs
 from pellucid.errors import ConfigError
 from pellucid.evaluation.build import evaluate
 from pellucid.evaluation.loss import Evaluation
-from pellucid.generation.sampling import Sampling
+from pellucid.generation.build import build_sampling
 from pellucid.generation.text import generate_text
 from pellucid.kernels.cross_entropy import summed_cross_entropy as fast_cross_entropy
 from pellucid.model.bigram import Bigram
@@ -72,9 +72,7 @@ def build_session(config: RunConfig, data: PreparedData, run_dir: Path, world: W
                 sample.prompt,
                 n_samples=sample.n_samples,
                 max_new_tokens=sample.max_new_tokens,
-                sampling=Sampling(
-                    sample.temperature, sample.top_k, sample.top_p, sample.min_p, sample.repetition_penalty
-                ),
+                sampling=build_sampling(sample),
                 seed=config.seed,
             )
         return [sample.prompt + completion.completion for completion in completions]

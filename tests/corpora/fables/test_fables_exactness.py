@@ -31,6 +31,14 @@ def test_entropy_is_that_of_the_list(tiny, listed):
     assert tiny.entropy_nats == pytest.approx(-math.fsum(p * math.log(p) for _, p in listed), abs=1e-9)
 
 
+def test_morals_are_as_probable_as_in_the_list(tiny, listed):
+    masses: dict[str, float] = {}
+    for text, p in listed:
+        moral = text.rpartition("\nMoral: ")[2]
+        masses[moral] = masses.get(moral, 0.0) + p
+    assert tiny.moral_probabilities == pytest.approx(masses)
+
+
 def test_no_fable_begins_another(listed):
     texts = sorted(text for text, _ in listed)
     assert not any(longer.startswith(shorter) for shorter, longer in pairwise(texts))

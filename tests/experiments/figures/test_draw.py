@@ -26,6 +26,7 @@ FIGURES = [
     ({"type": "skill_curves"}, "tokens"),
     ({"type": "contexts"}, "context"),
     ({"type": "gradient_norms"}, "block"),
+    ({"type": "ways"}, "surprise (nats)"),
 ]
 
 
@@ -70,6 +71,10 @@ def result(d_model, seed):
         curve=curve,
         contexts=[(16, excess), (32, excess / 2)],
         gradient_norms=[0.1, 0.2, 0.4],
+        writing={
+            "greedy": {"whole": 0.25, "morals": 0, "distance": 1.0, "surprise": None},
+            "true fables": {"whole": 1.0, "morals": 18, "distance": 0.08, "surprise": 75.5},
+        },
     )
 
 
@@ -149,10 +154,15 @@ def test_scaling_laws_are_drawn_above_a_table_that_holds_the_exact_floor(tmp_pat
     assert "0.5000" in drawing.table
 
 
+def test_the_ways_to_write_come_with_a_table(tmp_path):
+    rows = drawn({"type": "ways"}, RESULTS, tmp_path).table.splitlines()
+    assert rows[2:] == ["| greedy | 25% | 0 | 100% | – |", "| true fables | 100% | 18 | 8% | 75.5 |"]
+
+
 def test_what_the_results_lack_is_said(tmp_path):
-    bare = [each.model_copy(update={"skills": {}, "curve": [], "contexts": [], "floor": None, "excess": None})
-            for each in RESULTS]  # fmt: skip
-    for kind in ("skills", "skill_curves", "curves", "contexts", "scaling"):
+    absent = {"skills": {}, "curve": [], "contexts": [], "writing": {}, "floor": None, "excess": None}
+    bare = [each.model_copy(update=absent) for each in RESULTS]
+    for kind in ("skills", "skill_curves", "curves", "contexts", "ways", "scaling"):
         with pytest.raises(ValueError, match=r"\w+ \w+"):
             drawn({"type": kind}, bare, tmp_path)
     with pytest.raises(ValueError, match="no finished runs"):

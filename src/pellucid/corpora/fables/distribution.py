@@ -12,7 +12,7 @@ from pellucid.corpora.fables import continuations
 from pellucid.corpora.fables.entropy import Mass, whole_mass
 from pellucid.corpora.fables.grammar import Fork, Grammar, Rules
 from pellucid.corpora.fables.neighbours import Words, expected_words
-from pellucid.corpora.fables.notation import Option, read_rules
+from pellucid.corpora.fables.notation import Choice, Hole, Option, read_rules
 from pellucid.corpora.fables.skills import SKILLS, SkillReader
 from pellucid.corpora.fables.story import STORY
 from pellucid.corpora.fables.storylines import MORALS, STORYLINES
@@ -87,6 +87,27 @@ class Fables:
             what = f"{text[:40]!r} is not the beginning of a fable"
             raise DataError("fables", what, "give a text that the grammar can write")
         return self._told_reader.read(self.grammar.read(text)[0])
+
+    @cached_property
+    def moral_probabilities(self) -> dict[str, float]:
+        """How probable it is that a fable ends with each moral, exactly."""
+        return {MORALS[name]: p for name, p in self._morals_of("fable").items()}
+
+    def _morals_of(self, rule: str) -> dict[str, float]:
+        """The same for what a rule writes, by the names of the morals. One of an option's parts leads to the moral."""
+        options = self.grammar.written(rule)
+        total = math.fsum(option.weight for option in options)
+        probabilities: dict[str, float] = {}
+        for option in options:
+            for part in option.parts:
+                inner: dict[str, float] = {}
+                if isinstance(part, Hole) and part.variable == "moral":
+                    inner = {part.attribute: 1.0}
+                elif isinstance(part, Choice) and part.selector is None:
+                    inner = self._morals_of(part.rule)
+                for name, p in inner.items():
+                    probabilities[name] = probabilities.get(name, 0.0) + option.weight / total * p
+        return probabilities
 
     @property
     def entropy_nats(self) -> float:

@@ -17,6 +17,7 @@ from pellucid.experiments.figures.lines import draw_lines
 from pellucid.experiments.figures.scaling import draw_scaling
 from pellucid.experiments.figures.skills import draw_skill_curves, draw_skills
 from pellucid.experiments.figures.style import STYLE, Sketch
+from pellucid.experiments.figures.ways import draw_ways
 from pellucid.experiments.results import RunResult
 from pellucid.files import written_whole
 
@@ -61,6 +62,8 @@ def _sketch(figure: FigureConfig, results: Sequence[RunResult]) -> Sketch:
             return draw_contexts(figure, results)
         case kinds.GradientNormsConfig():
             return draw_gradient_norms(figure, results)
+        case kinds.WaysConfig():
+            return draw_ways(figure, results)
         case kinds.ScalingConfig():
             return draw_scaling(figure, results)
         case _:
