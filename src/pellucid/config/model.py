@@ -109,7 +109,7 @@ class DecoderConfig(Section):
     n_layers: int = Field(ge=1, description="number of blocks")
     n_heads: int = Field(ge=1, description="query heads per attention; each is d_model / n_heads wide")
     n_kv_heads: int | None = Field(None, ge=1, description="key/value heads, which query heads share; null: n_heads")
-    d_ff: int | None = Field(None, ge=1, description="width of the feed-forward layer; null: 4 d_model (swiglu: 8/3)")
+    d_ff: int | None = Field(None, ge=1, description="width of the feed-forward layer; null: 4 d_model")
     position: PositionConfig = Field(RotaryConfig(type="rope"), description="how the model knows order")
     norm: Literal["layer_norm", "rms_norm"] = "layer_norm"
     norm_placement: Literal["pre", "post"] = Field("pre", description="pre: x + f(norm(x)); post: norm(x + f(x))")
