@@ -521,6 +521,8 @@ def test_embed_refuses_what_has_no_vector_in_one_line(fables_run: Path, trained_
         (["--layer", "first"], 2, "there is no layer 'first'"),
         (["--per", "token", "--nearest", "The"], 2, "--per token excludes --nearest and --map"),
         (["--probe", "--layer", "1"], 2, "--probe goes with --text, --file and --documents alone"),
+        (["--k", "3"], 2, "--k goes with --nearest alone"),
+        (["--colour", "plot"], 2, "--colour goes with --map alone"),
         (["--probe"], 2, "--probe: only of Fables is it known what a text tells"),
         (["--output", tmp_path / "vectors.csv"], 2, "neither .npz nor .safetensors"),
         (["--map", tmp_path / "absent" / "map.png"], 5, "absent"),

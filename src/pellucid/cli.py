@@ -292,7 +292,7 @@ def embed(
     pooling: Annotated[Literal["mean", "last"], Option(help="Of a text's tokens: the mean, or the last.")] = "mean",
     layer: Annotated[str, Option(metavar="N|last", help="0 is the embedding, N is after block N.")] = "last",
     nearest: Annotated[str | None, Option(metavar="TEXT", help="Show the texts that are most like this one.")] = None,
-    k: Annotated[int, Option("--k", metavar="K", min=1, help="With --nearest: how many.")] = 5,
+    k: Annotated[int | None, Option("--k", metavar="K", min=1, help="With --nearest: how many. [default: 5]")] = None,
     map_file: Annotated[Path | None, Option("--map", metavar="FILE", help="Draw a map of them: PNG or SVG.")] = None,
     colour: Annotated[str | None, Option(metavar="PROPERTY", help="With --map, of fables. [default: plot]")] = None,
     probe: Annotated[bool, Option("--probe", help="Show what a linear probe reads off each layer.")] = False,
@@ -310,6 +310,9 @@ def embed(
     if per == "token" and (nearest is not None or map_file):
         what = "--per token excludes --nearest and --map"
         raise ConfigError("command line", what, "leave it out: texts are compared, not tokens")
+    for option, value, needed, given in (("--k", k, "--nearest", nearest), ("--colour", colour, "--map", map_file)):
+        if value is not None and given is None:
+            raise ConfigError("command line", f"{option} goes with {needed} alone", f"leave it out, or give {needed}")
     others = (nearest, map_file, output, per, pooling, layer)
     if probe and others != (None, None, None, "text", "mean", "last"):
         fix = "leave out the others: it reads all layers, at the ends of sentences"
@@ -331,7 +334,7 @@ def embed(
         write_map(map_file, vectors.vectors, told, title, of=colour or "plot")
         _note(f"wrote {map_file}")
     if nearest is not None:
-        neighbours = embedding.nearest(build.embed_run(trained, [nearest], **options).vectors[0], vectors, k)
+        neighbours = embedding.nearest(build.embed_run(trained, [nearest], **options).vectors[0], vectors, k or 5)
         found = [each.to_json() for each in neighbours]
         _print({"nearest": found} if as_json else embedding.nearest_table(neighbours))
     elif as_json:
