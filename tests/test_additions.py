@@ -36,8 +36,51 @@ for command in json.loads(sys.argv[1]):
     app(command, standalone_mode=False)
 """
 
-# Of each row: a file, the text before which something is put, and what is put there.
+# Of each row: a file, the text before which something is put, and what is put there. Without such a text: a new file.
 ADDITIONS = {
+    "a kind of model": [
+        (
+            "model/low_rank.py",
+            None,
+            """from torch import nn
+
+from pellucid.model.bigram import TokensRead
+from pellucid.model.language_model import LanguageModel
+
+
+class LowRank(LanguageModel):
+    def __init__(self, vocab_size, context_length):
+        super().__init__(vocab_size, context_length)
+        self.embedding = nn.Embedding(vocab_size, 8)
+        self.blocks = nn.ModuleList([nn.Linear(8, vocab_size)])
+
+    def forward(self, tokens_BT, state=None):
+        if state is not None:
+            state.length += tokens_BT.size(1)
+        return self.blocks[0](self.embedding(tokens_BT))
+
+    def new_state(self, batch_size, capacity=None):
+        return TokensRead()
+
+    def hidden_modules(self):
+        return [self.embedding]
+""",
+        ),
+        (
+            "config/model.py",
+            "class RecurrentConfig",
+            'class LowRankConfig(Section):\n    type: Literal["low_rank"]\n    context_length: int\n\n\n',
+        ),
+        ("config/model.py", "DecoderConfig | BigramConfig", "LowRankConfig | "),
+        (
+            "model/build.py",
+            "        case RecurrentConfig",
+            """        case _ if config.type == "low_rank":
+            from pellucid.model.low_rank import LowRank
+            return LowRank(vocab_size, config.context_length)
+""",
+        ),
+    ],
     "an activation": [
         ("model/feed_forward.py", "class FeedForward", "def cosine(x):\n    return x.cos()\n\n\n"),
         ("config/model.py", '"relu", "gelu"', '"cosine", '),
@@ -173,22 +216,28 @@ ADDITIONS = {
             ["a feed-forward layer", "a kind of position", "a learning-rate schedule"],
             {"activation": "bilinear", "position": "{type: parity}", "schedule": "{type: halves}"},
         ),
+        (["a kind of model"], {"model": "{type: low_rank, context_length: 32}"}),
     ],
-    ids=["parts", "layers"],
+    ids=["parts", "layers", "models"],
 )
 def test_what_the_readme_says_to_edit_is_all_there_is_to_edit(rows, changes, tmp_path):
     shutil.copytree(ROOT / "src/pellucid", tmp_path / "pellucid", ignore=shutil.ignore_patterns("__pycache__"))
     for row in rows:
-        assert {f"src/pellucid/{file}" for file, _, _ in ADDITIONS[row]} == set(files_of_row(row))
+        named = {
+            f"src/pellucid/{file if before else file.rpartition('/')[0] + '/'}" for file, before, _ in ADDITIONS[row]
+        }
+        assert named == set(files_of_row(row))
         for file, before, code in ADDITIONS[row]:
             put_before(tmp_path / "pellucid" / file, before, code)
     new = TINY_RUN.replace("name: tiny", "name: new")
     new = re.sub(r"^corpus: .*$", "corpus: {type: fables, size: 40}", new, flags=re.MULTILINE)
-    for key in ("optimizer", "schedule"):
+    sections = ("optimizer", "schedule", "model")
+    for key in sections:
         if key in changes:
             new = re.sub(rf"^{key}: .*$", f"{key}: {changes[key]}", new, flags=re.MULTILINE)
-    model = ", ".join(f"{key}: {value}" for key, value in changes.items() if key not in ("optimizer", "schedule"))
-    (tmp_path / "new.yaml").write_text(new.replace("model: {", f"model: {{{model}, "), encoding="utf-8")
+    model = ", ".join(f"{key}: {value}" for key, value in changes.items() if key not in sections)
+    new = new.replace("model: {", f"model: {{{model}, ") if model else new
+    (tmp_path / "new.yaml").write_text(new, encoding="utf-8")
     ended = subprocess.run(
         [sys.executable, "-c", RUN_ALL, json.dumps(COMMANDS)],
         cwd=tmp_path,
@@ -203,13 +252,16 @@ def test_what_the_readme_says_to_edit_is_all_there_is_to_edit(rows, changes, tmp
 
 
 def files_of_row(row):
-    """The files that the README's table names for it."""
+    """The files that the README's table names for it, and the folder of a new one."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (cells,) = re.findall(rf"^\| {row} \|(.*)\|$", readme, re.MULTILINE)
-    return re.findall(r"`(src/pellucid/[\w/]+\.py)`", cells)
+    return re.findall(r"`(src/pellucid/[\w/]+(?:\.py)?)`", cells)
 
 
 def put_before(file, text, code):
+    if text is None:
+        file.write_text(code, encoding="utf-8")
+        return
     content = file.read_text(encoding="utf-8")
     assert text in content, f"{file.name}: {text}"
     file.write_text(content.replace(text, code + text, 1), encoding="utf-8")

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import together
+from model.family import FAMILY
 from pellucid.config import load_run_config
 from pellucid.errors import ConfigError
 from pellucid.runtime.distributed import ALONE, World, divides, share_of_update
@@ -45,6 +46,16 @@ def test_an_update_reads_the_same_rows_whatever_the_number_of_processes(ranks, n
     assert together_ == together.rows_read(ALONE, n_micro_batches)
 
 
+@pytest.mark.parametrize("kind", [name for name, model in FAMILY.items() if model["type"] != "decoder"])
+@pytest.mark.parametrize("is_sharded", [False, True], ids=["ddp", "fsdp"])
+def test_every_kind_of_model_trains_together_as_alone(ranks, is_sharded, kind):
+    updates, weights = together.train(ALONE, "adamw", 1, kind=kind)
+    for updates_of_rank, weights_of_rank in ranks(together.train, "adamw", 1, is_sharded, kind):
+        assert [here.loss for here in updates_of_rank] == pytest.approx([alone.loss for alone in updates], rel=1e-12)
+        for name, weight in weights.items():
+            np.testing.assert_allclose(weights_of_rank[name], weight, rtol=0, atol=1e-10)
+
+
 @pytest.mark.parametrize("n_micro_batches", [1, 4])
 @pytest.mark.parametrize("optimizer", together.OPTIMIZERS)
 @pytest.mark.parametrize("is_sharded", [False, True], ids=["ddp", "fsdp"])
@@ -65,7 +76,7 @@ def test_losses_norms_and_weights_are_those_of_one_process(ranks, is_sharded, op
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_experts_train_as_in_one_process_with_their_balance_loss(ranks, optimizer, is_sharded):
     """Also where nobody asks an expert on one rank but somebody does on another."""
-    updates, weights = together.train(ALONE, optimizer, 4, layers="experts")
+    updates, weights = together.train(ALONE, optimizer, 4, kind="experts")
     assert min(share for update in updates for layer in update.figures["expert_load"] for share in layer) < 0.02
     for updates_of_rank, weights_of_rank in ranks(together.train, optimizer, 4, is_sharded, "experts"):
         for here, alone in zip(updates_of_rank, updates, strict=True):

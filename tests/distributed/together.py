@@ -1,21 +1,22 @@
 """What the ranks of the tests do: train, evaluate and exchange, in float64 so that rounding is no excuse."""
 
-from typing import Any
-
 import numpy as np
 import torch
 
+from model.family import FAMILY, family_config
 from pellucid.checkpoint.training_state import model_tensors
+from pellucid.config.model import ModelConfig
 from pellucid.config.training import AdamWConfig, MuonConfig, OptimizerConfig, SGDConfig
 from pellucid.data.batches import Batch
 from pellucid.errors import NonFiniteLossError
 from pellucid.evaluation.loss import score
+from pellucid.model.build import build_model
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
 from pellucid.runtime.sharding import shard
 from pellucid.training.build import build_optimizers, choose_objective
 from pellucid.training.trainer import Trainer, Update
-from tiny import decoder_config, random_batch, tiny_decoder
+from tiny import VOCAB_SIZE, decoder_config, random_batch, tiny_decoder
 
 FLOAT64 = Precision(torch.device("cpu"), torch.float32)  # no autocast: products are made in the weights' format
 OPTIMIZERS: dict[str, OptimizerConfig] = {
@@ -23,30 +24,32 @@ OPTIMIZERS: dict[str, OptimizerConfig] = {
     "muon": MuonConfig(type="muon"),
     "sgd": SGDConfig(type="sgd"),
 }
-LAYERS: dict[str, dict[str, Any]] = {
-    "dense": {},
+MODELS: dict[str, ModelConfig] = {
+    "dense": decoder_config(),
     # So many experts that on some rank nobody asks one that another rank asks.
-    "experts": {"feed_forward": {"type": "moe", "n_experts": 12, "top_k": 2, "load_balance_weight": 0.5}},
+    "experts": decoder_config(feed_forward={"type": "moe", "n_experts": 12, "top_k": 2, "load_balance_weight": 0.5}),
+    **{name: family_config(name) for name in FAMILY},
 }
 N_ROWS = 4
 
 
 def build_trainer(
-    optimizer: str, world: World, n_micro_batches: int, *, is_sharded: bool = False, layers: str = "dense"
+    optimizer: str, world: World, n_micro_batches: int, *, is_sharded: bool = False, kind: str = "dense"
 ) -> Trainer:
-    decoder = tiny_decoder(**LAYERS[layers]).double()
+    torch.manual_seed(0)
+    model = build_model(MODELS[kind], VOCAB_SIZE).double()
     if is_sharded:
-        shard(decoder, decoder.blocks)
+        shard(model, model.blocks)
     return Trainer(
-        decoder,
-        decoder,
-        build_optimizers(OPTIMIZERS[optimizer], decoder, Precision(torch.device("cpu"), torch.float32), world),
+        model,
+        model,
+        build_optimizers(OPTIMIZERS[optimizer], model, Precision(torch.device("cpu"), torch.float32), world),
         lambda step: 1.0,
         random_batch,
         FLOAT64,
         batch_size=N_ROWS,
         gradient_accumulation_steps=n_micro_batches,
-        objective=choose_objective(decoder_config(**LAYERS[layers]), decoder),
+        objective=choose_objective(MODELS[kind], model),
         max_gradient_norm=0.1,
         world=world,
         is_sharded=is_sharded,
@@ -54,10 +57,10 @@ def build_trainer(
 
 
 def train(
-    world: World, optimizer: str, n_micro_batches: int, is_sharded: bool = False, layers: str = "dense"
+    world: World, optimizer: str, n_micro_batches: int, is_sharded: bool = False, kind: str = "dense"
 ) -> tuple[list[Update], dict[str, np.ndarray]]:
     """Five updates, and the weights after them."""
-    trainer = build_trainer(optimizer, world, n_micro_batches, is_sharded=is_sharded, layers=layers)
+    trainer = build_trainer(optimizer, world, n_micro_batches, is_sharded=is_sharded, kind=kind)
     updates = [trainer.update() for _ in range(5)]
     return updates, {name: tensor.detach().numpy() for name, tensor in model_tensors(trainer.model).items()}
 

@@ -1,11 +1,15 @@
 """F2, F3: a process that is killed at any moment leaves whole checkpoints, and the resumed run is the same."""
 
+import json
 import random
 import shutil
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 import strikes
+from model.family import FAMILY
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import read_checkpoint, step_name
 from processes import Command, command_line
@@ -95,6 +99,22 @@ def test_f3_a_run_that_stops_early_stops_at_the_same_step_after_kills(fault_plac
             assert killed.exit_code == KILLED, killed
         assert command_line(fault_place, *train, "early-killed").exit_code == 0
         assert trace(fault_place / "early-killed") == early
+
+
+@pytest.mark.parametrize("name", [name for name, model in FAMILY.items() if model["type"] != "decoder"])
+def test_f3_every_kind_of_model_survives_five_kills(name, fault_place, tally):
+    """Before, in and after saves; the decoders among them are what the tests above kill."""
+    model = json.dumps({**FAMILY[name], "context_length": 16})
+    train = ["train", "reference.yaml", f"model={model}", "train.steps=20", "--resume", "--run-dir"]
+    assert command_line(fault_place, *train, f"{name}-whole").exit_code == 0
+    strikes_in_order = [("update", 3), ("write model.safetensors", 1), ("rename checkpoint", 1), ("update", 7)]
+    with tally.attempt("five kills"):
+        for point, nth in [*strikes_in_order, ("fsync state.json", 1)]:
+            killed = command_line(fault_place, *train, f"{name}-killed", fault=strikes.killed_at(point, nth))
+            assert killed.exit_code == KILLED, killed
+            assert_every_checkpoint_is_whole(fault_place / f"{name}-killed")
+        assert command_line(fault_place, *train, f"{name}-killed").exit_code == 0
+        assert trace(fault_place / f"{name}-killed") == trace(fault_place / f"{name}-whole")
 
 
 def kill_in_a_save(place: Path, chance: random.Random) -> bool:

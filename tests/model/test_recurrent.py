@@ -76,3 +76,12 @@ def test_in_bfloat16_the_state_leads_to_the_same_logits(type_):
         state = model.new_state(2)
         pieces = [model(token_B1, state) for token_B1 in tokens_BT.split(1, dim=1)]
         torch.testing.assert_close(torch.cat(pieces, dim=1), model(tokens_BT), rtol=0, atol=0.1)
+
+
+# Where the graph breaks, the compiler asks an activation for its .grad, and PyTorch warns of that.
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
+@pytest.mark.parametrize("type_", TYPES)
+def test_a_compiled_model_computes_the_same(type_):
+    """PyTorch's compiler leaves recurrent layers as they are: they are kernels already."""
+    model, tokens_BT = build_away_from_zero(tiny_recurrent(type_)), torch.randint(VOCAB_SIZE, (2, 8))
+    torch.testing.assert_close(torch.compile(model, backend="eager")(tokens_BT), model(tokens_BT))

@@ -89,7 +89,7 @@ def trace_text(model: LanguageModel, tokenizer: Tokenizer, text: str) -> Trace:
     DataError if the tokenizer cannot encode it, ConfigError if the model is no decoder: others have nothing to show.
     """
     if not isinstance(model, Decoder):
-        what = f"the {type(model).__name__} has no attention and no residual stream"
+        what = "this kind of model has no attention and no residual stream"
         raise ConfigError("model.type", what, "trace a run of type decoder")
     ids = [tokenizer.end_of_text, *tokenizer.encode(text)]
     return trace(model, ids, [token_text(tokenizer, id_) for id_ in ids])

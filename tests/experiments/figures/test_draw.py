@@ -6,7 +6,7 @@ import pytest
 from matplotlib.image import imread
 
 from pellucid.config.experiment import ExperimentConfig
-from pellucid.experiments.figures.curves import draw_curves
+from pellucid.experiments.figures.curves import _evaluations, draw_curves
 from pellucid.experiments.figures.draw import draw
 from pellucid.experiments.laws import bootstrap
 from pellucid.experiments.results import RunResult
@@ -107,6 +107,15 @@ def test_every_kind_of_figure_is_drawn_with_its_units_and_a_caption(figure, labe
     drawing = drawn(figure, RESULTS, tmp_path)
     assert_two_files_of_a_figure(tmp_path, label)
     assert "Varied: model.d_model; 6 variants, 2 seeds, 12 runs." in drawing.caption
+
+
+def test_a_model_that_computes_nothing_is_a_level_line_beside_the_others():
+    table = [run.model_copy(update={"label": "table", "flops": 0.0}) for run in RESULTS[:2]]
+    points = _evaluations(experiment({"type": "curves", "x": "flops"}).figures[0], [*RESULTS[2:4], *table])
+    level, falling = (points[points.label == label] for label in ("table", "width 16"))
+    assert level.groupby("seed").x.agg(list).tolist() == 2 * [[falling.x.min(), falling.x.max()]]
+    assert level.groupby("seed").y.nunique().tolist() == [1, 1]
+    assert falling.x.min() > 0
 
 
 def test_seeds_meet_at_equal_steps_whatever_number_of_tokens_each_has_read():

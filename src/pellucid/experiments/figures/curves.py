@@ -62,7 +62,17 @@ def _evaluations(config: CurvesConfig, results: Sequence[RunResult]) -> pd.DataF
         rows += of_run
     columns = ["label", "seed", "step", "x", "floor", "y"]
     points = at_equal_steps(pd.DataFrame(rows, columns=columns).astype({"x": float, "floor": float}), "label")
+    points = _with_level_lines(points) if config.x == "flops" else points
     return points if config.y == "val_loss" else points.assign(y=points.y - points.floor)
+
+
+def _with_level_lines(points: pd.DataFrame) -> pd.DataFrame:
+    """A model that takes no products, as a table of counts, is a level line: its last loss at all compute of others."""
+    free, others = points[points.x == 0], points[points.x > 0]
+    if free.empty:
+        return points
+    last = free.groupby(["label", "seed"], sort=False).tail(1)
+    return pd.concat([*(last.assign(x=x) for x in (others.x.min(), others.x.max())), others], ignore_index=True)
 
 
 def draw_contexts(config: ContextsConfig, results: Sequence[RunResult]) -> Sketch:

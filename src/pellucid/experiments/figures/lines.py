@@ -121,7 +121,8 @@ def _scale_axes(axes: Axes, config: LinesConfig, runs: pd.DataFrame, words: list
         axes.set_xticks(range(len(words)), [wrapped(word, max(8, 60 // len(words))) for word in words])
         axes.set_xlim(-0.4, len(words) - 0.6)
     elif config.log_x:
-        log_axis(axes, "x", log_limits(runs.x), ticks_at(np.log(runs.x)) and sorted(set(runs.x)))
+        x = runs.x[runs.x > 0]  # a table of counts takes no FLOPs
+        log_axis(axes, "x", log_limits(x), ticks_at(np.log(x)) and sorted(set(x)))
     else:
         axes.xaxis.set_major_formatter(lambda value, _: in_short(value))
         if at := ticks_at(runs.x):

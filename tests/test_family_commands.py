@@ -1,0 +1,95 @@
+"""Every kind of model is trained, written with, scored, explained, counted and compared by the same commands."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from experiments.conftest import BASE
+from model.family import FAMILY
+from pellucid.experiments.plan import plan_experiment
+from pellucid.experiments.worker import make_run
+
+ONE_OF_EACH_TYPE = list({model["type"]: name for name, model in reversed(FAMILY.items())}.values())
+NO_ATTENTION = [name for name, model in FAMILY.items() if model["type"] != "decoder"]
+
+
+def config_of(name, **changes):
+    """A run of four steps on a few fables."""
+    config = yaml.safe_load(BASE)
+    model = {**FAMILY[name], "context_length": 16}
+    config["corpus"]["size"] = 20
+    return {**config, "name": name.replace(" ", "-"), "model": model, **changes}
+
+
+@pytest.fixture
+def write_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write(name, **changes):
+        (tmp_path / "run.yaml").write_text(yaml.safe_dump(config_of(name, **changes)), encoding="utf-8")
+
+    return write
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_each_kind_of_model_trains_writes_is_scored_explained_and_counted(name, write_config, pellucid):
+    write_config(name)
+    assert pellucid("train", "run.yaml", "--run-dir", "run").exit_code == 0
+    written = json.loads(pellucid("generate", "run", "--max-new-tokens", "40", "--json").stdout)
+    assert written["samples"][0]["tokens"] > 0
+    scores = json.loads(pellucid("evaluate", "run", "--json").stdout)
+    assert scores["excess_nats_per_token"] > 0
+    assert "truth" in pellucid("explain", "run", "--prompt", "This is the story of").stdout
+    counted = json.loads(pellucid("cost", "run.yaml", "--json").stdout)
+    assert counted["parameters"]["total"] == sum(
+        n for part, n in counted["parameters"].items() if part not in ("total", "active")
+    )
+    assert counted["memory_bytes"]["state"] >= 0
+    assert pellucid("verify", "run").exit_code == 0
+
+
+@pytest.mark.parametrize("name", NO_ATTENTION)
+def test_what_only_a_decoder_can_do_is_refused_in_one_line(name, write_config, pellucid):
+    write_config(name)
+    assert pellucid("train", "run.yaml", "--run-dir", "run").exit_code == 0
+    for command in (
+        ["explain", "run", "--prompt", "Once", "--attention", "all"],
+        ["cost", "run.yaml", "--devices", "8"],
+        ["train", "run.yaml", "train.gradient_checkpointing=true"],
+    ):
+        refused = pellucid(*command)
+        (line,) = [line for line in refused.stderr.splitlines() if line.startswith("error: ")]
+        assert refused.exit_code == 2
+        assert "this kind of model has no" in line or f"the {FAMILY[name]['type']} has no" in line, line
+        assert "; " in line
+
+
+def test_an_experiment_compares_all_types_of_models(write_config, pellucid):
+    write_config("decoder")
+    experiment = {
+        "name": "kinds",
+        "question": "Which is best?",
+        "base": "run.yaml",
+        "runs": [{"label": name, "set": {"model": config_of(name)["model"]}} for name in ONE_OF_EACH_TYPE],
+        "set": {"train.steps": 2},
+        "measures": {"contexts": [8], "gradient_norms": True},
+        "figures": [
+            {"type": "curves", "title": "Learning", "x": "flops"},
+            {"type": "skills", "title": "Skills"},
+            {"type": "contexts", "title": "Contexts"},
+            {"type": "gradient_norms", "title": "Gradients"},
+            {"type": "lines", "title": "Compute", "x": "flops", "y": "excess", "log_x": True},
+        ],
+    }
+    Path("kinds.yaml").write_text(yaml.safe_dump(experiment, sort_keys=False), encoding="utf-8")
+    forecast = pellucid("experiment", "kinds.yaml", "--dry-run")
+    assert forecast.exit_code == 0
+    assert all(name in forecast.stdout for name in ONE_OF_EACH_TYPE)
+    for run in plan_experiment(Path("kinds.yaml")).runs:  # in this process, which has imported PyTorch already
+        make_run(run, run.directory(Path("checkpoints/experiments/kinds")), Path("data"))
+    made = pellucid("experiment", "kinds.yaml", "--report", "report")
+    assert made.exit_code == 0, made.stderr
+    report = Path("report/report.md").read_text(encoding="utf-8")
+    assert all(f"| {name} |" in report for name in ONE_OF_EACH_TYPE)
