@@ -62,11 +62,12 @@ def shrunken(path: Path) -> tuple[str, list[str]]:
     return yaml.safe_dump(experiment, sort_keys=False), overrides
 
 
-def test_the_nine_experiments_are_there():
+def test_the_experiments_are_there():
     names = [
         "accumulation",
         "decoding",
         "depth_and_heads",
+        "experts",
         "looking_up",
         "norms",
         "optimizers",
