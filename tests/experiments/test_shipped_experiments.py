@@ -68,6 +68,7 @@ def test_the_experiments_are_there():
         "decoding",
         "depth_and_heads",
         "experts",
+        "linear_attention",
         "looking_up",
         "norms",
         "optimizers",
