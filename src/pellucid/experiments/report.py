@@ -103,7 +103,10 @@ def _what_was_varied(plan: Plan) -> list[str]:
         variants = [f"All combinations of these values, {n_variants} variants:", "\n".join(axes)]
     else:
         rows = [[run.label, _in_words(run.set) if run.set else "nothing"] for run in config.runs]
-        variants = [f"The {n_variants} variants:", table(["variant", "changes"], rows)]
+        variants = [
+            f"The {n_variants} variants:" if n_variants > 1 else "The only variant:",
+            table(["variant", "changes"], rows),
+        ]
     return ["## What was varied", f"{common}.", *variants, _seeds(config.seeds)]
 
 
