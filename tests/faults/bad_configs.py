@@ -34,6 +34,9 @@ REQUIRED: dict[str, object] = {
     "n_heads": 2,
     "steps": 100,
     "batch_size": 2,
+    "window": 4,
+    "n_experts": 4,
+    "top_k": 2,
 }
 WRONG_TYPES: dict[str, list[object]] = {
     "integer": ["many", 1.5, True, [1], {"a": 1}],
@@ -78,6 +81,13 @@ def variants(schema: Data) -> dict[str, Data]:
     return {name: resolved({"$ref": reference}) for name, reference in mapping.items()}
 
 
+def section_beside_words(schema: Data) -> Data | None:
+    """Of `a word or a section`, the section."""
+    options = [resolved(option) for option in schema.get("anyOf", ())]
+    found = [option for option in options if "properties" in option]
+    return found[0] if found and len(options) > 1 and not variants(schema) else None
+
+
 def base(section: Data, choice: int) -> Data:
     """All keys of a section: its defaults, or what stands in REQUIRED. `choice` counts through variants."""
     data = {}
@@ -85,18 +95,20 @@ def base(section: Data, choice: int) -> Data:
         options = list(variants(schema).values())
         schema = options[choice % len(options)] if options else resolved(schema)
         if key == "type":
-            data[key] = schema["const"]
+            data[key] = schema["const"] if "const" in schema else schema["enum"][0]
         elif "properties" in schema:
-            data[key] = base(schema, choice)
+            data[key] = base(schema, choice // max(1, len(options)))
+        elif choice % 2 and (beside := section_beside_words(schema)):
+            data[key] = base(beside, choice)
         else:
             data[key] = REQUIRED[key] if key in section.get("required", ()) else section["properties"][key]["default"]
     return data
 
 
 def bases() -> list[Data]:
-    """As many as the longest list of variants."""
-    most = max(len(variants(schema)) for each in SCHEMA["$defs"].values() for schema in each["properties"].values())
-    found = [base(SCHEMA, choice) for choice in range(max(most, 4))]
+    """As many as it takes for each variant of a model to come with each variant of its parts."""
+    most_parts = max(len(variants(part)) for part in SCHEMA["$defs"]["DecoderConfig"]["properties"].values())
+    found = [base(SCHEMA, choice) for choice in range(most_parts * len(variants(SCHEMA["properties"]["model"])))]
     for data in found:
         parse_run_config(dump(data), "base.yaml")
     return found
@@ -107,6 +119,8 @@ def sections(data: Data, section: Data, path: Path = ()) -> Iterator[tuple[Path,
     yield path, section
     for key, schema in section["properties"].items():
         schema = variants(schema).get(data[key].get("type")) if variants(schema) else resolved(schema)
+        if schema and isinstance(data[key], dict):
+            schema = section_beside_words(schema) or schema
         if schema and "properties" in schema:
             yield from sections(data[key], schema, (*path, key))
 
@@ -127,6 +141,8 @@ def cases() -> Iterator[Case]:
 def cases_of_key(data: Data, path: Path, section: Data) -> Iterator[Case]:
     key, name = path[-1], (section["title"], path[-1])
     schema, misspelled = section["properties"][key], (*path[:-1], key + key[-1])
+    if path == ("model", "type") and data["model"]["type"] != "decoder":
+        return  # without it the section describes a decoder, and what is wrong there comes first
     says = f"unknown key; did you mean {key!r}?"
     yield Case(name, "misspelled", misspelled, dump(renamed(data, path, misspelled[-1])), says)
     if key in section.get("required", ()):
@@ -148,9 +164,11 @@ def wrong_values(schema: Data) -> Iterator[object]:
         yield from ["many", 0, 1.5, True]  # a word, or a number of at least 1
         return
     if "anyOf" in schema:
-        kinds = {option["type"] for option in schema["anyOf"]}
+        kinds = {resolved(option)["type"] for option in schema["anyOf"]}
         if kinds == {"string", "integer"}:  # `auto` or a number
             yield from ["nonsense", 1.5, 0, True, [1]]
+        elif kinds == {"string", "object"}:  # a word, or a section
+            yield from ["nonsense", 5, True, [1], {"type": "nonsense"}]
         else:
             assert kinds == {"string", "array", "object", "null"}
             yield from [5, True]
