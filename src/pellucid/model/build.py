@@ -32,7 +32,7 @@ from pellucid.model.attention import Attend, MultiHeadAttention, Project, Rotate
 from pellucid.model.bigram import Bigram
 from pellucid.model.block import Block
 from pellucid.model.decoder import Decoder
-from pellucid.model.embeddings import SeparateEmbeddings, SoftCap, TiedEmbeddings
+from pellucid.model.embeddings import Embeddings, SeparateEmbeddings, SoftCap, TiedEmbeddings
 from pellucid.model.experts import Experts, Router
 from pellucid.model.feed_forward import Activation, FeedForward, SwiGLU, relu_squared
 from pellucid.model.initialization import initialize, initialize_recurrent
@@ -88,11 +88,10 @@ def build_model(config: ModelConfig, vocab_size: int) -> LanguageModel:
 
 def build_decoder(config: DecoderConfig, vocab_size: int) -> Decoder:
     positions = build_positions(config)
-    embeddings = TiedEmbeddings if config.tied_embeddings else SeparateEmbeddings
     model = Decoder(
         vocab_size=vocab_size,
         context_length=config.context_length,
-        embeddings=embeddings(vocab_size, config.d_model),
+        embeddings=build_embeddings(config, vocab_size),
         positions=positions,
         dropout=config.dropout,
         blocks=[build_block(config, rotate) for rotate in rotate_in_each_layer(config, positions)],
@@ -110,7 +109,6 @@ def build_decoder(config: DecoderConfig, vocab_size: int) -> Decoder:
 
 
 def build_mlp(config: MLPConfig, vocab_size: int) -> MLP:
-    embeddings = TiedEmbeddings if config.tied_embeddings else SeparateEmbeddings
     activation: Activation
     match config.activation:
         case "tanh":
@@ -123,11 +121,16 @@ def build_mlp(config: MLPConfig, vocab_size: int) -> MLP:
         vocab_size=vocab_size,
         context_length=config.context_length,
         window=config.window,
-        embeddings=embeddings(vocab_size, config.d_model),
+        embeddings=build_embeddings(config, vocab_size),
         d_model=config.d_model,
         d_ff=config.d_ff or 4 * config.d_model,
         activation=activation,
     )
+
+
+def build_embeddings(config: DecoderConfig | MLPConfig | RecurrentConfig, vocab_size: int) -> Embeddings:
+    embeddings = TiedEmbeddings if config.tied_embeddings else SeparateEmbeddings
+    return embeddings(vocab_size, config.d_model)
 
 
 def build_positions(config: DecoderConfig) -> Positions:
@@ -254,11 +257,10 @@ def build_expert(config: DecoderConfig) -> nn.Module:
 
 
 def build_recurrent(config: RecurrentConfig, vocab_size: int) -> Recurrent:
-    embeddings = TiedEmbeddings if config.tied_embeddings else SeparateEmbeddings
     model = Recurrent(
         vocab_size=vocab_size,
         context_length=config.context_length,
-        embeddings=embeddings(vocab_size, config.d_model),
+        embeddings=build_embeddings(config, vocab_size),
         layers=build_layers(config),
         final_norm=LayerNorm(config.d_model, bias=False),
         dropout=config.dropout,
