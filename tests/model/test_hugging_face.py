@@ -28,6 +28,18 @@ def transformers():
     return importlib.import_module("transformers")
 
 
+LLAMA_SIZES = {
+    "vocab_size": VOCAB_SIZE,
+    "max_position_embeddings": 16,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "rms_norm_eps": 1e-5,
+}
+
+
 def assert_same_logits(ours, theirs):
     tokens_BT = torch.randint(VOCAB_SIZE, (3, 16), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
@@ -119,14 +131,7 @@ def test_logits_equal_llama(transformers):
     theirs = randomised(
         transformers.LlamaForCausalLM(
             transformers.LlamaConfig(
-                vocab_size=VOCAB_SIZE,
-                max_position_embeddings=16,
-                hidden_size=32,
-                intermediate_size=48,
-                num_hidden_layers=3,
-                num_attention_heads=4,
-                num_key_value_heads=2,
-                rms_norm_eps=1e-5,
+                **LLAMA_SIZES,
                 tie_word_embeddings=False,
             )
         )
@@ -152,14 +157,7 @@ def test_logits_equal_mistral_which_sees_a_window(transformers, window):
     theirs = randomised(
         transformers.MistralForCausalLM(
             transformers.MistralConfig(
-                vocab_size=VOCAB_SIZE,
-                max_position_embeddings=16,
-                hidden_size=32,
-                intermediate_size=48,
-                num_hidden_layers=3,
-                num_attention_heads=4,
-                num_key_value_heads=2,
-                rms_norm_eps=1e-5,
+                **LLAMA_SIZES,
                 sliding_window=window,
                 tie_word_embeddings=False,
             )
@@ -186,14 +184,7 @@ def test_logits_equal_smollm3_whose_last_layers_do_not_rotate(transformers):
     theirs = randomised(
         transformers.SmolLM3ForCausalLM(
             transformers.SmolLM3Config(
-                vocab_size=VOCAB_SIZE,
-                max_position_embeddings=16,
-                hidden_size=32,
-                intermediate_size=48,
-                num_hidden_layers=3,
-                num_attention_heads=4,
-                num_key_value_heads=2,
-                rms_norm_eps=1e-5,
+                **LLAMA_SIZES,
                 rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
                 no_rope_layers=[1, 0, 0],  # 1 where a layer rotates
                 tie_word_embeddings=False,
