@@ -269,7 +269,7 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
         (
             "model.n_heads=3",
             "command line: model.n_heads: d_model 64 is not a multiple of n_heads 3; "
-            "choose d_model as n_heads times the head width",
+            "choose a multiple, or set head_width",
         ),
         (
             "train.steps=5",

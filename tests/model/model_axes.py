@@ -23,7 +23,7 @@ AXES = {
     ],
     "norm": ["layer_norm", "rms_norm"],
     "norm_placement": ["pre", "post"],
-    "activation": ["relu", "gelu", "relu_squared", "swiglu"],
+    "activation": ["relu", "gelu", "gelu_tanh", "relu_squared", "swiglu"],
     "tied_embeddings": [True, False],
     "bias": [True, False],
     "qk_norm": [True, False],
@@ -32,6 +32,8 @@ AXES = {
     "zero_init_projections": [True, False],
     "attention": ["explicit", "linear", {"type": "sliding_window", "window": 4}],
 }
+
+NUMBERS = {"norm_epsilon": [1e-5, 1e-2], "head_width": [None, 8]}  # no choices of design: not combined with everything
 
 
 def tiny_config(**choices):
@@ -47,8 +49,8 @@ def all_combinations(**fixed):
 
 
 def covering_combinations(**fixed):
-    """Some fifty of them, in which any three axes meet with each of their values: a covering array of strength 3."""
-    axes = {**AXES, **fixed}
+    """Some sixty of them, in which any three axes meet with each of their values: a covering array of strength 3."""
+    axes = {**AXES, **NUMBERS, **fixed}
     rng = random.Random(0)
     choices = [[(axis, i) for i in range(len(values))] for axis, values in axes.items()]
     missing = {triple for three_axes in combinations(choices, 3) for triple in product(*three_axes)}

@@ -30,6 +30,7 @@ def build_attention(*, n_heads=4, n_kv_heads=2, bias=True, dropout=0.0, attend=e
     torch.manual_seed(0)
     return MultiHeadAttention(
         d_model=8,
+        head_width=8 // n_heads,
         n_heads=n_heads,
         n_kv_heads=n_kv_heads,
         rotate=NoPositions().rotate,

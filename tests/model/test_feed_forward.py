@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -6,7 +8,12 @@ import torch.nn.functional as F
 from pellucid.model.feed_forward import FeedForward, SwiGLU, relu_squared
 from reference import feed_forward as reference
 
-ACTIVATIONS = [(F.relu, reference.relu), (F.gelu, reference.gelu), (relu_squared, reference.relu_squared)]
+ACTIVATIONS = [
+    (F.relu, reference.relu),
+    (F.gelu, reference.gelu),
+    (partial(F.gelu, approximate="tanh"), reference.gelu_tanh),
+    (relu_squared, reference.relu_squared),
+]
 
 
 def random(*shape):

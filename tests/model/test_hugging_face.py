@@ -73,7 +73,8 @@ def gpt2_weights(state, n_layers):
     return weights
 
 
-def test_logits_equal_gpt2(transformers):
+@pytest.mark.parametrize(("activation", "their_name"), [("gelu", "gelu"), ("gelu_tanh", "gelu_new"), ("relu", "relu")])
+def test_logits_equal_gpt2(transformers, activation, their_name):
     theirs = randomised(
         transformers.GPT2LMHeadModel(
             transformers.GPT2Config(
@@ -82,7 +83,7 @@ def test_logits_equal_gpt2(transformers):
                 n_embd=32,
                 n_layer=3,
                 n_head=4,
-                activation_function="gelu",
+                activation_function=their_name,
                 bos_token_id=0,
                 eos_token_id=0,
             )
@@ -93,7 +94,7 @@ def test_logits_equal_gpt2(transformers):
         d_ff=None,
         position={"type": "learned"},
         norm="layer_norm",
-        activation="gelu",
+        activation=activation,
         bias=True,
         tied_embeddings=True,
     )

@@ -38,6 +38,7 @@ def build_attention(*, n_heads=4, n_kv_heads=2, rotate=not_at_all, dropout=0.0):
     torch.manual_seed(0)
     return LinearAttention(
         d_model=16,
+        head_width=16 // n_heads,
         n_heads=n_heads,
         n_kv_heads=n_kv_heads,
         rotate=rotate,

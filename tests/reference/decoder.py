@@ -12,7 +12,7 @@ from reference import feed_forward as ff
 from reference import norms, positions
 from reference.attention import attention, linear, linear_attention, multi_head_attention
 
-ACTIVATIONS = {"relu": ff.relu, "gelu": ff.gelu, "relu_squared": ff.relu_squared}
+ACTIVATIONS = {"relu": ff.relu, "gelu": ff.gelu, "gelu_tanh": ff.gelu_tanh, "relu_squared": ff.relu_squared}
 
 
 def decoder(tokens, config, weights):
@@ -53,8 +53,8 @@ def residual(x, config, weights, name, sublayer):
 def norm(x, config, weights, name):
     gain = weights[f"{name}.weight"]
     if config.norm == "rms_norm":
-        return norms.rms_norm(x, gain)
-    return norms.layer_norm(x, gain, bias(weights, name, gain))
+        return norms.rms_norm(x, gain, config.norm_epsilon)
+    return norms.layer_norm(x, gain, bias(weights, name, gain), config.norm_epsilon)
 
 
 def attention_sublayer(x, config, weights, name):

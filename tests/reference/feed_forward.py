@@ -16,6 +16,11 @@ def gelu(value):
     return value * 0.5 * (1 + math.erf(value / math.sqrt(2)))
 
 
+def gelu_tanh(value):
+    """GELU with a tanh in the place of the error function, as in GPT-2 (Hendrycks and Gimpel 2016)."""
+    return value * 0.5 * (1 + math.tanh(math.sqrt(2 / math.pi) * (value + 0.044715 * value**3)))
+
+
 def relu_squared(value):
     return max(0.0, value) ** 2
 

@@ -107,13 +107,17 @@ class DecoderConfig(Section):
     context_length: int = Field(ge=1, description="tokens that the model sees at most")
     d_model: int = Field(ge=1, description="width of the residual stream")
     n_layers: int = Field(ge=1, description="number of blocks")
-    n_heads: int = Field(ge=1, description="query heads per attention; each is d_model / n_heads wide")
+    n_heads: int = Field(ge=1, description="query heads per attention")
     n_kv_heads: int | None = Field(None, ge=1, description="key/value heads, which query heads share; null: n_heads")
+    head_width: int | None = Field(None, ge=1, description="coordinates of a head; null: d_model / n_heads")
     d_ff: int | None = Field(None, ge=1, description="width of the feed-forward layer; null: 4 d_model")
     position: PositionConfig = Field(RotaryConfig(type="rope"), description="how the model knows order")
     norm: Literal["layer_norm", "rms_norm"] = "layer_norm"
+    norm_epsilon: float = Field(1e-5, gt=0, description="keeps norms from dividing by zero")
     norm_placement: Literal["pre", "post"] = Field("pre", description="pre: x + f(norm(x)); post: norm(x + f(x))")
-    activation: Literal["relu", "gelu", "relu_squared", "swiglu"] = "gelu"
+    activation: Literal["relu", "gelu", "gelu_tanh", "relu_squared", "swiglu"] = Field(
+        "gelu", description="gelu_tanh: GPT-2's approximation of GELU"
+    )
     feed_forward: FeedForwardConfig = Field(DenseConfig(type="dense"), description="one layer for all, or experts")
     tied_embeddings: bool = Field(True, description="unembed with the transpose of the embedding")
     bias: bool = Field(False, description="biases in the linear layers and LayerNorm")
@@ -142,21 +146,27 @@ class DecoderConfig(Section):
     @model_validator(mode="after")
     def _heads_divide_the_width(self) -> DecoderConfig:
         d_model, n_heads, n_kv_heads = self.d_model, self.n_heads, self.n_kv_heads or 1
-        if d_model % n_heads:
-            wrong = f"{d_model} is not a multiple of n_heads {n_heads}; choose d_model as n_heads times the head width"
+        if self.head_width is None and d_model % n_heads:
+            wrong = f"{d_model} is not a multiple of n_heads {n_heads}; choose a multiple, or set head_width"
             raise ValueError(f"d_model: {wrong}")
+        d_head = self.head_width or d_model // n_heads
         if n_heads % n_kv_heads:
             wrong = f"{n_heads} is not a multiple of n_kv_heads {n_kv_heads}; choose n_kv_heads as a divisor of n_heads"
             raise ValueError(f"n_heads: {wrong}")
         if self.copying_init and self.n_kv_heads not in (None, n_heads):
             wrong = f"{n_kv_heads} value heads are too few to copy all that a token is, {n_heads} are needed"
             raise ValueError(f"copying_init: {wrong}; leave out n_kv_heads, or copying_init")
+        if self.copying_init and n_heads * d_head < d_model:
+            wrong = f"{n_heads} heads of {d_head} coordinates cannot hold all {d_model} of a token"
+            raise ValueError(f"copying_init: {wrong}; leave out head_width, or copying_init")
         if isinstance(self.position, RotaryConfig):
-            d_head, fraction = d_model // n_heads, self.position.rotated_fraction
+            fraction = self.position.rotated_fraction
             rotated = self.position.rotated_width(d_head)
             if rotated % 2 and fraction == 1:
-                wrong = f"RoPE rotates pairs, but a head has {d_head} coordinates; choose d_model / n_heads even"
-                raise ValueError(f"d_model: {wrong}")
+                wrong = f"RoPE rotates pairs, but a head has {d_head} coordinates"
+                if self.head_width is not None:
+                    raise ValueError(f"head_width: {wrong}; choose an even number")
+                raise ValueError(f"d_model: {wrong}; choose d_model / n_heads even")
             if rotated % 2 or rotated == 0:
                 wrong = f"RoPE rotates pairs, but {fraction:g} of a head's {d_head} coordinates is {rotated}"
                 raise ValueError(f"position.rotated_fraction: {wrong}; choose a share that is an even number of them")

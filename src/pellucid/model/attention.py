@@ -66,6 +66,7 @@ class MultiHeadAttention(nn.Module):
         self,
         *,
         d_model: int,
+        head_width: int,
         n_heads: int,
         n_kv_heads: int,
         rotate: Rotate,
@@ -77,7 +78,7 @@ class MultiHeadAttention(nn.Module):
         dropout: float,
     ) -> None:
         super().__init__()
-        self.head_width = d_model // n_heads
+        self.head_width = head_width
         self.n_heads = n_heads
         self.n_kv_heads = n_kv_heads
         self.W_Q = nn.Linear(d_model, n_heads * self.head_width, bias=bias)

@@ -138,14 +138,18 @@ def build_positions(config: DecoderConfig) -> Positions:
         case SinusoidalConfig():
             return Sinusoidal(config.context_length, config.d_model)
         case RotaryConfig(base=base) as rope:
-            head_width, rotate = config.d_model // config.n_heads, choose_kernels(config).rotate_pairs
-            return Rotary(config.context_length, head_width, base, rotate, rope.rotated_width(head_width))
+            K, rotate = head_width(config), choose_kernels(config).rotate_pairs
+            return Rotary(config.context_length, K, base, rotate, rope.rotated_width(K))
         case LearnedConfig():
             return Learned(config.context_length, config.d_model)
         case NoPositionConfig():
             return NoPositions()
         case _:
             assert_never(config.position)
+
+
+def head_width(config: DecoderConfig) -> int:
+    return config.head_width or config.d_model // config.n_heads
 
 
 def rotate_in_each_layer(config: DecoderConfig, positions: Positions) -> list[Rotate]:
@@ -175,24 +179,24 @@ def build_residual(config: DecoderConfig, sublayer: nn.Module) -> Residual:
 def build_norm(config: DecoderConfig, width: int) -> nn.Module:
     match config.norm:
         case "layer_norm":
-            return LayerNorm(width, bias=config.bias)
+            return LayerNorm(width, bias=config.bias, epsilon=config.norm_epsilon)
         case "rms_norm":
-            return RMSNorm(width)
+            return RMSNorm(width, epsilon=config.norm_epsilon)
         case _:
             assert_never(config.norm)
 
 
 def build_attention(config: DecoderConfig, rotate: Rotate) -> MultiHeadAttention:
-    head_width = config.d_model // config.n_heads
     kernels = choose_kernels(config)
     parts: dict[str, Any] = {
         "d_model": config.d_model,
+        "head_width": head_width(config),
         "n_heads": config.n_heads,
         "n_kv_heads": config.n_kv_heads or config.n_heads,
         "rotate": rotate,
         "project": kernels.project,
-        "query_norm": build_norm(config, head_width) if config.qk_norm else nn.Identity(),
-        "key_norm": build_norm(config, head_width) if config.qk_norm else nn.Identity(),
+        "query_norm": build_norm(config, head_width(config)) if config.qk_norm else nn.Identity(),
+        "key_norm": build_norm(config, head_width(config)) if config.qk_norm else nn.Identity(),
         "bias": config.bias,
         "dropout": config.dropout,
     }
@@ -245,6 +249,8 @@ def build_expert(config: DecoderConfig) -> nn.Module:
             activation = F.relu
         case "gelu":
             activation = F.gelu
+        case "gelu_tanh":
+            activation = partial(F.gelu, approximate="tanh")
         case "relu_squared":
             activation = choose_kernels(config).relu_squared
         case "swiglu":

@@ -19,8 +19,8 @@ class LayerNorm(nn.LayerNorm):
     PyTorch's own, with the variance divided by D, not D - 1; Ba, Kiros and Hinton 2016.
     """
 
-    def __init__(self, width: int, bias: bool) -> None:
-        super().__init__(width, eps=EPSILON, bias=bias)
+    def __init__(self, width: int, bias: bool, epsilon: float = EPSILON) -> None:
+        super().__init__(width, eps=epsilon, bias=bias)
 
 
 class RMSNorm(nn.Module):
@@ -29,12 +29,13 @@ class RMSNorm(nn.Module):
     Zhang and Sennrich 2019. Written out because it teaches, and PyTorch's own is not faster on a CPU.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, epsilon: float = EPSILON) -> None:
         super().__init__()
+        self.epsilon = epsilon
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         # Computed in the type of the gain: where x is bfloat16, its 8 bits are too few for a sum.
         wide_BTD = x_BTD.to(self.weight.dtype)
         mean_square_BT1 = wide_BTD.square().mean(dim=-1, keepdim=True)
-        return (self.weight * wide_BTD * torch.rsqrt(mean_square_BT1 + EPSILON)).to(x_BTD.dtype)
+        return (self.weight * wide_BTD * torch.rsqrt(mean_square_BT1 + self.epsilon)).to(x_BTD.dtype)
