@@ -1,0 +1,1 @@
+"""The files of other projects: models that leave for them, and models that come from them."""

@@ -1,0 +1,234 @@
+"""A decoder as a class of Hugging Face transformers, and back: dicts and tensors only, no files.
+
+`classes.py` describes the classes, `config_json.py` writes and reads their config, `layouts.py` lays out tensors.
+Weights are renamed and moved, never computed: so the logits stay what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pellucid.checkpoint.training_state import first_not_finite, model_tensors
+from pellucid.config.model import (
+    DecoderConfig,
+    ExpertsConfig,
+    NoPositionConfig,
+    RotaryConfig,
+    SinusoidalConfig,
+    SlidingWindowConfig,
+)
+from pellucid.errors import CheckpointError, ConfigError
+from pellucid.exchange.classes import ARCHITECTURES, Architecture
+from pellucid.exchange.config_json import DAMAGED, read_config, written_config
+from pellucid.exchange.layouts import Place, places_of, to_ours, to_theirs
+from pellucid.model.build import build_model, head_width
+from pellucid.model.positions import Sinusoidal
+
+EMBEDDING, UNEMBEDDING = "embeddings.embedding_VD", "embeddings.unembedding_VD"
+POSITIONS = "positions.positions_TD"
+NOT_WEIGHTS = (".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq")  # masks and angles in some files
+FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+
+
+def to_hugging_face(
+    config: DecoderConfig, tensors: Mapping[str, Tensor], vocab_size: int
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The config.json and the tensors of the class that computes what this decoder computes.
+
+    `tensors` are named as in model.safetensors. Raises ConfigError, naming the knob, if there is no such class.
+    """
+    architecture = class_for(config)
+    hf_config = written_config(architecture, config, vocab_size)
+    hf_config["torch_dtype"] = str(tensors[EMBEDDING].dtype).removeprefix("torch.")
+    places = _places(architecture, config, hf_config)
+    given = {**tensors, **_computed_positions(config, tensors[EMBEDDING])}
+    without_place = given.keys() - {name for place in places for name in place.ours}
+    if any(given[name].any() for name in without_place):
+        raise _refusal("bias", f"{architecture.name} lacks a part of the biases")
+    return hf_config, _laid_out(places, given, config.n_heads)
+
+
+def from_hugging_face(
+    hf_config: dict[str, Any], hf_tensors: Mapping[str, Tensor], where: str
+) -> tuple[DecoderConfig, dict[str, Tensor], int]:
+    """The decoder that computes what a model of transformers computes: config, tensors in float32, vocabulary size.
+
+    Raises CheckpointError at `where` if there is none, or if the tensors are not those of the config.
+    """
+    architecture = _class_of(hf_config, where)
+    values = {**architecture.defaults, **hf_config}
+    config, vocab_size = read_config(architecture, values, where)
+    if config.n_layers > len(hf_tensors):
+        raise CheckpointError(where, f"{len(hf_tensors)} tensors are too few for {config.n_layers} layers", DAMAGED)
+    with torch.device("meta"):
+        expected = model_tensors(build_model(config, vocab_size))
+    places = _places(architecture, config, values)
+    expected_there = _laid_out(places, expected, config.n_heads)
+    found = _renamed(architecture, hf_tensors, expected_there, where)
+    _require_fit(expected_there, found, where)
+
+    tensors: dict[str, Tensor] = {}
+    for place in places:
+        parts = [found[name].float() for name in place.theirs]
+        if any(not torch.equal(parts[0], other) for other in parts[1:]):
+            wrong = f"{place.theirs[0]} and {place.theirs[-1]} differ, but here all heads share one norm"
+            raise CheckpointError(where, wrong, "choose another model")
+        tensors.update(zip(place.ours, to_ours(place, parts, config.n_heads), strict=True))
+    hint = hf_config.get("pellucid")
+    return *_as_exported(config, expected, tensors, hint if isinstance(hint, dict) else {}), vocab_size
+
+
+def class_for(config: DecoderConfig) -> Architecture:
+    """The first class that computes what the decoder computes. Raises ConfigError, naming the knob, if none does."""
+    lacking = [(architecture, _lacks(architecture, config)) for architecture in ARCHITECTURES]
+    for architecture, knobs in lacking:
+        if not knobs:
+            return architecture
+    # Of the classes that have all that is left at its default, the nearest: what somebody has turned is named.
+    usual = DecoderConfig(context_length=1, d_model=2, n_layers=1, n_heads=1)
+    near = [knobs for _, knobs in lacking if all(_value(knob, config) != _value(knob, usual) for knob in knobs)]
+    knob = min(near, key=len)[0]
+    value = _value(knob, config)
+    raise _refusal(knob, f"no class of transformers has {getattr(value, 'type', value)} beside the other knobs")
+
+
+def _lacks(architecture: Architecture, config: DecoderConfig) -> list[str]:
+    """The knobs at which a class cannot be this decoder."""
+    window = isinstance(config.attention, SlidingWindowConfig)
+    experts = config.feed_forward if isinstance(config.feed_forward, ExpertsConfig) else None
+    rope = config.position if isinstance(config.position, RotaryConfig) else None
+    width = head_width(config)
+    own_width = architecture.sets_head_width and not (architecture.divides_width and config.d_model % config.n_heads)
+    has = {
+        "norm_placement": config.norm_placement == "pre",
+        "logit_soft_cap": config.logit_soft_cap is None,
+        "attention": config.attention != "linear" and (not window or architecture.window is not None),
+        "feed_forward": (experts is not None) == architecture.experts and not (experts and experts.shared_experts),
+        "position.unrotated_last_layers": not rope or rope.unrotated_last_layers == 0,
+        "position.rotated_fraction": not rope or architecture.rotates_a_part or rope.rotated_width(width) == width,
+        "position": config.position.type in architecture.positions,
+        "norm": config.norm == architecture.norm,
+        "activation": config.activation in architecture.activations,
+        "qk_norm": config.qk_norm in architecture.qk_norm,
+        "n_kv_heads": architecture.groups_heads or config.n_kv_heads in (None, config.n_heads),
+        "head_width": own_width or width * config.n_heads == config.d_model,
+    }
+    return [knob for knob, possible in has.items() if not possible]
+
+
+def _value(knob: str, config: DecoderConfig) -> Any:
+    return reduce(getattr, knob.split("."), config)
+
+
+def _refusal(knob: str, what: str) -> ConfigError:
+    return ConfigError(f"model.{knob}", what, "export a model trained without it")
+
+
+def _places(architecture: Architecture, config: DecoderConfig, values: Mapping[str, Any]) -> list[Place]:
+    """Where each tensor stands, with `values` of config.json that say which modules and biases there are."""
+    places = [Place((EMBEDDING,), (architecture.embedding,))]
+    if not config.tied_embeddings:
+        places.append(Place((UNEMBEDDING,), ("lm_head.weight",)))
+    if "learned" in architecture.positions:
+        places.append(Place((POSITIONS,), ("transformer.wpe.weight",)))
+    n_experts = config.feed_forward.n_experts if isinstance(config.feed_forward, ExpertsConfig) else 0
+    heads = (config.n_heads, config.n_kv_heads or config.n_heads)
+    for row in architecture.rows:
+        places.extend(places_of(row, values, config.n_layers, n_experts, heads))
+    return places
+
+
+def _laid_out(places: list[Place], tensors: Mapping[str, Tensor], n_heads: int) -> dict[str, Tensor]:
+    """Our tensors in their places; a bias that we lack is zeros."""
+
+    def part(name: str) -> Tensor:
+        weight = tensors[name.removesuffix("bias") + "weight"] if name.endswith(".bias") else tensors[name]
+        return tensors[name] if name in tensors else weight.new_zeros(weight.size(0))
+
+    found: dict[str, Tensor] = {}
+    for place in places:
+        found.update(zip(place.theirs, to_theirs(place, [part(name) for name in place.ours], n_heads), strict=True))
+    return found
+
+
+def _computed_positions(config: DecoderConfig, like: Tensor) -> dict[str, Tensor]:
+    """The table that a class with learned positions needs where we have waves, or nothing."""
+    match config.position.type:
+        case "sinusoidal":
+            with torch.device(like.device):
+                return {POSITIONS: Sinusoidal(config.context_length, config.d_model).table_TD.to(like.dtype)}
+        case "none":
+            return {POSITIONS: like.new_zeros(config.context_length, config.d_model)}
+        case _:
+            return {}
+
+
+def _class_of(hf_config: Mapping[str, Any], where: str) -> Architecture:
+    classes = hf_config.get("architectures") or [""]
+    name = str(classes[0]) if isinstance(classes, list) else ""
+    for architecture in ARCHITECTURES:
+        without_head = architecture.name.removesuffix("ForCausalLM").removesuffix("LMHeadModel") + "Model"
+        if hf_config.get("model_type") == architecture.model_type and name in ("", architecture.name, without_head):
+            return architecture
+    wrong = f"{name or hf_config.get('model_type') or 'a config.json without model_type'} is no class known here"
+    raise CheckpointError(where, wrong, f"choose one of {', '.join(known.name for known in ARCHITECTURES)}")
+
+
+def _renamed(
+    architecture: Architecture, hf_tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor], where: str
+) -> dict[str, Tensor]:
+    """As the class names them: some files lack its prefix, or have masks, or the tied matrix twice."""
+    found = {}
+    for name, tensor in hf_tensors.items():
+        if name in expected or not name.endswith(NOT_WEIGHTS):
+            found[name if name in expected else f"{architecture.prefix}{name}"] = tensor
+    tied = hf_tensors.get("lm_head.weight")
+    if tied is not None and "lm_head.weight" not in expected:
+        del found[f"{architecture.prefix}lm_head.weight"]
+        if architecture.embedding in found and not torch.equal(tied, found[architecture.embedding]):
+            wrong = f"lm_head.weight is not {architecture.embedding}, though tie_word_embeddings is true"
+            raise CheckpointError(where, wrong, "set tie_word_embeddings to false in config.json if both are meant")
+    return found
+
+
+def _require_fit(expected: Mapping[str, Tensor], found: Mapping[str, Tensor], where: str) -> None:
+    """Raises CheckpointError unless these are the tensors, their shapes are right and their numbers finite."""
+    for name, tensor in expected.items():
+        if name not in found:
+            raise CheckpointError(where, f"tensor {name} is missing", DAMAGED)
+        if found[name].shape != tensor.shape:
+            shapes = f"{list(found[name].shape)}, not {list(tensor.shape)} as config.json says"
+            raise CheckpointError(where, f"tensor {name} has the shape {shapes}", DAMAGED)
+        if found[name].dtype not in FLOATS:
+            dtype = str(found[name].dtype).removeprefix("torch.")
+            raise CheckpointError(where, f"tensor {name} holds {dtype}", "choose a model that is not quantized")
+    if surplus := found.keys() - expected.keys():
+        raise CheckpointError(where, f"tensor {min(surplus)} is none of this class", DAMAGED)
+    if (culprit := first_not_finite(dict(found))) is not None:
+        raise CheckpointError(where, f"tensor {culprit} holds NaN or infinity", DAMAGED)
+
+
+def _as_exported(
+    config: DecoderConfig, expected: Mapping[str, Tensor], tensors: dict[str, Tensor], hint: Mapping[str, Any]
+) -> tuple[DecoderConfig, dict[str, Tensor]]:
+    """Without the zeros and the table that export added, where they still are what they were; else with all biases."""
+    biases = [name for name in tensors if name.endswith(".bias")]
+    if not biases or (hint.get("bias") is False and not any(tensors[name].any() for name in biases)):
+        config = config.model_copy(update={"bias": False})
+        tensors = {name: tensor for name, tensor in tensors.items() if name not in biases}
+    else:
+        absent = {name: torch.zeros(tensor.shape) for name, tensor in expected.items() if name not in tensors}
+        tensors = {**tensors, **absent}
+    for position in (SinusoidalConfig(type="sinusoidal"), NoPositionConfig(type="none")):
+        if hint.get("position") == position.type and POSITIONS in tensors:
+            as_exported = config.model_copy(update={"position": position})
+            (table,) = _computed_positions(as_exported, tensors[POSITIONS]).values()
+            if torch.equal(table, tensors[POSITIONS]):
+                config = as_exported
+                del tensors[POSITIONS]
+    return config, tensors

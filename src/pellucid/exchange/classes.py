@@ -1,0 +1,304 @@
+"""The classes of Hugging Face transformers that a decoder can be: what each can do, and how it names things.
+
+One description serves both directions, so that what was exported comes back as it was. Facts are those of the
+classes' own code in transformers (`models/<model_type>/`), versions 4.50 to 5.23.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pellucid.exchange.layouts import Row
+
+GATED = {"swiglu": ("silu", "swish")}
+PLAIN = {
+    "relu": ("relu",),
+    "gelu": ("gelu", "gelu_python"),
+    "gelu_tanh": ("gelu_pytorch_tanh", "gelu_new", "gelu_python_tanh"),
+    "relu_squared": ("relu2",),
+}
+NO_BIASES = {"attention_bias": False, "mlp_bias": False}
+SIZES = {
+    "d_model": "hidden_size",
+    "d_ff": "intermediate_size",
+    "n_layers": "num_hidden_layers",
+    "n_heads": "num_attention_heads",
+    "context_length": "max_position_embeddings",
+}
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A class of transformers.
+
+    `activations` gives the names of each of our activations; the first is the one that is written. `defaults` are
+    the values of keys that a config.json lacks; `only` are keys that have no other value in a Pellucid model.
+    """
+
+    name: str
+    model_type: str
+    norm: str
+    activations: Mapping[str, tuple[str, ...]]
+    rows: tuple[Row, ...]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    only: Mapping[str, Any] = field(default_factory=dict)
+    sizes: Mapping[str, str] = field(default_factory=lambda: SIZES)
+    epsilon: str = "rms_norm_eps"
+    activation: str = "hidden_act"
+    positions: tuple[str, ...] = ("rope",)
+    rotates_a_part: bool = False
+    qk_norm: tuple[bool, ...] = (False,)
+    groups_heads: bool = True
+    sets_head_width: bool = True
+    divides_width: bool = True  # d_model must be a multiple of n_heads
+    window: str | None = None  # the key that tells which layers see a window
+    experts: bool = False
+    prefix: str = "model."
+    embedding: str = "model.embed_tokens.weight"
+    dropouts: tuple[str, ...] = ("attention_dropout",)
+
+
+def attention(*, qkv: bool | str = False, out: bool | str = False, norms: bool = False) -> tuple[Row, ...]:
+    """The rows that all classes but GPT-2's and Persimmon's share."""
+    return (
+        Row(("final_norm",), "model.norm", bias=norms),
+        Row(("blocks.{}.attention.norm",), "model.layers.{}.input_layernorm", bias=norms),
+        Row(("blocks.{}.attention.sublayer.W_Q",), "model.layers.{}.self_attn.q_proj", bias=qkv),
+        Row(("blocks.{}.attention.sublayer.W_K",), "model.layers.{}.self_attn.k_proj", bias=qkv),
+        Row(("blocks.{}.attention.sublayer.W_V",), "model.layers.{}.self_attn.v_proj", bias=qkv),
+        Row(("blocks.{}.attention.sublayer.W_O",), "model.layers.{}.self_attn.o_proj", bias=out),
+        Row(("blocks.{}.feed_forward.norm",), "model.layers.{}.post_attention_layernorm", bias=norms),
+    )
+
+
+def gated(bias: bool | str = False) -> tuple[Row, ...]:
+    return (
+        Row(("blocks.{}.feed_forward.sublayer.W_gate",), "model.layers.{}.mlp.gate_proj", bias=bias),
+        *plain("up_proj", "down_proj", bias),
+    )
+
+
+def plain(widen: str, narrow: str, bias: bool | str) -> tuple[Row, ...]:
+    return (
+        Row(("blocks.{}.feed_forward.sublayer.W_1",), f"model.layers.{{}}.mlp.{widen}", bias=bias),
+        Row(("blocks.{}.feed_forward.sublayer.W_2",), f"model.layers.{{}}.mlp.{narrow}", bias=bias),
+    )
+
+
+QKV = tuple(f"blocks.{{}}.attention.sublayer.W_{letter}" for letter in "QKV")
+QUERY_NORM, KEY_NORM = ("blocks.{}.attention.sublayer.query_norm",), ("blocks.{}.attention.sublayer.key_norm",)
+
+LLAMA = Architecture(
+    name="LlamaForCausalLM",
+    model_type="llama",
+    norm="rms_norm",
+    activations=GATED,
+    rows=attention(qkv="attention_bias", out="attention_bias") + gated("mlp_bias"),
+    defaults={"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": False, **NO_BIASES},
+)
+MISTRAL = Architecture(  # a Llama with a window
+    name="MistralForCausalLM",
+    model_type="mistral",
+    norm="rms_norm",
+    activations=GATED,
+    rows=attention() + gated(),
+    window="sliding_window",
+    divides_width=False,
+    defaults={
+        "rms_norm_eps": 1e-6,
+        "hidden_act": "silu",
+        "tie_word_embeddings": False,
+        "num_key_value_heads": 8,
+        "sliding_window": 4096,
+    },
+)
+MIXTRAL = Architecture(  # a Mistral with experts
+    name="MixtralForCausalLM",
+    model_type="mixtral",
+    norm="rms_norm",
+    activations=GATED,
+    rows=(
+        *attention(),
+        Row(("blocks.{}.feed_forward.sublayer.router",), "model.layers.{}.block_sparse_moe.gate"),
+        Row(("blocks.{}.feed_forward.sublayer.experts.{}.W_gate",), "model.layers.{}.block_sparse_moe.experts.{}.w1"),
+        Row(("blocks.{}.feed_forward.sublayer.experts.{}.W_1",), "model.layers.{}.block_sparse_moe.experts.{}.w3"),
+        Row(("blocks.{}.feed_forward.sublayer.experts.{}.W_2",), "model.layers.{}.block_sparse_moe.experts.{}.w2"),
+    ),
+    experts=True,
+    window="sliding_window",
+    divides_width=False,
+    defaults={
+        "rms_norm_eps": 1e-5,
+        "hidden_act": "silu",
+        "tie_word_embeddings": False,
+        "num_key_value_heads": 8,
+        "rope_theta": 1e6,
+        "sliding_window": None,
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+    },
+)
+QWEN2 = Architecture(  # a Llama with biases for queries, keys and values alone
+    name="Qwen2ForCausalLM",
+    model_type="qwen2",
+    norm="rms_norm",
+    activations=GATED,
+    rows=attention(qkv=True) + gated(),
+    window="layer_types",
+    divides_width=False,
+    defaults={
+        "rms_norm_eps": 1e-6,
+        "hidden_act": "silu",
+        "tie_word_embeddings": False,
+        "num_key_value_heads": 32,
+        "sliding_window": 4096,
+        "max_window_layers": 28,
+    },
+)
+QWEN3 = Architecture(
+    name="Qwen3ForCausalLM",
+    model_type="qwen3",
+    norm="rms_norm",
+    activations=GATED,
+    rows=(
+        *attention(qkv="attention_bias", out="attention_bias"),
+        *gated(),
+        Row(QUERY_NORM, "model.layers.{}.self_attn.q_norm"),
+        Row(KEY_NORM, "model.layers.{}.self_attn.k_norm"),
+    ),
+    qk_norm=(True,),
+    window="layer_types",
+    divides_width=False,
+    defaults={
+        "rms_norm_eps": 1e-6,
+        "hidden_act": "silu",
+        "tie_word_embeddings": False,
+        "head_dim": 128,
+        "num_key_value_heads": 32,
+        "sliding_window": 4096,
+        "max_window_layers": 28,
+        "attention_bias": False,
+    },
+)
+ARCEE = Architecture(
+    name="ArceeForCausalLM",
+    model_type="arcee",
+    norm="rms_norm",
+    activations=PLAIN,
+    rows=attention(qkv="attention_bias", out="attention_bias") + plain("up_proj", "down_proj", "mlp_bias"),
+    defaults={"rms_norm_eps": 1e-5, "hidden_act": "relu2", "tie_word_embeddings": False, **NO_BIASES},
+)
+STARCODER2 = Architecture(
+    name="Starcoder2ForCausalLM",
+    model_type="starcoder2",
+    norm="layer_norm",
+    activations=PLAIN,
+    rows=attention(qkv="use_bias", out="use_bias", norms=True) + plain("c_fc", "c_proj", "use_bias"),
+    epsilon="norm_epsilon",
+    window="sliding_window",
+    divides_width=False,
+    defaults={
+        "norm_epsilon": 1e-5,
+        "hidden_act": "gelu_pytorch_tanh",
+        "num_key_value_heads": 2,
+        "use_bias": True,
+        "sliding_window": None,
+        "tie_word_embeddings": True,
+    },
+)
+STABLELM = Architecture(
+    name="StableLmForCausalLM",
+    model_type="stablelm",
+    norm="layer_norm",
+    activations=GATED,
+    rows=(
+        *attention(qkv="use_qkv_bias", norms=True),
+        *gated(),
+        Row(QUERY_NORM, "model.layers.{}.self_attn.q_layernorm.norms", layout="each_head", present="qk_layernorm"),
+        Row(KEY_NORM, "model.layers.{}.self_attn.k_layernorm.norms", layout="each_kv_head", present="qk_layernorm"),
+    ),
+    qk_norm=(False, True),
+    epsilon="layer_norm_eps",
+    rotates_a_part=True,
+    sets_head_width=False,
+    defaults={
+        "layer_norm_eps": 1e-5,
+        "hidden_act": "silu",
+        "tie_word_embeddings": False,
+        "num_key_value_heads": 32,
+        "partial_rotary_factor": 0.25,
+        "qk_layernorm": False,
+        "use_qkv_bias": False,
+    },
+    only={"use_parallel_residual": False},
+)
+PERSIMMON = Architecture(
+    name="PersimmonForCausalLM",
+    model_type="persimmon",
+    norm="layer_norm",
+    activations=PLAIN,
+    rows=(
+        Row(("final_norm",), "model.final_layernorm", bias=True),
+        Row(("blocks.{}.attention.norm",), "model.layers.{}.input_layernorm", bias=True),
+        Row(QKV, "model.layers.{}.self_attn.query_key_value", layout="head_after_head", bias=True),
+        Row(("blocks.{}.attention.sublayer.W_O",), "model.layers.{}.self_attn.dense", bias=True),
+        Row(QUERY_NORM, "model.layers.{}.self_attn.q_layernorm", bias=True, present="qk_layernorm"),
+        Row(KEY_NORM, "model.layers.{}.self_attn.k_layernorm", bias=True, present="qk_layernorm"),
+        Row(("blocks.{}.feed_forward.norm",), "model.layers.{}.post_attention_layernorm", bias=True),
+        *plain("dense_h_to_4h", "dense_4h_to_h", True),
+    ),
+    qk_norm=(False, True),
+    epsilon="layer_norm_eps",
+    rotates_a_part=True,
+    groups_heads=False,
+    sets_head_width=False,
+    defaults={
+        "layer_norm_eps": 1e-5,
+        "hidden_act": "relu2",
+        "tie_word_embeddings": False,
+        "partial_rotary_factor": 0.5,
+        "qk_layernorm": True,
+    },
+)
+GPT2 = Architecture(
+    name="GPT2LMHeadModel",
+    model_type="gpt2",
+    norm="layer_norm",
+    activations=PLAIN,
+    rows=(
+        Row(("final_norm",), "transformer.ln_f", bias=True),
+        Row(("blocks.{}.attention.norm",), "transformer.h.{}.ln_1", bias=True),
+        Row(QKV, "transformer.h.{}.attn.c_attn", layout="side_by_side", bias=True),
+        Row(("blocks.{}.attention.sublayer.W_O",), "transformer.h.{}.attn.c_proj", layout="side_by_side", bias=True),
+        Row(("blocks.{}.feed_forward.norm",), "transformer.h.{}.ln_2", bias=True),
+        Row(("blocks.{}.feed_forward.sublayer.W_1",), "transformer.h.{}.mlp.c_fc", layout="side_by_side", bias=True),
+        Row(("blocks.{}.feed_forward.sublayer.W_2",), "transformer.h.{}.mlp.c_proj", layout="side_by_side", bias=True),
+    ),
+    sizes={
+        "d_model": "n_embd",
+        "d_ff": "n_inner",
+        "n_layers": "n_layer",
+        "n_heads": "n_head",
+        "context_length": "n_positions",
+    },
+    epsilon="layer_norm_epsilon",
+    activation="activation_function",
+    positions=("learned", "sinusoidal", "none"),
+    groups_heads=False,
+    sets_head_width=False,
+    prefix="transformer.",
+    embedding="transformer.wte.weight",
+    dropouts=("resid_pdrop", "embd_pdrop", "attn_pdrop"),
+    defaults={
+        "layer_norm_epsilon": 1e-5,
+        "activation_function": "gelu_new",
+        "n_inner": None,
+        "tie_word_embeddings": True,
+    },
+    only={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False},
+)
+
+# The first that can be a decoder is the one that it becomes.
+ARCHITECTURES = (LLAMA, QWEN3, GPT2, STARCODER2, PERSIMMON, ARCEE, STABLELM, MISTRAL, MIXTRAL, QWEN2)

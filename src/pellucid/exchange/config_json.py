@@ -1,0 +1,180 @@
+"""The config.json of a class of transformers: written from our knobs, and read back into them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from pydantic import ValidationError
+
+from pellucid.config.model import DecoderConfig, ExpertsConfig, RotaryConfig, SlidingWindowConfig
+from pellucid.errors import CheckpointError
+from pellucid.exchange.classes import Architecture
+from pellucid.model.build import head_width
+
+DAMAGED = "download the model again, or choose another"
+
+
+def written_config(architecture: Architecture, config: DecoderConfig, vocab_size: int) -> dict[str, Any]:
+    """config.json, with all that matters written out: defaults differ between versions of transformers."""
+    ours = {**config.model_dump(), "d_ff": config.d_ff or 4 * config.d_model}
+    written: dict[str, Any] = {
+        "architectures": [architecture.name],
+        "model_type": architecture.model_type,
+        "vocab_size": vocab_size,
+        **{key: ours[knob] for knob, key in architecture.sizes.items()},
+        architecture.activation: architecture.activations[config.activation][0],
+        architecture.epsilon: config.norm_epsilon,
+        "tie_word_embeddings": config.tied_embeddings,
+        **dict.fromkeys(architecture.dropouts, 0.0),
+        **architecture.only,
+        **{row.bias: config.bias for row in architecture.rows if isinstance(row.bias, str)},
+        **{row.present: config.qk_norm for row in architecture.rows if row.present is not None},
+        # What zeros and a table of numbers no longer tell: `from_hugging_face` reads it, transformers does not.
+        "pellucid": {"bias": config.bias, "position": config.position.type},
+    }
+    if architecture.groups_heads:
+        written["num_key_value_heads"] = config.n_kv_heads or config.n_heads
+    if architecture.sets_head_width:
+        written["head_dim"] = head_width(config)
+    if isinstance(config.position, RotaryConfig):
+        rotation = {"rope_theta": config.position.base}
+        if architecture.rotates_a_part:
+            rotation["partial_rotary_factor"] = config.position.rotated_fraction
+        written.update(rotation, rope_parameters={"rope_type": "default", **rotation})
+    if isinstance(config.feed_forward, ExpertsConfig):
+        written["num_local_experts"] = config.feed_forward.n_experts
+        written["num_experts_per_tok"] = config.feed_forward.top_k
+    if architecture.window is not None:
+        window = config.attention.window if isinstance(config.attention, SlidingWindowConfig) else None
+        written["sliding_window"] = window
+        if architecture.window == "layer_types":
+            written["use_sliding_window"] = window is not None
+            written["max_window_layers"] = config.n_layers if window is None else 0
+            written["layer_types"] = ["full_attention" if window is None else "sliding_attention"] * config.n_layers
+    return written
+
+
+def read_config(architecture: Architecture, hf_config: Mapping[str, Any], where: str) -> tuple[DecoderConfig, int]:
+    """The decoder, as if it had all biases and a table of positions learned, and the size of its vocabulary.
+
+    Raises CheckpointError at `where` if a value is of the wrong type, or means what a Pellucid model cannot compute.
+    """
+    read = _Reader(architecture, hf_config, where)
+    for key, only in {"quantization_config": None, "pruned_heads": {}, **architecture.only}.items():
+        if hf_config.get(key, only) not in (only, None):
+            read.refuse(key, f"{only!r} only")
+    model: dict[str, Any] = {
+        **read.sizes(),
+        "norm": architecture.norm,
+        "norm_epsilon": read.number(architecture.epsilon),
+        "activation": read.activation(),
+        "position": read.rope() if "rope" in architecture.positions else {"type": "learned"},
+        "tied_embeddings": read.flag("tie_word_embeddings"),
+        "bias": True,
+        "qk_norm": architecture.qk_norm[0] if len(architecture.qk_norm) == 1 else read.flag("qk_layernorm"),
+    }
+    if architecture.experts:
+        n_experts, top_k = read.integer("num_local_experts"), read.integer("num_experts_per_tok")
+        model["feed_forward"] = {"type": "moe", "n_experts": n_experts, "top_k": top_k}
+    if (window := read.window()) is not None:
+        model["attention"] = {"type": "sliding_window", "window": window}
+    for row in architecture.rows:
+        for flag in (row.bias, row.present):
+            if isinstance(flag, str):
+                read.flag(flag)
+    try:
+        return DecoderConfig.model_validate(model), read.integer("vocab_size")
+    except ValidationError as error:
+        message = str(error.errors()[0]["msg"]).removeprefix("Value error, ").replace(";", ",")
+        raise CheckpointError(where, f"no decoder has this shape: {message}", DAMAGED) from error
+
+
+class _Reader:
+    """Reads one config.json: each value has its type, and nothing that would change the function is passed over."""
+
+    def __init__(self, architecture: Architecture, values: Mapping[str, Any], where: str) -> None:
+        self.architecture = architecture
+        self.values = values
+        self.where = where
+
+    def refuse(self, key: str, possible: str) -> NoReturn:
+        wrong = f"{key} is {self.values.get(key)!r}, but Pellucid has {possible}"
+        raise CheckpointError(self.where, wrong, "choose another model")
+
+    def require(self, fits: bool, key: str, kind: str) -> None:
+        if not fits:
+            found = repr(self.values[key]) if key in self.values else "missing"
+            raise CheckpointError(self.where, f"{key} is {found}, not {kind}", DAMAGED)
+
+    def integer(self, key: str) -> int:
+        value = self.values.get(key)
+        self.require(type(value) is int and 0 < value < 2**31, key, "a positive integer")
+        return value  # type: ignore[return-value]
+
+    def number(self, key: str) -> float:
+        value = self.values.get(key)
+        self.require(type(value) in (int, float), key, "a number")
+        return float(value)  # type: ignore[arg-type]
+
+    def flag(self, key: str) -> bool:
+        value = self.values.get(key)
+        self.require(isinstance(value, bool), key, "true or false")
+        return bool(value)
+
+    def sizes(self) -> dict[str, int | None]:
+        keys = self.architecture.sizes
+        sizes: dict[str, int | None] = {knob: self.integer(key) for knob, key in keys.items() if knob != "d_ff"}
+        d_model, n_heads = self.integer(keys["d_model"]), self.integer(keys["n_heads"])
+        # Three keys may be null: transformers then takes 4 n_embd, as many as there are heads, and their usual width.
+        sizes["d_ff"] = None if self.values.get("n_inner", 0) is None else self.integer(keys["d_ff"])
+        if self.architecture.groups_heads and self.values.get("num_key_value_heads") is not None:
+            sizes["n_kv_heads"] = self.integer("num_key_value_heads")
+        if self.values.get("head_dim") is not None and self.integer("head_dim") * n_heads != d_model:
+            if not self.architecture.sets_head_width:
+                self.refuse("head_dim", f"{d_model} / {n_heads} for {self.architecture.name}")
+            sizes["head_width"] = self.integer("head_dim")
+        return sizes
+
+    def activation(self) -> str:
+        key, activations = self.architecture.activation, self.architecture.activations
+        ours = {name: knob for knob, names in activations.items() for name in names}
+        if str(self.values.get(key)) not in ours:
+            self.refuse(key, " or ".join(ours))
+        return ours[str(self.values[key])]
+
+    def rope(self) -> dict[str, Any]:
+        """transformers 5 says it in `rope_parameters`; before, `rope_theta` stood alone, scaling in `rope_scaling`."""
+        key = "rope_scaling" if self.values.get("rope_scaling") else "rope_parameters"
+        parameters = self.values.get(key) or {}
+        self.require(isinstance(parameters, dict), key, "an object")
+        kind = parameters.get("rope_type", parameters.get("type", "default"))
+        if kind != "default" or any(isinstance(value, dict) for value in parameters.values()):
+            self.refuse(key, "one rotation, without scaling")
+        found = {"rope_theta": 10_000.0, "partial_rotary_factor": 1.0, **self.values, **parameters}
+        rotation = _Reader(self.architecture, found, self.where)
+        fraction = rotation.number("partial_rotary_factor")
+        if fraction != 1 and not self.architecture.rotates_a_part:
+            rotation.refuse("partial_rotary_factor", f"1 for {self.architecture.name}")
+        return {"type": "rope", "base": rotation.number("rope_theta"), "rotated_fraction": fraction}
+
+    def window(self) -> int | None:
+        """The window that all layers have, or None where all see everything."""
+        n_layers = self.integer(self.architecture.sizes["n_layers"])
+        in_each = self.architecture.window == "layer_types"
+        if self.architecture.window is None or self.values.get("sliding_window") is None:
+            return None
+        if in_each and self.values.get("use_sliding_window") is not True:
+            return None
+        first = self.number("max_window_layers") if in_each else 0
+        kinds = self.values.get("layer_types")
+        slides = (
+            [first <= layer for layer in range(n_layers)]
+            if kinds is None
+            else [k == "sliding_attention" for k in kinds]
+        )
+        if all(slides):
+            return self.integer("sliding_window")
+        if any(slides) or not in_each:
+            self.refuse("max_window_layers" if kinds is None else "layer_types", "the same window in all layers")
+        return None

@@ -1,0 +1,51 @@
+"""Models of transformers for the tests, built from the dicts and tensors that export makes: no files."""
+
+import torch
+
+from pellucid.checkpoint.training_state import model_tensors
+from pellucid.exchange.architectures import from_hugging_face
+from pellucid.model.build import build_model
+
+VOCAB_SIZE = 19
+
+
+def randomised(model):
+    """Every parameter moved at random, norms and biases too: no part is silent, and none is as it starts."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    return model.eval()
+
+
+def random_decoder(config):
+    torch.default_generator.manual_seed(0)
+    return randomised(build_model(config, VOCAB_SIZE))
+
+
+def built_by_transformers(transformers, hf_config, hf_tensors):
+    """The model that `from_pretrained` would build. Its class has no other parameters than those given."""
+    config = transformers.AutoConfig.for_model(**hf_config)
+    config._attn_implementation = "eager"
+    model = getattr(transformers, hf_config["architectures"][0])(config)
+    missing, surplus = model.load_state_dict(hf_tensors, strict=False)
+    assert surplus == []
+    assert set(missing) <= ({"lm_head.weight"} if hf_config["tie_word_embeddings"] else set())
+    model.tie_weights()
+    return model.eval()
+
+
+def imported(hf_config, hf_tensors):
+    """The decoder with its weights, and its config."""
+    config, tensors, vocab_size = from_hugging_face(hf_config, hf_tensors, "DIR")
+    model = build_model(config, vocab_size)
+    assert model_tensors(model).keys() == tensors.keys()
+    model.load_state_dict(tensors, strict=False)
+    return model.eval(), config
+
+
+def assert_same_logits(ours, theirs, context_length=8):
+    tokens_BT = torch.randint(VOCAB_SIZE, (2, context_length), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        logits_BTV, expected_BTV = ours(tokens_BT), theirs(tokens_BT).logits
+    assert expected_BTV.std() > 0.1
+    torch.testing.assert_close(logits_BTV, expected_BTV, rtol=0, atol=1e-5)
