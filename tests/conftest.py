@@ -62,7 +62,7 @@ def pellucid(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str])
     return run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def soak(request: pytest.FixtureRequest) -> bool:
     """True in the long form: `make soak`."""
     return bool(request.config.getoption("--soak", default=False))

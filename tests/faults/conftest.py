@@ -4,15 +4,18 @@ A test is named after the row of docs/reliability.md that it holds: `test_f3_…
 """
 
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
 from scripts.results import record
 
+import strikes
 from processes import command_line
 from reference_run import CORPUS, REFERENCE_CONFIG, Trace, trace
 
@@ -95,6 +98,24 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         record("soak", {"minutes": (time.monotonic() - config.stash[STARTED]) / 60, "rows": rows})
 
 
+@dataclass(frozen=True)
+class Beginning:
+    """The reference run as far as `step`, and the failpoints that it reaches from there on, in their order."""
+
+    folder: Path
+    step: int
+    points: list[str]
+
+    def copy_to(self, run: Path) -> None:
+        shutil.copytree(self.folder, run)
+
+    def around_a_save(self) -> list[tuple[int, str]]:
+        """Those from step 55 to the next update, with their places: a save, and the deletion of an older one."""
+        arrivals = list(enumerate(self.points, 1))
+        updates = [i for i, name in arrivals if name == "update"]
+        return arrivals[updates[54 - self.step] : updates[55 - self.step]]
+
+
 @pytest.fixture(scope="session")
 def fault_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the corpus and the config of the reference run, and room for the runs of all tests."""
@@ -110,3 +131,17 @@ def reference(fault_place: Path) -> Trace:
     done = command_line(fault_place, "train", "reference.yaml", "--run-dir", "undisturbed")
     assert done.exit_code == 0, done.stderr
     return trace(fault_place / "undisturbed")
+
+
+@pytest.fixture(scope="session")
+def beginning(fault_place: Path, soak: bool) -> Beginning:
+    """Nothing at all; in the short form, what a kill left of the run at its 51st update."""
+    step, folder, file = 0 if soak else 50, fault_place / "beginning", fault_place / "points"
+    folder.mkdir()
+    train = ["train", "reference.yaml", "--resume", "--run-dir"]
+    if step:
+        assert command_line(fault_place, *train, folder.name, fault=strikes.killed_at("update", step + 1)).exit_code < 0
+    shutil.copytree(folder, fault_place / "recorded")
+    done = command_line(fault_place, *train, "recorded", fault=partial(strikes.record_points, file))
+    assert done.exit_code == 0, done
+    return Beginning(folder, step, file.read_text().splitlines())

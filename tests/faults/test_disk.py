@@ -10,7 +10,7 @@ import strikes
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import read_checkpoint, step_name
 from processes import assert_one_error_line, command_line, fresh_process
-from reference_run import SAVE_EVERY, Trace, leftovers, trace
+from reference_run import Trace, leftovers, trace
 
 CHECKPOINT_BYTES = 57_000
 IN_A_NAMESPACE = "unshare --user --map-root-user --mount sh -c"
@@ -102,17 +102,13 @@ def test_f7_a_limit_on_the_size_of_files_is_as_a_full_disk(fault_place, referenc
     assert trace(run) == reference
 
 
-def test_f7_an_input_output_error_at_every_point_of_a_save(fault_place, reference: Trace, tally):
+def test_f7_an_input_output_error_at_every_point_of_a_save(fault_place, reference: Trace, beginning, tally):
     """Older checkpoints stay byte for byte; one that cannot be deleted is a warning, all else is exit 5."""
-    points = fault_place / "points-of-run"
-    arguments = ["train", "reference.yaml", "--run-dir", "recorded-for-errors"]
-    assert command_line(fault_place, *arguments, fault=partial(strikes.record_points, points)).exit_code == 0
-    arrivals = list(enumerate(points.read_text().splitlines(), 1))
-    updates = [i for i, name in arrivals if name == "update"]
-    for nth, name in arrivals[updates[6 * SAVE_EVERY - 1] + 1 : updates[6 * SAVE_EVERY] - 1]:
+    for nth, name in beginning.around_a_save()[1:-1]:
         with tally.attempt(f"error at {name}"):
             run = fault_place / f"error-at-{nth}"
-            arguments = ["train", "reference.yaml", "--run-dir", run.name]
+            beginning.copy_to(run)
+            arguments = ["train", "reference.yaml", "--run-dir", run.name, "--resume"]
             fault = partial(strikes.at_point, strikes.input_output_error, "*", nth)
             done = command_line(fault_place, *arguments, fault=fault)
             if name in ("rename to trash", "delete trash"):
@@ -121,7 +117,7 @@ def test_f7_an_input_output_error_at_every_point_of_a_save(fault_place, referenc
                 assert "not deleted: Input/output error" in done.stderr
             else:
                 assert_one_error_line(done, 5, "Input/output error")
-                assert set(steps_in(run)) - {30} == {15, 20, 25}
+                assert set(steps_in(run)) - {55} == {40, 45, 50}
                 for step in steps_in(run):
                     read_checkpoint(run / step_name(step))
                 assert [name for name in leftovers(run) if not name.startswith(".trash")] == []

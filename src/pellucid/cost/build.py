@@ -71,7 +71,7 @@ def at_depth(config: ModelConfig, count: Callable[[ModelConfig], Counts]) -> Cou
 
     So a model of 80 layers is counted as quickly as one of two.
     """
-    if not isinstance(config, DecoderConfig):
+    if not isinstance(config, DecoderConfig) or config.n_layers <= 2:
         return count(config)
     n_layers = config.n_layers
 

@@ -145,7 +145,10 @@ class Trainer:
     def _seed_dropout(self, micro_batch: int, rows: slice) -> None:
         """Whole micro-batches drop the same whichever rank reads them; parts of one must not all drop the same."""
         place = (self.step, micro_batch, rows.start or 0)
-        torch.manual_seed(int(np.random.SeedSequence([self.seed, *place]).generate_state(1)[0]))
+        # torch.manual_seed looks for every other kind of device first, which takes milliseconds.
+        on_cpu = self.precision.device.type == "cpu"
+        seed = torch.default_generator.manual_seed if on_cpu else torch.manual_seed
+        seed(int(np.random.SeedSequence([self.seed, *place]).generate_state(1)[0]))
 
     def _gradients(self) -> list[Tensor]:
         """One for each parameter, the same list on every rank: zeros where this rank's rows gave none."""
