@@ -104,7 +104,7 @@ def ratio(with_it: Callable[[], object], without: Callable[[], object], times: i
 
 def decode(trainer: Trainer, single_token: Callable[..., object]) -> None:
     decoding.SingleTokenDecoder = single_token
-    options = {"max_new_tokens": TOKENS_A_TURN, "sampling": Sampling(top_k=50), "end_of_text": -1, "seed": 0}
+    options = {"max_new_tokens": TOKENS_A_TURN, "sampling": Sampling(top_k=50), "stop_ids": [-1], "seed": 0}
     list(generate_tokens(trainer.model, [0], n_samples=1, **options))
 
 

@@ -161,7 +161,7 @@ def pellucid_decoding(shape: Shape, device: torch.device) -> Turn:
             n_samples=shape.batch_size,
             max_new_tokens=NEW_TOKENS,
             sampling=Sampling(top_k=TOP_K),
-            end_of_text=NO_END,
+            stop_ids=[NO_END],
             seed=0,
         )
         return shape.batch_size * sum(1 for _ in stream)
@@ -216,7 +216,7 @@ def measure_growth_with_position(device: torch.device, n_runs: int) -> Figures:
     """The time between two tokens, early and late in one text."""
     shape = Shape(batch_size=1, context_length=1024, vocab_size=4096)
     model = build_model(shape.config, shape.vocab_size).to(device)
-    settings = {"n_samples": 1, "max_new_tokens": 1020, "sampling": Sampling(top_k=TOP_K), "end_of_text": NO_END}
+    settings = {"n_samples": 1, "max_new_tokens": 1020, "sampling": Sampling(top_k=TOP_K), "stop_ids": [NO_END]}
     early, late = [], []
     for seed in range(n_runs):
         moments = [time.perf_counter() for _ in generate_tokens(model, [0], seed=seed, **settings)]

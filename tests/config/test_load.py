@@ -224,7 +224,7 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
         ),
         (
             "corpus={files: [a]}",
-            "command line: corpus.type: this key is missing; add `type: ...`, one of fables, hugging_face, text",
+            "command line: corpus.type: this key is missing; add `type: ...`, one of fables, hugging_face, none, text",
         ),
         (
             "corpus={type: text}",

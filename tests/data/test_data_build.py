@@ -1,9 +1,11 @@
+import shutil
 from pathlib import Path
 
 import pytest
 
 from pellucid.config.load import load_run_config
-from pellucid.data.build import build_batches, prepare_data
+from pellucid.data.build import build_batches, prepare_data, vocab_size_of
+from pellucid.errors import DataError
 from tiny_run import TINY_RUN
 
 
@@ -42,3 +44,30 @@ def test_what_changes_no_token_is_not_prepared_again(workplace, override):
         for overrides in ([], [override])
     )
     assert first == second
+
+
+def test_a_tokenizer_of_a_file_gives_its_tokens_and_is_known_by_its_contents_not_its_place(workplace):
+    first = prepare_data(load_run_config(Path("tiny.yaml")), Path("data"))
+    prepared = []
+    for path in ("a.json", "b.json"):
+        shutil.copy(first.directory / "tokenizer.json", path)
+        config = load_run_config(Path("tiny.yaml"), [f"tokenizer={{type: file, path: {path}}}"])
+        assert vocab_size_of(config) == first.tokenizer.vocab_size
+        prepared.append(prepare_data(config, Path("data")))
+    assert prepared[0].directory == prepared[1].directory != first.directory
+    assert prepared[0].train.tokens.tolist() == first.train.tokens.tolist()
+    Path("b.json").write_text(Path("a.json").read_text() + "\n")
+    assert prepare_data(config, Path("data")).directory != prepared[1].directory
+
+
+def test_a_missing_tokenizer_file_is_an_error(workplace):
+    config = load_run_config(Path("tiny.yaml"), ["tokenizer={type: file, path: gone.json}"])
+    with pytest.raises(DataError, match="tokenizer.path: 'gone.json' cannot be read"):
+        prepare_data(config, Path("data"))
+
+
+def test_what_needs_a_text_says_that_there_is_none(workplace, pellucid):
+    for command in (["prepare"], ["train"]):
+        result = pellucid(*command, "tiny.yaml", "corpus={type: none}")
+        assert result.exit_code == 3
+        assert result.stderr.splitlines()[-1].startswith("error: corpus: this run has no text of its own; name some: ")

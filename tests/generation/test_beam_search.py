@@ -97,7 +97,7 @@ def test_one_beam_is_greedy_search_within_and_past_the_context(
 ) -> None:
     for model in (make_decoder(vocab_size=9, context_length=7), random_bigram(9, seed)):
         prompt_ids = [1 + seed, 3, 1 + seed]
-        options = {"n_samples": 1, "max_new_tokens": 20, "sampling": Sampling(temperature=0), "end_of_text": END}
+        options = {"n_samples": 1, "max_new_tokens": 20, "sampling": Sampling(temperature=0), "stop_ids": [END]}
         greedy = [token_id for (token_id,) in generate_tokens(model, prompt_ids, **options, seed=0)]
         [best] = found(model, prompt_ids, n_beams=1, max_new_tokens=20, length_penalty=length_penalty)
         assert best.token_ids == greedy

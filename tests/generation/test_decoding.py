@@ -55,7 +55,7 @@ def generated(
         n_samples=n_samples,
         max_new_tokens=max_new_tokens,
         sampling=sampling,
-        end_of_text=end_of_text,
+        stop_ids=[end_of_text],
         seed=seed,
         forbidden_ids=forbidden_ids,
     )
@@ -150,7 +150,7 @@ def test_the_model_is_in_eval_mode_meanwhile_and_gets_its_mode_back(
 
 def test_the_mode_comes_back_when_the_reader_stops_early_or_the_model_fails(make_decoder: MakeDecoder) -> None:
     model = make_decoder().train()
-    steps = generate_tokens(model, [1], n_samples=1, max_new_tokens=9, sampling=GREEDY, end_of_text=NEVER, seed=0)
+    steps = generate_tokens(model, [1], n_samples=1, max_new_tokens=9, sampling=GREEDY, stop_ids=[NEVER], seed=0)
     next(steps)
     steps.close()
     assert model.training
@@ -168,7 +168,7 @@ def test_the_model_is_in_inference_mode_and_the_reader_of_the_stream_is_not(make
     model = make_decoder()
     modes: list[bool] = []
     model.register_forward_pre_hook(lambda *_: modes.append(torch.is_inference_mode_enabled()))
-    for _ in generate_tokens(model, [1], n_samples=1, max_new_tokens=2, sampling=GREEDY, end_of_text=NEVER, seed=0):
+    for _ in generate_tokens(model, [1], n_samples=1, max_new_tokens=2, sampling=GREEDY, stop_ids=[NEVER], seed=0):
         assert not torch.is_inference_mode_enabled()
     assert modes == [True]
 

@@ -154,7 +154,7 @@ def test_writing_goes_on_past_the_context(name):
     """A decoder's window slides; models that keep no positions read on, as far as they please."""
     model, prompt, n_new = away_from_zero(name, torch.float64), [1, 2, 3], 2 * T
     written = generate_tokens(
-        model, prompt, n_samples=1, max_new_tokens=n_new, sampling=Sampling(0), end_of_text=-1, seed=0
+        model, prompt, n_samples=1, max_new_tokens=n_new, sampling=Sampling(0), stop_ids=[-1], seed=0
     )
     ids = list(chain.from_iterable(written))
     assert len(ids) == n_new

@@ -86,7 +86,15 @@ class HuggingFaceConfig(Section):
         return self
 
 
-CorpusConfig = Annotated[FablesConfig | TextFilesConfig | HuggingFaceConfig, Field(discriminator="type")]
+class NoCorpusConfig(Section):
+    """No text: the model was imported, and what it was trained on is not here."""
+
+    type: Literal["none"]
+
+
+CorpusConfig = Annotated[
+    FablesConfig | TextFilesConfig | HuggingFaceConfig | NoCorpusConfig, Field(discriminator="type")
+]
 
 
 class SpecialTokensSection(Section):
@@ -126,7 +134,14 @@ class CharacterConfig(SpecialTokensSection):
     type: Literal["char"]
 
 
-TokenizerConfig = Annotated[BytePairConfig | CharacterConfig, Field(discriminator="type")]
+class FileTokenizerConfig(Section):
+    """A tokenizer that exists already: of another run, or of a model from elsewhere."""
+
+    type: Literal["file"]
+    path: str = Field(min_length=1, description="a tokenizer.json, seen from the current folder")
+
+
+TokenizerConfig = Annotated[BytePairConfig | CharacterConfig | FileTokenizerConfig, Field(discriminator="type")]
 
 
 class DataConfig(Section):

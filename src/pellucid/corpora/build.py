@@ -4,8 +4,9 @@ from pathlib import Path
 
 from typing_extensions import assert_never
 
-from pellucid.config.data import CorpusConfig, FablesConfig, HuggingFaceConfig, TextFilesConfig
+from pellucid.config.data import CorpusConfig, FablesConfig, HuggingFaceConfig, NoCorpusConfig, TextFilesConfig
 from pellucid.corpora.corpus import Corpus
+from pellucid.errors import DataError
 
 DOWNLOADS = Path("data", "downloads")
 
@@ -32,5 +33,8 @@ def build_corpus(config: CorpusConfig, downloads: Path = DOWNLOADS) -> Corpus:
             from pellucid.corpora.hugging_face import HuggingFaceCorpus
 
             return HuggingFaceCorpus(**options)
+        case NoCorpusConfig():
+            fix = "name some: corpus='{type: text, files: [FILE]}' to train, --text to evaluate or embed, --prompt to"
+            raise DataError("corpus", "this run has no text of its own", f"{fix} explain")
         case _:
             assert_never(config)

@@ -13,8 +13,10 @@ SPELLING = "spelling"
 
 # Characters. Longer words are cut: the time to learn byte pairs grows with the square of a word's length.
 PIECE_LENGTH = 1 << 12
-# The end of the last word before a space or a new line. A byte-pair tokenizer never merges across it.
+# The end of the last word before a space or a new line. Our own byte-pair tokenizers never merge across it. Others join
+# a full stop and the new lines after it; but a single space between two words always begins a new token.
 LAST_WORD_END = re.compile(r".*\S(?=[ \n])", re.DOTALL)
+LAST_SINGLE_SPACE = re.compile(r".*\S(?= \S)", re.DOTALL)
 
 
 class Piece(NamedTuple):
@@ -88,7 +90,7 @@ def cut_into_pieces(blocks: Iterable[str], separator: str | None = None) -> Iter
                 has_begun = False
         keep = len(separator) - 1 if separator else 0  # these may be the first characters of a separator
         while len(rest) - keep > PIECE_LENGTH:
-            word_end = LAST_WORD_END.match(rest, 0, PIECE_LENGTH)
+            word_end = LAST_SINGLE_SPACE.match(rest, 0, PIECE_LENGTH) or LAST_WORD_END.match(rest, 0, PIECE_LENGTH)
             cut = word_end.end() if word_end else PIECE_LENGTH
             yield Piece(rest[:cut], ends_document=False)
             rest, has_begun = rest[cut:], True

@@ -17,7 +17,7 @@ from pellucid.data.token_file import TokenFile, token_type
 from pellucid.data.truth import TokenTruth
 from pellucid.errors import DataError, PellucidError
 from pellucid.tokenizer import Tokenizer
-from pellucid.tokenizer.build import train_tokenizer
+from pellucid.tokenizer.build import tokenizer_settings, train_tokenizer
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def prepare_data(config: RunConfig, data_root: Path) -> PreparedData:
 
     DataError: text that cannot be read or encoded; InputOutputError: the disk refuses.
     """
-    corpus, settings = build_corpus(config.corpus, data_root / DOWNLOADS.name), config.tokenizer.model_dump(mode="json")
+    corpus, settings = build_corpus(config.corpus, data_root / DOWNLOADS.name), tokenizer_settings(config.tokenizer)
     train = partial(train_tokenizer, config.tokenizer)
     return _opened(*prepare(corpus, train, settings, name=config.corpus.type, root=data_root))
 
@@ -68,7 +68,7 @@ def data_of_run(config: RunConfig, fingerprint: str, data_root: Path) -> Prepare
     is_as_it_was = False
     with suppress(PellucidError):
         corpus = build_corpus(config.corpus, data_root / DOWNLOADS.name)
-        is_as_it_was = fingerprint_of(corpus, config.tokenizer.model_dump(mode="json")) == fingerprint
+        is_as_it_was = fingerprint_of(corpus, tokenizer_settings(config.tokenizer)) == fingerprint
     if not is_as_it_was:
         _log.warning("the corpus has changed since training; the tokens of then are used, in %s", directory)
     return _opened(directory, manifest)
@@ -99,6 +99,8 @@ def vocab_size_of(config: RunConfig) -> int:
     """What the config says, though a small corpus may give fewer; a character vocabulary is read from its corpus."""
     if config.tokenizer.type == "bpe":
         return config.tokenizer.vocab_size
+    if config.tokenizer.type == "file":
+        return train_tokenizer(config.tokenizer, [], []).vocab_size
     corpus = build_corpus(config.corpus)
     train, validation = ((piece.text for piece in corpus.pieces(split)) for split in FILE_OF_SPLIT)
     return train_tokenizer(config.tokenizer, train, validation).vocab_size

@@ -137,7 +137,7 @@ def _write(
         for split, file in FILE_OF_SPLIT.items()
     }
     nats, skills = None, list[str]()
-    if isinstance(corpus, KnownCorpus):
+    if isinstance(corpus, KnownCorpus) and tokenizer.has_words:
         nats = write_truth(corpus, tokenizer, texts("validation", "writing the truth about"), draft)
         skills = list(corpus.skills)
     manifest = Manifest(

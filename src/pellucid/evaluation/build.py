@@ -56,7 +56,7 @@ def evaluate(
 def evaluate_run(trained: TrainedModel, precision: Precision, data_root: Path, where: str) -> Evaluation:
     """Scores a trained model on the validation tokens of its training, made again in `data_root` if they are gone.
 
-    CheckpointError, at `where`, if they are gone and the corpus has changed since.
+    CheckpointError, at `where`, if they are gone and the corpus has changed since; DataError if it has no corpus.
     """
     data = data_of_run(trained.config, trained.data_fingerprint, data_root)
     if data is None or data.tokenizer.to_json() != trained.tokenizer.to_json():
@@ -90,7 +90,7 @@ def explain_run(
     else:
         piece = validation_document(corpus, number, tokenizer, length)
         source = f"held-out {'fable' if is_fables else 'document'} {number}"
-    known = corpus if isinstance(corpus, KnownCorpus) else None
+    known = corpus if isinstance(corpus, KnownCorpus) and tokenizer.has_words else None
     explanation = explain(decoder, tokenizer, piece, known, context_length=length, n_candidates=n_candidates)
     maps = attention_maps(trace_text(decoder, tokenizer, explanation.text), attention) if attention else None
     model = f"{trained.config.name}, step {trained.step:,}"

@@ -28,16 +28,16 @@ def generate_tokens(
     n_samples: int,
     max_new_tokens: int,
     sampling: Sampling,
-    end_of_text: int,
+    stop_ids: Sequence[int],
     seed: int | None,
     forbidden_ids: Sequence[int] = (),
 ) -> Generator[list[int], None, None]:
-    """Yield the next token of each sample, step by step, until all have drawn `end_of_text` or reached the limit.
+    """Yield the next token of each sample, step by step, until all have drawn one of `stop_ids` or reached the limit.
 
-    `prompt_ids` needs at least one token: a document begins after an `end_of_text`, which the caller puts first. A
-    finished sample keeps yielding `end_of_text`. Without a seed each call differs; the global random generator is
-    never touched. The model is in eval mode meanwhile. SlidingWindow says what happens beyond its context. A repetition
-    penalty counts the whole prompt, but no `end_of_text`: the one before a document is no reason not to end it.
+    `prompt_ids` needs at least one token: a document begins after an end_of_text, which the caller puts first. A
+    finished sample keeps yielding the first of `stop_ids`. Without a seed each call differs; the global random
+    generator is never touched. The model is in eval mode meanwhile. SlidingWindow says what happens beyond its context.
+    A repetition penalty counts the whole prompt, but no `stop_ids`: the one before a document is no reason not to end.
     """
     device = next(model.parameters()).device
     generator = torch.Generator(device)
@@ -48,7 +48,7 @@ def generate_tokens(
     seen_BV = None
     if sampling.repetition_penalty != 1:
         seen_BV = torch.zeros(n_samples, model.vocab_size, dtype=torch.bool, device=device)
-        seen_BV[:, [token_id for token_id in prompt_ids if token_id != end_of_text]] = True
+        seen_BV[:, [token_id for token_id in prompt_ids if token_id not in stop_ids]] = True
 
     with eval_mode(model):
         for _ in range(max_new_tokens):
@@ -62,9 +62,9 @@ def generate_tokens(
                     seen_BV.scatter_(1, token_ids_B[:, None], True)
 
             drawn = zip(token_ids_B.tolist(), has_ended, strict=True)
-            token_ids = [end_of_text if ended else token_id for token_id, ended in drawn]
+            token_ids = [stop_ids[0] if ended else token_id for token_id, ended in drawn]
             yield token_ids
-            has_ended = [token_id == end_of_text for token_id in token_ids]
+            has_ended = [token_id in stop_ids for token_id in token_ids]
             if all(has_ended):
                 return
 

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 class Completion:
     """What the model wrote after a prompt, up to the first stop string, which is left out.
 
-    `token_ids` do not include the end_of_text that may have ended it, but do include those of the stop string.
+    `token_ids` do not include the control token that may have ended it, but do include those of the stop string.
     `tokens_per_second` counts from the reading of the prompt to this sample's last token. Only beam search has a score.
     """
 
@@ -91,7 +91,7 @@ def stream_text(
 ) -> Iterator[str]:
     """The completion of one sample in pieces of whole characters, each as soon as it is written. Same errors."""
     steps = _written(model, tokenizer, prompt, 1, max_new_tokens, sampling, stop, seed)
-    pieces = decode_stream(tokenizer, (token_id for (token_id,) in steps if token_id != tokenizer.end_of_text))
+    pieces = decode_stream(tokenizer, (token_id for (token_id,) in steps if token_id not in tokenizer.stop_ids))
     return before_stop(pieces, stop)
 
 
@@ -115,7 +115,7 @@ def search_text(
         raise ConfigError("n_samples", f"{n_best} texts are more than {n_beams} beams find", "give more beams")
 
     def has_ended(token_ids: list[int]) -> bool:
-        return token_ids[-1] == tokenizer.end_of_text or (
+        return token_ids[-1] in tokenizer.stop_ids or (
             bool(stop) and first_stop(tokenizer.decode(token_ids), stop) is not None
         )
 
@@ -187,7 +187,7 @@ class _Sample:
             return
         self.token_ids.append(token_id)
         self.seconds = seconds
-        self.has_ended = token_id == self._tokenizer.end_of_text
+        self.has_ended = token_id in self._tokenizer.stop_ids
         if self._stop and not self.has_ended:
             self._text += self._decoder.decode(self._tokenizer.token_bytes(token_id))
             self.has_ended = first_stop(self._text, self._stop) is not None
@@ -201,9 +201,9 @@ def _completion(
     seconds: float,
     score: float | None = None,
 ) -> Completion:
-    """From the tokens written, the last of which may be an end_of_text."""
+    """From the tokens written, the last of which may be one that ends a text."""
     reason: FinishReason = "length"
-    if token_ids and token_ids[-1] == tokenizer.end_of_text:
+    if token_ids and token_ids[-1] in tokenizer.stop_ids:
         token_ids, reason = token_ids[:-1], "end_of_text"
     text = tokenizer.decode(token_ids)
     start = first_stop(text, stop)
@@ -231,7 +231,7 @@ def _written(
         n_samples=n_samples,
         max_new_tokens=max_new_tokens,
         sampling=sampling,
-        end_of_text=tokenizer.end_of_text,
+        stop_ids=tokenizer.stop_ids,
         seed=seed,
         forbidden_ids=_never_written(tokenizer),
     )
@@ -257,5 +257,5 @@ def _read(
 
 
 def _never_written(tokenizer: Tokenizer) -> list[int]:
-    """The control tokens but end_of_text: they never occur in a corpus, so the model's logits for them are noise."""
-    return [id_ for id_ in tokenizer.control_ids if id_ != tokenizer.end_of_text]
+    """The control tokens that end no text: they never occur in a corpus, so the model's logits for them are noise."""
+    return [id_ for id_ in tokenizer.control_ids if id_ not in tokenizer.stop_ids]

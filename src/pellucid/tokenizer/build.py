@@ -2,10 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from pathlib import Path
 
 from typing_extensions import assert_never
 
-from pellucid.config.data import BytePairConfig, CharacterConfig, TokenizerConfig
+from pellucid.config.data import BytePairConfig, CharacterConfig, FileTokenizerConfig, TokenizerConfig
+from pellucid.errors import DataError
+from pellucid.files import sha256
 from pellucid.tokenizer.tokenizer import WORD, Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 
@@ -18,7 +21,8 @@ DISTINCT_BYTES = 8_000_000
 def train_tokenizer(config: TokenizerConfig, train_texts: Iterable[str], validation_texts: Iterable[str]) -> Tokenizer:
     """Byte pairs are learned from the training text alone; a character vocabulary needs the characters of both.
 
-    The texts are read once and may be streams. Either may be a piece of a document, cut at the end of a word.
+    The texts are read once and may be streams. Either may be a piece of a document, cut at the end of a word. A
+    tokenizer of a file is read, and the texts are not.
     """
     match config:
         case BytePairConfig():
@@ -30,8 +34,24 @@ def train_tokenizer(config: TokenizerConfig, train_texts: Iterable[str], validat
             )
         case CharacterConfig():
             return train_characters(chain(train_texts, validation_texts), special_tokens=config.special_tokens)
+        case FileTokenizerConfig():
+            return Tokenizer.load(Path(config.path))
         case _:
             assert_never(config)
+
+
+def tokenizer_settings(config: TokenizerConfig) -> dict[str, object]:
+    """What decides the tokens of a corpus, for a fingerprint: of a file its contents, wherever it lies.
+
+    DataError: there is no such file.
+    """
+    if not isinstance(config, FileTokenizerConfig):
+        return config.model_dump(mode="json")
+    try:
+        return {"type": config.type, "sha256": sha256(Path(config.path))}
+    except OSError as error:
+        what = f"cannot be read ({error.strerror})"
+        raise DataError("tokenizer.path", f"{config.path!r} {what}", "name a tokenizer.json") from None
 
 
 def start_of(texts: Iterable[str], n_bytes: int) -> Iterator[str]:

@@ -5,63 +5,79 @@ neighbours into longer tokens, so it can write anything. The character vocabular
 its corpus.
 
 Control tokens, such as the one that ends a document, stand for no text, and no text stands for them: text that spells
-`<|endoftext|>` becomes ordinary tokens. The first control token ends each document.
+`<|endoftext|>` becomes ordinary tokens. The first control token ends each document, unless the tokenizer.json says
+otherwise by a template, as those of other projects do: in `<s> $A </s>`, <s> stands before a text, and </s> ends it.
 """
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import tokenizers
-from tokenizers import models, pre_tokenizers
+from numpy.typing import NDArray
 from typing_extensions import Self
 
 from pellucid.errors import DataError
 from pellucid.kernels.word_cache import WordCache
 
-# Blanks and what follows them up to the next blank. No token of either vocabulary crosses the end of such a word, so
+# Blanks and what follows them up to the next blank. No token of our own vocabularies crosses the end of such a word, so
 # words can be encoded one by one. (The separators 1C to 1F are blanks to Python, but not to byte-pair encoding.)
 WORD = re.compile(r"[^\S\x1c-\x1f]*[\S\x1c-\x1f]+|[^\S\x1c-\x1f]+")
+
+
+# How a text may be cut before byte-pair encoding, so that nothing of it is lost.
+LOSSLESS_CUTS = ("ByteLevel", "Split", "Digits")
 
 
 class Tokenizer:
     """A trained vocabulary: made by `tokenizer/train.py`, or read from a tokenizer.json.
 
     vocab_size: ids are 0 … vocab_size − 1.   control_ids: all ids that no text turns into.
-    end_of_text: the control id that stands before, between and after documents.
+    end_of_text: the control id that stands before, between and after documents.   stop_ids: it, and all others that end
+    a text as well.   has_words: a text's tokens are those of its words (WORD), one after the other.
     """
 
     def __init__(self, library_tokenizer: tokenizers.Tokenizer) -> None:
         self._library = library_tokenizer
         self._library.encode_special_tokens = True  # a tokenizer.json does not hold this
+        self._library.no_truncation()
+        self._library.no_padding()
+        description = json.loads(self._library.to_str())
         vocabulary = self._library.get_vocab(with_added_tokens=True)
+        added = self._library.get_added_tokens_decoder()
         self.vocab_size = len(vocabulary)
-        self.control_ids = tuple(sorted(self._library.get_added_tokens_decoder()))
-        self.end_of_text = self.control_ids[0]
-        texts = {id_: token for token, id_ in vocabulary.items() if id_ not in self.control_ids}
+        self.control_ids = tuple(sorted(id_ for id_, token in added.items() if token.special))
+        self.end_of_text, self.stop_ids = _ends(description["post_processor"], self.control_ids)
+        texts = {id_: token for token, id_ in vocabulary.items() if id_ not in added}
         self._characters: frozenset[str] | None = None  # None: any character can be written
-        if isinstance(self._library.pre_tokenizer, pre_tokenizers.ByteLevel):
-            byte_of = byte_of_symbol()
-            self._bytes = {id_: bytes(byte_of[symbol] for symbol in token) for id_, token in texts.items()}
-        else:
+        if description["pre_tokenizer"] is None:
             self._bytes = {id_: character.encode() for id_, character in texts.items()}
             self._characters = frozenset(texts.values())
-        self._bytes.update(dict.fromkeys(self.control_ids, b""))
-        self.encode_batch = WordCache(WORD.findall, self._encode_words)  # `encode` for many texts, fast
+        else:
+            byte_of = byte_of_symbol()
+            self._bytes = {id_: bytes(byte_of[symbol] for symbol in token) for id_, token in texts.items()}
+        self._bytes.update({id_: b"" if token.special else token.content.encode() for id_, token in added.items()})
+        self.has_words = _has_words(description)
+        # `encode` for many texts, fast
+        self.encode_batch = WordCache(WORD.findall, self._encode_words) if self.has_words else self._encode_texts
 
     @classmethod
     def from_json(cls, text: str, source: str = "tokenizer.json") -> Self:
-        """The tokenizer that `to_json` wrote. DataError for anything else."""
+        """The tokenizer of a tokenizer.json, by Pellucid or another program. DataError for one of another kind."""
         try:
             library_tokenizer = tokenizers.Tokenizer.from_str(text)
-            ids = sorted(library_tokenizer.get_vocab(with_added_tokens=True).values())
-            if not isinstance(library_tokenizer.model, models.BPE) or ids != list(range(len(ids))):
-                raise ValueError("not a tokenizer of Pellucid")
+            if reason := _not_expressible(library_tokenizer):
+                fix = "use a tokenizer of byte-level byte-pair encoding, as those of GPT-2, Llama 3 and Qwen"
+                raise DataError(source, f"a tokenizer that Pellucid cannot express: {reason}", fix)
             return cls(library_tokenizer)
-        except Exception as error:  # the library raises plain Exception; a foreign vocabulary KeyError or IndexError
-            raise DataError(source, f"damaged, or not made by Pellucid ({error})", "prepare the data again") from None
+        except DataError:
+            raise
+        except Exception as error:  # the library raises plain Exception
+            raise DataError(source, f"damaged, or no tokenizer ({error})", "prepare the data again") from None
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -83,7 +99,7 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """DataError for half a surrogate pair, and for a character that a character vocabulary lacks."""
         self._check(text)
-        ids: list[int] = self._library.encode(text).ids
+        ids: list[int] = self._library.encode(text, add_special_tokens=False).ids
         return ids
 
     @cached_property
@@ -107,9 +123,12 @@ class Tokenizer:
         """The text of the ids. Bytes that are no whole character become U+FFFD."""
         return b"".join(map(self._bytes.__getitem__, ids)).decode("utf-8", "replace")
 
-    def _encode_words(self, words: list[str]) -> Iterator[list[int]]:
+    def _encode_words(self, words: Sequence[str]) -> Iterator[list[int]]:
         self._check("".join(words))
-        return (encoding.ids for encoding in self._library.encode_batch_fast(words))
+        return (each.ids for each in self._library.encode_batch_fast(words, add_special_tokens=False))
+
+    def _encode_texts(self, texts: Sequence[str]) -> list[NDArray[np.uint32]]:
+        return [np.array(ids, dtype=np.uint32) for ids in self._encode_words(texts)]
 
     def _check(self, text: str) -> None:
         try:
@@ -124,6 +143,60 @@ class Tokenizer:
                 f"the character {character!r} (U+{ord(character):04X}) is not in the vocabulary of the char tokenizer",
                 "leave it out, or train with tokenizer.type=bpe, which knows every character",
             )
+
+
+def _not_expressible(library_tokenizer: tokenizers.Tokenizer) -> str | None:
+    """Why this tokenizer has no tokens of characters or of bytes, so that a text could not be read back from them."""
+    description = json.loads(library_tokenizer.to_str())
+    model, normalizer = description["model"], description["normalizer"]
+    ids = sorted(library_tokenizer.get_vocab(with_added_tokens=True).values())
+    if model["type"] != "BPE":
+        return f"its model is {model['type']}, not byte-pair encoding"
+    if any(model[key] for key in ("byte_fallback", "dropout", "continuing_subword_prefix", "end_of_word_suffix")):
+        return "its tokens are no runs of bytes (SentencePiece, or marks inside words)"
+    if normalizer and normalizer["type"] != "NFC":
+        return f"it changes the text first ({normalizer['type']})"
+    if ids != list(range(len(ids))):
+        return f"its ids have gaps: {len(ids):,} tokens, the last with id {ids[-1]:,}"
+    if not any(token.special for token in library_tokenizer.get_added_tokens_decoder().values()):
+        return "no control token ends a document"
+    cuts = _cuts(description)
+    if not cuts:
+        return "it joins characters across blanks" if model["merges"] or max(map(len, model["vocab"])) > 1 else None
+    for cut in cuts:
+        if cut["type"] not in LOSSLESS_CUTS or cut.get("add_prefix_space") or cut.get("behavior") == "Removed":
+            return f"it changes the text where it cuts it ({cut['type']})"
+    if cuts[-1]["type"] != "ByteLevel" or not byte_of_symbol().keys() <= model["vocab"].keys():
+        return "it lacks tokens of single bytes"
+    return None
+
+
+def _has_words(description: dict[str, Any]) -> bool:
+    """Whether it cuts a text as our own do: GPT-2's rule, or every character apart."""
+    cuts = _cuts(description)
+    by_rule = not cuts or (len(cuts) == 1 and cuts[0]["use_regex"])
+    return by_rule and not description["normalizer"] and all(token["special"] for token in description["added_tokens"])
+
+
+def _cuts(description: dict[str, Any]) -> list[dict[str, Any]]:
+    """The steps that cut a text before byte-pair encoding."""
+    rule = description["pre_tokenizer"]
+    return [] if rule is None else rule.get("pretokenizers", [rule])
+
+
+def _ends(template: dict[str, Any] | None, control_ids: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+    """`end_of_text` and `stop_ids`: as a template `BEGIN $A END …` says, otherwise the first control token."""
+    before: list[int] = []
+    after: list[int] = []
+    for step in template.get("processors", [template]) if template else []:
+        place = before
+        for part in step.get("single", []) if step["type"] == "TemplateProcessing" else []:
+            if "Sequence" in part:
+                place = after
+            else:
+                place += step["special_tokens"][part["SpecialToken"]["id"]]["ids"]
+    end_of_text = [*before, *after, *control_ids][0]
+    return end_of_text, tuple(dict.fromkeys([end_of_text, *after]))
 
 
 def byte_of_symbol() -> dict[str, int]:

@@ -1,0 +1,105 @@
+"""Tokenizers of other projects give exactly the ids of their own library, or are refused in one line."""
+
+import json
+import unicodedata
+
+import pytest
+import tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import models, normalizers, pre_tokenizers
+
+import foreign_tokenizers as foreign
+from pellucid.corpora.corpus import cut_into_pieces
+from pellucid.errors import DataError
+from pellucid.tokenizer import Tokenizer
+
+KINDS = [foreign.gpt2, foreign.llama, foreign.qwen]
+LIBRARY = {kind.__name__: kind() for kind in KINDS}
+OURS = {name: Tokenizer.from_json(library.to_str()) for name, library in LIBRARY.items()}
+for each in LIBRARY.values():
+    each.encode_special_tokens = True
+BY_NAME = pytest.mark.parametrize("name", LIBRARY)
+SPELLED = st.sampled_from(["<|endoftext|>", "<|eot_id|>", "<think>", ".\n\n", " \n", "'S", "1234", "   a", "é"])
+TEXTS = st.lists(SPELLED | st.text(max_size=8) | st.text(" \n\r\ta'sS.,1é猫", max_size=8), max_size=8).map("".join)
+
+
+@BY_NAME
+@given(texts=st.lists(TEXTS, max_size=3))
+def test_ids_are_those_of_the_library_without_what_its_template_adds(name, texts):
+    expected = [LIBRARY[name].encode(text, add_special_tokens=False).ids for text in texts]
+    assert [OURS[name].encode(text) for text in texts] == expected
+    assert [ids.tolist() for ids in OURS[name].encode_batch(texts)] == expected
+
+
+@BY_NAME
+@given(text=TEXTS)
+def test_text_comes_back_but_for_how_qwen_writes_accents(name, text):
+    expected = unicodedata.normalize("NFC", text) if name == "qwen" else text
+    assert OURS[name].decode(OURS[name].encode(text)) == expected
+
+
+def test_only_gpt2_cuts_a_text_into_words_as_pellucid_does():
+    assert {name: ours.has_words for name, ours in OURS.items()} == {"gpt2": True, "llama": False, "qwen": False}
+    assert OURS["llama"].encode("end.\n\n") != OURS["llama"].encode("end.") + OURS["llama"].encode("\n\n")
+
+
+@BY_NAME
+def test_a_long_document_is_cut_where_no_token_is(name):
+    text = foreign.TEXT * 20
+    pieces = [piece.text for piece in cut_into_pieces([text])]
+    assert len(pieces) > 2
+    assert [id_ for piece in pieces for id_ in OURS[name].encode(piece)] == OURS[name].encode(text)
+
+
+def test_the_template_says_what_begins_and_what_ends_a_text():
+    assert (OURS["gpt2"].end_of_text, OURS["gpt2"].stop_ids) == (309, (309,))
+    assert (OURS["llama"].end_of_text, OURS["llama"].stop_ids) == (307, (307,))
+    assert (OURS["qwen"].end_of_text, OURS["qwen"].stop_ids) == (305, (305,)), "without one, the first control token"
+    library = foreign.llama()
+    library.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<|begin_of_text|> $A <|end_of_text|> <|eot_id|>",
+        special_tokens=[("<|begin_of_text|>", 307), ("<|end_of_text|>", 308), ("<|eot_id|>", 309)],
+    )
+    ours = Tokenizer.from_json(library.to_str())
+    assert (ours.end_of_text, ours.stop_ids) == (307, (307, 308, 309))
+    assert ours.encode("a") == OURS["llama"].encode("a")
+
+
+def test_a_token_that_is_not_special_is_the_text_that_it_spells():
+    qwen = OURS["qwen"]
+    [id_] = qwen.encode("<think>")
+    assert qwen.token_bytes(id_) == b"<think>"
+    assert id_ not in qwen.control_ids
+
+
+def changed(**parts):
+    """GPT-2's tokenizer with other parts."""
+    library = foreign.gpt2()
+    for name, part in parts.items():
+        setattr(library, name, part)
+    return library.to_str()
+
+
+def with_gap() -> str:
+    description = json.loads(foreign.gpt2().to_str())
+    description["model"]["vocab"]["one more"] = 1000
+    return json.dumps(description)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (tokenizers.Tokenizer(models.WordPiece({"a": 0}, unk_token="a")).to_str(), "its model is WordPiece"),
+        (tokenizers.Tokenizer(models.Unigram([("a", 0.0)])).to_str(), "its model is Unigram"),
+        (tokenizers.Tokenizer(models.BPE({"a": 0}, [], byte_fallback=True)).to_str(), "no runs of bytes"),
+        (changed(normalizer=normalizers.Lowercase()), "it changes the text first \\(Lowercase\\)"),
+        (changed(pre_tokenizer=pre_tokenizers.Metaspace()), "where it cuts it \\(Metaspace\\)"),
+        (changed(pre_tokenizer=pre_tokenizers.ByteLevel(add_prefix_space=True)), "where it cuts it \\(ByteLevel\\)"),
+        (changed(pre_tokenizer=None), "across blanks"),
+        (with_gap(), "its ids have gaps: 310 tokens, the last with id 1,000"),
+    ],
+)
+def test_what_cannot_be_expressed_is_refused_in_one_line(text, reason):
+    with pytest.raises(DataError, match=f"tokenizer.json: a tokenizer that Pellucid cannot express: .*{reason}"):
+        Tokenizer.from_json(text)
