@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from pellucid.config.load import load_experiment
+from pellucid.experiments.laws import bootstrap
 from pellucid.experiments.plan import plan_experiment
 from pellucid.experiments.run_experiment import run_experiment
 from pellucid.experiments.worker import make_run
@@ -93,6 +94,7 @@ def data_root(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_a_shipped_experiment_plans_and_runs_in_a_shrunken_form(path: Path, tmp_path: Path, data_root, monkeypatch):
     monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(bootstrap, "N_RESAMPLES", 5)
     plan_experiment(path)
     small = tmp_path / path.name
     text, overrides = shrunken(path)
