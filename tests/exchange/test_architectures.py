@@ -1,24 +1,32 @@
-"""The outside witness: what leaves for transformers, and what comes from it, computes the same logits there and here."""
+"""The outside witness: what leaves for transformers, or comes from it, computes the same logits there and here."""
 
 import importlib
+import json
+from itertools import chain
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
 from exchange.hugging_face_models import (
     VOCAB_SIZE,
     assert_same_logits,
     built_by_transformers,
+    imported,
     random_decoder,
+    randomised,
 )
+from model.model_axes import all_combinations, covering_combinations, tiny_config
 from pellucid.checkpoint.training_state import model_tensors
 from pellucid.config.model import DecoderConfig
-from pellucid.exchange.architectures import from_hugging_face, to_hugging_face
+from pellucid.errors import CheckpointError, ConfigError
+from pellucid.exchange.architectures import class_for, from_hugging_face, to_hugging_face
 
 ROPE = {"type": "rope", "base": 500.0}
 PLAIN = ["relu", "gelu", "gelu_tanh", "relu_squared"]
+LLAMA = {"norm": "rms_norm", "activation": "swiglu"}
 WINDOW = {"type": "sliding_window", "window": 3}
 # Of each class, the choices that it has; what it lacks stays at its default.
 CHOICES = {
@@ -125,3 +133,259 @@ def test_what_is_exported_computes_the_same_in_transformers_and_comes_back_as_it
         torch.testing.assert_close(tensors, model_tensors(ours), rtol=0, atol=0)
 
     holds()
+
+
+def assert_names_a_turned_knob(error, config):
+    """A knob that was left at its default is nobody's fault."""
+    room, *path = error.where.split(".")
+    assert room == "model"
+    value, usual = config, tiny_config()
+    for key in path:
+        value, usual = getattr(value, key), getattr(usual, key)
+    assert value != usual, error
+
+
+EXPERTS = [{"type": "dense"}, {"type": "moe", "n_experts": 3}, {"type": "moe", "n_experts": 3, "shared_experts": 1}]
+
+
+def test_each_combination_of_the_axes_has_a_class_or_a_knob_to_blame():
+    """All of those that classes differ in, and any three of all axes."""
+    axes = {"zero_init_projections": [False], "feed_forward": EXPERTS, "head_width": [None, 8]}
+    fixed = {"norm_placement": ["pre"], "logit_soft_cap": [None], "tied_embeddings": [True], "bias": [False]}
+    chosen = all_combinations(**axes, **fixed, activation=["gelu", "swiglu"])
+    classes = set()
+    for config in chain(chosen, covering_combinations(**axes)):
+        try:
+            classes.add(class_for(config).name)
+        except ConfigError as error:
+            assert_names_a_turned_knob(error, config)
+    assert classes == {*CHOICES, "MixtralForCausalLM"}
+
+
+def test_what_can_be_exported_at_all_computes_the_same(transformers):
+    """The axes that a class may have, each three of them together."""
+    positions = [ROPE, {**ROPE, "rotated_fraction": 0.5}, *CHOICES["GPT2LMHeadModel"]["position"]]
+    axes = {"position": positions, "norm_placement": ["pre"], "logit_soft_cap": [None], "attention": ["auto", WINDOW]}
+    n_exported = 0
+    for config in covering_combinations(**axes, zero_init_projections=[False], head_width=[None, 8]):
+        ours = random_decoder(config)
+        try:
+            exported = to_hugging_face(config, model_tensors(ours), VOCAB_SIZE)
+        except ConfigError as error:
+            assert_names_a_turned_knob(error, config)
+            continue
+        assert_same_logits(ours, built_by_transformers(transformers, *exported))
+        n_exported += 1
+    assert n_exported > 3
+
+
+@pytest.mark.parametrize(
+    ("knob", "choices"),
+    [
+        ("norm_placement", {"norm_placement": "post"}),
+        ("logit_soft_cap", {"logit_soft_cap": 30.0}),
+        ("attention", {"attention": "linear"}),
+        ("attention", {"attention": WINDOW, "position": {"type": "learned"}}),
+        ("position.unrotated_last_layers", {"position": {"type": "rope", "unrotated_last_layers": 1}}),
+        ("position.rotated_fraction", {**LLAMA, "position": {"type": "rope", "rotated_fraction": 0.5}}),
+        ("norm", {"norm": "rms_norm", "position": {"type": "learned"}}),
+        ("n_kv_heads", {"position": {"type": "learned"}, "n_kv_heads": 1}),
+        ("head_width", {"position": {"type": "learned"}, "head_width": 6}),
+        ("qk_norm", {"position": {"type": "none"}, "qk_norm": True}),
+        ("feed_forward", {"feed_forward": {"type": "moe"}}),
+        ("bias", {**LLAMA, "qk_norm": True, "bias": True}),
+    ],
+)
+def test_what_no_class_can_be_is_refused_by_the_name_of_the_knob(knob, choices):
+    config = tiny_config(**choices)
+    with pytest.raises(ConfigError) as refused:
+        to_hugging_face(config, model_tensors(random_decoder(config)), VOCAB_SIZE)
+    assert refused.value.where == f"model.{knob}"
+
+
+@pytest.mark.parametrize("d_ff", [12, 13])
+def test_experts_leave_as_mixtrals_and_come_back(transformers, tmp_path, d_ff):
+    """Through files: transformers stacks the experts' matrices as it reads them, and parts them as it saves."""
+    config = tiny_config(
+        position=ROPE,
+        norm="rms_norm",
+        activation="swiglu",
+        feed_forward={"type": "moe", "n_experts": 4, "top_k": 2},
+        d_ff=d_ff,
+    )
+    ours = random_decoder(config)
+    hf_config, hf_tensors = to_hugging_face(config, model_tensors(ours), VOCAB_SIZE)
+    (tmp_path / "config.json").write_text(json.dumps(hf_config))
+    save_file(hf_tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert_same_logits(ours, theirs)
+
+    theirs.save_pretrained(tmp_path / "saved")
+    saved = json.loads((tmp_path / "saved/config.json").read_text())
+    again, config_again = imported(saved, load_file(tmp_path / "saved/model.safetensors"))
+    assert_same_logits(again, theirs)
+    assert function_of(config_again) == function_of(config)
+
+
+SIZES = {"hidden_size": 16, "intermediate_size": 21, "num_hidden_layers": 2, "num_attention_heads": 4}
+SIZES["max_position_embeddings"] = 16
+GPT2_SIZES = {"n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 16}
+KV_HEADS = {
+    "Qwen3": {"num_key_value_heads": 4},
+    "Mistral": {"num_key_value_heads": 4},
+    "StableLm": {"num_key_value_heads": 4, "hidden_size": 32},
+}
+TOKENS = {"vocab_size": VOCAB_SIZE, "bos_token_id": 0, "eos_token_id": 0}
+
+
+def made_by_transformers(transformers, name, **knobs):
+    """A random model of a class, and its config.json as `save_pretrained` writes it."""
+    sizes = GPT2_SIZES if name == "GPT2" else SIZES
+    config = getattr(transformers, f"{name}Config")(**{**TOKENS, **sizes, **knobs})
+    config._attn_implementation = "eager"
+    class_name = f"{name}LMHeadModel" if name == "GPT2" else f"{name}ForCausalLM"
+    torch.default_generator.manual_seed(0)
+    model = randomised(getattr(transformers, class_name)(config))
+    return model, {**json.loads(model.config.to_json_string()), "architectures": [class_name]}
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize(
+    ("name", "knobs"),
+    [
+        ("GPT2", {}),
+        ("GPT2", {"n_inner": 21, "activation_function": "relu", "layer_norm_epsilon": 0.01}),
+        ("Llama", {}),
+        ("Llama", {"num_key_value_heads": 2, "head_dim": 6, "rms_norm_eps": 0.01, "attention_bias": True}),
+        ("Llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 300.0}, "mlp_bias": True}),
+        ("Qwen3", {"num_key_value_heads": 2, "head_dim": 6, "rms_norm_eps": 0.01}),
+        ("Qwen3", {"num_key_value_heads": 4, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}),
+        ("Qwen3", {"num_key_value_heads": 4, "use_sliding_window": True, "sliding_window": 3, "max_window_layers": 0}),
+        ("Qwen2", {"num_key_value_heads": 2}),
+        ("Mistral", {"num_key_value_heads": 2, "sliding_window": 3}),
+        ("Starcoder2", {}),
+        ("Persimmon", {}),
+        ("Arcee", {}),
+        ("StableLm", {"hidden_size": 32, "num_key_value_heads": 2, "use_qkv_bias": True}),
+    ],
+)
+def test_models_of_transformers_compute_the_same_here_and_when_they_go_back(transformers, name, knobs, tied):
+    theirs, hf_config = made_by_transformers(transformers, name, **knobs, tie_word_embeddings=tied)
+    ours, config = imported(hf_config, theirs.state_dict())
+    assert_same_logits(ours, theirs)
+    back = to_hugging_face(config, model_tensors(ours), VOCAB_SIZE)
+    assert_same_logits(ours, built_by_transformers(transformers, *back))
+
+
+def test_gpt2_as_it_was_published_is_imported(transformers):
+    """Without the prefix and most keys, with the masks, and in float16."""
+    theirs, _ = made_by_transformers(transformers, "GPT2")
+    theirs.half().float()
+    tensors = {name.removeprefix("transformer."): t.half() for name, t in theirs.state_dict().items()}
+    del tensors["lm_head.weight"]
+    for layer in range(2):
+        tensors[f"h.{layer}.attn.bias"] = torch.ones(1, 1, 16, 16).tril()
+        tensors[f"h.{layer}.attn.masked_bias"] = torch.tensor(-1e4)
+    ours, config = imported({"model_type": "gpt2", "vocab_size": VOCAB_SIZE, **GPT2_SIZES}, tensors)
+    assert config.activation == "gelu_tanh"
+    assert {parameter.dtype for parameter in ours.parameters()} == {torch.float32}
+    assert_same_logits(ours, theirs)
+
+
+def test_llama_as_older_transformers_wrote_it_is_imported(transformers):
+    theirs, hf_config = made_by_transformers(transformers, "Llama", tie_word_embeddings=False)
+    older = {key: hf_config[key] for key in (*SIZES, *TOKENS, "architectures", "model_type")}
+    tensors = {**theirs.state_dict(), "model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(2)}
+    for key, theta in {"rope_theta": 10_000.0, "pretraining_tp": 1, "rope_scaling": None}.items():
+        older[key] = theta
+    ours, config = imported(older, tensors)
+    assert config.norm_epsilon == 1e-6
+    assert_same_logits(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "wrong"),
+    [
+        ("Llama", {"architectures": ["LlamaForSequenceClassification"]}, "LlamaForSequenceClassification is no class"),
+        ("Llama", {"model_type": "bert", "architectures": ["BertModel"]}, "BertModel is no class known here"),
+        ("Llama", {"model_type": None, "architectures": None}, "a config.json without model_type is no class"),
+        ("Llama", {"hidden_act": "gelu"}, "hidden_act is 'gelu', but Pellucid has silu or swish"),
+        ("Llama", {"hidden_act": ["silu"]}, "hidden_act is ['silu']"),
+        ("Llama", {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope_scaling is {'rope_type': 'llama3'"),
+        ("Llama", {"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_scaling is {'type': 'linear'"),
+        ("Llama", {"rope_parameters": {"full_attention": {"rope_theta": 1.0}}}, "rope_parameters is {'full"),
+        ("Llama", {"rope_parameters": "yarn"}, "rope_parameters is 'yarn', not an object"),
+        ("Llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5, but Pellucid has 1 for Llama"),
+        ("Llama", {"quantization_config": {"bits": 4}}, "quantization_config is {'bits': 4}"),
+        ("Llama", {"is_causal": False}, "is_causal is False, but Pellucid has True only"),
+        ("Llama", {"hidden_size": "16"}, "hidden_size is '16', not a positive integer"),
+        ("Llama", {"num_attention_heads": 0}, "num_attention_heads is 0, not a positive integer"),
+        ("Llama", {"num_key_value_heads": 3}, "n_heads: 4 is not a multiple of n_kv_heads 3"),
+        ("Llama", {"num_hidden_layers": 2_000_000_000}, "tensors are too few for 2000000000 layers"),
+        (
+            "Llama",
+            {"hidden_size": 2**31 - 4, "intermediate_size": 2**31 - 1},
+            "no machine holds matrices of such sizes",
+        ),
+        ("Mistral", {"num_hidden_layers": 2_000_000_000}, "tensors are too few for 2000000000 layers"),
+        ("Mistral", {"layer_types": ["full_attention"] * 2}, "layer_types is ['full_attention', 'full_attention']"),
+        ("Llama", {"rms_norm_eps": "1e-5"}, "rms_norm_eps is '1e-5', not a number"),
+        ("Llama", {"tie_word_embeddings": "no"}, "tie_word_embeddings is 'no', not true or false"),
+        ("Llama", {"vocab_size": 20}, "model.embed_tokens.weight has the shape [19, 16], not [20, 16]"),
+        ("Llama", {"tie_word_embeddings": True}, "lm_head.weight is not model.embed_tokens.weight"),
+        ("Llama", {"attention_bias": True}, "tensor model.layers.0.self_attn.q_proj.bias is missing"),
+        ("Qwen3", {"layer_types": ["full_attention", "sliding_attention"], "use_sliding_window": True}, "layer_types"),
+        ("Qwen3", {"layer_types": None, "use_sliding_window": True, "max_window_layers": 1}, "max_window_layers is 1"),
+        ("GPT2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True"),
+        ("GPT2", {"scale_attn_weights": False}, "scale_attn_weights is False, but Pellucid has True only"),
+        ("GPT2", {"add_cross_attention": True}, "add_cross_attention is True"),
+        ("GPT2", {"activation_function": "quick_gelu"}, "activation_function is 'quick_gelu', but Pellucid has relu"),
+        ("StableLm", {"use_parallel_residual": True}, "use_parallel_residual is True"),
+    ],
+)
+def test_what_we_cannot_compute_is_refused_in_one_line(transformers, name, changes, wrong):
+    theirs, hf_config = made_by_transformers(transformers, name, tie_word_embeddings=False, **KV_HEADS.get(name, {}))
+    hf_config = {**hf_config, "sliding_window": 3, **changes}
+    with pytest.raises(CheckpointError) as refused:
+        from_hugging_face(hf_config, theirs.state_dict(), "DIR")
+    assert refused.value.where == "DIR"
+    assert wrong in refused.value.what
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "wrong"),
+    [
+        ("model.norm.weight", None, "tensor model.norm.weight is missing"),
+        ("model.norm.weight", lambda t: t[:3], "model.norm.weight has the shape [3], not [16] as config.json says"),
+        ("model.norm.weight", lambda t: t.fill_(torch.nan), "model.norm.weight holds NaN or infinity"),
+        ("model.norm.weight", lambda t: t.to(torch.int8), "model.norm.weight holds int8"),
+        ("score.weight", lambda t: torch.ones(2), "tensor score.weight is none of this class"),
+    ],
+)
+def test_tensors_that_are_not_those_of_the_config_are_refused_in_one_line(transformers, name, change, wrong):
+    theirs, hf_config = made_by_transformers(transformers, "Llama", tie_word_embeddings=False)
+    tensors = {key: tensor.clone() for key, tensor in theirs.state_dict().items()}
+    tensor = tensors.pop(name, None)
+    if change is not None:
+        tensors[name] = change(tensor)
+    with pytest.raises(CheckpointError) as refused:
+        from_hugging_face(hf_config, tensors, "DIR")
+    assert wrong in refused.value.what
+
+
+def test_heads_with_norms_of_their_own_are_refused(transformers):
+    knobs = {"hidden_size": 32, "num_key_value_heads": 4, "qk_layernorm": True}
+    theirs, hf_config = made_by_transformers(transformers, "StableLm", **knobs)
+    with pytest.raises(CheckpointError, match="here all heads share one norm"):
+        from_hugging_face(hf_config, theirs.state_dict(), "DIR")
+
+
+@pytest.mark.parametrize("changed", ["bias", "position"])
+def test_what_was_trained_on_in_transformers_keeps_its_new_biases_and_table(changed):
+    """Zeros and waves are dropped only where they still are what export wrote."""
+    config = tiny_config(position={"type": "sinusoidal"}, bias=False)
+    hf_config, hf_tensors = to_hugging_face(config, model_tensors(random_decoder(config)), VOCAB_SIZE)
+    hf_tensors["transformer.ln_f.bias" if changed == "bias" else "transformer.wpe.weight"] += 1
+    again, _, _ = from_hugging_face(hf_config, hf_tensors, "DIR")
+    assert again.bias == (changed == "bias")
+    assert again.position.type == ("learned" if changed == "position" else "sinusoidal")

@@ -49,7 +49,7 @@ def to_hugging_face(
     given = {**tensors, **_computed_positions(config, tensors[EMBEDDING])}
     without_place = given.keys() - {name for place in places for name in place.ours}
     if any(given[name].any() for name in without_place):
-        raise _refusal("bias", f"{architecture.name} lacks a part of the biases")
+        raise _refusal("bias", f"{architecture.name} has no room for some of these biases")
     return hf_config, _laid_out(places, given, config.n_heads)
 
 
@@ -63,10 +63,7 @@ def from_hugging_face(
     architecture = _class_of(hf_config, where)
     values = {**architecture.defaults, **hf_config}
     config, vocab_size = read_config(architecture, values, where)
-    if config.n_layers > len(hf_tensors):
-        raise CheckpointError(where, f"{len(hf_tensors)} tensors are too few for {config.n_layers} layers", DAMAGED)
-    with torch.device("meta"):
-        expected = model_tensors(build_model(config, vocab_size))
+    expected = _expected(config, vocab_size, len(hf_tensors), where)
     places = _places(architecture, config, values)
     expected_there = _laid_out(places, expected, config.n_heads)
     found = _renamed(architecture, hf_tensors, expected_there, where)
@@ -93,8 +90,8 @@ def class_for(config: DecoderConfig) -> Architecture:
     usual = DecoderConfig(context_length=1, d_model=2, n_layers=1, n_heads=1)
     near = [knobs for _, knobs in lacking if all(_value(knob, config) != _value(knob, usual) for knob in knobs)]
     knob = min(near, key=len)[0]
-    value = _value(knob, config)
-    raise _refusal(knob, f"no class of transformers has {getattr(value, 'type', value)} beside the other knobs")
+    value = getattr(_value(knob, config), "type", _value(knob, config))
+    raise _refusal(knob, f"{value} and the other knobs together fit no class of transformers")
 
 
 def _lacks(architecture: Architecture, config: DecoderConfig) -> list[str]:
@@ -126,7 +123,7 @@ def _value(knob: str, config: DecoderConfig) -> Any:
 
 
 def _refusal(knob: str, what: str) -> ConfigError:
-    return ConfigError(f"model.{knob}", what, "export a model trained without it")
+    return ConfigError(f"model.{knob}", what, "to export a model, train it with another value")
 
 
 def _places(architecture: Architecture, config: DecoderConfig, values: Mapping[str, Any]) -> list[Place]:
@@ -185,15 +182,27 @@ def _renamed(
     """As the class names them: some files lack its prefix, or have masks, or the tied matrix twice."""
     found = {}
     for name, tensor in hf_tensors.items():
-        if name in expected or not name.endswith(NOT_WEIGHTS):
-            found[name if name in expected else f"{architecture.prefix}{name}"] = tensor
-    tied = hf_tensors.get("lm_head.weight")
-    if tied is not None and "lm_head.weight" not in expected:
-        del found[f"{architecture.prefix}lm_head.weight"]
-        if architecture.embedding in found and not torch.equal(tied, found[architecture.embedding]):
+        full_name = name if name in expected else f"{architecture.prefix}{name}"
+        if full_name in expected or not name.endswith(NOT_WEIGHTS):
+            found[full_name if full_name in expected else name] = tensor
+    if "lm_head.weight" in found.keys() - expected.keys() and architecture.embedding in found:
+        tied = found.pop("lm_head.weight")
+        if not torch.equal(tied.float(), found[architecture.embedding].float()):
             wrong = f"lm_head.weight is not {architecture.embedding}, though tie_word_embeddings is true"
             raise CheckpointError(where, wrong, "set tie_word_embeddings to false in config.json if both are meant")
     return found
+
+
+def _expected(config: DecoderConfig, vocab_size: int, n_tensors: int, where: str) -> dict[str, Tensor]:
+    """Our tensors: shapes without numbers. Sizes that are damaged end in one line, not in a full memory."""
+    n_experts = config.feed_forward.n_experts if isinstance(config.feed_forward, ExpertsConfig) else 1
+    if config.n_layers * n_experts > n_tensors:
+        raise CheckpointError(where, f"{n_tensors} tensors are too few for {config.n_layers} layers", DAMAGED)
+    try:
+        with torch.device("meta"):
+            return model_tensors(build_model(config, vocab_size))
+    except RuntimeError as error:
+        raise CheckpointError(where, f"no machine holds matrices of such sizes ({error})", DAMAGED) from error
 
 
 def _require_fit(expected: Mapping[str, Tensor], found: Mapping[str, Tensor], where: str) -> None:

@@ -12,6 +12,9 @@ from pellucid.errors import CheckpointError
 from pellucid.exchange.classes import Architecture
 from pellucid.model.build import head_width
 
+# What each class could do, and no Pellucid model does.
+ONLY: dict[str, Any] = {"is_causal": True, "quantization_config": None, "pruned_heads": {}}
+SLIDING = "sliding_attention"
 DAMAGED = "download the model again, or choose another"
 
 
@@ -45,13 +48,15 @@ def written_config(architecture: Architecture, config: DecoderConfig, vocab_size
     if isinstance(config.feed_forward, ExpertsConfig):
         written["num_local_experts"] = config.feed_forward.n_experts
         written["num_experts_per_tok"] = config.feed_forward.top_k
+        if config.d_model % 8 or ours["d_ff"] % 8:
+            written["experts_implementation"] = "eager"  # its grouped kernel needs rows of whole 16 bytes
     if architecture.window is not None:
         window = config.attention.window if isinstance(config.attention, SlidingWindowConfig) else None
         written["sliding_window"] = window
         if architecture.window == "layer_types":
             written["use_sliding_window"] = window is not None
             written["max_window_layers"] = config.n_layers if window is None else 0
-            written["layer_types"] = ["full_attention" if window is None else "sliding_attention"] * config.n_layers
+            written["layer_types"] = ["full_attention" if window is None else SLIDING] * config.n_layers
     return written
 
 
@@ -61,8 +66,8 @@ def read_config(architecture: Architecture, hf_config: Mapping[str, Any], where:
     Raises CheckpointError at `where` if a value is of the wrong type, or means what a Pellucid model cannot compute.
     """
     read = _Reader(architecture, hf_config, where)
-    for key, only in {"quantization_config": None, "pruned_heads": {}, **architecture.only}.items():
-        if hf_config.get(key, only) not in (only, None):
+    for key, only in {**ONLY, **architecture.only}.items():
+        if bool(hf_config.get(key, only)) != bool(only):
             read.refuse(key, f"{only!r} only")
     model: dict[str, Any] = {
         **read.sizes(),
@@ -168,13 +173,13 @@ class _Reader:
             return None
         first = self.number("max_window_layers") if in_each else 0
         kinds = self.values.get("layer_types")
-        slides = (
-            [first <= layer for layer in range(n_layers)]
-            if kinds is None
-            else [k == "sliding_attention" for k in kinds]
-        )
-        if all(slides):
+        self.require(kinds is None or isinstance(kinds, list), "layer_types", "a list")
+        if kinds is None:
+            all_slide, none_slides = first <= 0, first >= n_layers
+        else:
+            all_slide, none_slides = all(kind == SLIDING for kind in kinds), SLIDING not in kinds
+        if all_slide:
             return self.integer("sliding_window")
-        if any(slides) or not in_each:
+        if not (none_slides and in_each):
             self.refuse("max_window_layers" if kinds is None else "layer_types", "the same window in all layers")
         return None
