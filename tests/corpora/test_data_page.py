@@ -33,6 +33,7 @@ DOCUMENTS = {
     "JSON lines": ([row for row in ROWS if row not in (ROWS[9], ROWS[19])], [ROWS[9], ROWS[19]]),
     "Parquet": ([row for row in ROWS if row not in (ROWS[9], ROWS[19])], [ROWS[9], ROWS[19]]),
     "CSV": (ROWS[:5], ROWS[5:7]),
+    "Fine-tuning: a run from a run": ([TEXT[:-8]], [TEXT[-8:]]),
 }
 FETCHED = {"A file of the web", "A data set of the Hugging Face hub"}  # the first: tests/corpora/test_download.py
 
@@ -77,7 +78,7 @@ def test_the_download_of_the_page_is_that_of_the_configs():
 
 
 def test_the_commands_of_the_page_work(files, pellucid):
-    train, evaluate = (shlex.split(line) for line in re.findall(r"^pellucid (.*)", PAGE, re.MULTILINE))
+    train, *_, evaluate = (shlex.split(line) for line in re.findall(r"^pellucid (.*)", PAGE, re.MULTILINE))
     Path("other.txt").write_text("Line 3.\n", encoding="utf-8")
     small = [
         "train.steps=2",

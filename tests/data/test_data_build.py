@@ -56,7 +56,10 @@ def test_a_tokenizer_of_a_file_gives_its_tokens_and_is_known_by_its_contents_not
         prepared.append(prepare_data(config, Path("data")))
     assert prepared[0].directory == prepared[1].directory != first.directory
     assert prepared[0].train.tokens.tolist() == first.train.tokens.tolist()
-    Path("b.json").write_text(Path("a.json").read_text() + "\n")
+    Path("b.json").write_text(Path("a.json").read_text() + "\n")  # the same vocabulary, formatted otherwise
+    assert prepare_data(config, Path("data")).directory == prepared[1].directory
+    smaller = prepare_data(load_run_config(Path("tiny.yaml"), ["tokenizer.vocab_size=280"]), Path("data"))
+    shutil.copy(smaller.directory / "tokenizer.json", "b.json")
     assert prepare_data(config, Path("data")).directory != prepared[1].directory
 
 

@@ -148,7 +148,10 @@ def cases_of_key(data: Data, path: Path, section: Data) -> Iterator[Case]:
     if key in section.get("required", ()):
         yield Case(name, "missing", path, dump(without(data, path)), "this key is missing; add")
     for value in wrong_values(schema):
-        at = (*path, "type") if variants(schema) and isinstance(value, dict) else path
+        has_types = variants(schema) or section_beside_words(schema)
+        at = (*path, "type") if has_types and isinstance(value, dict) else path
+        if path == ("model",) and isinstance(value, dict) and "type" not in value:
+            at = (*path, *value)  # a section without a type describes a decoder, which has no such key
         yield Case(name, repr(value), at, dump(changed(data, path, value)))
     for i, value in wrong_items(schema):
         items = list(section_of(data, path)[key])

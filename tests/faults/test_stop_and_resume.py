@@ -80,7 +80,6 @@ CHANGES = {
     "optimizer.lr=0.02": "optimizer.lr was 0.01, is 0.02",
     "optimizer={type: sgd}": 'optimizer.type was "adamw", is "sgd"',
     "seed=1": "seed was 0, is 1",
-    "train.steps=61": "train.steps was 60, is 61",
     "train.batch_size=4": "train.batch_size was 2, is 4",
     "train.gradient_accumulation_steps=1": "train.gradient_accumulation_steps was 2, is 1",
     "model.d_model=16": "model.d_model was 8, is 16",

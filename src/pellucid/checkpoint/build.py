@@ -56,11 +56,23 @@ def verify(step_directory: Path) -> None:
 
 
 def config_of(checkpoint: Checkpoint, where: str) -> RunConfig:
-    """The config that the run was trained with. Raises CheckpointError if this version cannot read it."""
+    """The config that the run was trained with. Raises CheckpointError if this version cannot read it.
+
+    A vocabulary that came from a file is the checkpoint's own: that file may be gone, or the run elsewhere.
+    """
     try:
-        return parse_run_config(checkpoint.config_yaml, f"{where}/config.yaml")
+        config = parse_run_config(checkpoint.config_yaml, f"{where}/config.yaml")
     except ConfigError as error:
         raise CheckpointError(error.where, error.what, OTHER_VERSION) from None
+    return with_own_tokenizer(config, Path(where))
+
+
+def with_own_tokenizer(config: RunConfig, folder: Path) -> RunConfig:
+    """The same config; if its vocabulary comes from a file, from the one that lies in this folder."""
+    if config.tokenizer.type != "file":
+        return config
+    own = config.tokenizer.model_copy(update={"path": (folder / "tokenizer.json").as_posix()})
+    return config.model_copy(update={"tokenizer": own})
 
 
 def _build(checkpoint: Checkpoint, where: str) -> TrainedModel:

@@ -57,13 +57,13 @@ def whole_checkpoints(run_dir: Path) -> Iterator[State]:
             _log.warning("%s", error)
 
 
-def keep_last_and_best(run_dir: Path, keep_last: int) -> None:
-    """Deletes all checkpoints except the newest `keep_last` intact ones and the best intact one.
+def keep_last_and_best(run_dir: Path, keep_last: int, before_decay: int | None = None) -> None:
+    """Deletes all checkpoints except the newest `keep_last` intact ones, the best intact one, and `before_decay`.
 
     If one can't be deleted, that is only a warning: the save before it succeeded, and training continues.
     """
     whole = list(whole_checkpoints(run_dir))
-    kept = {state.step for state in whole[:keep_last]}
+    kept = {state.step for state in whole[:keep_last]} | {before_decay}
     if whole:
         kept.add(_best(whole).step)
     for step in steps_in(run_dir):

@@ -15,3 +15,11 @@ class Section(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+def flat(value: object, key: str = "") -> dict[str, object]:
+    """`{"model": {"d_model": 8}}` as `{"model.d_model": 8}`."""
+    if not isinstance(value, dict):
+        return {key: value}
+    inner = (flat(each, f"{key}.{name}" if key else name) for name, each in value.items())
+    return {path: leaf for pairs in inner for path, leaf in pairs.items()}

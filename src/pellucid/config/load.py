@@ -18,10 +18,10 @@ from pydantic_core import ErrorDetails
 
 from pellucid.config.base import Section
 from pellucid.config.experiment import ExperimentConfig
-from pellucid.config.run import RunConfig
+from pellucid.config.run import RunConfig, run_and_checkpoint
 from pellucid.config.shipped import find_config, shipped_configs
 from pellucid.config.yaml_source import MAX_CHARACTERS, Path, dotted, parse_yaml, shortened, write_yaml
-from pellucid.errors import ConfigError
+from pellucid.errors import CheckpointError, ConfigError
 
 COMMAND_LINE = "command line"
 _EXAMPLE_OF_A_SECTION = "{type: text, files: [a.txt]}"
@@ -100,6 +100,7 @@ def parse_run_config(text: str, source: str, changes: Iterable[str | Change] = (
     """The same for YAML text; `source` is what errors call it."""
     parsed = [parse_override(change) if isinstance(change, str) else change for change in changes]
     data, places = _sections(RunConfig, text, source)
+    _take_from_base(data, places, parsed)
     for change in parsed:
         _apply(data, places, change)
     config = _validated(RunConfig, data, places, {change.path for change in parsed})
@@ -189,6 +190,30 @@ def parse_override(override: str) -> Change:
             fix = f"if the shell has split it, quote it: {shortened(key_text)}='{_EXAMPLE_OF_A_SECTION}'"
         raise ConfigError(f"{COMMAND_LINE}: {dotted(path)}", error.what, fix) from None
     return Change(path, value, COMMAND_LINE)
+
+
+def _take_from_base(data: dict[str, Any], places: Places, changes: list[Change]) -> None:
+    """Of a run that starts from another: the sections `model` and `tokenizer` are the other's where they are left out.
+
+    Raises CheckpointError if they are needed and there is no such run.
+    """
+    whole = {change.path[0]: change.value for change in changes if len(change.path) == 1}
+    start_from = whole.get("start_from", data.get("start_from"))
+    missing = {"model", "tokenizer"} - data.keys() - whole.keys()
+    if not isinstance(start_from, str) or not start_from or not missing:
+        return
+    run, _ = run_and_checkpoint(start_from)
+    folders = [run, *sorted(run.glob("step-*"), reverse=True)]  # a run may have been copied without its own config.yaml
+    folder = next((folder for folder in folders if (folder / "config.yaml").is_file()), None)
+    if folder is None:
+        what = "no checkpoint here" if run.is_dir() else "no such run"
+        fix = "name the folder that `pellucid train` wrote; a run that has begun resumes from its own config.yaml"
+        raise CheckpointError(str(run), what, fix)
+    file = folder / "config.yaml"
+    base, _ = _sections(RunConfig, _read(file), str(file))
+    taken = {"model": base.get("model"), "tokenizer": {"type": "file", "path": (folder / "tokenizer.json").as_posix()}}
+    for key in sorted(missing):
+        data[key], places[(key,)] = taken[key], str(file)
 
 
 def _apply(data: dict[str, Any], places: Places, change: Change) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -17,6 +18,12 @@ class RunConfig(Section, json_schema_extra=JSON_SCHEMA):
     """One training run. `pellucid train` reads it from YAML and writes it, complete, beside the weights."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="the run is saved in checkpoints/<name>")
+    start_from: str | None = Field(
+        None,
+        min_length=1,
+        description="RUN, RUN@best, RUN@latest or RUN@STEP: begin with the weights of that run, which also gives "
+        "`model` and `tokenizer` where they are left out",
+    )
     seed: int = Field(0, ge=0, lt=2**63, description="decides the initial weights, data order and dropout")
     corpus: CorpusConfig
     tokenizer: TokenizerConfig = BytePairConfig(type="bpe")
@@ -28,6 +35,11 @@ class RunConfig(Section, json_schema_extra=JSON_SCHEMA):
     evaluation: EvaluationConfig = EvaluationConfig()
     sample: SampleConfig = SampleConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
+
+    @property
+    def base_run(self) -> tuple[Path, str] | None:
+        """The run to start from, and which of its checkpoints."""
+        return None if self.start_from is None else run_and_checkpoint(self.start_from)
 
     @property
     def tokens_per_step(self) -> int:
@@ -57,3 +69,9 @@ class RunConfig(Section, json_schema_extra=JSON_SCHEMA):
                 f"{self.train.steps}; warm up for fewer steps"
             )
         return self
+
+
+def run_and_checkpoint(start_from: str) -> tuple[Path, str]:
+    """`checkpoints/base@500` is step 500 of the run checkpoints/base; without `@` it is the best step."""
+    run, at, which = start_from.rpartition("@")
+    return (Path(run), which) if at and run and "/" not in which else (Path(start_from), "best")

@@ -1,5 +1,6 @@
 """From the `tokenizer` section of a config, and text, to a trained tokenizer."""
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -8,7 +9,6 @@ from typing_extensions import assert_never
 
 from pellucid.config.data import BytePairConfig, CharacterConfig, FileTokenizerConfig, TokenizerConfig
 from pellucid.errors import DataError
-from pellucid.files import sha256
 from pellucid.tokenizer.tokenizer import WORD, Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 
@@ -48,10 +48,12 @@ def tokenizer_settings(config: TokenizerConfig) -> dict[str, object]:
     if not isinstance(config, FileTokenizerConfig):
         return config.model_dump(mode="json")
     try:
-        return {"type": config.type, "sha256": sha256(Path(config.path))}
+        Path(config.path).open("rb").close()
     except OSError as error:
         what = f"cannot be read ({error.strerror})"
         raise DataError("tokenizer.path", f"{config.path!r} {what}", "name a tokenizer.json") from None
+    contents = Tokenizer.load(Path(config.path)).to_json()  # as a run keeps it: a foreign file is formatted otherwise
+    return {"type": config.type, "sha256": hashlib.sha256(contents.encode()).hexdigest()}
 
 
 def start_of(texts: Iterable[str], n_bytes: int) -> Iterator[str]:

@@ -89,6 +89,7 @@ def build_session(config: RunConfig, data: PreparedData, run_dir: Path, world: W
         sample_every=sample.every_steps,
         save_every=config.checkpoint.every_steps,
         keep_last=config.checkpoint.keep_last,
+        before_decay=step_before_decay(config.schedule, config.train.steps),
         floor=data.validation_floor_nats_per_token,
         validate=validate,
         write_samples=write_samples,
@@ -104,7 +105,8 @@ def build_trainer(config: RunConfig, data: PreparedData, world: World = ALONE) -
     precision = resolve_precision(train.device, train.precision)
     torch.manual_seed(config.seed)
     model = build_model(config.model, data.tokenizer.vocab_size)
-    if isinstance(model, Bigram) and isinstance(config.model, BigramConfig) and config.model.counted:
+    is_counted = isinstance(config.model, BigramConfig) and config.model.counted and config.start_from is None
+    if isinstance(model, Bigram) and is_counted:
         model.set_counts(torch.from_numpy(count_pairs(data.train, model.vocab_size)))
     model.to(precision.device)
     if train.gradient_checkpointing:
@@ -228,6 +230,13 @@ def build_schedule(config: ScheduleConfig, steps: int) -> Schedule:
             return partial(schedules.warmup_stable_decay, steps=steps, **options)
         case _:
             assert_never(config)
+
+
+def step_before_decay(config: ScheduleConfig, steps: int) -> int | None:
+    """The step from which a longer run could go on, if the learning rate falls only at the end."""
+    if not isinstance(config, WarmupStableDecayConfig):
+        return None
+    return schedules.decay_begins(steps, config.decay_fraction) or None
 
 
 def recompute_activations(blocks: Iterable[nn.Module]) -> None:

@@ -10,14 +10,22 @@ from pathlib import Path
 from pellucid.checkpoint.build import config_of
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint, step_name
+from pellucid.config.base import flat
 from pellucid.config.run import RunConfig
+from pellucid.config.training import WarmupStableDecayConfig
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.files import discard
+from pellucid.training.build import build_schedule
+from pellucid.training.schedules import common_steps
 
 _log = logging.getLogger(__name__)
 
 # A resumed run must compute what the uninterrupted one would have. These keys only decide what is reported and kept.
-OPERATIONAL = ("name.", "train.log_every_steps.", "train.processes.", "evaluation.", "sample.", "checkpoint.")
+# Where a vocabulary's file lies decides nothing either: what is in it is compared (`require_same_data`).
+OPERATIONAL = (
+    *("name.", "tokenizer.path.", "train.log_every_steps.", "train.processes."),
+    *("evaluation.", "sample.", "checkpoint."),
+)
 
 RUN_FILES = ("config.yaml", "tokenizer.json", "metrics.jsonl", "samples.md", "loss.png", "skills.png")
 
@@ -37,13 +45,13 @@ def clear_run(run_dir: Path) -> None:
         (run_dir / name).unlink(missing_ok=True)
 
 
-def newest_whole_checkpoint(run_dir: Path) -> tuple[Checkpoint, Path] | None:
-    """The newest checkpoint that passes every check, after a warning for each newer one that does not.
+def newest_whole_checkpoint(run_dir: Path, at_most: int | None = None) -> tuple[Checkpoint, Path] | None:
+    """The newest checkpoint (of a step of `at_most`) that passes every check, after a warning for each that does not.
 
     None if the run has not saved yet. Raises CheckpointError if there are checkpoints but none is whole: starting
     silently from nothing would pass off a new run as the old one.
     """
-    steps = steps_in(run_dir)
+    steps = [step for step in steps_in(run_dir) if at_most is None or step <= at_most]
     for step in reversed(steps):
         directory = run_dir / step_name(step)
         try:
@@ -55,12 +63,55 @@ def newest_whole_checkpoint(run_dir: Path) -> tuple[Checkpoint, Path] | None:
     return None
 
 
+def found_for_steps(config: RunConfig, found: tuple[Checkpoint, Path], run_dir: Path) -> tuple[Checkpoint, Path]:
+    """The checkpoint from which a run goes on to another number of steps than it was planned for.
+
+    Up to it all updates had the learning rate that the run as it is now gives them, so it ends as if it had been
+    planned so. Raises CheckpointError if there is none, or if more steps have been made.
+    """
+    checkpoint, directory = found
+    before, now = config_of(checkpoint, str(directory)).train.steps, config.train.steps
+    if checkpoint.state.step > now:
+        what = f"the run has made {checkpoint.state.step:,} steps, and train.steps is {now:,}"
+        raise CheckpointError(str(directory), what, "ask for more steps, or train in another --run-dir")
+    if before == now:
+        return found
+    old, new = (build_schedule(config.schedule, steps) for steps in (before, now))
+    most = common_steps(old, new, min(before, now))
+    if checkpoint.state.step <= most:
+        return found
+    earlier = newest_whole_checkpoint(run_dir, most) if any(step <= most for step in steps_in(run_dir)) else None
+    if earlier is not None:
+        return earlier
+    if isinstance(config.schedule, WarmupStableDecayConfig):
+        what = f"train.steps was {before:,}, is {now:,}: a run can go on from step {most:,} or before, and none is kept"
+        fix = "set checkpoint.keep_last higher next time; now start a new run with start_from"
+    else:
+        what = f"train.steps was {before:,}, is {now:,}, and the {config.schedule.type} schedule depends on it"
+        fix = f"start a new run from it: start_from={run_dir.as_posix()} and another name"
+    raise CheckpointError(str(run_dir), what, fix)
+
+
+def discard_later(run_dir: Path, step: int) -> None:
+    """Deletes the checkpoints after a step from which a run goes on to another end. A warning tells it."""
+    later = [each for each in steps_in(run_dir) if each > step]
+    if later:
+        names = ", ".join(f"{each:,}" for each in later)
+        what = "%s: goes on from step %s, for the learning rate after it now is another; deleted: the checkpoints of %s"
+        _log.warning(what, run_dir, f"{step:,}", names)
+    for each in later:
+        discard(run_dir / step_name(each))
+
+
 def require_same_run(config: RunConfig, checkpoint: Checkpoint, where: str) -> None:
-    """Raises CheckpointError, listing the differences, if the checkpoint's config computes something else."""
+    """Raises CheckpointError, listing the differences, if the checkpoint's config computes something else.
+
+    How many steps it is planned for may differ: see `found_for_steps`.
+    """
     saved = config_of(checkpoint, where)
-    before, now = _flat(saved.model_dump(mode="json")), _flat(config.model_dump(mode="json"))
+    before, now = flat(saved.model_dump(mode="json")), flat(config.model_dump(mode="json"))
     keys = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
-    keys = [key for key in keys if not f"{key}.".startswith(OPERATIONAL)]
+    keys = [key for key in keys if key != "train.steps" and not f"{key}.".startswith(OPERATIONAL)]
     # A section of another type has other keys: its type says it all.
     replaced = tuple(key.removesuffix("type") for key in keys if key.endswith(".type"))
     keys = [key for key in keys if key.endswith(".type") or not key.startswith(replaced)]
@@ -87,11 +138,3 @@ def other_environment(now: Mapping[str, object], checkpoint: Checkpoint) -> str 
     before = checkpoint.state.model_dump(include=set(now))
     changed = {name: value for name, value in now.items() if before[name] not in (None, value)}
     return ", ".join(f"{name} was {before[name]}, is {value}" for name, value in changed.items()) or None
-
-
-def _flat(value: object, key: str = "") -> dict[str, object]:
-    """`{"model": {"d_model": 8}}` as `{"model.d_model": 8}`."""
-    if not isinstance(value, dict):
-        return {key: value}
-    inner = (_flat(each, f"{key}.{name}" if key else name) for name, each in value.items())
-    return {path: leaf for flat in inner for path, leaf in flat.items()}

@@ -33,6 +33,16 @@ def warmup_stable_decay(
 
     The line takes the last `decay_fraction` of all steps.
     """
-    decay_steps = max(1, round(decay_fraction * steps))
+    decay_steps = steps - decay_begins(steps, decay_fraction)
     remaining = min(1.0, (steps - 1 - step) / decay_steps)
     return warmup(step, warmup_steps) * (final_lr_fraction + (1 - final_lr_fraction) * max(0.0, remaining))
+
+
+def decay_begins(steps: int, decay_fraction: float) -> int:
+    """How many updates of `warmup_stable_decay` come before its way down. A longer run can go on from there."""
+    return steps - max(1, round(decay_fraction * steps))
+
+
+def common_steps(a: Schedule, b: Schedule, steps: int) -> int:
+    """How many of the first `steps` updates have the same learning rate under both schedules."""
+    return next((step for step in range(steps) if a(step) != b(step)), steps)

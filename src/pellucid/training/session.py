@@ -66,6 +66,7 @@ class Session:
     save_every: int
 
     keep_last: int
+    before_decay: int | None  # a step to save and keep, from which a longer run can go on
     floor: float | None
     validate: Callable[[], Evaluation]
     write_samples: Callable[[], Sequence[str]]
@@ -195,7 +196,8 @@ class Session:
         self.best_step = self.trainer.step if is_best else self.best_step
         if self.world.is_first:
             self._show(bar, update, evaluation, samples)
-        if is_best or is_last or self._due(self.save_every) or stop.signal_number is not None:
+        is_needed = self._due(self.save_every) or self.trainer.step == self.before_decay
+        if is_best or is_last or is_needed or stop.signal_number is not None:
             self.save(val_loss)
         if stop.signal_number is not None and self.saved_step == self.trainer.step:
             raise StoppedBySignal(stop.signal_number)
@@ -261,7 +263,7 @@ class Session:
             if log.exists():
                 fsync(log)
         write_checkpoint(self.run_dir, checkpoint)
-        keep_last_and_best(self.run_dir, self.keep_last)
+        keep_last_and_best(self.run_dir, self.keep_last, self.before_decay)
 
     def _show(self, bar: tqdm[Any], update: Update, evaluation: Evaluation | None, samples: Sequence[str]) -> None:
         rate = bar.format_dict["rate"] or 0.0

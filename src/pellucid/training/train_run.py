@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pellucid.checkpoint.build import config_of, load_trained_run
-from pellucid.checkpoint.run_directory import locked
+from pellucid.checkpoint.build import config_of, load_trained_run, with_own_tokenizer
+from pellucid.checkpoint.run_directory import find_step_directory, locked
 from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint
 from pellucid.config.load import run_config_to_yaml
 from pellucid.config.run import RunConfig
@@ -30,6 +30,8 @@ from pellucid.training.build import build_session, build_trainer, choose_n_proce
 from pellucid.training.interrupts import StoppedBySignal
 from pellucid.training.resume import (
     clear_run,
+    discard_later,
+    found_for_steps,
     newest_whole_checkpoint,
     other_environment,
     require_no_run,
@@ -37,6 +39,7 @@ from pellucid.training.resume import (
     require_same_run,
 )
 from pellucid.training.session import Session
+from pellucid.training.start_from import Base, read_base
 
 _log = logging.getLogger(__name__)
 
@@ -87,11 +90,16 @@ def train_run(
             if minutes is not None:
                 config = _with_steps(config, config_of(found[0], str(found[1])).train.steps)
             require_same_run(config, found[0], str(found[1]))
+            found = found_for_steps(config, found, run_dir)
+        base = None if found or config.base_run is None else read_base(find_step_directory(*config.base_run))
+        if base is not None:
+            base.require_fit(config)
         n_processes = choose_n_processes(config, world)
         train_as_rank = partial(_train_as_rank, config, data_root, run_dir, minutes)
         with with_helpers(n_processes, train_as_rank) if n_processes > world.size else nullcontext(world) as world:
             world.announce("start", found[1].name if found else "")
-            return train_as_rank(world, found, note)
+            world.announce("base", str(base.directory) if base else "")
+            return train_as_rank(world, found, base, note)
 
 
 def _train_as_rank(
@@ -101,13 +109,24 @@ def _train_as_rank(
     minutes: float | None,
     world: World,
     found: tuple[Checkpoint, Path] | None = None,
+    base: Base | None = None,
     note: Note = lambda _line: None,
 ) -> Outcome:
-    """What each rank does. The first has `found` the checkpoint to start from and tells the others its name."""
+    """What each rank does. The first has `found` the checkpoint to resume, or that of another run to start from, and
+    tells the others its name.
+    """
     keep_freed_memory()
-    data = world.first_on_machine(lambda: prepare_data(config, data_root))
-    if not world.is_first and (name := world.wait_for("start")):
-        found = read_checkpoint(run_dir / name), run_dir / name
+    if not world.is_first:
+        if name := world.wait_for("start"):
+            found = read_checkpoint(run_dir / name), run_dir / name
+        if name := world.wait_for("base"):
+            base = read_base(Path(name))
+    own = with_own_tokenizer(config, run_dir)  # the run it starts from may be gone when this one resumes
+    has_own = found is not None and config.start_from is not None and (run_dir / "tokenizer.json").exists()
+    data = world.first_on_machine(lambda: prepare_data(own if has_own else config, data_root))
+    config = own
+    if base is not None:
+        base.require_same_vocabulary(data.tokenizer)
     with connected(world, resolve_precision(config.train.device, config.train.precision).device):
         if minutes is not None:
             if found:
@@ -120,13 +139,19 @@ def _train_as_rank(
         if found:
             checkpoint, directory = found
             require_same_data(data.fingerprint, session.tokenizer_json, checkpoint, str(directory))
+            if world.is_first and config_of(checkpoint, str(directory)).train.steps != config.train.steps:
+                discard_later(run_dir, checkpoint.state.step)
             session.restore(checkpoint, str(directory))
             changes = other_environment(session.environment(), checkpoint)
             if changes and world.is_first:
                 _log.warning("%s: %s; the run continues, but not bit for bit as it would have", directory, changes)
-        elif world.is_first:
-            clear_run(run_dir)
-        return _train(config, data, session, note)
+        else:
+            if base is not None:
+                assert isinstance(session.trainer.model, LanguageModel)
+                base.load_into(session.trainer.model)
+            if world.is_first:
+                clear_run(run_dir)
+        return _train(config, data, session, note, base)
 
 
 def _steps_that_fit(config: RunConfig, data: PreparedData, world: World, minutes: float) -> int:
@@ -147,7 +172,7 @@ def _with_steps(config: RunConfig, steps: int) -> RunConfig:
     return config.model_copy(update={"train": config.train.model_copy(update={"steps": steps})})
 
 
-def _train(config: RunConfig, data: PreparedData, session: Session, note: Note) -> Outcome:
+def _train(config: RunConfig, data: PreparedData, session: Session, note: Note, base: Base | None) -> Outcome:
     trainer, run_dir, world = session.trainer, session.run_dir, session.world
     if session.is_finished:
         note(f"{run_dir} is finished, after {trainer.step} steps")
@@ -157,7 +182,7 @@ def _train(config: RunConfig, data: PreparedData, session: Session, note: Note) 
         if world.is_first:
             (run_dir / "config.yaml").write_text(run_config_to_yaml(config), encoding="utf-8")
             (run_dir / "tokenizer.json").write_text(session.tokenizer_json, encoding="utf-8")
-            for line in _introduction(config, data, session):
+            for line in _introduction(config, data, session, base):
                 note(line)
         try:
             session.run()
@@ -187,7 +212,7 @@ def _speed(config: RunConfig, data: PreparedData, session: Session) -> str:
     return f"{speed} (MFU {utilization:.0%}: large matrix products reach {peak / 1e9:,.0f} GFLOP/s here)"
 
 
-def _introduction(config: RunConfig, data: PreparedData, session: Session) -> list[str]:
+def _introduction(config: RunConfig, data: PreparedData, session: Session, base: Base | None) -> list[str]:
     trainer, train, patience = session.trainer, config.train, config.evaluation.early_stopping_patience
     n_parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     epochs = train.steps * train.gradient_accumulation_steps / build_batches(config, data).steps_per_epoch
@@ -200,6 +225,7 @@ def _introduction(config: RunConfig, data: PreparedData, session: Session) -> li
     return [
         f"{'resuming' if trainer.step else 'training'} {config.name} in {session.run_dir}"
         + (f" at step {trainer.step}" if trainer.step else ""),
+        *([] if base is None else [f"from    {base.run} step {base.checkpoint.state.step:,}"]),
         f"model   {n_parameters:,} parameters, vocabulary {data.tokenizer.vocab_size:,}",
         f"data    {data.train.n_targets:,} training tokens; "
         f"up to {config.tokens_per_step:,} positions a step, {epochs:.2f} epochs"

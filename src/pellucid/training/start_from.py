@@ -1,0 +1,85 @@
+"""A run from a run: the weights of another run to begin with, and whether they fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pellucid.checkpoint.build import config_of
+from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint
+from pellucid.checkpoint.training_state import first_not_finite, load_model_tensors
+from pellucid.config.base import flat
+from pellucid.config.model import DecoderConfig, LearnedConfig, ModelConfig
+from pellucid.config.run import RunConfig
+from pellucid.errors import CheckpointError, ConfigError
+from pellucid.model.language_model import LanguageModel
+from pellucid.tokenizer import Tokenizer
+
+# What a model computes from the same weights does not depend on these: they say how it begins, learns or is computed.
+FREE = {
+    "dropout",
+    "kernels",
+    "embedding_std",
+    "zero_init_projections",
+    "copying_init",
+    "counted",
+    "feed_forward.load_balance_weight",
+}
+FULL_ATTENTION = {"auto", "explicit", "fused"}
+BY_SHAPE = {"n_kv_heads", "d_ff", "head_width"}  # null may stand for the same number: the shapes of weights decide
+
+
+@dataclass(frozen=True)
+class Base:
+    """The checkpoint to start from."""
+
+    run: Path
+    directory: Path
+    checkpoint: Checkpoint
+
+    def require_fit(self, config: RunConfig) -> None:
+        """Raises ConfigError, naming the first knob that differs, if the config computes something else from them."""
+        base = config_of(self.checkpoint, str(self.directory))
+        if key := first_difference(base.model, config.model):
+            theirs, ours = (flat(model.model_dump(mode="json")).get(key) for model in (base.model, config.model))
+            what = f"{_shown(ours)} does not fit the weights of {self.run}, made with {_shown(theirs)}"
+            raise ConfigError(f"model.{key}", what, "leave out the section `model`: it is then that of the base run")
+
+    def require_same_vocabulary(self, tokenizer: Tokenizer) -> None:
+        """Raises ConfigError if ids mean other text than they did to the base run."""
+        theirs = Tokenizer.from_json(self.checkpoint.tokenizer_json, f"{self.directory}/tokenizer.json")
+        if theirs.to_json() != tokenizer.to_json():
+            what = (
+                f"this vocabulary ({tokenizer.vocab_size:,} tokens) is not that of {self.run} ({theirs.vocab_size:,})"
+            )
+            raise ConfigError("tokenizer", what, "leave out the section `tokenizer`: it is then that of the base run")
+
+    def load_into(self, model: LanguageModel) -> None:
+        """Copies the weights, and nothing else. CheckpointError, naming a tensor, if one has another shape."""
+        load_model_tensors(model, self.checkpoint.model, str(self.directory))
+
+
+def read_base(directory: Path) -> Base:
+    """Reads it whole. Raises CheckpointError if it is damaged."""
+    checkpoint = read_checkpoint(directory)
+    if (culprit := first_not_finite(checkpoint.model)) is not None:
+        raise CheckpointError(str(directory), f"{culprit} holds NaN or infinity", "start from an older checkpoint")
+    return Base(directory.parent, directory, checkpoint)
+
+
+def first_difference(base: ModelConfig, now: ModelConfig) -> str | None:
+    """The first knob by which two models compute different things from the same weights."""
+    if base.type != now.type:
+        return "type"
+    before, after = flat(base.model_dump(mode="json")), flat(now.model_dump(mode="json"))
+    free = set(FREE)
+    if not isinstance(base, DecoderConfig) or not isinstance(base.position, LearnedConfig):
+        free.add("context_length")
+    if {str(before.get("attention")), str(after.get("attention"))} <= FULL_ATTENTION:
+        free.add("attention")
+    free |= {key for key in BY_SHAPE if None in (before.get(key), after.get(key))}
+    return next((key for key in {**after, **before} if key not in free and before.get(key) != after.get(key)), None)
+
+
+def _shown(value: object) -> str:
+    return "null" if value is None else str(value)

@@ -1,0 +1,235 @@
+"""A run from a run: it begins with the weights of another and nothing else, and refuses those that do not fit."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import pellucid as api
+from model.family import FAMILY, family_config
+from pellucid.checkpoint.build import load_trained_model
+from pellucid.checkpoint.run_directory import steps_in
+from pellucid.config import load_run_config
+from pellucid.training.metrics import read_rows
+from pellucid.training.start_from import first_difference
+from pellucid.training.train_run import train_run
+from tiny_run import TINY_RUN, VERSES
+
+SPEECHES = "\n\n".join(
+    f"A {animal} asked: who {verb} my {thing}?"
+    for animal in ("fox", "hen", "crow", "dog")
+    for verb in ("found", "lost", "took")
+    for thing in ("cheese", "corn", "key")
+)
+FINE_TUNING = """\
+name: tuned
+start_from: base
+corpus: {type: text, files: [speeches.txt], separator: "\\n\\n"}
+data: {packing: documents}
+optimizer: {type: adamw, lr: 1e-2}
+schedule: {type: constant}
+train: {steps: 4, batch_size: 4, precision: fp32, device: cpu, log_every_steps: 1, processes: 1}
+evaluation: {every_steps: 2}
+sample: {n_samples: 1, max_new_tokens: 4}
+"""
+STILL = ("optimizer.lr=1e-30", "train.steps=1")  # so small that adding it to a number of 32 bits changes none
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> Path:
+    """A folder with a finished run `base`."""
+    folder = tmp_path_factory.mktemp("base")
+    (folder / "corpus.txt").write_text(VERSES)
+    (folder / "tiny.yaml").write_text(TINY_RUN)
+    config = load_run_config(folder / "tiny.yaml", [f"corpus.files=[{folder / 'corpus.txt'}]"])
+    options = {"resume": False, "overwrite": False, "note": print}
+    train_run(config, folder / "data", folder / "base", **options)
+    return folder
+
+
+@pytest.fixture
+def place(base: Path, workplace: Path) -> Path:
+    """A copy of it, and a config that starts from the run on another corpus."""
+    shutil.copytree(base, workplace, dirs_exist_ok=True)
+    (workplace / "speeches.txt").write_text(SPEECHES)
+    (workplace / "tuned.yaml").write_text(FINE_TUNING)
+    return workplace
+
+
+def refused(result, exit_code: int, *words: str) -> None:
+    lines = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert result.exit_code == exit_code, result
+    assert len(lines) == 1, result.stderr
+    assert "Traceback" not in result.stderr
+    for word in words:
+        assert word in lines[0]
+
+
+def test_it_begins_with_exactly_these_weights_and_with_step_0_moments_and_log_of_its_own(place: Path, pellucid):
+    changes = ("corpus.files=[corpus.txt]", *STILL)
+    done = pellucid("train", "tuned.yaml", "start_from=base@20", *changes, "--run-dir", "tuned")
+    assert done.exit_code == 0, done
+    assert "from    base step 20" in done.stderr
+    base, tuned = (
+        load_file(place / run / f"step-{step:08d}/model.safetensors") for run, step in (("base", 20), ("tuned", 1))
+    )
+    assert base.keys() == tuned.keys()
+    assert all(torch.equal(base[name], tuned[name]) for name in base)
+    evaluation = json.loads(pellucid("evaluate", "base", "--checkpoint", "20", "--json").stdout)
+    [row] = read_rows(place / "tuned/metrics.jsonl")
+    assert row["val_loss"] == evaluation["loss_nats_per_token"]
+    assert row["step"] == 1
+    moments = load_file(place / "tuned/step-00000001/optimizer.safetensors")
+    assert {float(value) for name, value in moments.items() if name.endswith("/step")} == {1.0}
+
+
+def test_the_best_the_newest_and_any_step_of_the_base_can_be_named(place: Path, pellucid):
+    best = json.loads(pellucid("evaluate", "base", "--json").stdout)["step"]
+    for start, step in {
+        "base": best,
+        "base@best": best,
+        "base@latest": 20,
+        "base@5": 5,
+        "base/step-00000010": 10,
+    }.items():
+        done = pellucid("train", "tuned.yaml", f"start_from={start}", *STILL, "--run-dir", "tuned", "--overwrite")
+        assert done.exit_code == 0, done
+        assert f"from    base step {step}\n" in done.stderr
+
+
+def test_on_another_corpus_a_few_steps_from_a_base_are_worth_more_than_from_scratch(place: Path, pellucid):
+    """Both with the same vocabulary, so that losses can be compared."""
+    long = ("train.steps=100", "evaluation.every_steps=100", "checkpoint.every_steps=100", "sample.every_steps=100")
+    assert pellucid("train", "tiny.yaml", *long, "--run-dir", "good").exit_code == 0
+    assert pellucid("train", "tuned.yaml", "start_from=good", "--run-dir", "from-base").exit_code == 0
+    model = "model={context_length: 32, d_model: 16, n_layers: 2, n_heads: 2, dropout: 0.1}"
+    changes = ("start_from=null", "tokenizer={type: file, path: good/tokenizer.json}", model)
+    assert pellucid("train", "tuned.yaml", *changes, "--run-dir", "scratch").exit_code == 0
+    runs = [read_rows(place / run / "metrics.jsonl") for run in ("from-base", "scratch")]
+    from_base, from_scratch = (rows[-1]["val_loss"] for rows in runs)
+    assert from_base < from_scratch - 0.2
+
+
+def test_the_config_of_the_data_page_fine_tunes(place: Path, pellucid):
+    page = (Path(__file__).parents[2] / "docs/data.md").read_text(encoding="utf-8")
+    section = page.partition("## Fine-tuning: a run from a run")[2]
+    (place / "mine.yaml").write_text(section.partition("```yaml\n")[2].partition("```")[0], encoding="utf-8")
+    (place / "my.txt").write_text(SPEECHES * 3)
+    changes = ("start_from=base", "train.steps=25", "sample.max_new_tokens=4")
+    done = pellucid("train", "mine.yaml", *changes)
+    assert done.exit_code == 0, done
+    assert read_rows(place / "checkpoints/mine/metrics.jsonl")[-1]["step"] == 25
+
+
+def test_it_goes_on_and_is_evaluated_and_explained_when_its_base_is_gone(place: Path, pellucid):
+    assert pellucid("train", "tuned.yaml", "--run-dir", "whole").exit_code == 0
+    assert pellucid("train", "tuned.yaml", "train.steps=2", "--run-dir", "runs").exit_code == 0
+    shutil.rmtree(place / "base")
+    config = load_run_config(place / "runs/config.yaml")
+    assert (config.start_from, config.model.d_model) == ("base", 16)
+    assert config.tokenizer.path == "runs/tokenizer.json"
+    resumed = pellucid("train", "runs/config.yaml", "train.steps=4", "--run-dir", "runs", "--resume")
+    assert resumed.exit_code == 0, resumed
+    weights = (place / run / "step-00000004/model.safetensors" for run in ("whole", "runs"))
+    assert len({file.read_bytes() for file in weights}) == 1
+    (place / "runs").rename(place / "moved")
+    for command in (("evaluate", "moved"), ("explain", "moved"), ("generate", "moved", "--max-new-tokens", "4")):
+        done = pellucid(*command)
+        assert done.exit_code == 0, done
+        assert "warning" not in done.stderr
+
+
+def test_another_start_is_another_run(place: Path, pellucid):
+    assert pellucid("train", "tuned.yaml", *STILL, "--run-dir", "runs").exit_code == 0
+    again = pellucid("train", "tuned.yaml", *STILL, "start_from=base@5", "--run-dir", "runs", "--resume")
+    refused(again, 4, 'start_from was "base", is "base@5"')
+
+
+def test_what_does_not_fit_is_refused_in_one_line_before_anything_is_written(place: Path, pellucid):
+    size = {"context_length": 32, "d_model": 16, "n_layers": 2, "n_heads": 2}
+
+    def with_model(**changes) -> str:
+        return f"model={json.dumps({**size, **changes})}"
+
+    cases = {
+        with_model(d_model=32): (2, "error: model.d_model: 32 does not fit the weights of base, made with 16; "),
+        with_model(n_layers=3, norm="rms_norm"): (2, "model.n_layers: 3 "),
+        with_model(qk_norm=True): (2, "model.qk_norm: True "),
+        with_model(position={"type": "learned"}): (2, "model.position.type: learned "),
+        with_model(attention={"type": "sliding_window", "window": 4}): (2, "model.attention"),
+        with_model(d_ff=63): (4, "feed_forward"),
+        "model={type: bigram, context_length: 32}": (2, "model.type: bigram "),
+        "tokenizer={type: bpe, vocab_size: 280}": (
+            2,
+            "error: tokenizer: this vocabulary (280 tokens) is not that of base (300); ",
+        ),
+        "tokenizer={type: file, path: nowhere.json}": (3, "'nowhere.json' cannot be read"),
+        "start_from=nowhere": (4, "error: nowhere: no such run; "),
+        "start_from=data": (4, "error: data: no checkpoint here; "),
+        "start_from=base@7": (4, "error: base: no checkpoint '7'; use best, latest or a step: 5, 10, 15, 20"),
+        "start_from=base@bets": (4, "error: base: no checkpoint 'bets'; "),
+        "start_from=base@15": (4, "error: base/step-00000015: damaged: "),
+    }
+    (place / "base/step-00000015/model.safetensors").write_bytes(b"")
+    for change, (exit_code, words) in cases.items():
+        refused(pellucid("train", "tuned.yaml", change, "--run-dir", "tuned"), exit_code, words)
+        assert steps_in(place / "tuned") == []
+        assert not (place / "tuned/config.yaml").exists(), change
+
+
+def test_what_leaves_the_weights_their_meaning_may_differ(place: Path, pellucid):
+    free = {"dropout": 0.2, "kernels": "plain", "attention": "explicit", "copying_init": True, "d_ff": 64}
+    model = json.dumps({"context_length": 48, "d_model": 16, "n_layers": 2, "n_heads": 2, "n_kv_heads": 2, **free})
+    done = pellucid("train", "tuned.yaml", f"model={model}", *STILL, "--run-dir", "tuned")
+    assert done.exit_code == 0, done
+    assert load_trained_model(place / "tuned/step-00000001").model.context_length == 48
+
+
+@pytest.mark.parametrize("kind", ["decoder with experts", "mlp", "lstm"])
+def test_other_kinds_of_model_can_be_a_base(workplace: Path, pellucid, kind: str):
+    (workplace / "speeches.txt").write_text(SPEECHES)
+    (workplace / "tuned.yaml").write_text(FINE_TUNING)
+    first = ("schedule={type: constant}", "train.steps=1", f"model={json.dumps(FAMILY[kind])}", "--run-dir", "base")
+    assert pellucid("train", "tiny.yaml", *first).exit_code == 0
+    assert pellucid("train", "tuned.yaml", *STILL, "--run-dir", "tuned").exit_code == 0
+    base, tuned = (load_file(workplace / run / "step-00000001/model.safetensors") for run in ("base", "tuned"))
+    assert all(torch.allclose(base[name], tuned[name], rtol=0, atol=1e-25) for name in base)
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+def test_a_longer_context_fits_where_positions_are_no_weights(kind: str):
+    base = family_config(kind)
+    longer = family_config(kind, context_length=base.context_length + 4)
+    is_learned = kind == "post-norm decoder"
+    assert first_difference(base, longer) == ("context_length" if is_learned else None)
+    assert first_difference(base, base) is None
+
+
+def test_a_counted_bigram_starts_from_the_counts_of_its_base(workplace: Path, pellucid):
+    (workplace / "speeches.txt").write_text(SPEECHES)
+    (workplace / "tuned.yaml").write_text(FINE_TUNING)
+    counted = "model={type: bigram, context_length: 32, counted: true}"
+    assert (
+        pellucid("train", "tiny.yaml", counted, "schedule={type: constant}", *STILL, "--run-dir", "base").exit_code == 0
+    )
+    assert pellucid("train", "tuned.yaml", *STILL, "--run-dir", "tuned").exit_code == 0
+    base, tuned = (load_file(workplace / run / "step-00000001/model.safetensors") for run in ("base", "tuned"))
+    assert all(torch.equal(base[name], tuned[name]) for name in base)
+
+
+def test_two_processes_start_from_the_same_weights_as_one(place: Path, pellucid):
+    changes = ("train.steps=2", "model.dropout=0.0", "evaluation.every_steps=2")
+    both = ["train.parallel=ddp", "train.processes=2"]
+    assert pellucid("train", "tuned.yaml", *changes, "--run-dir", "one").exit_code == 0
+    done = pellucid("train", "tuned.yaml", *changes, *both, "--run-dir", "two")
+    assert done.exit_code == 0, done
+    one, two = (read_rows(place / run / "metrics.jsonl") for run in ("one", "two"))
+    assert [row["train_loss"] for row in two] == pytest.approx([row["train_loss"] for row in one], abs=1e-5)
+
+
+def test_python_starts_a_run_from_a_run(place: Path):
+    run = api.train("tuned.yaml", "again", start_from="base@10", steps=1)
+    assert (run.config.start_from, run.step) == ("base@10", 1)
