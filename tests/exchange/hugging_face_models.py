@@ -25,7 +25,6 @@ def random_decoder(config):
 def built_by_transformers(transformers, hf_config, hf_tensors):
     """The model that `from_pretrained` would build. Its class has no other parameters than those given."""
     config = transformers.AutoConfig.for_model(**hf_config)
-    config._attn_implementation = "eager"
     model = getattr(transformers, hf_config["architectures"][0])(config)
     missing, surplus = model.load_state_dict(hf_tensors, strict=False)
     assert surplus == []

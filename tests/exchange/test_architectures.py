@@ -242,7 +242,6 @@ def made_by_transformers(transformers, name, **knobs):
     """A random model of a class, and its config.json as `save_pretrained` writes it."""
     sizes = GPT2_SIZES if name == "GPT2" else SIZES
     config = getattr(transformers, f"{name}Config")(**{**TOKENS, **sizes, **knobs})
-    config._attn_implementation = "eager"
     class_name = f"{name}LMHeadModel" if name == "GPT2" else f"{name}ForCausalLM"
     torch.default_generator.manual_seed(0)
     model = randomised(getattr(transformers, class_name)(config))

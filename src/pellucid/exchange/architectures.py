@@ -91,7 +91,7 @@ def class_for(config: DecoderConfig) -> Architecture:
     near = [knobs for _, knobs in lacking if all(_value(knob, config) != _value(knob, usual) for knob in knobs)]
     knob = min(near, key=len)[0]
     value = getattr(_value(knob, config), "type", _value(knob, config))
-    raise _refusal(knob, f"{value} and the other knobs together fit no class of transformers")
+    raise _refusal(knob, f"no class of transformers has {value} here, with all other knobs as they are")
 
 
 def _lacks(architecture: Architecture, config: DecoderConfig) -> list[str]:
