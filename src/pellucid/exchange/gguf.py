@@ -1,0 +1,191 @@
+"""A decoder as one GGUF file, the format of llama.cpp, which holds the weights, the config and the vocabulary.
+
+    write_gguf(config, tensors, tokenizer, path, name="fables")
+
+GGUF names architectures, not equations: a model becomes a `qwen3`, a `llama` or a `gpt2`, rewritten where it has to be
+(`rewrites.py`). The keys are those of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from pellucid.config.model import DecoderConfig, RotaryConfig
+from pellucid.errors import ConfigError, InputOutputError
+from pellucid.exchange.architectures import to_hugging_face
+from pellucid.exchange.rewrites import Tensors, as_llama
+from pellucid.files import written_whole
+from pellucid.model.build import head_width
+from pellucid.tokenizer import Tokenizer
+
+GgufType = Literal["float32", "float16"]
+ARCHITECTURES = ("qwen3", "llama", "gpt2")
+QWEN3_HEAD_WIDTH = 128  # what transformers takes a qwen3 to have: it does not read the file's key_length
+OR_HF = "or export with --to hf"
+NORMAL, CONTROL, USER_DEFINED = 1, 3, 4  # types of tokens
+
+
+def write_gguf(
+    config: DecoderConfig, tensors: Tensors, tokenizer: Tokenizer, path: Path, *, name: str, dtype: GgufType = "float32"
+) -> dict[str, Any]:
+    """Writes the file, whole or not at all. Returns the `loading_arguments`.
+
+    Raises ConfigError, naming the knob, for a model that GGUF has no name for; InputOutputError if there is no room.
+    """
+    gguf = _library()
+    architecture, config, hf_tensors = as_gguf(config, tensors, tokenizer.vocab_size)
+    writer = gguf.GGUFWriter(None, architecture)
+    writer.add_name(name)
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32 if dtype == "float32" else gguf.LlamaFileType.MOSTLY_F16)
+    _add_shape(writer, architecture, config)
+    _add_vocabulary(writer, tokenizer)
+    n_bytes = 0
+    for tensor_name, tensor in _named(gguf, architecture, config, hf_tensors).items():
+        stored = _stored(tensor_name, tensor, dtype)
+        writer.add_tensor(tensor_name, stored.numpy())
+        n_bytes += stored.nbytes
+    _require_room(path, n_bytes)
+    with written_whole(path) as draft, closing(writer):
+        writer.write_header_to_file(draft)
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.flush()
+    return loading_arguments(architecture, config)
+
+
+def as_gguf(config: DecoderConfig, tensors: Tensors, vocab_size: int) -> tuple[str, DecoderConfig, dict[str, Tensor]]:
+    """The architecture that the model becomes, its config as such, and its tensors as transformers names them."""
+    if config.position.type in ("learned", "sinusoidal"):
+        if config.activation != "gelu_tanh":
+            what = (
+                f"GGUF knows models with {config.position.type} positions as GPT-2, and that has no {config.activation}"
+            )
+            raise ConfigError("model.activation", what, f"train with gelu_tanh, {OR_HF}")
+    elif (config.position.type, config.norm, config.activation) != ("none", "layer_norm", "gelu_tanh"):
+        if config.bias:
+            raise ConfigError(
+                "model.bias", "the llama and the qwen3 of GGUF have no biases", f"train with false, {OR_HF}"
+            )
+        width = QWEN3_HEAD_WIDTH if config.qk_norm else None
+        config, tensors = as_llama(config, tensors, width)
+    hf_config, hf_tensors = to_hugging_face(config, tensors, vocab_size)
+    architecture: str = hf_config["model_type"]
+    if architecture not in ARCHITECTURES:
+        knob = "feed_forward" if config.feed_forward.type == "moe" else "attention"
+        raise ConfigError(f"model.{knob}", f"no {architecture} is written as GGUF here", OR_HF.removeprefix("or "))
+    return architecture, config, hf_tensors
+
+
+def loading_arguments(architecture: str, config: DecoderConfig) -> dict[str, Any]:
+    """What `from_pretrained(..., gguf_file=...)` must be told, since it does not read it: llama.cpp does."""
+    d_ff = config.d_ff or 4 * config.d_model
+    match architecture:
+        case "qwen3":
+            unread = {"head_dim": (head_width(config), QWEN3_HEAD_WIDTH)}
+        case "gpt2":
+            unread = {"n_positions": (config.context_length, 1024), "n_inner": (d_ff, 4 * config.d_model)}
+        case _:
+            unread = {}
+    return {key: value for key, (value, default) in unread.items() if value != default}
+
+
+def _library() -> Any:
+    try:
+        import gguf
+    except ImportError:
+        fix = "pip install 'pellucid[gguf]'"
+        raise ConfigError("--to gguf", "the package gguf is not installed", fix) from None
+    return gguf
+
+
+def _add_shape(writer: Any, architecture: str, config: DecoderConfig) -> None:
+    writer.add_context_length(config.context_length)
+    writer.add_embedding_length(config.d_model)
+    writer.add_block_count(config.n_layers)
+    writer.add_feed_forward_length(config.d_ff or 4 * config.d_model)
+    writer.add_head_count(config.n_heads)
+    if architecture == "gpt2":
+        writer.add_layer_norm_eps(config.norm_epsilon)
+        return
+    assert isinstance(config.position, RotaryConfig)
+    writer.add_head_count_kv(config.n_kv_heads or config.n_heads)
+    writer.add_layer_norm_rms_eps(config.norm_epsilon)
+    writer.add_key_length(head_width(config))
+    writer.add_value_length(head_width(config))
+    writer.add_rope_dimension_count(head_width(config))
+    writer.add_rope_freq_base(config.position.base)
+
+
+def _named(gguf: Any, architecture: str, config: DecoderConfig, hf_tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors under GGUF's names, in its layout."""
+    (kind,) = (kind for kind, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
+    names = gguf.get_tensor_name_map(kind, config.n_layers)
+    n_heads, n_kv_heads = config.n_heads, config.n_kv_heads or config.n_heads
+    named = {}
+    for hf_name, tensor in hf_tensors.items():
+        module, _, parameter = hf_name.rpartition(".")
+        if architecture == "gpt2" and ".h." in hf_name and tensor.ndim == 2:
+            tensor = tensor.mT  # its matrices are transposed in transformers, and nowhere else
+        if architecture == "llama" and module.endswith(("q_proj", "k_proj")):
+            tensor = _neighbours(tensor, n_heads if module.endswith("q_proj") else n_kv_heads)
+        named[f"{names.get_name(module)}.{parameter}"] = tensor
+    return named
+
+
+def _neighbours(matrix: Tensor, n_heads: int) -> Tensor:
+    """llama.cpp rotates a Llama's coordinates 2i and 2i + 1 together, where transformers takes i and i + K/2."""
+    halves = matrix.reshape(n_heads, 2, -1, matrix.size(1))
+    return halves.transpose(1, 2).reshape(matrix.shape)
+
+
+def _stored(name: str, tensor: Tensor, dtype: GgufType) -> Tensor:
+    """In float16 only matrices are, as llama.cpp's own converter does it."""
+    if dtype == "float32" or tensor.ndim == 1 or name.startswith("position_embd"):
+        return tensor.detach().cpu().float().contiguous()
+    half = tensor.detach().cpu().to(torch.float16).contiguous()
+    if half.isinf().any():
+        raise ConfigError("--dtype float16", f"{name} holds numbers beyond 65,504", "export with --dtype float32")
+    return half
+
+
+def _add_vocabulary(writer: Any, tokenizer: Tokenizer) -> None:
+    """Byte-level byte-pair encoding that cuts text as GPT-2 does. ConfigError for any other."""
+    saved = json.loads(tokenizer.to_json())
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in saved["model"]["merges"]]
+    if not merges:  # the library writes no empty list, and without one no program reads the file
+        raise ConfigError(
+            "tokenizer.type", "GGUF needs merges, and this vocabulary has none", f"train with bpe, {OR_HF}"
+        )
+    cuts = saved["pre_tokenizer"] or {}
+    as_gpt2 = cuts.get("type") == "ByteLevel" and cuts["use_regex"] and not cuts["add_prefix_space"]
+    if not as_gpt2 or saved["normalizer"] is not None:
+        what = "it cuts text into words in another way than GPT-2, the only one that is written as GGUF here"
+        raise ConfigError("tokenizer", what, OR_HF.removeprefix("or "))
+    token_of = {id_: token for token, id_ in saved["model"]["vocab"].items()}
+    type_of = dict.fromkeys(token_of, NORMAL)
+    for added in saved["added_tokens"]:
+        token_of[added["id"]] = added["content"]
+        type_of[added["id"]] = CONTROL if added["special"] else USER_DEFINED
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list([token_of[id_] for id_ in range(tokenizer.vocab_size)])
+    writer.add_token_types([type_of[id_] for id_ in range(tokenizer.vocab_size)])
+    writer.add_token_merges(merges)
+    writer.add_bos_token_id(tokenizer.end_of_text)
+    writer.add_eos_token_id(max(tokenizer.stop_ids, key=lambda id_: id_ != tokenizer.end_of_text))  # another, if any
+    writer.add_add_bos_token(True)  # a text is continued as a document is: after an end_of_text
+
+
+def _require_room(path: Path, n_bytes: int) -> None:
+    free = shutil.disk_usage(path.parent).free
+    if free < n_bytes:
+        needs = f"it needs {n_bytes / 1e6:,.1f} MB, {free / 1e6:,.1f} MB are free"
+        raise InputOutputError(str(path), needs, "make room, or choose another folder")

@@ -1,0 +1,183 @@
+"""The outside witness: transformers reads our GGUF files, and computes and encodes what we do."""
+
+import importlib
+import json
+import random
+import shutil
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+import torch
+
+from model.model_axes import build_away_from_zero, tiny_config
+from pellucid.config.load import load_run_config
+from pellucid.config.shipped import find_config
+from pellucid.errors import ConfigError, InputOutputError
+from pellucid.exchange.gguf import write_gguf
+from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.train import train_byte_pairs, train_characters
+from tiny_run import VERSES
+
+gguf = pytest.importorskip("gguf")
+pytest.importorskip("accelerate")  # transformers asks for it when it reads a GGUF
+
+END = "<|endoftext|>"
+LLAMA = {"norm": "rms_norm", "activation": "swiglu", "position": {"type": "rope"}}
+GPT2 = {"activation": "gelu_tanh", "position": {"type": "learned"}}
+SHAPES = {
+    "llama": {**LLAMA, "n_kv_heads": 1, "d_ff": 13, "norm_epsilon": 1e-3},
+    "llama, untied, partly rotated": {
+        **LLAMA,
+        "position": {"type": "rope", "base": 3e4, "rotated_fraction": 0.5},
+        "tied_embeddings": False,
+    },
+    "llama from layer_norm": {**LLAMA, "norm": "layer_norm", "activation": "relu_squared"},
+    "qwen3": {**LLAMA, "qk_norm": True, "n_heads": 4, "n_kv_heads": 2},
+    "qwen3 without positions": {**LLAMA, "position": {"type": "none"}, "qk_norm": True},
+    "qwen3 of wide heads": {**LLAMA, "head_width": 160, "qk_norm": True},
+    "gpt2": {**GPT2, "bias": True},
+    "gpt2, untied, sinusoidal": {**GPT2, "position": {"type": "sinusoidal"}, "tied_embeddings": False},
+    "gpt2 without positions": {**GPT2, "position": {"type": "none"}, "d_ff": 64},
+}
+
+
+@pytest.fixture(scope="module")
+def transformers():
+    return importlib.import_module("transformers")
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_byte_pairs([VERSES], vocab_size=300, special_tokens=[END])
+
+
+def written_and_read(transformers, tokenizer, folder, config, dtype="float32"):
+    """Our model, and what transformers makes of its file."""
+    model = build_away_from_zero(config, tokenizer.vocab_size).eval()
+    arguments = write_gguf(config, model.state_dict(), tokenizer, folder / "model.gguf", name="tiny", dtype=dtype)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, gguf_file="model.gguf", dtype=torch.float32, **arguments
+    )
+    return model, theirs.eval()
+
+
+def largest_difference(ours, theirs):
+    tokens_BT = torch.randint(ours.vocab_size, (3, ours.context_length), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        logits_BTV, expected_BTV = ours(tokens_BT), theirs(tokens_BT).logits
+    assert expected_BTV.std() > 1
+    return (logits_BTV - expected_BTV).abs().max()
+
+
+def demo(**sizes):
+    """The demo's config at an eighth of its width."""
+    config = load_run_config(find_config(Path("fables")), []).model
+    return type(config).model_validate({**config.model_dump(), "d_model": 16, "n_heads": 2, **sizes})
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_logits_are_those_of_the_model(transformers, tokenizer, tmp_path, name):
+    config = tiny_config(**{"d_model": 16, "context_length": 16, **SHAPES[name]})
+    ours, theirs = written_and_read(transformers, tokenizer, tmp_path, config)
+    assert theirs.config.model_type == name.split()[0].strip(",")
+    assert largest_difference(ours, theirs) < 1e-5
+
+
+def test_float16_halves_the_file_and_keeps_three_digits(transformers, tokenizer, tmp_path):
+    config = demo()
+    ours, theirs = written_and_read(transformers, tokenizer, tmp_path, config)
+    size = (tmp_path / "model.gguf").stat().st_size
+    assert largest_difference(ours, theirs) < 2e-5
+    ours, theirs = written_and_read(transformers, tokenizer, tmp_path, config, "float16")
+    assert (tmp_path / "model.gguf").stat().st_size < 0.6 * size
+    assert 1e-5 < largest_difference(ours, theirs) < 0.05
+
+
+def test_a_hundred_greedy_tokens_are_those_of_generate(transformers, tokenizer, tmp_path):
+    ours, theirs = written_and_read(transformers, tokenizer, tmp_path, demo())
+    prompt = [tokenizer.end_of_text, *tokenizer.encode("The ")]
+    expected = greedy(ours, prompt, 100)
+    output = theirs.generate(
+        torch.tensor([prompt]), do_sample=False, min_new_tokens=100, max_new_tokens=100, pad_token_id=0
+    )
+    assert output[0, len(prompt) :].tolist() == expected
+
+
+def greedy(model, prompt, n_tokens):
+    """Never the end of the text, as `min_new_tokens` has it."""
+    ids = list(prompt)
+    with torch.no_grad():
+        for _ in range(n_tokens):
+            logits_V = model(torch.tensor([ids]))[0, -1]
+            logits_V[prompt[0]] = -torch.inf
+            ids.append(int(logits_V.argmax()))
+    return ids[len(prompt) :]
+
+
+def test_text_becomes_the_same_tokens(transformers, tokenizer, tmp_path):
+    """Also text that spells a control token, once transformers is asked not to take it for one."""
+    written_and_read(transformers, tokenizer, tmp_path, tiny_config(**LLAMA))
+    read = transformers.AutoTokenizer.from_pretrained(tmp_path, gguf_file="model.gguf", split_special_tokens=True)
+    rng = random.Random(0)
+    parts = [END, " ", "\n", "\t", "'s", "e\u0301", "ice", *VERSES[:40]]
+    planes = [(0x20, 0x7F), (0xA0, 0xD7FF), (0x10000, 0x10FFFF)]
+    for _ in range(1000):
+        pieces = [
+            rng.choice([rng.choice(parts), chr(rng.randrange(*rng.choice(planes)))]) for _ in range(rng.randrange(30))
+        ]
+        text = "".join(pieces)
+        ids = tokenizer.encode(text)
+        assert read(text, add_special_tokens=False)["input_ids"] == ids, ascii(text)
+        assert read(text)["input_ids"] == [tokenizer.end_of_text, *ids]
+        assert read.decode(ids) == text
+    assert (read.bos_token, read.eos_token, len(read)) == (END, END, tokenizer.vocab_size)
+
+
+def test_the_file_says_what_llama_cpp_reads(tokenizer, tmp_path):
+    config = tiny_config(**LLAMA, qk_norm=True)
+    tensors = build_away_from_zero(config, tokenizer.vocab_size).state_dict()
+    write_gguf(config, tensors, tokenizer, tmp_path / "model.gguf", name="tiny")
+    fields = gguf.GGUFReader(tmp_path / "model.gguf").fields
+    said = {key: fields[key].contents() for key in fields if not key.startswith("GGUF.")}
+    assert said["general.architecture"] == "qwen3"
+    assert said["qwen3.attention.key_length"] == said["qwen3.rope.dimension_count"] == 128
+    assert said["qwen3.context_length"] == config.context_length
+    assert said["tokenizer.ggml.pre"] == "gpt-2"
+    assert said["tokenizer.ggml.add_bos_token"] is True
+    assert said["tokenizer.ggml.token_type"][-2:] == [1, 3]
+    assert said["tokenizer.ggml.tokens"][-1] == END
+
+
+def test_a_vocabulary_that_gguf_cannot_say_is_refused(tokenizer, tmp_path):
+    saved = json.loads(tokenizer.to_json())
+    digits = {"type": "Digits", "individual_digits": True}
+    saved["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [digits, saved["pre_tokenizer"]]}
+    refused = {
+        "tokenizer.type: GGUF needs merges": train_characters([VERSES], special_tokens=[END]),
+        "tokenizer: it cuts text": Tokenizer.from_json(json.dumps(saved)),
+    }
+    config = tiny_config(**LLAMA)
+    for words, other in refused.items():
+        tensors = build_away_from_zero(config, other.vocab_size).state_dict()
+        with pytest.raises(ConfigError, match=f"^{words}"):
+            write_gguf(config, tensors, other, tmp_path / "model.gguf", name="tiny")
+    assert not list(tmp_path.iterdir())
+
+
+def test_numbers_beyond_float16_are_refused_there(tokenizer, tmp_path):
+    config = tiny_config(**LLAMA)
+    tensors = build_away_from_zero(config, tokenizer.vocab_size).state_dict()
+    tensors["blocks.1.feed_forward.sublayer.W_2.weight"][0, 0] = 70_000
+    with pytest.raises(ConfigError, match="^--dtype float16: blk.1.ffn_down.weight holds numbers beyond 65,504; "):
+        write_gguf(config, tensors, tokenizer, tmp_path / "model.gguf", name="tiny", dtype="float16")
+
+
+def test_without_room_nothing_is_written(tokenizer, tmp_path, monkeypatch):
+    usage = namedtuple("usage", "free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(1000))
+    config = tiny_config(**LLAMA)
+    tensors = build_away_from_zero(config, tokenizer.vocab_size).state_dict()
+    with pytest.raises(InputOutputError, match="model.gguf: it needs .* MB, 0.0 MB are free; make room"):
+        write_gguf(config, tensors, tokenizer, tmp_path / "model.gguf", name="tiny")
+    assert not list(tmp_path.iterdir())
