@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test bench soak lint clean
+.PHONY: help setup demo test oracles bench soak lint clean
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -19,6 +19,9 @@ demo: $(VENV)/.run ## train on fables for about four minutes, then write stories
 
 test: lint       ## lint, types, layers, then all tests, a file per core at a time
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
+
+oracles: $(VENV)/.oracles ## what other programs make of our files: trackers, evaluation harness and formats
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest tests/oracles
 
 bench: $(VENV)/.dev ## speed, memory and start-up beside transformers at the same shape, as tables: five minutes
 	$(BIN)/python scripts/benchmark.py
@@ -40,6 +43,10 @@ $(VENV)/.run: pyproject.toml requirements.lock
 
 $(VENV)/.dev: $(VENV)/.run
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev]'
+	touch $@
+
+$(VENV)/.oracles: $(VENV)/.dev
+	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,oracles]'
 	touch $@
 
 clean:           ## remove .venv, caches, and the corpora and runs that Pellucid wrote; your own files stay

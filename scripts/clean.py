@@ -11,7 +11,8 @@ PREPARED = re.compile(r".+-[0-9a-f]{12}")  # the folder of a corpus
 LEFTOVER = re.compile(rf"\.{PREPARED.pattern}\.(draft|lock)|\.(tmp|trash)-{PREPARED.pattern}")
 DOWNLOADED = re.compile(r"[0-9a-f]{12}-.+")  # in data/downloads
 PREPARED_FILES = "tokenizer.json manifest.json SHA256SUMS *.bin"
-STEP = re.compile(r"step-\d{8,}|\.(tmp|trash)-.+")  # in a folder that .lock marks as one of a run or an experiment
+# Folders in one that .lock marks as that of a run or an experiment.
+STEP = re.compile(r"step-\d{8,}|tensorboard|wandb|\.(tmp|trash)-.+")
 RUN_FILES = "config.yaml tokenizer.json metrics.jsonl samples.md loss.png skills.png plan.json log.txt result.json"
 REPORT_FILES = "report.md results.csv *.png *.svg"
 CONCLUSION = "\n## What it shows"  # what people have written into a report

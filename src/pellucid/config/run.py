@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -35,6 +35,9 @@ class RunConfig(Section, json_schema_extra=JSON_SCHEMA):
     evaluation: EvaluationConfig = EvaluationConfig()
     sample: SampleConfig = SampleConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
+    trackers: Annotated[tuple[Literal["tensorboard", "wandb"], ...], Field(strict=False)] = Field(
+        (), description="also show the rows of metrics.jsonl there; each needs its package (docs/ecosystem.md)"
+    )
 
     @property
     def base_run(self) -> tuple[Path, str] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import nn
@@ -49,6 +50,7 @@ from pellucid.training import optimizers, schedules
 from pellucid.training.objectives import Objective, next_token, with_load_balance
 from pellucid.training.schedules import Schedule
 from pellucid.training.session import Session
+from pellucid.training.trackers import TensorBoard, Tracker, Trackers, WeightsAndBiases
 from pellucid.training.trainer import Trainer
 
 LEAST_POSITIONS = 1_000_000  # below, starting processes takes longer than they save
@@ -96,7 +98,23 @@ def build_session(config: RunConfig, data: PreparedData, run_dir: Path, world: W
         config_yaml=run_config_to_yaml(config),
         tokenizer_json=tokenizer.to_json(),
         data_fingerprint=data.fingerprint,
+        trackers=build_trackers(config, run_dir, world),
     )
+
+
+def build_trackers(config: RunConfig, run_dir: Path, world: World = ALONE) -> Trackers:
+    """What shows the run elsewhere: not opened yet, and none for the ranks that write nothing."""
+
+    def opened(name: Literal["tensorboard", "wandb"], first_step: int) -> Tracker:
+        match name:
+            case "tensorboard":
+                return TensorBoard(run_dir, run_config_to_yaml(config), first_step)
+            case "wandb":
+                return WeightsAndBiases(run_dir, config.name, config.model_dump(mode="json"))
+            case _:
+                assert_never(name)
+
+    return Trackers({name: partial(opened, name) for name in config.trackers} if world.is_first else {})
 
 
 def build_trainer(config: RunConfig, data: PreparedData, world: World = ALONE) -> Trainer:

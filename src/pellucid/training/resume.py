@@ -24,10 +24,11 @@ _log = logging.getLogger(__name__)
 # Where a vocabulary's file lies decides nothing either: what is in it is compared (`require_same_data`).
 OPERATIONAL = (
     *("name.", "tokenizer.path.", "train.log_every_steps.", "train.processes."),
-    *("evaluation.", "sample.", "checkpoint."),
+    *("evaluation.", "sample.", "checkpoint.", "trackers."),
 )
 
 RUN_FILES = ("config.yaml", "tokenizer.json", "metrics.jsonl", "samples.md", "loss.png", "skills.png")
+TRACKER_FOLDERS = ("tensorboard", "wandb")
 
 
 def require_no_run(run_dir: Path) -> None:
@@ -43,6 +44,8 @@ def clear_run(run_dir: Path) -> None:
         discard(run_dir / step_name(step))
     for name in RUN_FILES:
         (run_dir / name).unlink(missing_ok=True)
+    for name in TRACKER_FOLDERS:
+        discard(run_dir / name)
 
 
 def newest_whole_checkpoint(run_dir: Path, at_most: int | None = None) -> tuple[Checkpoint, Path] | None:

@@ -34,6 +34,7 @@ from pellucid.evaluation.loss import Evaluation
 from pellucid.files import fsync
 from pellucid.training import metrics
 from pellucid.training.interrupts import StoppedBySignal, StopRequest, stop_requests
+from pellucid.training.trackers import Trackers
 from pellucid.training.trainer import Trainer, Update, not_finite
 from pellucid.version import __version__
 
@@ -73,6 +74,7 @@ class Session:
     config_yaml: str
     tokenizer_json: str
     data_fingerprint: str
+    trackers: Trackers
 
     tokens: int = 0
     elapsed_seconds: float = 0.0
@@ -121,22 +123,26 @@ class Session:
                 dynamic_ncols=True,
                 disable=not self.world.is_first,
             )
-            with stop_requests(self.world) as stop, bar:
-                self._train(stop, bar)
+            with self.trackers.opened(n_reported + 1, metrics.read_rows(self.metrics_file)):
+                with stop_requests(self.world) as stop, bar:
+                    self._train(stop, bar)
+                if self.world.is_first:
+                    self.plot()
         except NonFiniteLossError as error:
             last = "nothing was saved yet" if self.saved_step is None else f"{step_name(self.saved_step)} is good"
             raise NonFiniteLossError(error.where, error.what, f"{error.fix}; {last}") from None
-        if self.world.is_first:
-            self.plot()
 
     def plot(self) -> None:
         """Draws loss.png from metrics.jsonl, and skills.png where the truth is known."""
         from pellucid.training.plots import loss_figure, save_figure, skills_figure  # takes a second: matplotlib
 
         rows = metrics.read_rows(self.metrics_file)
-        save_figure(loss_figure(rows, self.floor, f"{self.name}: loss while training"), self.run_dir / "loss.png")
+        figures = {"loss.png": loss_figure(rows, self.floor, f"{self.name}: loss while training")}
         if any("skills" in row for row in rows):
-            save_figure(skills_figure(rows, f"{self.name}: what is learned when"), self.run_dir / "skills.png")
+            figures["skills.png"] = skills_figure(rows, f"{self.name}: what is learned when")
+        for name, figure in figures.items():
+            save_figure(figure, self.run_dir / name)
+            self.trackers.log_figure(self.trainer.step, self.run_dir / name)
 
     @property
     def is_finished(self) -> bool:
@@ -230,6 +236,7 @@ class Session:
             "tokens_per_second": round(update.tokens / update.seconds),
         }
         metrics.append_row(self.metrics_file, row)
+        self.trackers.log(row)
 
     def save(self, val_loss: float | None, unreported: Update | None = None) -> None:
         """Writes a checkpoint of this moment and deletes those that are no longer kept.
@@ -306,6 +313,7 @@ class Session:
         quoted = "\n\n".join("> " + sample.replace("\n", "\n> ") for sample in samples)
         with self.samples_file.open("a", encoding="utf-8") as stream:
             stream.write(f"## After {self.trainer.step} steps\n\n{quoted}\n\n")
+        self.trackers.log_samples(self.trainer.step, samples)
 
 
 def _cut_back_samples(file: Path, step: int) -> None:

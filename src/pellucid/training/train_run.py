@@ -40,6 +40,7 @@ from pellucid.training.resume import (
 )
 from pellucid.training.session import Session
 from pellucid.training.start_from import Base, read_base
+from pellucid.training.trackers import require_installed
 
 _log = logging.getLogger(__name__)
 
@@ -75,12 +76,14 @@ def train_run(
 
     minutes: makes no more steps than fit into this time on this machine, which is decided when the run begins.
 
-    Raises ConfigError if the folder holds a run and neither option is given, CheckpointError if it cannot be resumed.
+    Raises ConfigError if the folder holds a run and neither option is given, or if the package of a tracker is missing,
+    CheckpointError if the run cannot be resumed.
     Whatever can fail does so before a run is overwritten.
     """
     world = World.of_torchrun()
     if not world.is_first:
         return _train_as_rank(config, data_root, run_dir, minutes, world)
+    require_installed(config.trackers)
     is_resumed = resume or world.is_restart
     with locked(run_dir):
         if not (is_resumed or overwrite):
