@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from pellucid.version import __version__
 
 if TYPE_CHECKING:
-    from pellucid.api import Run, load, train
+    from pellucid.api import Run, import_model, load, train
 
 # PyTorch's threads wait for each other in a loop before they sleep: 300,000 rounds, in which a thread that has lost its
 # core to another program holds up all the others. 10,000 are enough where nobody interferes (docs/speed.md). libgomp
 # reads this when PyTorch is loaded.
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
-__all__ = ["Run", "__version__", "load", "train"]
+__all__ = ["Run", "__version__", "import_model", "load", "train"]
 
 
 def __getattr__(name: str) -> object:

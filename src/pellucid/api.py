@@ -28,6 +28,9 @@ from pellucid.evaluation.embed import Layer, Pooling, embed
 from pellucid.evaluation.explanation import Explanation
 from pellucid.evaluation.loss import Evaluation
 from pellucid.evaluation.trace import Trace, trace_text
+from pellucid.exchange.export import Format, export_run
+from pellucid.exchange.export import Precision as ExportPrecision
+from pellucid.exchange.imports import import_run
 from pellucid.generation.sampling import Sampling
 from pellucid.generation.text import search_text, stream_text
 from pellucid.model.language_model import LanguageModel
@@ -44,6 +47,15 @@ def load(path: str | Path, checkpoint: str | int = "best") -> Run:
     """
     directory = find_step_directory(Path(path), str(checkpoint))
     return Run(directory, *load_trained_run(directory))
+
+
+def import_model(source: str | Path, run_dir: str | Path) -> Run:
+    """Makes a run of a model from elsewhere, as `pellucid import`: a folder of transformers, or a name on the hub.
+
+    Raises CheckpointError for a model, and DataError for a tokenizer, that cannot be expressed here.
+    """
+    import_run(str(source), Path(run_dir))
+    return load(run_dir)
 
 
 def train(
@@ -200,6 +212,10 @@ class Run:
         if text_file is not None:
             return evaluate_text(self.trained, self.precision, Path(text_file))
         return evaluate_run(self.trained, self.precision, Path(data_dir), str(self.directory))
+
+    def export(self, directory: str | Path, to: Format = "hf", precision: ExportPrecision = "fp32") -> None:
+        """Writes this checkpoint into a new folder that transformers ("hf") or llama.cpp ("gguf") reads."""
+        export_run(self.directory, Path(directory), to=to, precision=precision)
 
     def _repr_html_(self) -> str:
         n_parameters = sum(parameter.numel() for parameter in self.model.parameters())

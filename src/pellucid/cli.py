@@ -424,6 +424,35 @@ def cost(
 
 
 @app.command()
+def export(
+    run: Run,
+    directory: Annotated[Path, Argument(metavar="DIR", help="A new folder.")],
+    to: Annotated[Literal["hf", "gguf"], Option(help="hf: for transformers; gguf: for llama.cpp.")],
+    precision: Annotated[Literal["fp32", "bf16", "fp16"], Option(help="Of the numbers in the files.")] = "fp32",
+    checkpoint: Which = "best",
+) -> None:
+    """Write a trained model as others read it. A folder for Hugging Face transformers, or one with a GGUF file."""
+    from pellucid.exchange.export import export_run
+
+    _heed_stop_during_imports()
+    export_run(run, directory, to=to, which=checkpoint, precision=precision)
+    print(directory)
+
+
+@app.command("import")
+def import_(
+    source: Annotated[str, Argument(metavar="DIR_OR_HUB_ID", help="Folder of transformers, or a name on the hub.")],
+    run: Annotated[Path, Argument(metavar="RUN", help="The run to make of it: a new folder.")],
+) -> None:
+    """Make a run of a model from elsewhere. GPT-2, Llama, Qwen3 and whatever `export` writes."""
+    from pellucid.exchange.imports import import_run
+
+    _heed_stop_during_imports()
+    import_run(source, run)
+    print(run)
+
+
+@app.command()
 def experiment(
     file: Annotated[Path, Argument(metavar="EXPERIMENT", help="YAML file, or experiments/NAME.")],
     overrides: Overrides = None,

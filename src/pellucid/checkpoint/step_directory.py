@@ -125,7 +125,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     """
     state = read_state(directory)
     try:
-        model, optimizer, rng = (_load_tensors(directory / name) for name in TENSOR_FILES)
+        model, optimizer, rng = (load_tensors(directory / name) for name in TENSOR_FILES)
         config_yaml, tokenizer_json = ((directory / name).read_bytes().decode("utf-8") for name in TEXT_FILES[1:])
     except (OSError, ValueError, TypeError, KeyError, RecursionError, SafetensorError) as error:
         raise _damaged(directory, f"unreadable ({error})") from error
@@ -186,7 +186,7 @@ def _write(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def _load_tensors(path: Path) -> Tensors:
+def load_tensors(path: Path) -> Tensors:
     """Loads a safetensors file if its table is small and names each tensor once; the library checks the rest."""
     with path.open("rb") as file:
         n_bytes = int.from_bytes(file.read(8), "little")

@@ -51,7 +51,9 @@ class Tokenizer:
         added = self._library.get_added_tokens_decoder()
         self.vocab_size = len(vocabulary)
         self.control_ids = tuple(sorted(id_ for id_, token in added.items() if token.special))
-        self.end_of_text, self.stop_ids = _ends(description["post_processor"], self.control_ids)
+        before, after = template_ids(description["post_processor"])
+        self.end_of_text = [*before, *after, *self.control_ids][0]
+        self.stop_ids = tuple(dict.fromkeys([self.end_of_text, *after]))
         texts = {id_: token for token, id_ in vocabulary.items() if id_ not in added}
         self._characters: frozenset[str] | None = None  # None: any character can be written
         if description["pre_tokenizer"] is None:
@@ -184,19 +186,18 @@ def _cuts(description: dict[str, Any]) -> list[dict[str, Any]]:
     return [] if rule is None else rule.get("pretokenizers", [rule])
 
 
-def _ends(template: dict[str, Any] | None, control_ids: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
-    """`end_of_text` and `stop_ids`: as a template `BEGIN $A END …` says, otherwise the first control token."""
+def template_ids(post_processor: dict[str, Any] | None) -> tuple[list[int], list[int]]:
+    """The ids that a tokenizer.json puts before and after a text, by a template `BEGIN $A END …`; none without one."""
     before: list[int] = []
     after: list[int] = []
-    for step in template.get("processors", [template]) if template else []:
+    for step in post_processor.get("processors", [post_processor]) if post_processor else []:
         place = before
-        for part in step.get("single", []) if step["type"] == "TemplateProcessing" else []:
+        for part in step["single"] if step["type"] == "TemplateProcessing" else []:
             if "Sequence" in part:
                 place = after
             else:
                 place += step["special_tokens"][part["SpecialToken"]["id"]]["ids"]
-    end_of_text = [*before, *after, *control_ids][0]
-    return end_of_text, tuple(dict.fromkeys([end_of_text, *after]))
+    return before, after
 
 
 def byte_of_symbol() -> dict[str, int]:

@@ -1,0 +1,159 @@
+"""What `pellucid export --to hf` writes does in transformers what the run does here; nothing half-written is left."""
+
+import json
+import os
+import random
+import re
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+
+import pellucid as api
+from exchange.hugging_face_models import assert_same_logits
+from tiny_run import TINY_RUN, VERSES
+
+END = "<|endoftext|>"
+# It spells a control token, so that characters are learned that can spell it again.
+TEXT = f"{VERSES}\n\nThe {END} said: 1 < 2 | no_way ."
+LLAMA = ["model.norm=rms_norm", "model.activation=swiglu", "model.context_length=160", "model.dropout=0.0"]
+
+
+@pytest.fixture(scope="module", params=["{type: bpe, vocab_size: 300}", "{type: char}"], ids=["bpe", "char"])
+def run(request, tmp_path_factory) -> api.Run:
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "corpus.txt").write_text(TEXT, "utf-8")
+    (folder / "tiny.yaml").write_text(TINY_RUN.replace("corpus.txt", str(folder / "corpus.txt")))
+    rarely = ["sample.every_steps=1000", "evaluation.every_steps=1000", "checkpoint.every_steps=1000"]
+    overrides = [*LLAMA, f"tokenizer={request.param}", *rarely]
+    return api.train(folder / "tiny.yaml", folder / "run", overrides=overrides, steps=40, data_dir=folder / "data")
+
+
+@pytest.fixture(scope="module")
+def exported(run, tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("exported") / "deeper" / "model"
+    run.export(directory)
+    return directory
+
+
+@pytest.fixture
+def transformers(monkeypatch):
+    """The library, cut off from the hub."""
+    found = pytest.importorskip("transformers")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    return found
+
+
+def test_the_pipeline_writes_what_generate_writes(run, exported, transformers, pellucid):
+    write = transformers.pipeline("text-generation", model=str(exported), device="cpu")
+    for prompt in ("The red fox", ""):
+        [theirs] = write(prompt, max_new_tokens=100, do_sample=False)
+        ours = pellucid("generate", run.directory, "--prompt", prompt, "--greedy", "--max-new-tokens", "100")
+        assert theirs["generated_text"] + "\n" == ours.stdout
+    assert len(ours.stdout) > 100 or "\n\n" not in ours.stdout
+    assert len(write("")[0]["generated_text"]) > 0, "drawn, up to the end of the text or of the context"
+
+
+def test_ids_are_those_of_the_run_also_for_text_that_spells_a_control_token(run, exported, transformers):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
+    rng = random.Random(0)
+    is_char = run.config.tokenizer.type == "char"
+    alphabet = (
+        sorted(set(TEXT) - {"\n"}) if is_char else [*TEXT, *map(chr, range(0x20, 0xD800)), "😀", "\u2028", "\x1f", "\r"]
+    )
+    for _ in range(1000):
+        parts = ["".join(rng.choices(alphabet, k=rng.randrange(12))) for _ in range(rng.randrange(4))]
+        text = rng.choice(["", END, f" {END} "]).join(parts)
+        ids = run.tokenizer.encode(text)
+        assert tokenizer(text, add_special_tokens=False).input_ids == ids
+        assert tokenizer(text).input_ids == [run.tokenizer.end_of_text, *ids]
+        assert tokenizer.decode(ids) == text
+    assert tokenizer.bos_token == tokenizer.eos_token == END
+    assert tokenizer.model_max_length == run.model.context_length
+
+
+def test_the_weights_are_those_of_the_run_in_the_precision_asked_for(run, exported, transformers, tmp_path):
+    assert_same_logits(run.model, transformers.AutoModelForCausalLM.from_pretrained(exported))
+    run.export(tmp_path / "half", precision="bf16")
+    half = safetensors.torch.load_file(tmp_path / "half" / "model.safetensors")
+    assert {tensor.dtype for tensor in half.values()} == {torch.bfloat16}
+    whole = safetensors.torch.load_file(exported / "model.safetensors")
+    assert all(torch.equal(half[name], tensor.bfloat16()) for name, tensor in whole.items())
+
+
+def test_the_card_says_what_the_model_is_and_how_good(run, exported):
+    card = (exported / "README.md").read_text("utf-8")
+    front, _, rest = card.removeprefix("---\n").partition("---\n")
+    assert "license: unknown\n" in front
+    assert "library_name: transformers\n" in front
+    [loss] = re.findall(r"\| validation loss \| ([\d.]+) nats per token \|", rest)
+    [row] = [row for row in run.metrics if row["step"] == run.step and row.get("val_loss") is not None]
+    assert float(loss) == pytest.approx(row["val_loss"], abs=1e-4)
+    assert "context_length: 160" in rest
+    assert f"exported from step {run.step}" in rest
+
+
+def test_an_export_comes_back_as_the_run_and_leaves_again_as_the_same_bytes(run, exported, tmp_path):
+    back = api.import_model(exported, tmp_path / "back")
+    assert back.tokenizer.to_json() == run.tokenizer.to_json()
+    assert all(torch.equal(a, b) for a, b in zip(back.model.parameters(), run.model.parameters(), strict=True))
+    back.export(tmp_path / "again")
+    for file in exported.iterdir():
+        if file.name != "README.md":  # which tells the run's name
+            assert (tmp_path / "again" / file.name).read_bytes() == file.read_bytes(), file.name
+
+
+def trained(pellucid, *overrides: str) -> str:
+    assert pellucid("train", "tiny.yaml", "train.steps=2", *overrides, "--overwrite").exit_code == 0
+    return "checkpoints/tiny"
+
+
+@pytest.mark.parametrize(
+    ("override", "knob"),
+    [
+        ("model={type: bigram, context_length: 32}", "model.type: bigram"),
+        ("model.norm_placement=post", "model.norm_placement: "),
+        ("model.logit_soft_cap=30.0", "model.logit_soft_cap: "),
+    ],
+)
+def test_what_others_have_no_name_for_is_refused_by_the_name_of_its_knob(workplace, pellucid, override, knob):
+    refused = pellucid("export", trained(pellucid, override), "out", "--to", "hf")
+    assert refused.exit_code == 2
+    assert refused.stderr.splitlines()[-1].startswith(f"error: {knob}")
+    assert not Path("out").exists()
+
+
+def assert_refused_whole(result, exit_code: int, said: str) -> None:
+    """One line, and nothing new lies in the folder."""
+    assert result.exit_code == exit_code
+    [line] = [line for line in result.stderr.splitlines() if not line.startswith("note:")]
+    assert re.search(said, line), line
+    assert not list(Path().rglob(".tmp-*")) + list(Path().rglob(".trash-*"))
+
+
+def test_a_bad_place_or_a_full_disk_leaves_nothing_behind(workplace, pellucid, monkeypatch):
+    run = trained(pellucid, *LLAMA)
+    Path("full").mkdir()
+    Path("full/mine.txt").write_text("mine")
+    Path("file").write_text("mine")
+    for place in ("full", "file"):
+        assert_refused_whole(pellucid("export", run, place, "--to", "hf"), 2, f"{place}: is there already")
+    assert os.listdir("full") == ["mine.txt"]
+    assert_refused_whole(pellucid("export", "nowhere", "out", "--to", "hf"), 4, "nowhere: no such run")
+    assert_refused_whole(pellucid("export", run, "out", "--to", "onnx"), 2, "'onnx' is not one of")
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10_000}))
+        assert_refused_whole(pellucid("export", run, "a/b", "--to", "hf"), 5, r"not written: it needs .* are free")
+    with monkeypatch.context() as patch:
+        patch.setattr("safetensors.torch.save_file", lambda *arguments: no_room())
+        assert_refused_whole(pellucid("export", run, "out", "--to", "hf"), 5, "out: not written: No space left")
+    assert not Path("out").exists()
+    assert not Path("a").exists()
+    Path("empty").mkdir()
+    assert pellucid("export", run, "empty", "--to", "hf").stdout == "empty\n"
+    assert json.loads(Path("empty/config.json").read_text())["architectures"] == ["LlamaForCausalLM"]
+
+
+def no_room() -> None:
+    raise OSError(28, "No space left on device")
