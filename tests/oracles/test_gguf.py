@@ -52,10 +52,12 @@ def tokenizer():
     return train_byte_pairs([VERSES], vocab_size=300, special_tokens=[END])
 
 
-def written_and_read(transformers, tokenizer, folder, config, dtype="float32"):
+def written_and_read(transformers, tokenizer, folder, config, precision="fp32"):
     """Our model, and what transformers makes of its file."""
     model = build_away_from_zero(config, tokenizer.vocab_size).eval()
-    arguments = write_gguf(config, model.state_dict(), tokenizer, folder / "model.gguf", name="tiny", dtype=dtype)
+    arguments = write_gguf(
+        config, model.state_dict(), tokenizer, folder / "model.gguf", name="tiny", precision=precision
+    )
     theirs = transformers.AutoModelForCausalLM.from_pretrained(
         folder, gguf_file="model.gguf", dtype=torch.float32, **arguments
     )
@@ -84,14 +86,15 @@ def test_the_logits_are_those_of_the_model(transformers, tokenizer, tmp_path, na
     assert largest_difference(ours, theirs) < 1e-5
 
 
-def test_float16_halves_the_file_and_keeps_three_digits(transformers, tokenizer, tmp_path):
-    config = demo()
-    ours, theirs = written_and_read(transformers, tokenizer, tmp_path, config)
+@pytest.mark.parametrize(("precision", "at_most"), [("fp16", 0.05), ("bf16", 0.3)])
+def test_half_the_bits_make_half_the_file(transformers, tokenizer, tmp_path, precision, at_most):
+    """Of the demo's shape, with its sharp gates."""
+    ours, theirs = written_and_read(transformers, tokenizer, tmp_path, demo())
     size = (tmp_path / "model.gguf").stat().st_size
     assert largest_difference(ours, theirs) < 2e-5
-    ours, theirs = written_and_read(transformers, tokenizer, tmp_path, config, "float16")
+    ours, theirs = written_and_read(transformers, tokenizer, tmp_path, demo(), precision)
     assert (tmp_path / "model.gguf").stat().st_size < 0.6 * size
-    assert 1e-5 < largest_difference(ours, theirs) < 0.05
+    assert 1e-5 < largest_difference(ours, theirs) < at_most
 
 
 def test_a_hundred_greedy_tokens_are_those_of_generate(transformers, tokenizer, tmp_path):
@@ -169,8 +172,8 @@ def test_numbers_beyond_float16_are_refused_there(tokenizer, tmp_path):
     config = tiny_config(**LLAMA)
     tensors = build_away_from_zero(config, tokenizer.vocab_size).state_dict()
     tensors["blocks.1.feed_forward.sublayer.W_2.weight"][0, 0] = 70_000
-    with pytest.raises(ConfigError, match="^--dtype float16: blk.1.ffn_down.weight holds numbers beyond 65,504; "):
-        write_gguf(config, tensors, tokenizer, tmp_path / "model.gguf", name="tiny", dtype="float16")
+    with pytest.raises(ConfigError, match="^--precision fp16: blk.1.ffn_down.weight holds numbers beyond 65,504; "):
+        write_gguf(config, tensors, tokenizer, tmp_path / "model.gguf", name="tiny", precision="fp16")
 
 
 def test_without_room_nothing_is_written(tokenizer, tmp_path, monkeypatch):

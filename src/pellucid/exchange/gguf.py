@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pellucid.config.model import DecoderConfig, RotaryConfig
@@ -26,7 +27,7 @@ from pellucid.files import written_whole
 from pellucid.model.build import head_width
 from pellucid.tokenizer import Tokenizer
 
-GgufType = Literal["float32", "float16"]
+Precision = Literal["fp32", "bf16", "fp16"]
 ARCHITECTURES = ("qwen3", "llama", "gpt2")
 QWEN3_HEAD_WIDTH = 128  # what transformers takes a qwen3 to have: it does not read the file's key_length
 OR_HF = "or export with --to hf"
@@ -34,7 +35,13 @@ NORMAL, CONTROL, USER_DEFINED = 1, 3, 4  # types of tokens
 
 
 def write_gguf(
-    config: DecoderConfig, tensors: Tensors, tokenizer: Tokenizer, path: Path, *, name: str, dtype: GgufType = "float32"
+    config: DecoderConfig,
+    tensors: Tensors,
+    tokenizer: Tokenizer,
+    path: Path,
+    *,
+    name: str,
+    precision: Precision = "fp32",
 ) -> dict[str, Any]:
     """Writes the file, whole or not at all. Returns the `loading_arguments`.
 
@@ -44,13 +51,14 @@ def write_gguf(
     architecture, config, hf_tensors = as_gguf(config, tensors, tokenizer.vocab_size)
     writer = gguf.GGUFWriter(None, architecture)
     writer.add_name(name)
-    writer.add_file_type(gguf.LlamaFileType.ALL_F32 if dtype == "float32" else gguf.LlamaFileType.MOSTLY_F16)
+    file_types = {"fp32": "ALL_F32", "bf16": "MOSTLY_BF16", "fp16": "MOSTLY_F16"}
+    writer.add_file_type(gguf.LlamaFileType[file_types[precision]])
     _add_shape(writer, architecture, config)
     _add_vocabulary(writer, tokenizer)
     n_bytes = 0
     for tensor_name, tensor in _named(gguf, architecture, config, hf_tensors).items():
-        stored = _stored(tensor_name, tensor, dtype)
-        writer.add_tensor(tensor_name, stored.numpy())
+        stored, kind = _stored(gguf, tensor_name, tensor, precision)
+        writer.add_tensor(tensor_name, stored, raw_dtype=kind)
         n_bytes += stored.nbytes
     _require_room(path, n_bytes)
     with written_whole(path) as draft, closing(writer):
@@ -146,14 +154,14 @@ def _neighbours(matrix: Tensor, n_heads: int) -> Tensor:
     return halves.transpose(1, 2).reshape(matrix.shape)
 
 
-def _stored(name: str, tensor: Tensor, dtype: GgufType) -> Tensor:
-    """In float16 only matrices are, as llama.cpp's own converter does it."""
-    if dtype == "float32" or tensor.ndim == 1 or name.startswith("position_embd"):
-        return tensor.detach().cpu().float().contiguous()
-    half = tensor.detach().cpu().to(torch.float16).contiguous()
-    if half.isinf().any():
-        raise ConfigError("--dtype float16", f"{name} holds numbers beyond 65,504", "export with --dtype float32")
-    return half
+def _stored(gguf: Any, name: str, tensor: Tensor, precision: Precision) -> tuple[NDArray[Any], Any]:
+    """In 16 bits only matrices are, as llama.cpp's own converter does it."""
+    kinds = {"fp32": "F32", "bf16": "BF16", "fp16": "F16"}
+    whole = tensor.ndim == 1 or name.startswith("position_embd")
+    kind = gguf.GGMLQuantizationType["F32" if whole else kinds[precision]]
+    if kind.name == "F16" and tensor.abs().max() > torch.finfo(torch.float16).max:
+        raise ConfigError("--precision fp16", f"{name} holds numbers beyond 65,504", "export with --precision fp32")
+    return gguf.quantize(tensor.detach().cpu().float().contiguous().numpy(), kind), kind
 
 
 def _add_vocabulary(writer: Any, tokenizer: Tokenizer) -> None:
