@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
+from pydantic.config import JsonDict
 
 from pellucid.config.base import JSON_SCHEMA, Section
 from pellucid.config.data import BytePairConfig, CorpusConfig, DataConfig, TokenizerConfig
@@ -14,7 +15,15 @@ from pellucid.config.model import DecoderConfig, ExpertsConfig, ModelConfig, wit
 from pellucid.config.training import CheckpointConfig, EvaluationConfig, OptimizerConfig, ScheduleConfig, TrainConfig
 
 
-class RunConfig(Section, json_schema_extra=JSON_SCHEMA):
+def for_editors(schema: JsonDict) -> None:
+    """What the validation of a file does before: a run that starts from another needs no model of its own."""
+    required = schema["required"]
+    assert isinstance(required, list)
+    required.remove("model")
+    schema.update({**JSON_SCHEMA, "anyOf": [{"required": ["model"]}, {"required": ["start_from"]}]})
+
+
+class RunConfig(Section, json_schema_extra=for_editors):
     """One training run. `pellucid train` reads it from YAML and writes it, complete, beside the weights."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="the run is saved in checkpoints/<name>")
