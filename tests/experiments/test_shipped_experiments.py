@@ -92,9 +92,10 @@ def data_root(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_a_shipped_experiment_plans_and_runs_in_a_shrunken_form(path: Path, tmp_path: Path, data_root, monkeypatch):
+def test_a_shipped_experiment_plans_and_runs_in_a_shrunken_form(path: Path, tmp_path, data_root, monkeypatch, soak):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(bootstrap, "N_RESAMPLES", 5)
+    if not soak:  # to draw and fit all 200 takes most of its time
+        monkeypatch.setattr(bootstrap, "N_RESAMPLES", 5)
     plan_experiment(path)
     small = tmp_path / path.name
     text, overrides = shrunken(path)
