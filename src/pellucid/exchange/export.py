@@ -1,6 +1,7 @@
 """From a run to a folder that other programs read: transformers, or llama.cpp and its relatives.
 
     DIR/   model.safetensors  config.json  generation_config.json  tokenizer.json  tokenizer_config.json  README.md
+    DIR/   model.gguf  README.md
 
 The folder is written under another name and renamed when it is whole, as a checkpoint is.
 """
@@ -9,28 +10,24 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from typing_extensions import assert_never
 
 from pellucid.checkpoint.build import TrainedModel, load_trained_model
 from pellucid.checkpoint.run_directory import find_step_directory
-from pellucid.checkpoint.step_directory import Tensors, read_state
+from pellucid.checkpoint.step_directory import Tensors
 from pellucid.checkpoint.training_state import model_tensors
 from pellucid.config.model import DecoderConfig
-from pellucid.errors import ConfigError, InputOutputError
+from pellucid.errors import ConfigError
 from pellucid.exchange.architectures import class_for, to_hugging_face
-from pellucid.exchange.model_card import model_card
+from pellucid.exchange.folders import bytes_of, new_folder, require_empty
+from pellucid.exchange.model_card import HUGGING_FACE, gguf_loading, model_card
 from pellucid.exchange.rewrites import as_llama
 from pellucid.exchange.tokenizer_files import generation_settings, tokenizer_files
-from pellucid.files import written_whole
 
 Format = Literal["hf", "gguf"]
 Precision = Literal["fp32", "bf16", "fp16"]
@@ -52,18 +49,17 @@ def export_run(
     if not isinstance(trained.config.model, DecoderConfig):
         what = f"{trained.config.model.type} has no equal in other programs"
         raise ConfigError("model.type", what, "export a run of model.type decoder")
-    card = model_card(trained, read_state(step_directory), step_directory.parent / "metrics.jsonl", to)
     match to:
         case "hf":
-            _write_hugging_face(trained, trained.config.model, directory, precision, card)
+            _write_hugging_face(trained, trained.config.model, directory, precision, step_directory)
         case "gguf":
-            raise ConfigError("--to", "gguf is not there yet", "use --to hf")
+            _write_gguf(trained, trained.config.model, directory, precision, step_directory)
         case _:
             assert_never(to)
 
 
 def _write_hugging_face(
-    trained: TrainedModel, config: DecoderConfig, directory: Path, precision: Precision, card: str
+    trained: TrainedModel, config: DecoderConfig, directory: Path, precision: Precision, step_directory: Path
 ) -> None:
     config, tensors = _with_class(config, model_tensors(trained.model))
     tensors = {name: tensor.to(DTYPES[precision]) for name, tensor in tensors.items()}
@@ -73,14 +69,32 @@ def _write_hugging_face(
     texts = {
         "config.json": json.dumps(hf_config, indent=2) + "\n",
         "generation_config.json": json.dumps(settings, indent=2) + "\n",
-        "README.md": card,
+        "README.md": model_card(trained, step_directory, HUGGING_FACE),
         **tokenizer_files(trained.tokenizer, config.context_length),
     }
-    with new_folder(directory, hf_tensors, texts) as draft:
-        contiguous = {name: tensor.contiguous() for name, tensor in hf_tensors.items()}
+    hf_tensors = {name: tensor.contiguous() for name, tensor in hf_tensors.items()}
+    n_bytes = sum(map(bytes_of, hf_tensors.values())) + sum(map(len, texts.values()))
+    with new_folder(directory, n_bytes) as draft:
+        for name, text in texts.items():
+            (draft / name).write_text(text, encoding="utf-8", newline="\n")
         weights = draft / "model.safetensors"
-        safetensors.torch.save_file(contiguous, weights, {"format": "pt"})
+        safetensors.torch.save_file(hf_tensors, weights, {"format": "pt"})
         weights.chmod((draft / "config.json").stat().st_mode)  # the library lets nobody else read it
+
+
+def _write_gguf(
+    trained: TrainedModel, config: DecoderConfig, directory: Path, precision: Precision, step_directory: Path
+) -> None:
+    from pellucid.exchange.gguf import write_gguf
+
+    if precision == "bf16":
+        raise ConfigError("--precision", "a GGUF file of Pellucid holds no bf16", "use fp32 or fp16")
+    options: dict[str, Any] = {"name": trained.config.name, "dtype": "float32" if precision == "fp32" else "float16"}
+    with new_folder(directory, 0) as draft:
+        tensors = model_tensors(trained.model)
+        arguments = write_gguf(config, tensors, trained.tokenizer, draft / "model.gguf", **options)
+        card = model_card(trained, step_directory, gguf_loading(arguments))
+        (draft / "README.md").write_text(card, encoding="utf-8", newline="\n")
 
 
 def _with_class(config: DecoderConfig, tensors: Tensors) -> tuple[DecoderConfig, Tensors]:
@@ -94,29 +108,3 @@ def _with_class(config: DecoderConfig, tensors: Tensors) -> tuple[DecoderConfig,
         except ConfigError:
             raise refusal from None
     return config, tensors
-
-
-def require_empty(directory: Path) -> None:
-    """Raises ConfigError if there is something at this place already: nobody's files are lost."""
-    if directory.is_symlink() or (directory.exists() and (not directory.is_dir() or any(directory.iterdir()))):
-        raise ConfigError(str(directory), "is there already, and not empty", "name a new folder")
-
-
-@contextmanager
-def new_folder(directory: Path, tensors: Tensors, texts: dict[str, str]) -> Iterator[Path]:
-    """A draft that holds the texts, to put the tensors in. InputOutputError if there is no room or the disk refuses."""
-    try:
-        needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-        needed += sum(map(len, texts.values()))
-        ancestor = next(each for each in directory.parents if each.exists())
-        if (free := shutil.disk_usage(ancestor).free) < needed:
-            raise OSError(f"it needs {needed / 1e6:,.1f} MB, {free / 1e6:,.1f} MB are free")
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(directory) as draft:
-            draft.mkdir()
-            for name, text in texts.items():
-                (draft / name).write_text(text, encoding="utf-8", newline="\n")
-            yield draft
-    except (OSError, SafetensorError) as error:
-        what = f"not written: {getattr(error, 'strerror', None) or error}"
-        raise InputOutputError(str(directory), what, "fix the disk or make room") from error

@@ -20,11 +20,10 @@ from pellucid.checkpoint.step_directory import Checkpoint, State, load_tensors, 
 from pellucid.config.load import run_config_to_yaml
 from pellucid.config.model import DecoderConfig
 from pellucid.config.run import RunConfig
-from pellucid.errors import CheckpointError, ConfigError, DataError, InputOutputError
+from pellucid.errors import CheckpointError, ConfigError, DataError
 from pellucid.exchange.architectures import from_hugging_face
-from pellucid.exchange.export import require_empty
+from pellucid.exchange.folders import bytes_of, new_folder, require_empty
 from pellucid.exchange.tokenizer_files import imported_tokenizer
-from pellucid.files import written_whole
 from pellucid.version import __version__
 
 CONFIG, WEIGHTS, INDEX, TOKENIZER = "config.json", "model.safetensors", "model.safetensors.index.json", "tokenizer.json"
@@ -54,18 +53,11 @@ def import_run(source: str, run_dir: Path) -> None:
     tokenizer_json = imported_tokenizer(texts, vocab_size, where).to_json()
     config_yaml = run_config_to_yaml(_run_config(name, config, tokenizer_path))
     checkpoint = Checkpoint(tensors, {}, {"cpu": torch.Generator().get_state()}, _state(), config_yaml, tokenizer_json)
-    try:
-        run_dir.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(run_dir) as draft:
-            draft.mkdir()
-            write_checkpoint(draft, checkpoint)
-            (draft / "config.yaml").write_text(config_yaml, encoding="utf-8")
-            (draft / TOKENIZER).write_text(tokenizer_json, encoding="utf-8")
-    except InputOutputError as error:  # it names the draft, which is gone
-        raise InputOutputError(str(run_dir), error.what, "fix the disk or make room") from error
-    except OSError as error:
-        what = f"not written: {error.strerror or error}"
-        raise InputOutputError(str(run_dir), what, "fix the disk or make room") from error
+    n_bytes = sum(map(bytes_of, tensors.values())) + 2 * len(tokenizer_json)
+    with new_folder(run_dir, n_bytes) as draft:
+        write_checkpoint(draft, checkpoint)
+        (draft / "config.yaml").write_text(config_yaml, encoding="utf-8")
+        (draft / TOKENIZER).write_text(tokenizer_json, encoding="utf-8")
 
 
 def _run_name(run_dir: Path) -> str:

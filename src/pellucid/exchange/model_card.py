@@ -5,15 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 from pellucid.checkpoint.build import TrainedModel
-from pellucid.checkpoint.step_directory import State
+from pellucid.checkpoint.step_directory import State, read_state
 from pellucid.config.load import run_config_to_yaml
 from pellucid.version import __version__
 
-HOW_TO_LOAD = {
-    "hf": """\
+
+class Loading(NamedTuple):
+    """The library that a model hub should name, and how to load the model; `{begin}` is the token before a text."""
+
+    library: str
+    text: str
+
+
+HUGGING_FACE = Loading(
+    "transformers",
+    """\
 ```python
 from transformers import pipeline
 
@@ -24,30 +33,38 @@ print(write("Once", max_new_tokens=100)[0]["generated_text"])
 DIR is this folder. Nothing of Pellucid is needed, and no `trust_remote_code`. The tokenizer puts `{begin}` before a
 text, because the model has never seen a text without it. Text that spells a control token stays plain text.
 """,
-    "gguf": """\
+)
+
+
+def gguf_loading(arguments: Mapping[str, Any]) -> Loading:
+    """`arguments`: what transformers has to be told, since it does not read it in the file."""
+    given = "".join(f", {name}={value}" for name, value in arguments.items())
+    return Loading(
+        "gguf",
+        f"""\
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-model = AutoModelForCausalLM.from_pretrained("DIR", gguf_file="model.gguf")
+model = AutoModelForCausalLM.from_pretrained("DIR", gguf_file="model.gguf"{given})
 tokenizer = AutoTokenizer.from_pretrained("DIR", gguf_file="model.gguf")
 ```
 
-DIR is this folder; llama.cpp and its relatives read `model.gguf` as well.
+DIR is this folder. llama.cpp and the programs that are built on it read `model.gguf` as well.
 """,
-}
+    )
 
 
-def model_card(trained: TrainedModel, state: State, metrics_file: Path, to: Literal["hf", "gguf"]) -> str:
+def model_card(trained: TrainedModel, step_directory: Path, loading: Loading) -> str:
     """Markdown with the front matter that model hubs read. Loss and floor stand there where they are known."""
     config, tokenizer = trained.config, trained.tokenizer
     n_parameters = sum(parameter.numel() for parameter in trained.model.parameters())
-    library = "transformers" if to == "hf" else "gguf"
+    state, metrics_file = read_state(step_directory), step_directory.parent / "metrics.jsonl"
     added = json.loads(tokenizer.to_json())["added_tokens"]
     begin = next(token["content"] for token in added if token["id"] == tokenizer.end_of_text)
     return f"""\
 ---
 license: unknown
-library_name: {library}
+library_name: {loading.library}
 pipeline_tag: text-generation
 tags:
 - pellucid
@@ -68,7 +85,7 @@ A decoder-only transformer, trained with Pellucid {state.pellucid_version or __v
 {_losses(state, _row_of(metrics_file, state.step))}
 ## How to load it
 
-{HOW_TO_LOAD[to].replace("{begin}", begin)}
+{loading.text.replace("{begin}", begin)}
 ## What it cannot do
 
 It continues text like that of its corpus. It follows no instructions, knows no facts beyond that text, and repeats

@@ -1,0 +1,46 @@
+"""A new folder: written whole under another name, then renamed; nothing is left if that fails."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from safetensors import SafetensorError
+from torch import Tensor
+
+from pellucid.errors import ConfigError, InputOutputError
+from pellucid.files import written_whole
+
+
+def require_empty(directory: Path) -> None:
+    """Raises ConfigError if there is something at this place already: nobody's files are lost."""
+    if directory.is_symlink() or (directory.exists() and (not directory.is_dir() or any(directory.iterdir()))):
+        raise ConfigError(str(directory), "is there already, and not empty", "name a new folder")
+
+
+@contextmanager
+def new_folder(directory: Path, n_bytes: int) -> Iterator[Path]:
+    """A draft to fill with about so many bytes. InputOutputError if there is no room for them, or the disk refuses."""
+    created = [each for each in directory.parents if not each.exists()]
+    try:
+        free = shutil.disk_usage(directory.parents[len(created)]).free
+        if free < n_bytes:
+            raise OSError(f"it needs {n_bytes / 1e6:,.1f} MB, {free / 1e6:,.1f} MB are free")
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(directory) as draft:
+            draft.mkdir()
+            yield draft
+    except BaseException as error:
+        for each in created:
+            with suppress(OSError):
+                each.rmdir()
+        if isinstance(error, (OSError, SafetensorError, InputOutputError)):
+            reason = error.what if isinstance(error, InputOutputError) else getattr(error, "strerror", None) or error
+            raise InputOutputError(str(directory), f"not written: {reason}", "fix the disk or make room") from error
+        raise
+
+
+def bytes_of(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
