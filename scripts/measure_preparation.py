@@ -19,7 +19,7 @@ import numpy as np
 from results import parser, print_table, record
 
 from pellucid.corpora.corpus import Piece
-from pellucid.data.encoding import encode_batches
+from pellucid.data.encoding import encode_parts
 from pellucid.tokenizer import Tokenizer
 
 CONFIG = """\
@@ -56,7 +56,7 @@ def encoding_seconds(text: Path, tokenizer_file: Path) -> float:
     batches = (pieces[i : i + 1000] for i in range(0, len(pieces), 1000))
     tokenizer = Tokenizer.load(tokenizer_file)
     started = time.perf_counter()
-    for _ in encode_batches(tokenizer, batches):
+    for _ in encode_parts(tokenizer, batches):
         pass
     return time.perf_counter() - started
 

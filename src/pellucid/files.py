@@ -27,25 +27,34 @@ def fsync(path: Path) -> None:
 
 
 @contextmanager
-def written_whole(target: Path) -> Iterator[Path]:
+def written_whole(target: Path, *, progress_file: str | None = None) -> Iterator[Path]:
     """A draft to write, file or folder: it takes the place of `target` if all goes well, and otherwise vanishes.
 
     Its contents are on the disk before it is renamed, so even after a power loss `target` is whole, old, or absent.
+    A draft folder with a `progress_file` in it stays, and is given again the next time.
     """
     draft = target.with_name(f".tmp-{target.name}")
-    _remove(draft)  # of a process that was killed
+
+    def goes_on_another_time() -> bool:
+        return progress_file is not None and (draft / progress_file).exists()
+
+    if not goes_on_another_time():
+        _remove(draft)  # of a process that was killed
     try:
         yield draft
         if draft.is_dir():
             for path in sorted(draft.iterdir()):
                 fsync(path)
+            if progress_file is not None:
+                (draft / progress_file).unlink(missing_ok=True)
         fsync(draft)
         if target.is_dir():  # a file is replaced in one step, a folder is not
             discard(target)
         os.replace(draft, target)
         fsync(target.parent)
     finally:
-        _remove(draft)
+        if not goes_on_another_time():
+            _remove(draft)
 
 
 def discard(folder: Path) -> None:

@@ -1,4 +1,5 @@
 import json
+import os
 
 import datasets
 import pytest
@@ -137,3 +138,20 @@ def test_identity_follows_the_contents_of_local_files(tmp_path):
     json_lines(tmp_path / "a.jsonl", [{"text": "b"}])
     assert HuggingFaceCorpus("json", data_files=path).identity != first
     json.dumps(first)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("file_format", ["json", "parquet"])
+def test_an_edit_that_keeps_name_size_and_date_is_noticed(tmp_path, file_format, streaming):
+    """The library's cache alone would give the old text."""
+    path = tmp_path / f"a.{file_format}"
+    identities = []
+    for animal in ("fox", "hen"):
+        datasets.Dataset.from_dict({"text": [f"{animal} {i}" for i in range(20)]}).to_parquet(path)
+        if file_format == "json":
+            json_lines(path, [{"text": f"{animal} {i}"} for i in range(20)])
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+        corpus = HuggingFaceCorpus(file_format, data_files=str(path), streaming=streaming)
+        assert texts(corpus, "validation") == [f"{animal} 9", f"{animal} 19"]
+        identities.append(corpus.identity)
+    assert identities[0] != identities[1]

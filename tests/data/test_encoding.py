@@ -5,8 +5,9 @@ import weakref
 import pytest
 
 from pellucid.corpora.corpus import Piece
+from pellucid.corpora.text_files import TextFilesCorpus
 from pellucid.data import encoding, prepare
-from pellucid.data.encoding import encode_batches
+from pellucid.data.encoding import encode_parts
 from pellucid.errors import DataError, OutOfMemoryError
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 
@@ -22,7 +23,7 @@ BATCHES = [batch(TEXT[i : i + n], "é" * i, "") for i, n in enumerate(range(3, 6
 
 @pytest.fixture
 def processes_from_the_start(monkeypatch):
-    monkeypatch.setattr(encoding, "BATCHES_WITHOUT_PROCESSES", 2)
+    monkeypatch.setattr(encoding, "PARTS_WITHOUT_PROCESSES", 2)
 
 
 def wait_until_no_process_is_left():
@@ -35,22 +36,24 @@ def wait_until_no_process_is_left():
 
 def test_processes_give_what_one_gives_in_order_and_end(processes_from_the_start):
     tokenizer = train_byte_pairs([TEXT], vocab_size=300, special_tokens=["<|end|>"])
-    expected = [(pieces, [tokenizer.encode(piece.text) for piece in pieces]) for pieces in BATCHES]
-    encoded = encode_batches(tokenizer, iter(BATCHES))
-    assert [(pieces, [ids.tolist() for ids in of_pieces]) for pieces, of_pieces in encoded] == expected
+    end = tokenizer.end_of_text
+    expected = [[id_ for piece in part for id_ in (*tokenizer.encode(piece.text), end)] for part in BATCHES]
+    encoded = list(encode_parts(tokenizer, iter(BATCHES), 2))
+    assert [part.tokens.tolist() for part in encoded] == expected
+    assert all(part.tokens[part.ends].tolist() == [end] * 3 for part in encoded)
     wait_until_no_process_is_left()
 
 
 def test_text_that_cannot_be_encoded_is_the_same_error_in_a_process(processes_from_the_start):
     tokenizer = train_characters([TEXT], special_tokens=["<|end|>"])
     with pytest.raises(DataError, match=r"the character 'é' \(U\+00E9\) is not in the vocabulary"):
-        list(encode_batches(tokenizer, [batch("fox")] * 5 + [batch("née")] + [batch("crow")] * 5))
+        list(encode_parts(tokenizer, [batch("fox")] * 5 + [batch("née")] + [batch("crow")] * 5))
     wait_until_no_process_is_left()
 
 
 def test_processes_end_when_their_reader_stops_early(processes_from_the_start):
     tokenizer = train_byte_pairs([TEXT], vocab_size=300, special_tokens=["<|end|>"])
-    stream = encode_batches(tokenizer, iter(BATCHES))
+    stream = encode_parts(tokenizer, iter(BATCHES))
     for _ in range(4):
         next(stream)
     assert multiprocessing.active_children()
@@ -60,7 +63,7 @@ def test_processes_end_when_their_reader_stops_early(processes_from_the_start):
 
 def test_a_process_that_the_system_ends_is_an_error(processes_from_the_start):
     tokenizer = train_byte_pairs([TEXT], vocab_size=300, special_tokens=["<|end|>"])
-    stream = encode_batches(tokenizer, iter(BATCHES))
+    stream = encode_parts(tokenizer, iter(BATCHES))
     for _ in range(4):
         next(stream)
     for process in multiprocessing.active_children():
@@ -77,7 +80,7 @@ class Watched(str):
 def test_written_batches_do_not_stay_in_memory(monkeypatch, tmp_path):
     """At most the batch that is written and the one that is being gathered: 100 pieces are never there at once."""
     monkeypatch.setattr(prepare, "BATCH_BYTES", 1)
-    monkeypatch.setattr(encoding, "BATCHES_WITHOUT_PROCESSES", 100)
+    monkeypatch.setattr(encoding, "PARTS_WITHOUT_PROCESSES", 100)
     alive = []
 
     def pieces():
@@ -89,12 +92,23 @@ def test_written_batches_do_not_stay_in_memory(monkeypatch, tmp_path):
             assert sum(each() is not None for each in alive) <= 3
 
     tokenizer = train_byte_pairs([TEXT], vocab_size=300, special_tokens=["<|end|>"])
-    counts = prepare.write_split(pieces(), tokenizer, tmp_path / "train.bin", name="train")
+    counts = prepare.write_split(prepare._parts(pieces()), tokenizer, tmp_path / "train.bin", name="train")
     assert counts.documents == 100
 
 
 def test_little_text_starts_no_process(monkeypatch):
     monkeypatch.setattr(multiprocessing, "get_context", None)  # would be called to start one
     tokenizer = train_byte_pairs([TEXT], vocab_size=300, special_tokens=["<|end|>"])
-    n_batches = encoding.BATCHES_WITHOUT_PROCESSES
-    assert len(list(encode_batches(tokenizer, [batch("fox")] * n_batches))) == n_batches
+    n_parts = encoding.PARTS_WITHOUT_PROCESSES
+    assert len(list(encode_parts(tokenizer, [batch("fox")] * n_parts))) == n_parts
+
+
+def test_a_part_that_is_too_long_is_answered_bit_by_bit(processes_from_the_start, tmp_path):
+    """A text without blanks is one part, and an answer is more than fits into a pipe: the process waits."""
+    text = "fox" * 1_000_000
+    (tmp_path / "a.txt").write_text(text)
+    [part] = TextFilesCorpus([f"{tmp_path}/a.txt"]).parts("train")
+    tokenizer = train_characters([text], special_tokens=["<|end|>"])
+    encoded = list(encode_parts(tokenizer, [part] * 6, 2))
+    assert [bit.ends_part for bit in encoded] == [False, False, True] * 6
+    assert "".join(tokenizer.decode(bit.tokens.tolist()) for bit in encoded) == text[:2_700_000] * 6

@@ -37,6 +37,18 @@ class Corpus(Protocol):
         """The documents of a split in order, each in one or more pieces. Raises DataError for unreadable text."""
 
 
+# Pieces in order, whole documents or not. It can be sent to another process, which then goes through it.
+Part = Iterable[Piece]
+
+
+@runtime_checkable
+class CorpusInParts(Corpus, Protocol):
+    """A corpus that several processes can read at once."""
+
+    def parts(self, split: Split) -> Iterator[Part]:
+        """All that `pieces` gives, in parts that are always the same; their pieces may be cut at other word ends."""
+
+
 class NextWord(NamedTuple):
     """A word that may come next, and whether the document ends with it."""
 
@@ -73,13 +85,17 @@ class KnownCorpus(Corpus, Protocol):
         """The index in `skills` of each character of a document. Raises DataError for an impossible document."""
 
 
-def cut_into_pieces(blocks: Iterable[str], separator: str | None = None) -> Iterator[Piece]:
+def cut_into_pieces(
+    blocks: Iterable[str], separator: str | None = None, *, has_begun: bool = False, is_finished: bool = True
+) -> Iterator[Piece]:
     """Cuts a stream of text into documents. Its blocks may end anywhere, even inside a separator.
+
+    has_begun: the first document began before this text. is_finished: the last one ends with it.
 
     Documents without a visible character are skipped. A document longer than PIECE_LENGTH is cut between words, so
     its tokens do not depend on the cut. Only a single word longer than that is cut inside.
     """
-    rest, has_begun = "", False
+    rest = ""
     for block in blocks:
         rest += block
         if separator is not None:
@@ -95,4 +111,4 @@ def cut_into_pieces(blocks: Iterable[str], separator: str | None = None) -> Iter
             yield Piece(rest[:cut], ends_document=False)
             rest, has_begun = rest[cut:], True
     if has_begun or rest.strip():
-        yield Piece(rest, ends_document=True)
+        yield Piece(rest, ends_document=is_finished)

@@ -1,8 +1,8 @@
 """Data sets of the Hugging Face hub, and local json, text, parquet and csv files, read by `datasets.load_dataset`."""
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from glob import glob
 from itertools import chain
 from pathlib import Path
@@ -40,13 +40,13 @@ class HuggingFaceCorpus:
         # Otherwise the library reports each use to a server, even of local files, and waits if there is no network.
         datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
 
-    @cached_property
+    @property
     def identity(self) -> dict[str, object]:
         """What is asked of the hub, and the contents of local files. `streaming` changes how text comes, not what."""
         asked = {key: value for key, value in asdict(self).items() if key != "streaming"}
         if self.validation_split:
             asked["validation_fraction"] = None
-        return {"type": "hugging_face", **asked, "local_files": [hash_of(path) for path in self._local_files()]}
+        return {"type": "hugging_face", **asked, "local_files": self._hashes()}
 
     def pieces(self, split: Split) -> Iterator[Piece]:
         """The documents of a split in the order of the data set."""
@@ -66,8 +66,15 @@ class HuggingFaceCorpus:
 
     def _documents(self, split: str) -> Iterator[str]:
         try:
+            # The library's cache knows local files by name and date. Ours are known by contents.
+            contents = hashlib.sha256("".join(self._hashes()).encode()).hexdigest()[:12] if self._local_files() else ""
             rows = datasets.load_dataset(
-                self.path, self.name, split=split, data_files=self.data_files, streaming=self.streaming
+                self.path,
+                self.name,
+                split=split,
+                data_files=self.data_files,
+                cache_dir=str(Path(datasets.config.HF_DATASETS_CACHE, contents)),
+                streaming=self.streaming,
             )
             if self.text_field in (rows.column_names or ()):
                 rows = rows.select_columns([self.text_field])  # the others may be images
@@ -88,6 +95,9 @@ class HuggingFaceCorpus:
                 raise DataError(where, f"holds {type(text).__name__}, not text", "name a column of text")
             if text and not text.isspace():
                 yield text
+
+    def _hashes(self) -> list[str]:
+        return [hash_of(path) for path in self._local_files()]
 
     def _local_files(self) -> list[Path]:
         """The local files among the data files, or those of the local folder that `path` names."""

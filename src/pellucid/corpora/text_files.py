@@ -8,9 +8,10 @@ import codecs
 import glob
 import mmap
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -20,6 +21,9 @@ from pellucid.errors import DataError, InputOutputError
 from pellucid.files import sha256
 
 BLOCK_BYTES = 1 << 16
+PART_BYTES = 1 << 19  # a part is a little longer
+# A character and, after it, a blank: where a word may end. The character may still be a blank beyond ASCII.
+MAYBE_WORD_END = re.compile(rb"(?:[!-~]|[\xc2-\xf4][\x80-\xbf]+)(?=[ \n])")
 FORMAT_OF_SUFFIX = {".jsonl": "json", ".parquet": "parquet"}
 
 
@@ -29,6 +33,27 @@ class ByteRange(NamedTuple):
     path: Path
     start: int
     stop: int
+
+
+@dataclass(frozen=True)
+class TextPart:
+    """A range of bytes as pieces: read where they are needed, maybe in another process.
+
+    begins_document, ends_document: false where a document is cut; with a separator, none is.
+    """
+
+    range: ByteRange
+    separator: str | None
+    begins_document: bool
+    ends_document: bool
+
+    def __iter__(self) -> Iterator[Piece]:
+        return cut_into_pieces(
+            read_text(self.range),
+            self.separator,
+            has_begun=not self.begins_document,
+            is_finished=self.ends_document,
+        )
 
 
 class TextFilesCorpus:
@@ -56,7 +81,7 @@ class TextFilesCorpus:
             raise DataError("corpus.files", "all of them are validation_files", "name files to train on")
         self._ranges = self._split()
 
-    @cached_property
+    @property
     def identity(self) -> dict[str, object]:
         """Contents, not names or dates: a copied or touched file is the same corpus."""
         identity: dict[str, object] = {
@@ -73,6 +98,22 @@ class TextFilesCorpus:
     def pieces(self, split: Split) -> Iterator[Piece]:
         """Documents of a split. DataError names the file and the byte that is not UTF-8."""
         return chain.from_iterable(cut_into_pieces(read_text(part), self.separator) for part in self._ranges[split])
+
+    def parts(self, split: Split) -> Iterator[TextPart]:
+        """The same text, cut where no token can cross: after a separator, or between words."""
+        for whole in self._ranges[split]:
+            start = whole.start
+            while start < whole.stop:
+                stop = _cut_from(start + PART_BYTES, whole, self.separator)
+                is_first, is_last = start == whole.start, stop == whole.stop
+                documents_are_whole = self.separator is not None
+                yield TextPart(
+                    ByteRange(whole.path, start, stop),
+                    self.separator,
+                    begins_document=is_first or documents_are_whole,
+                    ends_document=is_last or documents_are_whole,
+                )
+                start = stop
 
     def _split(self) -> dict[Split, list[ByteRange]]:
         train = [_whole(path) for path in self.train_files]
@@ -155,6 +196,34 @@ def _open(path: Path) -> Iterator[BinaryIO]:
 
 def _not_text(path: Path, byte: int, what: str) -> DataError:
     return DataError(str(path), f"not UTF-8 text at byte {byte}: {what}", "convert it, or leave it out")
+
+
+def _cut_from(offset: int, whole: ByteRange, separator: str | None) -> int:
+    """The first place from about `offset` on where a part may end; the end of the range if there is none."""
+    ends = _word_ends if separator is None else _separator_ends
+    before = len((separator or "word").encode())  # bytes to look back at
+    with _open(whole.path) as file:
+        while offset < whole.stop:
+            file.seek(offset - before)
+            window = file.read(min(BLOCK_BYTES + 2 * before, whole.stop - offset + before))
+            if end := next(ends(window, (separator or "").encode()), 0):
+                return offset - before + end
+            offset += BLOCK_BYTES
+    return whole.stop
+
+
+def _word_ends(window: bytes, _: bytes) -> Iterator[int]:
+    matches = MAYBE_WORD_END.finditer(window)
+    return (match.end() for match in matches if not match[0].decode("utf-8", "replace").isspace())
+
+
+def _separator_ends(window: bytes, separator: bytes) -> Iterator[int]:
+    """Ends of separators that overlap no earlier one: of the two "\\n\\n" in three line ends, only the first counts."""
+    position = window.find(separator, len(separator))
+    while position >= 0:
+        if window.find(separator, position - len(separator) + 1) == position:
+            yield position + len(separator)
+        position = window.find(separator, position + 1)
 
 
 def _whole(path: Path) -> ByteRange:

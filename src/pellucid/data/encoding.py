@@ -1,7 +1,8 @@
-"""Encoding on all cores: batches of text go to processes, their token ids come back in order.
+"""Encoding on all cores: parts of a corpus go to processes, their token ids come back in order.
 
-Words are looked up in Python, which runs on one core per process. Each process has a pipe of its own: when the parent
-is gone, however it ended, the pipe is closed, and the process ends too.
+Words are looked up in Python, which runs on one core per process. A part of a text file is sent as its place in the
+file, and read by the process. Each process has a pipe of its own: when the parent is gone, however it ended, the pipe
+is closed, and the process ends too.
 """
 
 from __future__ import annotations
@@ -11,41 +12,83 @@ import os
 import signal
 from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import chain, cycle, islice
 from multiprocessing.connection import Connection
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pellucid.corpora.corpus import Piece
-from pellucid.errors import DataError, OutOfMemoryError
+from pellucid.corpora.corpus import Part, Piece
+from pellucid.data.token_file import POSITION_TYPE, token_type
+from pellucid.errors import OutOfMemoryError, PellucidError
 from pellucid.tokenizer import Tokenizer
 
-Batch = list[Piece]
-Ids = list[NDArray[np.uint32]]
+PARTS_WITHOUT_PROCESSES = 8  # a few megabytes are encoded before processes would have started
+MOST_PROCESSES = 8  # beyond, writing takes longer than encoding
+ASKED_PER_PROCESS = 2  # while one answer waits for the parent, the next is made
+ENCODED_BYTES = 1 << 20  # of text, and more than a part has, unless its words have no end
 
-BATCHES_WITHOUT_PROCESSES = 8  # a few megabytes are encoded before processes would have started
-MOST_PROCESSES = 8  # beyond, reading and writing take longer than encoding
 
+class Encoded(NamedTuple):
+    """Some text as tokens, an end_of_text after each document. ends: where these are among the tokens.
 
-def encode_batches(tokenizer: Tokenizer, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Ids]]:
-    """Each batch with the token ids of its pieces, in order. Raises DataError as `tokenizer.encode_batch` does.
-
-    In memory are one batch per process and the one that is given back.
+    ends_part: whether the part ends with it.
     """
-    remaining = iter(batches)
-    for batch in islice(remaining, BATCHES_WITHOUT_PROCESSES):
-        yield batch, tokenizer.encode_batch([piece.text for piece in batch])
+
+    tokens: NDArray[np.unsignedinteger]
+    ends: NDArray[np.int64]
+    n_bytes: int
+    n_characters: int
+    ends_part: bool
+
+
+def encode_parts(tokenizer: Tokenizer, parts: Iterable[Part], n_processes: int | None = None) -> Iterator[Encoded]:
+    """The tokens of the parts, in order; as many processes as there are cores give those of one.
+
+    Raises what reading and encoding raise. In memory are two parts per process and the one that is given back.
+    """
+    remaining = iter(parts)
+    for part in islice(remaining, PARTS_WITHOUT_PROCESSES):
+        yield from _encode(tokenizer, part)
     if (first := next(remaining, None)) is not None:
-        n_processes = min(MOST_PROCESSES, os.cpu_count() or 1)
+        n_processes = n_processes or min(MOST_PROCESSES, os.cpu_count() or 1)
         yield from _encode_in_processes(tokenizer, chain([first], remaining), n_processes)
 
 
-def _encode_in_processes(
-    tokenizer: Tokenizer, batches: Iterable[Batch], n_processes: int
-) -> Iterator[tuple[Batch, Ids]]:
-    """Each process has one batch at a time, so that neither side ever waits for room in a pipe that the other fills."""
+def _encode(tokenizer: Tokenizer, part: Part) -> Iterator[Encoded]:
+    pieces: list[Piece] = []
+    n_bytes = 0
+    for piece in part:
+        if n_bytes >= ENCODED_BYTES:
+            yield _encoded(tokenizer, pieces, n_bytes, ends_part=False)
+            pieces, n_bytes = [], 0
+        pieces.append(piece)
+        n_bytes += len(piece.text.encode())
+    yield _encoded(tokenizer, pieces, n_bytes, ends_part=True)
+
+
+def _encoded(tokenizer: Tokenizer, pieces: list[Piece], n_bytes: int, *, ends_part: bool) -> Encoded:
+    end = np.array([tokenizer.end_of_text])
+    ids: list[NDArray[np.integer]] = []
+    ends: list[int] = []
+    n_tokens = 0
+    for piece, ids_of_piece in zip(pieces, tokenizer.encode_batch([piece.text for piece in pieces]), strict=True):
+        ids.append(ids_of_piece)
+        n_tokens += len(ids_of_piece)
+        if piece.ends_document:
+            ids.append(end)
+            ends.append(n_tokens)
+            n_tokens += 1
+    tokens = np.concatenate([np.array([], np.int64), *ids]).astype(token_type(tokenizer.vocab_size))
+    n_characters = sum(len(piece.text) for piece in pieces)
+    return Encoded(tokens, np.array(ends, POSITION_TYPE), n_bytes, n_characters, ends_part)
+
+
+def _encode_in_processes(tokenizer: Tokenizer, parts: Iterable[Part], n_processes: int) -> Iterator[Encoded]:
+    """Each process answers in the order of the questions. See `_answer` for why nobody waits for ever."""
     context = multiprocessing.get_context("spawn")  # a forked copy of a program with threads may hang
     connections: list[Connection] = []
     for _ in range(n_processes):
@@ -54,15 +97,15 @@ def _encode_in_processes(
         theirs.close()
         connections.append(ours)
     try:
-        asked: deque[tuple[Connection, Batch]] = deque()
-        for connection, batch in zip(cycle(connections), batches, strict=False):
-            if len(asked) == n_processes:
-                yield _received(*asked.popleft())
+        asked: deque[Connection] = deque()
+        for connection, part in zip(cycle(connections), parts, strict=False):
+            if len(asked) == ASKED_PER_PROCESS * n_processes:
+                yield from _answers(asked.popleft())
             with _its_end_is_an_error():
-                connection.send([piece.text for piece in batch])
-            asked.append((connection, batch))
+                connection.send(part)
+            asked.append(connection)
         while asked:
-            yield _received(*asked.popleft())
+            yield from _answers(asked.popleft())
     finally:
         for connection in connections:
             connection.close()
@@ -77,23 +120,34 @@ def _its_end_is_an_error() -> Iterator[None]:
         raise OutOfMemoryError("encoding", "a process ended without an answer", "free some memory") from None
 
 
-def _received(connection: Connection, batch: Batch) -> tuple[Batch, Ids]:
-    with _its_end_is_an_error():
-        answer: Ids | DataError = connection.recv()
-    if isinstance(answer, DataError):
-        raise answer
-    return batch, answer
+def _answers(connection: Connection) -> Iterator[Encoded]:
+    is_whole = False
+    while not is_whole:
+        with _its_end_is_an_error():
+            answer: Encoded | PellucidError = connection.recv()
+        if isinstance(answer, PellucidError):
+            raise answer
+        is_whole = answer.ends_part
+        yield answer
 
 
 def _answer(connection: Connection, tokenizer_json: str) -> None:
-    """What a process does until nobody asks any more. Ctrl-C in a terminal reaches it too, but is not its business."""
+    """What a process does until nobody asks any more. Ctrl-C in a terminal reaches it too, but is not its business.
+
+    A thread sends an answer while the next one is made, so this process listens again while the pipe is still full.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     tokenizer = Tokenizer.from_json(tokenizer_json)
-    answer: Ids | DataError
-    with suppress(EOFError, BrokenPipeError):
+    with suppress(EOFError, ConnectionError), ThreadPoolExecutor(1) as sender:
+        sent = sender.submit(lambda: None)
         while True:
-            try:
-                answer = tokenizer.encode_batch(connection.recv())
-            except DataError as error:
-                answer = error
-            connection.send(answer)
+            for answer in _encoded_or_error(tokenizer, connection.recv()):
+                sent.result()
+                sent = sender.submit(connection.send, answer)
+
+
+def _encoded_or_error(tokenizer: Tokenizer, part: Part) -> Iterator[Encoded | PellucidError]:
+    try:
+        yield from _encode(tokenizer, part)
+    except PellucidError as error:
+        yield error

@@ -8,6 +8,8 @@
 The fingerprint is a hash of all that decides the contents: the corpus, the tokenizer's settings, the format. The folder
 is written under another name and renamed when it is whole and on the disk, so it is never seen half-written. It is
 believed only while every byte is the one that was written: a flipped bit would train on other text.
+
+Preparing a large corpus that was stopped goes on from its last progress.json, which lies in the unfinished folder.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import json
 import logging
 import platform
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import tokenizers
@@ -24,8 +27,9 @@ from filelock import FileLock
 from tqdm import tqdm
 
 from pellucid.config.base import Section
-from pellucid.corpora.corpus import Corpus, KnownCorpus, Piece, Split
-from pellucid.data.encoding import encode_batches
+from pellucid.corpora.corpus import Corpus, CorpusInParts, KnownCorpus, Part, Piece, Split
+from pellucid.data.encoding import encode_parts
+from pellucid.data.progress import PROGRESS_FILE, Progress, SplitProgress, read_progress, write_progress
 from pellucid.data.token_file import TokenFileWriter
 from pellucid.data.truth import NATS_FILE, SKILLS_FILE, write_truth
 from pellucid.errors import DataError, InputOutputError
@@ -36,6 +40,7 @@ _log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 3
 BATCH_BYTES = 1 << 19  # of UTF-8: as many characters may take four times the memory
+PARTS_BETWEEN_RECORDS = 64  # of progress: 32 MB of text, encoded in a second or two
 FILE_OF_SPLIT: dict[Split, str] = {"train": "train.bin", "validation": "val.bin"}
 TOKENIZER_FILE, MANIFEST_FILE, CHECKSUMS_FILE = "tokenizer.json", "manifest.json", "SHA256SUMS"
 CHECKED_FILES = (TOKENIZER_FILE, MANIFEST_FILE, "train.bin", "train.documents.bin", "val.bin", "val.documents.bin")
@@ -80,7 +85,8 @@ def prepare(
     `train_tokenizer(train_texts, validation_texts)` is called only then. If several processes prepare the same data,
     one works and the others wait. Raises DataError for text or tokenizer, InputOutputError if the disk refuses.
     """
-    fingerprint = fingerprint_of(corpus, tokenizer_settings)
+    identity = corpus.identity
+    fingerprint = _fingerprint(identity, tokenizer_settings)
     directory = root / f"{name}-{fingerprint}"
     if manifest := read_manifest(directory, fingerprint):
         return directory, manifest
@@ -91,9 +97,9 @@ def prepare(
                 return directory, manifest
             if directory.exists():
                 _log.warning("%s is not what was written there; preparing it again", directory)
-            with written_whole(directory) as draft:
-                draft.mkdir()
-                manifest = _write(draft, corpus, train_tokenizer, tokenizer_settings, fingerprint)
+            with written_whole(directory, progress_file=PROGRESS_FILE) as draft:
+                draft.mkdir(exist_ok=True)
+                manifest = _write(draft, corpus, identity, train_tokenizer, tokenizer_settings)
             return directory, manifest
     except OSError as error:
         reason = error.strerror or str(error)
@@ -102,7 +108,11 @@ def prepare(
 
 def fingerprint_of(corpus: Corpus, tokenizer_settings: dict[str, object]) -> str:
     """12 hexadecimal digits that change with anything that decides the tokens."""
-    decides = {"corpus": corpus.identity, "tokenizer": tokenizer_settings, "format_version": FORMAT_VERSION}
+    return _fingerprint(corpus.identity, tokenizer_settings)
+
+
+def _fingerprint(identity: dict[str, object], tokenizer_settings: dict[str, object]) -> str:
+    decides = {"corpus": identity, "tokenizer": tokenizer_settings, "format_version": FORMAT_VERSION}
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -123,32 +133,45 @@ def read_manifest(directory: Path, fingerprint: str) -> Manifest | None:
 def _write(
     draft: Path,
     corpus: Corpus,
+    identity: dict[str, object],
     train_tokenizer: TrainTokenizer,
     tokenizer_settings: dict[str, object],
-    fingerprint: str,
 ) -> Manifest:
     def texts(split: Split, doing: str) -> Iterator[str]:
         return (piece.text for piece in _with_bar(corpus.pieces(split), f"{doing} {split} text"))
 
-    tokenizer = train_tokenizer(*(texts(split, "learning tokens from") for split in FILE_OF_SPLIT))
-    tokenizer.save(draft / TOKENIZER_FILE)
-    counts = {
-        split: write_split(corpus.pieces(split), tokenizer, draft / file, name=split)
-        for split, file in FILE_OF_SPLIT.items()
-    }
+    if progress := read_progress(draft, draft / TOKENIZER_FILE, FILE_OF_SPLIT):
+        _log.warning("going on with what was prepared before, in %s", draft)
+        tokenizer = Tokenizer.load(draft / TOKENIZER_FILE)
+    else:
+        tokenizer = train_tokenizer(*(texts(split, "learning tokens from") for split in FILE_OF_SPLIT))
+        tokenizer.save(draft / TOKENIZER_FILE)
+        progress = Progress(tokenizer_sha256=sha256(draft / TOKENIZER_FILE), splits={})
+    counts = {}
+    for split, file in FILE_OF_SPLIT.items():
+
+        def record(done: SplitProgress, split: Split = split) -> None:
+            progress.splits[split] = done
+            write_progress(draft, progress)
+
+        parts, done = _parts_of(corpus, split), progress.splits.get(split)
+        counts[split] = write_split(parts, tokenizer, draft / file, name=split, done=done, record=record)
     nats, skills = None, list[str]()
     if isinstance(corpus, KnownCorpus) and tokenizer.has_words:
         nats = write_truth(corpus, tokenizer, texts("validation", "writing the truth about"), draft)
         skills = list(corpus.skills)
+    if corpus.identity != identity:
+        (draft / PROGRESS_FILE).unlink(missing_ok=True)
+        raise DataError("the corpus", "was changed while it was read", "prepare it again, and leave it alone meanwhile")
     manifest = Manifest(
-        fingerprint=fingerprint,
+        fingerprint=_fingerprint(identity, tokenizer_settings),
         format_version=FORMAT_VERSION,
         vocab_size=tokenizer.vocab_size,
         train=counts["train"],
         validation=counts["validation"],
         validation_nats=nats,
         skills=skills,
-        corpus=corpus.identity,
+        corpus=identity,
         tokenizer=tokenizer_settings,
         versions={"tokenizers": tokenizers.__version__, "python": platform.python_version()},
     )
@@ -157,34 +180,59 @@ def _write(
     return manifest
 
 
-def write_split(pieces: Iterable[Piece], tokenizer: Tokenizer, path: Path, *, name: str) -> SplitCounts:
-    """Writes a token file and counts what is in it. DataError if there is no document."""
-    batches = _batches(_with_bar(pieces, f"writing {name} tokens"))
-    n_documents = n_bytes = n_characters = 0
-    with TokenFileWriter(path, vocab_size=tokenizer.vocab_size, end_of_text=tokenizer.end_of_text) as writer:
-        for batch, ids_of_batch in encode_batches(tokenizer, batches):
-            for piece, ids in zip(batch, ids_of_batch, strict=True):
-                writer.append(ids)
-                if piece.ends_document:
-                    writer.end_document()
-                n_documents += piece.ends_document
-                n_characters += len(piece.text)
-                n_bytes += len(piece.text.encode())
+def write_split(
+    parts: Iterable[Part],
+    tokenizer: Tokenizer,
+    path: Path,
+    *,
+    name: str,
+    done: SplitProgress | None = None,
+    record: Callable[[SplitProgress], None] = lambda done: None,
+    n_processes: int | None = None,
+) -> SplitCounts:
+    """Writes a token file and counts what is in it. DataError if there is no document.
+
+    Goes on after what is `done`, and from time to time calls `record` with that, when it is on the disk.
+    """
+    n_parts, n_bytes, n_characters = (done.n_parts, done.n_bytes, done.n_characters) if done else (0, 0, 0)
+    with (
+        TokenFileWriter(
+            path,
+            vocab_size=tokenizer.vocab_size,
+            end_of_text=tokenizer.end_of_text,
+            written=done.written if done else None,
+        ) as writer,
+        tqdm(desc=f"writing {name} tokens", initial=n_bytes, unit="B", unit_scale=True, disable=None) as bar,
+    ):
+        for encoded in encode_parts(tokenizer, islice(parts, n_parts, None), n_processes):
+            writer.append(encoded.tokens, encoded.ends)
+            bar.update(encoded.n_bytes)
+            n_bytes += encoded.n_bytes
+            n_characters += encoded.n_characters
+            n_parts += encoded.ends_part
+            if encoded.ends_part and n_parts % PARTS_BETWEEN_RECORDS == 0:
+                written = writer.sync()
+                record(SplitProgress(n_parts=n_parts, n_bytes=n_bytes, n_characters=n_characters, written=written))
+    n_documents, n_tokens = writer.n_boundaries - 1, writer.n_tokens - 1
     if n_documents == 0:
         raise DataError(f"the {name} split", "holds no text", "give the corpus more text, or hold out another share")
-    return SplitCounts(documents=n_documents, tokens=writer.n_tokens - 1, bytes=n_bytes, characters=n_characters)
+    return SplitCounts(documents=n_documents, tokens=n_tokens, bytes=n_bytes, characters=n_characters)
 
 
-def _batches(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    batch: list[Piece] = []
+def _parts_of(corpus: Corpus, split: Split) -> Iterator[Part]:
+    return corpus.parts(split) if isinstance(corpus, CorpusInParts) else _parts(corpus.pieces(split))
+
+
+def _parts(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    part: list[Piece] = []
     n_bytes = 0
     for piece in pieces:
-        batch.append(piece)
+        part.append(piece)
         n_bytes += len(piece.text.encode())
         if n_bytes >= BATCH_BYTES:
-            yield batch
-            batch, n_bytes = [], 0
-    yield batch
+            yield part
+            part, n_bytes = [], 0
+    yield part
 
 
 def _with_bar(pieces: Iterable[Piece], title: str) -> Iterator[Piece]:

@@ -9,14 +9,22 @@ end_of_text is there because a document begins after one: generation starts from
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
+
+from pellucid.config.base import Section
+from pellucid.files import fsync
 
 POSITION_TYPE = np.dtype("<i8")
+Pair = Annotated[tuple[int, int], Field(strict=False)]  # which JSON has as a list
 
 
 def token_type(vocab_size: int) -> np.dtype[np.unsignedinteger]:
@@ -58,22 +66,74 @@ class TokenFile:
         return int(self.tokens[0])
 
 
-class TokenFileWriter(ExitStack):
-    """Writes a token file as a stream, in a `with` statement; call `end_document` after each document."""
+class WrittenTokens(Section):
+    """How far a token file is on the disk. Of its two files: how many bytes, and their CRC-32."""
 
-    def __init__(self, path: Path, *, vocab_size: int, end_of_text: int) -> None:
+    n_tokens: int
+    n_boundaries: int
+    n_bytes: Pair
+    crc32s: Pair
+
+
+class TokenFileWriter(ExitStack):
+    """Writes a token file as a stream, in a `with` statement; call `end_document` after each document.
+
+    With `written` it goes on with a file that is that far, and drops what lies behind.
+    """
+
+    def __init__(self, path: Path, *, vocab_size: int, end_of_text: int, written: WrittenTokens | None = None) -> None:
         super().__init__()
         self._type = token_type(vocab_size)
         self._end_of_text = np.array([end_of_text])
-        self._tokens, self._boundaries = (self.enter_context(p.open("wb")) for p in (path, documents_path(path)))
-        self.n_tokens = 0
-        self.end_document()  # a document begins after an end_of_text, the first one too
+        self._paths = path, documents_path(path)
+        self._files = [self.enter_context(each.open("r+b" if written else "wb")) for each in self._paths]
+        self.n_tokens, self.n_boundaries = (written.n_tokens, written.n_boundaries) if written else (0, 0)
+        self._crc32s = written.crc32s if written else (0, 0)
+        if written:
+            for file, n_bytes in zip(self._files, written.n_bytes, strict=True):
+                file.truncate(n_bytes)
+                file.seek(n_bytes)
+        else:
+            self.end_document()  # a document begins after an end_of_text, the first one too
 
-    def append(self, ids: NDArray[np.integer]) -> None:
-        """Adds tokens to the current document."""
-        self._tokens.write(ids.astype(self._type).tobytes())
+    def append(self, ids: NDArray[np.integer], ends: Sequence[int] | NDArray[np.int64] = ()) -> None:
+        """Adds tokens to the current document; or to several, if `ends` says where among them an end_of_text is."""
+        boundaries = np.asarray(ends, POSITION_TYPE) + self.n_tokens
+        contents = ids.astype(self._type).tobytes(), boundaries.astype(POSITION_TYPE).tobytes()
+        for file, content in zip(self._files, contents, strict=True):
+            file.write(content)
+        tokens_crc32, boundaries_crc32 = map(zlib.crc32, contents, self._crc32s)
+        self._crc32s = tokens_crc32, boundaries_crc32
         self.n_tokens += len(ids)
+        self.n_boundaries += len(boundaries)
 
     def end_document(self) -> None:
-        self._boundaries.write(np.array([self.n_tokens], dtype=POSITION_TYPE).tobytes())
-        self.append(self._end_of_text)
+        self.append(self._end_of_text, ends=[0])
+
+    def sync(self) -> WrittenTokens:
+        """Waits until all that is written is on the disk, and says how far that is."""
+        for file, path in zip(self._files, self._paths, strict=True):
+            file.flush()
+            fsync(path)
+        tokens_file, boundaries_file = self._files
+        return WrittenTokens(
+            n_tokens=self.n_tokens,
+            n_boundaries=self.n_boundaries,
+            n_bytes=(tokens_file.tell(), boundaries_file.tell()),
+            crc32s=self._crc32s,
+        )
+
+
+def is_written(path: Path, written: WrittenTokens) -> bool:
+    """Whether a token file begins with what was written then. OSError if it cannot be read."""
+    paths = path, documents_path(path)
+    return tuple(map(_crc32_of_start, paths, written.n_bytes)) == written.crc32s
+
+
+def _crc32_of_start(path: Path, n_bytes: int) -> int:
+    crc32 = 0
+    with path.open("rb") as file:
+        while block := file.read(min(n_bytes, 1 << 20)):
+            crc32 = zlib.crc32(block, crc32)
+            n_bytes -= len(block)
+    return crc32

@@ -1,0 +1,219 @@
+"""Corpora that are prepared in parts: by several processes, and in several goes."""
+
+import json
+import random
+
+import pytest
+
+from pellucid.corpora import text_files
+from pellucid.corpora.fables import FablesCorpus
+from pellucid.corpora.hugging_face import HuggingFaceCorpus
+from pellucid.corpora.text_files import TextFilesCorpus
+from pellucid.data import encoding, prepare
+from pellucid.data.prepare import write_split
+from pellucid.data.token_file import documents_path
+from pellucid.errors import DataError
+from pellucid.tokenizer.train import train_byte_pairs
+
+END = "<|endoftext|>"
+WORDS = [
+    "fox",
+    "crow,",
+    "naïve",
+    "猫が",
+    "e\u0301",
+    "👩‍👩‍👧",
+    "\u3000",
+    "\xa0x",
+    "1984",
+    "\t",
+    "\x1c",
+    "\r",
+    END,
+    "\ufeffb",
+]
+BLANKS = [" ", " ", " ", "  ", "\n", "\n\n", "\n\n\n", " \n"]
+
+
+def unusual_text(n_words, seed=0):
+    draw = random.Random(seed)
+    return "".join(draw.choice(WORDS) + draw.choice(BLANKS) for _ in range(n_words)) + "."
+
+
+TOKENIZER = train_byte_pairs([unusual_text(3000)], vocab_size=400, special_tokens=[END])
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    """Parts of a few hundred bytes, given to processes from the second one on."""
+    monkeypatch.setattr(text_files, "PART_BYTES", 500)
+    monkeypatch.setattr(text_files, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(prepare, "BATCH_BYTES", 500)
+    monkeypatch.setattr(encoding, "PARTS_WITHOUT_PROCESSES", 1)
+
+
+def joined(parts):
+    """Documents, a mark at the end of each."""
+    return "".join(piece.text + ("¶" if piece.ends_document else "") for part in parts for piece in part)
+
+
+@pytest.mark.parametrize("separator", [None, "\n\n", "\n", " ", "crow,"])
+@pytest.mark.parametrize("seed", range(2))
+def test_parts_hold_the_documents_of_the_whole(tmp_path, small_parts, separator, seed):
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text(unusual_text(1200, seed), encoding="utf-8", newline="")
+    corpus = TextFilesCorpus([f"{tmp_path}/*.txt"], separator=separator)
+    for split in ("train", "validation"):
+        parts = list(corpus.parts(split))
+        assert len(parts) > 3
+        assert joined(parts) == joined([corpus.pieces(split)])
+        assert encoded_text(parts) == encoded_text([corpus.pieces(split)])
+
+
+def encoded_text(parts):
+    return [id_ for encoded in encoding.encode_parts(TOKENIZER, map(list, parts), 1) for id_ in encoded.tokens.tolist()]
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 20_000, "猫" * 9000, "a" * 9000 + " b" * 900, "\u3000\n" * 3000, " " * 9000 + "."]
+)
+def test_words_without_an_end_are_cut_where_they_would_be_without_parts(tmp_path, small_parts, text):
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
+    corpus = TextFilesCorpus([f"{tmp_path}/a.txt"])
+    assert joined(corpus.parts("train")) == joined([corpus.pieces("train")])
+    assert encoded_text(corpus.parts("train")) == encoded_text([corpus.pieces("train")])
+
+
+def a_corpus(kind, folder):
+    text = unusual_text(2000)
+    match kind:
+        case "text":
+            (folder / "a.txt").write_text(text, encoding="utf-8", newline="")
+            return TextFilesCorpus([f"{folder}/a.txt"])
+        case "separator":
+            (folder / "a.txt").write_text(text, encoding="utf-8", newline="")
+            return TextFilesCorpus([f"{folder}/a.txt"], separator="\n\n")
+        case "line":
+            (folder / "a.txt").write_text(text.replace("\n", "").replace(" ", ""), encoding="utf-8")
+            return TextFilesCorpus([f"{folder}/a.txt"])
+        case "json":
+            rows = (json.dumps({"text": row}) + "\n" for row in text.split("\n\n"))
+            (folder / "a.jsonl").write_text("".join(rows), encoding="utf-8")
+            return HuggingFaceCorpus("json", data_files=f"{folder}/a.jsonl", streaming=True)
+        case "fables":
+            return FablesCorpus(size=60, world_size=4, seed=0, validation_fraction=0.1)
+
+
+def written(corpus, path, **options):
+    """Counts and bytes of the training split's token file."""
+    parts = prepare._parts_of(corpus, "train")
+    counts = write_split(parts, TOKENIZER, path, name="train", **options)
+    return counts, path.read_bytes(), documents_path(path).read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["text", "separator", "line", "json", "fables"])
+def test_n_processes_write_the_bytes_of_one(tmp_path, small_parts, kind):
+    corpus = a_corpus(kind, tmp_path)
+    alone = written(corpus, tmp_path / "1.bin", n_processes=1)
+    for n_processes in (2, 4, 7) if kind == "text" else (3,):
+        assert written(corpus, tmp_path / f"{n_processes}.bin", n_processes=n_processes) == alone
+
+
+class Stopped(BaseException):
+    """As KeyboardInterrupt."""
+
+
+class StopsAt:
+    """A text corpus that can be read up to a part of the training split, and then no further."""
+
+    def __init__(self, corpus, n_parts):
+        self.corpus, self.n_parts, self.read = corpus, n_parts, 0
+
+    def __getattr__(self, name):
+        return getattr(self.corpus, name)
+
+    def pieces(self, split):
+        return self.corpus.pieces(split)
+
+    def parts(self, split):
+        for i, part in enumerate(self.corpus.parts(split)):
+            if split == "train" and i == self.n_parts:
+                raise Stopped
+            yield part
+
+
+@pytest.fixture
+def records_often(small_parts, monkeypatch):
+    monkeypatch.setattr(prepare, "PARTS_BETWEEN_RECORDS", 4)
+    monkeypatch.setattr(encoding, "PARTS_WITHOUT_PROCESSES", 10_000)
+
+
+def prepared(corpus, root, learned=None):
+    def learn(*_texts):
+        if learned is not None:
+            learned.append(True)
+        return TOKENIZER
+
+    directory, _ = prepare.prepare(corpus, learn, {"vocab_size": 400}, name="text", root=root)
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+@pytest.mark.parametrize("stops", [(3,), (4,), (9, 13, 17), (5, 5)])
+def test_a_preparation_that_was_stopped_goes_on_and_ends_the_same(tmp_path, records_often, stops):
+    corpus = a_corpus("text", tmp_path)
+    expected = prepared(corpus, tmp_path / "undisturbed")
+    learned = []
+    for stop in stops:
+        with pytest.raises(Stopped):
+            prepared(StopsAt(corpus, stop), tmp_path / "data", learned)
+    assert prepared(corpus, tmp_path / "data", learned) == expected
+    assert len(learned) == (2 if stops == (3,) else 1), "the tokens are learned once, if anything was recorded"
+    assert not list((tmp_path / "data").glob(".tmp-*"))
+
+
+@pytest.mark.parametrize("file", ["train.bin", "train.documents.bin", "tokenizer.json", "progress.json"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
+def test_an_unfinished_folder_that_was_damaged_is_not_used(tmp_path, records_often, file, damage):
+    corpus = a_corpus("separator", tmp_path)
+    expected = prepared(corpus, tmp_path / "undisturbed")
+    with pytest.raises(Stopped):
+        prepared(StopsAt(corpus, 9), tmp_path / "data")
+    [draft] = (tmp_path / "data").glob(".tmp-*")
+    content = bytearray((draft / file).read_bytes())
+    (draft / file).unlink()
+    match damage:
+        case "flip":
+            content[3] ^= 1
+            (draft / file).write_bytes(content)
+        case "cut":
+            (draft / file).write_bytes(content[:7])
+    assert prepared(corpus, tmp_path / "data") == expected
+
+
+def test_little_text_records_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(prepare, "write_progress", None)
+    prepared(a_corpus("text", tmp_path), tmp_path / "data")
+
+
+def test_a_corpus_that_is_edited_between_two_goes_starts_anew(tmp_path, records_often):
+    corpus = a_corpus("text", tmp_path)
+    with pytest.raises(Stopped):
+        prepared(StopsAt(corpus, 9), tmp_path / "data")
+    text = (tmp_path / "a.txt").read_bytes()
+    (tmp_path / "a.txt").write_bytes(text.replace(b"crow", b"wolf"))
+    edited = TextFilesCorpus([f"{tmp_path}/a.txt"])
+    assert prepared(edited, tmp_path / "data") == prepared(edited, tmp_path / "undisturbed")
+
+
+def test_a_corpus_that_is_edited_while_it_is_read_is_refused(tmp_path, records_often, monkeypatch):
+    corpus = a_corpus("text", tmp_path)
+    text = (tmp_path / "a.txt").read_bytes()
+
+    def edit_then_write(*arguments, **options):
+        (tmp_path / "a.txt").write_bytes(text.replace(b"crow", b"wolf"))
+        return write_split(*arguments, **options)
+
+    monkeypatch.setattr(prepare, "write_split", edit_then_write)
+    with pytest.raises(DataError, match="was changed while it was read"):
+        prepared(corpus, tmp_path / "data")
+    assert not [path for path in (tmp_path / "data").iterdir() if path.is_dir()]
