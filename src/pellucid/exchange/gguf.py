@@ -73,15 +73,12 @@ def as_gguf(config: DecoderConfig, tensors: Tensors, vocab_size: int) -> tuple[s
     """The architecture that the model becomes, its config as such, and its tensors as transformers names them."""
     if config.position.type in ("learned", "sinusoidal"):
         if config.activation != "gelu_tanh":
-            what = (
-                f"GGUF knows models with {config.position.type} positions as GPT-2, and that has no {config.activation}"
-            )
+            what = f"with {config.position.type} positions a GGUF is a GPT-2, which has no {config.activation}"
             raise ConfigError("model.activation", what, f"train with gelu_tanh, {OR_HF}")
     elif (config.position.type, config.norm, config.activation) != ("none", "layer_norm", "gelu_tanh"):
         if config.bias:
-            raise ConfigError(
-                "model.bias", "the llama and the qwen3 of GGUF have no biases", f"train with false, {OR_HF}"
-            )
+            what = "the llama and the qwen3 of GGUF have no biases"
+            raise ConfigError("model.bias", what, f"train with false, {OR_HF}")
         width = QWEN3_HEAD_WIDTH if config.qk_norm else None
         config, tensors = as_llama(config, tensors, width)
     hf_config, hf_tensors = to_hugging_face(config, tensors, vocab_size)
