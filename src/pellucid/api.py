@@ -29,7 +29,7 @@ from pellucid.evaluation.explanation import Explanation
 from pellucid.evaluation.loss import Evaluation
 from pellucid.evaluation.trace import Trace, trace_text
 from pellucid.exchange.export import Format, export_run
-from pellucid.exchange.export import Precision as ExportPrecision
+from pellucid.exchange.gguf import Precision as ExportPrecision
 from pellucid.exchange.imports import import_run
 from pellucid.generation.sampling import Sampling
 from pellucid.generation.text import search_text, stream_text

@@ -155,5 +155,15 @@ def test_a_bad_place_or_a_full_disk_leaves_nothing_behind(workplace, pellucid, m
     assert json.loads(Path("empty/config.json").read_text())["architectures"] == ["LlamaForCausalLM"]
 
 
+def test_a_gguf_folder_holds_the_file_and_a_card_or_does_not_come_to_be(workplace, pellucid):
+    pytest.importorskip("gguf")
+    assert pellucid("export", trained(pellucid, *LLAMA), "a/llama", "--to", "gguf").exit_code == 0
+    assert sorted(os.listdir("a/llama")) == ["README.md", "model.gguf"]
+    assert 'gguf_file="model.gguf"' in Path("a/llama/README.md").read_text()
+    run = trained(pellucid, *LLAMA, "model.norm_placement=post")
+    assert_refused_whole(pellucid("export", run, "b/post", "--to", "gguf"), 2, "model.norm_placement")
+    assert not Path("b").exists()
+
+
 def no_room() -> None:
     raise OSError(28, "No space left on device")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import safetensors.torch
 import torch
@@ -25,12 +25,12 @@ from pellucid.config.model import DecoderConfig
 from pellucid.errors import ConfigError
 from pellucid.exchange.architectures import class_for, to_hugging_face
 from pellucid.exchange.folders import bytes_of, new_folder, require_empty
+from pellucid.exchange.gguf import Precision, write_gguf
 from pellucid.exchange.model_card import HUGGING_FACE, gguf_loading, model_card
 from pellucid.exchange.rewrites import as_llama
 from pellucid.exchange.tokenizer_files import generation_settings, tokenizer_files
 
 Format = Literal["hf", "gguf"]
-Precision = Literal["fp32", "bf16", "fp16"]
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -85,14 +85,10 @@ def _write_hugging_face(
 def _write_gguf(
     trained: TrainedModel, config: DecoderConfig, directory: Path, precision: Precision, step_directory: Path
 ) -> None:
-    from pellucid.exchange.gguf import write_gguf
-
-    if precision == "bf16":
-        raise ConfigError("--precision", "a GGUF file of Pellucid holds no bf16", "use fp32 or fp16")
-    options: dict[str, Any] = {"name": trained.config.name, "dtype": "float32" if precision == "fp32" else "float16"}
-    with new_folder(directory, 0) as draft:
-        tensors = model_tensors(trained.model)
-        arguments = write_gguf(config, tensors, trained.tokenizer, draft / "model.gguf", **options)
+    name, tensors = trained.config.name, model_tensors(trained.model)
+    with new_folder(directory, 0) as draft:  # `write_gguf` looks for room
+        file = draft / "model.gguf"
+        arguments = write_gguf(config, tensors, trained.tokenizer, file, name=name, precision=precision)
         card = model_card(trained, step_directory, gguf_loading(arguments))
         (draft / "README.md").write_text(card, encoding="utf-8", newline="\n")
 
