@@ -97,25 +97,37 @@ def test_half_the_bits_make_half_the_file(transformers, tokenizer, tmp_path, pre
     assert 1e-5 < largest_difference(ours, theirs) < at_most
 
 
-def test_a_hundred_greedy_tokens_are_those_of_generate(transformers, tokenizer, tmp_path):
-    ours, theirs = written_and_read(transformers, tokenizer, tmp_path, demo())
-    prompt = [tokenizer.end_of_text, *tokenizer.encode("The ")]
-    expected = greedy(ours, prompt, 100)
-    output = theirs.generate(
-        torch.tensor([prompt]), do_sample=False, min_new_tokens=100, max_new_tokens=100, pad_token_id=0
-    )
-    assert output[0, len(prompt) :].tolist() == expected
+@pytest.fixture
+def run(workplace, pellucid):
+    """Of the demo's shape."""
+    shape = ["d_model=16", "n_layers=2", "n_heads=2", "activation=relu_squared", "qk_norm=true", "context_length=160"]
+    position = "model.position={type: rope, unrotated_last_layers: 1}"
+    trained = pellucid("train", "tiny.yaml", *(f"model.{knob}" for knob in shape), position, "train.steps=80")
+    assert trained.exit_code == 0, trained.stderr
+    return Path("checkpoints/tiny")
 
 
-def greedy(model, prompt, n_tokens):
-    """Never the end of the text, as `min_new_tokens` has it."""
-    ids = list(prompt)
-    with torch.no_grad():
-        for _ in range(n_tokens):
-            logits_V = model(torch.tensor([ids]))[0, -1]
-            logits_V[prompt[0]] = -torch.inf
-            ids.append(int(logits_V.argmax()))
-    return ids[len(prompt) :]
+def test_an_exported_run_writes_what_generate_writes(transformers, run, pellucid):
+    exported = pellucid("export", run, "out", "--to", "gguf")
+    assert exported.exit_code == 0, exported.stderr
+    assert sorted(path.name for path in Path("out").iterdir()) == ["README.md", "model.gguf"]
+    tokenizer = transformers.AutoTokenizer.from_pretrained("out", gguf_file="model.gguf")
+    model = transformers.AutoModelForCausalLM.from_pretrained("out", gguf_file="model.gguf", dtype=torch.float32)
+    for prompt in ("The ", "A red"):
+        tokens_BT = tokenizer(prompt, return_tensors="pt")["input_ids"]
+        written = model.generate(tokens_BT, do_sample=False, max_new_tokens=100, pad_token_id=tokenizer.eos_token_id)
+        ours = pellucid("generate", run, "--prompt", prompt, "--greedy", "--max-new-tokens", "100", "--json")
+        (sample,) = json.loads(ours.stdout)["samples"]
+        assert tokenizer.decode(written[0, tokens_BT.size(1) :], skip_special_tokens=True) == sample["completion"]
+        assert sample["tokens"] > 5
+
+
+def test_a_run_that_is_refused_leaves_nothing_behind(workplace, pellucid):
+    assert pellucid("train", "tiny.yaml", "model.position={type: learned}", "model.activation=relu").exit_code == 0
+    refused = pellucid("export", "checkpoints/tiny", "deeper/out", "--to", "gguf")
+    assert refused.exit_code == 2
+    assert "error: model.activation: with learned positions a GGUF is a GPT-2, which has no relu; " in refused.stderr
+    assert not Path("deeper").exists()
 
 
 def test_text_becomes_the_same_tokens(transformers, tokenizer, tmp_path):

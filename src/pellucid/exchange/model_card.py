@@ -46,10 +46,11 @@ def gguf_loading(arguments: Mapping[str, Any]) -> Loading:
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 model = AutoModelForCausalLM.from_pretrained("DIR", gguf_file="model.gguf"{given})
-tokenizer = AutoTokenizer.from_pretrained("DIR", gguf_file="model.gguf")
+tokenizer = AutoTokenizer.from_pretrained("DIR", gguf_file="model.gguf", split_special_tokens=True)
 ```
 
-DIR is this folder. llama.cpp and the programs that are built on it read `model.gguf` as well.
+DIR is this folder; the packages `gguf` and `accelerate` must be installed. `split_special_tokens` keeps text that
+spells a control token plain text. llama.cpp and the programs that are built on it read `model.gguf` as well.
 """,
     )
 
