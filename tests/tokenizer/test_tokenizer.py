@@ -1,4 +1,4 @@
-from itertools import accumulate
+from itertools import accumulate, product
 
 import pytest
 import tokenizers
@@ -43,22 +43,35 @@ def test_ids_are_those_of_the_library_on_the_whole_text(text):
     assert BYTE_PAIRS.encode(text) == library.encode(text).ids
 
 
-def ends_of_words_only(text):
-    """Places where WORD ends a word and the library's splitting rule goes on: there may be none."""
+def ends_of_words_only(text, cut):
+    """Places where `cut` ends a word and the library's splitting rule goes on: there may be none."""
     ends_of_library = {end for _, (_, end) in pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(text)}
-    return set(accumulate(map(len, WORD.findall(text)))) - ends_of_library
+    return set(accumulate(map(len, cut(text)))) - ends_of_library - {0}
 
 
-@given(TEXTS)
-def test_words_end_only_where_the_library_splits(text):
-    assert "".join(WORD.findall(text)) == text
-    assert ends_of_words_only(text) == set()
+CUTS = pytest.mark.parametrize("cut", [WORD.findall, lambda text: word_cache.cut_before_blanks(text, WORD.findall)])
+BLANKS = [chr(i) for i in range(0x11000) if chr(i).isspace()]
 
 
-def test_words_end_only_where_the_library_splits_for_every_character():
+@CUTS
+@given(text=TEXTS | st.text(st.sampled_from([*BLANKS, " ", " ", "\n", "\n", "a", "é", "“", "ф", "中", "!"])))
+def test_words_end_only_where_the_library_splits(cut, text):
+    assert "".join(cut(text)) == text
+    assert ends_of_words_only(text, cut) == set()
+
+
+@CUTS
+def test_words_end_only_where_the_library_splits_for_every_character(cut):
     characters = [chr(i) for i in range(0x11000) if not 0xD800 <= i < 0xE000]
     for before, after in ("aa", "!!", " a"):
-        assert ends_of_words_only("|".join(f"{before}{character}{after}" for character in characters)) == set()
+        text = "|".join(f"{before}{character}{after}" for character in characters)
+        assert ends_of_words_only(text, cut) == set()
+
+
+def test_a_cut_between_blanks_is_left_to_the_search_for_words():
+    for blank, other in product(BLANKS, repeat=2):
+        for text in (f"a{blank} {other}b", f"a{blank}\n{other}b", f"a{blank} ", f"a{blank}\n"):
+            assert ends_of_words_only(text, lambda text: word_cache.cut_before_blanks(text, WORD.findall)) == set()
 
 
 @given(st.lists(TEXTS, max_size=5))

@@ -1,12 +1,31 @@
 """Encoding text word by word, where each word is encoded once: words come again."""
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 REMEMBERED_CHARACTERS = 1 << 22  # then everything is forgotten, so that memory does not grow with the text
+
+# Bytes of UTF-8 with which a blank may begin, and end: those of Unicode's blanks, which some other characters share.
+BEGINS_BLANK, ENDS_BLANK = (np.zeros(256, dtype=bool) for _ in range(2))
+BEGINS_BLANK[[*b"\t\n\v\f\r ", 0xC2, 0xE1, 0xE2, 0xE3]] = True
+ENDS_BLANK[[*b"\t\n\v\f\r ", *range(0x80, 0x8B), 0x9F, 0xA0, 0xA8, 0xA9, 0xAF]] = True
+IS_CUT = np.zeros(256, dtype=bool)
+IS_CUT[[*b" \n"]] = True
+
+
+def cut_before_blanks(text: str, cut: Callable[[str], list[str]]) -> list[str]:
+    """The text cut before each space and each new line, which takes half as long as a search for words.
+
+    A word ends there if what precedes is no blank, or what follows is none. Where that is not sure, `cut` does it.
+    """
+    bytes_N = np.frombuffer(text.encode(errors="surrogatepass"), dtype=np.uint8)
+    between_blanks = ENDS_BLANK[bytes_N[:-2]] & IS_CUT[bytes_N[1:-1]] & BEGINS_BLANK[bytes_N[2:]]
+    ends_on_two = len(bytes_N) > 1 and ENDS_BLANK[bytes_N[-2]] and IS_CUT[bytes_N[-1]]
+    if between_blanks.any() or ends_on_two or "\0" in text:
+        return cut(text)
+    return text.replace(" ", "\0 ").replace("\n", "\0\n").split("\0")
 
 
 class WordCache:
@@ -19,16 +38,21 @@ class WordCache:
         self._ids_of_word: dict[str, bytes] = {}
         self._n_characters = 0
 
-    def __call__(self, texts: Sequence[str]) -> list[NDArray[np.uint32]]:
+    def __call__(self, texts: Iterable[str]) -> list[NDArray[np.uint32]]:
         """The ids of each text. What `encode_words` raises leaves the cache as it was."""
         if self._n_characters > REMEMBERED_CHARACTERS:
             self._ids_of_word.clear()
             self._n_characters = 0
-        words_of = [self._cut(text) for text in texts]
-        new = list(set(chain.from_iterable(words_of)).difference(self._ids_of_word))
+        return [np.frombuffer(self._ids_of(cut_before_blanks(text, self._cut)), dtype=np.uint32) for text in texts]
+
+    def _ids_of(self, words: list[str]) -> bytes:
+        try:
+            return b"".join(map(self._ids_of_word.__getitem__, words))
+        except KeyError:
+            self._remember(list(set(words).difference(self._ids_of_word)))
+            return self._ids_of(words)
+
+    def _remember(self, new: list[str]) -> None:
         for word, ids in zip(new, self._encode_words(new), strict=True):
             self._ids_of_word[word] = np.array(ids, dtype=np.uint32).tobytes()
         self._n_characters += sum(map(len, new))
-        return [
-            np.frombuffer(b"".join(map(self._ids_of_word.__getitem__, words)), dtype=np.uint32) for words in words_of
-        ]
