@@ -6,6 +6,7 @@ import re
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from pellucid.experiments import forecast
 from pellucid.experiments.plan import plan_experiment
 from pellucid.experiments.progress import last_step
 from pellucid.runtime.precision import resolve_precision
-from processes import Command, command_line
+from processes import Command, command_line, forked_runs
 
 COMPARE = """\
 name: compare
@@ -48,7 +49,7 @@ def compared(tmp_path_factory, write_base) -> Path:
     place = tmp_path_factory.mktemp("compared")
     write_base(place)
     (place / "compare.yaml").write_text(COMPARE)
-    done = command_line(place, "experiment", "compare.yaml", "--jobs", 2, "--report", "report")
+    done = command_line(place, "experiment", "compare.yaml", "--jobs", 2, "--report", "report", fault=forked_runs)
     (place / "stderr").write_text(done.stderr)
     (place / "exit_code").write_text(str(done.exit_code))
     return place
@@ -145,7 +146,7 @@ def test_an_experiment_killed_and_stopped_finds_what_an_uninterrupted_one_finds(
     (place / "compare.yaml").write_text(TWO_RUNS)
     words = ("experiment", "compare.yaml", "--jobs", 2)
 
-    killed = Command(place, *words)
+    killed = Command(place, *words, fault=forked_runs)
     wait_until(lambda: any(last_step(folder) >= 10 for folder in both(place)))
     killed.process.kill()
     killed.wait()
@@ -155,7 +156,7 @@ def test_an_experiment_killed_and_stopped_finds_what_an_uninterrupted_one_finds(
 
     narrow, wide = both(place)
     with locked(narrow):  # as if its old process still saved
-        stopped = Command(place, *words)
+        stopped = Command(place, *words, fault=forked_runs)
         wait_until(lambda: last_step(wide) >= saved[1] + 10)
     wait_until(lambda: last_step(narrow) > saved[0])
     stopped.process.terminate()
@@ -165,7 +166,7 @@ def test_an_experiment_killed_and_stopped_finds_what_an_uninterrupted_one_finds(
     assert not (place / "checkpoints/experiments/compare/results.csv").exists()
     assert all(is_free(folder) for folder in both(place))
 
-    done = command_line(place, *words)
+    done = command_line(place, *words, fault=partial(forked_runs, fresh="narrow"))
     assert (done.exit_code, done.stdout) == (0, "checkpoints/experiments/compare/report.md\n")
     found = rows(place / "checkpoints/experiments/compare/results.csv")
     uninterrupted = rows(compared / "report/results.csv")[:2]

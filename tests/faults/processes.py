@@ -10,8 +10,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import IO, Any
 
 from tiny_run import Result
 
@@ -82,15 +85,61 @@ def fresh_process(folder: Path, *arguments: object, prelude: str = "", shell: st
     return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
+class ForkedRun:
+    """As much of a subprocess.Popen as an experiment asks of its runs."""
+
+    def __init__(self, words: list[str], *, stdout: IO[bytes], **_: object) -> None:
+        arguments = words[words.index("pellucid.cli") + 1 :]
+        log = Connection(os.dup(stdout.fileno()))
+        stdin, self.stdin = _CONTEXT.Pipe(duplex=False)
+        self._process = _CONTEXT.Process(target=_run_of_experiment, args=(Path.cwd(), arguments, stdin, log))
+        self._process.start()
+        stdin.close()
+        self.terminate = self._process.terminate
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self) -> int | None:
+        self._process.join()
+        return self._process.exitcode
+
+
+def forked_runs(fresh: str | None = None) -> None:
+    """No fault: the runs of an experiment come from the server too, for a fresh process of each takes seconds.
+
+    Those with `fresh` in their command have one, as a user's do.
+    """
+    from pellucid.experiments import process
+
+    def start(words: list[str], **named: Any) -> subprocess.Popen[bytes] | ForkedRun:
+        is_fresh = fresh is not None and fresh in " ".join(words)
+        return subprocess.Popen(words, **named) if is_fresh else ForkedRun(words, **named)
+
+    process.subprocess = SimpleNamespace(Popen=start, PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT)
+
+
+def _run_of_experiment(folder: Path, arguments: list[str], stdin: Connection, log: Connection) -> None:
+    os.setsid()
+    for number, file in enumerate((stdin, log, log)):
+        os.dup2(file.fileno(), number)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    _main(folder, arguments)
+
+
 def _run(folder: Path, arguments: list[str], output: str, fault: Fault | None) -> None:
+    for number, stream in ((1, "out"), (2, "err")):
+        os.dup2(os.open(f"{output}.{stream}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    _main(folder, arguments, fault)
+
+
+def _main(folder: Path, arguments: list[str], fault: Fault | None = None) -> None:
     import torch
     from matplotlib.figure import Figure
 
     from pellucid.cli import main
     from pellucid.training import train_run
 
-    for number, stream in ((1, "out"), (2, "err")):
-        os.dup2(os.open(f"{output}.{stream}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
     torch.set_num_threads(1)
     # Half of a short run's time: figures are made and saved, but blank; the last line tells no true FLOP/s.
