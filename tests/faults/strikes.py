@@ -4,6 +4,7 @@ import ctypes
 import errno
 import os
 import resource
+import shutil
 import signal
 import sys
 import threading
@@ -124,13 +125,49 @@ def killed_at(point: str, nth: int = 1) -> Callable[[], None]:
     return partial(at_point, kill, point, nth)
 
 
-def can_mount() -> bool:
-    """Whether this system lets a user without rights make a mount namespace of his own."""
-    pid = os.fork()
-    if pid == 0:
-        clone_newuser, clone_newns = 0x10000000, 0x00020000
-        os._exit(ctypes.CDLL(None).unshare(clone_newuser | clone_newns) and 1)
-    return os.waitpid(pid, 0)[1] == 0
+def full_then_roomy(place: Path, n_bytes: int) -> None:
+    """The command runs twice on the disk `place`/disk: of `n_bytes`, and once more, with --resume, of ten megabytes.
+
+    What the first left is copied to `place`/full, and what the second left to `place`/roomy, as nobody else sees it.
+    """
+    in_own_namespace()
+    mount(place / "disk", n_bytes)
+    if (first := os.fork()) == 0:
+        os.dup2(os.open(place / "first-errors", os.O_WRONLY | os.O_CREAT), 2)
+        return
+    exit_code = os.waitstatus_to_exitcode(os.waitpid(first, 0)[1])
+    (place / "first-exit-code").write_text(str(exit_code))
+    shutil.copytree(place / "disk", place / "full")
+    mount(place / "disk", 10_000_000, REMOUNT)
+    if (second := os.fork()) == 0:
+        sys.argv.append("--resume")
+        return
+    exit_code = os.waitstatus_to_exitcode(os.waitpid(second, 0)[1])
+    shutil.copytree(place / "disk", place / "roomy")
+    os._exit(exit_code)
+
+
+def in_own_namespace() -> None:
+    """Where an ordinary user may mount: Linux calls him root there."""
+    user, group = os.getuid(), os.getgid()
+    clone_newuser, clone_newns = 0x10000000, 0x00020000
+    check(ctypes.CDLL(None, use_errno=True).unshare(clone_newuser | clone_newns))
+    for file, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
+        Path(f"/proc/self/{file}").write_text(text)
+
+
+REMOUNT = 32
+
+
+def mount(folder: Path, n_bytes: int, flags: int = 0) -> None:
+    """A disk in memory."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    check(libc.mount(b"tmpfs", bytes(folder), b"tmpfs", ctypes.c_ulong(flags), f"size={n_bytes}".encode()))
+
+
+def check(failed: int) -> None:
+    if failed:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def stay() -> None:

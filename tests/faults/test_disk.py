@@ -36,14 +36,10 @@ def test_f6_a_full_disk_ends_the_run_and_room_lets_it_go_on(fault_place, referen
                 shutil.copy(fault_place / name, place)
             shutil.copytree(fault_place / "data", place / "data")
             (place / "disk").mkdir()
-            n_bytes = CHECKPOINT_BYTES * percent // 100
-            script = (
-                f"mount -t tmpfs -o size={n_bytes} tmpfs disk; {{command}} 2> first-errors; echo $? > first-exit-code; "
-                "cp -r disk full; mount -o remount,size=10m disk; {command} --resume && cp -r disk roomy"
-            )
-            done = fresh_process(place, "train", "reference.yaml", "--run-dir", "disk/run", shell=in_namespace(script))
+            fault = partial(strikes.full_then_roomy, place, CHECKPOINT_BYTES * percent // 100)
+            done = command_line(place, "train", "reference.yaml", "--run-dir", "disk/run", fault=fault)
             first = (place / "first-errors").read_text()
-            assert (place / "first-exit-code").read_text() == "5\n", first
+            assert (place / "first-exit-code").read_text() == "5", first
             errors = [line for line in first.splitlines() if line.startswith("error: ")]
             assert len(errors) == 1, first
             assert "Traceback" not in first
