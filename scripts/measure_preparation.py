@@ -1,14 +1,14 @@
 """How fast `pellucid prepare` is, and in how much memory.
 
-    python scripts/measure_preparation.py --megabytes 300
+    python scripts/measure_preparation.py --megabytes 2000
 
-Writes that much English-like text (words drawn by a Zipf law from 50,000 made ones), prepares it with a byte-pair
-vocabulary of 4,096, and prints megabytes per second of the whole command and of its encoding, and its peak memory.
+Writes that much English-like text (words drawn by a Zipf law from 50,000 made ones), learns a byte-pair vocabulary of
+4,096 from its first part, then prepares the text with it. Prints megabytes per second and the peak memory of all its
+processes together, without what they share (PSS; Linux alone tells).
 """
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 import tempfile
@@ -16,11 +16,10 @@ import time
 from pathlib import Path
 
 import numpy as np
-from results import parser, print_table, record
+from results import here, parser, print_table, record
 
-from pellucid.corpora.corpus import Piece
-from pellucid.data.encoding import encode_parts
-from pellucid.tokenizer import Tokenizer
+LEARNING_MEGABYTES = 32
+SECONDS_BETWEEN_LOOKS = 0.5
 
 CONFIG = """\
 name: measure
@@ -49,43 +48,56 @@ def write_text(file: Path, megabytes: int) -> None:
             stream.write("\n".join(" ".join(words[i] for i in line) for line in drawn.reshape(-1, 12)) + ".\n")
 
 
-def encoding_seconds(text: Path, tokenizer_file: Path) -> float:
-    """Of the tokens alone, in batches of a thousand lines."""
-    lines = text.read_text(encoding="utf-8").splitlines(keepends=True)
-    pieces = [Piece(line, ends_document=False) for line in lines]
-    batches = (pieces[i : i + 1000] for i in range(0, len(pieces), 1000))
-    tokenizer = Tokenizer.load(tokenizer_file)
-    started = time.perf_counter()
-    for _ in encode_parts(tokenizer, batches):
-        pass
-    return time.perf_counter() - started
+def seconds_and_mebibytes(folder: Path, *overrides: str) -> tuple[float, float]:
+    """Of one `pellucid prepare`: how long it takes, and the most memory that its processes have together."""
+    command = [sys.executable, "-m", "pellucid", "prepare", "measure.yaml", *overrides]
+    started, most = time.perf_counter(), 0.0
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
+    while process.poll() is None:
+        most = max(most, sum(map(mebibytes, [process.pid, *children_of(process.pid)])))
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+    if process.returncode:
+        raise SystemExit(f"prepare ended with {process.returncode}")
+    return time.perf_counter() - started, most
+
+
+def children_of(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in children.read_text().split()] if children.exists() else []
+
+
+def mebibytes(pid: int) -> float:
+    """Its share of the memory: pages that n processes have in common count 1 / n for each."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+    except OSError:  # it has just ended
+        return 0.0
 
 
 def main() -> None:
     arguments = parser(__doc__)
-    arguments.add_argument("--megabytes", type=int, default=300)
+    arguments.add_argument("--megabytes", type=int, default=2000)
     options = arguments.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        text = Path(folder) / "text.txt"
-        write_text(text, options.megabytes)
-        (Path(folder) / "measure.yaml").write_text(CONFIG, encoding="utf-8")
-        megabytes = text.stat().st_size / 1e6
-        started = time.perf_counter()
-        command = [sys.executable, "-m", "pellucid.cli", "prepare", "measure.yaml"]
-        subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, check=True)
-        seconds = time.perf_counter() - started
-        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-        [tokenizer_file] = Path(folder).glob("data/*/tokenizer.json")
-        of_encoding = megabytes / encoding_seconds(text, tokenizer_file)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_text(folder / "start.txt", LEARNING_MEGABYTES)
+        write_text(folder / "text.txt", options.megabytes)
+        (folder / "measure.yaml").write_text(CONFIG, encoding="utf-8")
+        learning, _ = seconds_and_mebibytes(folder, "corpus.files=[start.txt]")
+        [tokenizer_file] = folder.glob("data/*/tokenizer.json")
+        file = f"{{type: file, path: {tokenizer_file.relative_to(folder)}}}"
+        seconds, peak = seconds_and_mebibytes(folder, f"tokenizer={file}")
+        megabytes = (folder / "text.txt").stat().st_size / 1e6
     figures = {
         "megabytes": megabytes,
-        "all (MB per second)": megabytes / seconds,
-        "encoding (MB per second)": of_encoding,
+        "MB per second": megabytes / seconds,
         "peak memory (MiB)": peak,
+        f"learning tokens from {LEARNING_MEGABYTES} MB (s)": learning,
     }
     print_table("preparation", {name: {"": value} for name, value in figures.items()})
     if options.record:
-        record("preparation", figures)
+        record(here("preparation"), figures)
 
 
 if __name__ == "__main__":

@@ -38,21 +38,28 @@ class WordCache:
         self._ids_of_word: dict[str, bytes] = {}
         self._n_characters = 0
 
-    def __call__(self, texts: Iterable[str]) -> list[NDArray[np.uint32]]:
+    def __call__(self, texts: Sequence[str]) -> list[NDArray[np.uint32]]:
         """The ids of each text. What `encode_words` raises leaves the cache as it was."""
         if self._n_characters > REMEMBERED_CHARACTERS:
             self._ids_of_word.clear()
             self._n_characters = 0
-        return [np.frombuffer(self._ids_of(cut_before_blanks(text, self._cut)), dtype=np.uint32) for text in texts]
+        words_of = [cut_before_blanks(text, self._cut) for text in texts]
+        ids_of = [self._known_ids(words) for words in words_of]
+        with_new_words = [i for i, ids in enumerate(ids_of) if ids is None]
+        if with_new_words:
+            self._remember(set().union(*(words_of[i] for i in with_new_words)).difference(self._ids_of_word))
+            for i in with_new_words:
+                ids_of[i] = self._known_ids(words_of[i])
+        return [np.frombuffer(ids, dtype=np.uint32) for ids in ids_of if ids is not None]
 
-    def _ids_of(self, words: list[str]) -> bytes:
+    def _known_ids(self, words: list[str]) -> bytes | None:
         try:
             return b"".join(map(self._ids_of_word.__getitem__, words))
         except KeyError:
-            self._remember(list(set(words).difference(self._ids_of_word)))
-            return self._ids_of(words)
+            return None
 
-    def _remember(self, new: list[str]) -> None:
+    def _remember(self, words: set[str]) -> None:
+        new = list(words)
         for word, ids in zip(new, self._encode_words(new), strict=True):
             self._ids_of_word[word] = np.array(ids, dtype=np.uint32).tobytes()
         self._n_characters += sum(map(len, new))
