@@ -5,14 +5,15 @@ import random
 
 import pytest
 
+import foreign_tokenizers
 from pellucid.corpora import text_files
-from pellucid.corpora.fables import FablesCorpus
 from pellucid.corpora.hugging_face import HuggingFaceCorpus
 from pellucid.corpora.text_files import TextFilesCorpus
 from pellucid.data import encoding, prepare
 from pellucid.data.prepare import write_split
 from pellucid.data.token_file import documents_path
 from pellucid.errors import DataError
+from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs
 
 END = "<|endoftext|>"
@@ -45,11 +46,11 @@ TOKENIZER = train_byte_pairs([unusual_text(3000)], vocab_size=400, special_token
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    """Parts of a few hundred bytes, given to processes from the second one on."""
+    """Parts of a few hundred bytes. Tests start processes only where they are what is tested: each takes a second."""
     monkeypatch.setattr(text_files, "PART_BYTES", 500)
     monkeypatch.setattr(text_files, "BLOCK_BYTES", 64)
     monkeypatch.setattr(prepare, "BATCH_BYTES", 500)
-    monkeypatch.setattr(encoding, "PARTS_WITHOUT_PROCESSES", 1)
+    monkeypatch.setattr(encoding, "PARTS_WITHOUT_PROCESSES", 10_000)
 
 
 def joined(parts):
@@ -65,13 +66,13 @@ def test_parts_hold_the_documents_of_the_whole(tmp_path, small_parts, separator,
     corpus = TextFilesCorpus([f"{tmp_path}/*.txt"], separator=separator)
     for split in ("train", "validation"):
         parts = list(corpus.parts(split))
-        assert len(parts) > 3
+        assert len(parts) > 2
         assert joined(parts) == joined([corpus.pieces(split)])
         assert encoded_text(parts) == encoded_text([corpus.pieces(split)])
 
 
-def encoded_text(parts):
-    return [id_ for encoded in encoding.encode_parts(TOKENIZER, map(list, parts), 1) for id_ in encoded.tokens.tolist()]
+def encoded_text(parts, tokenizer=TOKENIZER):
+    return [id_ for encoded in encoding.encode_parts(tokenizer, map(list, parts)) for id_ in encoded.tokens.tolist()]
 
 
 @pytest.mark.parametrize(
@@ -93,30 +94,40 @@ def a_corpus(kind, folder):
         case "separator":
             (folder / "a.txt").write_text(text, encoding="utf-8", newline="")
             return TextFilesCorpus([f"{folder}/a.txt"], separator="\n\n")
-        case "line":
-            (folder / "a.txt").write_text(text.replace("\n", "").replace(" ", ""), encoding="utf-8")
-            return TextFilesCorpus([f"{folder}/a.txt"])
         case "json":
             rows = (json.dumps({"text": row}) + "\n" for row in text.split("\n\n"))
             (folder / "a.jsonl").write_text("".join(rows), encoding="utf-8")
             return HuggingFaceCorpus("json", data_files=f"{folder}/a.jsonl", streaming=True)
-        case "fables":
-            return FablesCorpus(size=60, world_size=4, seed=0, validation_fraction=0.1)
 
 
-def written(corpus, path, **options):
+def written(corpus, path, tokenizer=TOKENIZER, **options):
     """Counts and bytes of the training split's token file."""
     parts = prepare._parts_of(corpus, "train")
-    counts = write_split(parts, TOKENIZER, path, name="train", **options)
+    counts = write_split(parts, tokenizer, path, name="train", **options)
     return counts, path.read_bytes(), documents_path(path).read_bytes()
 
 
-@pytest.mark.parametrize("kind", ["text", "separator", "line", "json", "fables"])
-def test_n_processes_write_the_bytes_of_one(tmp_path, small_parts, kind):
+LLAMA = Tokenizer.from_json(foreign_tokenizers.llama().to_str())
+
+
+@pytest.mark.parametrize(
+    ("kind", "tokenizer", "n_processes"), [("text", TOKENIZER, 3), ("json", TOKENIZER, 2), ("text", LLAMA, 2)]
+)
+def test_n_processes_write_the_bytes_of_one(tmp_path, small_parts, monkeypatch, kind, tokenizer, n_processes):
+    """Also with a tokenizer whose tokens are not those of words, as in Llama 3."""
+    assert tokenizer.has_words == (tokenizer is TOKENIZER)
     corpus = a_corpus(kind, tmp_path)
-    alone = written(corpus, tmp_path / "1.bin", n_processes=1)
-    for n_processes in (2, 4, 7) if kind == "text" else (3,):
-        assert written(corpus, tmp_path / f"{n_processes}.bin", n_processes=n_processes) == alone
+    alone = written(corpus, tmp_path / "1.bin", tokenizer)
+    monkeypatch.setattr(encoding, "PARTS_WITHOUT_PROCESSES", 1)
+    assert written(corpus, tmp_path / "n.bin", tokenizer, n_processes=n_processes) == alone
+
+
+def test_parts_do_not_cut_tokens_that_reach_from_a_full_stop_into_the_next_line(tmp_path, small_parts):
+    """As in Llama 3, whose tokens do not end where words end."""
+    (tmp_path / "a.txt").write_text("The hen is gone...\n\n" * 2000, encoding="utf-8", newline="")
+    corpus = TextFilesCorpus([f"{tmp_path}/a.txt"])
+    assert len(list(corpus.parts("train"))) > 10
+    assert encoded_text(corpus.parts("train"), LLAMA) == encoded_text([corpus.pieces("train")], LLAMA)
 
 
 class Stopped(BaseException):
@@ -145,7 +156,6 @@ class StopsAt:
 @pytest.fixture
 def records_often(small_parts, monkeypatch):
     monkeypatch.setattr(prepare, "PARTS_BETWEEN_RECORDS", 4)
-    monkeypatch.setattr(encoding, "PARTS_WITHOUT_PROCESSES", 10_000)
 
 
 def prepared(corpus, root, learned=None):

@@ -21,9 +21,14 @@ def kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def kill_soon(after_seconds: float) -> None:
-    """A SIGKILL that falls somewhere into what is done next."""
-    threading.Timer(after_seconds, kill).start()
+def kill_group() -> None:
+    """This process and those that it started, which must be a group of their own."""
+    os.killpg(0, signal.SIGKILL)
+
+
+def soon(action: Callable[[], None], after_seconds: float) -> None:
+    """A kill that falls somewhere into what is done next."""
+    threading.Timer(after_seconds, action).start()
 
 
 def interrupt() -> None:

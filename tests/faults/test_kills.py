@@ -110,7 +110,7 @@ def test_f3_every_kind_of_model_survives_five_kills(name, fault_place, tally):
 def kill_in_a_save(place: Path, chance: random.Random) -> bool:
     """Within two thousandths of a second of some point of one of the next saves."""
     point = chance.choice(["write model.safetensors", "fsync state.json", "rename checkpoint", "delete trash"])
-    strike = partial(strikes.kill_soon, chance.uniform(0, 0.002))
+    strike = partial(strikes.soon, strikes.kill, chance.uniform(0, 0.002))
     fault = partial(strikes.at_point, strike, point, chance.randint(1, 2))
     done = command_line(place, "train", "reference.yaml", "--run-dir", "run", "--resume", fault=fault)
     assert done.exit_code in (0, KILLED), done

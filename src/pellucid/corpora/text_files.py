@@ -27,6 +27,8 @@ DATE_TELLS_AFTER_NANOSECONDS = 2_000_000_000  # the coarsest dates of file syste
 PART_BYTES = 1 << 19  # a part is a little longer
 # A character and, after it, a blank: where a word may end. The character may still be a blank beyond ASCII.
 MAYBE_WORD_END = re.compile(rb"(?:[!-~]|[\xc2-\xf4][\x80-\xbf]+)(?=[ \n])")
+# The same where tokens of other projects end as well (see `corpora.corpus`): the blank is a single space.
+MAYBE_SINGLE_SPACE = re.compile(MAYBE_WORD_END.pattern.replace(rb"[ \n]", b" [!-~]"))
 FORMAT_OF_SUFFIX = {".jsonl": "json", ".parquet": "parquet"}
 
 
@@ -216,7 +218,7 @@ def _cut_from(offset: int, whole: ByteRange, separator: str | None) -> int:
 
 
 def _word_ends(window: bytes, _: bytes) -> Iterator[int]:
-    matches = MAYBE_WORD_END.finditer(window)
+    matches = chain(MAYBE_SINGLE_SPACE.finditer(window), MAYBE_WORD_END.finditer(window))
     return (match.end() for match in matches if not match[0].decode("utf-8", "replace").isspace())
 
 
