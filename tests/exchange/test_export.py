@@ -92,6 +92,40 @@ def test_the_card_says_what_the_model_is_and_how_good(run, exported):
     assert float(loss) == pytest.approx(row["val_loss"], abs=1e-4)
     assert "context_length: 160" in rest
     assert f"exported from step {run.step}" in rest
+    assert "| written as | LlamaForCausalLM |" in rest
+    assert "written in another way" not in rest
+    assert "in this folder |" not in rest
+    assert "  - corpus.txt\n" in rest, "where the text lies is nobody else's business"
+    assert str(run.directory.parent) not in rest
+
+
+def test_the_card_says_what_was_rewritten_and_counts_the_numbers_of_both(workplace, pellucid):
+    demo = [
+        "model.activation=relu_squared",
+        "model.qk_norm=true",
+        "model.position={type: rope, unrotated_last_layers: 1}",
+    ]
+    pellucid("export", trained(pellucid, *demo, "corpus.files=[corpus.txt]"), "demo", "--to", "hf")
+    card = Path("demo/README.md").read_text("utf-8")
+    assert "| written as | Qwen3ForCausalLM |" in card
+    assert "docs/ecosystem.md#one-function-two-names" in card
+    for change in ("`norm`: layer_norm became rms_norm", "`activation`: relu_squared became swiglu"):
+        assert change in card
+    assert "`position.unrotated_last_layers`: 1 became 0" in card
+    [there] = re.findall(r"\| numbers in this folder \| ([\d,]+): ", card)
+    written = safetensors.torch.load_file("demo/model.safetensors")
+    assert int(there.replace(",", "")) == sum(tensor.numel() for tensor in written.values())
+    [own] = re.findall(r"\| parameters \| ([\d,]+) \|", card)
+    assert int(own.replace(",", "")) == sum(each.numel() for each in api.load("checkpoints/tiny").model.parameters())
+
+
+def test_the_card_of_an_imported_model_claims_no_training(exported, tmp_path):
+    api.import_model(exported, tmp_path / "back").export(tmp_path / "again")
+    card = (tmp_path / "again" / "README.md").read_text("utf-8")
+    assert "A decoder-only transformer, imported, exported from step 0" in card
+    assert "trained on |" not in card
+    assert "optimizer:" not in card
+    assert "context_length: 160" in card
 
 
 def test_an_export_comes_back_as_the_run_and_leaves_again_as_the_same_bytes(run, exported, tmp_path):

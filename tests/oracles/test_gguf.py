@@ -14,7 +14,7 @@ from model.model_axes import build_away_from_zero, tiny_config
 from pellucid.config.load import load_run_config
 from pellucid.config.shipped import find_config
 from pellucid.errors import ConfigError, InputOutputError
-from pellucid.exchange.gguf import write_gguf
+from pellucid.exchange.gguf import loading_arguments, write_gguf
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 from tiny_run import VERSES
@@ -55,9 +55,10 @@ def tokenizer():
 def written_and_read(transformers, tokenizer, folder, config, precision="fp32"):
     """Our model, and what transformers makes of its file."""
     model = build_away_from_zero(config, tokenizer.vocab_size).eval()
-    arguments = write_gguf(
+    architecture, written, _ = write_gguf(
         config, model.state_dict(), tokenizer, folder / "model.gguf", name="tiny", precision=precision
     )
+    arguments = loading_arguments(architecture, written)
     theirs = transformers.AutoModelForCausalLM.from_pretrained(
         folder, gguf_file="model.gguf", dtype=torch.float32, **arguments
     )

@@ -25,8 +25,8 @@ from pellucid.config.model import DecoderConfig
 from pellucid.errors import ConfigError
 from pellucid.exchange.architectures import class_for, to_hugging_face
 from pellucid.exchange.folders import bytes_of, new_folder, require_empty
-from pellucid.exchange.gguf import Precision, write_gguf
-from pellucid.exchange.model_card import HUGGING_FACE, gguf_loading, model_card
+from pellucid.exchange.gguf import Precision, loading_arguments, write_gguf
+from pellucid.exchange.model_card import HUGGING_FACE, Exported, gguf_loading, model_card
 from pellucid.exchange.rewrites import as_llama
 from pellucid.exchange.tokenizer_files import generation_settings, tokenizer_files
 
@@ -66,10 +66,11 @@ def _write_hugging_face(
     hf_config, hf_tensors = to_hugging_face(config, tensors, trained.tokenizer.vocab_size)
     settings = generation_settings(trained.tokenizer, config.context_length)
     hf_config |= {name: settings[name] for name in ("bos_token_id", "eos_token_id")}
+    exported = Exported(hf_config["architectures"][0], config, sum(tensor.numel() for tensor in hf_tensors.values()))
     texts = {
         "config.json": json.dumps(hf_config, indent=2) + "\n",
         "generation_config.json": json.dumps(settings, indent=2) + "\n",
-        "README.md": model_card(trained, step_directory, HUGGING_FACE),
+        "README.md": model_card(trained, step_directory, exported, HUGGING_FACE),
         **tokenizer_files(trained.tokenizer, config.context_length),
     }
     hf_tensors = {name: tensor.contiguous() for name, tensor in hf_tensors.items()}
@@ -88,8 +89,9 @@ def _write_gguf(
     name, tensors = trained.config.name, model_tensors(trained.model)
     with new_folder(directory, 0) as draft:  # `write_gguf` looks for room
         file = draft / "model.gguf"
-        arguments = write_gguf(config, tensors, trained.tokenizer, file, name=name, precision=precision)
-        card = model_card(trained, step_directory, gguf_loading(arguments))
+        exported = Exported(*write_gguf(config, tensors, trained.tokenizer, file, name=name, precision=precision))
+        loading = gguf_loading(loading_arguments(exported.name, exported.config))
+        card = model_card(trained, step_directory, exported, loading)
         (draft / "README.md").write_text(card, encoding="utf-8", newline="\n")
 
 

@@ -42,8 +42,8 @@ def write_gguf(
     *,
     name: str,
     precision: Precision = "fp32",
-) -> dict[str, Any]:
-    """Writes the file, whole or not at all. Returns the `loading_arguments`.
+) -> tuple[str, DecoderConfig, int]:
+    """Writes the file, whole or not at all. Returns its architecture, the model's config as such, and how many numbers.
 
     Raises ConfigError, naming the knob, for a model that GGUF has no name for; InputOutputError if there is no room.
     """
@@ -66,7 +66,7 @@ def write_gguf(
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
         writer.flush()
-    return loading_arguments(architecture, config)
+    return architecture, config, sum(tensor.numel() for tensor in hf_tensors.values())
 
 
 def as_gguf(config: DecoderConfig, tensors: Tensors, vocab_size: int) -> tuple[str, DecoderConfig, dict[str, Tensor]]:
@@ -76,6 +76,9 @@ def as_gguf(config: DecoderConfig, tensors: Tensors, vocab_size: int) -> tuple[s
             what = f"with {config.position.type} positions a GGUF is a GPT-2, which has no {config.activation}"
             raise ConfigError("model.activation", what, f"train with gelu_tanh, {OR_HF}")
     elif (config.position.type, config.norm, config.activation) != ("none", "layer_norm", "gelu_tanh"):
+        if config.activation not in ("relu_squared", "swiglu"):
+            what = f"without learned positions a GGUF is a llama or a qwen3, which have no {config.activation}"
+            raise ConfigError("model.activation", what, f"train with swiglu or relu_squared, {OR_HF}")
         if config.bias:
             what = "the llama and the qwen3 of GGUF have no biases"
             raise ConfigError("model.bias", what, f"train with false, {OR_HF}")

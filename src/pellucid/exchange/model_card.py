@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NamedTuple
 
 from pellucid.checkpoint.build import TrainedModel
 from pellucid.checkpoint.step_directory import State, read_state
-from pellucid.config.load import run_config_to_yaml
+from pellucid.config.base import flat
+from pellucid.config.model import DecoderConfig
+from pellucid.config.yaml_source import write_yaml
+from pellucid.model.build import head_width
 from pellucid.version import __version__
+
+PATHS = {"files", "validation_files", "data_files", "path", "start_from"}  # keys of a run config
+REWRITTEN = ("norm", "activation", "position", "head_width", "tied_embeddings")  # what `rewrites.py` changes
+
+
+class Exported(NamedTuple):
+    """What the folder holds: a class or architecture, the decoder that it is, and how many numbers."""
+
+    name: str
+    config: DecoderConfig
+    n_parameters: int
 
 
 class Loading(NamedTuple):
@@ -55,13 +69,17 @@ spells a control token plain text. llama.cpp and the programs that are built on 
     )
 
 
-def model_card(trained: TrainedModel, step_directory: Path, loading: Loading) -> str:
+def model_card(trained: TrainedModel, step_directory: Path, exported: Exported, loading: Loading) -> str:
     """Markdown with the front matter that model hubs read. Loss and floor stand there where they are known."""
     config, tokenizer = trained.config, trained.tokenizer
-    n_parameters = sum(parameter.numel() for parameter in trained.model.parameters())
+    assert isinstance(config.model, DecoderConfig)
     state, metrics_file = read_state(step_directory), step_directory.parent / "metrics.jsonl"
     added = json.loads(tokenizer.to_json())["added_tokens"]
     begin = next(token["content"] for token in added if token["id"] == tokenizer.end_of_text)
+    imported = config.corpus.type == "none"
+    origin = "imported" if imported else f"trained with Pellucid {state.pellucid_version or __version__}"
+    trained_on = "" if imported else f"| trained on | {config.corpus.type}, {state.tokens:,} tokens |\n"
+    values = _without_folders(config.model_dump(mode="json"))
     return f"""\
 ---
 license: unknown
@@ -73,18 +91,17 @@ tags:
 
 # {config.name}
 
-A decoder-only transformer, trained with Pellucid {state.pellucid_version or __version__} and exported from step \
-{state.step:,}. The licence of a model depends on what it was trained on: write yours into the first lines.
+A decoder-only transformer, {origin}, exported from step {state.step:,} by Pellucid {__version__}.
+
+`license: unknown` in the first lines is for you to replace: the licence depends on what the model was trained on.
 
 | | |
 |---|---|
-| parameters | {n_parameters:,} |
-| vocabulary | {tokenizer.vocab_size:,} tokens |
+| written as | {exported.name} |
+{_parameters(trained, exported)}| vocabulary | {tokenizer.vocab_size:,} tokens |
 | context | {trained.model.context_length:,} tokens |
-| text | {config.corpus.type} |
-| trained on | {state.tokens:,} tokens |
-{_losses(state, _row_of(metrics_file, state.step))}
-## How to load it
+{trained_on}{_losses(state, _row_of(metrics_file, state.step))}
+{_rewritten(config.model, exported)}## How to load it
 
 {loading.text.replace("{begin}", begin)}
 ## What it cannot do
@@ -92,12 +109,58 @@ A decoder-only transformer, trained with Pellucid {state.pellucid_version or __v
 It continues text like that of its corpus. It follows no instructions, knows no facts beyond that text, and repeats
 what is wrong or unfair in it. It was not tested for any use that matters to somebody.
 
-## How it was trained
+## {"Its shape" if imported else "How it was trained"}
 
 ```yaml
-{run_config_to_yaml(config).rstrip()}
+{write_yaml({"model": values["model"]} if imported else values).rstrip()}
 ```
 """
+
+
+def _parameters(trained: TrainedModel, exported: Exported) -> str:
+    """Rows of the table: how many the run has, and the file, if that has others."""
+    n_parameters = sum(parameter.numel() for parameter in trained.model.parameters())
+    rows = f"| parameters | {n_parameters:,} |\n"
+    if exported.n_parameters != n_parameters:
+        rows += f"| numbers in this folder | {exported.n_parameters:,}: the same function, at greater length |\n"
+    return rows
+
+
+def _rewritten(model: DecoderConfig, exported: Exported) -> str:
+    """A section that says what was rewritten, or nothing."""
+    before, after = (
+        flat({**each.model_dump(mode="json"), "head_width": head_width(each)}) for each in (model, exported.config)
+    )
+    knobs = [key for key in before if key.partition(".")[0] in REWRITTEN and before[key] != after.get(key)]
+    if not knobs:
+        return ""
+    changes = "\n".join(f"- `{key}`: {before[key]} became {after.get(key)}" for key in knobs)
+    return f"""\
+## The same function, written in another way
+
+The run was trained with settings that {exported.name} does not have. It was rewritten as an equal model: its logits are
+those of the run, up to the rounding of float32. The equations: Pellucid's docs/ecosystem.md#one-function-two-names.
+
+{changes}
+
+"""
+
+
+def _without_folders(value: Any, is_path: bool = False) -> Any:
+    """A config whose absolute paths, which tell where somebody keeps files, are the names of the files alone."""
+    match value:
+        case dict():
+            return {key: _without_folders(each, is_path or key in PATHS) for key, each in value.items()}
+        case list():
+            return [_without_folders(each, is_path) for each in value]
+        case str() if is_path and (value.startswith("~") or _is_absolute(value)):
+            return PureWindowsPath(value).name  # it knows both kinds of slashes
+        case _:
+            return value
+
+
+def _is_absolute(path: str) -> bool:
+    return PurePosixPath(path).is_absolute() or PureWindowsPath(path).is_absolute()
 
 
 def _losses(state: State, row: Mapping[str, Any]) -> str:
