@@ -1,4 +1,4 @@
-from itertools import accumulate
+from itertools import accumulate, cycle
 
 import pytest
 import torch
@@ -102,7 +102,7 @@ def real_peak_bytes(model, precision):
 @pytest.mark.parametrize("recomputes_blocks", [False, True], ids=["kept", "recomputed"])
 @pytest.mark.parametrize("precision", [FP32, BF16], ids=["fp32", "bf16"])
 def test_the_peak_of_a_step_is_nearly_that_of_the_real_one(precision, recomputes_blocks):
-    for activation, attention in zip(AXES["activation"], 2 * ["explicit", "auto"], strict=True):
+    for activation, attention in zip(AXES["activation"], cycle(["explicit", "auto"]), strict=False):
         config = small_config(activation=activation, attention=attention, context_length=64, d_model=64, d_ff=256)
         model = build_model(config, VOCAB_SIZE)
         if recomputes_blocks:
