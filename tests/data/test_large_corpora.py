@@ -1,9 +1,14 @@
 """Corpora that are prepared in parts: by several processes, and in several goes."""
 
+import asyncio
+import io
 import json
 import random
 
+import datasets
+import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 import foreign_tokenizers
 from pellucid.corpora import text_files
@@ -12,7 +17,7 @@ from pellucid.corpora.text_files import TextFilesCorpus
 from pellucid.data import encoding, prepare
 from pellucid.data.prepare import write_split
 from pellucid.data.token_file import documents_path
-from pellucid.errors import DataError
+from pellucid.errors import DataError, InputOutputError
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs
 
@@ -134,20 +139,15 @@ class Stopped(BaseException):
     """As KeyboardInterrupt."""
 
 
-class StopsAt:
+class StopsAt(TextFilesCorpus):
     """A text corpus that can be read up to a part of the training split, and then no further."""
 
     def __init__(self, corpus, n_parts):
-        self.corpus, self.n_parts, self.read = corpus, n_parts, 0
-
-    def __getattr__(self, name):
-        return getattr(self.corpus, name)
-
-    def pieces(self, split):
-        return self.corpus.pieces(split)
+        self.__dict__ |= corpus.__dict__
+        self.n_parts = n_parts
 
     def parts(self, split):
-        for i, part in enumerate(self.corpus.parts(split)):
+        for i, part in enumerate(super().parts(split)):
             if split == "train" and i == self.n_parts:
                 raise Stopped
             yield part
@@ -227,3 +227,63 @@ def test_a_corpus_that_is_edited_while_it_is_read_is_refused(tmp_path, records_o
     with pytest.raises(DataError, match="was changed while it was read"):
         prepared(corpus, tmp_path / "data")
     assert not [path for path in (tmp_path / "data").iterdir() if path.is_dir()]
+
+
+def test_an_edit_that_is_undone_after_a_stop_leaves_nothing_in_what_was_recorded(tmp_path, records_often):
+    corpus, file = a_corpus("text", tmp_path), tmp_path / "a.txt"
+    text = file.read_bytes()
+    expected = prepared(corpus, tmp_path / "undisturbed")
+
+    class EditedOnTheWay(StopsAt):
+        def parts(self, split):
+            for i, part in enumerate(super().parts(split)):
+                if i == 6:
+                    file.write_bytes(text.replace(b"crow", b"wolf"))
+                yield part
+
+    learned = []
+    with pytest.raises((DataError, Stopped)):
+        prepared(EditedOnTheWay(corpus, 14), tmp_path / "data", learned)
+    file.write_bytes(text)
+    assert prepared(corpus, tmp_path / "data", learned) == expected
+    assert len(learned) == 1, "what was recorded before the edit is used"
+
+
+@pytest.fixture
+def streamed(monkeypatch):
+    """`streamed(n_breaks)`: a corpus on a server, whose connection breaks at three quarters, so many times."""
+
+    def corpus(n_breaks):
+        breaks = iter(range(n_breaks))
+        rows = "".join(json.dumps({"text": row}) + "\n" for row in unusual_text(2000).split("\n\n")).encode()
+
+        class Connection(io.BytesIO):
+            def read(self, _size=-1):
+                if self.tell() > len(rows) * 3 // 4 and next(breaks, None) is not None:
+                    raise asyncio.TimeoutError
+                return super().read(1000)
+
+        fsspec.filesystem("memory").pipe("/stories.jsonl", rows)
+        monkeypatch.setattr(MemoryFileSystem, "open", lambda *_, **__: Connection(rows))
+        return HuggingFaceCorpus("json", data_files="memory://stories.jsonl", streaming=True)
+
+    monkeypatch.setattr(datasets.config, "STREAMING_READ_MAX_RETRIES", 4)
+    monkeypatch.setattr(datasets.config, "STREAMING_READ_RETRY_INTERVAL", 0)
+    yield corpus
+    fsspec.filesystem("memory").rm("/stories.jsonl")
+
+
+def test_a_stream_that_breaks_for_a_while_gives_the_same_bytes(tmp_path, records_often, streamed, caplog):
+    expected = prepared(streamed(0), tmp_path / "undisturbed")
+    assert prepared(streamed(3), tmp_path / "data") == expected
+    assert caplog.text.count("Got disconnected") == 3
+
+
+def test_a_stream_that_breaks_for_good_is_an_error_and_goes_on_another_time(tmp_path, records_often, streamed):
+    expected = prepared(streamed(0), tmp_path / "undisturbed")
+    learned = []
+    with pytest.raises(InputOutputError, match=r"cannot read split train: Server Disconnected; check the network"):
+        prepared(streamed(10_000), tmp_path / "data", learned)
+    assert not list((tmp_path / "data").glob("text-*")), "nothing that looks whole"
+    assert prepared(streamed(0), tmp_path / "data", learned) == expected
+    assert len(learned) == 1

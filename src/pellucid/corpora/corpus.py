@@ -6,6 +6,7 @@ one document of about 500,000 pieces.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 Split = Literal["train", "validation"]
@@ -47,6 +48,13 @@ class CorpusInParts(Corpus, Protocol):
 
     def parts(self, split: Split) -> Iterator[Part]:
         """All that `pieces` gives, in parts that are always the same; their pieces may be cut at other word ends."""
+
+
+@runtime_checkable
+class CorpusOfFiles(Corpus, Protocol):
+    """A corpus that is, wholly or in part, in files that somebody may edit while it is read."""
+
+    def local_files(self) -> Sequence[Path]: ...
 
 
 class NextWord(NamedTuple):

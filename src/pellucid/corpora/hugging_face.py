@@ -12,7 +12,7 @@ import datasets
 
 from pellucid.corpora.corpus import PIECE_LENGTH, Piece, Split, cut_into_pieces
 from pellucid.corpora.text_files import hash_of
-from pellucid.errors import DataError
+from pellucid.errors import DataError, InputOutputError
 
 DataFiles = str | list[str] | dict[str, str | list[str]]
 ROWS_AT_A_TIME = 256
@@ -23,7 +23,8 @@ class HuggingFaceCorpus:
     """One document per row: the text of column `text_field`. Rows without text are left out.
 
     Without a `validation_split`, every n-th row is held out, n = 1/validation_fraction; so a stream of
-    unknown length can be split too. Raises DataError for a missing column and for anything `load_dataset` refuses.
+    unknown length can be split too. Raises DataError for a missing column and for anything `load_dataset` refuses;
+    InputOutputError if the network does not answer, which a stream asks 20 times.
     """
 
     path: str
@@ -48,6 +49,17 @@ class HuggingFaceCorpus:
             asked["validation_fraction"] = None
         return {"type": "hugging_face", **asked, "local_files": self._hashes()}
 
+    def local_files(self) -> list[Path]:
+        """The local files among the data files, or those of the local folder that `path` names."""
+        folder = Path(self.path)
+        if self.data_files is None:
+            return sorted(path for path in folder.rglob("*") if path.is_file())
+        named = self.data_files.values() if isinstance(self.data_files, dict) else [self.data_files]
+        patterns = chain.from_iterable([item] if isinstance(item, str) else item for item in named)
+        base = folder if folder.is_dir() else Path()
+        found = chain.from_iterable(sorted(glob(str(base / pattern), recursive=True)) for pattern in patterns)
+        return [path for path in map(Path, found) if path.is_file()]
+
     def pieces(self, split: Split) -> Iterator[Piece]:
         """The documents of a split in the order of the data set."""
         if self.validation_split is not None:
@@ -67,7 +79,7 @@ class HuggingFaceCorpus:
     def _documents(self, split: str) -> Iterator[str]:
         try:
             # The library's cache knows local files by name and date. Ours are known by contents.
-            contents = hashlib.sha256("".join(self._hashes()).encode()).hexdigest()[:12] if self._local_files() else ""
+            contents = hashlib.sha256("".join(self._hashes()).encode()).hexdigest()[:12] if self.local_files() else ""
             rows = datasets.load_dataset(
                 self.path,
                 self.name,
@@ -84,7 +96,12 @@ class HuggingFaceCorpus:
             raise
         except Exception as error:  # the library, its file systems and its parsers raise all kinds
             where = f"corpus.path {self.path}" + (f", data_files {self.data_files}" if self.data_files else "")
-            raise DataError(where, f"cannot read split {split}: {_first_cause(error)}", "check corpus.*") from error
+            causes = _causes(error)
+            what = f"cannot read split {split}"
+            if lost := next((cause for cause in causes if isinstance(cause, ConnectionError | TimeoutError)), None):
+                fix = "check the network and run it again"
+                raise InputOutputError(where, f"{what}: {_first_line(lost)}", fix) from error
+            raise DataError(where, f"{what}: {_first_line(causes[-1])}", "check corpus.*") from error
 
     def _texts(self, columns: Mapping[str, list[Any]]) -> Iterator[str]:
         where = f"corpus.text_field {self.text_field}"
@@ -97,23 +114,14 @@ class HuggingFaceCorpus:
                 yield text
 
     def _hashes(self) -> list[str]:
-        return [hash_of(path) for path in self._local_files()]
-
-    def _local_files(self) -> list[Path]:
-        """The local files among the data files, or those of the local folder that `path` names."""
-        folder = Path(self.path)
-        if self.data_files is None:
-            return sorted(path for path in folder.rglob("*") if path.is_file())
-        named = self.data_files.values() if isinstance(self.data_files, dict) else [self.data_files]
-        patterns = chain.from_iterable([item] if isinstance(item, str) else item for item in named)
-        base = folder if folder.is_dir() else Path()
-        found = chain.from_iterable(sorted(glob(str(base / pattern), recursive=True)) for pattern in patterns)
-        return [path for path in map(Path, found) if path.is_file()]
+        return [hash_of(path) for path in self.local_files()]
 
 
-def _first_cause(error: BaseException) -> str:
-    """The original error. The library wraps it into others that only say that there was one."""
-    while error.__cause__:
-        error = error.__cause__
+def _causes(error: BaseException) -> list[BaseException]:
+    """The error and where it came from, the original last. The library wraps it into others that only say so."""
+    return [error, *(_causes(error.__cause__) if error.__cause__ else [])]
+
+
+def _first_line(error: BaseException) -> str:
     lines = str(error).splitlines() or [f"no data in it ({type(error).__name__})"]
     return lines[0].rstrip(".")

@@ -100,6 +100,9 @@ class TextFilesCorpus:
             identity["each_file_is_a_document"] = True  # earlier versions made one document of all of them
         return identity
 
+    def local_files(self) -> list[Path]:
+        return [*self.train_files, *self.validation_files]
+
     def pieces(self, split: Split) -> Iterator[Piece]:
         """Documents of a split. DataError names the file and the byte that is not UTF-8."""
         return chain.from_iterable(cut_into_pieces(read_text(part), self.separator) for part in self._ranges[split])

@@ -27,7 +27,7 @@ from filelock import FileLock
 from tqdm import tqdm
 
 from pellucid.config.base import Section
-from pellucid.corpora.corpus import Corpus, CorpusInParts, KnownCorpus, Part, Piece, Split
+from pellucid.corpora.corpus import Corpus, CorpusInParts, CorpusOfFiles, KnownCorpus, Part, Piece, Split
 from pellucid.data.encoding import encode_parts
 from pellucid.data.progress import PROGRESS_FILE, Progress, SplitProgress, read_progress, write_progress
 from pellucid.data.token_file import TokenFileWriter
@@ -46,6 +46,7 @@ TOKENIZER_FILE, MANIFEST_FILE, CHECKSUMS_FILE = "tokenizer.json", "manifest.json
 CHECKED_FILES = (TOKENIZER_FILE, MANIFEST_FILE, "train.bin", "train.documents.bin", "val.bin", "val.documents.bin")
 TRUTH_FILES = (NATS_FILE, SKILLS_FILE)
 
+TimesOfFiles = dict[Path, tuple[int, int, int]]  # size, time of the last edit, time of the last change of any kind
 TrainTokenizer = Callable[[Iterable[str], Iterable[str]], Tokenizer]
 
 
@@ -85,6 +86,7 @@ def prepare(
     `train_tokenizer(train_texts, validation_texts)` is called only then. If several processes prepare the same data,
     one works and the others wait. Raises DataError for text or tokenizer, InputOutputError if the disk refuses.
     """
+    files = _times_of_files(corpus)
     identity = corpus.identity
     fingerprint = _fingerprint(identity, tokenizer_settings)
     directory = root / f"{name}-{fingerprint}"
@@ -99,7 +101,7 @@ def prepare(
                 _log.warning("%s is not what was written there; preparing it again", directory)
             with written_whole(directory, progress_file=PROGRESS_FILE) as draft:
                 draft.mkdir(exist_ok=True)
-                manifest = _write(draft, corpus, identity, train_tokenizer, tokenizer_settings)
+                manifest = _write(draft, corpus, identity, files, train_tokenizer, tokenizer_settings)
             return directory, manifest
     except OSError as error:
         reason = error.strerror or str(error)
@@ -134,9 +136,16 @@ def _write(
     draft: Path,
     corpus: Corpus,
     identity: dict[str, object],
+    files: TimesOfFiles,
     train_tokenizer: TrainTokenizer,
     tokenizer_settings: dict[str, object],
 ) -> Manifest:
+    def check_unchanged() -> None:
+        if _times_of_files(corpus) != files:
+            raise DataError(
+                "the corpus", "was changed while it was read", "prepare it again, and leave it alone meanwhile"
+            )
+
     def texts(split: Split, doing: str) -> Iterator[str]:
         return (piece.text for piece in _with_bar(corpus.pieces(split), f"{doing} {split} text"))
 
@@ -151,6 +160,7 @@ def _write(
     for split, file in FILE_OF_SPLIT.items():
 
         def record(done: SplitProgress, split: Split = split) -> None:
+            check_unchanged()  # so that no record speaks of text that was edited and is restored later
             progress.splits[split] = done
             write_progress(draft, progress)
 
@@ -160,9 +170,7 @@ def _write(
     if isinstance(corpus, KnownCorpus) and tokenizer.has_words:
         nats = write_truth(corpus, tokenizer, texts("validation", "writing the truth about"), draft)
         skills = list(corpus.skills)
-    if corpus.identity != identity:
-        (draft / PROGRESS_FILE).unlink(missing_ok=True)
-        raise DataError("the corpus", "was changed while it was read", "prepare it again, and leave it alone meanwhile")
+    check_unchanged()
     manifest = Manifest(
         fingerprint=_fingerprint(identity, tokenizer_settings),
         format_version=FORMAT_VERSION,
@@ -217,6 +225,13 @@ def write_split(
     if n_documents == 0:
         raise DataError(f"the {name} split", "holds no text", "give the corpus more text, or hold out another share")
     return SplitCounts(documents=n_documents, tokens=n_tokens, bytes=n_bytes, characters=n_characters)
+
+
+def _times_of_files(corpus: Corpus) -> TimesOfFiles:
+    """An edit shows in them, even one that is undone, without reading the files again."""
+    files = corpus.local_files() if isinstance(corpus, CorpusOfFiles) else []
+    found = ((file, file.stat()) for file in files if file.exists())
+    return {file: (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for file, stat in found}
 
 
 def _parts_of(corpus: Corpus, split: Split) -> Iterator[Part]:
