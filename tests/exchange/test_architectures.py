@@ -274,6 +274,18 @@ def test_models_of_transformers_compute_the_same_here_and_when_they_go_back(tran
     assert_same_logits(ours, theirs)
     back = to_hugging_face(config, model_tensors(ours), VOCAB_SIZE)
     assert_same_logits(ours, built_by_transformers(transformers, *back))
+    if name != "Qwen2":  # it comes back as a Llama, with a bias more
+        assert back[1].keys() | {"lm_head.weight"} == theirs.state_dict().keys()
+
+
+def test_biases_that_are_still_zeros_come_back_though_no_file_holds_them():
+    config = tiny_config(norm="rms_norm", activation="swiglu", bias=True)
+    tensors = model_tensors(build_model(config, VOCAB_SIZE))
+    hf_config, hf_tensors = to_hugging_face(config, tensors, VOCAB_SIZE)
+    assert (hf_config["attention_bias"], hf_config["mlp_bias"]) == (False, False)
+    config_again, tensors_again, _ = from_hugging_face(hf_config, hf_tensors, "DIR")
+    assert config_again.bias
+    assert tensors_again.keys() == tensors.keys()
 
 
 def test_gpt2_as_it_was_published_is_imported(transformers):

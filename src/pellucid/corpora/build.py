@@ -34,7 +34,7 @@ def build_corpus(config: CorpusConfig, downloads: Path = DOWNLOADS) -> Corpus:
 
             return HuggingFaceCorpus(**options)
         case NoCorpusConfig():
-            fix = "name some: corpus='{type: text, files: [FILE]}' to train, --text to evaluate or embed, --prompt to"
-            raise DataError("corpus", "this run has no text of its own", f"{fix} explain")
+            fix = "name some: --text to evaluate or embed, --prompt to explain; to train, write a config with"
+            raise DataError("corpus", "this run has no text of its own", f"{fix} start_from: RUN and a corpus")
         case _:
             assert_never(config)

@@ -43,7 +43,7 @@ def to_hugging_face(
     `tensors` are named as in model.safetensors. Raises ConfigError, naming the knob, if there is no such class.
     """
     architecture = class_for(config)
-    hf_config = written_config(architecture, config, vocab_size)
+    hf_config = written_config(architecture, config, vocab_size) | _biases(architecture, config, tensors)
     hf_config["torch_dtype"] = str(tensors[EMBEDDING].dtype).removeprefix("torch.")
     places = _places(architecture, config, hf_config)
     given = {**tensors, **_computed_positions(config, tensors[EMBEDDING])}
@@ -140,6 +140,17 @@ def _places(architecture: Architecture, config: DecoderConfig, values: Mapping[s
     return places
 
 
+def _biases(architecture: Architecture, config: DecoderConfig, tensors: Mapping[str, Tensor]) -> dict[str, bool]:
+    """Which biases there are, for a class that lets one choose. Those that are all zeros are not, as if never added."""
+    there: dict[str, bool] = {}
+    for row in architecture.rows:
+        if isinstance(row.bias, str):
+            names = [f"{name.format(layer)}.bias" for name in row.ours for layer in range(config.n_layers)]
+            used = any(name in tensors and bool(tensors[name].any()) for name in names)
+            there[row.bias] = used or there.get(row.bias, False)
+    return there
+
+
 def _laid_out(places: list[Place], tensors: Mapping[str, Tensor], n_heads: int) -> dict[str, Tensor]:
     """Our tensors in their places; a bias that we lack is zeros."""
 
@@ -227,7 +238,8 @@ def _as_exported(
 ) -> tuple[DecoderConfig, dict[str, Tensor]]:
     """Without the zeros and the table that export added, where they still are what they were; else with all biases."""
     biases = [name for name in tensors if name.endswith(".bias")]
-    if not biases or (hint.get("bias") is False and not any(tensors[name].any() for name in biases)):
+    unbiased = hint.get("bias") is False if biases else hint.get("bias") is not True
+    if unbiased and not any(tensors[name].any() for name in biases):
         config = config.model_copy(update={"bias": False})
         tensors = {name: tensor for name, tensor in tensors.items() if name not in biases}
     else:

@@ -38,7 +38,9 @@ def new_folder(directory: Path, n_bytes: int) -> Iterator[Path]:
                 each.rmdir()
         if isinstance(error, (OSError, SafetensorError, InputOutputError)):
             reason = error.what if isinstance(error, InputOutputError) else getattr(error, "strerror", None) or error
-            raise InputOutputError(str(directory), f"not written: {reason}", "fix the disk or make room") from error
+            raise InputOutputError(
+                str(directory), f"not written: {reason}", "name another folder, or make room"
+            ) from error
         raise
 
 

@@ -79,7 +79,9 @@ class Tokenizer:
         except DataError:
             raise
         except Exception as error:  # the library raises plain Exception
-            raise DataError(source, f"damaged, or no tokenizer ({error})", "prepare the data again") from None
+            raise DataError(
+                source, f"damaged, or no tokenizer ({error})", "copy it again, or prepare the data again"
+            ) from None
 
     @classmethod
     def load(cls, path: Path) -> Self:
