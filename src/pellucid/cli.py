@@ -99,7 +99,8 @@ def _report(error: BaseException) -> int:
         return 0
     if hasattr(error, "format_message"):  # typer's own errors: an unknown option, a missing argument
         where = getattr(getattr(error, "ctx", None), "command_path", "pellucid")
-        error = ConfigError(where, error.format_message().rstrip("."), f"see `{where} --help`")
+        what = error.format_message().rstrip(".").replace("Value error, ", "")
+        error = ConfigError(where, what, f"see `{where} --help`")
     else:
         error = explained(error)
     if not isinstance(error, PellucidError):

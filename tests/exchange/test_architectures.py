@@ -23,6 +23,7 @@ from pellucid.checkpoint.training_state import model_tensors
 from pellucid.config.model import DecoderConfig
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.exchange.architectures import class_for, from_hugging_face, to_hugging_face
+from pellucid.model.build import build_model
 
 ROPE = {"type": "rope", "base": 500.0}
 PLAIN = ["relu", "gelu", "gelu_tanh", "relu_squared"]

@@ -175,7 +175,7 @@ def test_a_bad_place_or_a_full_disk_leaves_nothing_behind(workplace, pellucid, m
         assert_refused_whole(pellucid("export", run, place, "--to", "hf"), 2, f"{place}: is there already")
     assert os.listdir("full") == ["mine.txt"]
     assert_refused_whole(pellucid("export", "nowhere", "out", "--to", "hf"), 4, "nowhere: no such run")
-    assert_refused_whole(pellucid("export", run, "out", "--to", "onnx"), 2, "'onnx' is not one of")
+    assert_refused_whole(pellucid("export", run, "out", "--to", "onnx"), 2, "'--to': 'onnx' is not one of")
     with monkeypatch.context() as patch:
         patch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10_000}))
         assert_refused_whole(pellucid("export", run, "a/b", "--to", "hf"), 5, r"not written: it needs .* are free")
