@@ -257,6 +257,7 @@ def test_every_file_is_on_the_disk_before_the_folder_gets_its_name(tmp_path, mon
     monkeypatch.setattr(os, "replace", record_replace)
     directory, _ = prepared(Stories(), tmp_path)
     draft = f".tmp-{directory.name}"
+    assert calls.pop(0) == ("fsync", "tokenizer.json"), "before any record of progress speaks of it"
     assert sorted(calls[: len(FILES)]) == sorted(("fsync", file) for file in FILES)
     assert calls[len(FILES) :] == [("fsync", draft), ("rename", draft), ("fsync", tmp_path.name)]
 

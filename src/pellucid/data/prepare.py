@@ -33,7 +33,7 @@ from pellucid.data.progress import PROGRESS_FILE, Progress, SplitProgress, read_
 from pellucid.data.token_file import TokenFileWriter
 from pellucid.data.truth import NATS_FILE, SKILLS_FILE, write_truth
 from pellucid.errors import DataError, InputOutputError
-from pellucid.files import sha256, written_whole
+from pellucid.files import fsync, sha256, written_whole
 from pellucid.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
@@ -155,6 +155,7 @@ def _write(
     else:
         tokenizer = train_tokenizer(*(texts(split, "learning tokens from") for split in FILE_OF_SPLIT))
         tokenizer.save(draft / TOKENIZER_FILE)
+        fsync(draft / TOKENIZER_FILE)
         progress = Progress(tokenizer_sha256=sha256(draft / TOKENIZER_FILE), splits={})
     counts = {}
     for split, file in FILE_OF_SPLIT.items():

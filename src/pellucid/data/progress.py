@@ -13,7 +13,7 @@ from pellucid.corpora.corpus import Split
 from pellucid.data.token_file import WrittenTokens, is_written
 from pellucid.files import sha256, written_whole
 
-PROGRESS_FILE = "progress.json"
+PROGRESS_FILE = "progress.json"  # parts are counted in it: if they are cut in another way, give it another name
 
 
 class SplitProgress(Section):
