@@ -1,16 +1,14 @@
 import codecs
 import io
 import os
-import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.corpora import text_files
-from pellucid.corpora.text_files import ByteRange, TextFilesCorpus, hash_of, read_text
+from pellucid.corpora.text_files import ByteRange, TextFilesCorpus, read_text
 from pellucid.errors import DataError, InputOutputError
-from pellucid.files import sha256
 
 
 def written(folder, name, content):
@@ -228,19 +226,3 @@ def test_identity_is_made_of_contents(tmp_path):
     assert TextFilesCorpus([written(tmp_path, "c.txt", "other")]).identity != first
     assert TextFilesCorpus([str(tmp_path / "a.txt")], separator="a").identity != first
     assert TextFilesCorpus([str(tmp_path / "a.txt")], validation_fraction=0.5).identity != first
-
-
-def test_a_hash_is_read_again_after_any_edit_but_only_then(tmp_path, monkeypatch):
-    file, reads = tmp_path / "a.txt", []
-    monkeypatch.setattr(text_files, "sha256", lambda path: reads.append(path) or sha256(path))
-    file.write_text("crow")
-    first = [hash_of(file), hash_of(file)]  # just written: its date does not tell yet
-    assert len(reads) == 2
-    monkeypatch.setattr(text_files, "DATE_TELLS_AFTER_NANOSECONDS", 0)
-    assert [hash_of(file), hash_of(file)] == first
-    assert len(reads) == 3
-    dates = file.stat()
-    time.sleep(0.02)  # longer than a tick of the system's clock
-    file.write_text("wolf")
-    os.utime(file, ns=(dates.st_atime_ns, dates.st_mtime_ns))
-    assert hash_of(file) == sha256(file) != first[0]

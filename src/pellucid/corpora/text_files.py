@@ -9,11 +9,9 @@ import glob
 import mmap
 import os
 import re
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -23,7 +21,6 @@ from pellucid.errors import DataError, InputOutputError
 from pellucid.files import sha256
 
 BLOCK_BYTES = 1 << 16
-DATE_TELLS_AFTER_NANOSECONDS = 2_000_000_000  # the coarsest dates of file systems are two seconds apart
 PART_BYTES = 1 << 19  # a part is a little longer
 # A character and, after it, a blank: where a word may end. The character may still be a blank beyond ASCII.
 MAYBE_WORD_END = re.compile(rb"(?:[!-~]|[\xc2-\xf4][\x80-\xbf]+)(?=[ \n])")
@@ -292,18 +289,6 @@ def _document_start_near(offset: int, ranges: Sequence[ByteRange], separator: by
 
 
 def hash_of(path: Path) -> str:
-    """The SHA-256 of a file's bytes, read once while its dates stay. Raises as `read_text` does.
-
-    What changed a moment ago may change again under the same date, so it is always read.
-    """
-    with _open(path) as file:
-        stat = os.fstat(file.fileno())
-    changed = max(stat.st_mtime_ns, stat.st_ctime_ns)
-    if time.time_ns() - changed < DATE_TELLS_AFTER_NANOSECONDS:
+    """The SHA-256 of a file's bytes. DataError or InputOutputError if it cannot be read."""
+    with _open(path):
         return sha256(path)
-    return _hash_of_version(path, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-
-
-@lru_cache
-def _hash_of_version(path: Path, *_version: int) -> str:
-    return sha256(path)
