@@ -19,6 +19,7 @@ from pellucid.config.load import parse_run_config
 
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # many times faster, where PyYAML was built with it
 SCHEMA = RunConfig.model_json_schema()
+SCHEMA["required"].append("model")  # none of these runs starts from another
 Path = tuple[str, ...]
 Data = dict[str, Any]
 
