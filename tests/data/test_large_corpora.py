@@ -18,6 +18,7 @@ from pellucid.data import encoding, prepare
 from pellucid.data.prepare import write_split
 from pellucid.data.token_file import documents_path
 from pellucid.errors import DataError, InputOutputError
+from pellucid.files import sha256
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs
 
@@ -287,3 +288,10 @@ def test_a_stream_that_breaks_for_good_is_an_error_and_goes_on_another_time(tmp_
     assert not list((tmp_path / "data").glob("text-*")), "nothing that looks whole"
     assert prepared(streamed(0), tmp_path / "data", learned) == expected
     assert len(learned) == 1
+
+
+def test_a_text_is_hashed_once_however_often_it_is_recorded_how_far_it_is(tmp_path, records_often, monkeypatch):
+    hashed = []
+    monkeypatch.setattr(text_files, "sha256", lambda path: hashed.append(path) or sha256(path))
+    prepared(a_corpus("text", tmp_path), tmp_path / "data")
+    assert len(hashed) == len(set(hashed)) == 1

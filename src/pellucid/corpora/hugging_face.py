@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from glob import glob
 from itertools import chain
 from pathlib import Path
@@ -41,7 +42,7 @@ class HuggingFaceCorpus:
         # Otherwise the library reports each use to a server, even of local files, and waits if there is no network.
         datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
 
-    @property
+    @cached_property
     def identity(self) -> dict[str, object]:
         """What is asked of the hub, and the contents of local files. `streaming` changes how text comes, not what."""
         asked = {key: value for key, value in asdict(self).items() if key != "streaming"}

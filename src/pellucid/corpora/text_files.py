@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -83,7 +84,7 @@ class TextFilesCorpus:
             raise DataError("corpus.files", "all of them are validation_files", "name files to train on")
         self._ranges = self._split()
 
-    @property
+    @cached_property  # `isinstance` of a protocol asks for it too, and hashing gigabytes takes its time
     def identity(self) -> dict[str, object]:
         """Contents, not names or dates: a copied or touched file is the same corpus."""
         identity: dict[str, object] = {
