@@ -31,9 +31,9 @@ from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.model.attention import explicit_attention, project
 from pellucid.model.feed_forward import relu_squared
 from pellucid.model.positions import rotate_pairs
+from pellucid.objectives.next_token import next_token
 from pellucid.tokenizer import tokenizer
 from pellucid.training.build import build_trainer
-from pellucid.training.objectives import next_token
 from pellucid.training.trainer import Trainer
 
 CONFIG = Path(__file__).parent.parent / "configs" / "fables.yaml"

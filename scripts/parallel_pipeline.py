@@ -27,7 +27,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 
 from pellucid.model.decoder import Decoder
 from pellucid.model.kv_cache import NoCache
-from pellucid.training.objectives import next_token_nats
+from pellucid.objectives.next_token import next_token_nats
 
 MODEL = {"context_length": 32, "d_model": 32, "n_layers": 4, "n_heads": 4, "tied_embeddings": True}
 MICRO_BATCHES = 4

@@ -23,7 +23,7 @@ from torch.multiprocessing import start_processes
 from pellucid.config.model import DecoderConfig
 from pellucid.model.build import build_model
 from pellucid.model.decoder import Decoder
-from pellucid.training.objectives import next_token_nats
+from pellucid.objectives.next_token import next_token_nats
 
 VOCAB_SIZE, BATCH_SIZE = 64, 8
 

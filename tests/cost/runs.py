@@ -7,8 +7,8 @@ import torch
 from model.model_axes import tiny_config
 from pellucid.config.load import load_run_config
 from pellucid.kernels.cross_entropy import summed_cross_entropy
+from pellucid.objectives.next_token import next_token_nats
 from pellucid.runtime.precision import Precision
-from pellucid.training.objectives import next_token_nats
 
 BATCH_SIZE, CONTEXT_LENGTH, VOCAB_SIZE = 16, 32, 60
 CPU = torch.device("cpu")

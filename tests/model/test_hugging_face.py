@@ -7,7 +7,7 @@ import torch
 
 from model.model_axes import tiny_config
 from pellucid.model.build import build_feed_forward, build_model
-from pellucid.training.objectives import load_balance
+from pellucid.objectives.next_token import load_balance
 
 VOCAB_SIZE = 50
 SIZES = {"context_length": 16, "d_model": 32, "n_layers": 3, "n_heads": 4}

@@ -38,7 +38,7 @@ def random_batch(i: int, n_rows: int = 4) -> Batch:
 def tiny_trainer(decoder: Decoder, get_batch=random_batch, **changes) -> Trainer:
     optimizers = adamw(decoder, lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
     settings = {"forward": decoder, "optimizers": optimizers, "schedule": lambda step: 1.0, "precision": CPU_FLOAT32}
-    return Trainer(decoder, get_batch=get_batch, **{**settings, **changes})
+    return Trainer(decoder, get_batch=lambda i, rows: get_batch(i).part(rows), **{**settings, **changes})
 
 
 def gradients(decoder: Decoder) -> dict[str, Tensor]:

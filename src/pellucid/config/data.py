@@ -97,6 +97,10 @@ CorpusConfig = Annotated[
 ]
 
 
+# The corpora that hold conversations, of which the answers alone are learned.
+CONVERSATIONS = ("instructions",)
+
+
 class SpecialTokensSection(Section):
     special_tokens: Strings = Field(
         ("<|endoftext|>",),

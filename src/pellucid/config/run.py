@@ -9,10 +9,14 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic.config import JsonDict
 
 from pellucid.config.base import JSON_SCHEMA, Section
-from pellucid.config.data import BytePairConfig, CorpusConfig, DataConfig, TokenizerConfig
+from pellucid.config.data import CONVERSATIONS, BytePairConfig, CorpusConfig, DataConfig, TokenizerConfig
 from pellucid.config.generation import SampleConfig
 from pellucid.config.model import DecoderConfig, ExpertsConfig, ModelConfig, with_type
+from pellucid.config.post_training import LoRAConfig, NextTokenConfig, ObjectiveConfig, Quantization
 from pellucid.config.training import CheckpointConfig, EvaluationConfig, OptimizerConfig, ScheduleConfig, TrainConfig
+
+NEEDS_REFERENCE = ("dpo", "grpo", "ppo")
+NEEDS_DECODER = ("reward_model", "dpo", "grpo", "ppo")
 
 
 def for_editors(schema: JsonDict) -> None:
@@ -38,6 +42,11 @@ class RunConfig(Section, json_schema_extra=for_editors):
     tokenizer: TokenizerConfig = BytePairConfig(type="bpe")
     data: DataConfig = DataConfig()
     model: Annotated[ModelConfig, BeforeValidator(with_type)]
+    quantization: Quantization = Field(
+        "none", description="format of frozen weights: `pellucid quantize` writes such runs"
+    )
+    adapter: LoRAConfig | None = Field(None, description="what is trained beside the frozen weights of `start_from`")
+    objective: ObjectiveConfig = NextTokenConfig(type="next_token")
     optimizer: OptimizerConfig
     schedule: ScheduleConfig
     train: TrainConfig
@@ -71,6 +80,28 @@ class RunConfig(Section, json_schema_extra=for_editors):
         if self.train.compile and isinstance(model, DecoderConfig) and isinstance(model.feed_forward, ExpertsConfig):
             what = "a compiled graph has fixed shapes, and an expert gets as many tokens as ask it"
             raise ValueError(f"train.compile: {what}; leave it out, or use model.feed_forward dense")
+        return self
+
+    @model_validator(mode="after")
+    def _has_what_its_objective_learns_from(self) -> RunConfig:
+        objective = self.objective.type
+        if self.corpus.type in CONVERSATIONS and objective == "next_token":
+            what = f"{self.corpus.type} are conversations, of which the answers alone are learned"
+            raise ValueError(f"corpus.type: {what}; add `objective: {{type: sft}}`")
+        if self.corpus.type not in CONVERSATIONS and objective != "next_token" and self.corpus.type != "none":
+            what = f"{self.corpus.type} holds no conversations for objective {objective} to learn from"
+            raise ValueError(f"corpus.type: {what}; use {' or '.join(CONVERSATIONS)}")
+        if objective in NEEDS_DECODER and self.model.type != "decoder":
+            raise ValueError(
+                f"objective.type: {objective} trains a decoder, not a {self.model.type}; use model.type decoder"
+            )
+        if objective in NEEDS_REFERENCE and self.start_from is None:
+            what = f"{objective} compares the model with the one it starts from, and start_from names none"
+            raise ValueError(f"objective.type: {what}; add `start_from: RUN`")
+        if self.adapter is not None and self.start_from is None:
+            raise ValueError("adapter: there are no weights to freeze; add `start_from: RUN`, or leave out the adapter")
+        if objective not in ("next_token", "sft") and self.train.parallel == "fsdp":
+            raise ValueError(f"train.parallel: fsdp cannot be combined with objective {objective}; use ddp or auto")
         return self
 
     @model_validator(mode="after")

@@ -93,6 +93,34 @@ class KnownCorpus(Corpus, Protocol):
         """The index in `skills` of each character of a document. Raises DataError for an impossible document."""
 
 
+class Turn(NamedTuple):
+    """What one side says in a conversation."""
+
+    role: Literal["user", "assistant"]
+    text: str
+
+
+@runtime_checkable
+class ConversationCorpus(Corpus, Protocol):
+    """A corpus of conversations. As plain text, its `pieces` are the texts of the turns: to learn tokens from."""
+
+    def conversations(self, split: Split) -> Iterator[Sequence[Turn]]:
+        """The conversations of a split in order. Raises DataError for those that cannot be read."""
+
+
+@runtime_checkable
+class KnownConversations(ConversationCorpus, Protocol):
+    """Conversations of one question and one answer, of which the answer's distribution is known.
+
+    skills: as those of KnownCorpus.
+    """
+
+    skills: Sequence[str]
+
+    def answers_to(self, question: str) -> KnownCorpus:
+        """p(answer | question). Raises DataError for a question that the corpus cannot contain."""
+
+
 def cut_into_pieces(
     blocks: Iterable[str], separator: str | None = None, *, has_begun: bool = False, is_finished: bool = True
 ) -> Iterator[Piece]:

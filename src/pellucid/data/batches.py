@@ -34,14 +34,34 @@ class Batch(NamedTuple):
     inputs_BT: Tensor  # noqa: N815
     targets_BT: Tensor  # noqa: N815
 
+    @property
+    def n_losses(self) -> int:
+        """How many targets there are."""
+        return int((self.targets_BT != IGNORE_INDEX).sum())
+
+    @property
+    def n_tokens(self) -> int:
+        return self.inputs_BT.numel()
+
+    def part(self, rows: slice) -> Batch:
+        return Batch(self.inputs_BT[rows], self.targets_BT[rows])
+
+    def to(self, device: torch.device) -> Batch:
+        return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
+
 
 def batch_of(token_file: TokenFile, places_BT: Integers) -> Batch:
-    """The tokens at these places, and the one after each. Padding is end_of_text, with nothing to predict."""
+    """The tokens at these places, and the one after each. Padding is end_of_text, with nothing to predict.
+
+    Nor is there in the prompts of conversations: their answers alone are to be learned (equation P1).
+    """
     is_padding_BT = places_BT < 0
     inputs_BT = token_file.tokens[places_BT].astype(np.int64)
     targets_BT = token_file.tokens[places_BT + 1].astype(np.int64)
     inputs_BT[is_padding_BT] = token_file.end_of_text
     targets_BT[is_padding_BT] = IGNORE_INDEX
+    if token_file.is_target is not None:
+        targets_BT[~token_file.is_target[places_BT + 1]] = IGNORE_INDEX
     return Batch(torch.from_numpy(inputs_BT), torch.from_numpy(targets_BT))
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from pellucid.config.data import CONVERSATIONS
 from pellucid.config.run import RunConfig
 from pellucid.corpora.build import DOWNLOADS, build_corpus
+from pellucid.corpora.corpus import ConversationCorpus
 from pellucid.corpora.text_files import text_file_pieces
 from pellucid.data.batches import Batches
 from pellucid.data.prepare import FILE_OF_SPLIT, TOKENIZER_FILE, Manifest, fingerprint_of, prepare, read_manifest
@@ -18,6 +20,7 @@ from pellucid.data.truth import TokenTruth
 from pellucid.errors import DataError, PellucidError
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.build import tokenizer_settings, train_tokenizer
+from pellucid.tokenizer.tokenizer import CHAT_TOKENS
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +45,7 @@ class PreparedData:
     def validation_floor_nats_per_token(self) -> float | None:
         """The least loss on the validation part that any model can reach, where the truth is known (equation 18)."""
         nats = self.manifest.validation_nats
-        return None if nats is None else nats / self.validation.n_targets
+        return None if nats is None else nats / self.validation.n_losses
 
 
 def prepare_data(config: RunConfig, data_root: Path) -> PreparedData:
@@ -50,7 +53,8 @@ def prepare_data(config: RunConfig, data_root: Path) -> PreparedData:
 
     DataError: text that cannot be read or encoded; InputOutputError: the disk refuses.
     """
-    corpus, settings = build_corpus(config.corpus, data_root / DOWNLOADS.name), tokenizer_settings(config.tokenizer)
+    corpus = build_corpus(config.corpus, data_root / DOWNLOADS.name)
+    settings = tokenizer_settings(config.tokenizer, for_chat=isinstance(corpus, ConversationCorpus))
     train = partial(train_tokenizer, config.tokenizer)
     return _opened(*prepare(corpus, train, settings, name=config.corpus.type, root=data_root))
 
@@ -68,7 +72,8 @@ def data_of_run(config: RunConfig, fingerprint: str, data_root: Path) -> Prepare
     is_as_it_was = False
     with suppress(PellucidError):
         corpus = build_corpus(config.corpus, data_root / DOWNLOADS.name)
-        is_as_it_was = fingerprint_of(corpus, tokenizer_settings(config.tokenizer)) == fingerprint
+        settings = tokenizer_settings(config.tokenizer, for_chat=isinstance(corpus, ConversationCorpus))
+        is_as_it_was = fingerprint_of(corpus, settings) == fingerprint
     if not is_as_it_was:
         _log.warning("the corpus has changed since training; the tokens of then are used, in %s", directory)
     return _opened(directory, manifest)
@@ -96,14 +101,18 @@ def _opened(directory: Path, manifest: Manifest) -> PreparedData:
 
 
 def vocab_size_of(config: RunConfig) -> int:
-    """What the config says, though a small corpus may give fewer; a character vocabulary is read from its corpus."""
+    """What the config says, though a small corpus may give fewer; a character vocabulary is read from its corpus.
+
+    Conversations add their control tokens.
+    """
     if config.tokenizer.type == "bpe":
-        return config.tokenizer.vocab_size
-    if config.tokenizer.type == "file":
-        return train_tokenizer(config.tokenizer, [], []).vocab_size
+        is_chat = config.corpus.type in CONVERSATIONS
+        missing = set(CHAT_TOKENS) - set(config.tokenizer.special_tokens) if is_chat else ()
+        return config.tokenizer.vocab_size + len(missing)
     corpus = build_corpus(config.corpus)
     train, validation = ((piece.text for piece in corpus.pieces(split)) for split in FILE_OF_SPLIT)
-    return train_tokenizer(config.tokenizer, train, validation).vocab_size
+    tokenizer = train_tokenizer(config.tokenizer, train, validation)
+    return (tokenizer.with_chat_tokens() if isinstance(corpus, ConversationCorpus) else tokenizer).vocab_size
 
 
 def build_batches(config: RunConfig, data: PreparedData) -> Batches:

@@ -1,6 +1,7 @@
 """From a corpus to token files on disk, once: what is prepared already is used again.
 
     <root>/<name>-<fingerprint>/   tokenizer.json   train.bin  train.documents.bin   val.bin  val.documents.bin
+                                   train.targets.bin  val.targets.bin    of conversations (see `conversations.py`)
                                    val.nats.bin  val.skills.bin    where the truth is known (see `truth.py`)
                                    manifest.json    what the folder holds
                                    SHA256SUMS       a hash of each of these files
@@ -27,11 +28,22 @@ from filelock import FileLock
 from tqdm import tqdm
 
 from pellucid.config.base import Section
-from pellucid.corpora.corpus import Corpus, CorpusInParts, CorpusOfFiles, KnownCorpus, Part, Piece, Split
+from pellucid.corpora.corpus import (
+    ConversationCorpus,
+    Corpus,
+    CorpusInParts,
+    CorpusOfFiles,
+    KnownConversations,
+    KnownCorpus,
+    Part,
+    Piece,
+    Split,
+)
+from pellucid.data.conversations import write_conversations
 from pellucid.data.encoding import encode_parts
 from pellucid.data.progress import PROGRESS_FILE, Progress, SplitProgress, read_progress, write_progress
-from pellucid.data.token_file import TokenFileWriter
-from pellucid.data.truth import NATS_FILE, SKILLS_FILE, write_truth
+from pellucid.data.token_file import TokenFile, TokenFileWriter
+from pellucid.data.truth import NATS_FILE, SKILLS_FILE, write_truth, write_truth_of_answers
 from pellucid.errors import DataError, InputOutputError
 from pellucid.files import fsync, sha256, written_whole
 from pellucid.tokenizer import Tokenizer
@@ -44,14 +56,17 @@ PARTS_BETWEEN_RECORDS = 64  # of progress: 32 MB of text, encoded in a second or
 FILE_OF_SPLIT: dict[Split, str] = {"train": "train.bin", "validation": "val.bin"}
 TOKENIZER_FILE, MANIFEST_FILE, CHECKSUMS_FILE = "tokenizer.json", "manifest.json", "SHA256SUMS"
 CHECKED_FILES = (TOKENIZER_FILE, MANIFEST_FILE, "train.bin", "train.documents.bin", "val.bin", "val.documents.bin")
-TRUTH_FILES = (NATS_FILE, SKILLS_FILE)
+OPTIONAL_FILES = ("train.targets.bin", "val.targets.bin", NATS_FILE, SKILLS_FILE)
 
 TimesOfFiles = dict[Path, tuple[int, int, int]]  # size, time of the last edit, time of the last change of any kind
 TrainTokenizer = Callable[[Iterable[str], Iterable[str]], Tokenizer]
 
 
 class SplitCounts(Section):
-    """documents, tokens (of the text, and one end_of_text per document), and the text's UTF-8 bytes and characters."""
+    """documents, tokens (of the text, and one end_of_text per document), and the text's UTF-8 bytes and characters.
+
+    Of conversations, bytes and characters are those of the answers.
+    """
 
     documents: int
     tokens: int
@@ -154,6 +169,8 @@ def _write(
         tokenizer = Tokenizer.load(draft / TOKENIZER_FILE)
     else:
         tokenizer = train_tokenizer(*(texts(split, "learning tokens from") for split in FILE_OF_SPLIT))
+        if isinstance(corpus, ConversationCorpus):
+            tokenizer = tokenizer.with_chat_tokens()
         tokenizer.save(draft / TOKENIZER_FILE)
         fsync(draft / TOKENIZER_FILE)
         progress = Progress(tokenizer_sha256=sha256(draft / TOKENIZER_FILE), splits={})
@@ -165,11 +182,19 @@ def _write(
             progress.splits[split] = done
             write_progress(draft, progress)
 
+        if isinstance(corpus, ConversationCorpus):
+            n_bytes, n_characters = write_conversations(corpus.conversations(split), tokenizer, draft / file)
+            written = TokenFile.open(draft / file, tokenizer.vocab_size)
+            counts[split] = _counts(len(written.boundaries), len(written.tokens), n_bytes, n_characters, name=split)
+            continue
         parts, done = _parts_of(corpus, split), progress.splits.get(split)
         counts[split] = write_split(parts, tokenizer, draft / file, name=split, done=done, record=record)
     nats, skills = None, list[str]()
     if isinstance(corpus, KnownCorpus) and tokenizer.has_words:
         nats = write_truth(corpus, tokenizer, texts("validation", "writing the truth about"), draft)
+        skills = list(corpus.skills)
+    elif isinstance(corpus, KnownConversations) and tokenizer.has_words:
+        nats = write_truth_of_answers(corpus, tokenizer, corpus.conversations("validation"), draft)
         skills = list(corpus.skills)
     check_unchanged()
     manifest = Manifest(
@@ -222,10 +247,13 @@ def write_split(
             if encoded.ends_part and n_parts % PARTS_BETWEEN_RECORDS == 0:
                 written = writer.sync()
                 record(SplitProgress(n_parts=n_parts, n_bytes=n_bytes, n_characters=n_characters, written=written))
-    n_documents, n_tokens = writer.n_boundaries - 1, writer.n_tokens - 1
-    if n_documents == 0:
+    return _counts(writer.n_boundaries, writer.n_tokens, n_bytes, n_characters, name=name)
+
+
+def _counts(n_boundaries: int, n_tokens: int, n_bytes: int, n_characters: int, *, name: str) -> SplitCounts:
+    if n_boundaries == 1:
         raise DataError(f"the {name} split", "holds no text", "give the corpus more text, or hold out another share")
-    return SplitCounts(documents=n_documents, tokens=n_tokens, bytes=n_bytes, characters=n_characters)
+    return SplitCounts(documents=n_boundaries - 1, tokens=n_tokens - 1, bytes=n_bytes, characters=n_characters)
 
 
 def _times_of_files(corpus: Corpus) -> TimesOfFiles:
@@ -262,5 +290,5 @@ def _with_bar(pieces: Iterable[Piece], title: str) -> Iterator[Piece]:
 
 def _checksums(directory: Path) -> bytes:
     """The SHA-256 of each file, as `sha256sum` prints it."""
-    files = [*CHECKED_FILES, *(file for file in TRUTH_FILES if (directory / file).exists())]
+    files = [*CHECKED_FILES, *(file for file in OPTIONAL_FILES if (directory / file).exists())]
     return "".join(f"{sha256(directory / file)}  {file}\n" for file in files).encode()

@@ -2,6 +2,7 @@
 
     <name>.bin             end_of_text  document 1  end_of_text  document 2  end_of_text … document n  end_of_text
     <name>.documents.bin   the positions of the n + 1 end_of_text in it
+    <name>.targets.bin     of conversations alone: for each token 1, a byte, if it is to be learned, or 0
 
 Ids are little-endian uint16, or uint32 for more than 65,536 of them; positions are little-endian int64. The first
 end_of_text is there because a document begins after one: generation starts from it too.
@@ -37,9 +38,15 @@ def documents_path(path: Path) -> Path:
     return path.with_suffix(".documents.bin")
 
 
+def targets_path(path: Path) -> Path:
+    """Where it is said which tokens of a token file are to be learned."""
+    return path.with_suffix(".targets.bin")
+
+
 @dataclass(frozen=True)
 class TokenFile:
     """name: the split, for messages.   tokens: all ids.   boundaries: the position of each end_of_text.
+    is_target: which tokens are to be learned: answers; None for all.
 
     Document i is tokens[boundaries[i] + 1 : boundaries[i + 1]].
     """
@@ -47,19 +54,28 @@ class TokenFile:
     name: str
     tokens: NDArray[np.unsignedinteger]
     boundaries: NDArray[np.int64]
+    is_target: NDArray[np.bool_] | None = None
 
     @classmethod
     def open(cls, path: Path, vocab_size: int) -> TokenFile:
         """Maps the files; nothing is read before it is used."""
         tokens = np.memmap(path, dtype=token_type(vocab_size), mode="r")
         boundaries = np.memmap(documents_path(path), dtype=POSITION_TYPE, mode="r")
+        is_target = None
+        if targets_path(path).exists():
+            is_target = np.asarray(np.memmap(targets_path(path), dtype=np.bool_, mode="r"))
         # Plain views of the same pages: slices of np.memmap itself cost microseconds.
-        return cls(path.stem, np.asarray(tokens), np.asarray(boundaries))
+        return cls(path.stem, np.asarray(tokens), np.asarray(boundaries), is_target)
 
     @property
     def n_targets(self) -> int:
         """Tokens that can be predicted: all but the first, which has nothing before it."""
         return len(self.tokens) - 1
+
+    @property
+    def n_losses(self) -> int:
+        """Of these, how many are to be learned."""
+        return self.n_targets if self.is_target is None else int(np.count_nonzero(self.is_target[1:]))
 
     @property
     def end_of_text(self) -> int:

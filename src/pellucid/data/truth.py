@@ -19,8 +19,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pellucid.corpora.corpus import SPELLING, KnownCorpus, NextWord
+from pellucid.corpora.corpus import SPELLING, KnownConversations, KnownCorpus, NextWord, Turn
 from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.chat import encode_turn
 from pellucid.tokenizer.tokenizer import WORD
 
 Distribution = Mapping[int, float]
@@ -35,7 +36,7 @@ CERTAIN_NATS = 1e-9  # less surprise than rounding makes: the truth allows one t
 class TokenTruth:
     """What is known of each target of a token file, beginning with tokens[1].
 
-    nats: −log p(token | tokens before it) under the corpus's own distribution (n_targets,).
+    nats: −log p(token | tokens before it) under the corpus's own distribution (n_targets,). 0 in prompts.
     characters: how many characters of each skill count for a token (n_targets, skills); see `skill_characters`.
     """
 
@@ -67,13 +68,39 @@ def write_truth(corpus: KnownCorpus, tokenizer: Tokenizer, texts: Iterator[str],
     total: list[float] = []
     with (directory / NATS_FILE).open("wb") as nats_file, (directory / SKILLS_FILE).open("wb") as skills_file:
         for text in texts:
-            ids = [*tokenizer.encode(text), tokenizer.end_of_text]
-            distributions = next_token_distributions(corpus, tokenizer, text)
-            nats = [-math.log(p[id_]) for id_, p in zip(ids, distributions, strict=True)]
+            nats = nats_of(corpus, tokenizer, text)
             nats_file.write(np.array(nats, dtype="<f8").tobytes())
             skills_file.write(skill_characters(corpus, tokenizer, text).tobytes())
             total += nats
     return math.fsum(total)
+
+
+def write_truth_of_answers(
+    corpus: KnownConversations, tokenizer: Tokenizer, conversations: Iterator[Sequence[Turn]], directory: Path
+) -> float:
+    """Writes the truth of conversations, in the order of their token file. Returns the sum of all nats.
+
+    Each is a question and its answer. Only the answer and its end are scored, under p(answer | question).
+    """
+    total: list[float] = []
+    with (directory / NATS_FILE).open("wb") as nats_file, (directory / SKILLS_FILE).open("wb") as skills_file:
+        for question, answer in conversations:
+            answers = corpus.answers_to(question.text)
+            nats = nats_of(answers, tokenizer, answer.text)
+            characters = skill_characters(answers, tokenizer, answer.text)
+            n_before = len(encode_turn(tokenizer, *question).ids) + 1  # and who answers
+            around = (n_before, 1)  # and the end of the document
+            nats_file.write(np.pad(nats, around).astype("<f8").tobytes())
+            skills_file.write(np.pad(characters, (around, (0, 0))).tobytes())
+            total += nats
+    return math.fsum(total)
+
+
+def nats_of(corpus: KnownCorpus, tokenizer: Tokenizer, text: str) -> list[float]:
+    """−log p of each token of a document, and of its end."""
+    ids = [*tokenizer.encode(text), tokenizer.end_of_text]
+    distributions = next_token_distributions(corpus, tokenizer, text)
+    return [-math.log(p[id_]) for id_, p in zip(ids, distributions, strict=True)]
 
 
 def next_token_distributions(corpus: KnownCorpus, tokenizer: Tokenizer, text: str) -> Iterator[Distribution]:

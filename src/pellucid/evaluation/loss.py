@@ -134,7 +134,7 @@ def score(
     places, scored = [], []
     with eval_mode(model):
         for turn, (batch, places_BT) in enumerate(batches):
-            places.append(places_BT[places_BT >= 0])
+            places.append(places_BT[(batch.targets_BT != IGNORE_INDEX).numpy()])
             is_mine = turn % world.size == world.rank
             scored.append(_score_batch(model, batch, precision) if is_mine else NOT_MINE.expand(2, len(places[-1])))
         if 0 < len(scored) % world.size <= world.rank:  # a sharded model computes on all ranks or not at all
@@ -170,7 +170,8 @@ def evaluation_of(scores: Scores, token_file: TokenFile, tokenizer: Tokenizer, t
     evaluation = Evaluation(math.fsum(scores.nats), len(tokens_N), int(bytes_V[tokens_N].sum()), floor_nats=None)
     if truth is None:
         return evaluation
-    n_documents = max(1, int(np.count_nonzero(tokens_N == token_file.end_of_text)))
+    ends_N = np.isin(tokens_N, tokenizer.stop_ids)
+    n_documents = max(1, int(np.count_nonzero(ends_N)))
     return replace(
         evaluation,
         floor_nats=math.fsum(truth.nats[scores.places]),

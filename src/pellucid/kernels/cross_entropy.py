@@ -15,7 +15,7 @@ NUMBERS_AT_ONCE = 2**18  # 1 MB of float32: fits into the caches of a CPU, and i
 
 
 def summed_cross_entropy(logits_NV: Tensor, targets_N: Tensor, ignore_index: int) -> Tensor:
-    """`training.objectives.summed_cross_entropy`."""
+    """`objectives.next_token.summed_cross_entropy`."""
     return SummedCrossEntropy.apply(logits_NV, targets_N, ignore_index)  # type: ignore[no-any-return,no-untyped-call]
 
 

@@ -47,12 +47,17 @@ class Decoder(LanguageModel):
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = final_norm
         self.soft_cap = soft_cap
+        self.scalar_head: nn.Linear | None = None  # rewards or values instead of logits (`post_training/`)
 
     def forward(self, tokens_BT: Tensor, state: KVCache | None = None) -> Tensor:
         """Logits (B, T, V): those at position t score token t + 1 and depend on tokens 0 ... t alone.
 
         With a state, the tokens continue those it has seen, and are added to it.
         """
+        return self.unembed(self.hidden(tokens_BT, state))
+
+    def hidden(self, tokens_BT: Tensor, state: KVCache | None = None) -> Tensor:
+        """What the logits are read from: a vector (B, T, D) for each token, after the final norm."""
         layer_caches = [NoCache()] * self.n_layers if state is None else state.layers
         start = layer_caches[0].length
         self.check_length(start + tokens_BT.size(1))
@@ -62,7 +67,11 @@ class Decoder(LanguageModel):
         x_BTD = F.dropout(x_BTD, self.dropout, self.training)
         for block, layer_cache in zip(self.blocks, layer_caches, strict=True):
             x_BTD = block(x_BTD, layer_cache)
-        return self.soft_cap(self.embeddings.unembed(self.final_norm(x_BTD)))
+        return self.final_norm(x_BTD)
+
+    def unembed(self, x_BTD: Tensor) -> Tensor:
+        """From these vectors to logits (B, T, V)."""
+        return self.soft_cap(self.embeddings.unembed(x_BTD))
 
     def new_state(self, batch_size: int, capacity: int | None = None) -> KVCache:
         """An empty cache for `capacity` positions (default: context_length), in the dtype of the layers."""

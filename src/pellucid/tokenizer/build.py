@@ -40,10 +40,10 @@ def train_tokenizer(config: TokenizerConfig, train_texts: Iterable[str], validat
             assert_never(config)
 
 
-def tokenizer_settings(config: TokenizerConfig) -> dict[str, object]:
+def tokenizer_settings(config: TokenizerConfig, *, for_chat: bool = False) -> dict[str, object]:
     """What decides the tokens of a corpus, for a fingerprint: of a file its contents, wherever it lies.
 
-    DataError: there is no such file.
+    for_chat: of conversations, whose control tokens are added where the file lacks them. DataError: no such file.
     """
     if not isinstance(config, FileTokenizerConfig):
         return config.model_dump(mode="json")
@@ -52,7 +52,9 @@ def tokenizer_settings(config: TokenizerConfig) -> dict[str, object]:
     except OSError as error:
         what = f"cannot be read ({error.strerror})"
         raise DataError("tokenizer.path", f"{config.path!r} {what}", "name a tokenizer.json") from None
-    contents = Tokenizer.load(Path(config.path)).to_json()  # as a run keeps it: a foreign file is formatted otherwise
+    tokenizer = Tokenizer.load(Path(config.path))
+    # As a run keeps it: a foreign file is formatted otherwise.
+    contents = (tokenizer.with_chat_tokens() if for_chat else tokenizer).to_json()
     return {"type": config.type, "sha256": hashlib.sha256(contents.encode()).hexdigest()}
 
 

@@ -9,6 +9,8 @@ Control tokens, such as the one that ends a document, stand for no text, and no 
 otherwise by a template, as those of other projects do: in `<s> $A </s>`, <s> stands before a text, and </s> ends it.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,6 +31,9 @@ from pellucid.kernels.word_cache import WordCache
 WORD = re.compile(r"[^\S\x1c-\x1f]*[\S\x1c-\x1f]+|[^\S\x1c-\x1f]+")
 
 
+# The control tokens of a conversation: who speaks, and where a turn ends.
+USER, ASSISTANT, END_OF_TURN = CHAT_TOKENS = ("<|user|>", "<|assistant|>", "<|end|>")
+
 # How a text may be cut before byte-pair encoding, so that nothing of it is lost.
 LOSSLESS_CUTS = ("ByteLevel", "Split", "Digits")
 
@@ -38,7 +43,7 @@ class Tokenizer:
 
     vocab_size: ids are 0 … vocab_size − 1.   control_ids: all ids that no text turns into.
     end_of_text: the control id that stands before, between and after documents.   stop_ids: it, and all others that end
-    a text as well.   has_words: a text's tokens are those of its words (WORD), one after the other.
+    a text as well, END_OF_TURN among them.   has_words: a text's tokens are those of its words (WORD), one by one.
     """
 
     def __init__(self, library_tokenizer: tokenizers.Tokenizer) -> None:
@@ -53,7 +58,9 @@ class Tokenizer:
         self.control_ids = tuple(sorted(id_ for id_, token in added.items() if token.special))
         before, after = template_ids(description["post_processor"])
         self.end_of_text = [*before, *after, *self.control_ids][0]
-        self.stop_ids = tuple(dict.fromkeys([self.end_of_text, *after]))
+        self._control_id = {token.content: id_ for id_, token in added.items() if token.special}
+        end_of_turn = [self._control_id[END_OF_TURN]] if END_OF_TURN in self._control_id else []
+        self.stop_ids = tuple(dict.fromkeys([self.end_of_text, *after, *end_of_turn]))
         texts = {id_: token for token, id_ in vocabulary.items() if id_ not in added}
         self._characters: frozenset[str] | None = None  # None: any character can be written
         if description["pre_tokenizer"] is None:
@@ -91,6 +98,22 @@ class Tokenizer:
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(str(path), f"cannot be read ({error})", "prepare the data again") from None
         return cls.from_json(text, str(path))
+
+    @property
+    def has_chat_tokens(self) -> bool:
+        return self._control_id.keys() >= set(CHAT_TOKENS)
+
+    def with_chat_tokens(self) -> Tokenizer:
+        """The same vocabulary and, at its end, those of the CHAT_TOKENS that it lacks."""
+        if self.has_chat_tokens:
+            return self
+        library_tokenizer = tokenizers.Tokenizer.from_str(self._library.to_str())
+        library_tokenizer.add_special_tokens([tokenizers.AddedToken(token, special=True) for token in CHAT_TOKENS])
+        return Tokenizer(library_tokenizer)
+
+    def control_id(self, token: str) -> int:
+        """The id of a control token that the vocabulary has."""
+        return self._control_id[token]
 
     def to_json(self) -> str:
         """Text of a tokenizer.json, which `tokenizers.Tokenizer.from_file` reads as well."""

@@ -44,10 +44,11 @@ from pellucid.model.bigram import Bigram
 from pellucid.model.build import build_model
 from pellucid.model.experts import experts_of
 from pellucid.model.language_model import LanguageModel
+from pellucid.objectives.loss import Objective
+from pellucid.objectives.next_token import next_token, with_load_balance
 from pellucid.runtime.distributed import ALONE, World, divides
 from pellucid.runtime.precision import Precision, resolve_precision
 from pellucid.training import optimizers, schedules
-from pellucid.training.objectives import Objective, next_token, with_load_balance
 from pellucid.training.schedules import Schedule
 from pellucid.training.session import Session
 from pellucid.training.trackers import TensorBoard, Tracker, Trackers, WeightsAndBiases
@@ -137,12 +138,13 @@ def build_trainer(config: RunConfig, data: PreparedData, world: World = ALONE) -
             for block in model.blocks:
                 block.compile()
         shard(model, model.blocks)
+    batches = build_batches(config, data)
     return Trainer(
         model,
         torch.compile(model) if train.compile and not is_sharded else model,
         build_optimizers(config.optimizer, model, precision, world),
         build_schedule(config.schedule, train.steps),
-        build_batches(config, data).batch,
+        lambda micro_batch, rows: batches.batch(micro_batch).part(rows),
         precision,
         objective=choose_objective(config.model, model),
         batch_size=train.batch_size,

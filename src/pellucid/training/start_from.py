@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from pellucid.checkpoint.build import config_of
-from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint
+from pellucid.checkpoint.step_directory import Checkpoint, Tensors, read_checkpoint
 from pellucid.checkpoint.training_state import first_not_finite, load_model_tensors
 from pellucid.config.base import flat
 from pellucid.config.model import DecoderConfig, LearnedConfig, ModelConfig
@@ -46,17 +48,21 @@ class Base:
             raise ConfigError(f"model.{key}", what, "leave out the section `model`: it is then that of the base run")
 
     def require_same_vocabulary(self, tokenizer: Tokenizer) -> None:
-        """Raises ConfigError if ids mean other text than they did to the base run."""
+        """Raises ConfigError if ids mean other text than they did to the base run. Control tokens may come after."""
         theirs = Tokenizer.from_json(self.checkpoint.tokenizer_json, f"{self.directory}/tokenizer.json")
-        if theirs.to_json() != tokenizer.to_json():
+        if tokenizer.to_json() not in (theirs.to_json(), theirs.with_chat_tokens().to_json()):
             what = (
                 f"this vocabulary ({tokenizer.vocab_size:,} tokens) is not that of {self.run} ({theirs.vocab_size:,})"
             )
             raise ConfigError("tokenizer", what, "leave out the section `tokenizer`: it is then that of the base run")
 
-    def load_into(self, model: LanguageModel) -> None:
-        """Copies the weights, and nothing else. CheckpointError, naming a tensor, if one has another shape."""
-        load_model_tensors(model, self.checkpoint.model, str(self.directory))
+    def load_into(self, model: LanguageModel, seed: int) -> None:
+        """Copies the weights, and nothing else. CheckpointError, naming a tensor, if one has another shape.
+
+        Tokens that the base does not know get vectors drawn from the `seed`.
+        """
+        tensors = with_new_tokens(self.checkpoint.model, dict(model.named_parameters()), seed)
+        load_model_tensors(model, tensors, str(self.directory))
 
 
 def read_base(directory: Path) -> Base:
@@ -65,6 +71,24 @@ def read_base(directory: Path) -> Base:
     if (culprit := first_not_finite(checkpoint.model)) is not None:
         raise CheckpointError(str(directory), f"{culprit} holds NaN or infinity", "start from an older checkpoint")
     return Base(directory.parent, directory, checkpoint)
+
+
+def with_new_tokens(base: Tensors, now: Tensors, seed: int) -> Tensors:
+    """The base's tensors; where a table of token vectors has more rows now, the new ones are drawn to be like the old.
+
+    So new tokens are as likely as others, and differ from each other. (The mean of all rows alone would make them
+    equal; Hewitt 2021.)
+    """
+    generator = torch.Generator().manual_seed(seed)
+    grown = dict(base)
+    for name in sorted(base.keys() & now.keys()):
+        n_new = now[name].size(0) - base[name].size(0) if name.endswith("embedding_VD") else 0
+        if n_new > 0:
+            old_VD = base[name].float()
+            noise_VD = torch.randn(n_new, old_VD.size(1), generator=generator)
+            new_VD = old_VD.mean(dim=0) + old_VD.std(dim=0) * noise_VD
+            grown[name] = torch.cat([base[name], new_VD.to(base[name].dtype)])
+    return grown
 
 
 def first_difference(base: ModelConfig, now: ModelConfig) -> str | None:

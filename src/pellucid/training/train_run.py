@@ -151,7 +151,7 @@ def _train_as_rank(
         else:
             if base is not None:
                 assert isinstance(session.trainer.model, LanguageModel)
-                base.load_into(session.trainer.model)
+                base.load_into(session.trainer.model, config.seed)
             if world.is_first:
                 clear_run(run_dir)
         return _train(config, data, session, note, base)

@@ -1,6 +1,6 @@
 """One update of the weights: forward, backward, clip, step. The loop around it lives in session.py.
 
-Shapes: B rows of a micro-batch, T positions.
+Shapes: B rows, T positions.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from pellucid.data.batches import IGNORE_INDEX, Batch
 from pellucid.errors import NonFiniteLossError
+from pellucid.objectives.loss import AnyBatch, Objective
+from pellucid.objectives.next_token import next_token
 from pellucid.runtime.distributed import ALONE, World, share_of_update, whole
 from pellucid.runtime.precision import Precision
-from pellucid.training.objectives import Objective, next_token
 from pellucid.training.optimizers import set_learning_rate
 from pellucid.training.schedules import Schedule
 
-GetBatch = Callable[[int], Batch]
+# A micro-batch of the run, counted from 0, and which of its rows are wanted.
+GetBatch = Callable[[int, slice], AnyBatch]
 
 
 @dataclass(frozen=True)
 class Update:
     """What one update reports: mean loss (nats per token), the gradient's norm before clipping, tokens read, time.
 
-    figures: what else the objective reports, means over all targets too.
+    figures: what else the objective reports, means too.
     """
 
     loss: float
@@ -51,9 +52,10 @@ def not_finite(step: int, what: str) -> NonFiniteLossError:
 class Trainer:
     """Weights, optimizers and the rule that moves them from step to step.
 
-    `get_batch(i)` gives micro-batch i of the whole run; update s uses the micro-batches k·s to k·s + k − 1, where k is
-    `gradient_accumulation_steps`, or this rank's share of them. With the step as the only counter, a run resumes by
-    setting `step`. Where the model `is_sharded`, gradients are summed over all ranks as they are found.
+    `get_batch(i, rows)` gives these rows of micro-batch i of the whole run; update s uses the micro-batches k·s to
+    k·s + k − 1, where k is `gradient_accumulation_steps`, or this rank's share of them. With the step as the only
+    counter, a run resumes by setting `step`. Where the model `is_sharded`, gradients are summed over all ranks as they
+    are found.
     """
 
     def __init__(
@@ -84,17 +86,17 @@ class Trainer:
         self.step = 0
 
     def update(self) -> Update:
-        """Takes one optimizer step on the mean loss over all targets of k micro-batches (equation 16).
+        """Takes one optimizer step on the mean loss of k micro-batches (equation 16).
 
         Raises NonFiniteLossError before the weights change if the loss or the gradient is NaN or infinite.
         """
         started = time.perf_counter()
-        batches = [self._part(micro_batch, rows) for micro_batch, rows in self.share]
-        targets_here = sum(int((batch.targets_BT != IGNORE_INDEX).sum()) for batch in batches)
-        tokens_here = sum(batch.inputs_BT.numel() for batch in batches)
-        n_targets, n_tokens = map(int, self.world.totals([targets_here, tokens_here]))
+        first = self.step * self.gradient_accumulation_steps
+        batches = [self.get_batch(first + micro_batch, rows) for micro_batch, rows in self.share]
+        here = [sum(batch.n_losses for batch in batches), sum(batch.n_tokens for batch in batches)]
+        n_losses, n_tokens = map(int, self.world.totals(here))
         set_learning_rate(self.optimizers, self.schedule(self.step))
-        found = [self._backward(batch, n_targets, i) for i, batch in enumerate(batches)]
+        found = [self._backward(batch, n_losses, i) for i, batch in enumerate(batches)]
         shares = torch.stack([share for share, _ in found])
         figures = {name: torch.stack([each[name] for _, each in found]).sum(dim=0) for name in found[0][1]}
         if self.world.size > 1:
@@ -125,20 +127,14 @@ class Trainer:
 
         return gathered(self.model)
 
-    def _part(self, micro_batch: int, rows: slice) -> Batch:
-        """The rows of a micro-batch of the next update that this rank reads."""
-        inputs_BT, targets_BT = self.get_batch(self.step * self.gradient_accumulation_steps + micro_batch)
-        return Batch(inputs_BT[rows], targets_BT[rows])
-
-    def _backward(self, batch: Batch, n_targets: int, i: int) -> tuple[Tensor, dict[str, Tensor]]:
+    def _backward(self, batch: AnyBatch, n_losses: int, i: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Adds this micro-batch's share of the gradient of the mean loss; returns its share of the loss and figures.
 
-        The mean is over the targets of the whole update, which are counted before its first micro-batch is read.
+        The mean is over the whole update, whose targets are counted before the model reads its first micro-batch.
         """
-        on_device = Batch(*(tensor.to(self.precision.device, non_blocking=True) for tensor in batch))
         self._seed_dropout(*self.share[i])
-        loss = self.objective(self.logits, on_device)
-        n = max(1, n_targets)
+        loss = self.objective(self.logits, batch.to(self.precision.device))
+        n = max(1, n_losses)
         self.scaler.scale((loss.sum + loss.penalty) / n).backward()  # type: ignore[no-untyped-call]
         return loss.sum.detach() / n, {name: figure / n for name, figure in loss.figures.items()}
 

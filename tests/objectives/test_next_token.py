@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from pellucid.data.batches import IGNORE_INDEX
 from pellucid.model.experts import experts_of, listening_to
+from pellucid.objectives.next_token import load_balance, next_token, next_token_nats
 from pellucid.training.build import choose_objective
-from pellucid.training.objectives import load_balance, next_token, next_token_nats
 from reference import experts as reference
 from tiny import decoder_config, random_batch, tiny_decoder
 

@@ -1,4 +1,4 @@
-"""What training minimises. An objective runs the model on a batch and returns its loss, as a sum and a count.
+"""Pretraining: to predict each token from those before it. With masked prompts it is supervised fine-tuning.
 
 Shapes: B batch, T positions, V vocabulary, N predictions, E experts, L layers.
 """
@@ -6,7 +6,7 @@ Shapes: B batch, T positions, V vocabulary, N predictions, E experts, L layers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -14,26 +14,9 @@ from torch import Tensor
 
 from pellucid.data.batches import IGNORE_INDEX, Batch
 from pellucid.model.experts import Experts, listening_to
+from pellucid.objectives.loss import Forward, Loss, Objective
 
-Forward = Callable[[Tensor], Tensor]  # tokens to logits
 SumCrossEntropy = Callable[[Tensor, Tensor, int], Tensor]
-
-
-@dataclass(frozen=True)
-class Loss:
-    """What an objective finds in a batch: sums over its targets, so that the parts of an update can be added.
-
-    sum: of the loss, in nats.   count: of the targets.   penalty: what is minimised besides, a sum too.
-    figures: what is logged besides, by name: sums too.
-    """
-
-    sum: Tensor
-    count: Tensor
-    penalty: Tensor | float = 0.0
-    figures: dict[str, Tensor] = field(default_factory=dict)
-
-
-Objective = Callable[[Forward, Batch], Loss]
 
 
 def summed_cross_entropy(logits_NV: Tensor, targets_N: Tensor, ignore_index: int) -> Tensor:
@@ -56,7 +39,7 @@ def next_token_nats(
 def next_token(forward: Forward, batch: Batch, cross_entropy: SumCrossEntropy = summed_cross_entropy) -> Loss:
     """Pretraining: to predict each token from those before it."""
     nats = next_token_nats(forward(batch.inputs_BT), batch.targets_BT, cross_entropy)
-    return Loss(nats, (batch.targets_BT != IGNORE_INDEX).sum())
+    return Loss(nats, batch.n_losses)
 
 
 def with_load_balance(

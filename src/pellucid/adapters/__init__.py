@@ -1,0 +1,1 @@
+"""Adapters and compressed weights: around the layers of a model, never inside its files."""

@@ -1,0 +1,103 @@
+"""Knobs of post-training: what is learned instead of the next token, and the weights that are added or compressed.
+
+The code behind them: `objectives/`, `post_training/` and `adapters/`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from pellucid.config.base import Section
+from pellucid.config.data import Fraction, Strings
+
+Positive = Annotated[float, Field(gt=0)]
+
+
+class NextTokenConfig(Section):
+    """Pretraining: to predict every token from those before it."""
+
+    type: Literal["next_token"]
+
+
+class SFTConfig(Section):
+    """Supervised fine-tuning: to predict the tokens of the answers alone. The corpus holds conversations."""
+
+    type: Literal["sft"]
+
+
+class RewardModelConfig(Section):
+    """To score answers: of two to the same prompt, the better one higher (Ouyang et al. 2022)."""
+
+    type: Literal["reward_model"]
+
+
+class DPOConfig(Section):
+    """Direct preference optimization: to prefer the better of two answers (Rafailov et al. 2023)."""
+
+    type: Literal["dpo"]
+    beta: Positive = Field(0.1, description="how strongly the model is held to the one it starts from")
+
+
+class VerifierConfig(Section):
+    """The grammar judges: half a point for a whole fable, half for one that does as it was told."""
+
+    type: Literal["verifier"]
+
+
+class LearnedRewardConfig(Section):
+    """A reward model judges."""
+
+    type: Literal["model"]
+    run: str = Field(min_length=1, description="RUN, RUN@best, RUN@latest or RUN@STEP of objective.type reward_model")
+
+
+RewardConfig = Annotated[VerifierConfig | LearnedRewardConfig, Field(discriminator="type")]
+
+
+class PolicySection(Section):
+    """The model answers prompts, is rewarded, and makes what was rewarded likelier."""
+
+    reward: RewardConfig = VerifierConfig(type="verifier")
+    beta: float = Field(0.02, ge=0, description="price of a nat of KL divergence from the model it starts from")
+    clip: Fraction = Field(0.2, description="how far a probability ratio may move before its gradient is cut off")
+    updates_per_rollout: int = Field(1, ge=1, description="updates on the same answers before new ones are written")
+    max_new_tokens: int = Field(200, ge=1, description="where an answer is cut off if it does not end by itself")
+    temperature: Positive = Field(1.0, description="at which answers are drawn; 1 is the model's own")
+
+
+class GRPOConfig(PolicySection):
+    """Group relative policy optimization (Shao et al. 2024): answers are compared with others to the same prompt."""
+
+    type: Literal["grpo"]
+    group_size: int = Field(8, ge=2, description="answers to each prompt; train.batch_size counts prompts")
+
+
+class PPOConfig(PolicySection):
+    """Proximal policy optimization (Schulman et al. 2017): a value head says what reward to expect."""
+
+    type: Literal["ppo"]
+    discount: float = Field(1.0, gt=0, le=1, description="of a reward one token later")
+    gae_lambda: float = Field(0.95, ge=0, le=1, description="0 trusts the value head, 1 the rewards alone")
+    value_weight: Positive = Field(0.5, description="weight of the value head's loss")
+
+
+ObjectiveConfig = Annotated[
+    NextTokenConfig | SFTConfig | RewardModelConfig | DPOConfig | GRPOConfig | PPOConfig,
+    Field(discriminator="type"),
+]
+
+
+class LoRAConfig(Section):
+    """Low-rank adapters beside frozen weights (Hu et al. 2022)."""
+
+    type: Literal["lora"]
+    rank: int = Field(8, ge=1, description="width of the detour around each layer")
+    alpha: Positive = Field(16.0, description="the detour counts alpha / rank times")
+    targets: Strings = Field(
+        ("W_Q", "W_K", "W_V", "W_O", "W_gate", "W_1", "W_2"), min_length=1, description="layers of blocks, by name"
+    )
+
+
+Quantization = Literal["none", "int8", "nf4", "nf4-double"]

@@ -1,0 +1,36 @@
+"""Conversations as token files: the turns of each in the chat template, and which of their tokens are to be learned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pellucid.corpora.corpus import Turn
+from pellucid.data.token_file import TokenFileWriter, targets_path
+from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.chat import encode_turn
+
+
+def write_conversations(conversations: Iterable[Sequence[Turn]], tokenizer: Tokenizer, path: Path) -> tuple[int, int]:
+    """Writes a token file with a conversation as each document, and its targets file: answers and their ends.
+
+    Returns the UTF-8 bytes and the characters of what is to be learned.
+    """
+    n_bytes = n_characters = 0
+    with (
+        TokenFileWriter(path, vocab_size=tokenizer.vocab_size, end_of_text=tokenizer.end_of_text) as writer,
+        targets_path(path).open("wb") as targets_file,
+    ):
+        targets_file.write(b"\0")  # the end_of_text before the first document
+        for turns in conversations:
+            for role, text in turns:
+                ids, n_targets = encode_turn(tokenizer, role, text)
+                writer.append(np.array(ids))
+                targets_file.write(b"\0" * (len(ids) - n_targets) + b"\1" * n_targets)
+                n_bytes += len(text.encode()) if n_targets else 0
+                n_characters += len(text) if n_targets else 0
+            writer.end_document()
+            targets_file.write(b"\0")
+    return n_bytes, n_characters

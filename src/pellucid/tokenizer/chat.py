@@ -1,0 +1,43 @@
+"""The chat template: a conversation as tokens. Who speaks is said by control tokens, which no text can forge.
+
+<|user|> Tell a fable about a fox. <|end|> <|assistant|> Long ago, … <|end|>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from pellucid.errors import ConfigError
+from pellucid.tokenizer.tokenizer import ASSISTANT, END_OF_TURN, USER, Tokenizer
+
+TOKEN_OF_ROLE = {"user": USER, "assistant": ASSISTANT}
+
+
+class EncodedTurn(NamedTuple):
+    """The token ids of a turn, and how many at its end are for the model to learn: an answer and its end."""
+
+    ids: list[int]
+    n_targets: int
+
+
+def encode_turn(tokenizer: Tokenizer, role: Literal["user", "assistant"], text: str) -> EncodedTurn:
+    """DataError for text that the vocabulary cannot write."""
+    text_ids = tokenizer.encode(text)
+    ids = [tokenizer.control_id(TOKEN_OF_ROLE[role]), *text_ids, tokenizer.control_id(END_OF_TURN)]
+    return EncodedTurn(ids, len(text_ids) + 1 if role == "assistant" else 0)
+
+
+def prompt_ids(tokenizer: Tokenizer, turns: Iterable[tuple[Literal["user", "assistant"], str]]) -> list[int]:
+    """A document that begins with these turns, up to where the assistant is to answer."""
+    ids = [tokenizer.end_of_text]
+    for role, text in turns:
+        ids += encode_turn(tokenizer, role, text).ids
+    return [*ids, tokenizer.control_id(ASSISTANT)]
+
+
+def require_chat_tokens(tokenizer: Tokenizer, where: str) -> None:
+    """Raises ConfigError if the model knows no turns."""
+    if not tokenizer.has_chat_tokens:
+        what = "this model was not trained on conversations"
+        raise ConfigError(where, what, "fine-tune it first: `pellucid train instructions_sft`, with start_from: RUN")
