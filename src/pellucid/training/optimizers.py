@@ -20,7 +20,7 @@ def adamw(
     model: nn.Module, *, lr: float, betas: tuple[float, float], eps: float, weight_decay: float
 ) -> list[Optimizer]:
     """AdamW on everything (equation 15; Loshchilov and Hutter 2019)."""
-    return [_adamw(list(model.parameters()), lr, betas, eps, weight_decay)]
+    return [_adamw(trained(model), lr, betas, eps, weight_decay)]
 
 
 def muon(
@@ -39,22 +39,30 @@ def muon(
 
     Muon replaces the momentum of a matrix by the nearest orthogonal matrix: all directions move equally far. An
     embedding is a list of vectors rather than a map between spaces, so it stays with AdamW. So is a router, which has
-    a vector for each expert; the experts' own matrices are maps, and Muon's.
+    a vector for each expert; the experts' own matrices are maps, and Muon's. So are the A and B of an adapter.
     `dtype` is the format of Muon's products.
     """
-    in_blocks = {name: p for name, p in model.named_parameters() if name.startswith("blocks.")}
+    in_blocks = {name: p for name, p in model.named_parameters() if name.startswith("blocks.") and p.requires_grad}
     block_matrices = [p for name, p in in_blocks.items() if p.ndim == 2 and not name.endswith("router.weight")]
     chosen = set(block_matrices)
-    rest = [p for p in model.parameters() if p not in chosen]
-    others = _adamw(rest, adamw_lr, adamw_betas, adamw_eps, weight_decay)
-    if not block_matrices:  # a bigram's table is a list of rows, as an embedding is
-        return [others]
-    return [Muon(block_matrices, lr=lr, momentum=momentum, weight_decay=weight_decay, dtype=dtype, world=world), others]
+    rest = [p for p in trained(model) if p not in chosen]
+    result: list[Optimizer] = []
+    if block_matrices:  # a bigram's table is a list of rows, as an embedding is
+        options = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
+        result.append(Muon(block_matrices, **options, dtype=dtype, world=world))
+    if rest:  # an adapter is nothing but matrices inside blocks
+        result.append(_adamw(rest, adamw_lr, adamw_betas, adamw_eps, weight_decay))
+    return result
 
 
 def sgd(model: nn.Module, *, lr: float, momentum: float, weight_decay: float) -> list[Optimizer]:
     """Stochastic gradient descent with momentum."""
-    return [SGD(_groups(list(model.parameters()), weight_decay), lr=lr, momentum=momentum)]
+    return [SGD(_groups(trained(model), weight_decay), lr=lr, momentum=momentum)]
+
+
+def trained(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that learn: all, or those of an adapter alone."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def set_learning_rate(optimizers: Sequence[Optimizer], factor: float) -> None:

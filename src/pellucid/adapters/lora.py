@@ -1,0 +1,127 @@
+"""LoRA: a large matrix stays as it is, and two small ones beside it learn what has to change (Hu et al. 2022).
+
+    x ─┬─► W₀ (frozen) ──────────────────┬─► +  ─► y
+       └─► A (R × I) ─► B (O × R) ─► α/R ┘
+
+Over a matrix of 4 bits the same is QLoRA (Dettmers et al. 2023).
+
+Shapes: R rank, O outputs, I inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import sqrt
+
+import torch
+from torch import Tensor, nn
+
+from pellucid.adapters.quantized import QuantizedLinear, linear_layers
+from pellucid.errors import CheckpointError, ConfigError
+from pellucid.runtime.distributed import whole
+
+
+class LoRALinear(nn.Module):
+    """y = W₀ x + (α/R) B A x (equation P2): only A and B learn, R (I + O) numbers instead of I O.
+
+    A is drawn as a linear layer's matrix is and B is zero, so that the model begins as it was. Then only B has a
+    gradient; A gets one as soon as B has moved.
+    """
+
+    def __init__(self, base: nn.Linear | QuantizedLinear, rank: int, alpha: float) -> None:
+        super().__init__()
+        self.base = base.requires_grad_(False)
+        self.scale = alpha / rank
+        like = next(tensor for tensor in (*base.parameters(), *base.buffers()) if tensor.is_floating_point())
+        self.A_RI = nn.Parameter(like.new_empty(rank, base.in_features))
+        self.B_OR = nn.Parameter(like.new_zeros(base.out_features, rank))
+        nn.init.kaiming_uniform_(self.A_RI, a=sqrt(5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.base(x) + self.scale * (x @ self.A_RI.T @ self.B_OR.T)  # type: ignore[no-any-return]
+
+    @property
+    def weight(self) -> Tensor:
+        """W₀ + (α/R) B A (equation P3): one matrix that does the same."""
+        return self.base.weight + self.scale * (self.B_OR @ self.A_RI)
+
+    @property
+    def bias(self) -> Tensor | None:
+        return self.base.bias
+
+
+def add_lora(model: nn.Module, rank: int, alpha: float, targets: Sequence[str] | None = None) -> None:
+    """Freezes the model, and puts a LoRALinear around each linear layer inside its blocks that has one of these names.
+
+    targets: W_Q, W_1, …; None for all. Raises ConfigError if a name is of no layer, or a rank of no use: at the shorter
+    side of a matrix A and B can already say anything.
+    """
+    layers = linear_layers(model)
+    names = {name: name.rpartition(".")[2] for name in layers}
+    known = sorted(set(names.values()))
+    for target in targets or ():
+        if target not in known:
+            fix = f"choose among {', '.join(known)}" if known else "train without an adapter"
+            raise ConfigError("adapter.targets", f"no linear layer inside a block is named {target!r}", fix)
+    chosen = {name: layer for name, layer in layers.items() if targets is None or names[name] in targets}
+    if not chosen:
+        raise ConfigError("adapter.targets", "no linear layer to adapt", "name one, or train without an adapter")
+    most = min(min(layer.in_features, layer.out_features) for layer in chosen.values())
+    if not 1 <= rank <= most:
+        raise ConfigError("adapter.rank", f"{rank} is not from 1 to {most}, the shorter side", "8 is a good start")
+    model.requires_grad_(False)
+    for name, layer in chosen.items():
+        model.set_submodule(name, LoRALinear(layer, rank, alpha))
+
+
+def merge(model: nn.Module) -> dict[str, nn.Module]:
+    """Puts a plain linear layer of the same weights in the place of each adapted or quantized one.
+
+    So the fast forms of kernels/ and generation/ apply. Returns the layers that stood there: `unmerge` puts them back.
+    """
+    kinds = (LoRALinear, QuantizedLinear)
+    found = {name: m for name, m in model.named_modules() if isinstance(m, kinds) and not name.endswith(".base")}
+    for name, layer in found.items():
+        model.set_submodule(name, _plain(layer))
+    return dict(found)
+
+
+def unmerge(model: nn.Module, layers: Mapping[str, nn.Module]) -> None:
+    """Takes a `merge` back. To subtract B A again would give the base to rounding; this gives its very bytes."""
+    for name, layer in layers.items():
+        model.set_submodule(name, layer)
+
+
+@contextmanager
+def merged(model: nn.Module) -> Iterator[None]:
+    """Inside, the model has plain layers alone, and writes text as fast as one without an adapter."""
+    layers = merge(model)
+    try:
+        yield
+    finally:
+        unmerge(model, layers)
+
+
+@torch.no_grad()
+def _plain(layer: LoRALinear | QuantizedLinear) -> nn.Linear:
+    weight_OI, bias_O = layer.weight, layer.bias
+    plain = nn.Linear(weight_OI.size(1), weight_OI.size(0), bias=bias_O is not None, device="meta")
+    plain.weight = nn.Parameter(weight_OI)
+    plain.bias = None if bias_O is None else nn.Parameter(bias_O.detach().clone())  # type: ignore[assignment]
+    return plain
+
+
+def adapter_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """What learns, by name: A and B of each adapted layer. They are all that an adapter's checkpoint holds."""
+    return {name: whole(parameter) for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def load_adapter(model: nn.Module, tensors: Mapping[str, Tensor], where: str = "adapter") -> None:
+    """Swaps the adapter; the base stays. Raises CheckpointError if this one is of other layers or another rank."""
+    mine, theirs = ({name: tuple(t.shape) for name, t in each.items()} for each in (adapter_tensors(model), tensors))
+    for name in sorted(mine.keys() | theirs.keys()):
+        if mine.get(name) != theirs.get(name):
+            what = f"{name} is {theirs.get(name, 'missing')} in the adapter, {mine.get(name, 'missing')} in the model"
+            raise CheckpointError(where, what, "use an adapter of the same rank and targets, trained on the same base")
+    model.load_state_dict(dict(tensors), strict=False)
