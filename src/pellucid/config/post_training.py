@@ -95,8 +95,8 @@ class LoRAConfig(Section):
     type: Literal["lora"]
     rank: int = Field(8, ge=1, description="width of the detour around each layer")
     alpha: Positive = Field(16.0, description="the detour counts alpha / rank times")
-    targets: Strings = Field(
-        ("W_Q", "W_K", "W_V", "W_O", "W_gate", "W_1", "W_2"), min_length=1, description="layers of blocks, by name"
+    targets: Annotated[Strings, Field(min_length=1)] | None = Field(
+        None, description="W_Q, W_1, …: which linear layers inside blocks; all by default"
     )
 
 
