@@ -115,7 +115,7 @@ def pellucid_trainer(
         forward,
         adamw(model, lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1),
         lambda step: 1.0,
-        shape.batch,
+        lambda i, rows: shape.batch(i).part(rows),
         precision,
         objective=choose_objective(shape.config, model),
         gradient_accumulation_steps=accumulation,

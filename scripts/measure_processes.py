@@ -43,13 +43,13 @@ MakeTrainer = Callable[[RunConfig, Path, World], Trainer]
 
 def with_ddp(config: RunConfig, data_root: Path, world: World) -> Trainer:
     """Pellucid: one all-reduce of all gradients, after the last micro-batch."""
-    return build_trainer(config, prepare_data(config, data_root), world)
+    return build_trainer(config, prepare_data(config, data_root), world)[0]
 
 
 def with_fsdp(config: RunConfig, data_root: Path, world: World) -> Trainer:
     """Pellucid: parameters gathered block by block."""
     sharded = config.model_copy(update={"train": config.train.model_copy(update={"parallel": "fsdp"})})
-    return build_trainer(sharded, prepare_data(config, data_root), world)
+    return build_trainer(sharded, prepare_data(config, data_root), world)[0]
 
 
 def with_pytorch(config: RunConfig, data_root: Path, world: World) -> Trainer:

@@ -45,7 +45,7 @@ def build_trainer(
         model,
         build_optimizers(OPTIMIZERS[optimizer], model, Precision(torch.device("cpu"), torch.float32), world),
         lambda step: 1.0,
-        random_batch,
+        lambda i, rows: random_batch(i).part(rows),
         FLOAT64,
         batch_size=N_ROWS,
         gradient_accumulation_steps=n_micro_batches,
@@ -68,7 +68,7 @@ def train(
 def rows_read(world: World, n_micro_batches: int) -> list[list[int]]:
     """The rows that this rank's batches have in the first update, each told by its tokens."""
     trainer = build_trainer("sgd", world, n_micro_batches)
-    return [row for i, rows in trainer.share for row in trainer._part(i, rows).inputs_BT.tolist()]
+    return [row for i, rows in trainer.share for row in trainer.get_batch(i, rows).inputs_BT.tolist()]
 
 
 def meet_nan(world: World) -> tuple[str, bool]:

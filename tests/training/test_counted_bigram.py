@@ -55,7 +55,9 @@ def test_counted_equals_trained_equals_the_entropy_of_the_text(chain):
     tokens = torch.from_numpy(chain.tokens.astype(np.int64))
     whole_text = Batch(tokens[:-1].view(-1, 100), tokens[1:].view(-1, 100))
     optimizers = adamw(trained, lr=0.3, betas=(0.9, 0.95), eps=1e-12, weight_decay=0.0)
-    trainer = Trainer(trained, trained, optimizers, lambda step: 1 - step / 100, lambda _: whole_text, CPU_FLOAT32)
+    trainer = Trainer(
+        trained, trained, optimizers, lambda step: 1 - step / 100, lambda _, rows: whole_text, CPU_FLOAT32
+    )
     for _ in range(100):
         trainer.update()
     entropy = entropy_of_next_given_last(chain.tokens)
@@ -73,8 +75,8 @@ def test_a_run_that_counts_starts_at_the_entropy_of_its_training_text(packing, t
     model = "model={type: bigram, context_length: 32, counted: true}"
     config = load_run_config(tmp_path / "tiny.yaml", [model, f"data.packing={packing}"])
     data = prepare_data(config, tmp_path / "data")
-    loss, tokens = loss_on(data.train, build_trainer(config, data).model), data.train.tokens
+    loss, tokens = loss_on(data.train, build_trainer(config, data)[0].model), data.train.tokens
     set_aside = len(set(tokens[:-1].tolist())) / data.train.n_targets
     entropy = entropy_of_next_given_last(tokens)
     assert entropy < loss < entropy + set_aside
-    assert math.isfinite(loss_on(data.validation, build_trainer(config, data).model))
+    assert math.isfinite(loss_on(data.validation, build_trainer(config, data)[0].model))

@@ -263,7 +263,7 @@ def test_minutes_cut_the_steps_to_what_fits_once_and_resuming_keeps_them(workpla
 def test_more_minutes_are_more_steps_and_never_more_than_the_config_asks_for(workplace: Path):
     config = load_run_config(workplace / "tiny.yaml", ["train.steps=100_000"])
     data = prepare_data(config, workplace / "data")
-    one, ten = (train_run_module._steps_that_fit(config, data, ALONE, minutes) for minutes in (0.1, 10))
+    one, ten = (train_run_module._steps_that_fit(config, data, ALONE, minutes, None) for minutes in (0.1, 10))
     assert 1 <= one < ten <= 100_000
     assert train_run_module._steps_that_fit(config, data, ALONE, 1e-9) == config.schedule.warmup_steps
 

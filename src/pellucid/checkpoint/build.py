@@ -81,7 +81,7 @@ def _build(checkpoint: Checkpoint, where: str) -> TrainedModel:
         tokenizer = Tokenizer.from_json(checkpoint.tokenizer_json, f"{where}/tokenizer.json")
     except DataError as error:
         raise CheckpointError(error.where, error.what, OTHER_VERSION) from None
-    model = build_model(config.model, tokenizer.vocab_size)
+    model = build_model(config.model, tokenizer.vocab_size, scalar_head=config.has_scalar_head)
     load_model_tensors(model, checkpoint.model, where)
     state = checkpoint.state
     return TrainedModel(config, tokenizer, model.eval(), state.step, state.data_fingerprint)

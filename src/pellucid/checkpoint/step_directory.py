@@ -31,7 +31,8 @@ from pellucid.errors import CheckpointError, InputOutputError
 from pellucid.files import sha256, written_whole
 
 FORMAT_VERSION = 2
-TENSOR_FILES = ("model.safetensors", "optimizer.safetensors", "rng.safetensors")
+MODEL_FILE = "model.safetensors"
+TENSOR_FILES = (MODEL_FILE, "optimizer.safetensors", "rng.safetensors")
 TEXT_FILES = ("state.json", "config.yaml", "tokenizer.json")
 MANIFEST = "manifest.json"
 STEP_NAME = re.compile(r"step-(\d{8}|[1-9]\d{8,17})")
@@ -56,8 +57,9 @@ class State(Section):
     """state.json: how far the run has come, and what it ran on.
 
     val_loss, best_loss: nats per token, of this step and of the best one so far.   evaluations_since_best: how many
-    found no new best.   The last six: where a resumed run is the same bit for bit. The oldest checkpoints tell neither
-    the version of Pellucid nor the number of processes, which was one.
+    found no new best.   base_sha256: of the model.safetensors that the run started from, if it needs that still: under
+    an adapter, or to compare with.   The last six: where a resumed run is the same bit for bit. The oldest checkpoints
+    tell neither the version of Pellucid nor the number of processes, which was one.
     """
 
     step: int
@@ -70,6 +72,7 @@ class State(Section):
     unreported: Unreported | None
     grad_scaler: dict[str, int | float]
     data_fingerprint: str
+    base_sha256: str | None = None
     pellucid_version: str | None = None
     torch_version: str
     device: str

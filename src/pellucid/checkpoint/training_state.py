@@ -5,7 +5,7 @@ Loading changes nothing until every name, shape and dtype has been compared with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,8 @@ from torch.optim import Optimizer
 from pellucid.checkpoint.step_directory import Checkpoint, Tensors
 from pellucid.errors import CheckpointError
 from pellucid.runtime.distributed import cut_like, whole
+
+OF_TASK = "task."
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -36,12 +38,19 @@ def optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict
     }
 
 
-def rng_tensors() -> dict[str, Tensor]:
-    """The states of PyTorch's random generators, which dropout uses. The order of the data needs none."""
+def rng_tensors(of_task: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+    """What chance has brought: the states of PyTorch's random generators, which dropout uses; and what the task drew
+    and still needs (`task.…`), as answers. The order of the data needs none.
+    """
     states = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states.update({f"cuda.{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())})
-    return states
+    return states | {f"{OF_TASK}{name}": tensor for name, tensor in (of_task or {}).items()}
+
+
+def task_tensors(rng: Tensors) -> dict[str, Tensor]:
+    """Of what chance has brought, the task's."""
+    return {name.removeprefix(OF_TASK): tensor for name, tensor in rng.items() if name.startswith(OF_TASK)}
 
 
 def load_training_state(model: nn.Module, optimizers: Sequence[Optimizer], saved: Checkpoint, where: str) -> None:

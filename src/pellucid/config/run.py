@@ -63,6 +63,11 @@ class RunConfig(Section, json_schema_extra=for_editors):
         return None if self.start_from is None else run_and_checkpoint(self.start_from)
 
     @property
+    def has_scalar_head(self) -> bool:
+        """Whether the decoder also gives each token a number: a reward, or a value."""
+        return self.objective.type in ("reward_model", "ppo")
+
+    @property
     def tokens_per_step(self) -> int:
         """Positions that an update sees, at most: a batch of documents is as wide as its longest row."""
         return self.train.batch_size * self.train.gradient_accumulation_steps * self.model.context_length

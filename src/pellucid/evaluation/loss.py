@@ -45,6 +45,11 @@ class Evaluation:
         return self.nats / self.n_tokens
 
     @property
+    def loss(self) -> float:
+        """What training makes small: the loss, in nats per token."""
+        return self.loss_nats_per_token
+
+    @property
     def perplexity(self) -> float:
         """exp(loss): as hard as guessing among this many equally likely tokens."""
         return math.exp(min(700.0, self.loss_nats_per_token))
@@ -84,6 +89,12 @@ class Evaluation:
         if self.skills is not None:
             row |= {"val_floor": self.floor_nats_per_token, "skills": self.skills.to_json()}
         return row
+
+    def brief(self) -> str:
+        """The loss and, if known, how far it is above the floor."""
+        excess = self.excess_nats_per_token
+        beside_floor = "" if excess is None else f", {excess:.4f} above the floor"
+        return f"validation loss {self.loss_nats_per_token:.4f} nats/token{beside_floor}"
 
     def table(self) -> str:
         """All figures for a person to read, one per line."""

@@ -14,7 +14,6 @@ from pellucid.config.model import DecoderConfig, ModelConfig
 from pellucid.config.run import RunConfig
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.fables import FablesCorpus
-from pellucid.data.batches import Batch
 from pellucid.data.build import PreparedData, build_batches
 from pellucid.errors import ConfigError
 from pellucid.evaluation.build import evaluate
@@ -101,10 +100,10 @@ def first_gradient_norms(config: RunConfig, data: PreparedData) -> list[float]:
 
     The loss is the mean of the first micro-batch, the weights are those that the run's seed draws.
     """
-    trainer = build_trainer(config, data)
+    trainer, _ = build_trainer(config, data)
     model, device = trainer.model, trainer.precision.device
     assert isinstance(model, LanguageModel)
-    batch = Batch(*(tensor.to(device) for tensor in build_batches(config, data).batch(0)))
+    batch = build_batches(config, data).batch(0).to(device)
     loss = trainer.objective(trainer.logits, batch)
     ((loss.sum + loss.penalty) / loss.count).backward()  # type: ignore[no-untyped-call]
     gradients = ([weight.grad for weight in block.parameters() if weight.grad is not None] for block in model.blocks)

@@ -44,6 +44,7 @@ def make_run(run: PlannedRun, run_dir: Path, data_root: Path) -> int | None:
     if outcome.evaluation is None:
         return outcome.stopped_by
     data = prepare_data(run.config, data_root)
+    assert isinstance(outcome.evaluation, Evaluation), "experiments compare losses of text"
     write_result(run_dir, run, _result(run, data, run_dir, outcome.evaluation))
     return None
 

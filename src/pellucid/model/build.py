@@ -71,8 +71,18 @@ PLAIN = Kernels(project, explicit_attention, explicit_window, rotate_pairs, relu
 FAST = Kernels(project_together, attend_faster, attend_in_window_faster, fast_rotate_pairs, fast_relu_squared)
 
 
-def build_model(config: ModelConfig, vocab_size: int) -> LanguageModel:
-    """A model with freshly drawn weights (from torch's global random state), on the default device."""
+def build_model(config: ModelConfig, vocab_size: int, *, scalar_head: bool = False) -> LanguageModel:
+    """A model with freshly drawn weights (from torch's global random state), on the default device.
+
+    scalar_head: a decoder that also gives each token a number: a reward, or a value. All are 0 at first.
+    """
+    if scalar_head:
+        assert isinstance(config, DecoderConfig)
+        decoder = build_decoder(config, vocab_size)
+        decoder.scalar_head = nn.Linear(config.d_model, 1)
+        nn.init.zeros_(decoder.scalar_head.weight)
+        nn.init.zeros_(decoder.scalar_head.bias)
+        return decoder
     match config:
         case DecoderConfig():
             return build_decoder(config, vocab_size)

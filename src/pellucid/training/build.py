@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,15 @@ from typing_extensions import assert_never
 
 from pellucid.config.load import run_config_to_yaml
 from pellucid.config.model import BigramConfig, DecoderConfig, ExpertsConfig, ModelConfig
-from pellucid.config.run import RunConfig
+from pellucid.config.post_training import (
+    DPOConfig,
+    GRPOConfig,
+    NextTokenConfig,
+    PPOConfig,
+    RewardModelConfig,
+    SFTConfig,
+)
+from pellucid.config.run import NEEDS_REFERENCE, RunConfig
 from pellucid.config.training import (
     AdamWConfig,
     ConstantConfig,
@@ -36,7 +45,6 @@ from pellucid.data.build import PreparedData, build_batches
 from pellucid.data.pairs import count_pairs
 from pellucid.errors import ConfigError
 from pellucid.evaluation.build import evaluate
-from pellucid.evaluation.loss import Evaluation
 from pellucid.generation.build import build_sampling
 from pellucid.generation.text import generate_text
 from pellucid.kernels.cross_entropy import summed_cross_entropy as fast_cross_entropy
@@ -51,21 +59,25 @@ from pellucid.runtime.precision import Precision, resolve_precision
 from pellucid.training import optimizers, schedules
 from pellucid.training.schedules import Schedule
 from pellucid.training.session import Session
+from pellucid.training.start_from import Base
+from pellucid.training.task import Task, Validation
 from pellucid.training.trackers import TensorBoard, Tracker, Trackers, WeightsAndBiases
 from pellucid.training.trainer import Trainer
 
 LEAST_POSITIONS = 1_000_000  # below, starting processes takes longer than they save
 
 
-def build_session(config: RunConfig, data: PreparedData, run_dir: Path, world: World = ALONE) -> Session:
-    """A session at step 0, its weights drawn from `config.seed`."""
-    trainer = build_trainer(config, data, world)
+def build_session(
+    config: RunConfig, data: PreparedData, run_dir: Path, world: World = ALONE, base: Base | None = None
+) -> Session:
+    """A session at step 0, its weights drawn from `config.seed`, or those of the base."""
+    trainer, task = build_trainer(config, data, world, base)
     tokenizer, sample = data.tokenizer, config.sample
     model, precision = trainer.model, trainer.precision
     assert isinstance(model, LanguageModel)
 
-    def validate() -> Evaluation:
-        return evaluate(config, data, model, precision, config.evaluation.max_tokens, world)
+    def validate() -> Validation:
+        return task.evaluate(model, config.evaluation.max_tokens)
 
     def write_samples() -> list[str]:
         with trainer.whole_model(), precision.for_decoding().autocast():
@@ -82,6 +94,7 @@ def build_session(config: RunConfig, data: PreparedData, run_dir: Path, world: W
 
     return Session(
         trainer=trainer,
+        task=task,
         run_dir=run_dir,
         name=config.name,
         n_steps=config.train.steps,
@@ -99,6 +112,7 @@ def build_session(config: RunConfig, data: PreparedData, run_dir: Path, world: W
         config_yaml=run_config_to_yaml(config),
         tokenizer_json=tokenizer.to_json(),
         data_fingerprint=data.fingerprint,
+        base_sha256=base.sha256 if base is not None and needs_base(config) else None,
         trackers=build_trackers(config, run_dir, world),
     )
 
@@ -118,16 +132,21 @@ def build_trackers(config: RunConfig, run_dir: Path, world: World = ALONE) -> Tr
     return Trackers({name: partial(opened, name) for name in config.trackers} if world.is_first else {})
 
 
-def build_trainer(config: RunConfig, data: PreparedData, world: World = ALONE) -> Trainer:
-    """Model, optimizers, schedule and batches as the config says."""
+def build_trainer(
+    config: RunConfig, data: PreparedData, world: World = ALONE, base: Base | None = None
+) -> tuple[Trainer, Task]:
+    """Model, optimizers and schedule as the config says, and what the model is to learn."""
     train = config.train
     precision = resolve_precision(train.device, train.precision)
     torch.manual_seed(config.seed)
-    model = build_model(config.model, data.tokenizer.vocab_size)
+    model = build_model(config.model, data.tokenizer.vocab_size, scalar_head=config.has_scalar_head)
     is_counted = isinstance(config.model, BigramConfig) and config.model.counted and config.start_from is None
     if isinstance(model, Bigram) and is_counted:
         model.set_counts(torch.from_numpy(count_pairs(data.train, model.vocab_size)))
+    if base is not None:
+        base.load_into(model, config.seed)
     model.to(precision.device)
+    task = build_task(config, data, model, precision, world)
     if train.gradient_checkpointing:
         recompute_activations(model.blocks)
     is_sharded = train.parallel == "fsdp" and world.size > 1
@@ -138,15 +157,14 @@ def build_trainer(config: RunConfig, data: PreparedData, world: World = ALONE) -
             for block in model.blocks:
                 block.compile()
         shard(model, model.blocks)
-    batches = build_batches(config, data)
-    return Trainer(
+    trainer = Trainer(
         model,
         torch.compile(model) if train.compile and not is_sharded else model,
         build_optimizers(config.optimizer, model, precision, world),
         build_schedule(config.schedule, train.steps),
-        lambda micro_batch, rows: batches.batch(micro_batch).part(rows),
+        task.get_batch,
         precision,
-        objective=choose_objective(config.model, model),
+        objective=task.objective,
         batch_size=train.batch_size,
         gradient_accumulation_steps=train.gradient_accumulation_steps,
         max_gradient_norm=train.max_gradient_norm,
@@ -154,6 +172,37 @@ def build_trainer(config: RunConfig, data: PreparedData, world: World = ALONE) -
         world=world,
         is_sharded=is_sharded,
     )
+    return trainer, task
+
+
+def build_task(
+    config: RunConfig, data: PreparedData, model: LanguageModel, precision: Precision, world: World = ALONE
+) -> Task:
+    """What the run learns from. The model has its first weights already, which some objectives compare it with."""
+
+    def evaluate_text(model: LanguageModel, max_tokens: int | None) -> Validation:
+        return evaluate(config, data, model, precision, max_tokens, world)
+
+    objective = config.objective
+    match objective:
+        case NextTokenConfig() | SFTConfig():
+            batches = build_batches(config, data)
+            next_token_of_model = choose_objective(config.model, model)
+            return Task(lambda i, rows: batches.batch(i).part(rows), next_token_of_model, evaluate_text)
+        case RewardModelConfig() | DPOConfig() | GRPOConfig() | PPOConfig():
+            raise NotImplementedError(objective.type)
+        case _:
+            assert_never(objective)
+
+
+def frozen_copy(model: LanguageModel) -> LanguageModel:
+    """The model as it is now, to compare with: the reference."""
+    return copy.deepcopy(model).requires_grad_(False).eval()
+
+
+def needs_base(config: RunConfig) -> bool:
+    """Whether the weights of the run it starts from are needed as long as it trains, and not only to begin with."""
+    return config.adapter is not None or config.objective.type in NEEDS_REFERENCE
 
 
 def choose_n_processes(config: RunConfig, world: World = ALONE) -> int:

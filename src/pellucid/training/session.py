@@ -27,13 +27,14 @@ from pellucid.checkpoint.training_state import (
     model_tensors,
     optimizer_tensors,
     rng_tensors,
+    task_tensors,
 )
 from pellucid.cost.step_time import duration
 from pellucid.errors import NonFiniteLossError
-from pellucid.evaluation.loss import Evaluation
 from pellucid.files import fsync
 from pellucid.training import metrics
 from pellucid.training.interrupts import StoppedBySignal, StopRequest, stop_requests
+from pellucid.training.task import Task, Validation
 from pellucid.training.trackers import Trackers
 from pellucid.training.trainer import Trainer, Update, not_finite
 from pellucid.version import __version__
@@ -50,8 +51,9 @@ class Session:
     """Trains for `n_steps`, or until validation loss reaches `stop_at_val_loss` or has not fallen to a new best for
     `patience` evaluations (early stopping; Prechelt 1998).
 
-    `validate()` evaluates on validation text, `write_samples()` gives texts to show. The config, the tokenizer and
-    the data's fingerprint go into each checkpoint, so that it is complete and a resumed run can be compared.
+    `validate()` evaluates on validation text, `write_samples()` gives texts to show. The config, the tokenizer, the
+    data's fingerprint, and the hash of the frozen weights of another run if it needs them, go into each checkpoint, so
+    that it is complete and a resumed run can be compared.
     """
 
     trainer: Trainer
@@ -69,11 +71,13 @@ class Session:
     keep_last: int
     before_decay: int | None  # a step to save and keep, from which a longer run can go on
     floor: float | None
-    validate: Callable[[], Evaluation]
+    task: Task
+    validate: Callable[[], Validation]
     write_samples: Callable[[], Sequence[str]]
     config_yaml: str
     tokenizer_json: str
     data_fingerprint: str
+    base_sha256: str | None
     trackers: Trackers
 
     tokens: int = 0
@@ -96,6 +100,7 @@ class Session:
         trainer, state = self.trainer, checkpoint.state
         load_training_state(trainer.model, trainer.optimizers, checkpoint, where)
         trainer.scaler.load_state_dict(state.grad_scaler)
+        self.task.restore(task_tensors(checkpoint.rng))
         trainer.step, self.saved_step, self.tokens = state.step, state.step, state.tokens
         self.elapsed_seconds = state.elapsed_seconds
         self.best_loss = math.inf if state.best_loss is None else state.best_loss
@@ -183,7 +188,7 @@ class Session:
             with stop.ends_block():
                 failpoints.reached("evaluate")
                 evaluation = self._validate() if self._due(self.evaluate_every) else None
-                val_loss = None if evaluation is None else evaluation.loss_nats_per_token
+                val_loss = None if evaluation is None else evaluation.loss
                 best_loss = min(self.best_loss, math.inf if val_loss is None else val_loss)
                 is_best = best_loss < self.best_loss
                 since_best = 0 if is_best else self.evaluations_since_best + (val_loss is not None)
@@ -214,16 +219,16 @@ class Session:
         gives_up = self.patience is not None and evaluations_since_best >= self.patience
         return gives_up or self.trainer.step >= self.n_steps
 
-    def _validate(self) -> Evaluation:
+    def _validate(self) -> Validation:
         evaluation = self.validate()
-        if not math.isfinite(evaluation.nats):
-            raise not_finite(self.trainer.step, f"the validation loss is not finite ({evaluation.nats:g})")
+        if not math.isfinite(evaluation.loss):
+            raise not_finite(self.trainer.step, f"the validation loss is not finite ({evaluation.loss:g})")
         return evaluation
 
     def _due(self, interval: int) -> bool:
         return self.trainer.step % interval == 0 or self.trainer.step == self.n_steps
 
-    def _log(self, update: Update, evaluation: Evaluation | None) -> None:
+    def _log(self, update: Update, evaluation: Validation | None) -> None:
         row = {
             "step": self.trainer.step,
             "tokens": self.tokens,
@@ -257,10 +262,13 @@ class Session:
             evaluations_since_best=self.evaluations_since_best,
             unreported=None if unreported is None else Unreported(**metrics.finite(asdict(unreported))),
             grad_scaler=trainer.scaler.state_dict(),
+            base_sha256=self.base_sha256,
             data_fingerprint=self.data_fingerprint,
             **self.environment(),  # type: ignore[arg-type]
         )
-        checkpoint = Checkpoint(model, moments, rng_tensors(), state, self.config_yaml, self.tokenizer_json)
+        checkpoint = Checkpoint(
+            model, moments, rng_tensors(self.task.kept()), state, self.config_yaml, self.tokenizer_json
+        )
         if self.world.is_first:
             self._write(checkpoint)
         self.saved_step = trainer.step
@@ -272,7 +280,7 @@ class Session:
         write_checkpoint(self.run_dir, checkpoint)
         keep_last_and_best(self.run_dir, self.keep_last, self.before_decay)
 
-    def _show(self, bar: tqdm[Any], update: Update, evaluation: Evaluation | None, samples: Sequence[str]) -> None:
+    def _show(self, bar: tqdm[Any], update: Update, evaluation: Validation | None, samples: Sequence[str]) -> None:
         rate = bar.format_dict["rate"] or 0.0
         figures = {
             "loss": f"{update.loss:.3f}",
@@ -283,9 +291,7 @@ class Session:
         bar.set_postfix(figures, refresh=False)
         bar.update()
         if evaluation is not None:
-            loss, excess = evaluation.loss_nats_per_token, evaluation.excess_nats_per_token
-            beside_floor = "" if excess is None else f", {excess:.4f} above the floor"
-            bar.write(f"step {self.trainer.step}: validation loss {loss:.4f} nats/token{beside_floor}", file=bar.fp)
+            bar.write(f"step {self.trainer.step}: {evaluation.brief()}", file=bar.fp)
         if samples:
             line = " ".join(samples[0].split())
             shown = line if len(line) <= CHARACTERS_TO_SHOW else line[:CHARACTERS_TO_SHOW] + "…"

@@ -8,12 +8,14 @@ from pathlib import Path
 import torch
 
 from pellucid.checkpoint.build import config_of
-from pellucid.checkpoint.step_directory import Checkpoint, Tensors, read_checkpoint
+from pellucid.checkpoint.run_directory import steps_in
+from pellucid.checkpoint.step_directory import MODEL_FILE, STEP_NAME, Checkpoint, Tensors, read_checkpoint, step_name
 from pellucid.checkpoint.training_state import first_not_finite, load_model_tensors
 from pellucid.config.base import flat
 from pellucid.config.model import DecoderConfig, LearnedConfig, ModelConfig
 from pellucid.config.run import RunConfig
 from pellucid.errors import CheckpointError, ConfigError
+from pellucid.files import sha256
 from pellucid.model.language_model import LanguageModel
 from pellucid.tokenizer import Tokenizer
 
@@ -59,10 +61,30 @@ class Base:
     def load_into(self, model: LanguageModel, seed: int) -> None:
         """Copies the weights, and nothing else. CheckpointError, naming a tensor, if one has another shape.
 
-        Tokens that the base does not know get vectors drawn from the `seed`.
+        Tokens that the base does not know get vectors drawn from the `seed`. A scalar head that only one has stays
+        as it is, or is left behind.
         """
-        tensors = with_new_tokens(self.checkpoint.model, dict(model.named_parameters()), seed)
-        load_model_tensors(model, tensors, str(self.directory))
+        now = dict(model.named_parameters())
+        tensors = with_new_tokens(self.checkpoint.model, now, seed)
+        heads = {name: now.get(name) for name in tensors.keys() | now.keys() if name.startswith("scalar_head.")}
+        without = {name: tensor for name, tensor in tensors.items() if name not in heads}
+        kept = {name: tensors.get(name, own) for name, own in heads.items() if own is not None}
+        load_model_tensors(model, {**without, **kept}, str(self.directory))
+
+    @property
+    def sha256(self) -> str:
+        """Of its weights: what a run that still needs them remembers."""
+        return sha256(self.directory / MODEL_FILE)
+
+
+def read_same_base(run: Path, digest: str) -> Base:
+    """The checkpoint of the run whose weights have this SHA-256. CheckpointError if it is gone."""
+    directories = [run] if STEP_NAME.fullmatch(run.name) else [run / step_name(step) for step in steps_in(run)]
+    for directory in directories:
+        if (directory / MODEL_FILE).is_file() and sha256(directory / MODEL_FILE) == digest:
+            return read_base(directory)
+    what = "the weights that this run started from, and still needs, are no longer here"
+    raise CheckpointError(str(run), what, "bring that checkpoint back, or train again with --overwrite")
 
 
 def read_base(directory: Path) -> Base:

@@ -20,13 +20,12 @@ from pellucid.cost.build import training_flops
 from pellucid.cost.machine import measure_flops_per_second
 from pellucid.cost.step_time import model_flops_utilization
 from pellucid.data.build import PreparedData, build_batches, prepare_data
-from pellucid.evaluation.build import evaluate
-from pellucid.evaluation.loss import Evaluation
+from pellucid.errors import CheckpointError
 from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.distributed import World, connected, with_helpers
 from pellucid.runtime.precision import resolve_precision
-from pellucid.training.build import build_session, build_trainer, choose_n_processes
+from pellucid.training.build import build_session, build_trainer, choose_n_processes, needs_base
 from pellucid.training.interrupts import StoppedBySignal
 from pellucid.training.resume import (
     clear_run,
@@ -39,7 +38,8 @@ from pellucid.training.resume import (
     require_same_run,
 )
 from pellucid.training.session import Session
-from pellucid.training.start_from import Base, read_base
+from pellucid.training.start_from import Base, read_base, read_same_base
+from pellucid.training.task import Validation
 from pellucid.training.trackers import require_installed
 
 _log = logging.getLogger(__name__)
@@ -56,10 +56,10 @@ class Outcome:
     """How a run ended: evaluated, at its best step too if that is not the last; or stopped by a signal, saved."""
 
     step: int
-    evaluation: Evaluation | None
+    evaluation: Validation | None
     stopped_by: int | None
     best_step: int | None = None
-    best: Evaluation | None = None
+    best: Validation | None = None
 
 
 def train_run(
@@ -94,9 +94,7 @@ def train_run(
                 config = _with_steps(config, config_of(found[0], str(found[1])).train.steps)
             require_same_run(config, found[0], str(found[1]))
             found = found_for_steps(config, found, run_dir)
-        base = None if found or config.base_run is None else read_base(find_step_directory(*config.base_run))
-        if base is not None:
-            base.require_fit(config)
+        base = _base_of(config, found)
         n_processes = choose_n_processes(config, world)
         train_as_rank = partial(_train_as_rank, config, data_root, run_dir, minutes)
         with with_helpers(n_processes, train_as_rank) if n_processes > world.size else nullcontext(world) as world:
@@ -135,10 +133,10 @@ def _train_as_rank(
             if found:
                 config = _with_steps(config, config_of(found[0], str(found[1])).train.steps)
             else:
-                steps = _steps_that_fit(config, data, world, minutes)
+                steps = _steps_that_fit(config, data, world, minutes, base)
                 note(f"time    {steps:,} of {config.train.steps:,} steps fit into {minutes:g} minutes")
                 config = _with_steps(config, steps)
-        session = build_session(config, data, run_dir, world)
+        session = build_session(config, data, run_dir, world, base)
         if found:
             checkpoint, directory = found
             require_same_data(data.fingerprint, session.tokenizer_json, checkpoint, str(directory))
@@ -149,23 +147,36 @@ def _train_as_rank(
             if changes and world.is_first:
                 _log.warning("%s: %s; the run continues, but not bit for bit as it would have", directory, changes)
         else:
-            if base is not None:
-                assert isinstance(session.trainer.model, LanguageModel)
-                base.load_into(session.trainer.model, config.seed)
             if world.is_first:
                 clear_run(run_dir)
         return _train(config, data, session, note, base)
 
 
-def _steps_that_fit(config: RunConfig, data: PreparedData, world: World, minutes: float) -> int:
+def _base_of(config: RunConfig, found: tuple[Checkpoint, Path] | None) -> Base | None:
+    """The weights to begin with; of a run that has begun, only if it still needs them."""
+    if config.base_run is None or (found and not needs_base(config)):
+        return None
+    if found:
+        checkpoint, directory = found
+        if checkpoint.state.base_sha256 is None:
+            raise CheckpointError(str(directory), "does not tell what it started from", "start over with --overwrite")
+        base = read_same_base(config.base_run[0], checkpoint.state.base_sha256)
+    else:
+        base = read_base(find_step_directory(*config.base_run))
+    base.require_fit(config)
+    return base
+
+
+def _steps_that_fit(config: RunConfig, data: PreparedData, world: World, minutes: float, base: Base | None) -> int:
     """How many updates, with their evaluations, take so long: a few are made to find out, and thrown away."""
-    trainer = build_trainer(config, data, world)
+    trainer, task = build_trainer(config, data, world, base)
     assert isinstance(trainer.model, LanguageModel)
     an_update = statistics.median(trainer.update().seconds for _ in range(UPDATES_TO_JUDGE))
     started = time.perf_counter()
-    evaluation = evaluate(config, data, trainer.model, trainer.precision, config.evaluation.max_tokens, world)
+    task.evaluate(trainer.model, config.evaluation.max_tokens)
     an_evaluation = time.perf_counter() - started
-    the_last = an_evaluation * data.validation.n_targets / evaluation.n_tokens
+    n_targets = data.validation.n_targets
+    the_last = an_evaluation * n_targets / min(n_targets, config.evaluation.max_tokens or n_targets)
     fitting = (60 * minutes - the_last) / (an_update + an_evaluation / config.evaluation.every_steps)
     steps = max(1, config.schedule.warmup_steps, min(int(fitting), config.train.steps))
     return world.largest(steps if world.is_first else 0)
@@ -193,11 +204,11 @@ def _train(config: RunConfig, data: PreparedData, session: Session, note: Note, 
             return Outcome(trainer.step, None, stop.signal_number)
         note(f"trained in {_speed(config, data, session)}; {run_dir}/loss.png shows how, samples.md what it wrote")
     assert isinstance(trainer.model, LanguageModel)
-    last = evaluate(config, data, trainer.model, trainer.precision, world=world)
+    last = session.task.evaluate(trainer.model, None)
     if session.best_step in (None, trainer.step):
         return Outcome(trainer.step, last, None)
-    best, precision = load_trained_run(run_dir, "best")
-    return Outcome(trainer.step, last, None, best.step, evaluate(config, data, best.model, precision, world=world))
+    best, _ = load_trained_run(run_dir, "best")
+    return Outcome(trainer.step, last, None, best.step, session.task.evaluate(best.model, None))
 
 
 def _speed(config: RunConfig, data: PreparedData, session: Session) -> str:

@@ -24,9 +24,7 @@ from pellucid.runtime.distributed import ALONE, World, share_of_update, whole
 from pellucid.runtime.precision import Precision
 from pellucid.training.optimizers import set_learning_rate
 from pellucid.training.schedules import Schedule
-
-# A micro-batch of the run, counted from 0, and which of its rows are wanted.
-GetBatch = Callable[[int, slice], AnyBatch]
+from pellucid.training.task import GetBatch
 
 
 @dataclass(frozen=True)
