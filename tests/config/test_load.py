@@ -1,5 +1,6 @@
 """Configs: what is accepted, what is refused, and what the one line of an error says."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -365,3 +366,16 @@ def test_experts_are_not_compiled():
     error = error_of(SMALL, "model.feed_forward={type: moe}", "train.compile=true")
     assert "train.compile: a compiled graph has fixed shapes" in error
     assert error.endswith("; leave it out, or use model.feed_forward dense")
+
+
+def test_a_model_that_starts_from_a_run_needs_only_the_keys_that_differ(tmp_path: Path):
+    base, new = tmp_path / "base", tmp_path / "new.yaml"
+    base.mkdir()
+    (base / "config.yaml").write_text(SMALL, encoding="utf-8")
+    start, _, end = re.split(r"(?ms)(^model:.*?)(?=^optimizer)", SMALL)
+    new.write_text(f"{start}start_from: {base.as_posix()}\nmodel: {{context_length: 77}}\n{end}", encoding="utf-8")
+    config = load_run_config(new)
+    assert config.model == parse_run_config(SMALL, "small.yaml").model.model_copy(update={"context_length": 77})
+    new.write_text(run_config_to_yaml(config), encoding="utf-8")
+    (base / "config.yaml").unlink()  # as of a run that was copied elsewhere: its own section is complete
+    assert load_run_config(new) == config

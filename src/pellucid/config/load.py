@@ -193,18 +193,21 @@ def parse_override(override: str) -> Change:
 
 
 def _take_from_base(data: dict[str, Any], places: Places, changes: list[Change]) -> None:
-    """Of a run that starts from another: the sections `model` and `tokenizer` are the other's where they are left out.
+    """Of a run that starts from another: `tokenizer`, and what is left out of `model`, are the other's.
 
     Raises CheckpointError if they are needed and there is no such run.
     """
     whole = {change.path[0]: change.value for change in changes if len(change.path) == 1}
     start_from = whole.get("start_from", data.get("start_from"))
     missing = {"model", "tokenizer"} - data.keys() - whole.keys()
-    if not isinstance(start_from, str) or not start_from or not missing:
+    is_partial = isinstance(data.get("model"), dict) and "model" not in whole
+    if not isinstance(start_from, str) or not start_from or not (missing or is_partial):
         return
     run, _ = run_and_checkpoint(start_from)
     folders = [run, *sorted(run.glob("step-*"), reverse=True)]  # a run may have been copied without its own config.yaml
     folder = next((folder for folder in folders if (folder / "config.yaml").is_file()), None)
+    if folder is None and not missing:
+        return  # a run that was copied away from its base has a complete section
     if folder is None:
         what = "no checkpoint here" if run.is_dir() else "no such run"
         fix = "name the folder that `pellucid train` wrote; a run that has begun resumes from its own config.yaml"
@@ -214,6 +217,10 @@ def _take_from_base(data: dict[str, Any], places: Places, changes: list[Change])
     taken = {"model": base.get("model"), "tokenizer": {"type": "file", "path": (folder / "tokenizer.json").as_posix()}}
     for key in sorted(missing):
         data[key], places[(key,)] = taken[key], str(file)
+    if is_partial and isinstance(taken["model"], dict):
+        own_type = data["model"].get("type", "decoder")
+        if own_type == taken["model"].get("type", "decoder"):
+            data["model"] = {**taken["model"], **data["model"]}
 
 
 def _apply(data: dict[str, Any], places: Places, change: Change) -> None:

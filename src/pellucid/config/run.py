@@ -35,7 +35,7 @@ class RunConfig(Section, json_schema_extra=for_editors):
         None,
         min_length=1,
         description="RUN, RUN@best, RUN@latest or RUN@STEP: begin with the weights of that run, which also gives "
-        "`model` and `tokenizer` where they are left out",
+        "`tokenizer` and the keys of `model` that are left out",
     )
     seed: int = Field(0, ge=0, lt=2**63, description="decides the initial weights, data order and dropout")
     corpus: CorpusConfig

@@ -47,7 +47,7 @@ class Base:
         if key := first_difference(base.model, config.model):
             theirs, ours = (flat(model.model_dump(mode="json")).get(key) for model in (base.model, config.model))
             what = f"{_shown(ours)} does not fit the weights of {self.run}, made with {_shown(theirs)}"
-            raise ConfigError(f"model.{key}", what, "leave out the section `model`: it is then that of the base run")
+            raise ConfigError(f"model.{key}", what, "leave this key out: it is then that of the base run")
 
     def require_same_vocabulary(self, tokenizer: Tokenizer) -> None:
         """Raises ConfigError if ids mean other text than they did to the base run. Control tokens may come after."""
