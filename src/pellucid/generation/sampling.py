@@ -129,11 +129,18 @@ def keep_min_p(logits_BC: Tensor, p: float) -> Tensor:
 def draw(logits_BC: Tensor, generator: torch.Generator) -> Tensor:
     """Draw one index per row, (B,), with probability softmax(logits).
 
-    The tokens lie side by side on a line, each as long as its probability. A point thrown on the line hits one of
-    them. This needs one random number per row; torch.multinomial draws V of them and was 5 to 20 times slower on a CPU.
+    This needs one random number per row; torch.multinomial draws V of them and was 5 to 20 times slower on a CPU.
     """
-    ends_BC = logits_BC.softmax(dim=-1).cumsum(dim=-1)
-    line_B1 = ends_BC[:, -1:]  # 1, up to rounding
-    points_B1 = line_B1 * torch.rand(line_B1.shape, generator=generator, device=logits_BC.device)
+    uniforms_B1 = torch.rand(logits_BC[:, :1].shape, generator=generator, device=logits_BC.device)
+    return token_at(logits_BC.softmax(dim=-1), uniforms_B1)
+
+
+def token_at(probabilities_BC: Tensor, uniforms_B1: Tensor) -> Tensor:
+    """The index per row, (B,), that a random number in [0, 1) chooses.
+
+    The tokens lie side by side on a line, each as long as its probability. A point thrown on the line hits one of them.
+    """
+    ends_BC = probabilities_BC.cumsum(dim=-1)
+    points_B1 = ends_BC[:, -1:] * uniforms_B1  # the line is as long as 1, up to rounding
     # The first token that ends beyond the point: one of probability 0 ends where it begins, and is never hit.
     return torch.searchsorted(ends_BC, points_B1, right=True)[:, 0]
