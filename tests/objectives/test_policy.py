@@ -47,9 +47,7 @@ def some_rollouts(old, reference):
         old_PGT, reference_PGT = (log_p_of_tokens(model, INPUTS_PXT, TARGETS_PXT) for model in (old, reference))
     advantages_PGT, returns_PGT = torch.randn(2, *old_PGT.shape, generator=generator, dtype=torch.float64)
     rewards_PG = some_rewards()
-    return RolloutBatch(
-        INPUTS_PXT, TARGETS_PXT, old_PGT, reference_PGT, advantages_PGT, rewards_PG, returns_PGT
-    )
+    return RolloutBatch(INPUTS_PXT, TARGETS_PXT, old_PGT, reference_PGT, advantages_PGT, rewards_PG, returns_PGT)
 
 
 def test_the_advantages_of_one_right_answer_in_four():

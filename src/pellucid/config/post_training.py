@@ -72,6 +72,9 @@ class GRPOConfig(PolicySection):
 
     type: Literal["grpo"]
     group_size: int = Field(8, ge=2, description="answers to each prompt; train.batch_size counts prompts")
+    kl: Literal["loss", "reward"] = Field(
+        "loss", description="where beta counts: in the loss, as published, or in the reward, with the optimum of RLHF"
+    )
 
 
 class PPOConfig(PolicySection):

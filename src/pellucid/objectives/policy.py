@@ -123,8 +123,8 @@ def gae(
 ) -> tuple[Tensor, Tensor]:
     """Generalized advantage estimation (equation P13; Schulman et al. 2016): advantages and returns, (..., T) as well.
 
-    δ_t = r_t + γ V_{t+1} - V_t says how much better than expected a token went. The advantage is Σ_k (γλ)^k δ_{t+k}, and
-    the return is that plus V_t. After the last token of an answer V is 0, and so is everything outside of answers.
+    δ_t = r_t + γ V_{t+1} - V_t says how much better than expected a token went. The advantage is Σ_k (γλ)^k δ_{t+k},
+    and the return that plus V_t. After the last token of an answer V is 0, and so is everything outside of answers.
     """
     values_T = values_T * is_answer_T
     next_values_T = F.pad(values_T[..., 1:], (0, 1))
