@@ -31,6 +31,7 @@ from pellucid.evaluation.trace import Trace, trace_text
 from pellucid.exchange.export import Format, export_run
 from pellucid.exchange.gguf import Precision as ExportPrecision
 from pellucid.exchange.imports import import_run
+from pellucid.generation.chat import Conversation
 from pellucid.generation.sampling import Sampling
 from pellucid.generation.text import search_text, stream_text
 from pellucid.model.language_model import LanguageModel
@@ -169,12 +170,16 @@ class Run:
         """
         settings: dict[str, Any] = {"max_new_tokens": max_new_tokens, "stop": _all_of(stop), "seed": seed}
         pieces = stream_text(self.model, self.tokenizer, prompt, sampling=Sampling(**sampling), **settings)
+        yield from self.precision.for_decoding().making(pieces)
 
-        def next_piece() -> str | None:
-            with self.precision.for_decoding().autocast():  # not around a yield: it would be on for the reader too
-                return next(pieces, None)
+    def chat(self, *, max_new_tokens: int | None = None, seed: int | None = None, **sampling: Any) -> Conversation:
+        """A conversation with the model: `say` and `ask` add to it, and it reads what was said before.
 
-        yield from iter(next_piece, None)
+        max_new_tokens: of an answer; None is half the context. sampling: as in `stream`. ConfigError for a model that
+        was not fine-tuned on conversations.
+        """
+        settings: dict[str, Any] = {"sampling": Sampling(**sampling), "max_new_tokens": max_new_tokens, "seed": seed}
+        return Conversation(self.model, self.tokenizer, self.precision, **settings)
 
     def trace(self, text: str) -> Trace:
         """What the model computes for a text, from the start of a document: attention, residuals, logits per layer."""

@@ -27,6 +27,7 @@ from pellucid.version import __version__
 
 if TYPE_CHECKING:
     from pellucid.config.run import RunConfig
+    from pellucid.generation.chat import Conversation
 
 DATA_ROOT, RUNS_ROOT = Path("data"), Path("checkpoints")
 
@@ -197,9 +198,7 @@ def generate(
     _heed_stop_during_imports()
     keep_freed_memory()
     is_drawn = (temperature, top_k, top_p, min_p) != (None,) * 4
-    if greedy and is_drawn:
-        what = "--greedy excludes --temperature, --top-k, --top-p and --min-p"
-        raise ConfigError("command line", what, "leave out --greedy, or the others")
+    _require_one_way_to_choose(greedy, is_drawn, "--temperature, --top-k, --top-p and --min-p")
     if beams is not None and (greedy or is_drawn or repetition_penalty is not None):
         what = "--beams excludes --greedy, --temperature, --top-k, --top-p, --min-p and --repetition-penalty"
         raise ConfigError("command line", what, "leave out --beams, or the others")
@@ -226,6 +225,74 @@ def generate(
             completions = generate_text(*start, n_samples=num_samples, **drawing)
     whole_texts = "\n\n".join(text + completion.completion for completion in completions)
     _print({"samples": [completion.to_json() for completion in completions]} if as_json else whole_texts)
+
+
+@app.command()
+def chat(
+    run: Run,
+    prompt: Annotated[list[str] | None, Option(metavar="TEXT", help="Say this, then end; may be repeated.")] = None,
+    max_new_tokens: Annotated[int | None, Option(metavar="N", min=1, help="[default: half the context]")] = None,
+    temperature: Annotated[float | None, Option(metavar="X", help="0 is greedy. [default: 1.0]")] = None,
+    top_k: Annotated[int | None, Option(metavar="K", help="Draw from the K most likely tokens.")] = None,
+    top_p: Annotated[float | None, Option(metavar="P", help="Draw from the fewest tokens of probability P.")] = None,
+    greedy: Annotated[bool, Option("--greedy", help="Always the most likely token.")] = False,
+    seed: Annotated[int | None, Option(metavar="S", help="The same seed, the same answers.")] = None,
+    checkpoint: Which = "best",
+    as_json: Json = False,
+) -> None:
+    """Talk with a model that was fine-tuned on conversations. A line is a turn; /new starts over, /quit ends."""
+    from pellucid.checkpoint.build import load_trained_run
+    from pellucid.generation.chat import Conversation
+    from pellucid.generation.sampling import Sampling
+    from pellucid.kernels.freed_memory import keep_freed_memory
+
+    _heed_stop_during_imports()
+    keep_freed_memory()
+    is_drawn = (temperature, top_k, top_p) != (None,) * 3
+    _require_one_way_to_choose(greedy, is_drawn, "--temperature, --top-k and --top-p")
+    if as_json and not prompt:
+        raise ConfigError("command line", "--json needs --prompt", "give what is to be said, or leave out --json")
+    default = 0.0 if greedy else 1.0
+    sampling = Sampling(default if temperature is None else temperature, top_k, top_p)
+    trained, precision = load_trained_run(run, checkpoint)
+    settings: dict[str, Any] = {"sampling": sampling, "max_new_tokens": max_new_tokens, "seed": seed}
+    conversation = Conversation(trained.model, trained.tokenizer, precision, **settings)
+    if not prompt:
+        _talk(conversation)
+        return
+    for text in prompt:
+        for piece in chain(conversation.say(text), ["\n"]):
+            if not as_json:
+                _write(piece)
+    if as_json:
+        turns = [turn._asdict() for turn in conversation.turns]
+        _print({"turns": turns, "tokens": conversation.n_tokens, "finish_reason": conversation.finish_reason})
+
+
+def _talk(conversation: Conversation) -> None:
+    """Answers each line of stdin on stdout. All else is on stderr, so that a file of the answers holds nothing else."""
+    is_typed = sys.stdin.isatty()
+    _note("each line is a turn; /new starts over, /quit ends")
+    while True:
+        print("\nyou: ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.buffer.readline()
+        if not is_typed or not line:
+            _note(line.decode("utf-8", "replace").strip())
+        text = _from_utf8(line, "stdin").strip()
+        if not line or text == "/quit":
+            return
+        if text == "/new":
+            conversation.start_over()
+        elif text:
+            try:
+                for i, piece in enumerate(chain(conversation.say(text), ["\n"])):
+                    if i == 0:
+                        print("model: ", end="", file=sys.stderr, flush=True)
+                    _write(piece)
+            except PellucidError as error:
+                if not is_typed:
+                    raise
+                _note(f"error: {error}")  # and whoever types can say it another way
 
 
 @app.command()
@@ -534,15 +601,24 @@ def _typed() -> str:
     return shlex.join([*program, *(each for each in sys.argv[1:] if each not in ("--resume", "--overwrite"))])
 
 
+def _require_one_way_to_choose(greedy: bool, is_drawn: bool, options: str) -> None:
+    if greedy and is_drawn:
+        raise ConfigError("command line", f"--greedy excludes {options}", "leave out --greedy, or the others")
+
+
 def _read_prompt(prompt: str | None, file: Path | None) -> str | None:
     if prompt is not None and file is not None:
         raise ConfigError("command line", "--prompt and --prompt-file exclude each other", "give one of them")
     if file is None:
         return prompt
+    return _from_utf8(file.read_bytes(), str(file))
+
+
+def _from_utf8(text: bytes, where: str) -> str:
     try:
-        return file.read_bytes().decode("utf-8")
+        return text.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ConfigError(str(file), f"byte {error.start} is not UTF-8", "save the prompt as UTF-8") from None
+        raise ConfigError(where, f"byte {error.start} is not UTF-8", "save the prompt as UTF-8") from None
 
 
 def _write(text: str) -> None:

@@ -70,7 +70,16 @@ def generate_text(
     """
     started = perf_counter()
     samples = [_Sample(tokenizer, stop) for _ in range(n_samples)]
-    for token_ids in _written(model, tokenizer, prompt, n_samples, max_new_tokens, sampling, stop, seed):
+    steps = write_tokens(
+        model,
+        tokenizer,
+        _read(model, tokenizer, prompt, n_samples, max_new_tokens, stop),
+        n_samples=n_samples,
+        max_new_tokens=max_new_tokens,
+        sampling=sampling,
+        seed=seed,
+    )
+    for token_ids in steps:
         seconds = perf_counter() - started
         for sample, token_id in zip(samples, token_ids, strict=True):
             sample.add(token_id, seconds)
@@ -90,7 +99,10 @@ def stream_text(
     seed: int | None = None,
 ) -> Iterator[str]:
     """The completion of one sample in pieces of whole characters, each as soon as it is written. Same errors."""
-    steps = _written(model, tokenizer, prompt, 1, max_new_tokens, sampling, stop, seed)
+    prompt_ids = _read(model, tokenizer, prompt, 1, max_new_tokens, stop)
+    steps = write_tokens(
+        model, tokenizer, prompt_ids, n_samples=1, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed
+    )
     pieces = decode_stream(tokenizer, (token_id for (token_id,) in steps if token_id not in tokenizer.stop_ids))
     return before_stop(pieces, stop)
 
@@ -131,6 +143,34 @@ def search_text(
     )
     seconds = perf_counter() - started
     return [_completion(tokenizer, prompt, each.token_ids, stop, seconds, each.score) for each in found[:n_best]]
+
+
+def write_tokens(
+    model: LanguageModel,
+    tokenizer: Tokenizer,
+    prompt_ids: Sequence[int],
+    *,
+    n_samples: int,
+    max_new_tokens: int,
+    sampling: Sampling,
+    seed: int | None,
+) -> Iterator[list[int]]:
+    """The next token of each sample, step by step; the last is one of `stop_ids`, and no other is a control token.
+
+    ConfigError for a seed that is none.
+    """
+    if seed is not None and not 0 <= seed < 2**64:
+        raise ConfigError("seed", f"{seed} is not in [0, 2^64)", "give one that is, or none")
+    return generate_tokens(
+        model,
+        prompt_ids,
+        n_samples=n_samples,
+        max_new_tokens=max_new_tokens,
+        sampling=sampling,
+        stop_ids=tokenizer.stop_ids,
+        seed=seed,
+        forbidden_ids=_never_written(tokenizer),
+    )
 
 
 def decode_stream(tokenizer: Tokenizer, token_ids: Iterable[int]) -> Iterator[str]:
@@ -212,31 +252,6 @@ def _completion(
     return Completion(prompt, text, token_ids, reason, len(token_ids) / seconds if token_ids else 0.0, score)
 
 
-def _written(
-    model: LanguageModel,
-    tokenizer: Tokenizer,
-    prompt: str,
-    n_samples: int,
-    max_new_tokens: int,
-    sampling: Sampling,
-    stop: Sequence[str],
-    seed: int | None,
-) -> Iterator[list[int]]:
-    """The next token of each sample, step by step."""
-    if seed is not None and not 0 <= seed < 2**64:
-        raise ConfigError("seed", f"{seed} is not in [0, 2^64)", "give one that is, or none")
-    return generate_tokens(
-        model,
-        _read(model, tokenizer, prompt, n_samples, max_new_tokens, stop),
-        n_samples=n_samples,
-        max_new_tokens=max_new_tokens,
-        sampling=sampling,
-        stop_ids=tokenizer.stop_ids,
-        seed=seed,
-        forbidden_ids=_never_written(tokenizer),
-    )
-
-
 def _read(
     model: LanguageModel, tokenizer: Tokenizer, prompt: str, n_samples: int, max_new_tokens: int, stop: Sequence[str]
 ) -> list[int]:
@@ -257,5 +272,5 @@ def _read(
 
 
 def _never_written(tokenizer: Tokenizer) -> list[int]:
-    """The control tokens that end no text: they never occur in a corpus, so the model's logits for them are noise."""
+    """The control tokens that end no text. A model has not learned to write them: no loss was ever on one."""
     return [id_ for id_ in tokenizer.control_ids if id_ not in tokenizer.stop_ids]

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 
 from pellucid.errors import ConfigError
 
 _log = logging.getLogger(__name__)
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,15 @@ class Precision:
     def for_decoding(self) -> Precision:
         """float32 on a CPU, where one token is too little work to pay for converting numbers to bfloat16."""
         return Precision(self.device, torch.float32) if self.device.type == "cpu" else self
+
+    def making(self, items: Iterator[Item]) -> Iterator[Item]:
+        """The same items, each made under `autocast`; whoever reads them is not, as with a `yield` inside it."""
+
+        def make_next() -> Item | None:
+            with self.autocast():
+                return next(items, None)
+
+        return iter(make_next, None)
 
     def grad_scaler(self) -> torch.amp.GradScaler:
         """Scales the loss up so that fp16 gradients do not vanish; does nothing in the other formats."""
