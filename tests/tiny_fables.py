@@ -12,12 +12,12 @@ N_STORYLINES = len(story_rules(3)["storyline"])
 WHOLE = ("animal", "rival of", "some of")
 
 
-def tiny_fables(storyline: int, most: int = 2000) -> FablesCorpus:
-    """The shipped story with one storyline and, of most rules, one option: two where there are few enough fables."""
-    rng = random.Random(storyline)
+def tiny_fables(*storylines: int, most: int = 2000) -> FablesCorpus:
+    """The shipped story with these storylines and one option of most other rules: two, where there are few fables."""
+    rng = random.Random(storylines[0])
     rules = story_rules(world_size=3)
-    rules["storyline"] = rules["storyline"][storyline : storyline + 1]
-    open_rules = [name for name in rules if not name.startswith(WHOLE)]
+    rules["storyline"] = [rules["storyline"][i] for i in storylines]
+    open_rules = [name for name in rules if name != "storyline" and not name.startswith(WHOLE)]
     rng.shuffle(open_rules)
     # Both endings and some counting stay; the other rules open up in random order.
     open_rules.sort(key=lambda name: not name.endswith((" outcome", "number")))

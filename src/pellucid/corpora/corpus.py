@@ -68,9 +68,8 @@ class NextWord(NamedTuple):
 WordLength = Callable[[str], int | None]
 
 
-@runtime_checkable
-class KnownCorpus(Corpus, Protocol):
-    """A corpus whose distribution is known, and so the best loss that any model can reach. Each document is one piece.
+class KnownText(Protocol):
+    """Texts whose distribution is known, and so the best loss that any model can reach.
 
     skills: what you may need to predict a character; one of them is SPELLING, to finish a word or a phrase.
     """
@@ -93,6 +92,11 @@ class KnownCorpus(Corpus, Protocol):
         """The index in `skills` of each character of a document. Raises DataError for an impossible document."""
 
 
+@runtime_checkable
+class KnownCorpus(Corpus, KnownText, Protocol):
+    """A corpus whose documents are such texts. Each document is one piece."""
+
+
 class Turn(NamedTuple):
     """What one side says in a conversation."""
 
@@ -112,12 +116,12 @@ class ConversationCorpus(Corpus, Protocol):
 class KnownConversations(ConversationCorpus, Protocol):
     """Conversations of one question and one answer, of which the answer's distribution is known.
 
-    skills: as those of KnownCorpus.
+    skills: those of the answers to any question.
     """
 
     skills: Sequence[str]
 
-    def answers_to(self, question: str) -> KnownCorpus:
+    def answers_to(self, question: str) -> KnownText:
         """p(answer | question). Raises DataError for a question that the corpus cannot contain."""
 
 

@@ -7,9 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from pellucid.corpora.corpus import KnownCorpus
 from pellucid.corpora.fables import Fables
-from pellucid.evaluation.explain_truth import longest_beginning
 
 
 @dataclass(frozen=True)
@@ -56,6 +54,7 @@ def distance_of_morals(fables: Fables, morals: Sequence[str | None]) -> float:
     return math.fsum(abs(counts[moral] / len(morals) - truth.get(moral or "", 0.0)) for moral in {None, *truth}) / 2
 
 
-def share_before_first_fault(corpus: KnownCorpus, text: str) -> float:
-    """How much of a text some document begins with: 1 for a whole one, and for the beginning of one."""
-    return longest_beginning(corpus, text) / max(1, len(text))
+def share_before_first_fault(fables: Fables, text: str) -> float:
+    """How much of a text some fable begins with: 1 for a whole one, and for the beginning of one."""
+    broken_at = fables.examine(text).broken_at
+    return 1.0 if broken_at is None else broken_at / len(text)

@@ -22,16 +22,9 @@ class FablesCorpus(Fables):
     def __init__(
         self, size: int, world_size: int, seed: int, validation_fraction: float, rules: Rules | None = None
     ) -> None:
-        if not 0 < validation_fraction < 1:
-            what = f"{validation_fraction} leaves no training or no validation fables"
-            raise ConfigError("corpus.validation_fraction", what, "choose a fraction between 0 and 1")
-        n_validation = max(1, round(size * validation_fraction))
-        if size <= n_validation:
-            what = f"{size} fables, {n_validation} of them for validation, leave none to train on"
-            raise ConfigError("corpus.size", what, "make the size larger or the validation_fraction smaller")
+        self._n_validation = n_held_out(size, validation_fraction)
         super().__init__(world_size, rules)
         self._size, self._seed, self._validation_fraction = size, seed, validation_fraction
-        self._n_validation = n_validation
 
     @property
     def identity(self) -> dict[str, object]:
@@ -66,3 +59,15 @@ class FablesCorpus(Fables):
         rng = random.Random(f"fables {self._seed} {split}")
         while True:
             yield self.write(rng)
+
+
+def n_held_out(size: int, validation_fraction: float, documents: str = "fables") -> int:
+    """How many of `size` documents are for validation: at least one, but not all. Raises ConfigError."""
+    if not 0 < validation_fraction < 1:
+        what = f"{validation_fraction} leaves no training or no validation {documents}"
+        raise ConfigError("corpus.validation_fraction", what, "choose a fraction between 0 and 1")
+    number = max(1, round(size * validation_fraction))
+    if size <= number:
+        what = f"{size} {documents}, {number} of them for validation, leave none to train on"
+        raise ConfigError("corpus.size", what, "make the size larger or the validation_fraction smaller")
+    return number

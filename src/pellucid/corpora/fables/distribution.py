@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from pellucid.corpora.corpus import NextWord, WordLength
 from pellucid.corpora.fables import continuations
-from pellucid.corpora.fables.entropy import Mass, whole_mass
+from pellucid.corpora.fables.entropy import Inside, Mass
 from pellucid.corpora.fables.grammar import Fork, Grammar, Rules
 from pellucid.corpora.fables.neighbours import Words, expected_words
 from pellucid.corpora.fables.notation import Choice, Hole, Option, read_rules
+from pellucid.corpora.fables.reading import Reading, examine
 from pellucid.corpora.fables.skills import SKILLS, SkillReader
 from pellucid.corpora.fables.story import STORY
 from pellucid.corpora.fables.storylines import MORALS, STORYLINES
@@ -35,13 +36,14 @@ class Fables:
     `rules` replaces the story (tests use smaller ones). Raises ConfigError for an impossible world_size.
     """
 
-    skills = SKILLS
+    skills: Sequence[str] = SKILLS
 
     def __init__(self, world_size: int, rules: Rules | None = None) -> None:
         rules = story_rules(world_size) if rules is None else rules
         self.world_size = world_size
         self.grammar = Grammar(rules, constants={"moral": MORALS})
-        self._skill_reader = SkillReader(self.grammar, rules)
+        self.skill_reader = SkillReader(self.grammar, rules)
+        self._morals: dict[str, Mapping[str, float]] = {}
 
     def write(self, rng: random.Random) -> str:
         """Draw a fable."""
@@ -79,7 +81,7 @@ class Fables:
 
     def skills_of(self, text: str) -> list[int]:
         """The index in `skills` of each character of a fable. Raises DataError if the text is not a fable."""
-        return [SKILLS.index(skill) for skill in self._skill_reader.skills(self.read(text))]
+        return [SKILLS.index(skill) for skill in self.skill_reader.skills(self.read(text))]
 
     def told_by(self, text: str) -> dict[str, Told]:
         """What a fable, or the beginning of one, tells: a value for each of `told.PROPERTIES`. DataError for others."""
@@ -88,26 +90,34 @@ class Fables:
             raise DataError("fables", what, "give a text that the grammar can write")
         return self._told_reader.read(self.grammar.read(text)[0])
 
+    def examine(self, text: str) -> Reading:
+        """How far this text is a fable, and what it tells as far as it is one. Never fails."""
+        return examine(self.grammar, self.skill_reader, self._told_reader, text)
+
     @cached_property
     def moral_probabilities(self) -> dict[str, float]:
         """How probable it is that a fable ends with each moral, exactly."""
-        return {MORALS[name]: p for name, p in self._morals_of("fable").items()}
+        return {MORALS[name]: p for name, p in self.morals_of("fable").items()}
 
-    def _morals_of(self, rule: str) -> dict[str, float]:
-        """The same for what a rule writes, by the names of the morals. One of an option's parts leads to the moral."""
-        options = self.grammar.written(rule)
-        total = math.fsum(option.weight for option in options)
-        probabilities: dict[str, float] = {}
-        for option in options:
-            for part in option.parts:
-                inner: dict[str, float] = {}
-                if isinstance(part, Hole) and part.variable == "moral":
-                    inner = {part.attribute: 1.0}
-                elif isinstance(part, Choice) and part.selector is None:
-                    inner = self._morals_of(part.rule)
-                for name, p in inner.items():
+    def morals_of(self, rule: str) -> Mapping[str, float]:
+        """The same for what a rule writes, by the names of the morals; {} if it leads to none."""
+        if rule not in self._morals:
+            options = self.grammar.written(rule)
+            total = math.fsum(option.weight for option in options)
+            self._morals[rule] = probabilities = dict[str, float]()
+            for option in options:
+                for name, p in self.morals_after(option).items():
                     probabilities[name] = probabilities.get(name, 0.0) + option.weight / total * p
-        return probabilities
+        return self._morals[rule]
+
+    def morals_after(self, option: Option) -> Mapping[str, float]:
+        """The same for what an option writes. At most one of its parts leads to the moral."""
+        for part in option.parts:
+            if isinstance(part, Hole) and part.variable == "moral":
+                return {part.attribute: 1.0}
+            if isinstance(part, Choice) and not part.selector and (morals := self.morals_of(part.rule)):
+                return morals
+        return {}
 
     @property
     def entropy_nats(self) -> float:
@@ -123,6 +133,11 @@ class Fables:
     def _told_reader(self) -> ToldReader:
         return ToldReader(self.grammar)
 
-    @cached_property
+    @property
     def _mass(self) -> Mass:
-        return whole_mass(self.grammar)
+        return self.inside.whole
+
+    @cached_property
+    def inside(self) -> Inside:
+        """The masses of all parts of a fable."""
+        return Inside(self.grammar)

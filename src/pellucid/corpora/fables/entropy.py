@@ -12,7 +12,7 @@ Parts in sequence multiply, alternatives add.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pellucid.corpora.fables.grammar import Fork, Grammar
@@ -49,18 +49,30 @@ NO_KEYS: Keys = frozenset()
 UNKNOWN: Known = frozenset()
 
 
-def whole_mass(grammar: Grammar) -> Mass:
-    """Probability (1), entropy in nats and number of all the stories of a grammar."""
-    return _Inside(grammar).of_choice(grammar.start, UNKNOWN, NO_KEYS)[UNKNOWN]
+class Inside:
+    """The masses of all parts of a grammar; each is computed once."""
 
-
-class _Inside:
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
         self._needs: dict[str, Keys] = {}
         self._binds: dict[str, frozenset[str]] = {}
         self._of_choice: dict[tuple[Choice, Known, Keys], Masses] = {}
         self._plans: dict[tuple[str, Keys], list[Plan]] = {}
+
+    @property
+    def whole(self) -> Mass:
+        """Probability (1), entropy in nats and number of all the stories of the grammar."""
+        return self.of_choice(self._grammar.start, UNKNOWN, NO_KEYS)[UNKNOWN]
+
+    def of_changed(self, grammar: Grammar, names: Collection[str]) -> Inside:
+        """The same for this grammar with other options for the rules of these names. What they do not touch is kept."""
+        touched, plain = self._grammar.above(names), self._grammar.plain
+        other = Inside(grammar)
+        other._needs = {rule: needs for rule, needs in self._needs.items() if plain(rule) not in touched}
+        other._binds = {rule: binds for rule, binds in self._binds.items() if plain(rule) not in touched}
+        other._of_choice = {key: value for key, value in self._of_choice.items() if plain(key[0].rule) not in touched}
+        other._plans = {key: value for key, value in self._plans.items() if plain(key[0]) not in touched}
+        return other
 
     def of_choice(self, choice: Choice, known: Known, live: Keys) -> Masses:
         """The mass of a choice and all that it writes, for each state of the `live` keys afterwards."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate, pairwise, takewhile
@@ -122,7 +123,13 @@ class Fork:
             indices, lengths = self.rule.by_text
             found = (indices.get(text[start : start + length]) for length in lengths)
             candidates = [i for i in found if i is not None and i != self.excluded]
-        return next((i for i in candidates if text.startswith(self.write(i)[0], start)), None)
+        options = self.rule.options
+        for i in candidates:
+            first = options[i].parts[0] if options[i].parts else ""
+            may_fit = not isinstance(first, str) or text.startswith(first, start)  # most do not: no need to write them
+            if may_fit and text.startswith(self.write(i)[0], start):
+                return i
+        return None
 
     def write(self, index: int) -> tuple[str, Fork | None]:
         """The determined text from this option up to the next choice, and that choice; None at the story's end."""
@@ -143,7 +150,7 @@ class Grammar:
     """Rules, and what can be computed from them. `constants` are variables that are known before the first choice."""
 
     def __init__(self, rules: Rules, constants: State, start: str = "fable") -> None:
-        self._source = rules
+        self.source = rules
         self._rules: dict[str, Rule] = {}
         self.constants = constants
         self.start = Choice(start)
@@ -161,9 +168,38 @@ class Grammar:
 
     def written(self, name: str) -> Sequence[Option]:
         """The options of a rule as they were written; `rule` has them ready for reading."""
-        if name in self._source:
-            return self._source[name]
-        return [_capitalized(option) for option in self._source[name[0].lower() + name[1:]]]
+        options = self.source[self.plain(name)]
+        return options if name in self.source else [_capitalized(option) for option in options]
+
+    def plain(self, name: str) -> str:
+        """The name under which a rule was written: without the capital letter that asks for one."""
+        return name if name in self.source else name[:1].lower() + name[1:]
+
+    def changed(self, rules: Rules) -> Grammar:
+        """This grammar with other options for some rules, or with new rules. All that does not use them is shared."""
+        other, touched = Grammar({}, self.constants, self.start.rule), self.above(rules)
+        other.source = {**self.source, **rules}
+        other._rules = {name: rule for name, rule in self._rules.items() if self.plain(name) not in touched}
+        return other
+
+    def above(self, names: Collection[str]) -> set[str]:
+        """These rules and all that write them, directly or not."""
+        found, new = set(names), list(names)
+        while new:
+            users = self._users.get(new.pop(), set()) - found
+            found |= users
+            new += users
+        return found
+
+    @cached_property
+    def _users(self) -> Mapping[str, set[str]]:
+        """Which rules write a rule."""
+        users: defaultdict[str, set[str]] = defaultdict(set)
+        for name, options in self.source.items():
+            for part in (part for option in options for part in option.parts):
+                if isinstance(part, Choice):
+                    users[self.plain(part.rule)].add(name)
+        return users
 
     def _opened(self, option: Option) -> Iterator[Option]:
         """An option that begins with a choice, as options that begin with text: the same distribution."""

@@ -22,6 +22,7 @@ from pellucid.corpora.fables.grammar import Fork, Grammar, Rules
 from pellucid.corpora.fables.notation import Choice, Hole, capitalize
 
 SKILLS = ("choice", SPELLING, "agreement", "recall", "fact", "count", "moral")
+INSTRUCTION = "instruction"  # what would be a choice, had nobody said what the fable shall be about (see `about`)
 
 # The skill of an attribute (of anything) or of a variable; everything else is recall.
 _SKILL_OF = {
@@ -51,17 +52,15 @@ class SkillReader:
 
     def skills(self, drawn: Sequence[tuple[Fork, int]]) -> list[str]:
         """Of the story that these choices write."""
-        skills: list[str] = []
-        for fork, index in drawn:
-            flags = differing(fork.write(index)[0], [fork.write(i)[0] for i in fork.allowed()])
-            told = [
-                self._of_hole(hole, text) if hole else [SPELLING] * len(text)
-                for text, hole in fork.write_pieces(index)[0]
-            ]
-            skills += [
-                "choice" if flag else skill for flag, skill in zip(flags, chain.from_iterable(told), strict=True)
-            ]
-        return skills
+        return [skill for fork, index in drawn for skill in self.of_option(fork, index)]
+
+    def of_option(self, fork: Fork, index: int) -> list[str]:
+        """Of the text that an option writes, up to the next choice."""
+        flags = differing(fork.write(index)[0], [fork.write(i)[0] for i in fork.allowed()])
+        told = [
+            self._of_hole(hole, text) if hole else [SPELLING] * len(text) for text, hole in fork.write_pieces(index)[0]
+        ]
+        return ["choice" if flag else skill for flag, skill in zip(flags, chain.from_iterable(told), strict=True)]
 
     def _of_hole(self, hole: Hole, text: str) -> list[str]:
         if (hole, text) not in self._of_holes:

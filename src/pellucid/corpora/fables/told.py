@@ -51,6 +51,13 @@ class ToldReader:
             start += len(text)
         return found
 
+    def known(self, drawn: Sequence[tuple[Fork, int]]) -> dict[str, str]:
+        """The same values, without the places."""
+        if not drawn:
+            return {}
+        fork, index = drawn[-1]
+        return self._known_after(fork, index, fork.write(index)[1])
+
     def _known_after(self, fork: Fork, index: int, after: Fork | None) -> dict[str, str]:
         state = after.state if after else fork.state
         known = {name: state.get(variable, {}).get(attribute) for name, (variable, attribute) in _IN_STATE.items()}
