@@ -225,7 +225,8 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
         ),
         (
             "corpus={files: [a]}",
-            "command line: corpus.type: this key is missing; add `type: ...`, one of fables, hugging_face, none, text",
+            "command line: corpus.type: this key is missing; "
+            "add `type: ...`, one of fables, hugging_face, instructions, none, text",
         ),
         (
             "corpus={type: text}",

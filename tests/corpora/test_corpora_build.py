@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from pellucid.config.data import FablesConfig, HuggingFaceConfig, TextFilesConfig
+from pellucid.config.data import FablesConfig, HuggingFaceConfig, InstructionsConfig, TextFilesConfig
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.corpus import KnownCorpus
 
@@ -12,12 +12,13 @@ def configs(folder):
     path = str(folder / "a.txt")
     return [
         FablesConfig(type="fables", size=10, validation_fraction=0.2),
+        InstructionsConfig(type="instructions", size=10, validation_fraction=0.2),
         TextFilesConfig(type="text", files=(path,), separator="\n", validation_fraction=0.25),
         HuggingFaceConfig(type="hugging_face", path="text", data_files=(path,), validation_fraction=0.25),
     ]
 
 
-@pytest.mark.parametrize("i", range(3))
+@pytest.mark.parametrize("i", range(4))
 def test_every_corpus_can_be_described_and_read_again(tmp_path, i, monkeypatch):
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     config = configs(tmp_path)[i]
@@ -32,4 +33,4 @@ def test_every_corpus_can_be_described_and_read_again(tmp_path, i, monkeypatch):
 
 def test_only_fables_are_a_known_corpus(tmp_path):
     corpora = [build_corpus(config) for config in configs(tmp_path)]
-    assert [isinstance(corpus, KnownCorpus) for corpus in corpora] == [True, False, False]
+    assert [isinstance(corpus, KnownCorpus) for corpus in corpora] == [True, False, False, False]

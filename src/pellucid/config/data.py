@@ -30,6 +30,16 @@ class FablesConfig(Section):
     validation_fraction: Fraction = Field(0.05, description="share of the fables held out")
 
 
+class InstructionsConfig(Section):
+    """Instructions about fables, each with an answer drawn from its exact distribution."""
+
+    type: Literal["instructions"]
+    size: int = Field(8_000, ge=2, description="number of instructions, training and validation together")
+    world_size: int = Field(24, ge=2, description="number of animals: that of the fables a run starts from")
+    seed: int = Field(0, ge=0, description="the same seed writes the same corpus on every machine")
+    validation_fraction: Fraction = Field(0.05, description="share of the instructions held out")
+
+
 class DownloadConfig(Section):
     """A text file of the web, fetched once."""
 
@@ -93,7 +103,8 @@ class NoCorpusConfig(Section):
 
 
 CorpusConfig = Annotated[
-    FablesConfig | TextFilesConfig | HuggingFaceConfig | NoCorpusConfig, Field(discriminator="type")
+    FablesConfig | InstructionsConfig | TextFilesConfig | HuggingFaceConfig | NoCorpusConfig,
+    Field(discriminator="type"),
 ]
 
 

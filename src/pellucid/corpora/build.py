@@ -4,7 +4,14 @@ from pathlib import Path
 
 from typing_extensions import assert_never
 
-from pellucid.config.data import CorpusConfig, FablesConfig, HuggingFaceConfig, NoCorpusConfig, TextFilesConfig
+from pellucid.config.data import (
+    CorpusConfig,
+    FablesConfig,
+    HuggingFaceConfig,
+    InstructionsConfig,
+    NoCorpusConfig,
+    TextFilesConfig,
+)
 from pellucid.corpora.corpus import Corpus
 from pellucid.errors import DataError
 
@@ -22,6 +29,10 @@ def build_corpus(config: CorpusConfig, downloads: Path = DOWNLOADS) -> Corpus:
             from pellucid.corpora.fables import FablesCorpus
 
             return FablesCorpus(**options)
+        case InstructionsConfig():
+            from pellucid.corpora.instructions import InstructionsCorpus
+
+            return InstructionsCorpus(**options)
         case TextFilesConfig():
             from pellucid.corpora.download import download
             from pellucid.corpora.text_files import TextFilesCorpus

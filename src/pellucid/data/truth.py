@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pellucid.corpora.corpus import SPELLING, KnownConversations, KnownCorpus, NextWord, Turn
+from pellucid.corpora.corpus import SPELLING, KnownConversations, KnownText, NextWord, Turn
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import encode_turn
 from pellucid.tokenizer.tokenizer import WORD
@@ -63,7 +63,7 @@ class TokenTruth:
         return self.nats < CERTAIN_NATS
 
 
-def write_truth(corpus: KnownCorpus, tokenizer: Tokenizer, texts: Iterator[str], directory: Path) -> float:
+def write_truth(corpus: KnownText, tokenizer: Tokenizer, texts: Iterator[str], directory: Path) -> float:
     """Writes the truth of documents, in the order of their token file. Returns the sum of all nats."""
     total: list[float] = []
     with (directory / NATS_FILE).open("wb") as nats_file, (directory / SKILLS_FILE).open("wb") as skills_file:
@@ -96,14 +96,14 @@ def write_truth_of_answers(
     return math.fsum(total)
 
 
-def nats_of(corpus: KnownCorpus, tokenizer: Tokenizer, text: str) -> list[float]:
+def nats_of(corpus: KnownText, tokenizer: Tokenizer, text: str) -> list[float]:
     """−log p of each token of a document, and of its end."""
     ids = [*tokenizer.encode(text), tokenizer.end_of_text]
     distributions = next_token_distributions(corpus, tokenizer, text)
     return [-math.log(p[id_]) for id_, p in zip(ids, distributions, strict=True)]
 
 
-def next_token_distributions(corpus: KnownCorpus, tokenizer: Tokenizer, text: str) -> Iterator[Distribution]:
+def next_token_distributions(corpus: KnownText, tokenizer: Tokenizer, text: str) -> Iterator[Distribution]:
     """p(next token | tokens so far) before each token of a document, and before the end_of_text that ends it."""
     text_before, longer, whole = "", dict[int, float](), 1.0
     for word, words in corpus.words_of(text, first_word_length):
@@ -120,7 +120,7 @@ def next_token_distributions(corpus: KnownCorpus, tokenizer: Tokenizer, text: st
     yield _after_word(corpus, tokenizer, longer, whole, text_before)
 
 
-def next_token_distribution(corpus: KnownCorpus, tokenizer: Tokenizer, prefix: str) -> Distribution | None:
+def next_token_distribution(corpus: KnownText, tokenizer: Tokenizer, prefix: str) -> Distribution | None:
     """p(next token | the tokens of `prefix`). None where no document's tokens begin so.
 
     That happens for a text that the corpus cannot hold, and for one whose last word is cut where its tokens are not:
@@ -135,7 +135,7 @@ def next_token_distribution(corpus: KnownCorpus, tokenizer: Tokenizer, prefix: s
 
 
 def _after_word(
-    corpus: KnownCorpus, tokenizer: Tokenizer, longer: Mapping[int, float], whole: float, text_before: str
+    corpus: KnownText, tokenizer: Tokenizer, longer: Mapping[int, float], whole: float, text_before: str
 ) -> Distribution:
     """Either the last word goes on by one of `longer`, or it is whole and another word follows on the text."""
     following = corpus.words_on(text_before, first_word_length) if whole else {}
@@ -184,7 +184,7 @@ def normalized(masses: Mapping[int, float]) -> Distribution:
     return {id_: mass / total for id_, mass in masses.items()}
 
 
-def skill_characters(corpus: KnownCorpus, tokenizer: Tokenizer, text: str) -> NDArray[np.uint8]:
+def skill_characters(corpus: KnownText, tokenizer: Tokenizer, text: str) -> NDArray[np.uint8]:
     """How many characters of each skill count for each token of a document, end_of_text included: (tokens, skills).
 
     A token of several characters is shared equally among those that need more than spelling; among all of them, which

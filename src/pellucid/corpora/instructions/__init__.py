@@ -1,0 +1,10 @@
+"""Instructions: asking for a fable, and answering, so that the best possible answer is known exactly.
+
+Read in this order: wordings (a task in words) -> corpus (instructions with answers) -> verifier (was it obeyed?).
+"""
+
+from pellucid.corpora.instructions.corpus import InstructionsCorpus, is_held_out
+from pellucid.corpora.instructions.verifier import Verdict, judge
+from pellucid.corpora.instructions.wordings import Instruction, Task
+
+__all__ = ["Instruction", "InstructionsCorpus", "Task", "Verdict", "is_held_out", "judge"]

@@ -1,0 +1,52 @@
+import random
+
+import pytest
+
+from pellucid.corpora.fables import SKILLS, Fables, FablesAbout
+from pellucid.corpora.instructions import Task, Verdict, judge
+
+FABLES = Fables(24)
+FOX_SHARES = FablesAbout(FABLES, ["fox"], ["sharing"])
+
+
+@pytest.fixture(scope="module")
+def answers():
+    rng = random.Random(0)
+    return [FOX_SHARES.write(rng) for _ in range(10)]
+
+
+def test_an_answer_obeys_the_task_it_was_drawn_for_and_each_half_of_it(answers):
+    for text in answers:
+        for task in (Task("fox", "sharing"), Task("fox"), Task(None, "sharing")):
+            assert judge(FABLES, task, text) == Verdict(True, None, None, True)
+            assert judge(FABLES, task, text).reward == 1
+
+
+def test_an_answer_to_another_task_is_whole_but_does_not_obey(answers):
+    for text in answers:
+        for task in (Task("crow", "sharing"), Task("fox", "greed"), Task("owl"), Task(None, "trust")):
+            assert judge(FABLES, task, text) == Verdict(True, None, None, False)
+            assert judge(FABLES, task, text).reward == 0.5
+
+
+def test_a_corrupted_answer_is_not_whole_and_its_fault_has_place_and_skill(answers):
+    for text in answers:
+        skills = FABLES.skills_of(text)
+        place = random.Random(text).randrange(len(text))
+        verdict = judge(FABLES, Task("fox"), text[:place] + "~" + text[place + 1 :])
+        assert (verdict.whole, verdict.broken_at, verdict.broken_by) == (False, place, SKILLS[skills[place]])
+
+
+def test_what_is_not_told_is_not_obeyed(answers):
+    for text in answers:
+        told = FABLES.told_by(text)
+        before_animal, before_moral = (text[: told[name].decided_at - 1] for name in ("animal", "moral"))
+        assert judge(FABLES, Task("fox"), before_animal) == Verdict(False, None, None, False)
+        assert not judge(FABLES, Task("fox", "sharing"), before_moral).obeys
+        assert judge(FABLES, Task("fox"), before_moral + "~").reward == 0.5
+        assert judge(FABLES, Task("fox"), "").reward == 0
+
+
+def test_naming_the_animal_or_the_moral_is_not_to_tell_of_it():
+    text = "fox fox fox\nMoral: What we share comes back to us."
+    assert judge(FABLES, Task("fox", "sharing"), text) == Verdict(False, 0, "choice", False)
