@@ -175,7 +175,7 @@ class Run:
     def chat(self, *, max_new_tokens: int | None = None, seed: int | None = None, **sampling: Any) -> Conversation:
         """A conversation with the model: `say` and `ask` add to it, and it reads what was said before.
 
-        max_new_tokens: of an answer; None is half the context. sampling: as in `stream`. ConfigError for a model that
+        max_new_tokens: of an answer; None is 3/4 of the context. sampling: as in `stream`. ConfigError for a model that
         was not fine-tuned on conversations.
         """
         settings: dict[str, Any] = {"sampling": Sampling(**sampling), "max_new_tokens": max_new_tokens, "seed": seed}

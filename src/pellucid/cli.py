@@ -231,7 +231,7 @@ def generate(
 def chat(
     run: Run,
     prompt: Annotated[list[str] | None, Option(metavar="TEXT", help="Say this, then end; may be repeated.")] = None,
-    max_new_tokens: Annotated[int | None, Option(metavar="N", min=1, help="[default: half the context]")] = None,
+    max_new_tokens: Annotated[int | None, Option(metavar="N", min=1, help="[default: 3/4 of the context]")] = None,
     temperature: Annotated[float | None, Option(metavar="X", help="0 is greedy. [default: 1.0]")] = None,
     top_k: Annotated[int | None, Option(metavar="K", help="Draw from the K most likely tokens.")] = None,
     top_p: Annotated[float | None, Option(metavar="P", help="Draw from the fewest tokens of probability P.")] = None,

@@ -24,9 +24,9 @@ _log = logging.getLogger(__name__)
 class Conversation:
     """Questions and answers so far, in `turns`, and a model that answers the next one.
 
-    The model reads as many of the last turns as leave room in its context for `max_new_tokens` (default: half of it):
-    the oldest go first, a question with its answer. n_tokens: how many it has written. finish_reason: of its last
-    answer. Raises ConfigError for a model that was not fine-tuned on conversations.
+    The model reads as many of the last turns as leave room in its context for `max_new_tokens` (default: three quarters
+    of it): the oldest go first, a question with its answer. n_tokens: how many it has written. finish_reason: of its
+    last answer. Raises ConfigError for a model that was not fine-tuned on conversations.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Conversation:
         require_chat_tokens(tokenizer, "chat")
         self._model, self._tokenizer, self._precision = model, tokenizer, precision.for_decoding()
         self._sampling, self._seed = sampling, seed
-        self._max_new_tokens = max(1, model.context_length // 2) if max_new_tokens is None else max_new_tokens
+        self._max_new_tokens = max(1, model.context_length * 3 // 4) if max_new_tokens is None else max_new_tokens
         if self._max_new_tokens < 1:
             raise ConfigError("max_new_tokens", f"{max_new_tokens} leaves no room for an answer", "give 1 or more")
         self._has_told_of_dropping = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +16,7 @@ from torch.optim import Optimizer
 from torch.utils.checkpoint import checkpoint as recompute_in_backward
 from typing_extensions import assert_never
 
+from pellucid.config.data import CONVERSATIONS
 from pellucid.config.load import run_config_to_yaml
 from pellucid.config.model import BigramConfig, DecoderConfig, ExpertsConfig, ModelConfig
 from pellucid.config.post_training import (
@@ -36,6 +38,8 @@ from pellucid.config.training import (
     SGDConfig,
     WarmupStableDecayConfig,
 )
+from pellucid.corpora.build import build_corpus
+from pellucid.corpora.corpus import ConversationCorpus
 from pellucid.cost.build import RunCost, at_depth, one_update
 from pellucid.cost.counts import count_cost
 from pellucid.cost.machine import Machine
@@ -46,6 +50,7 @@ from pellucid.data.pairs import count_pairs
 from pellucid.errors import ConfigError
 from pellucid.evaluation.build import evaluate
 from pellucid.generation.build import build_sampling
+from pellucid.generation.chat import Conversation
 from pellucid.generation.text import generate_text
 from pellucid.kernels.cross_entropy import summed_cross_entropy as fast_cross_entropy
 from pellucid.model.bigram import Bigram
@@ -79,7 +84,12 @@ def build_session(
     def validate() -> Validation:
         return task.evaluate(model, config.evaluation.max_tokens)
 
+    questions = first_questions(config, sample.n_samples)
+
     def write_samples() -> list[str]:
+        if questions:
+            with trainer.whole_model():
+                return [f"**{question}**\n\n{conversation().ask(question)}" for question in questions]
         with trainer.whole_model(), precision.for_decoding().autocast():
             completions = generate_text(
                 model,
@@ -91,6 +101,10 @@ def build_session(
                 seed=config.seed,
             )
         return [sample.prompt + completion.completion for completion in completions]
+
+    def conversation() -> Conversation:
+        sampling, most = build_sampling(sample), sample.max_new_tokens
+        return Conversation(model, tokenizer, precision, sampling=sampling, max_new_tokens=most, seed=config.seed)
 
     return Session(
         trainer=trainer,
@@ -115,6 +129,15 @@ def build_session(
         base_sha256=base.sha256 if base is not None and needs_base(config) else None,
         trackers=build_trackers(config, run_dir, world),
     )
+
+
+def first_questions(config: RunConfig, n: int) -> list[str]:
+    """The first questions held out, to see what the model answers; none unless it learns conversations."""
+    if config.corpus.type not in CONVERSATIONS:
+        return []
+    corpus = build_corpus(config.corpus)
+    assert isinstance(corpus, ConversationCorpus)
+    return [turns[0].text for turns in islice(corpus.conversations("validation"), n)]
 
 
 def build_trackers(config: RunConfig, run_dir: Path, world: World = ALONE) -> Trackers:

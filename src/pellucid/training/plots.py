@@ -22,6 +22,7 @@ SKILL_STYLES = [
     ("#009E73", "v", "-"),
     ("#CC79A7", "P", "--"),
     ("#56B4E9", "X", "--"),
+    ("#F0E442", "*", ":"),
 ]
 LEAST_EXCESS = 1e-3  # nats per document; less, or luck below the floor, is drawn here
 
@@ -56,7 +57,7 @@ def skills_figure(rows: Sequence[Row], title: str) -> Figure:
     figure, axes = _empty_figure(title, "excess over the floor (nats per fable)", "log", "log")
     evaluated = [row for row in rows if row.get("skills")]
     tokens = [row["tokens"] for row in evaluated]
-    for skill, (color, marker, line) in zip(evaluated[0]["skills"], SKILL_STYLES, strict=True):
+    for skill, (color, marker, line) in zip(evaluated[0]["skills"], SKILL_STYLES, strict=False):
         excesses = [row["skills"][skill]["excess_nats_per_document"] for row in evaluated]
         drawn = [max(excess, LEAST_EXCESS) for excess in excesses]
         axes.plot(tokens, drawn, color=color, marker=marker, linestyle=line, markersize=5, linewidth=1.5, label=skill)
