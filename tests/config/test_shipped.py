@@ -34,8 +34,8 @@ def test_a_misspelled_name_is_answered_with_the_nearest(tmp_path: Path, monkeypa
         load_run_config(Path("fabels"))
 
 
-def test_each_shipped_config_is_listed_and_loads_by_its_name(tmp_path: Path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("trained_before")
+def test_each_shipped_config_is_listed_and_loads_by_its_name():
     listed = dict(shipped_configs())
     assert len(listed) == len(list(SHIPPED.rglob("*.yaml")))
     for name, purpose in listed.items():

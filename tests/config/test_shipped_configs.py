@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from pellucid.config import RunConfig, load_run_config
-from pellucid.config.load import run_config_to_yaml
 from pellucid.model.build import build_model
 from pellucid.runtime.precision import resolve_precision
 from pellucid.training.build import build_optimizers, build_schedule
@@ -15,16 +14,7 @@ from pellucid.training.build import build_optimizers, build_schedule
 CONFIGS = Path(__file__).parents[2] / "configs"
 SHIPPED = sorted(CONFIGS.glob("*.yaml"))
 
-
-@pytest.fixture(autouse=True)
-def _what_they_start_from_was_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("fables", "instructions_sft"):
-        run = tmp_path / "checkpoints" / name
-        run.mkdir(parents=True)
-        (run / "config.yaml").write_text(
-            run_config_to_yaml(load_run_config(CONFIGS / f"{name}.yaml")), encoding="utf-8"
-        )
+pytestmark = pytest.mark.usefixtures("trained_before")
 
 
 def test_the_configs_that_the_readme_names_are_there():
