@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pellucid.adapters.quantized import Format as QuantizedFormat
 from pellucid.checkpoint.build import TrainedModel, load_trained_run
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.config.load import Change, load_run_config
@@ -28,6 +29,7 @@ from pellucid.evaluation.embed import Layer, Pooling, embed
 from pellucid.evaluation.explanation import Explanation
 from pellucid.evaluation.loss import Evaluation
 from pellucid.evaluation.trace import Trace, trace_text
+from pellucid.exchange.converted import merge_run, quantize_run
 from pellucid.exchange.export import Format, export_run
 from pellucid.exchange.gguf import Precision as ExportPrecision
 from pellucid.exchange.imports import import_run
@@ -221,6 +223,16 @@ class Run:
     def export(self, directory: str | Path, to: Format = "hf", precision: ExportPrecision = "fp32") -> None:
         """Writes this checkpoint into a new folder that transformers ("hf") or llama.cpp ("gguf") reads."""
         export_run(self.directory, Path(directory), to=to, precision=precision)
+
+    def merge(self, run_dir: str | Path) -> Run:
+        """Makes a run that needs no other, as `pellucid merge`, and opens it."""
+        merge_run(self.directory, Path(run_dir))
+        return load(run_dir)
+
+    def quantize(self, run_dir: str | Path, to: QuantizedFormat) -> Run:
+        """Makes a run of the same weights in fewer bits, as `pellucid quantize`, and opens it."""
+        quantize_run(self.directory, Path(run_dir), to)
+        return load(run_dir)
 
     def _repr_html_(self) -> str:
         n_parameters = sum(parameter.numel() for parameter in self.model.parameters())

@@ -521,6 +521,37 @@ def import_(
 
 
 @app.command()
+def merge(
+    run: Run,
+    out: Annotated[Path, Option(metavar="DIR", help="The run to make of it: a new folder.")],
+    checkpoint: Which = "best",
+) -> None:
+    """Make a run that needs no other. Its adapter becomes part of the weights, and codes are numbers again."""
+    from pellucid.exchange.converted import merge_run
+
+    _heed_stop_during_imports()
+    merge_run(run, out, which=checkpoint)
+    print(out)
+
+
+@app.command()
+def quantize(
+    run: Run,
+    to: Annotated[Literal["int8", "nf4", "nf4-double"], Option(help="8.5, 4.5 or 4.13 bits for each weight.")],
+    out: Annotated[Path, Option(metavar="DIR", help="The run to make of it: a new folder.")],
+    checkpoint: Which = "best",
+    as_json: Json = False,
+) -> None:
+    """Make a run of the same weights in fewer bits. Those of linear layers inside blocks; prints what it saves."""
+    from pellucid.exchange.converted import quantize_run
+
+    _heed_stop_during_imports()
+    sizes = quantize_run(run, out, to, which=checkpoint)
+    _note(f"wrote {out}")
+    _print(sizes.to_json() if as_json else sizes.table())
+
+
+@app.command()
 def experiment(
     file: Annotated[Path, Argument(metavar="EXPERIMENT", help="YAML file, or experiments/NAME.")],
     overrides: Overrides = None,

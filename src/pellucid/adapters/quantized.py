@@ -114,7 +114,7 @@ class QuantizedLinear(nn.Module):
     checkpointing they are made twice instead, so that those of one block at a time are in memory.
     """
 
-    def __init__(self, layer: nn.Linear | QuantizedLinear, to: Format) -> None:
+    def __init__(self, layer: nn.Linear, to: Format) -> None:
         super().__init__()
         self.to_format: Format = to
         self.in_features: int = layer.in_features
@@ -137,7 +137,8 @@ class QuantizedLinear(nn.Module):
 def quantize(model: nn.Module, to: Format) -> None:
     """Puts a QuantizedLinear in the place of each linear layer inside the blocks. Routers of experts stay exact."""
     for name, layer in linear_layers(model).items():
-        model.set_submodule(name, QuantizedLinear(layer, to))
+        if isinstance(layer, nn.Linear):
+            model.set_submodule(name, QuantizedLinear(layer, to))
 
 
 def linear_layers(model: nn.Module) -> dict[str, nn.Linear | QuantizedLinear]:
@@ -145,6 +146,12 @@ def linear_layers(model: nn.Module) -> dict[str, nn.Linear | QuantizedLinear]:
     kinds = (nn.Linear, QuantizedLinear)
     found = {name: m for name, m in model.named_modules() if isinstance(m, kinds) and not isinstance(m, Router)}
     return {name: layer for name, layer in found.items() if name.startswith("blocks.")}
+
+
+def code_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """The codes and constants of a model's quantized matrices, by name."""
+    layers = {name: module for name, module in model.named_modules() if isinstance(module, QuantizedLinear)}
+    return {f"{name}.{each}": tensor for name, layer in layers.items() for each, tensor in layer.named_buffers()}
 
 
 def bits_per_weight(model: nn.Module) -> float:

@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pellucid.checkpoint.run_directory import find_step_directory
-from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint
-from pellucid.checkpoint.training_state import load_model_tensors, require_fit
+from pellucid.adapters.build import adapt
+from pellucid.adapters.lora import merge
+from pellucid.adapters.quantized import quantize
+from pellucid.checkpoint.run_directory import find_step_directory, steps_in
+from pellucid.checkpoint.step_directory import MODEL_FILE, STEP_NAME, Checkpoint, Tensors, read_checkpoint, step_name
+from pellucid.checkpoint.training_state import load_first_weights, load_model_tensors, model_tensors, require_fit
 from pellucid.config.load import parse_run_config
+from pellucid.config.post_training import Quantization
 from pellucid.config.run import RunConfig
 from pellucid.errors import CheckpointError, ConfigError, DataError
+from pellucid.files import sha256
 from pellucid.model.build import build_model
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import Precision, precision_here
@@ -30,12 +35,23 @@ class TrainedModel:
     data_fingerprint: str
 
 
-def load_trained_model(step_directory: Path) -> TrainedModel:
-    """Checks a step directory and reads it into CPU memory.
+@dataclass(frozen=True)
+class Weights:
+    """What a run gives to one that starts from it."""
 
-    Raises CheckpointError if it is damaged or its weights do not fit its config.
+    tensors: Tensors
+    quantization: Quantization
+
+
+def load_trained_model(step_directory: Path) -> TrainedModel:
+    """Checks a step directory and reads it into CPU memory. Its layers are plain: an adapter is merged, and codes are
+    numbers again.
+
+    Raises CheckpointError if it is damaged, its weights do not fit its config, or the base of its adapter is gone.
     """
-    return _build(read_checkpoint(step_directory), str(step_directory))
+    trained = _build(read_checkpoint(step_directory), step_directory)
+    merge(trained.model)
+    return trained
 
 
 def load_trained_run(run: Path, which: str = "best") -> tuple[TrainedModel, Precision]:
@@ -52,7 +68,7 @@ def load_trained_run(run: Path, which: str = "best") -> tuple[TrainedModel, Prec
 def verify(step_directory: Path) -> None:
     """Raises CheckpointError unless hashes, shapes and numbers are those that a resumed run needs."""
     checkpoint = read_checkpoint(step_directory)
-    require_fit(_build(checkpoint, str(step_directory)).model, checkpoint, str(step_directory))
+    require_fit(_build(checkpoint, step_directory).model, checkpoint, str(step_directory))
 
 
 def config_of(checkpoint: Checkpoint, where: str) -> RunConfig:
@@ -75,13 +91,54 @@ def with_own_tokenizer(config: RunConfig, folder: Path) -> RunConfig:
     return config.model_copy(update={"tokenizer": own})
 
 
-def _build(checkpoint: Checkpoint, where: str) -> TrainedModel:
+def find_base(run: Path, digest: str | None) -> Path:
+    """The checkpoint of the run whose weights have this SHA-256. CheckpointError if it is gone."""
+    directories = [run] if STEP_NAME.fullmatch(run.name) else [run / step_name(step) for step in steps_in(run)]
+    for directory in directories:
+        if (directory / MODEL_FILE).is_file() and sha256(directory / MODEL_FILE) == digest:
+            return directory
+    what = "the weights that this run started from, and still needs, are no longer here"
+    raise CheckpointError(str(run), what, "bring that checkpoint back, or train again with --overwrite")
+
+
+def weights_to_start_from(checkpoint: Checkpoint, directory: Path, above: tuple[Path, ...] = ()) -> Weights:
+    """Those of the checkpoint. An adapter is merged first, so that the next run has one base and not two.
+
+    above: the checkpoints that start from it. Raises CheckpointError if it is one of them.
+    """
+    if directory in above:
+        raise CheckpointError(str(directory), "damaged: it starts from itself", "use another checkpoint of the run")
+    config = config_of(checkpoint, str(directory))
+    if config.adapter is None:
+        return Weights(checkpoint.model, config.quantization)
+    model = _build(checkpoint, directory, above).model
+    merge(model)
+    return Weights(model_tensors(model), "none")
+
+
+def load_base(model: LanguageModel, config: RunConfig, base: Weights, where: str) -> None:
+    """Gives a new model the weights to start from, then quantizes them and adds the adapter, as the config says."""
+    if base.quantization != "none":
+        quantize(model, base.quantization)
+    load_first_weights(model, base.tensors, config.seed, where)
+    adapt(model, config)
+
+
+def _build(checkpoint: Checkpoint, directory: Path, above: tuple[Path, ...] = ()) -> TrainedModel:
+    """As it was trained: with its adapter, around the weights of its base."""
+    where = str(directory)
     config = config_of(checkpoint, where)
     try:
         tokenizer = Tokenizer.from_json(checkpoint.tokenizer_json, f"{where}/tokenizer.json")
     except DataError as error:
         raise CheckpointError(error.where, error.what, OTHER_VERSION) from None
     model = build_model(config.model, tokenizer.vocab_size, scalar_head=config.has_scalar_head)
+    if config.adapter is not None and config.base_run is not None:
+        base = find_base(config.base_run[0], checkpoint.state.base_sha256)
+        weights = weights_to_start_from(read_checkpoint(base), base, (*above, directory))
+        load_base(model, config, weights, str(base))
+    else:
+        adapt(model, config)
     load_model_tensors(model, checkpoint.model, where)
     state = checkpoint.state
     return TrainedModel(config, tokenizer, model.eval(), state.step, state.data_fingerprint)

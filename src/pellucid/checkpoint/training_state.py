@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from pellucid.adapters.lora import LoRALinear
+from pellucid.adapters.quantized import code_tensors
 from pellucid.checkpoint.step_directory import Checkpoint, Tensors
 from pellucid.errors import CheckpointError
 from pellucid.runtime.distributed import cut_like, whole
@@ -19,8 +21,18 @@ OF_TASK = "task."
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """The parameters by name, whole; a tied matrix is stored once."""
-    return {name: whole(parameter) for name, parameter in model.named_parameters()}
+    """What a checkpoint keeps of a model, by name, whole; a tied matrix is stored once.
+
+    Parameters, and the codes of quantized layers; of a model with an adapter what learns, for its base has the rest.
+    """
+    return {name: whole(tensor) for name, tensor in _kept(model).items()}
+
+
+def _kept(model: nn.Module) -> dict[str, Tensor]:
+    parameters = dict(model.named_parameters())
+    if any(isinstance(module, LoRALinear) for module in model.modules()):
+        return {name: parameter for name, parameter in parameters.items() if parameter.requires_grad}
+    return {**parameters, **code_tensors(model)}
 
 
 def optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Tensor]:
@@ -66,9 +78,41 @@ def load_training_state(model: nn.Module, optimizers: Sequence[Optimizer], saved
 
 
 def load_model_tensors(model: nn.Module, tensors: Tensors, where: str) -> None:
-    """Copies saved parameters into the model. Raises CheckpointError if they belong to a model of another shape."""
+    """Copies saved tensors into the model. Raises CheckpointError if they belong to a model of another shape."""
     _require_same_parameters(model, tensors, where)
     _load_parameters(model, tensors)
+
+
+def load_first_weights(model: nn.Module, base: Tensors, seed: int, where: str) -> None:
+    """Copies the weights of the run to start from. CheckpointError, naming a tensor, if one has another shape.
+
+    Tokens that the base does not know get vectors drawn from the `seed`. A scalar head that only one has stays as it
+    is, or is left behind.
+    """
+    now = _kept(model)
+    tensors = with_new_tokens(base, now, seed)
+    heads = {name: now.get(name) for name in tensors.keys() | now.keys() if name.startswith("scalar_head.")}
+    without = {name: tensor for name, tensor in tensors.items() if name not in heads}
+    kept = {name: tensors.get(name, own) for name, own in heads.items() if own is not None}
+    load_model_tensors(model, {**without, **kept}, where)
+
+
+def with_new_tokens(base: Tensors, now: Tensors, seed: int) -> Tensors:
+    """The base's tensors; where a table of token vectors has more rows now, the new ones are drawn to be like the old.
+
+    So new tokens are as likely as others, and differ from each other. (The mean of all rows alone would make them
+    equal; Hewitt 2021.)
+    """
+    generator = torch.Generator().manual_seed(seed)
+    grown = dict(base)
+    for name in sorted(base.keys() & now.keys()):
+        n_new = now[name].size(0) - base[name].size(0) if name.endswith("embedding_VD") else 0
+        if n_new > 0:
+            old_VD = base[name].float()
+            noise_VD = torch.randn(n_new, old_VD.size(1), generator=generator)
+            new_VD = old_VD.mean(dim=0) + old_VD.std(dim=0) * noise_VD
+            grown[name] = torch.cat([base[name], new_VD.to(base[name].dtype)])
+    return grown
 
 
 def require_fit(model: nn.Module, saved: Checkpoint, where: str) -> None:
@@ -95,7 +139,7 @@ def first_not_finite(tensors: Tensors) -> str | None:
 
 
 def _load_parameters(model: nn.Module, tensors: Tensors) -> None:
-    here = {name: cut_like(tensors[name], parameter) for name, parameter in model.named_parameters()}
+    here = {name: cut_like(tensors[name], tensor) for name, tensor in _kept(model).items()}
     model.load_state_dict(here, strict=False)  # the other half of a tied matrix is not stored
 
 
@@ -113,9 +157,9 @@ def _load_optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer], t
 
 
 def _require_same_parameters(model: nn.Module, tensors: Tensors, where: str) -> None:
-    parameters = dict(model.named_parameters())
-    for name in sorted(parameters.keys() | tensors.keys()):
-        _require_same_kind(f"parameter {name}", parameters.get(name), tensors.get(name), where)
+    expected = _kept(model)
+    for name in sorted(expected.keys() | tensors.keys()):
+        _require_same_kind(f"parameter {name}", expected.get(name), tensors.get(name), where)
 
 
 def _require_same_kind(what: str, expected: Tensor | None, found: Tensor | None, where: str) -> None:

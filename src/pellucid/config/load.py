@@ -193,7 +193,7 @@ def parse_override(override: str) -> Change:
 
 
 def _take_from_base(data: dict[str, Any], places: Places, changes: list[Change]) -> None:
-    """Of a run that starts from another: `tokenizer`, and what is left out of `model`, are the other's.
+    """Of a run that starts from another: `tokenizer`, `quantization`, and what `model` lacks, are the other's.
 
     Raises CheckpointError if they are needed and there is no such run.
     """
@@ -215,6 +215,9 @@ def _take_from_base(data: dict[str, Any], places: Places, changes: list[Change])
     file = folder / "config.yaml"
     base, _ = _sections(RunConfig, _read(file), str(file))
     taken = {"model": base.get("model"), "tokenizer": {"type": "file", "path": (folder / "tokenizer.json").as_posix()}}
+    if base.get("adapter") is None and "quantization" not in data.keys() | whole.keys():
+        missing.add("quantization")  # weights with an adapter are merged, and no longer quantized
+        taken["quantization"] = base.get("quantization", "none")
     for key in sorted(missing):
         data[key], places[(key,)] = taken[key], str(file)
     if is_partial and isinstance(taken["model"], dict):

@@ -35,7 +35,7 @@ class RunConfig(Section, json_schema_extra=for_editors):
         None,
         min_length=1,
         description="RUN, RUN@best, RUN@latest or RUN@STEP: begin with the weights of that run, which also gives "
-        "`tokenizer` and the keys of `model` that are left out",
+        "`tokenizer`, `quantization` and the keys of `model` that are left out",
     )
     seed: int = Field(0, ge=0, lt=2**63, description="decides the initial weights, data order and dropout")
     corpus: CorpusConfig
@@ -43,7 +43,7 @@ class RunConfig(Section, json_schema_extra=for_editors):
     data: DataConfig = DataConfig()
     model: Annotated[ModelConfig, BeforeValidator(with_type)]
     quantization: Quantization = Field(
-        "none", description="format of frozen weights: `pellucid quantize` writes such runs"
+        "none", description="format of frozen weights: of a run by `pellucid quantize`, or of an adapter's base"
     )
     adapter: LoRAConfig | None = Field(None, description="what is trained beside the frozen weights of `start_from`")
     objective: ObjectiveConfig = NextTokenConfig(type="next_token")

@@ -17,6 +17,8 @@ from torch.optim import Optimizer
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from pellucid.adapters.quantized import code_tensors
+from pellucid.checkpoint.training_state import model_tensors
 from pellucid.cost.counts import FLOP_FORMULAS
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import Precision
@@ -102,8 +104,9 @@ def measure_update(
     as `next_token_nats` does.
     """
     parameters = list(model.parameters())
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
     tokens_BT = torch.zeros(batch_size, model.context_length, dtype=torch.long, device=parameters[0].device)
-    for parameter in parameters:
+    for parameter in trained:
         parameter.grad = torch.zeros_like(parameter)
     with Meter() as micro_batch:
         with precision.autocast():
@@ -111,22 +114,23 @@ def measure_update(
         gradient_BTV = logits_BTV.detach().log_softmax(dim=-1).exp_()
         logits_BTV.backward(gradient_BTV * 1.0)
     with Meter() as optimizer_step:
-        nn.utils.clip_grad_norm_(parameters, 1.0)
+        nn.utils.clip_grad_norm_(trained, 1.0)
         for optimizer in optimizers:
             optimizer.step()
 
-    weights = sum(parameter.nbytes for parameter in parameters)
+    weights = sum(tensor.nbytes for tensor in (*parameters, *code_tensors(model).values()))
+    gradients = sum(parameter.nbytes for parameter in trained)
     moments = sum(moment.nbytes for optimizer in optimizers for moment in _tensors(list(optimizer.state.values())))
     state = state_bytes(model, precision, model.context_length)
     memory = MemoryBytes(
         weights=weights,
-        gradients=weights,
+        gradients=gradients,
         optimizer=moments,
         activations=micro_batch.peak_bytes,
-        training=2 * weights + moments + micro_batch.peak_bytes,
+        training=weights + gradients + moments + micro_batch.peak_bytes,
         kv_cache_per_token=state_bytes(model, precision, model.context_length + 1) - state,
         state=state,
-        checkpoint=weights + moments,
+        checkpoint=sum(tensor.nbytes for tensor in model_tensors(model).values()) + moments,
     )
     return micro_batch.work, optimizer_step.work, memory
 

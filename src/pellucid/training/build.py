@@ -16,6 +16,8 @@ from torch.optim import Optimizer
 from torch.utils.checkpoint import checkpoint as recompute_in_backward
 from typing_extensions import assert_never
 
+from pellucid.adapters.build import adapt
+from pellucid.adapters.lora import merged
 from pellucid.config.data import CONVERSATIONS
 from pellucid.config.load import run_config_to_yaml
 from pellucid.config.model import BigramConfig, DecoderConfig, ExpertsConfig, ModelConfig
@@ -88,9 +90,9 @@ def build_session(
 
     def write_samples() -> list[str]:
         if questions:
-            with trainer.whole_model():
+            with trainer.whole_model(), merged(model):
                 return [f"**{question}**\n\n{conversation().ask(question)}" for question in questions]
-        with trainer.whole_model(), precision.for_decoding().autocast():
+        with trainer.whole_model(), merged(model), precision.for_decoding().autocast():
             completions = generate_text(
                 model,
                 tokenizer,
@@ -167,7 +169,7 @@ def build_trainer(
     if isinstance(model, Bigram) and is_counted:
         model.set_counts(torch.from_numpy(count_pairs(data.train, model.vocab_size)))
     if base is not None:
-        base.load_into(model, config.seed)
+        base.load_into(model, config)
     model.to(precision.device)
     task = build_task(config, data, model, precision, world)
     if train.gradient_checkpointing:
@@ -275,6 +277,7 @@ def cost_of_run(config: RunConfig, vocab_size: int, precision: Precision) -> Run
         with FakeTensorMode(), precision.device:
             model = build_model(model_config, vocab_size)
             cost = count_cost(model)
+            adapt(model, config)
             if train.gradient_checkpointing:
                 recompute_activations(model.blocks)
             chosen = build_optimizers(config.optimizer, model, precision)

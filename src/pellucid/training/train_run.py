@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pellucid.checkpoint.build import config_of, load_trained_run, with_own_tokenizer
+from pellucid.checkpoint.build import config_of, find_base, load_trained_run, with_own_tokenizer
 from pellucid.checkpoint.run_directory import find_step_directory, locked
 from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint
 from pellucid.config.load import run_config_to_yaml
@@ -20,7 +20,7 @@ from pellucid.cost.build import training_flops
 from pellucid.cost.machine import measure_flops_per_second
 from pellucid.cost.step_time import model_flops_utilization
 from pellucid.data.build import PreparedData, build_batches, prepare_data
-from pellucid.errors import CheckpointError
+from pellucid.errors import CheckpointError, ConfigError
 from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.distributed import World, connected, with_helpers
@@ -38,7 +38,7 @@ from pellucid.training.resume import (
     require_same_run,
 )
 from pellucid.training.session import Session
-from pellucid.training.start_from import Base, read_base, read_same_base
+from pellucid.training.start_from import Base, read_base
 from pellucid.training.task import Validation
 from pellucid.training.trackers import require_installed
 
@@ -84,6 +84,10 @@ def train_run(
     if not world.is_first:
         return _train_as_rank(config, data_root, run_dir, minutes, world)
     require_installed(config.trackers)
+    if config.quantization != "none" and config.adapter is None:
+        what = f"{config.quantization} weights are frozen, and there is nothing else to train"
+        fix = "add `adapter: {type: lora}` and `start_from: RUN`, or leave it out"
+        raise ConfigError("quantization", what, fix)
     is_resumed = resume or world.is_restart
     with locked(run_dir):
         if not (is_resumed or overwrite):
@@ -160,7 +164,7 @@ def _base_of(config: RunConfig, found: tuple[Checkpoint, Path] | None) -> Base |
         checkpoint, directory = found
         if checkpoint.state.base_sha256 is None:
             raise CheckpointError(str(directory), "does not tell what it started from", "start over with --overwrite")
-        base = read_same_base(config.base_run[0], checkpoint.state.base_sha256)
+        base = read_base(find_base(config.base_run[0], checkpoint.state.base_sha256))
     else:
         base = read_base(find_step_directory(*config.base_run))
     base.require_fit(config)

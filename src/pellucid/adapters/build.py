@@ -1,0 +1,22 @@
+"""From a config to layers around those of a model: few bits, then an adapter."""
+
+from __future__ import annotations
+
+from pellucid.adapters.lora import add_lora
+from pellucid.adapters.quantized import quantize
+from pellucid.config.run import RunConfig
+from pellucid.model.decoder import Decoder
+from pellucid.model.language_model import LanguageModel
+
+
+def adapt(model: LanguageModel, config: RunConfig) -> None:
+    """Quantizes the layers that are not yet, then puts the adapter around them, as the config says.
+
+    A scalar head learns beside the adapter: the base knows nothing of it. Raises ConfigError as `add_lora` does.
+    """
+    if config.quantization != "none":
+        quantize(model, config.quantization)
+    if config.adapter is not None:
+        add_lora(model, config.adapter.rank, config.adapter.alpha, config.adapter.targets)
+        if isinstance(model, Decoder) and model.scalar_head is not None:
+            model.scalar_head.requires_grad_(True)

@@ -1,0 +1,111 @@
+"""A run made of another: its adapter merged into the weights, or the weights in fewer bits."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pellucid.adapters.quantized import Format, bits_per_weight, linear_layers, quantize
+from pellucid.checkpoint.build import TrainedModel, load_trained_model, with_own_tokenizer
+from pellucid.checkpoint.run_directory import find_step_directory
+from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint, write_checkpoint
+from pellucid.checkpoint.training_state import OF_TASK, first_not_finite, model_tensors
+from pellucid.config.load import run_config_to_yaml
+from pellucid.errors import CheckpointError, ConfigError
+from pellucid.exchange.folders import bytes_of, new_folder, require_empty
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bits for each weight, before and after: of the layers that were quantized, and of the whole model."""
+
+    quantized_weights: int
+    bits_before: float
+    bits_after: float
+    weights: int
+    model_bits_before: float
+    model_bits_after: float
+
+    def table(self) -> str:
+        rows = [
+            ("linear layers inside blocks", self.quantized_weights, self.bits_before, self.bits_after),
+            ("the whole model", self.weights, self.model_bits_before, self.model_bits_after),
+        ]
+        lines = [f"{'bits for each weight':28}{'weights':>14}{'before':>10}{'after':>10}"]
+        lines += [f"{name:28}{n:>14,}{before:>10.3f}{after:>10.3f}" for name, n, before, after in rows]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def merge_run(run: Path, directory: Path, *, which: str = "best") -> None:
+    """Writes a run that needs no other: the adapter is merged into the weights of its base, which are plain numbers.
+
+    Raises ConfigError if there is nothing to merge or the folder is not empty, CheckpointError as all that read a run.
+    """
+    step_directory, trained = _loaded(run, directory, which)
+    if trained.config.adapter is None and trained.config.quantization == "none":
+        raise ConfigError(str(run), "no adapter to merge: its weights are plain", "use the run as it is")
+    _write(trained, step_directory, directory, {"adapter": None, "quantization": "none"})
+
+
+def quantize_run(run: Path, directory: Path, to: Format, *, which: str = "best") -> Sizes:
+    """Writes a run whose linear layers inside blocks are codes and constants; an adapter is merged first.
+
+    Raises as `merge_run` does; ConfigError also if the weights are codes already, or none of them can be.
+    """
+    step_directory, trained = _loaded(run, directory, which)
+    model, config = trained.model, trained.config
+    if config.quantization != "none" and config.adapter is None:
+        what = f"its weights are {config.quantization} already"
+        raise ConfigError(str(run), what, "quantize the run that it was made of: rounding twice costs twice")
+    layers = linear_layers(model)
+    if not layers:
+        raise ConfigError("model.type", f"{config.model.type} has no linear layer inside blocks", "quantize a decoder")
+    if (culprit := first_not_finite(model_tensors(model))) is not None:
+        raise CheckpointError(str(step_directory), f"{culprit} holds NaN or infinity", "use an older checkpoint")
+    n_quantized = sum(layer.weight.numel() for layer in layers.values())
+    n_bytes_each = [layer.weight.nbytes for layer in layers.values()]
+    before = model_tensors(model).values()
+    n_weights, bytes_before = sum(tensor.numel() for tensor in before), sum(map(bytes_of, before))
+    quantize(model, to)
+    bytes_after = sum(map(bytes_of, model_tensors(model).values()))
+    _write(trained, step_directory, directory, {"adapter": None, "quantization": to}, val_loss=None, best_loss=None)
+    return Sizes(
+        quantized_weights=n_quantized,
+        bits_before=8 * sum(n_bytes_each) / n_quantized,
+        bits_after=bits_per_weight(model),
+        weights=n_weights,
+        model_bits_before=8 * bytes_before / n_weights,
+        model_bits_after=8 * bytes_after / n_weights,
+    )
+
+
+def _loaded(run: Path, directory: Path, which: str) -> tuple[Path, TrainedModel]:
+    require_empty(Path(os.path.abspath(directory)))
+    step_directory = find_step_directory(run, which)
+    return step_directory, load_trained_model(step_directory)
+
+
+def _write(
+    trained: TrainedModel, step_directory: Path, directory: Path, changes: dict[str, Any], **of_state: Any
+) -> None:
+    """The same step, without what training would need to go on: a new run may start from it.
+
+    `start_from` stays, and tells where the weights came from.
+    """
+    saved = read_checkpoint(step_directory)
+    config = with_own_tokenizer(trained.config.model_copy(update=changes), directory)
+    config_yaml, tokenizer_json = run_config_to_yaml(config), saved.tokenizer_json
+    state = saved.state.model_copy(update={"unreported": None, **of_state})
+    generators = {name: tensor for name, tensor in saved.rng.items() if not name.startswith(OF_TASK)}
+    tensors = model_tensors(trained.model)
+    checkpoint = Checkpoint(tensors, {}, generators, state, config_yaml, tokenizer_json)
+    n_bytes = sum(map(bytes_of, tensors.values())) + 2 * len(tokenizer_json)
+    with new_folder(Path(os.path.abspath(directory)), n_bytes) as draft:
+        write_checkpoint(draft, checkpoint)
+        (draft / "config.yaml").write_text(config_yaml, encoding="utf-8")
+        (draft / "tokenizer.json").write_text(tokenizer_json, encoding="utf-8")
