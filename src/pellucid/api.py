@@ -24,7 +24,7 @@ from pellucid.config.load import Change, load_run_config
 from pellucid.config.run import RunConfig
 from pellucid.config.training import TrainConfig
 from pellucid.errors import ConfigError
-from pellucid.evaluation.build import evaluate_run, evaluate_text, explain_run
+from pellucid.evaluation.build import evaluate_on, evaluate_run, evaluate_text, explain_run
 from pellucid.evaluation.embed import Layer, Pooling, embed
 from pellucid.evaluation.explanation import Explanation
 from pellucid.evaluation.loss import Evaluation
@@ -211,14 +211,27 @@ class Run:
         """
         return explain_run(self.trained, text, number=number, n_candidates=top, attention=attention)
 
-    def evaluate(self, text_file: str | Path | None = None, *, data_dir: str | Path = "data") -> Evaluation:
+    def evaluate(
+        self,
+        text_file: str | Path | None = None,
+        *,
+        on: str | Path | None = None,
+        answers: int | None = None,
+        data_dir: str | Path = "data",
+    ) -> Evaluation:
         """Loss on the whole validation text, or on a text file, and what follows from it.
 
-        `data_dir` holds the prepared corpus. CheckpointError if it is gone and the corpus has changed.
+        on: a run or config whose validation text is taken instead. answers: how many held-out instructions a run that
+        knows some answers too (default: 200); `evaluation.answers` is how well. `data_dir` holds the prepared corpus.
+        CheckpointError if it is gone and the corpus has changed.
         """
+        if sum(option is not None for option in (text_file, on, answers)) > 1:
+            raise ConfigError("evaluate", "text_file, on and answers exclude each other", "give one of them")
         if text_file is not None:
             return evaluate_text(self.trained, self.precision, Path(text_file))
-        return evaluate_run(self.trained, self.precision, Path(data_dir), str(self.directory))
+        if on is not None:
+            return evaluate_on(self.trained, self.precision, Path(on), Path(data_dir))
+        return evaluate_run(self.trained, self.precision, Path(data_dir), str(self.directory), answers)
 
     def export(self, directory: str | Path, to: Format = "hf", precision: ExportPrecision = "fp32") -> None:
         """Writes this checkpoint into a new folder that transformers ("hf") or llama.cpp ("gguf") reads."""

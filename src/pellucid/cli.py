@@ -299,20 +299,29 @@ def _talk(conversation: Conversation) -> None:
 def evaluate(
     run: Run,
     text: Annotated[Path | None, Option(metavar="FILE", help="Measure on this text instead.")] = None,
+    on: Annotated[Path | None, Option(metavar="RUN|CONFIG", help="Measure on the validation text of this.")] = None,
+    answers: Annotated[
+        int | None, Option(metavar="N", min=0, help="Held-out instructions to answer, if it knows any. [default: 200]")
+    ] = None,
     checkpoint: Which = "best",
     as_json: Json = False,
 ) -> None:
     """Measure a trained model on its validation text. Loss, perplexity, bits per byte; floor, excess if known."""
     from pellucid.checkpoint.build import load_trained_run
-    from pellucid.evaluation.build import evaluate_run, evaluate_text
+    from pellucid.evaluation.build import evaluate_on, evaluate_run, evaluate_text
 
     _heed_stop_during_imports()
+    if sum(option is not None for option in (text, on, answers)) > 1:
+        raise ConfigError("command line", "--text, --on and --answers exclude each other", "give one of them")
     trained, precision = load_trained_run(run, checkpoint)
-    if text is None:
-        _say_where_new(DATA_ROOT)
-        evaluation = evaluate_run(trained, precision, DATA_ROOT, str(run))
-    else:
+    if text is not None:
         evaluation = evaluate_text(trained, precision, text)
+    else:
+        _say_where_new(DATA_ROOT)
+        if on is not None:
+            evaluation = evaluate_on(trained, precision, on, DATA_ROOT)
+        else:
+            evaluation = evaluate_run(trained, precision, DATA_ROOT, str(run), answers)
     _print({"step": trained.step, **evaluation.to_json()} if as_json else evaluation.table())
 
 

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from pellucid.checkpoint.build import TrainedModel
+from pellucid.checkpoint.build import TrainedModel, config_of, load_trained_model
+from pellucid.checkpoint.run_directory import find_step_directory
+from pellucid.checkpoint.step_directory import read_checkpoint
+from pellucid.config.load import load_run_config
 from pellucid.config.run import RunConfig
+from pellucid.config.shipped import find_config
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.corpus import Corpus, KnownCorpus, Piece
 from pellucid.corpora.fables import FablesCorpus
 from pellucid.corpora.fables.told import PROPERTIES
+from pellucid.corpora.instructions import InstructionsCorpus
 from pellucid.data.batches import evaluation_batches
-from pellucid.data.build import PreparedData, data_of_run, text_as_tokens
+from pellucid.data.build import PreparedData, data_of_run, prepare_data, text_as_tokens
 from pellucid.errors import CheckpointError, ConfigError, DataError
+from pellucid.evaluation.answers import AnswerTable, answer_table, judge_answers
 from pellucid.evaluation.attention_maps import attention_maps
 from pellucid.evaluation.embed import Embeddings, Layer, Pooling, embed
 from pellucid.evaluation.explain import beginning_that_fits, explain, validation_document
@@ -28,6 +35,8 @@ from pellucid.model.build import build_model
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
+
+N_ANSWERS = 200
 
 
 def evaluate(
@@ -53,15 +62,61 @@ def evaluate(
     return evaluation_of(score(model, batches, precision, world), data.validation, data.tokenizer, data.truth)
 
 
-def evaluate_run(trained: TrainedModel, precision: Precision, data_root: Path, where: str) -> Evaluation:
+def evaluate_run(
+    trained: TrainedModel, precision: Precision, data_root: Path, where: str, n_answers: int | None = None
+) -> Evaluation:
     """Scores a trained model on the validation tokens of its training, made again in `data_root` if they are gone.
 
-    CheckpointError, at `where`, if they are gone and the corpus has changed since; DataError if it has no corpus.
+    n_answers: so many held-out instructions it also answers (default: 200, where its corpus is instructions).
+    CheckpointError, at `where`, if the tokens are gone and the corpus has changed since; DataError: it has no corpus.
     """
+    is_asked = trained.config.corpus.type == "instructions" and trained.config.objective.type != "reward_model"
+    if n_answers and not is_asked:
+        what = "only of a model that follows instructions about fables is it known if it obeys"
+        raise ConfigError("--answers", what, "leave it out, or take a run of corpus.type instructions")
     data = data_of_run(trained.config, trained.data_fingerprint, data_root)
     if data is None or data.tokenizer.to_json() != trained.tokenizer.to_json():
         what = f"its corpus has changed, and its tokens are no longer in {data_root}"
         raise CheckpointError(where, what, "bring the text back as it was, or score any text with --text FILE")
+    evaluation = evaluate(trained.config, data, trained.model, precision)
+    n_answers = N_ANSWERS if n_answers is None and is_asked else n_answers
+    return replace(evaluation, answers=answers_of_run(trained, precision, n_answers)) if n_answers else evaluation
+
+
+def answers_of_run(trained: TrainedModel, precision: Precision, n: int) -> AnswerTable:
+    """How well a run answers n held-out instructions; and how far it went from the run that it started from.
+
+    That is None if the other is gone, or knew no instructions.
+    """
+    corpus = build_corpus(trained.config.corpus)
+    assert isinstance(corpus, InstructionsCorpus)
+    reference = None
+    if trained.config.base_run is not None:
+        with suppress(CheckpointError):
+            base = load_trained_model(find_step_directory(*trained.config.base_run))
+            if base.tokenizer.to_json() == trained.tokenizer.to_json():
+                reference = base.model.to(precision.device)
+    answers = judge_answers(trained.model, trained.tokenizer, corpus, precision, n=n, reference=reference)
+    return answer_table(answers, trained.config.start_from)
+
+
+def evaluate_on(trained: TrainedModel, precision: Precision, other: Path, data_root: Path) -> Evaluation:
+    """Scores a trained model on the validation text of another run or config: of the run that it started from, say.
+
+    So it is measured what fine-tuning has made it forget. ConfigError if the other spells its text with other tokens.
+    """
+    if other.is_dir():
+        step_directory = find_step_directory(other, "best")
+        that = read_checkpoint(step_directory)
+        data = data_of_run(config_of(that, str(step_directory)), that.state.data_fingerprint, data_root)
+    else:
+        data = prepare_data(load_run_config(find_config(other)), data_root)
+    if data is None:
+        what = f"its corpus has changed, and its tokens are no longer in {data_root}"
+        raise CheckpointError(str(other), what, "bring the text back as it was, or score any text with --text FILE")
+    if trained.tokenizer.to_json() not in (data.tokenizer.to_json(), data.tokenizer.with_chat_tokens().to_json()):
+        what = "its text was made into tokens of another vocabulary than that of the run"
+        raise ConfigError("--on", f"{other}: {what}", "name the run that it started from, or a text with --text FILE")
     return evaluate(trained.config, data, trained.model, precision)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from pellucid.data.batches import IGNORE_INDEX, Batch
 from pellucid.data.token_file import TokenFile
 from pellucid.data.truth import TokenTruth
+from pellucid.evaluation.answers import AnswerTable
 from pellucid.evaluation.skills import SkillTable, skill_table
 from pellucid.model.language_model import eval_mode
 from pellucid.runtime.distributed import ALONE, World
@@ -31,7 +32,7 @@ class Evaluation:
 
     nats: −Σ log p(token), end-of-text tokens included.   n_tokens: how many were predicted.
     n_bytes: UTF-8 bytes of the text.                      floor_nats: the text's own −log p under the truth, if known.
-    skills: the same by skill, if known.
+    skills: the same by skill, if known.                   answers: how instructions are answered, if that was asked.
     """
 
     nats: float
@@ -39,6 +40,7 @@ class Evaluation:
     n_bytes: int
     floor_nats: float | None
     skills: SkillTable | None = None
+    answers: AnswerTable | None = None
 
     @property
     def loss_nats_per_token(self) -> float:
@@ -81,7 +83,8 @@ class Evaluation:
         names = ["loss_nats_per_token", "perplexity", "bits_per_byte"]
         names += ["floor_nats_per_token", "excess_nats_per_token", "excess_fraction"]
         figures = {name: getattr(self, name) for name in names}
-        return {**figures, "tokens": self.n_tokens, "bytes": self.n_bytes, "skills": skills}
+        counts = {"tokens": self.n_tokens, "bytes": self.n_bytes}
+        return {**figures, **counts, "skills": skills, "answers": self.answers and self.answers.to_json()}
 
     def to_row(self) -> dict[str, object]:
         """What metrics.jsonl keeps of an evaluation during training, perhaps of only a part of the text."""
@@ -110,6 +113,8 @@ class Evaluation:
             ]
         if self.skills is not None:
             lines += ["", self.skills.table()]
+        if self.answers is not None:
+            lines += ["", self.answers.table()]
         return "\n".join(lines)
 
     def __str__(self) -> str:
