@@ -15,7 +15,9 @@ from typing import Any
 import yaml
 
 from pellucid.config import RunConfig
+from pellucid.config.data import CONVERSATIONS
 from pellucid.config.load import parse_run_config
+from pellucid.config.run import NEEDS_DECODER
 
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # many times faster, where PyYAML was built with it
 SCHEMA = RunConfig.model_json_schema()
@@ -29,6 +31,7 @@ REQUIRED: dict[str, object] = {
     "url": "https://example.org/corpus.txt",
     "sha256": "0" * 64,
     "path": "owner/stories",
+    "run": "checkpoints/reward_model",
     "context_length": 8,
     "d_model": 16,
     "n_layers": 1,
@@ -107,12 +110,25 @@ def base(section: Data, choice: int) -> Data:
 
 
 def bases() -> list[Data]:
-    """As many as it takes for each variant of a model to come with each variant of its parts."""
-    most_parts = max(len(variants(part)) for part in SCHEMA["$defs"]["DecoderConfig"]["properties"].values())
-    found = [base(SCHEMA, choice) for choice in range(most_parts * len(variants(SCHEMA["properties"]["model"])))]
+    """As many as it takes for each variant of a model to come with each variant of its parts, and of the objective."""
+    parts = [*SCHEMA["$defs"]["DecoderConfig"]["properties"].values(), SCHEMA["properties"]["objective"]]
+    n_parts, n_models = max(len(variants(part)) for part in parts), len(variants(SCHEMA["properties"]["model"]))
+    found = [made_to_fit(base(SCHEMA, choice), choice, choice // n_models) for choice in range(n_parts * n_models)]
     for data in found:
         parse_run_config(dump(data), "base.yaml")
     return found
+
+
+def made_to_fit(data: Data, choice: int, part: int) -> Data:
+    """The same with an objective for its model, and a corpus for its objective. Each starts from a run: adapters do."""
+    objectives, corpora = (variants(SCHEMA["properties"][key]) for key in ("objective", "corpus"))
+    kind = list(objectives)[part % len(objectives)]
+    if kind in NEEDS_DECODER and data["model"]["type"] != "decoder":
+        kind = "sft"
+    fitting = [name for name in corpora if (name in CONVERSATIONS) == (kind != "next_token")]
+    corpus = fitting[choice % len(fitting)]
+    sections_that_fit = {"objective": base(objectives[kind], part // 2), "corpus": base(corpora[corpus], choice)}
+    return {**data, **sections_that_fit, "start_from": "checkpoints/base"}
 
 
 def sections(data: Data, section: Data, path: Path = ()) -> Iterator[tuple[Path, Data]]:
@@ -155,7 +171,7 @@ def cases_of_key(data: Data, path: Path, section: Data) -> Iterator[Case]:
             at = (*path, *value)  # a section without a type describes a decoder, which has no such key
         yield Case(name, repr(value), at, dump(changed(data, path, value)))
     for i, value in wrong_items(schema):
-        items = list(section_of(data, path)[key])
+        items = list(section_of(data, path)[key] or ())
         yield Case(name, f"{value!r} at {i}", (*path, str(i)), dump(changed(data, path, [*items[:i], value])))
 
 
