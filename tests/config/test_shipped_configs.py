@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from pellucid.adapters.build import adapt
 from pellucid.config import RunConfig, load_run_config
 from pellucid.model.build import build_model
 from pellucid.runtime.precision import resolve_precision
@@ -38,7 +39,8 @@ def test_a_shipped_config_builds_without_memory_and_schedules_every_step(path: P
     assert config.name == path.stem
     with torch.device("meta"):
         model = build_model(config.model, vocab_size=getattr(config.tokenizer, "vocab_size", 65))
-    n_parameters = sum(parameter.numel() for parameter in model.parameters())
+        adapt(model, config)
+    n_parameters = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     in_optimizers = [
         parameter
         for optimizer in build_optimizers(config.optimizer, model, resolve_precision("cpu", "fp32"))

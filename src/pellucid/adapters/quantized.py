@@ -154,11 +154,14 @@ def code_tensors(model: nn.Module) -> dict[str, Tensor]:
     return {f"{name}.{each}": tensor for name, layer in layers.items() for each, tensor in layer.named_buffers()}
 
 
+def n_quantized(model: nn.Module) -> int:
+    """How many weights are kept as codes."""
+    return sum(m.out_features * m.in_features for m in model.modules() if isinstance(m, QuantizedLinear))
+
+
 def bits_per_weight(model: nn.Module) -> float:
     """What the quantized matrices of a model take, constants included."""
-    layers = [module for module in model.modules() if isinstance(module, QuantizedLinear)]
-    n_bytes = sum(tensor.nbytes for layer in layers for tensor in layer.buffers())
-    return 8 * n_bytes / sum(layer.out_features * layer.in_features for layer in layers)
+    return 8 * sum(tensor.nbytes for tensor in code_tensors(model).values()) / n_quantized(model)
 
 
 def in_blocks(x_N: Tensor, block: int) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pellucid.adapters.quantized import Format, bits_per_weight, linear_layers, quantize
+from pellucid.adapters.quantized import Format, bits_per_weight, linear_layers, n_quantized, quantize
 from pellucid.checkpoint.build import TrainedModel, load_trained_model, with_own_tokenizer
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint, write_checkpoint
@@ -67,16 +67,15 @@ def quantize_run(run: Path, directory: Path, to: Format, *, which: str = "best")
         raise ConfigError("model.type", f"{config.model.type} has no linear layer inside blocks", "quantize a decoder")
     if (culprit := first_not_finite(model_tensors(model))) is not None:
         raise CheckpointError(str(step_directory), f"{culprit} holds NaN or infinity", "use an older checkpoint")
-    n_quantized = sum(layer.weight.numel() for layer in layers.values())
-    n_bytes_each = [layer.weight.nbytes for layer in layers.values()]
+    n_bytes_of_layers = sum(layer.weight.nbytes for layer in layers.values())
     before = model_tensors(model).values()
     n_weights, bytes_before = sum(tensor.numel() for tensor in before), sum(map(bytes_of, before))
     quantize(model, to)
     bytes_after = sum(map(bytes_of, model_tensors(model).values()))
     _write(trained, step_directory, directory, {"adapter": None, "quantization": to}, val_loss=None, best_loss=None)
     return Sizes(
-        quantized_weights=n_quantized,
-        bits_before=8 * sum(n_bytes_each) / n_quantized,
+        quantized_weights=n_quantized(model),
+        bits_before=8 * n_bytes_of_layers / n_quantized(model),
         bits_after=bits_per_weight(model),
         weights=n_weights,
         model_bits_before=8 * bytes_before / n_weights,

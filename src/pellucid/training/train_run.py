@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from pellucid.adapters.quantized import n_quantized
 from pellucid.checkpoint.build import config_of, find_base, load_trained_run, with_own_tokenizer
 from pellucid.checkpoint.run_directory import find_step_directory, locked
 from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint
@@ -27,6 +28,7 @@ from pellucid.runtime.distributed import World, connected, with_helpers
 from pellucid.runtime.precision import resolve_precision
 from pellucid.training.build import build_session, build_trainer, choose_n_processes, needs_base
 from pellucid.training.interrupts import StoppedBySignal
+from pellucid.training.optimizers import trained
 from pellucid.training.resume import (
     clear_run,
     discard_later,
@@ -232,7 +234,9 @@ def _speed(config: RunConfig, data: PreparedData, session: Session) -> str:
 
 def _introduction(config: RunConfig, data: PreparedData, session: Session, base: Base | None) -> list[str]:
     trainer, train, patience = session.trainer, config.train, config.evaluation.early_stopping_patience
-    n_parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
+    n_parameters = sum(parameter.numel() for parameter in trainer.model.parameters()) + n_quantized(trainer.model)
+    n_trained = sum(parameter.numel() for parameter in trained(trainer.model))
+    learning = "" if n_trained == n_parameters else f", of which {n_trained:,} are trained"
     epochs = train.steps * train.gradient_accumulation_steps / build_batches(config, data).steps_per_epoch
     precision = str(trainer.precision.dtype).removeprefix("torch.")
     processes = f", {session.world.size} processes" if session.world.size > 1 else ""
@@ -244,7 +248,7 @@ def _introduction(config: RunConfig, data: PreparedData, session: Session, base:
         f"{'resuming' if trainer.step else 'training'} {config.name} in {session.run_dir}"
         + (f" at step {trainer.step}" if trainer.step else ""),
         *([] if base is None else [f"from    {base.run} step {base.checkpoint.state.step:,}"]),
-        f"model   {n_parameters:,} parameters, vocabulary {data.tokenizer.vocab_size:,}",
+        f"model   {n_parameters:,} parameters{learning}, vocabulary {data.tokenizer.vocab_size:,}",
         f"data    {data.train.n_targets:,} training tokens; "
         f"up to {config.tokens_per_step:,} positions a step, {epochs:.2f} epochs"
         + ("" if patience is None else " at most: early stopping may end the run"),
