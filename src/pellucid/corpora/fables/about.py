@@ -63,10 +63,10 @@ class FablesAbout(Fables):
 
 def hero_changes(fables: Fables, animals: Collection[str]) -> tuple[Changes, float]:
     """The rules with which one of these animals is the hero, each as often; and P(the hero is one of them)."""
-    table = fables.grammar.rule(HERO.rule)
-    options = [option for option in table.options if option.attributes["kind"] in animals]
-    if len(options) < len(set(animals)) or not options:
-        unknown = sorted(set(animals) - {option.attributes["kind"] for option in options})
+    table, kinds = fables.grammar.rule(HERO.rule), set(animals)
+    options = [option for option in table.options if option.attributes["kind"] in kinds]
+    if len(options) < len(kinds) or not options:
+        unknown = sorted(kinds - {option.attributes["kind"] for option in options})
         raise DataError("fables", f"no hero is of the kind {unknown}", "name animals of this world")
     its_choice = replace(HERO, rule="the hero's animal")
     changes: Changes = {its_choice.rule: [replace(option, weight=1.0) for option in options]}
