@@ -24,10 +24,9 @@ from pellucid.config.load import Change, load_run_config
 from pellucid.config.run import RunConfig
 from pellucid.config.training import TrainConfig
 from pellucid.errors import ConfigError
-from pellucid.evaluation.build import evaluate_on, evaluate_run, evaluate_text, explain_run
+from pellucid.evaluation.build import evaluate_on, evaluate_text, explain_run
 from pellucid.evaluation.embed import Layer, Pooling, embed
 from pellucid.evaluation.explanation import Explanation
-from pellucid.evaluation.loss import Evaluation
 from pellucid.evaluation.trace import Trace, trace_text
 from pellucid.exchange.converted import merge_run, quantize_run
 from pellucid.exchange.export import Format, export_run
@@ -39,7 +38,9 @@ from pellucid.generation.text import search_text, stream_text
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
+from pellucid.training.evaluate_run import evaluate_run
 from pellucid.training.metrics import read_rows
+from pellucid.training.task import Validation
 from pellucid.training.train_run import train_run
 
 
@@ -218,8 +219,9 @@ class Run:
         on: str | Path | None = None,
         answers: int | None = None,
         data_dir: str | Path = "data",
-    ) -> Evaluation:
-        """Loss on the whole validation text, or on a text file, and what follows from it.
+    ) -> Validation:
+        """Loss on the whole validation text, or on a text file, and what follows from it; of a run that learned from
+        preferences, or to give rewards, how well it knows the better of two answers.
 
         on: a run or config whose validation text is taken instead. answers: how many held-out instructions a run that
         knows some answers too (default: 200); `evaluation.answers` is how well. `data_dir` holds the prepared corpus.
@@ -231,7 +233,8 @@ class Run:
             return evaluate_text(self.trained, self.precision, Path(text_file))
         if on is not None:
             return evaluate_on(self.trained, self.precision, Path(on), Path(data_dir))
-        return evaluate_run(self.trained, self.precision, Path(data_dir), str(self.directory), answers)
+        where = str(self.directory)
+        return evaluate_run(self.trained, self.precision, Path(data_dir), self.directory, where, answers)
 
     def export(self, directory: str | Path, to: Format = "hf", precision: ExportPrecision = "fp32") -> None:
         """Writes this checkpoint into a new folder that transformers ("hf") or llama.cpp ("gguf") reads."""

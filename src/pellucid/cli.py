@@ -28,6 +28,7 @@ from pellucid.version import __version__
 if TYPE_CHECKING:
     from pellucid.config.run import RunConfig
     from pellucid.generation.chat import Conversation
+    from pellucid.training.task import Validation
 
 DATA_ROOT, RUNS_ROOT = Path("data"), Path("checkpoints")
 
@@ -308,20 +309,23 @@ def evaluate(
 ) -> None:
     """Measure a trained model on its validation text. Loss, perplexity, bits per byte; floor, excess if known."""
     from pellucid.checkpoint.build import load_trained_run
-    from pellucid.evaluation.build import evaluate_on, evaluate_run, evaluate_text
+    from pellucid.checkpoint.run_directory import find_step_directory
+    from pellucid.evaluation.build import evaluate_on, evaluate_text
+    from pellucid.training.evaluate_run import evaluate_run
 
     _heed_stop_during_imports()
     if sum(option is not None for option in (text, on, answers)) > 1:
         raise ConfigError("command line", "--text, --on and --answers exclude each other", "give one of them")
     trained, precision = load_trained_run(run, checkpoint)
     if text is not None:
-        evaluation = evaluate_text(trained, precision, text)
+        evaluation: Validation = evaluate_text(trained, precision, text)
     else:
         _say_where_new(DATA_ROOT)
         if on is not None:
             evaluation = evaluate_on(trained, precision, on, DATA_ROOT)
         else:
-            evaluation = evaluate_run(trained, precision, DATA_ROOT, str(run), answers)
+            directory = find_step_directory(run, checkpoint)
+            evaluation = evaluate_run(trained, precision, DATA_ROOT, directory, str(run), answers)
     _print({"step": trained.step, **evaluation.to_json()} if as_json else evaluation.table())
 
 

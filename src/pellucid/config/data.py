@@ -96,6 +96,16 @@ class HuggingFaceConfig(Section):
         return self
 
 
+class PreferencesConfig(Section):
+    """Pairs of answers to the same prompt, of which one was preferred to the other."""
+
+    type: Literal["preferences"]
+    files: Strings = Field(
+        min_length=1, description="JSON lines or Parquet, as paths or globs, with columns prompt, chosen and rejected"
+    )
+    validation_fraction: Fraction = Field(0.1, description="share of the pairs held out")
+
+
 class NoCorpusConfig(Section):
     """No text: the model was imported, and what it was trained on is not here."""
 
@@ -103,13 +113,13 @@ class NoCorpusConfig(Section):
 
 
 CorpusConfig = Annotated[
-    FablesConfig | InstructionsConfig | TextFilesConfig | HuggingFaceConfig | NoCorpusConfig,
+    FablesConfig | InstructionsConfig | TextFilesConfig | HuggingFaceConfig | PreferencesConfig | NoCorpusConfig,
     Field(discriminator="type"),
 ]
 
 
 # The corpora that hold conversations, of which the answers alone are learned.
-CONVERSATIONS = ("instructions",)
+CONVERSATIONS = ("instructions", "preferences")
 
 
 class SpecialTokensSection(Section):

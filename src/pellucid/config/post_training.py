@@ -27,13 +27,22 @@ class SFTConfig(Section):
     type: Literal["sft"]
 
 
-class RewardModelConfig(Section):
+class PairsSection(Section):
+    """From pairs of answers. If the corpus has none, the model of `start_from` writes them for the grammar to judge."""
+
+    judge_noise: Positive = Field(
+        0.1, description="an answer with so much more reward than another is preferred with probability 0.73"
+    )
+    max_new_tokens: int = Field(200, ge=1, description="where a written answer is cut off if it does not end by itself")
+
+
+class RewardModelConfig(PairsSection):
     """To score answers: of two to the same prompt, the better one higher (Ouyang et al. 2022)."""
 
     type: Literal["reward_model"]
 
 
-class DPOConfig(Section):
+class DPOConfig(PairsSection):
     """Direct preference optimization: to prefer the better of two answers (Rafailov et al. 2023)."""
 
     type: Literal["dpo"]

@@ -17,6 +17,7 @@ from pellucid.config.training import CheckpointConfig, EvaluationConfig, Optimiz
 
 NEEDS_REFERENCE = ("dpo", "grpo", "ppo")
 NEEDS_DECODER = ("reward_model", "dpo", "grpo", "ppo")
+LEARNS_FROM_PAIRS = ("reward_model", "dpo")
 
 
 def for_editors(schema: JsonDict) -> None:
@@ -96,6 +97,12 @@ class RunConfig(Section, json_schema_extra=for_editors):
         if self.corpus.type not in CONVERSATIONS and objective != "next_token" and self.corpus.type != "none":
             what = f"{self.corpus.type} holds no conversations for objective {objective} to learn from"
             raise ValueError(f"corpus.type: {what}; use {' or '.join(CONVERSATIONS)}")
+        if self.corpus.type == "preferences" and objective not in LEARNS_FROM_PAIRS:
+            what = f"preferences are pairs of answers, from which {objective} does not learn"
+            raise ValueError(f"corpus.type: {what}; use objective {' or '.join(LEARNS_FROM_PAIRS)}")
+        if self.corpus.type == "instructions" and objective == "reward_model" and self.start_from is None:
+            what = "reward_model compares answers, and start_from names no model to write them"
+            raise ValueError(f"objective.type: {what}; add `start_from: RUN`, or use corpus preferences")
         if objective in NEEDS_DECODER and self.model.type != "decoder":
             raise ValueError(
                 f"objective.type: {objective} trains a decoder, not a {self.model.type}; use model.type decoder"

@@ -10,6 +10,7 @@ from pellucid.config.data import (
     HuggingFaceConfig,
     InstructionsConfig,
     NoCorpusConfig,
+    PreferencesConfig,
     TextFilesConfig,
 )
 from pellucid.corpora.corpus import Corpus
@@ -44,6 +45,10 @@ def build_corpus(config: CorpusConfig, downloads: Path = DOWNLOADS) -> Corpus:
             from pellucid.corpora.hugging_face import HuggingFaceCorpus
 
             return HuggingFaceCorpus(**options)
+        case PreferencesConfig():
+            from pellucid.corpora.preferences import PreferencesCorpus
+
+            return PreferencesCorpus(**options)
         case NoCorpusConfig():
             fix = "name some: --text to evaluate or embed, --prompt to explain; to train, write a config with"
             raise DataError("corpus", "this run has no text of its own", f"{fix} start_from: RUN and a corpus")

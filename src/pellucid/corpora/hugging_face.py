@@ -1,7 +1,7 @@
 """Data sets of the Hugging Face hub, and local json, text, parquet and csv files, read by `datasets.load_dataset`."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from glob import glob
@@ -66,18 +66,17 @@ class HuggingFaceCorpus:
         if self.validation_split is not None:
             documents = self._documents(self.split if split == "train" else self.validation_split)
         else:
-            is_held_out = split == "validation"
             documents = (
                 text
                 for i, text in enumerate(self._documents(self.split))
-                # True for every n-th i: the count of held-out rows keeps step with the fraction.
-                if (int((i + 1) * self.validation_fraction) > int(i * self.validation_fraction)) == is_held_out
+                if is_held_out(i, self.validation_fraction) == (split == "validation")
             )
         return chain.from_iterable(
             cut_into_pieces(text[i : i + PIECE_LENGTH] for i in range(0, len(text), PIECE_LENGTH)) for text in documents
         )
 
-    def _documents(self, split: str) -> Iterator[str]:
+    def columns(self, split: str, names: Sequence[str]) -> Iterator[Mapping[str, list[Any]]]:
+        """These columns, if they exist, of the rows of a split: a few rows at a time."""
         try:
             # The library's cache knows local files by name and date. Ours are known by contents.
             contents = hashlib.sha256("".join(self._hashes()).encode()).hexdigest()[:12] if self.local_files() else ""
@@ -89,12 +88,9 @@ class HuggingFaceCorpus:
                 cache_dir=str(Path(datasets.config.HF_DATASETS_CACHE, contents)),
                 streaming=self.streaming,
             )
-            if self.text_field in (rows.column_names or ()):
-                rows = rows.select_columns([self.text_field])  # the others may be images
-            for columns in rows.iter(batch_size=ROWS_AT_A_TIME):
-                yield from self._texts(columns)
-        except DataError:
-            raise
+            if set(names) <= set(rows.column_names or ()):
+                rows = rows.select_columns(list(names))  # the others may be images
+            yield from rows.iter(batch_size=ROWS_AT_A_TIME)
         except Exception as error:  # the library, its file systems and its parsers raise all kinds
             where = f"corpus.path {self.path}" + (f", data_files {self.data_files}" if self.data_files else "")
             causes = _causes(error)
@@ -103,6 +99,9 @@ class HuggingFaceCorpus:
                 fix = "check the network and run it again"
                 raise InputOutputError(where, f"{what}: {_first_line(lost)}", fix) from error
             raise DataError(where, f"{what}: {_first_line(causes[-1])}", "check corpus.*") from error
+
+    def _documents(self, split: str) -> Iterator[str]:
+        return chain.from_iterable(map(self._texts, self.columns(split, [self.text_field])))
 
     def _texts(self, columns: Mapping[str, list[Any]]) -> Iterator[str]:
         where = f"corpus.text_field {self.text_field}"
@@ -116,6 +115,11 @@ class HuggingFaceCorpus:
 
     def _hashes(self) -> list[str]:
         return [hash_of(path) for path in self.local_files()]
+
+
+def is_held_out(i: int, fraction: float) -> bool:
+    """True for every n-th i: the count of held-out rows keeps step with the fraction."""
+    return int((i + 1) * fraction) > int(i * fraction)
 
 
 def _causes(error: BaseException) -> list[BaseException]:

@@ -74,13 +74,19 @@ def evaluate_run(
     if n_answers and not is_asked:
         what = "only of a model that follows instructions about fables is it known if it obeys"
         raise ConfigError("--answers", what, "leave it out, or take a run of corpus.type instructions")
+    data = data_of_trained(trained, data_root, where)
+    evaluation = evaluate(trained.config, data, trained.model, precision)
+    n_answers = N_ANSWERS if n_answers is None and is_asked else n_answers
+    return replace(evaluation, answers=answers_of_run(trained, precision, n_answers)) if n_answers else evaluation
+
+
+def data_of_trained(trained: TrainedModel, data_root: Path, where: str) -> PreparedData:
+    """The tokens of its training, made again if they are gone. CheckpointError, at `where`, if they are others now."""
     data = data_of_run(trained.config, trained.data_fingerprint, data_root)
     if data is None or data.tokenizer.to_json() != trained.tokenizer.to_json():
         what = f"its corpus has changed, and its tokens are no longer in {data_root}"
         raise CheckpointError(where, what, "bring the text back as it was, or score any text with --text FILE")
-    evaluation = evaluate(trained.config, data, trained.model, precision)
-    n_answers = N_ANSWERS if n_answers is None and is_asked else n_answers
-    return replace(evaluation, answers=answers_of_run(trained, precision, n_answers)) if n_answers else evaluation
+    return data
 
 
 def answers_of_run(trained: TrainedModel, precision: Precision, n: int) -> AnswerTable:

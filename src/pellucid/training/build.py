@@ -29,7 +29,7 @@ from pellucid.config.post_training import (
     RewardModelConfig,
     SFTConfig,
 )
-from pellucid.config.run import NEEDS_REFERENCE, RunConfig
+from pellucid.config.run import RunConfig
 from pellucid.config.training import (
     AdamWConfig,
     ConstantConfig,
@@ -61,12 +61,13 @@ from pellucid.model.experts import experts_of
 from pellucid.model.language_model import LanguageModel
 from pellucid.objectives.loss import Objective
 from pellucid.objectives.next_token import next_token, with_load_balance
+from pellucid.post_training.build import learning_from_pairs
 from pellucid.runtime.distributed import ALONE, World, divides
 from pellucid.runtime.precision import Precision, resolve_precision
 from pellucid.training import optimizers, schedules
 from pellucid.training.schedules import Schedule
 from pellucid.training.session import Session
-from pellucid.training.start_from import Base
+from pellucid.training.start_from import Base, needs_base
 from pellucid.training.task import Task, Validation
 from pellucid.training.trackers import TensorBoard, Tracker, Trackers, WeightsAndBiases
 from pellucid.training.trainer import Trainer
@@ -214,7 +215,9 @@ def build_task(
             batches = build_batches(config, data)
             next_token_of_model = choose_objective(config.model, model)
             return Task(lambda i, rows: batches.batch(i).part(rows), next_token_of_model, evaluate_text)
-        case RewardModelConfig() | DPOConfig() | GRPOConfig() | PPOConfig():
+        case RewardModelConfig() | DPOConfig():
+            return Task(*learning_from_pairs(objective, config, data, model, frozen_copy(model), precision, world))
+        case GRPOConfig() | PPOConfig():
             raise NotImplementedError(objective.type)
         case _:
             assert_never(objective)
@@ -223,11 +226,6 @@ def build_task(
 def frozen_copy(model: LanguageModel) -> LanguageModel:
     """The model as it is now, to compare with: the reference."""
     return copy.deepcopy(model).requires_grad_(False).eval()
-
-
-def needs_base(config: RunConfig) -> bool:
-    """Whether the weights of the run it starts from are needed as long as it trains, and not only to begin with."""
-    return config.adapter is not None or config.objective.type in NEEDS_REFERENCE
 
 
 def choose_n_processes(config: RunConfig, world: World = ALONE) -> int:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pellucid.checkpoint.build import Weights, config_of, load_base, weights_to_start_from
+from pellucid.checkpoint.build import Weights, config_of, find_base, load_base, weights_to_start_from
+from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import MODEL_FILE, Checkpoint, read_checkpoint
 from pellucid.checkpoint.training_state import first_not_finite
 from pellucid.config.base import flat
 from pellucid.config.model import DecoderConfig, LearnedConfig, ModelConfig
-from pellucid.config.run import RunConfig
+from pellucid.config.run import NEEDS_REFERENCE, RunConfig
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.files import sha256
 from pellucid.model.language_model import LanguageModel
@@ -70,6 +71,27 @@ class Base:
     def sha256(self) -> str:
         """Of its weights: what a run that still needs them remembers."""
         return sha256(self.directory / MODEL_FILE)
+
+
+def needs_base(config: RunConfig) -> bool:
+    """Whether the weights of the run it starts from are needed as long as it trains, and not only to begin with."""
+    writes_pairs = config.objective.type == "reward_model" and config.corpus.type == "instructions"
+    return writes_pairs or config.adapter is not None or config.objective.type in NEEDS_REFERENCE
+
+
+def base_of(config: RunConfig, found: tuple[Checkpoint, Path] | None) -> Base | None:
+    """The weights to begin with; of a run that has begun, only if it still needs them."""
+    if config.base_run is None or (found and not needs_base(config)):
+        return None
+    if found:
+        checkpoint, directory = found
+        if checkpoint.state.base_sha256 is None:
+            raise CheckpointError(str(directory), "does not tell what it started from", "start over with --overwrite")
+        base = read_base(find_base(config.base_run[0], checkpoint.state.base_sha256))
+    else:
+        base = read_base(find_step_directory(*config.base_run))
+    base.require_fit(config)
+    return base
 
 
 def read_base(directory: Path) -> Base:

@@ -28,6 +28,12 @@ class Validation(Protocol):
     def to_row(self) -> dict[str, object]:
         """What metrics.jsonl keeps of it."""
 
+    def to_json(self) -> dict[str, object]:
+        """All figures, as `pellucid evaluate --json` prints them."""
+
+    def table(self) -> str:
+        """The same for a person to read."""
+
 
 @dataclass(frozen=True)
 class Task:

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from pellucid.adapters.quantized import n_quantized
-from pellucid.checkpoint.build import config_of, find_base, load_trained_run, with_own_tokenizer
-from pellucid.checkpoint.run_directory import find_step_directory, locked
+from pellucid.checkpoint.build import config_of, load_trained_run, with_own_tokenizer
+from pellucid.checkpoint.run_directory import locked
 from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint
 from pellucid.config.load import run_config_to_yaml
 from pellucid.config.run import RunConfig
@@ -21,12 +21,12 @@ from pellucid.cost.build import training_flops
 from pellucid.cost.machine import measure_flops_per_second
 from pellucid.cost.step_time import model_flops_utilization
 from pellucid.data.build import PreparedData, build_batches, prepare_data
-from pellucid.errors import CheckpointError, ConfigError
+from pellucid.errors import ConfigError
 from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.distributed import World, connected, with_helpers
 from pellucid.runtime.precision import resolve_precision
-from pellucid.training.build import build_session, build_trainer, choose_n_processes, needs_base
+from pellucid.training.build import build_session, build_trainer, choose_n_processes
 from pellucid.training.interrupts import StoppedBySignal
 from pellucid.training.optimizers import trained
 from pellucid.training.resume import (
@@ -40,7 +40,7 @@ from pellucid.training.resume import (
     require_same_run,
 )
 from pellucid.training.session import Session
-from pellucid.training.start_from import Base, read_base
+from pellucid.training.start_from import Base, base_of, read_base
 from pellucid.training.task import Validation
 from pellucid.training.trackers import require_installed
 
@@ -100,7 +100,7 @@ def train_run(
                 config = _with_steps(config, config_of(found[0], str(found[1])).train.steps)
             require_same_run(config, found[0], str(found[1]))
             found = found_for_steps(config, found, run_dir)
-        base = _base_of(config, found)
+        base = base_of(config, found)
         n_processes = choose_n_processes(config, world)
         train_as_rank = partial(_train_as_rank, config, data_root, run_dir, minutes)
         with with_helpers(n_processes, train_as_rank) if n_processes > world.size else nullcontext(world) as world:
@@ -156,21 +156,6 @@ def _train_as_rank(
             if world.is_first:
                 clear_run(run_dir)
         return _train(config, data, session, note, base)
-
-
-def _base_of(config: RunConfig, found: tuple[Checkpoint, Path] | None) -> Base | None:
-    """The weights to begin with; of a run that has begun, only if it still needs them."""
-    if config.base_run is None or (found and not needs_base(config)):
-        return None
-    if found:
-        checkpoint, directory = found
-        if checkpoint.state.base_sha256 is None:
-            raise CheckpointError(str(directory), "does not tell what it started from", "start over with --overwrite")
-        base = read_base(find_base(config.base_run[0], checkpoint.state.base_sha256))
-    else:
-        base = read_base(find_step_directory(*config.base_run))
-    base.require_fit(config)
-    return base
 
 
 def _steps_that_fit(config: RunConfig, data: PreparedData, world: World, minutes: float, base: Base | None) -> int:

@@ -1,0 +1,200 @@
+"""From a config to what a run learns from after pretraining: the one place where post-training reads config."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache, partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from typing_extensions import assert_never
+
+from pellucid.config.post_training import DPOConfig, RewardModelConfig
+from pellucid.config.run import RunConfig
+from pellucid.corpora.build import build_corpus
+from pellucid.corpora.instructions import InstructionsCorpus
+from pellucid.data.build import PreparedData
+from pellucid.errors import DataError
+from pellucid.model.decoder import Decoder
+from pellucid.model.language_model import LanguageModel
+from pellucid.objectives.loss import Objective
+from pellucid.objectives.policy import log_probabilities
+from pellucid.objectives.preference import PairBatch, dpo, reward_model
+from pellucid.post_training.pair_evaluation import PairEvaluation, evaluate_pairs
+from pellucid.post_training.pairs import (
+    PAIRS_AT_ONCE,
+    TRAIN,
+    VALIDATION,
+    VALIDATION_PAIRS,
+    Ids,
+    Judge,
+    Pair,
+    PairWriter,
+    in_new_order,
+    pair_batch,
+    pair_of,
+    pairs_of_update,
+    pairs_that_fit,
+    prompt_of,
+)
+from pellucid.runtime.distributed import ALONE, World
+from pellucid.runtime.precision import Precision
+from pellucid.tokenizer import Tokenizer
+
+GetPairs = Callable[[int, slice], list[Pair]]
+
+_log = logging.getLogger(__name__)
+
+
+class LearningFromPairs(NamedTuple):
+    """The batches, the objective, and the evaluation of a task (`training/task.py`)."""
+
+    get_batch: Callable[[int, slice], PairBatch]
+    objective: Objective
+    evaluate: Callable[[LanguageModel, int | None], PairEvaluation]
+
+
+def learning_from_pairs(
+    objective: RewardModelConfig | DPOConfig,
+    config: RunConfig,
+    data: PreparedData,
+    model: LanguageModel,
+    reference: LanguageModel,
+    precision: Precision,
+    world: World = ALONE,
+) -> LearningFromPairs:
+    """Pairs of the corpus, if it holds any; else the reference answers its instructions, and the grammar judges."""
+    log_p = partial(answer_log_probabilities, reference, precision) if isinstance(objective, DPOConfig) else None
+    end_of_text, train = data.tokenizer.end_of_text, config.train
+    corpus = build_corpus(config.corpus)
+    if isinstance(corpus, InstructionsCorpus):
+        get_pairs, validation = _written_pairs(objective, config, data, corpus, reference, precision, world)
+    else:
+        get_pairs, validation = _pairs_of_files(config, data, world)
+
+    def batches(max_tokens: int | None) -> Iterator[PairBatch]:
+        pairs, n_tokens = validation(), 0
+        for first in range(0, len(pairs), train.batch_size):
+            batch = pair_batch(pairs[first : first + train.batch_size], end_of_text, log_p)
+            yield batch
+            n_tokens += batch.n_tokens * world.size
+            if max_tokens is not None and n_tokens >= max_tokens:
+                break
+
+    return LearningFromPairs(
+        lambda micro_batch, rows: pair_batch(get_pairs(micro_batch, rows), end_of_text, log_p),
+        objective_of(objective, model, precision),
+        lambda model, max_tokens: evaluate_pairs(
+            model, objective_of(objective, model, precision), batches(max_tokens), precision, world
+        ),
+    )
+
+
+def objective_of(objective: RewardModelConfig | DPOConfig, model: LanguageModel, precision: Precision) -> Objective:
+    """A reward model has no use for logits: its objective runs the scalar head instead of what it is given."""
+    match objective:
+        case DPOConfig(beta=beta):
+            return partial(dpo, beta=beta)
+        case RewardModelConfig():
+            assert isinstance(model, Decoder)
+            scores = partial(scores_of, model, precision)
+            return lambda _, batch: reward_model(scores, batch)
+        case _:
+            assert_never(objective)
+
+
+def scores_of(model: Decoder, precision: Precision, tokens_NT: Tensor) -> Tensor:
+    """What the scalar head says of each token and those before it: (N, T)."""
+    assert model.scalar_head is not None
+    with precision.autocast():
+        scores_NT1: Tensor = model.scalar_head(model.hidden(tokens_NT))
+    return scores_NT1[..., 0]
+
+
+@torch.no_grad()
+def answer_log_probabilities(
+    model: LanguageModel, precision: Precision, inputs_NT: Tensor, targets_NT: Tensor
+) -> Tensor:
+    """log p of each answer, summed over its tokens: (N,), on the CPU."""
+    with precision.autocast():
+        logits_NTV = model(inputs_NT.to(precision.device))
+    return log_probabilities(logits_NTV, targets_NT.to(precision.device)).sum(dim=1).cpu()
+
+
+def _pairs_of_files(config: RunConfig, data: PreparedData, world: World) -> tuple[GetPairs, Callable[[], list[Pair]]]:
+    """The pairs of a preferences corpus: for training in a new order each epoch, for validation in the files' order."""
+    length, batch_size = config.model.context_length, config.train.batch_size
+    fitting, held_out = (pairs_that_fit(tokens, length) for tokens in (data.train, data.validation))
+    n_left_out = (len(data.train.boundaries) - 1) // 2 - len(fitting)
+    if n_left_out and world.is_first:
+        what = "%s of %s pairs are longer than model.context_length %s and are left out"
+        _log.warning(what, f"{n_left_out:,}", f"{n_left_out + len(fitting):,}", f"{length:,}")
+    nth = in_new_order(fitting, config.seed)
+
+    def get_pairs(micro_batch: int, rows: slice) -> list[Pair]:
+        first = micro_batch * batch_size
+        return [pair_of(data.train, nth(n)) for n in range(first, first + batch_size)[rows]]
+
+    return get_pairs, lambda: [pair_of(data.validation, i) for i in held_out[world.rank :: world.size]]
+
+
+def _written_pairs(
+    objective: RewardModelConfig | DPOConfig,
+    config: RunConfig,
+    data: PreparedData,
+    corpus: InstructionsCorpus,
+    writer: LanguageModel,
+    precision: Precision,
+    world: World,
+) -> tuple[GetPairs, Callable[[], list[Pair]]]:
+    """Answers to the corpus's instructions. Of validation pairs the better answer is chosen, and ties are left out."""
+    n_train, n_validation = (len(tokens.boundaries) - 1 for tokens in (data.train, data.validation))
+    nth = in_new_order(range(n_train), config.seed)
+
+    def writing(prompt: Callable[[int], Ids], noise: float, split: int) -> PairWriter:
+        return PairWriter(
+            writer,
+            prompt,
+            _judge(corpus, data.tokenizer),
+            precision,
+            stop_ids=data.tokenizer.stop_ids,
+            forbidden_ids=sorted({*data.tokenizer.control_ids} - {*data.tokenizer.stop_ids}),
+            max_new_tokens=objective.max_new_tokens,
+            noise=noise,
+            seeds=(config.seed, split),
+        )
+
+    get_pairs = pairs_of_update(
+        writing(lambda n: prompt_of(data.train, nth(n)), objective.judge_noise, TRAIN),
+        batch_size=config.train.batch_size,
+        batches_per_update=config.train.gradient_accumulation_steps,
+    )
+
+    @cache
+    def validation() -> list[Pair]:
+        mine = range(min(n_validation, VALIDATION_PAIRS))[world.rank :: world.size]
+        write = writing(partial(prompt_of, data.validation), 0.0, VALIDATION)
+        written = [write(mine[i : i + PAIRS_AT_ONCE]) for i in range(0, len(mine), PAIRS_AT_ONCE)]
+        found = [pair for pairs in written for pair in pairs if pair is not None]
+        if world.totals([len(found)]) == [0]:
+            what = "the model of start_from answers all held-out instructions equally well: nothing can be preferred"
+            raise DataError("objective", what, "fine-tune it first: `pellucid train instructions_sft`")
+        return found
+
+    return get_pairs, validation
+
+
+def _judge(corpus: InstructionsCorpus, tokenizer: Tokenizer) -> Judge:
+    """The grammar's verdict on an answer to a prompt, as a reward."""
+
+    def reward(prompt: Ids, answer: Ids) -> float:
+        task = corpus.task_of(tokenizer.decode(prompt))
+        assert task is not None
+        verdict = corpus.judge(task, tokenizer.decode(answer))
+        has_ended = answer[-1] in tokenizer.stop_ids
+        return replace(verdict, whole=verdict.whole and has_ended).reward
+
+    return reward

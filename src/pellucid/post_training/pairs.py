@@ -1,0 +1,169 @@
+"""Pairs of answers to the same prompt, of which one is better: read from token files, or written and judged here.
+
+Pair n of a run is a function of the run's seed and n, whoever asks for it and when: so a run resumes exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.special import expit
+from torch import Tensor
+
+from pellucid.data.batches import IGNORE_INDEX
+from pellucid.data.token_file import TokenFile
+from pellucid.errors import DataError
+from pellucid.generation.answers import row_uniforms, write_answers
+from pellucid.model.language_model import LanguageModel
+from pellucid.objectives.preference import PairBatch
+from pellucid.runtime.precision import Precision
+
+Ids = Sequence[int]
+Judge = Callable[[Ids, Ids], float]  # the reward of an answer to a prompt
+AnswerLogProbabilities = Callable[[Tensor, Tensor], Tensor]  # of inputs and targets (N, T): one for each row
+
+PAIRS_AT_ONCE = 256  # that are written together: many rows cost hardly more time than few
+VALIDATION_PAIRS = 256  # prompts of the validation part to which answers are written
+TRAIN, VALIDATION = 0, 1  # part of the seed of what is drawn
+
+
+class Pair(NamedTuple):
+    """Token ids. The answers end with the token that ended them, or where they were cut off."""
+
+    prompt: Ids
+    chosen: Ids
+    rejected: Ids
+
+
+def pair_batch(pairs: Sequence[Pair], end_of_text: int, log_probabilities: AnswerLogProbabilities | None) -> PairBatch:
+    """The pairs as rows, as wide as the longest needs. `log_probabilities` are the reference's; None: it is not needed.
+
+    An answer's last token is an input as well, with nothing to predict after it: a reward is read there.
+    """
+    rows = [(*pair.prompt, *answer) for pair in pairs for answer in (pair.chosen, pair.rejected)]
+    inputs_NT = torch.full((len(rows), max(map(len, rows))), end_of_text)
+    targets_NT = torch.full_like(inputs_NT, IGNORE_INDEX)
+    for i, row in enumerate(rows):
+        n_prompt = len(pairs[i // 2].prompt)
+        inputs_NT[i, : len(row)] = torch.tensor(row)
+        targets_NT[i, n_prompt - 1 : len(row) - 1] = inputs_NT[i, n_prompt : len(row)]
+    reference_N = torch.zeros(len(rows)) if log_probabilities is None else log_probabilities(inputs_NT, targets_NT)
+    return PairBatch(inputs_NT.view(len(pairs), 2, -1), targets_NT.view(len(pairs), 2, -1), reference_N.view(-1, 2))
+
+
+def prompt_of(token_file: TokenFile, i: int) -> list[int]:
+    """Conversation i up to where the first answer begins, from its end_of_text on."""
+    return _split(token_file, i)[0]
+
+
+def pair_of(token_file: TokenFile, i: int) -> Pair:
+    """Conversations 2i and 2i + 1: the same prompt with the chosen and with the rejected answer."""
+    prompt, chosen = _split(token_file, 2 * i)
+    return Pair(prompt, chosen, _split(token_file, 2 * i + 1)[1])
+
+
+def _split(token_file: TokenFile, i: int) -> tuple[list[int], list[int]]:
+    """Conversation i: the tokens before its first answer, and from there on."""
+    assert token_file.is_target is not None
+    start, end = token_file.boundaries[i : i + 2]
+    ids: list[int] = token_file.tokens[start:end].tolist()
+    n_prompt = int(token_file.is_target[start:end].argmax())
+    return ids[:n_prompt], ids[n_prompt:]
+
+
+def pairs_that_fit(token_file: TokenFile, context_length: int) -> list[int]:
+    """The numbers of the pairs of which both answers fit into the context. DataError if there are none."""
+    lengths = np.diff(token_file.boundaries)
+    fitting: list[int] = np.flatnonzero(lengths.reshape(-1, 2).max(axis=1) <= context_length).tolist()
+    if not fitting:
+        what = f"no pair of the {token_file.name} split fits into model.context_length {context_length}"
+        raise DataError("corpus.files", what, "use a model with a longer context, or shorter answers")
+    return fitting
+
+
+def in_new_order(items: Sequence[int], seed: int) -> Callable[[int], int]:
+    """What comes n-th, for n = 0, 1, …: each epoch has every item once, in an order of its own."""
+
+    @lru_cache(maxsize=2)
+    def order_of(epoch: int) -> list[int]:
+        order: list[int] = np.random.Generator(np.random.PCG64([seed, epoch])).permutation(items).tolist()
+        return order
+
+    def nth(n: int) -> int:
+        epoch, place = divmod(n, len(items))
+        return order_of(epoch)[place]
+
+    return nth
+
+
+class PairWriter:
+    """Writes two answers to a prompt and has them judged; the one of reward r is chosen with p = σ((r - s) / noise).
+
+    So Bradley and Terry's model holds for the rewards r / noise, also where they are equal, and DPO ends at the optimum
+    of that reward (equation P8). Without noise the better answer is chosen, and equal rewards make no pair.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        prompt: Callable[[int], Ids],
+        judge: Judge,
+        precision: Precision,
+        *,
+        stop_ids: Sequence[int],
+        forbidden_ids: Sequence[int],
+        max_new_tokens: int,
+        noise: float,
+        seeds: Sequence[int],
+    ) -> None:
+        self.prompt, self.judge, self.noise, self.seeds = prompt, judge, noise, tuple(seeds)
+        self.max_new_tokens, self.precision = max_new_tokens, precision
+        self.write = partial(write_answers, model, stop_ids=stop_ids, forbidden_ids=forbidden_ids)
+
+    def __call__(self, numbers: Sequence[int]) -> list[Pair | None]:
+        """The pairs of these numbers; None for one without a preference."""
+        prompts = [self.prompt(n) for n in numbers for _ in range(2)]
+        seeds = [(*self.seeds, n, side) for n in numbers for side in range(2)]
+        with self.precision.for_decoding().autocast():
+            answers = self.write(prompts, row_uniforms(seeds, self.max_new_tokens)).token_ids
+        return [self._judged(n, prompts[2 * i], answers[2 * i], answers[2 * i + 1]) for i, n in enumerate(numbers)]
+
+    def _judged(self, number: int, prompt: Ids, first: Ids, second: Ids) -> Pair | None:
+        difference = self.judge(prompt, first) - self.judge(prompt, second)
+        if self.noise == 0:
+            is_first = difference > 0
+            if difference == 0:
+                return None
+        else:
+            point = np.random.Generator(np.random.Philox([*self.seeds, number, 2])).random()
+            is_first = point < expit(difference / self.noise)
+        return Pair(prompt, first, second) if is_first else Pair(prompt, second, first)
+
+
+def pairs_of_update(
+    write: Callable[[Sequence[int]], Sequence[Pair | None]], *, batch_size: int, batches_per_update: int
+) -> Callable[[int, slice], list[Pair]]:
+    """These rows of a micro-batch, written together with those of the same place in the next updates.
+
+    Always with the same others, also after a resume: rounding depends on what is computed together.
+    """
+    updates = max(1, PAIRS_AT_ONCE // (batch_size * batches_per_update))
+
+    @lru_cache(maxsize=batches_per_update)
+    def block(number: int, place: int, rows: range) -> list[Pair | None]:
+        first = (number * updates * batches_per_update + place) * batch_size
+        n_between = batches_per_update * batch_size
+        return list(write([first + i * n_between + row for i in range(updates) for row in rows]))
+
+    def get(micro_batch: int, rows: slice) -> list[Pair]:
+        update, place = divmod(micro_batch, batches_per_update)
+        number, i = divmod(update, updates)
+        taken = range(batch_size)[rows]
+        pairs = block(number, place, taken)[i * len(taken) : (i + 1) * len(taken)]
+        return [pair for pair in pairs if pair is not None]
+
+    return get

@@ -1,0 +1,40 @@
+"""A trained model on what its run held out, judged by what it was trained for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pellucid.checkpoint.build import TrainedModel
+from pellucid.checkpoint.step_directory import read_checkpoint
+from pellucid.config.run import LEARNS_FROM_PAIRS
+from pellucid.evaluation import build as on_text
+from pellucid.model.build import build_model
+from pellucid.runtime.precision import Precision
+from pellucid.training.build import build_task
+from pellucid.training.start_from import base_of
+from pellucid.training.task import Validation
+
+
+def evaluate_run(
+    trained: TrainedModel,
+    precision: Precision,
+    data_root: Path,
+    directory: Path,
+    where: str,
+    n_answers: int | None = None,
+) -> Validation:
+    """On the validation part of its data: the loss of its text, and its answers (see `evaluation/build.py`).
+
+    Of a reward model, and of preferences: how well it knows the better of two answers. For that DPO needs the weights
+    that it started from, and `directory`, its step directory, tells which. CheckpointError, at `where`: gone.
+    """
+    config = trained.config
+    knows_pairs = config.objective.type == "reward_model" or config.corpus.type == "preferences"
+    if config.objective.type not in LEARNS_FROM_PAIRS or not knows_pairs or n_answers:
+        return on_text.evaluate_run(trained, precision, data_root, where, n_answers)
+    data, first = on_text.data_of_trained(trained, data_root, where), trained.model
+    if base := base_of(config, (read_checkpoint(directory), directory)):
+        first = build_model(config.model, data.tokenizer.vocab_size, scalar_head=config.has_scalar_head)
+        base.load_into(first, config)
+        first.to(precision.device)
+    return build_task(config, data, first, precision).evaluate(trained.model, None)

@@ -1,0 +1,78 @@
+"""Preference files are read pair by pair; one that says nothing about a preference is refused in one line."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from pellucid.corpora.preferences import PreferencesCorpus
+from pellucid.errors import DataError
+
+PAIRS = [
+    {"prompt": f"Who found the {thing}?", "chosen": f"The fox found the {thing}.", "rejected": "I do not know."}
+    for thing in ("cheese", "corn", "key", "hat", "ring", "boat", "egg", "nut", "pie", "shoe")
+]
+
+
+def write(folder, rows, name="pairs.jsonl"):
+    file = folder / name
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return PreferencesCorpus([str(file)], 0.2)
+
+
+def test_each_pair_is_two_conversations_the_chosen_one_first(tmp_path):
+    corpus = write(tmp_path, PAIRS)
+    train, held_out = ([*corpus.conversations(split)] for split in ("train", "validation"))
+    assert (len(train), len(held_out)) == (16, 4)
+    assert [[tuple(turn) for turn in turns] for turns in train[:2]] == [
+        [("user", PAIRS[0]["prompt"]), ("assistant", PAIRS[0][side])] for side in ("chosen", "rejected")
+    ]
+    texts = {turns[1].text for turns in (*train, *held_out)}
+    assert texts == {pair[side] for pair in PAIRS for side in ("chosen", "rejected")}
+
+
+def test_parquet_and_other_columns_and_lines_say_the_same(tmp_path):
+    in_lines = write(tmp_path, PAIRS)
+    table = pd.DataFrame(PAIRS).assign(score=1.0)
+    table.to_parquet(tmp_path / "pairs.parquet")
+    in_parquet = PreferencesCorpus([str(tmp_path / "*.parquet")], 0.2)
+    assert [*in_parquet.conversations("train")] == [*in_lines.conversations("train")]
+
+
+def test_the_identity_is_that_of_the_contents(tmp_path):
+    before = write(tmp_path, PAIRS).identity
+    assert write(tmp_path, PAIRS, "others.jsonl").identity == before
+    assert write(tmp_path, [*PAIRS[:-1], {**PAIRS[-1], "chosen": "The hen did."}]).identity != before
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"rejected": PAIRS[3]["chosen"]}, "pair 4: chosen and rejected are the same answer"),
+        ({"chosen": " "}, "pair 4: chosen is empty; leave out this pair"),
+        ({"prompt": ""}, "pair 4: prompt is empty"),
+        ({"rejected": None}, "pair 4: rejected is missing"),
+    ],
+)
+def test_a_pair_that_says_nothing_is_refused(tmp_path, change, words):
+    corpus = write(tmp_path, [*PAIRS[:3], {**PAIRS[3], **change}, *PAIRS[4:]])
+    with pytest.raises(DataError, match=words):
+        [*corpus.conversations("train")]
+
+
+def test_answers_that_are_no_text_are_refused(tmp_path):
+    corpus = write(tmp_path, [{**pair, "chosen": [{"role": "assistant"}]} for pair in PAIRS])
+    with pytest.raises(DataError, match="pair 1: chosen holds list, not text"):
+        [*corpus.conversations("train")]
+
+
+def test_missing_columns_are_named_beside_those_that_are_there(tmp_path):
+    corpus = write(tmp_path, [{"prompt": "Who?", "better": "Me.", "rejected": "You."}])
+    with pytest.raises(DataError, match="no column chosen, only prompt, better, rejected; name the columns prompt"):
+        [*corpus.conversations("train")]
+
+
+@pytest.mark.parametrize("files", [["a.csv"], ["a.jsonl", "b.parquet"], ["pairs"]])
+def test_files_of_another_format_or_of_several_are_refused(files):
+    with pytest.raises(DataError, match="corpus.files: .*name files of one suffix"):
+        PreferencesCorpus(files, 0.1)

@@ -1,0 +1,160 @@
+"""Pairs are read or written: the same pair whoever asks, preferred as often as Bradley and Terry say."""
+
+import numpy as np
+import pytest
+import torch
+
+from pellucid.corpora.corpus import Turn
+from pellucid.data.batches import IGNORE_INDEX
+from pellucid.data.conversations import write_conversations
+from pellucid.data.token_file import TokenFile
+from pellucid.errors import DataError
+from pellucid.post_training import pairs as module
+from pellucid.post_training.pairs import (
+    Pair,
+    PairWriter,
+    in_new_order,
+    pair_batch,
+    pair_of,
+    pairs_of_update,
+    pairs_that_fit,
+    prompt_of,
+)
+from pellucid.tokenizer.train import train_byte_pairs
+from tiny import CPU_FLOAT32, VOCAB_SIZE, tiny_decoder
+
+QUESTION, GOOD, BAD = "Who found it?", "The fox.", "The hen found it, or so they say."
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_byte_pairs([QUESTION, GOOD, BAD], vocab_size=280, special_tokens=["<|endoftext|>"]).with_chat_tokens()
+
+
+@pytest.fixture
+def token_file(tokenizer, tmp_path):
+    conversations = [
+        (Turn("user", f"{i} {QUESTION}"), Turn("assistant", f"{answer} {i}"))
+        for i in range(3)
+        for answer in (GOOD, BAD)
+    ]
+    write_conversations(conversations, tokenizer, tmp_path / "train.bin")
+    return TokenFile.open(tmp_path / "train.bin", tokenizer.vocab_size)
+
+
+def test_pairs_come_from_two_conversations_with_the_same_prompt(tokenizer, token_file):
+    pair = pair_of(token_file, 1)
+    assert list(pair.prompt) == prompt_of(token_file, 2) == prompt_of(token_file, 3)
+    assert pair.prompt[0] == tokenizer.end_of_text
+    assert tokenizer.decode(pair.prompt) == f"1 {QUESTION}"
+    for answer, text in ((pair.chosen, f"{GOOD} 1"), (pair.rejected, f"{BAD} 1")):
+        assert tokenizer.decode(answer) == text
+        assert answer[-1] == tokenizer.control_id("<|end|>")
+
+
+def test_pairs_that_do_not_fit_are_left_out(token_file):
+    longest = int(np.diff(token_file.boundaries).max())
+    assert pairs_that_fit(token_file, longest) == [0, 1, 2]
+    with pytest.raises(DataError, match="no pair of the train split fits into model.context_length 9; use a model"):
+        pairs_that_fit(token_file, 9)
+
+
+def test_a_batch_has_the_answers_as_targets_and_their_last_tokens_as_inputs():
+    pairs = [Pair([7, 1], [2, 3], [4]), Pair([7], [5], [6, 6, 6])]
+    batch = pair_batch(pairs, 0, lambda inputs_NT, targets_NT: inputs_NT.sum(dim=1).float())
+    none = IGNORE_INDEX
+    assert batch.inputs_P2T.tolist() == [[[7, 1, 2, 3], [7, 1, 4, 0]], [[7, 5, 0, 0], [7, 6, 6, 6]]]
+    assert batch.targets_P2T.tolist() == [
+        [[none, 2, 3, none], [none, 4, none, none]],
+        [[5, none, none, none], [6, 6, 6, none]],
+    ]
+    assert batch.reference_P2.tolist() == [[13, 12], [12, 25]]
+    assert pair_batch(pairs, 0, None).reference_P2.tolist() == [[0, 0], [0, 0]]
+
+
+def test_each_epoch_has_everything_once_in_an_order_of_its_own():
+    nth = in_new_order([10, 20, 30, 40, 50], seed=0)
+    epochs = [[nth(n) for n in range(first, first + 5)] for first in (0, 5, 10)]
+    assert all(sorted(epoch) == [10, 20, 30, 40, 50] for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+    assert nth(3) == epochs[0][3]
+
+
+def writer(judge, noise, seed=0):
+    return PairWriter(
+        tiny_decoder(),
+        lambda n: [0, 1 + n % 3],
+        judge,
+        CPU_FLOAT32,
+        stop_ids=(0,),
+        forbidden_ids=(10,),
+        max_new_tokens=4,
+        noise=noise,
+        seeds=(seed, 0),
+    )
+
+
+def test_a_pair_depends_on_the_seed_and_its_number_alone():
+    by_length = lambda prompt, answer: len(answer)  # noqa: E731
+    together = writer(by_length, 1.0)(range(40))
+    assert writer(by_length, 1.0)(range(30, 20, -1)) == together[30:20:-1]
+    assert writer(by_length, 1.0, seed=1)(range(40)) != together
+    for n, pair in enumerate(together):
+        assert pair.prompt == [0, 1 + n % 3]
+        for answer in (pair.chosen, pair.rejected):
+            assert 0 not in answer[:-1]
+            assert len(answer) == 4 or answer[-1] == 0
+            assert 10 not in answer
+
+
+def test_without_noise_the_better_answer_is_chosen_and_ties_are_no_pairs():
+    found = writer(lambda prompt, answer: sum(answer) > 15, 0.0)(range(60))
+    pairs = [pair for pair in found if pair is not None]
+    assert 10 < len(pairs) < 55
+    assert all(sum(pair.chosen) > 15 >= sum(pair.rejected) for pair in pairs)
+
+
+@pytest.mark.parametrize(("noise", "expected"), [(1.0, 0.731), (0.5, 0.881)])
+def test_preferences_are_those_of_bradley_and_terry(noise, expected):
+    """Rewards of 1 and 0: the better answer is chosen with σ(1 / noise); of equal ones, each is half of the time."""
+    judge = lambda prompt, answer: float(answer[0] > 5)  # noqa: E731
+    pairs = writer(judge, noise)(range(1500))
+    rewards = [(judge(None, pair.chosen), judge(None, pair.rejected)) for pair in pairs]
+    unequal = [chosen > rejected for chosen, rejected in rewards if chosen != rejected]
+    assert np.mean(unequal) == pytest.approx(expected, abs=4 / np.sqrt(len(unequal)) / 2)
+    ties = [pair.chosen < pair.rejected for pair in pairs if judge(None, pair.chosen) == judge(None, pair.rejected)]
+    assert np.mean(ties) == pytest.approx(0.5, abs=4 / np.sqrt(len(ties)) / 2)
+
+
+@pytest.mark.parametrize("rows", [slice(None), slice(2, 4)])
+def test_pairs_are_written_together_with_the_same_others_wherever_a_run_begins(monkeypatch, rows):
+    monkeypatch.setattr(module, "PAIRS_AT_ONCE", 24)
+    asked = []
+
+    def write(numbers):
+        asked.append(numbers)
+        return [Pair([n], [], []) for n in numbers]
+
+    def from_step(first):
+        get = pairs_of_update(write, batch_size=4, batches_per_update=2)
+        return {i: [pair.prompt[0] for pair in get(i, rows)] for i in range(2 * first, 14)}
+
+    whole = from_step(0)
+    assert whole == {i: [*range(4 * i, 4 * i + 4)][rows] for i in range(14)}
+    blocks, asked[:] = [*asked], []
+    assert from_step(4).items() <= whole.items()
+    assert all(block in blocks for block in asked)
+
+
+def test_padding_and_other_rows_do_not_change_what_the_reference_says_of_an_answer():
+    from pellucid.post_training.build import answer_log_probabilities
+
+    decoder, alone = tiny_decoder(), Pair([1, 2], [3, 4, 5], [6])
+    log_p = lambda inputs_NT, targets_NT: answer_log_probabilities(decoder, CPU_FLOAT32, inputs_NT, targets_NT)  # noqa: E731
+    reference_P2 = pair_batch([alone, Pair([1], [2, 3, 4, 5, 6], [7])], VOCAB_SIZE - 1, log_p).reference_P2
+    torch.testing.assert_close(reference_P2[:1], pair_batch([alone], 0, log_p).reference_P2)
+    with torch.no_grad():
+        log_p_TV = decoder(torch.tensor([[1, 2, 3, 4]]))[0].log_softmax(dim=-1)
+    assert reference_P2[0, 0].item() == pytest.approx(
+        sum(log_p_TV[t, id_].item() for t, id_ in ((1, 3), (2, 4), (3, 5)))
+    )
