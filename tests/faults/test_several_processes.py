@@ -16,7 +16,6 @@ import pytest
 import strikes
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import read_checkpoint, step_name
-from pellucid.runtime import distributed
 from pellucid.training.metrics import read_rows
 from processes import HANGS_AFTER_SECONDS, Fault, assert_one_error_line, command_line
 from reference_run import Trace, leftovers, trace
@@ -25,16 +24,8 @@ from tiny_run import Result
 TWO = ("train", "reference.yaml", "train.processes=2", "--run-dir")
 
 
-def forked(fault: Fault | None = None) -> None:
-    """The helpers come from the server that has imported PyTorch, as their run does: a fresh one takes seconds."""
-    real = distributed.start_processes
-    distributed.start_processes = lambda *words, **named: real(*words, **{**named, "start_method": "forkserver"})
-    if fault:
-        fault()
-
-
 def by_two_forked(place: Path, run: Path, *arguments: object, fault: Fault | None = None) -> Result:
-    return command_line(place, *TWO, run.name, *arguments, fault=partial(forked, fault))
+    return command_line(place, *TWO, run.name, *arguments, fault=partial(strikes.forked, fault))
 
 
 def kill_a_helper() -> None:

@@ -12,7 +12,7 @@ from pellucid.config.base import JSON_SCHEMA, Section
 from pellucid.config.data import CONVERSATIONS, BytePairConfig, CorpusConfig, DataConfig, TokenizerConfig
 from pellucid.config.generation import SampleConfig
 from pellucid.config.model import DecoderConfig, ExpertsConfig, ModelConfig, with_type
-from pellucid.config.post_training import LoRAConfig, NextTokenConfig, ObjectiveConfig, Quantization
+from pellucid.config.post_training import GRPOConfig, LoRAConfig, NextTokenConfig, ObjectiveConfig, Quantization
 from pellucid.config.training import CheckpointConfig, EvaluationConfig, OptimizerConfig, ScheduleConfig, TrainConfig
 
 NEEDS_REFERENCE = ("dpo", "grpo", "ppo")
@@ -71,7 +71,9 @@ class RunConfig(Section, json_schema_extra=for_editors):
     @property
     def tokens_per_step(self) -> int:
         """Positions that an update sees, at most: a batch of documents is as wide as its longest row."""
-        return self.train.batch_size * self.train.gradient_accumulation_steps * self.model.context_length
+        rows = self.train.batch_size * self.train.gradient_accumulation_steps
+        answers_each = self.objective.group_size if isinstance(self.objective, GRPOConfig) else 1
+        return rows * answers_each * self.model.context_length
 
     @model_validator(mode="after")
     def _has_blocks_to_recompute(self) -> RunConfig:

@@ -12,17 +12,28 @@ import torch
 from torch import Tensor
 from typing_extensions import assert_never
 
-from pellucid.config.post_training import DPOConfig, RewardModelConfig
-from pellucid.config.run import RunConfig
+from pellucid.checkpoint.build import load_trained_model
+from pellucid.checkpoint.run_directory import find_step_directory
+from pellucid.config.post_training import (
+    DPOConfig,
+    GRPOConfig,
+    LearnedRewardConfig,
+    PPOConfig,
+    RewardConfig,
+    RewardModelConfig,
+    VerifierConfig,
+)
+from pellucid.config.run import RunConfig, run_and_checkpoint
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.instructions import InstructionsCorpus
 from pellucid.data.build import PreparedData
-from pellucid.errors import DataError
+from pellucid.errors import ConfigError, DataError
 from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import LanguageModel
-from pellucid.objectives.loss import Objective
-from pellucid.objectives.policy import log_probabilities
+from pellucid.objectives.loss import Forward, Loss, Objective
+from pellucid.objectives.policy import RolloutBatch, grpo, log_probabilities, ppo
 from pellucid.objectives.preference import PairBatch, dpo, reward_model
+from pellucid.post_training.credit import Credit, credit_by_group, credit_by_values, logits_and_values
 from pellucid.post_training.pair_evaluation import PairEvaluation, evaluate_pairs
 from pellucid.post_training.pairs import (
     PAIRS_AT_ONCE,
@@ -40,6 +51,8 @@ from pellucid.post_training.pairs import (
     pairs_that_fit,
     prompt_of,
 )
+from pellucid.post_training.rewards import LearnedReward, Reward, by_verifier
+from pellucid.post_training.rollouts import Rollouts, reporting_verdicts
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
@@ -198,3 +211,82 @@ def _judge(corpus: InstructionsCorpus, tokenizer: Tokenizer) -> Judge:
         return replace(verdict, whole=verdict.whole and has_ended).reward
 
     return reward
+
+
+def build_policy(
+    objective: GRPOConfig | PPOConfig,
+    config: RunConfig,
+    tokenizer: Tokenizer,
+    model: LanguageModel,
+    reference: LanguageModel,
+    precision: Precision,
+    world: World,
+) -> tuple[Rollouts, Objective]:
+    """What the model learns from its own answers, and how. ConfigError for a corpus that cannot judge them."""
+    corpus = build_corpus(config.corpus)
+    if not isinstance(corpus, InstructionsCorpus):
+        what = f"nobody can say whether an answer does as {config.corpus.type} ask"
+        raise ConfigError("corpus.type", what, "use corpus.type instructions")
+    assert isinstance(model, Decoder)
+    clip, temperature = objective.clip, objective.temperature
+    credit: Credit
+    match objective:
+        case GRPOConfig(kl=kl, beta=beta):
+            in_loss, in_reward = (beta, 0.0) if kl == "loss" else (0.0, beta)
+            group_size = objective.group_size
+            credit = partial(credit_by_group, beta=in_reward)
+            learn: Objective = partial(grpo, beta=in_loss, clip=clip, temperature=temperature)
+        case PPOConfig():
+            forward = partial(logits_and_values, model, precision)
+            group_size = 1
+            credit = partial(
+                credit_by_values,
+                logits_and_values=forward,
+                beta=objective.beta,
+                discount=objective.discount,
+                gae_lambda=objective.gae_lambda,
+            )
+
+            def learn(_: Forward, batch: RolloutBatch) -> Loss:
+                return ppo(forward, batch, clip=clip, value_weight=objective.value_weight, temperature=temperature)
+
+        case _:
+            assert_never(objective)
+    rollouts = Rollouts(
+        model=model,
+        reference=reference,
+        corpus=corpus,
+        tokenizer=tokenizer,
+        reward=build_reward(objective.reward, tokenizer, precision),
+        credit=credit,
+        precision=precision,
+        world=world,
+        seed=config.seed,
+        batch_size=config.train.batch_size,
+        gradient_accumulation_steps=config.train.gradient_accumulation_steps,
+        updates_per_rollout=objective.updates_per_rollout,
+        group_size=group_size,
+        max_new_tokens=objective.max_new_tokens,
+        temperature=temperature,
+        beta=objective.beta,
+    )
+    return rollouts, reporting_verdicts(learn)
+
+
+def build_reward(config: RewardConfig, tokenizer: Tokenizer, precision: Precision) -> Reward:
+    """Who rewards an answer. ConfigError for a run that is no reward model, or reads other tokens."""
+    match config:
+        case VerifierConfig():
+            return by_verifier
+        case LearnedRewardConfig(run=run):
+            trained = load_trained_model(find_step_directory(*run_and_checkpoint(run)))
+            if trained.config.objective.type != "reward_model":
+                fix = "name a run of objective.type reward_model"
+                raise ConfigError("objective.reward.run", f"{run} was trained as {trained.config.objective.type}", fix)
+            if trained.tokenizer.to_json() != tokenizer.to_json():
+                fix = "train the reward model from the same run as this one"
+                raise ConfigError("objective.reward.run", f"{run} has another vocabulary", fix)
+            assert isinstance(trained.model, Decoder)
+            return LearnedReward(trained.model.to(precision.device), precision)
+        case _:
+            assert_never(config)

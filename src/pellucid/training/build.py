@@ -61,7 +61,7 @@ from pellucid.model.experts import experts_of
 from pellucid.model.language_model import LanguageModel
 from pellucid.objectives.loss import Objective
 from pellucid.objectives.next_token import next_token, with_load_balance
-from pellucid.post_training.build import learning_from_pairs
+from pellucid.post_training.build import build_policy, learning_from_pairs
 from pellucid.runtime.distributed import ALONE, World, divides
 from pellucid.runtime.precision import Precision, resolve_precision
 from pellucid.training import optimizers, schedules
@@ -90,6 +90,8 @@ def build_session(
     questions = first_questions(config, sample.n_samples)
 
     def write_samples() -> list[str]:
+        if task.write_samples is not None:
+            return task.write_samples(model, sample.n_samples)
         if questions:
             with trainer.whole_model(), merged(model):
                 return [f"**{question}**\n\n{conversation().ask(question)}" for question in questions]
@@ -123,7 +125,7 @@ def build_session(
         save_every=config.checkpoint.every_steps,
         keep_last=config.checkpoint.keep_last,
         before_decay=step_before_decay(config.schedule, config.train.steps),
-        floor=data.validation_floor_nats_per_token,
+        floor=data.validation_floor_nats_per_token if reads_text(config) else None,
         validate=validate,
         write_samples=write_samples,
         config_yaml=run_config_to_yaml(config),
@@ -218,7 +220,10 @@ def build_task(
         case RewardModelConfig() | DPOConfig():
             return Task(*learning_from_pairs(objective, config, data, model, frozen_copy(model), precision, world))
         case GRPOConfig() | PPOConfig():
-            raise NotImplementedError(objective.type)
+            policy, learn = build_policy(objective, config, data.tokenizer, model, frozen_copy(model), precision, world)
+            return Task(
+                policy.batch, learn, policy.evaluate, policy.samples, "rewards.png", policy.kept, policy.restore
+            )
         case _:
             assert_never(objective)
 
@@ -226,6 +231,11 @@ def build_task(
 def frozen_copy(model: LanguageModel) -> LanguageModel:
     """The model as it is now, to compare with: the reference."""
     return copy.deepcopy(model).requires_grad_(False).eval()
+
+
+def reads_text(config: RunConfig) -> bool:
+    """Whether the run learns from the corpus' text, or only from judgements of answers."""
+    return config.objective.type in ("next_token", "sft")
 
 
 def choose_n_processes(config: RunConfig, world: World = ALONE) -> int:

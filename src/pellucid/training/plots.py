@@ -1,4 +1,7 @@
-"""loss.png: how the loss fell, and the floor below which no model can go. skills.png: what was learned when."""
+"""loss.png: how the loss fell, and the floor below which no model can go. skills.png: what was learned when.
+
+rewards.png: how the reward of answers rose, and how far the model has moved for it from where it started.
+"""
 
 from __future__ import annotations
 
@@ -64,6 +67,29 @@ def skills_figure(rows: Sequence[Row], title: str) -> Figure:
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_minor_formatter(lambda x, _: "")
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def rewards_figure(rows: Sequence[Row], title: str) -> Figure:
+    """Rewards and verdicts against the updates made, of answers to training and to held-out instructions; below, KL."""
+    figure = Figure(figsize=(7.5, 6), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+    above.set(title=title, ylabel="mean of answers")
+    below.set(xlabel="updates", ylabel="KL from the start\n(nats per answer)")
+    curves = [(above, "reward", BLACK), (above, "whole", BLUE), (above, "obeys", ORANGE), (below, "kl", BLACK)]
+    for axes, name, color in curves:
+        training = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
+        held_out = [(row["step"], row[f"val_{name}"]) for row in rows if row.get(f"val_{name}") is not None]
+        if training:
+            axes.plot(*zip(*training, strict=True), color=color, linewidth=1, alpha=0.4)
+        if held_out:
+            label = {"whole": "whole fables", "obeys": "as asked"}.get(name, name)
+            axes.plot(*zip(*held_out, strict=True), color=color, marker="o", markersize=4, label=f"{label}, held out")
+    for axes in (above, below):
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    if above.lines:
+        above.legend(frameon=False)
     return figure
 
 

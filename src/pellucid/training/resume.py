@@ -27,7 +27,7 @@ OPERATIONAL = (
     *("evaluation.", "sample.", "checkpoint.", "trackers."),
 )
 
-RUN_FILES = ("config.yaml", "tokenizer.json", "metrics.jsonl", "samples.md", "loss.png", "skills.png")
+RUN_FILES = ("config.yaml", "tokenizer.json", "metrics.jsonl", "samples.md", "loss.png", "rewards.png", "skills.png")
 TRACKER_FOLDERS = ("tensorboard", "wandb")
 
 

@@ -1,6 +1,7 @@
 """The life of a run: update, log, evaluate, write samples, save; stop when asked; resume as if nothing had happened.
 
-What a run leaves in its folder: metrics.jsonl, samples.md, loss.png and its step directories (see `checkpoint/`).
+What a run leaves in its folder: metrics.jsonl, samples.md, loss.png or rewards.png, and its step directories
+(see `checkpoint/`).
 """
 
 from __future__ import annotations
@@ -138,15 +139,18 @@ class Session:
             raise NonFiniteLossError(error.where, error.what, f"{error.fix}; {last}") from None
 
     def plot(self) -> None:
-        """Draws loss.png from metrics.jsonl, and skills.png where the truth is known."""
-        from pellucid.training.plots import loss_figure, save_figure, skills_figure  # takes a second: matplotlib
+        """Draws loss.png or rewards.png from metrics.jsonl, and skills.png where the truth is known."""
+        from pellucid.training import plots  # takes a second: matplotlib
 
         rows = metrics.read_rows(self.metrics_file)
-        figures = {"loss.png": loss_figure(rows, self.floor, f"{self.name}: loss while training")}
+        if self.task.figure == "rewards.png":
+            figures = {"rewards.png": plots.rewards_figure(rows, f"{self.name}: what its answers are worth")}
+        else:
+            figures = {"loss.png": plots.loss_figure(rows, self.floor, f"{self.name}: loss while training")}
         if any("skills" in row for row in rows):
-            figures["skills.png"] = skills_figure(rows, f"{self.name}: what is learned when")
+            figures["skills.png"] = plots.skills_figure(rows, f"{self.name}: what is learned when")
         for name, figure in figures.items():
-            save_figure(figure, self.run_dir / name)
+            plots.save_figure(figure, self.run_dir / name)
             self.trackers.log_figure(self.trainer.step, self.run_dir / name)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from torch import Tensor
 
@@ -39,12 +39,15 @@ class Validation(Protocol):
 class Task:
     """The batches, the objective, and `evaluate(model, max_tokens)`, which all ranks call together.
 
-    Whatever a task must remember from one update to the next, `kept()` gives to each checkpoint, and `restore` takes
-    back. Pretraining remembers nothing: its batches are a function of the step.
+    `write_samples(model, n)` gives texts to show; None for tasks whose models go on with any text. `figure` is the one
+    to look at first. Whatever a task must remember from one update to the next, `kept()` gives to each checkpoint, and
+    `restore` takes back. Pretraining remembers nothing: its batches are a function of the step.
     """
 
     get_batch: GetBatch
     objective: Objective
     evaluate: Callable[[LanguageModel, int | None], Validation]
+    write_samples: Callable[[LanguageModel, int], list[str]] | None = None
+    figure: Literal["loss.png", "rewards.png"] = "loss.png"
     kept: Callable[[], dict[str, Tensor]] = dict
     restore: Callable[[dict[str, Tensor]], None] = lambda tensors: None

@@ -26,7 +26,7 @@ from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.distributed import World, connected, with_helpers
 from pellucid.runtime.precision import resolve_precision
-from pellucid.training.build import build_session, build_trainer, choose_n_processes
+from pellucid.training.build import build_session, build_trainer, choose_n_processes, reads_text
 from pellucid.training.interrupts import StoppedBySignal
 from pellucid.training.optimizers import trained
 from pellucid.training.resume import (
@@ -181,7 +181,8 @@ def _train(config: RunConfig, data: PreparedData, session: Session, note: Note, 
     trainer, run_dir, world = session.trainer, session.run_dir, session.world
     if session.is_finished:
         note(f"{run_dir} is finished, after {trainer.step} steps")
-        if world.is_first and not (run_dir / "loss.png").exists():  # stopped between its last save and its plot
+        has_figure = (run_dir / session.task.figure).exists()
+        if world.is_first and not has_figure:  # stopped between its last save and its plot
             session.plot()
     else:
         if world.is_first:
@@ -193,7 +194,8 @@ def _train(config: RunConfig, data: PreparedData, session: Session, note: Note, 
             session.run()
         except StoppedBySignal as stop:
             return Outcome(trainer.step, None, stop.signal_number)
-        note(f"trained in {_speed(config, data, session)}; {run_dir}/loss.png shows how, samples.md what it wrote")
+        figure = run_dir / session.task.figure
+        note(f"trained in {_speed(config, data, session)}; {figure} shows how, samples.md what it wrote")
     assert isinstance(trainer.model, LanguageModel)
     last = session.task.evaluate(trainer.model, None)
     if session.best_step in (None, trainer.step):
@@ -225,8 +227,8 @@ def _introduction(config: RunConfig, data: PreparedData, session: Session, base:
     epochs = train.steps * train.gradient_accumulation_steps / build_batches(config, data).steps_per_epoch
     precision = str(trainer.precision.dtype).removeprefix("torch.")
     processes = f", {session.world.size} processes" if session.world.size > 1 else ""
-    floor = data.validation_floor_nats_per_token
-    if epochs > MOST_EPOCHS and patience is None:
+    floor = session.floor
+    if reads_text(config) and epochs > MOST_EPOCHS and patience is None:
         fix = "give more text, lower train.steps, set evaluation.early_stopping_patience, or train `own_text` instead"
         _log.warning("the text will be read %.0f times, and a model memorizes what it reads often; %s", epochs, fix)
     return [
@@ -236,7 +238,9 @@ def _introduction(config: RunConfig, data: PreparedData, session: Session, base:
         f"model   {n_parameters:,} parameters{learning}, vocabulary {data.tokenizer.vocab_size:,}",
         f"data    {data.train.n_targets:,} training tokens; "
         f"up to {config.tokens_per_step:,} positions a step, {epochs:.2f} epochs"
-        + ("" if patience is None else " at most: early stopping may end the run"),
+        + ("" if patience is None else " at most: early stopping may end the run")
+        if reads_text(config)
+        else f"data    answers, judged; up to {config.tokens_per_step:,} positions a step",
         f"device  {trainer.precision.device}, {precision}{processes}",
         *([] if floor is None else [f"floor   {floor:.4f} nats/token: no model can do better on the validation text"]),
     ]

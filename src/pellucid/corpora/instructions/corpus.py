@@ -97,6 +97,15 @@ class InstructionsCorpus:
         instruction = self.instruction_of(text)
         return instruction.task if instruction else None
 
+    def ask(self, rng: random.Random, split: Split) -> Instruction:
+        """An instruction as a split has them, drawn."""
+        wordings = UNSEEN if split == "validation" and rng.random() < 0.5 else SEEN
+        form = pick(rng, FORMS)
+        task = self._draw_task(rng, form)
+        while split == "train" and is_held_out(task):
+            task = self._draw_task(rng, form)
+        return instruct(task, pick(rng, wordings))
+
     def answers_to(self, question: str) -> FablesAbout:
         """p(answer | instruction): all fables, given what is asked for. Raises DataError if it is no instruction."""
         if (task := self.task_of(question)) is None:
@@ -128,12 +137,8 @@ class InstructionsCorpus:
         # random.Random hashes a text seed with SHA-512: the same on every machine and Python.
         rng = random.Random(f"instructions {self._seed} {split}")
         while True:
-            wordings = UNSEEN if split == "validation" and rng.random() < 0.5 else SEEN
-            form = pick(rng, FORMS)
-            task = self._draw_task(rng, form)
-            while split == "train" and is_held_out(task):
-                task = self._draw_task(rng, form)
-            yield instruct(task, pick(rng, wordings)), self.answers_for(task).write(rng)
+            instruction = self.ask(rng, split)
+            yield instruction, self.answers_for(instruction.task).write(rng)
 
     def _draw_task(self, rng: random.Random, form: Form) -> Task:
         animal, moral = pick(rng, self.animals), pick(rng, self.morals)

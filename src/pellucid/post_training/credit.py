@@ -1,0 +1,50 @@
+"""Which token deserves the reward of its answer? GRPO shares it out evenly, PPO asks a value head.
+
+Shapes: P prompts, G answers to each, N = P G answers, T positions, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from pellucid.data.batches import IGNORE_INDEX
+from pellucid.model.decoder import Decoder
+from pellucid.objectives.policy import LogitsAndValues, RolloutBatch, gae, group_advantages, k1, token_rewards
+from pellucid.runtime.precision import Precision
+
+# From answers with their rewards to the same with advantages and, if values are learned, returns.
+Credit = Callable[[RolloutBatch], RolloutBatch]
+
+
+def credit_by_group(answers: RolloutBatch, *, beta: float) -> RolloutBatch:
+    """GRPO: an answer is compared with the others to its prompt (equation P10), all tokens of it alike.
+
+    Where the KL divergence is in the reward, a nat of log π/ref costs `beta`.
+    """
+    costs_PG = beta * k1(answers.old_PGT, answers.reference_PGT).sum(dim=-1)
+    advantages_PG1 = group_advantages(answers.rewards_PG - costs_PG)[..., None]
+    return answers._replace(advantages_PGT=advantages_PG1.expand_as(answers.old_PGT).contiguous())
+
+
+def credit_by_values(
+    answers: RolloutBatch, *, logits_and_values: LogitsAndValues, beta: float, discount: float, gae_lambda: float
+) -> RolloutBatch:
+    """PPO: a token is compared with what the value head expected before it (equations P12 and P13)."""
+    is_answer_PGT = answers.targets_PGT != IGNORE_INDEX
+    with torch.no_grad():
+        _, values_NT = logits_and_values(answers.inputs_PGT.flatten(0, 1))
+    rewards_PGT = token_rewards(answers.rewards_PG, answers.old_PGT, answers.reference_PGT, is_answer_PGT, beta)
+    values_PGT = values_NT.float().cpu().view_as(rewards_PGT)
+    advantages_PGT, returns_PGT = gae(rewards_PGT, values_PGT, is_answer_PGT, discount=discount, gae_lambda=gae_lambda)
+    return answers._replace(advantages_PGT=advantages_PGT, returns_PGT=returns_PGT)
+
+
+def logits_and_values(model: Decoder, precision: Precision, tokens_NT: Tensor) -> tuple[Tensor, Tensor]:
+    """From one pass: logits (N, T, V), and the reward that the value head expects after each token (N, T)."""
+    assert model.scalar_head is not None
+    with precision.autocast():
+        hidden_NTD = model.hidden(tokens_NT.to(precision.device))
+        return model.unembed(hidden_NTD), model.scalar_head(hidden_NTD)[..., 0]

@@ -1,0 +1,69 @@
+"""What an answer is worth: the grammar's verdict, or what a reward model has learned of such verdicts.
+
+Shapes: N answers, T positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from pellucid.corpora.instructions import InstructionsCorpus, Task, Verdict
+from pellucid.data.batches import IGNORE_INDEX
+from pellucid.model.decoder import Decoder
+from pellucid.objectives.preference import at_last_token
+from pellucid.runtime.precision import Precision
+from pellucid.tokenizer import Tokenizer
+
+Ids = Sequence[Sequence[int]]
+# From prompts, answers and what the grammar says of them to rewards (N,).
+Reward = Callable[[Ids, Ids, Sequence[Verdict]], Tensor]
+
+
+def verdict_on(corpus: InstructionsCorpus, tokenizer: Tokenizer, task: Task, answer: Sequence[int]) -> Verdict:
+    """The grammar's verdict. An answer is its text up to the first control token, and whole only if that ends it.
+
+    So one that was cut off is not whole, even if it was cut at the last character of a fable.
+    """
+    n_text = next((i for i, id_ in enumerate(answer) if id_ in tokenizer.control_ids), len(answer))
+    has_ended = n_text < len(answer) and answer[n_text] in tokenizer.stop_ids
+    verdict = corpus.judge(task, tokenizer.decode(answer[:n_text]))
+    return replace(verdict, whole=verdict.whole and has_ended)
+
+
+def by_verifier(_prompts: Ids, _answers: Ids, verdicts: Sequence[Verdict]) -> Tensor:
+    """Half a point for a whole fable, half for one that does as it was told."""
+    return torch.tensor([verdict.reward for verdict in verdicts])
+
+
+class LearnedReward:
+    """What a reward model says at the last token of an answer."""
+
+    def __init__(self, model: Decoder, precision: Precision) -> None:
+        self._model, self._precision = model, precision
+
+    @torch.no_grad()
+    def __call__(self, prompts: Ids, answers: Ids, _verdicts: Sequence[Verdict]) -> Tensor:
+        inputs_NT, targets_NT = (tensor.to(self._precision.device) for tensor in rows_of(prompts, answers))
+        assert self._model.scalar_head is not None
+        with self._precision.autocast():
+            rewards_NT = self._model.scalar_head(self._model.hidden(inputs_NT))[..., 0]
+        return at_last_token(rewards_NT.float(), targets_NT).cpu()
+
+
+def rows_of(prompts: Ids, answers: Ids) -> tuple[Tensor, Tensor]:
+    """Prompts with their answers, and the token after each where that is an answer's, else IGNORE_INDEX: (N, T) each.
+
+    A row that is shorter than others is filled with zeros, which no earlier position sees.
+    """
+    length = max(len(prompt) + len(answer) for prompt, answer in zip(prompts, answers, strict=True))
+    inputs_NT = torch.zeros(len(prompts), length, dtype=torch.long)
+    targets_NT = torch.full_like(inputs_NT, IGNORE_INDEX)
+    for row, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
+        n_prompt, n = len(prompt), len(prompt) + len(answer)
+        inputs_NT[row, :n] = torch.tensor([*prompt, *answer])
+        targets_NT[row, n_prompt - 1 : n - 1] = inputs_NT[row, n_prompt:n]
+    return inputs_NT, targets_NT

@@ -1,0 +1,334 @@
+"""Rollouts: the model answers prompts, the answers are rewarded, and it learns from them for an update or a few.
+
+    instruction ─► prompt ─► G answers ─► verdicts ─► rewards ─► advantages ─► updates
+                                  └─► log-probabilities, of the model and of the reference
+
+What is asked and how the answers are drawn is a function of the seed and the step, and the answers in use are saved
+with a checkpoint: a run that is resumed is the same run.
+
+Shapes: P prompts, G answers to each, N = P G answers, T positions.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pellucid import failpoints
+from pellucid.adapters.lora import merged
+from pellucid.corpora.instructions import Instruction, InstructionsCorpus, Verdict
+from pellucid.data.batches import IGNORE_INDEX
+from pellucid.errors import CheckpointError
+from pellucid.generation.answers import row_uniforms, write_answers
+from pellucid.model.language_model import LanguageModel, eval_mode
+from pellucid.objectives.loss import Forward, Loss, Objective
+from pellucid.objectives.policy import RolloutBatch, k3, log_probabilities
+from pellucid.post_training.credit import Credit
+from pellucid.post_training.rewards import Reward, rows_of, verdict_on
+from pellucid.runtime.distributed import World
+from pellucid.runtime.precision import Precision
+from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.chat import prompt_ids
+
+TRAINING, VALIDATION = 0, 1  # part of the seed of an answer
+ANSWERS_AT_ONCE = 128  # are written while validating
+ROWS_AT_ONCE = 16  # are read by the reference: its logits are the largest tensors here
+
+
+class JudgedBatch(NamedTuple):
+    """Answers to learn from, and the grammar's verdict on each, which is reported."""
+
+    answers: RolloutBatch
+    whole_PG: Tensor  # noqa: N815
+    obeys_PG: Tensor  # noqa: N815
+
+    @property
+    def n_losses(self) -> int:
+        return self.answers.n_losses
+
+    @property
+    def n_tokens(self) -> int:
+        return self.answers.n_tokens
+
+    def part(self, rows: slice) -> JudgedBatch:
+        return JudgedBatch(self.answers.part(rows), self.whole_PG[rows], self.obeys_PG[rows])
+
+    def to(self, device: torch.device) -> JudgedBatch:
+        return JudgedBatch(self.answers.to(device), self.whole_PG.to(device), self.obeys_PG.to(device))
+
+
+def reporting_verdicts(objective: Objective) -> Objective:
+    """The same objective; its figures also say how many answers are whole fables, and how many obey."""
+
+    def with_verdicts(forward: Forward, batch: JudgedBatch) -> Loss:
+        loss = objective(forward, batch.answers)
+        return replace(loss, figures={**loss.figures, "whole": batch.whole_PG.sum(), "obeys": batch.obeys_PG.sum()})
+
+    return with_verdicts
+
+
+@dataclass(frozen=True)
+class RewardEvaluation:
+    """How well the answers to held-out instructions do, as means over answers: one to each, always the same draws.
+
+    kl: divergence from the reference, in nats per answer.   beta: its price.
+    """
+
+    reward: float
+    whole: float
+    obeys: float
+    kl: float
+    answer_tokens: float
+    n_answers: int
+    beta: float
+
+    @property
+    def loss(self) -> float:
+        """-(reward - β KL): RLHF makes the bracket large (equation P8)."""
+        return self.beta * self.kl - self.reward
+
+    def to_row(self) -> dict[str, object]:
+        names = ("reward", "whole", "obeys", "kl", "answer_tokens")
+        return {"val_loss": self.loss, **{f"val_{name}": getattr(self, name) for name in names}}
+
+    def to_json(self) -> dict[str, object]:
+        """All figures, as `pellucid evaluate --json` prints them."""
+        return {**asdict(self), "loss": self.loss}
+
+    def table(self) -> str:
+        """All figures for a person to read, one per line."""
+        lines = [
+            f"reward      {self.reward:.3f} on average, of {self.n_answers:,} answers to held-out instructions",
+            f"whole       {self.whole:.1%} are whole fables",
+            f"obeys       {self.obeys:.1%} are as asked",
+            f"KL          {self.kl:.2f} nats an answer from the model it started from",
+            f"length      {self.answer_tokens:.0f} tokens an answer",
+            f"loss        {self.loss:.3f}: -(reward - {self.beta:g} KL)",
+        ]
+        return "\n".join(lines)
+
+    def brief(self) -> str:
+        """Reward, verdicts and divergence, in a line."""
+        return (
+            f"reward {self.reward:.3f}, {self.whole:.1%} whole, {self.obeys:.1%} obey, "
+            f"{self.kl:.2f} nats from the reference"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.brief()}; {self.n_answers:,} held-out instructions"
+
+
+@dataclass(frozen=True)
+class Written:
+    """Answers, one to each instruction: tokens of prompts and answers, ln p of those drawn, verdicts, rewards."""
+
+    prompts: list[list[int]]
+    answers: list[list[int]]
+    log_probabilities: list[Tensor]
+    verdicts: list[Verdict]
+    rewards_N: Tensor  # noqa: N815
+
+
+@dataclass(kw_only=True)
+class Rollouts:
+    """What a policy learns from: `batch(i, rows)` gives answers to these prompts of micro-batch i of the whole run.
+
+    The model writes them when they are first asked for, and they are kept for `updates_per_rollout` updates. What is
+    asked, and how the answers are drawn, is a function of the seed and the number of the prompt.
+    """
+
+    model: LanguageModel
+    reference: LanguageModel
+    corpus: InstructionsCorpus
+    tokenizer: Tokenizer
+    reward: Reward
+    credit: Credit
+    precision: Precision
+    world: World
+    seed: int
+    batch_size: int
+    gradient_accumulation_steps: int
+    updates_per_rollout: int
+    group_size: int
+    max_new_tokens: int
+    temperature: float
+    beta: float
+
+    def __post_init__(self) -> None:
+        self._n_prompts = self.batch_size * self.gradient_accumulation_steps  # of an update
+        self._next_step = 0
+        self._rollout = -1  # the number of the one that is in use
+        self._parts: dict[range, JudgedBatch] = {}  # of it, by the prompts
+        self._restored: JudgedBatch | None = None  # all of it, from a checkpoint
+
+    @cached_property
+    def held_out(self) -> list[Instruction]:
+        return [instruction for instruction, _ in self.corpus.examples("validation")]
+
+    def batch(self, micro_batch: int, rows: slice) -> JudgedBatch:
+        """These prompts with all of their answers."""
+        step, place = divmod(micro_batch, self.gradient_accumulation_steps)
+        rollout = step // self.updates_per_rollout
+        if rollout != self._rollout:
+            self._rollout, self._parts, self._restored = rollout, {}, None
+        self._next_step = step + 1
+        prompts = range(place * self.batch_size, (place + 1) * self.batch_size)[rows]
+        if prompts not in self._parts:
+            self._parts[prompts] = self._restored_part(prompts) or self._write_part(prompts)
+        return self._parts[prompts]
+
+    def evaluate(self, model: LanguageModel, max_tokens: int | None) -> RewardEvaluation:
+        """Of the answers to the held-out instructions, or so many of them that about `max_tokens` are written at most.
+
+        The ranks share the work.
+        """
+        n = len(self.held_out) if max_tokens is None else max_tokens // self.max_new_tokens
+        numbers = range(min(len(self.held_out), max(1, n)))[self.world.rank :: self.world.size]
+        sums = np.zeros(5)
+        for first in range(0, len(numbers), ANSWERS_AT_ONCE):
+            written = self._answer_held_out(model, numbers[first : first + ANSWERS_AT_ONCE])
+            inputs_NT, targets_NT, old_NT = as_rows(written)
+            kl_NT = k3(old_NT, self._reference_log_p(inputs_NT, targets_NT))
+            verdicts = [(verdict.whole, verdict.obeys) for verdict in written.verdicts]
+            n_tokens = sum(map(len, written.answers))
+            sums += [float(written.rewards_N.sum()), *np.sum(verdicts, axis=0), float(kl_NT.sum()), n_tokens]
+        *sums_of_all, n_answers = self.world.totals([*sums, len(numbers)])
+        reward, whole, obeys, kl, answer_tokens = (total / n_answers for total in sums_of_all)
+        return RewardEvaluation(reward, whole, obeys, kl, answer_tokens, int(n_answers), self.beta)
+
+    def samples(self, model: LanguageModel, n: int) -> list[str]:
+        """The first held-out instructions, their answers, and what the grammar says of them."""
+        numbers = range(min(n, len(self.held_out)))
+        written = self._answer_held_out(model, numbers)
+        answers = [self.tokenizer.decode(ids) for ids in written.answers]
+        judged = zip(numbers, answers, written.verdicts, strict=True)
+        return [f"**{self.held_out[i].text}**\n\n{answer}\n\n({in_words(verdict)})" for i, answer, verdict in judged]
+
+    def kept(self) -> dict[str, Tensor]:
+        """The answers of all ranks from which the next update learns too; nothing if it begins with new ones.
+
+        All ranks must ask.
+        """
+        if self._next_step % self.updates_per_rollout == 0:
+            return {}
+        tensors = self._of_all_ranks() if self._restored is None else as_tensors(self._restored)
+        return {"next_step": torch.tensor(self._next_step), **tensors}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Takes back what `kept` gave. CheckpointError if that was of other rollouts."""
+        if not tensors:
+            return
+        shape = (self._n_prompts, self.group_size)
+        names = {*RolloutBatch._fields, "whole_PG", "obeys_PG"}
+        if tensors.keys() != {"next_step", *names} or any(tensors[name].shape[:2] != shape for name in names):
+            what = f"they are not {shape[1]} to each of {shape[0]} prompts"
+            raise CheckpointError("the checkpoint's answers", what, "use the config that the run was trained with")
+        answers = RolloutBatch(*(tensors[name] for name in RolloutBatch._fields))
+        self._restored = JudgedBatch(answers, tensors["whole_PG"], tensors["obeys_PG"])
+        self._next_step = int(tensors["next_step"])
+        self._rollout, self._parts = self._next_step // self.updates_per_rollout, {}
+
+    def _write_part(self, prompts: range) -> JudgedBatch:
+        """The policy as it is now answers these prompts of the update."""
+        failpoints.reached("rollout")
+        numbers = [self._rollout * self._n_prompts + prompt for prompt in prompts for _ in range(self.group_size)]
+        asked = [self.corpus.ask(random.Random(f"prompt {number} of {self.seed}"), "train") for number in numbers]
+        seeds = [(self.seed, TRAINING, number, i % self.group_size) for i, number in enumerate(numbers)]
+        written = self._write(self.model, asked, seeds)
+        inputs_NT, targets_NT, old_NT = as_rows(written)
+        reference_NT = self._reference_log_p(inputs_NT, targets_NT)
+        whole_N, obeys_N = (
+            torch.tensor([float(getattr(verdict, name)) for verdict in written.verdicts]) for name in ("whole", "obeys")
+        )
+
+        def by_prompt(tensor_NX: Tensor) -> Tensor:
+            return tensor_NX.view(-1, self.group_size, *tensor_NX.shape[1:])
+
+        unknown_PGT = by_prompt(torch.zeros_like(old_NT))
+        answers = RolloutBatch(
+            inputs_PGT=by_prompt(inputs_NT),
+            targets_PGT=by_prompt(targets_NT),
+            old_PGT=by_prompt(old_NT),
+            reference_PGT=by_prompt(reference_NT),
+            advantages_PGT=unknown_PGT,
+            rewards_PG=by_prompt(written.rewards_N),
+            returns_PGT=unknown_PGT,
+        )
+        with eval_mode(self.model):
+            return JudgedBatch(self.credit(answers), by_prompt(whole_N), by_prompt(obeys_N))
+
+    def _answer_held_out(self, model: LanguageModel, numbers: Sequence[int]) -> Written:
+        seeds = [(self.seed, VALIDATION, number, 0) for number in numbers]
+        return self._write(model, [self.held_out[number] for number in numbers], seeds)
+
+    def _write(self, model: LanguageModel, asked: Sequence[Instruction], seeds: Sequence[Sequence[int]]) -> Written:
+        """Whatever control token the model draws ends its answer: none is forbidden, so that it learns when to end."""
+        prompts = [prompt_ids(self.tokenizer, [("user", instruction.text)]) for instruction in asked]
+        uniforms_NT = row_uniforms(seeds, self.max_new_tokens)
+        stop_ids = self.tokenizer.control_ids
+        with merged(model), self.precision.for_decoding().autocast():
+            found = write_answers(model, prompts, uniforms_NT, stop_ids=stop_ids, temperature=self.temperature)
+        pairs = zip(asked, found.token_ids, strict=True)
+        verdicts = [verdict_on(self.corpus, self.tokenizer, instruction.task, ids) for instruction, ids in pairs]
+        rewards_N = self.reward(prompts, found.token_ids, verdicts)
+        return Written(prompts, found.token_ids, found.log_probabilities, verdicts, rewards_N)
+
+    @torch.no_grad()
+    def _reference_log_p(self, inputs_NT: Tensor, targets_NT: Tensor) -> Tensor:
+        """ln p of each target under the model that training started from, at the temperature of the answers."""
+        found = []
+        parts = (torch.split(tensor_NT, ROWS_AT_ONCE) for tensor_NT in (inputs_NT, targets_NT))
+        for inputs_CT, targets_CT in zip(*parts, strict=True):
+            with self.precision.autocast():
+                logits_CTV = self.reference(inputs_CT.to(self.precision.device))
+            targets_CT = targets_CT.to(self.precision.device)
+            found.append(log_probabilities(logits_CTV, targets_CT, self.temperature).cpu())
+        return torch.cat(found)
+
+    def _restored_part(self, prompts: range) -> JudgedBatch | None:
+        if self._restored is None:
+            return None
+        part = self._restored.part(slice(prompts.start, prompts.stop))
+        is_target_PGT = part.answers.targets_PGT != IGNORE_INDEX
+        length = int(is_target_PGT.any(dim=1).any(dim=0).nonzero().max()) + 1
+        answers = RolloutBatch(*(tensor[..., :length] if tensor.ndim == 3 else tensor for tensor in part.answers))
+        return part._replace(answers=answers)
+
+    def _of_all_ranks(self) -> dict[str, Tensor]:
+        """Each rank fills in its rows and leaves zeros elsewhere; the sum has all rows."""
+        length = self.world.largest(max(part.answers.inputs_PGT.size(2) for part in self._parts.values()))
+        whole: dict[str, Tensor] = {}
+        for prompts, part in self._parts.items():
+            for name, tensor in as_tensors(part).items():
+                if tensor.ndim == 3:
+                    padding = IGNORE_INDEX if name == "targets_PGT" else 0
+                    tensor = F.pad(tensor, (0, length - tensor.size(2)), value=padding)
+                whole.setdefault(name, tensor.new_zeros(self._n_prompts, *tensor.shape[1:]))
+                whole[name][prompts.start : prompts.stop] = tensor
+        self.world.sum_together(list(whole.values()))
+        return whole
+
+
+def as_rows(written: Written) -> tuple[Tensor, Tensor, Tensor]:
+    """Inputs, targets, and ln p of the targets where they are an answer's: (N, T) each."""
+    inputs_NT, targets_NT = (tensor[:, :-1] for tensor in rows_of(written.prompts, written.answers))
+    old_NT = torch.zeros(targets_NT.shape)
+    old_NT[targets_NT != IGNORE_INDEX] = torch.cat(written.log_probabilities)
+    return inputs_NT, targets_NT, old_NT
+
+
+def as_tensors(batch: JudgedBatch) -> dict[str, Tensor]:
+    return {**batch.answers._asdict(), "whole_PG": batch.whole_PG, "obeys_PG": batch.obeys_PG}
+
+
+def in_words(verdict: Verdict) -> str:
+    """`a whole fable, as asked`"""
+    return f"{'a' if verdict.whole else 'no'} whole fable, {'as' if verdict.obeys else 'not as'} asked"

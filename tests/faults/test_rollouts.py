@@ -1,0 +1,73 @@
+"""F1, F2, F32: a run that learns from its own answers, stopped, killed while it writes, or made by two processes."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+import strikes
+from pellucid.checkpoint.run_directory import steps_in
+from policy_run import PPO, make_policy_place
+from processes import command_line
+from reference_run import Trace, trace
+
+TRAIN = ("train", "policy.yaml", "--resume")
+LAST = "step-00000008/model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("policy")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        make_policy_place(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(place: Path) -> Trace:
+    done = command_line(place, *TRAIN, "--run-dir", "undisturbed")
+    assert done.exit_code == 0, done.stderr
+    assert (place / "undisturbed" / "rewards.png").exists()
+    return trace(place / "undisturbed")
+
+
+@pytest.mark.parametrize("nth", [3, 6], ids=["second rollout", "third rollout"])
+def test_f2_a_kill_while_answers_are_written_is_the_same(place: Path, undisturbed: Trace, nth: int):
+    """Two micro-batches, three updates on the same answers: the second of two is hit, or the first."""
+    run = f"killed-{nth}"
+    assert command_line(place, *TRAIN, "--run-dir", run, fault=strikes.killed_at("rollout", nth)).exit_code < 0
+    assert command_line(place, *TRAIN, "--run-dir", run).exit_code == 0
+    assert trace(place / run) == undisturbed
+
+
+@pytest.mark.parametrize("step", [4, 5, 6])
+def test_f1_a_stop_between_updates_on_the_same_answers_is_the_same(place: Path, undisturbed: Trace, step: int):
+    run = f"stopped-{step}"
+    stop = partial(strikes.at_point, strikes.terminate, "update", step)
+    assert command_line(place, *TRAIN, "--run-dir", run, fault=stop).exit_code == 143
+    assert steps_in(place / run)[-1] == step
+    kept = [name for name in load_file(place / run / f"step-0000000{step}/rng.safetensors") if name != "cpu"]
+    assert bool(kept) == (step % 3 != 0)
+    assert command_line(place, *TRAIN, "--run-dir", run).exit_code == 0
+    assert trace(place / run) == undisturbed
+
+
+@pytest.mark.parametrize("objective", [(), (PPO,)], ids=["grpo", "ppo"])
+def test_f32_two_processes_end_with_the_same_weights_also_after_a_stop(place: Path, objective: tuple[str, ...]):
+    run, alone, again = (f"{name}-{len(objective)}" for name in ("two", "one", "two-stopped"))
+    assert command_line(place, *TRAIN, *objective, "--run-dir", alone).exit_code == 0
+    two = partial(command_line, place, *TRAIN, "train.processes=2", *objective, "--run-dir")
+    assert two(run, fault=strikes.forked).exit_code == 0
+    ours, theirs = (load_file(place / name / LAST) for name in (run, alone))
+    assert max(float((ours[name] - theirs[name]).abs().max()) for name in ours) < 1e-4
+    stop = partial(strikes.at_point, strikes.terminate, "update", 5)
+    assert two(again, fault=partial(strikes.forked, stop)).exit_code == 143
+    assert two(again, fault=strikes.forked).exit_code == 0
+    assert trace(place / again) == trace(place / run)
+
+
+def test_f32_ppo_moves_its_value_head(place: Path):
+    weights = load_file(place / "two-1" / LAST)
+    assert weights["scalar_head.weight"].abs().max() > 0

@@ -1,0 +1,74 @@
+import pytest
+import torch
+
+from pellucid.config.data import BytePairConfig
+from pellucid.config.model import DecoderConfig
+from pellucid.corpora.instructions import InstructionsCorpus, Verdict
+from pellucid.data.batches import IGNORE_INDEX
+from pellucid.model.build import build_model
+from pellucid.post_training.rewards import LearnedReward, by_verifier, rows_of, verdict_on
+from pellucid.runtime.precision import Precision
+from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.build import train_tokenizer
+
+
+@pytest.fixture(scope="module")
+def corpus() -> InstructionsCorpus:
+    return InstructionsCorpus(8, 3, 0, 0.5)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(corpus: InstructionsCorpus) -> Tokenizer:
+    texts = [piece.text for piece in corpus.pieces("train")]
+    return train_tokenizer(BytePairConfig(type="bpe", vocab_size=300), texts, []).with_chat_tokens()
+
+
+def test_a_whole_fable_as_asked_is_worth_one_point_and_each_half_of_it_half(corpus, tokenizer):
+    instruction, answer = next(corpus.examples("train"))
+    end = tokenizer.control_id("<|end|>")
+    others = [each for each, _ in corpus.examples("validation") if corpus.judge(each.task, answer).obeys is False]
+
+    def worth(task, ids):
+        return by_verifier([], [], [verdict_on(corpus, tokenizer, task, ids)]).item()
+
+    ids = tokenizer.encode(answer)
+    assert worth(instruction.task, [*ids, end]) == 1.0
+    assert worth(others[0].task, [*ids, end]) == 0.5
+    assert worth(instruction.task, [*ids[:-3], end]) == 0.5  # its last words are missing
+    assert worth(others[0].task, [end]) == 0.0
+
+
+def test_an_answer_that_was_cut_off_is_not_whole(corpus, tokenizer):
+    instruction, answer = next(corpus.examples("train"))
+    verdict = verdict_on(corpus, tokenizer, instruction.task, tokenizer.encode(answer))
+    assert not verdict.whole
+    assert verdict.obeys
+
+
+def test_an_answer_ends_with_its_first_control_token_and_is_whole_only_if_that_may_end_it(corpus, tokenizer):
+    instruction, answer = next(corpus.examples("train"))
+    ids = tokenizer.encode(answer)
+    user, end = tokenizer.control_id("<|user|>"), tokenizer.control_id("<|end|>")
+    assert not verdict_on(corpus, tokenizer, instruction.task, [*ids[:20], user, *ids[20:], end]).whole
+    assert not verdict_on(corpus, tokenizer, instruction.task, [*ids, user]).whole
+    assert verdict_on(corpus, tokenizer, instruction.task, [*ids, tokenizer.end_of_text]).whole
+
+
+def test_rows_hold_prompt_and_answer_and_the_answer_as_targets():
+    inputs_NT, targets_NT = rows_of([[1, 2], [3]], [[4, 5, 6], [7]])
+    no = IGNORE_INDEX
+    assert inputs_NT.tolist() == [[1, 2, 4, 5, 6], [3, 7, 0, 0, 0]]
+    assert targets_NT.tolist() == [[no, 4, 5, 6, no], [7, no, no, no, no]]
+
+
+def test_a_reward_model_is_read_at_the_last_token_whatever_the_other_rows():
+    torch.manual_seed(0)
+    model = build_model(DecoderConfig(context_length=16, d_model=8, n_layers=1, n_heads=2), 11, scalar_head=True).eval()
+    torch.nn.init.normal_(model.scalar_head.weight)
+    reward = LearnedReward(model, Precision(torch.device("cpu"), torch.float32))
+    prompts, answers = [[1, 2], [3], [4, 5, 6]], [[7, 8, 9, 1], [2], [3, 4]]
+    with torch.no_grad():
+        rows = [torch.tensor([prompt + answer]) for prompt, answer in zip(prompts, answers, strict=True)]
+        expected = torch.stack([model.scalar_head(model.hidden(row))[0, -1, 0] for row in rows])
+    unread = [Verdict(False, None, None, False)] * 3
+    torch.testing.assert_close(reward(prompts, answers, unread), expected, atol=1e-5, rtol=0)

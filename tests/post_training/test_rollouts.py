@@ -1,0 +1,209 @@
+"""Rollouts do not depend on how an update is cut up, and can be taken back from a checkpoint."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+
+from pellucid.config.data import BytePairConfig
+from pellucid.config.model import DecoderConfig
+from pellucid.corpora.instructions import InstructionsCorpus
+from pellucid.data.batches import IGNORE_INDEX
+from pellucid.errors import CheckpointError
+from pellucid.model.build import build_model
+from pellucid.objectives.policy import entropy, grpo, log_probabilities, ppo
+from pellucid.post_training.credit import credit_by_group, credit_by_values, logits_and_values
+from pellucid.post_training.rewards import by_verifier
+from pellucid.post_training.rollouts import Rollouts, as_tensors, reporting_verdicts
+from pellucid.runtime.distributed import ALONE
+from pellucid.runtime.precision import Precision
+from pellucid.tokenizer.build import train_tokenizer
+
+CPU = Precision(torch.device("cpu"), torch.float32)
+CORPUS = InstructionsCorpus(20, 3, 0, 0.25)
+TOKENIZER = train_tokenizer(
+    BytePairConfig(type="bpe", vocab_size=400), [piece.text for piece in CORPUS.pieces("train")], []
+).with_chat_tokens()
+ALL = slice(None)
+
+
+def drawn_decoder(seed):
+    config = DecoderConfig(context_length=80, d_model=16, n_layers=1, n_heads=2)
+    torch.manual_seed(seed)
+    model = build_model(config, TOKENIZER.vocab_size, scalar_head=True)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model.eval()
+
+
+def by_letters(_prompts, answers, _verdicts):
+    """Answers of noise are all worth nothing to the grammar; here, as much as their tokens say."""
+    return torch.tensor([sum(ids) % 7 / 7 for ids in answers])
+
+
+def make(**changes):
+    settings = {
+        "model": drawn_decoder(1),
+        "reference": drawn_decoder(2),
+        "corpus": CORPUS,
+        "tokenizer": TOKENIZER,
+        "reward": by_letters,
+        "credit": partial(credit_by_group, beta=0.0),
+        "precision": CPU,
+        "world": ALONE,
+        "seed": 0,
+        "batch_size": 4,
+        "gradient_accumulation_steps": 1,
+        "updates_per_rollout": 1,
+        "group_size": 3,
+        "max_new_tokens": 10,
+        "temperature": 1.0,
+        "beta": 0.1,
+    }
+    return Rollouts(**{**settings, **changes})
+
+
+def tokens_of(batch):
+    """Prompt and answer of each row, without padding."""
+    inputs_NT, targets_NT = batch.answers.inputs_PGT.flatten(0, 1), batch.answers.targets_PGT.flatten(0, 1)
+    ends = [int((row != IGNORE_INDEX).nonzero().max()) for row in targets_NT]
+    return [[*inputs_NT[i, : end + 1].tolist(), int(targets_NT[i, end])] for i, end in enumerate(ends)]
+
+
+def test_answers_are_a_function_of_seed_and_step_however_an_update_is_cut_up():
+    whole = tokens_of(make().batch(3, ALL))
+    in_two = make(batch_size=2, gradient_accumulation_steps=2)
+    assert tokens_of(in_two.batch(6, ALL)) + tokens_of(in_two.batch(7, ALL)) == whole
+    by_ranks = make()
+    assert tokens_of(by_ranks.batch(3, slice(0, 1))) + tokens_of(by_ranks.batch(3, slice(1, 4))) == whole
+    assert tokens_of(make().batch(4, ALL)) != whole
+    assert tokens_of(make(seed=1).batch(3, ALL)) != whole
+    assert len({tuple(row) for row in whole}) == len(whole), "the answers of a group should differ"
+
+
+def test_what_is_asked_are_training_instructions_each_with_its_group():
+    rows = tokens_of(make().batch(0, ALL))
+    user, end, assistant = (TOKENIZER.control_id(f"<|{name}|>") for name in ("user", "end", "assistant"))
+    asked = [TOKENIZER.decode(row[row.index(user) + 1 : row.index(end)]) for row in rows]
+    assert [asked[i] == asked[i - 1] for i in range(1, 12) if i % 3] == [True] * 8
+    assert len(set(asked)) > 1
+    assert all(CORPUS.instruction_of(text).is_seen_wording for text in asked)
+    assert all(row[row.index(end) + 1] == assistant for row in rows)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_log_probabilities_are_those_of_the_trainer_and_of_the_reference(temperature):
+    rollouts = make(temperature=temperature)
+    answers = rollouts.batch(0, ALL).answers
+    for model, found_PGT in ((rollouts.model, answers.old_PGT), (rollouts.reference, answers.reference_PGT)):
+        with torch.no_grad():
+            logits_NTV = model(answers.inputs_PGT.flatten(0, 1))
+        expected = log_probabilities(logits_NTV, answers.targets_PGT.flatten(0, 1), temperature)
+        torch.testing.assert_close(found_PGT.flatten(0, 1), expected, atol=1e-4, rtol=0)
+    assert (answers.old_PGT - answers.reference_PGT).abs().max() > 0.1
+
+
+def test_advantages_compare_an_answer_with_its_group():
+    answers = make().batch(0, ALL).answers
+    rewards_PG = answers.rewards_PG
+    expected = (rewards_PG - rewards_PG.mean(1, True)) / (rewards_PG.std(1, keepdim=True) + 1e-4)
+    torch.testing.assert_close(answers.advantages_PGT, expected[..., None].expand_as(answers.old_PGT))
+    assert rewards_PG.std() > 0.1
+
+
+def test_where_the_divergence_is_in_the_reward_it_is_taken_off():
+    answers = make(credit=partial(credit_by_group, beta=0.3)).batch(0, ALL).answers
+    rewards_PG = answers.rewards_PG - 0.3 * (answers.old_PGT - answers.reference_PGT).sum(dim=-1)
+    expected = (rewards_PG - rewards_PG.mean(1, True)) / (rewards_PG.std(1, keepdim=True) + 1e-4)
+    torch.testing.assert_close(answers.advantages_PGT[..., 0], expected)
+
+
+def test_equal_rewards_teach_nothing_and_break_nothing():
+    rollouts = make(reward=by_verifier)  # noise is worth nothing
+    batch = rollouts.batch(0, ALL)
+    assert batch.answers.rewards_PG.count_nonzero() == 0
+    loss = reporting_verdicts(partial(grpo, beta=0.0, clip=0.2))(rollouts.model, batch)
+    loss.sum.backward()
+    assert all(p.grad is None or p.grad.abs().max() == 0 for p in rollouts.model.parameters())
+    assert loss.figures["whole"] == loss.figures["obeys"] == 0
+
+
+def test_values_share_out_the_reward_less_the_price_of_divergence():
+    model = drawn_decoder(1)
+    forward = partial(logits_and_values, model, CPU)
+    credit = partial(credit_by_values, logits_and_values=forward, beta=0.2, discount=1.0, gae_lambda=1.0)
+    batch = make(model=model, credit=credit, group_size=1).batch(0, ALL)
+    answers = batch.answers
+    costs_P = 0.2 * (answers.old_PGT - answers.reference_PGT).sum(dim=-1)[:, 0]
+    for row, target_T in enumerate(answers.targets_PGT[:, 0]):
+        first = int((target_T != IGNORE_INDEX).nonzero().min())
+        # lambda and discount 1: before the first token, the return is all that is to come
+        expected = float(answers.rewards_PG[row, 0] - costs_P[row])
+        assert float(answers.returns_PGT[row, 0, first]) == pytest.approx(expected, abs=1e-4)
+    loss = ppo(forward, answers, clip=0.2, value_weight=0.5)
+    loss.sum.backward()
+    assert model.scalar_head.weight.grad.abs().max() > 0
+
+
+def test_the_same_answers_serve_as_many_updates_as_asked():
+    rollouts = make(updates_per_rollout=2)
+    first = rollouts.batch(0, ALL)
+    with torch.no_grad():
+        rollouts.model.embeddings.embedding_VD.mul_(1.5)
+    assert rollouts.batch(1, ALL) is first
+    assert tokens_of(rollouts.batch(2, ALL)) != tokens_of(first)
+
+
+@pytest.mark.parametrize("parts", [[ALL], [slice(0, 2), slice(2, 4)]], ids=["whole", "parts"])
+def test_what_is_kept_brings_the_same_batches_back_bit_for_bit(parts):
+    writer, reader = make(updates_per_rollout=3), make(updates_per_rollout=3, model=drawn_decoder(9))
+    written = [writer.batch(3, rows) for rows in parts]
+    kept = writer.kept()
+    reader.restore(kept)
+    assert all(torch.equal(tensor, kept[name]) for name, tensor in reader.kept().items())
+    for rows, batch in zip(parts, written, strict=True):
+        found = as_tensors(reader.batch(4, rows))
+        assert all(torch.equal(tensor, found[name]) for name, tensor in as_tensors(batch).items())
+    assert all(torch.equal(tensor, kept[name]) for name, tensor in reader.kept().items() if name != "next_step")
+    reader.batch(5, ALL)
+    assert reader.kept() == {}, "the next update begins with new answers"
+
+
+def test_answers_of_another_shape_are_refused():
+    writer = make(updates_per_rollout=2)
+    writer.batch(0, ALL)
+    with pytest.raises(CheckpointError, match="they are not 2 to each of 4 prompts"):
+        make(updates_per_rollout=2, group_size=2).restore(writer.kept())
+
+
+def test_the_evaluation_is_of_fixed_draws_and_counts_reward_and_divergence():
+    rollouts = make()
+    found = rollouts.evaluate(rollouts.model, 30)
+    assert found == rollouts.evaluate(rollouts.model, 30)
+    assert found.n_answers == 3
+    assert rollouts.evaluate(rollouts.model, None).n_answers == len(rollouts.held_out) == 5
+    assert found.loss == pytest.approx(-(found.reward - 0.1 * found.kl))
+    assert found.kl > 0
+    assert rollouts.evaluate(rollouts.reference, 30).kl == pytest.approx(0, abs=1e-4)
+    assert found.to_row()["val_loss"] == found.loss
+    assert "0.0% whole" in found.brief()
+    assert found.to_json()["n_answers"] == 3
+    assert "3 answers to held-out instructions" in found.table()
+
+
+def test_samples_show_what_was_asked_and_the_verdict():
+    (text,) = make().samples(drawn_decoder(1), 1)
+    question, *_, verdict = text.split("\n\n")
+    assert question.strip("*") == next(CORPUS.examples("validation"))[0].text
+    assert verdict == "(no whole fable, not as asked)"
+
+
+def test_the_entropy_of_a_uniform_policy_is_reported_as_that():
+    model = drawn_decoder(1)
+    with torch.no_grad():
+        model.embeddings.embedding_VD.zero_()
+    batch = make(model=model).batch(0, ALL)
+    figures = reporting_verdicts(partial(grpo, beta=0.1, clip=0.2))(model, batch).figures
+    assert float(figures["entropy"]) / 12 == pytest.approx(math.log(TOKENIZER.vocab_size), rel=1e-5)
+    assert entropy(torch.zeros(1, 1, 7)).item() == pytest.approx(math.log(7))
