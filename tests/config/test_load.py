@@ -226,7 +226,7 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
         (
             "corpus={files: [a]}",
             "command line: corpus.type: this key is missing; "
-            "add `type: ...`, one of fables, hugging_face, instructions, none, preferences, text",
+            "add `type: ...`, one of conversations, fables, hugging_face, instructions, none, preferences, text",
         ),
         (
             "corpus={type: text}",
@@ -285,7 +285,7 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
         (
             "corpus.files=[a.txt]",
             "command line: corpus.files: unknown key for this type; "
-            "set type: preferences or text, as corpus='{type: preferences, files: ...}'",
+            "set type: conversations or preferences or text, as corpus='{type: conversations, files: ...}'",
         ),
         (
             "corpus={type:",

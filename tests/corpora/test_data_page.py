@@ -33,6 +33,8 @@ DOCUMENTS = {
     "JSON lines": ([row for row in ROWS if row not in (ROWS[9], ROWS[19])], [ROWS[9], ROWS[19]]),
     "Parquet": ([row for row in ROWS if row not in (ROWS[9], ROWS[19])], [ROWS[9], ROWS[19]]),
     "CSV": (ROWS[:5], ROWS[5:7]),
+    "Conversations": ([row for row in ROWS if row not in (ROWS[18], ROWS[19])], [ROWS[18], ROWS[19]]),
+    "A run that answers": ([row for row in ROWS if row not in (ROWS[18], ROWS[19])], [ROWS[18], ROWS[19]]),
     "Fine-tuning: a run from a run": ([TEXT[:-8]], [TEXT[-8:]]),
 }
 FETCHED = {"A file of the web", "A data set of the Hugging Face hub"}  # the first: tests/corpora/test_download.py
@@ -49,6 +51,10 @@ def files(workplace: Path, monkeypatch):
         "stories/more/c.md": "c" * 40,
         "tales.txt": "one\n\ntwo\n\n\nthree\n\n\nfour",
         "stories.jsonl": "".join(json.dumps({"story": row}) + "\n" for row in ROWS),
+        "chats.jsonl": "".join(
+            json.dumps({"prompt": question, "answer": answer}) + "\n"
+            for question, answer in zip(ROWS[::2], ROWS[1::2], strict=True)
+        ),
         "train.csv": "text\n" + "\n".join(ROWS[:5]),
         "dev.csv": "text\n" + "\n".join(ROWS[5:7]),
     }
@@ -63,7 +69,8 @@ def test_the_page_has_these_corpora():
 
 @pytest.mark.parametrize("heading", CORPORA)
 def test_every_corpus_of_the_data_page_gives_the_documents_that_it_says(files, heading):
-    config = load_run_config(Path("tiny.yaml"), [f"corpus={json.dumps(CORPORA[heading])}"])
+    objective = ["objective={type: sft}"] if CORPORA[heading]["type"] == "conversations" else []
+    config = load_run_config(Path("tiny.yaml"), [f"corpus={json.dumps(CORPORA[heading])}", *objective])
     if heading in FETCHED:
         return
     corpus = build_corpus(config.corpus)

@@ -15,9 +15,8 @@ from typing import Any
 import yaml
 
 from pellucid.config import RunConfig
-from pellucid.config.data import CONVERSATIONS
 from pellucid.config.load import parse_run_config
-from pellucid.config.run import NEEDS_DECODER
+from pellucid.config.run import LEARNS_FROM_PAIRS, NEEDS_DECODER
 
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # many times faster, where PyYAML was built with it
 SCHEMA = RunConfig.model_json_schema()
@@ -32,6 +31,7 @@ REQUIRED: dict[str, object] = {
     "sha256": "0" * 64,
     "path": "owner/stories",
     "run": "checkpoints/reward_model",
+    "files": ["pairs.jsonl"],
     "context_length": 8,
     "d_model": 16,
     "n_layers": 1,
@@ -41,6 +41,12 @@ REQUIRED: dict[str, object] = {
     "window": 4,
     "n_experts": 4,
     "top_k": 2,
+}
+# What can be learned from conversations; from all other text, the next token.
+OBJECTIVES = {
+    "instructions": ("sft", *NEEDS_DECODER),
+    "conversations": ("sft",),
+    "preferences": LEARNS_FROM_PAIRS,
 }
 WRONG_TYPES: dict[str, list[object]] = {
     "integer": ["many", 1.5, True, [1], {"a": 1}],
@@ -125,9 +131,13 @@ def made_to_fit(data: Data, choice: int, part: int) -> Data:
     kind = list(objectives)[part % len(objectives)]
     if kind in NEEDS_DECODER and data["model"]["type"] != "decoder":
         kind = "sft"
-    fitting = [name for name in corpora if (name in CONVERSATIONS) == (kind != "next_token")]
+    fitting = [name for name in corpora if kind in OBJECTIVES.get(name, ("next_token",))]
     corpus = fitting[choice % len(fitting)]
-    sections_that_fit = {"objective": base(objectives[kind], part // 2), "corpus": base(corpora[corpus], choice)}
+    files = {"files": ["chats.jsonl"]} if corpus == "conversations" else {}
+    sections_that_fit = {
+        "objective": base(objectives[kind], part // 2),
+        "corpus": {**base(corpora[corpus], choice), **files},
+    }
     return {**data, **sections_that_fit, "start_from": "checkpoints/base"}
 
 

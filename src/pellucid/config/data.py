@@ -6,6 +6,7 @@ The code behind them: `corpora/`, `tokenizer/`, `data/`.
 from __future__ import annotations
 
 import re
+from pathlib import PurePath
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -17,6 +18,7 @@ Strings = Annotated[tuple[str, ...], Field(strict=False)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 FORMATS = ("json", "text", "parquet", "csv")
 # Without this the hub would be searched for a data set of that name, which takes half a minute.
+FORMAT_OF_SUFFIX = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv"}
 MISNAMED_FORMATS = {"jsonl": "json", "jsonlines": "json", "ndjson": "json", "txt": "text", "pq": "parquet"}
 
 
@@ -106,6 +108,39 @@ class PreferencesConfig(Section):
     validation_fraction: Fraction = Field(0.1, description="share of the pairs held out")
 
 
+class ConversationsConfig(Section):
+    """Conversations from files or from the hub: a record is a list `messages`, or has a question and its answer."""
+
+    type: Literal["conversations"]
+    files: Strings = Field((), description="paths or globs of JSON lines, JSON, Parquet or CSV")
+    validation_files: Strings = Field((), description="files held out; empty: every n-th record of `files` is")
+    path: str | None = Field(None, min_length=1, description="instead of `files`: a data set on the hub")
+    name: str | None = Field(None, description="configuration of that data set")
+    split: str = Field("train", description="its split to train on")
+    validation_split: str | None = Field(None, description="its split to validate on; null: every n-th record")
+    data_files: str | Strings | dict[str, str | Strings] | None = Field(
+        None, description="its files to read; null: all"
+    )
+    validation_fraction: Fraction = Field(0.1, description="share of the records held out where nothing else is named")
+    prompt_field: str = Field("prompt", description="column that holds the question, where there are no `messages`")
+    answer_field: str = Field("answer", description="column that holds its answer")
+
+    @model_validator(mode="after")
+    def _names_records_that_can_be_read(self) -> ConversationsConfig:
+        if bool(self.files) == bool(self.path):
+            raise ValueError("files: give either files or path; `files: [FILE]`, or `path: NAME` of the hub")
+        if self.validation_files and not self.files:
+            raise ValueError("validation_files: they go with files alone; use validation_split")
+        of_hub = {"name": self.name, "validation_split": self.validation_split, "data_files": self.data_files}
+        if self.files and (given := [key for key, value in of_hub.items() if value is not None]):
+            raise ValueError(f"{given[0]}: it goes with path alone; leave it out, or use validation_files")
+        formats = {FORMAT_OF_SUFFIX.get(PurePath(file).suffix) for file in (*self.files, *self.validation_files)}
+        if self.files and (None in formats or len(formats) > 1):
+            endings = ", ".join(FORMAT_OF_SUFFIX)
+            raise ValueError(f"files: they end in none of {endings}, or not all alike; convert them, or rename them")
+        return self
+
+
 class NoCorpusConfig(Section):
     """No text: the model was imported, and what it was trained on is not here."""
 
@@ -113,13 +148,19 @@ class NoCorpusConfig(Section):
 
 
 CorpusConfig = Annotated[
-    FablesConfig | InstructionsConfig | TextFilesConfig | HuggingFaceConfig | PreferencesConfig | NoCorpusConfig,
+    FablesConfig
+    | InstructionsConfig
+    | TextFilesConfig
+    | HuggingFaceConfig
+    | ConversationsConfig
+    | PreferencesConfig
+    | NoCorpusConfig,
     Field(discriminator="type"),
 ]
 
 
 # The corpora that hold conversations, of which the answers alone are learned.
-CONVERSATIONS = ("instructions", "preferences")
+CONVERSATIONS = ("instructions", "conversations", "preferences")
 
 
 class SpecialTokensSection(Section):

@@ -102,6 +102,9 @@ class RunConfig(Section, json_schema_extra=for_editors):
         if self.corpus.type == "preferences" and objective not in LEARNS_FROM_PAIRS:
             what = f"preferences are pairs of answers, from which {objective} does not learn"
             raise ValueError(f"corpus.type: {what}; use objective {' or '.join(LEARNS_FROM_PAIRS)}")
+        if self.corpus.type == "conversations" and objective != "sft":
+            what = f"conversations have one answer to each question, and nobody to judge others for {objective}"
+            raise ValueError(f"corpus.type: {what}; use objective sft, or corpus instructions or preferences")
         if self.corpus.type == "instructions" and objective == "reward_model" and self.start_from is None:
             what = "reward_model compares answers, and start_from names no model to write them"
             raise ValueError(f"objective.type: {what}; add `start_from: RUN`, or use corpus preferences")

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing_extensions import assert_never
 
 from pellucid.config.data import (
+    FORMAT_OF_SUFFIX,
+    ConversationsConfig,
     CorpusConfig,
     FablesConfig,
     HuggingFaceConfig,
@@ -45,6 +47,15 @@ def build_corpus(config: CorpusConfig, downloads: Path = DOWNLOADS) -> Corpus:
             from pellucid.corpora.hugging_face import HuggingFaceCorpus
 
             return HuggingFaceCorpus(**options)
+        case ConversationsConfig():
+            from pellucid.corpora.conversations import ConversationsCorpus
+
+            files, held_out = options.pop("files"), options.pop("validation_files")
+            if files:
+                options["path"] = FORMAT_OF_SUFFIX[Path(files[0]).suffix]
+                options["data_files"] = {"train": files, **({"validation": held_out} if held_out else {})}
+                options["validation_split"] = "validation" if held_out else None
+            return ConversationsCorpus(**options)
         case PreferencesConfig():
             from pellucid.corpora.preferences import PreferencesCorpus
 

@@ -1,13 +1,13 @@
 """Data sets of the Hugging Face hub, and local json, text, parquet and csv files, read by `datasets.load_dataset`."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from glob import glob
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import datasets
 
@@ -16,24 +16,26 @@ from pellucid.corpora.text_files import hash_of
 from pellucid.errors import DataError, InputOutputError
 
 DataFiles = str | list[str] | dict[str, str | list[str]]
+Document = TypeVar("Document")
 ROWS_AT_A_TIME = 256
 
 
 @dataclass
-class HuggingFaceCorpus:
-    """One document per row: the text of column `text_field`. Rows without text are left out.
+class DataSet:
+    """The rows of a data set, of which a part is held out.
 
-    Without a `validation_split`, every n-th row is held out, n = 1/validation_fraction; so a stream of
-    unknown length can be split too. Raises DataError for a missing column and for anything `load_dataset` refuses;
-    InputOutputError if the network does not answer, which a stream asks 20 times.
+    Without a `validation_split`, every n-th document is held out, n = 1/validation_fraction; so a stream of
+    unknown length can be split too. Raises DataError for anything `load_dataset` refuses; InputOutputError if the
+    network does not answer, which a stream asks 20 times.
     """
+
+    kind: ClassVar[str]  # what `corpus.type` calls it
 
     path: str
     name: str | None = None
     split: str = "train"
     validation_split: str | None = None
     validation_fraction: float = 0.1
-    text_field: str = "text"
     data_files: DataFiles | None = None
     streaming: bool = False
 
@@ -48,7 +50,7 @@ class HuggingFaceCorpus:
         asked = {key: value for key, value in asdict(self).items() if key != "streaming"}
         if self.validation_split:
             asked["validation_fraction"] = None
-        return {"type": "hugging_face", **asked, "local_files": self._hashes()}
+        return {"type": self.kind, **asked, "local_files": self._hashes()}
 
     def local_files(self) -> list[Path]:
         """The local files among the data files, or those of the local folder that `path` names."""
@@ -61,22 +63,21 @@ class HuggingFaceCorpus:
         found = chain.from_iterable(sorted(glob(str(base / pattern), recursive=True)) for pattern in patterns)
         return [path for path in map(Path, found) if path.is_file()]
 
-    def pieces(self, split: Split) -> Iterator[Piece]:
-        """The documents of a split in the order of the data set."""
+    def documents(self, split: Split, read: Callable[[str], Iterator[Document]]) -> Iterator[Document]:
+        """The documents of a split in the order of the data set. `read` gives all those of one that it has itself."""
         if self.validation_split is not None:
-            documents = self._documents(self.split if split == "train" else self.validation_split)
-        else:
-            documents = (
-                text
-                for i, text in enumerate(self._documents(self.split))
-                if is_held_out(i, self.validation_fraction) == (split == "validation")
-            )
-        return chain.from_iterable(
-            cut_into_pieces(text[i : i + PIECE_LENGTH] for i in range(0, len(text), PIECE_LENGTH)) for text in documents
+            return read(self.split if split == "train" else self.validation_split)
+        return (
+            document
+            for i, document in enumerate(read(self.split))
+            if is_held_out(i, self.validation_fraction) == (split == "validation")
         )
 
-    def columns(self, split: str, names: Sequence[str]) -> Iterator[Mapping[str, list[Any]]]:
-        """These columns, if they exist, of the rows of a split: a few rows at a time."""
+    def columns(self, split: str, *wanted: Sequence[str]) -> Iterator[Mapping[str, list[Any]]]:
+        """Some rows at a time of one of the data set's own splits: the first of the `wanted` columns that it has.
+
+        All columns if it has none of these together.
+        """
         try:
             # The library's cache knows local files by name and date. Ours are known by contents.
             contents = hashlib.sha256("".join(self._hashes()).encode()).hexdigest()[:12] if self.local_files() else ""
@@ -88,7 +89,7 @@ class HuggingFaceCorpus:
                 cache_dir=str(Path(datasets.config.HF_DATASETS_CACHE, contents)),
                 streaming=self.streaming,
             )
-            if set(names) <= set(rows.column_names or ()):
+            if names := next((each for each in wanted if set(each) <= set(rows.column_names or ())), None):
                 rows = rows.select_columns(list(names))  # the others may be images
             yield from rows.iter(batch_size=ROWS_AT_A_TIME)
         except Exception as error:  # the library, its file systems and its parsers raise all kinds
@@ -100,25 +101,43 @@ class HuggingFaceCorpus:
                 raise InputOutputError(where, f"{what}: {_first_line(lost)}", fix) from error
             raise DataError(where, f"{what}: {_first_line(causes[-1])}", "check corpus.*") from error
 
-    def _documents(self, split: str) -> Iterator[str]:
-        return chain.from_iterable(map(self._texts, self.columns(split, [self.text_field])))
-
-    def _texts(self, columns: Mapping[str, list[Any]]) -> Iterator[str]:
-        where = f"corpus.text_field {self.text_field}"
-        if self.text_field not in columns:
-            raise DataError(where, f"no such column in {self.path}", f"name one of its columns: {', '.join(columns)}")
-        for text in columns[self.text_field]:
-            if not isinstance(text, str | None):
-                raise DataError(where, f"holds {type(text).__name__}, not text", "name a column of text")
-            if text and not text.isspace():
-                yield text
-
     def _hashes(self) -> list[str]:
         return [hash_of(path) for path in self.local_files()]
 
 
+@dataclass
+class HuggingFaceCorpus(DataSet):
+    """One document per row: the text of column `text_field`. Rows without text are left out.
+
+    Raises as a DataSet does, and DataError for a missing column.
+    """
+
+    kind = "hugging_face"
+
+    text_field: str = "text"
+
+    def pieces(self, split: Split) -> Iterator[Piece]:
+        """The documents of a split in the order of the data set."""
+        return chain.from_iterable(
+            cut_into_pieces(text[i : i + PIECE_LENGTH] for i in range(0, len(text), PIECE_LENGTH))
+            for text in self.documents(split, self._texts)
+        )
+
+    def _texts(self, split: str) -> Iterator[str]:
+        where = f"corpus.text_field {self.text_field}"
+        for columns in self.columns(split, [self.text_field]):
+            if self.text_field not in columns:
+                what = f"no such column in {self.path}"
+                raise DataError(where, what, f"name one of its columns: {', '.join(columns)}")
+            for text in columns[self.text_field]:
+                if not isinstance(text, str | None):
+                    raise DataError(where, f"holds {type(text).__name__}, not text", "name a column of text")
+                if text and not text.isspace():
+                    yield text
+
+
 def is_held_out(i: int, fraction: float) -> bool:
-    """True for every n-th i: the count of held-out rows keeps step with the fraction."""
+    """True for every n-th i: the count of held-out documents keeps step with the fraction."""
     return int((i + 1) * fraction) > int(i * fraction)
 
 

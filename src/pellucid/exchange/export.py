@@ -26,7 +26,7 @@ from pellucid.errors import ConfigError
 from pellucid.exchange.architectures import class_for, to_hugging_face
 from pellucid.exchange.folders import bytes_of, new_folder, require_empty
 from pellucid.exchange.gguf import Precision, loading_arguments, write_gguf
-from pellucid.exchange.model_card import HUGGING_FACE, Exported, gguf_loading, model_card
+from pellucid.exchange.model_card import HUGGING_FACE, HUGGING_FACE_CHAT, Exported, gguf_loading, model_card
 from pellucid.exchange.rewrites import as_llama
 from pellucid.exchange.tokenizer_files import generation_settings, tokenizer_files
 
@@ -67,10 +67,11 @@ def _write_hugging_face(
     settings = generation_settings(trained.tokenizer, config.context_length)
     hf_config |= {name: settings[name] for name in ("bos_token_id", "eos_token_id")}
     exported = Exported(hf_config["architectures"][0], config, sum(tensor.numel() for tensor in hf_tensors.values()))
+    loading = HUGGING_FACE_CHAT if trained.tokenizer.has_chat_tokens else HUGGING_FACE
     texts = {
         "config.json": json.dumps(hf_config, indent=2) + "\n",
         "generation_config.json": json.dumps(settings, indent=2) + "\n",
-        "README.md": model_card(trained, step_directory, exported, HUGGING_FACE),
+        "README.md": model_card(trained, step_directory, exported, loading),
         **tokenizer_files(trained.tokenizer, config.context_length),
     }
     hf_tensors = {name: tensor.contiguous() for name, tensor in hf_tensors.items()}

@@ -26,6 +26,7 @@ from pellucid.exchange.rewrites import Tensors, as_llama
 from pellucid.files import written_whole
 from pellucid.model.build import head_width
 from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.chat import JINJA
 
 Precision = Literal["fp32", "bf16", "fp16"]
 ARCHITECTURES = ("qwen3", "llama", "gpt2")
@@ -189,6 +190,8 @@ def _add_vocabulary(writer: Any, tokenizer: Tokenizer) -> None:
     writer.add_token_merges(merges)
     writer.add_bos_token_id(tokenizer.end_of_text)
     writer.add_eos_token_id(max(tokenizer.stop_ids, key=lambda id_: id_ != tokenizer.end_of_text))  # another, if any
+    if tokenizer.has_chat_tokens:
+        writer.add_chat_template(JINJA)
     writer.add_add_bos_token(True)  # a text is continued as a document is: after an end_of_text
 
 

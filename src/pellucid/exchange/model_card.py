@@ -13,10 +13,14 @@ from pellucid.config.base import flat
 from pellucid.config.model import DecoderConfig
 from pellucid.config.yaml_source import write_yaml
 from pellucid.model.build import head_width
+from pellucid.tokenizer.tokenizer import END_OF_TURN
 from pellucid.version import __version__
 
 PATHS = {"files", "validation_files", "data_files", "path", "start_from"}  # keys of a run config
 REWRITTEN = ("norm", "activation", "position", "head_width", "tied_embeddings")  # what `rewrites.py` changes
+
+WRITES = "It continues text like that of its corpus. It follows no instructions"
+TALKS = "It answers as in the conversations that it learned from"
 
 
 class Exported(NamedTuple):
@@ -46,6 +50,22 @@ print(write("Once", max_new_tokens=100)[0]["generated_text"])
 
 DIR is this folder. Nothing of Pellucid is needed, and no `trust_remote_code`. The tokenizer puts `{begin}` before a
 text, because the model has never seen a text without it. Text that spells a control token stays plain text.
+""",
+)
+
+HUGGING_FACE_CHAT = Loading(
+    "transformers",
+    """\
+```python
+from transformers import pipeline
+
+write = pipeline("text-generation", model="DIR")
+said = write([{"role": "user", "content": "Who are you?"}], max_new_tokens=100)[0]["generated_text"]
+print(said[-1]["content"])
+```
+
+DIR is this folder. Nothing of Pellucid is needed, and no `trust_remote_code`. Here a text that spells a control token,
+as `{end}`, becomes one: transformers writes the chat template as text. Take these out of what strangers say.
 """,
 )
 
@@ -103,10 +123,10 @@ A decoder-only transformer, {origin}, exported from step {state.step:,} by Pellu
 {trained_on}{_losses(state, _row_of(metrics_file, state.step))}
 {_rewritten(config.model, exported)}## How to load it
 
-{loading.text.replace("{begin}", begin)}
+{loading.text.replace("{begin}", begin).replace("{end}", END_OF_TURN)}
 ## What it cannot do
 
-It continues text like that of its corpus. It follows no instructions, knows no facts beyond that text, and repeats
+{TALKS if tokenizer.has_chat_tokens else WRITES}, knows no facts beyond that text, and repeats
 what is wrong or unfair in it. It was not tested for any use that matters to somebody.
 
 ## {"Its shape" if imported else "How it was trained"}

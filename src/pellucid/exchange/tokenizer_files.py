@@ -14,6 +14,7 @@ import tokenizers
 
 from pellucid.errors import DataError
 from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.chat import JINJA
 from pellucid.tokenizer.tokenizer import template_ids
 
 
@@ -30,9 +31,11 @@ def tokenizer_files(tokenizer: Tokenizer, context_length: int) -> dict[str, str]
         "bos_token": begin,
         "eos_token": end,
         "pad_token": end,
-        "split_special_tokens": True,  # text that spells a control token stays text
+        # Text that spells a control token stays text, unless a chat template is to write control tokens as text.
+        "split_special_tokens": not tokenizer.has_chat_tokens,
         "clean_up_tokenization_spaces": False,
         "model_max_length": context_length,
+        **({"chat_template": JINJA} if tokenizer.has_chat_tokens else {}),
     }
     template = _template(names, [tokenizer.end_of_text], [])
     return {

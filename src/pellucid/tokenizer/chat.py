@@ -13,6 +13,15 @@ from pellucid.tokenizer.tokenizer import ASSISTANT, END_OF_TURN, USER, Tokenizer
 
 TOKEN_OF_ROLE = {"user": USER, "assistant": ASSISTANT}
 
+# The same template for other programs, in the language Jinja. They put it together as text, before it becomes tokens.
+JINJA = (
+    "{{ bos_token }}{% set first = namespace(words='') %}{% for message in messages %}"
+    "{% if message['role'] == 'system' %}{% set first.words = message['content'] + '\\n\\n' %}"
+    f"{{% else %}}<|{{{{ message['role'] }}}}|>{{{{ first.words + message['content'] }}}}{END_OF_TURN}"
+    "{% set first.words = '' %}{% endif %}{% endfor %}"
+    f"{{% if add_generation_prompt %}}{ASSISTANT}{{% endif %}}"
+)
+
 
 class EncodedTurn(NamedTuple):
     """The token ids of a turn, and how many at its end are for the model to learn: an answer and its end."""

@@ -1,0 +1,88 @@
+"""Conversations from files or from the hub: a record is one, as a list of messages or as a prompt and its answer.
+
+{"messages": [{"role": "user", "content": "Who are you?"}, {"role": "assistant", "content": "A small model."}]}
+{"prompt": "Who are you?", "answer": "A small model."}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from pellucid.corpora.corpus import Piece, Split, Turn, cut_into_pieces
+from pellucid.corpora.hugging_face import DataSet
+from pellucid.errors import DataError
+
+MESSAGES = "messages"
+ROLES = ("user", "assistant")
+
+
+@dataclass
+class ConversationsCorpus(DataSet):
+    """One conversation per record: its `messages`, or a question in `prompt_field` and its answer in `answer_field`.
+
+    User and assistant take turns, and the assistant has the last word. What a `system` says before them is put before
+    the first question. Raises as a DataSet does, and DataError, with its number, for a record that is none of this.
+    """
+
+    kind = "conversations"
+
+    prompt_field: str = "prompt"
+    answer_field: str = "answer"
+
+    def conversations(self, split: Split) -> Iterator[list[Turn]]:
+        """The conversations of a split in the order of the records."""
+        return self.documents(split, self._read)
+
+    def pieces(self, split: Split) -> Iterator[Piece]:
+        """The texts of the turns."""
+        return chain.from_iterable(
+            cut_into_pieces([turn.text]) for turns in self.conversations(split) for turn in turns
+        )
+
+    def _read(self, split: str) -> Iterator[list[Turn]]:
+        number = 0
+        for columns in self.columns(split, [MESSAGES], [self.prompt_field, self.answer_field]):
+            for values in zip(*columns.values(), strict=True):
+                number += 1
+                where = f"{self._source(split)}, record {number}"
+                yield _turns(self._messages(dict(zip(columns, values, strict=True)), where), where)
+
+    def _messages(self, record: Mapping[str, Any], where: str) -> list[tuple[Any, Any]]:
+        """Who says what."""
+        if MESSAGES in record:
+            messages = record[MESSAGES]
+            if not isinstance(messages, list) or not all(isinstance(each, dict) for each in messages):
+                raise DataError(
+                    where, f"{MESSAGES} is no list of messages", 'give [{"role": ..., "content": ...}, ...]'
+                )
+            return [(message.get("role"), message.get("content")) for message in messages]
+        for knob, name in (("prompt_field", self.prompt_field), ("answer_field", self.answer_field)):
+            if name not in record:
+                fix = f"name a column by corpus.{knob}, or give {MESSAGES}; there are {', '.join(record)}"
+                raise DataError(where, f"no column {name}", fix)
+        return list(zip(ROLES, (record[self.prompt_field], record[self.answer_field]), strict=True))
+
+    def _source(self, split: str) -> str:
+        if not isinstance(self.data_files, dict):
+            return f"{self.path}, split {split}"
+        named = self.data_files[split]
+        return named if isinstance(named, str) else ", ".join(named)
+
+
+def _turns(messages: list[tuple[Any, Any]], where: str) -> list[Turn]:
+    for i, (_, text) in enumerate(messages):
+        if not isinstance(text, str) or not text.strip():
+            what = "is empty" if text is None or isinstance(text, str) else f"is {type(text).__name__}, not text"
+            raise DataError(where, f"turn {i + 1} {what}", "give it a text, or leave out the record")
+    before = messages[0][1] + "\n\n" if messages and messages[0][0] == "system" else ""
+    said = messages[1:] if before else messages
+    for i, (role, _) in enumerate(said):
+        if role != ROLES[i % 2]:
+            fix = "user and assistant take turns, the user first; a system may speak before them"
+            raise DataError(where, f"turn {i + 1 + bool(before)} is of {role!r}, not of the {ROLES[i % 2]}", fix)
+    if len(said) % 2 or not said:
+        raise DataError(where, "no answer at the end", "let the assistant have the last word, or leave out the record")
+    return [Turn(role, (before if i == 0 else "") + text) for i, (role, text) in enumerate(said)]

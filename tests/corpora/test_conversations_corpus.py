@@ -1,0 +1,168 @@
+import json
+from pathlib import Path
+
+import datasets
+import pytest
+
+from pellucid.config.data import ConversationsConfig
+from pellucid.corpora.build import build_corpus
+from pellucid.corpora.corpus import ConversationCorpus, CorpusOfFiles, Turn
+from pellucid.errors import DataError
+
+PAIRS = [(f"Who is number {i}?", f"I am number {i}.") for i in range(20)]
+MESSAGES = [
+    {"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}], "n": i}
+    for i, (question, answer) in enumerate(PAIRS)
+]
+COLUMNS = [{"n": i, "prompt": question, "answer": answer} for i, (question, answer) in enumerate(PAIRS)]
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch) -> Path:
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.chdir(tmp_path)
+    datasets.disable_progress_bars()
+    return tmp_path
+
+
+def lines(name: str, records: list) -> str:
+    Path(name).write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return name
+
+
+def corpus_of(*files: str, **knobs) -> ConversationCorpus:
+    corpus = build_corpus(ConversationsConfig(type="conversations", files=files, **knobs))
+    assert isinstance(corpus, ConversationCorpus)
+    return corpus
+
+
+def said(corpus: ConversationCorpus, split: str) -> list[tuple[str, ...]]:
+    return [tuple(turn.text for turn in turns) for turns in corpus.conversations(split)]
+
+
+@pytest.mark.parametrize("records", [MESSAGES, COLUMNS], ids=["messages", "columns"])
+@pytest.mark.parametrize("suffix", ["jsonl", "json", "parquet", "csv"])
+def test_every_tenth_conversation_of_a_file_is_held_out_whatever_its_format(records, suffix):
+    if suffix == "csv" and records is MESSAGES:
+        return  # a cell holds no list
+    file = f"chats.{suffix}"
+    if suffix == "jsonl":
+        lines(file, records)
+    elif suffix == "json":
+        Path(file).write_text(json.dumps(records), encoding="utf-8")
+    else:
+        getattr(datasets.Dataset.from_list(records), f"to_{suffix}")(file)
+    corpus = corpus_of(file)
+    assert said(corpus, "validation") == [PAIRS[9], PAIRS[19]]
+    assert said(corpus, "train") == [pair for pair in PAIRS if pair not in (PAIRS[9], PAIRS[19])]
+    first = next(iter(corpus.conversations("train")))
+    assert first == [Turn("user", PAIRS[0][0]), Turn("assistant", PAIRS[0][1])]
+
+
+def test_files_to_validate_on_are_held_out_whole_and_globs_are_understood():
+    lines("a-1.jsonl", COLUMNS[:3]), lines("a-2.jsonl", COLUMNS[3:6]), lines("b.jsonl", COLUMNS[6:7])
+    corpus = corpus_of("a-*.jsonl", validation_files=("b.jsonl",))
+    assert (said(corpus, "train"), said(corpus, "validation")) == (PAIRS[:6], PAIRS[6:7])
+    assert isinstance(corpus, CorpusOfFiles)
+    assert sorted(path.name for path in corpus.local_files()) == ["a-1.jsonl", "a-2.jsonl", "b.jsonl"]
+
+
+def test_columns_may_have_other_names():
+    lines("a.jsonl", [{"question": "Who?", "reply": "Me."}])
+    corpus = corpus_of("a.jsonl", prompt_field="question", answer_field="reply", validation_files=("a.jsonl",))
+    assert said(corpus, "train") == [("Who?", "Me.")]
+
+
+def test_the_texts_of_the_turns_are_what_tokens_are_learned_from():
+    corpus = corpus_of(lines("a.jsonl", MESSAGES))
+    assert [piece.text for piece in corpus.pieces("validation")] == [*PAIRS[9], *PAIRS[19]]
+    assert all(piece.ends_document for piece in corpus.pieces("train"))
+
+
+def test_a_conversation_has_many_turns_and_what_the_system_says_is_put_before_the_first():
+    roles = ("system", "user", "assistant", "user", "assistant")
+    long = [{"role": role, "content": f"{role} {i}"} for i, role in enumerate(roles)]
+    corpus = corpus_of(lines("a.jsonl", [{"messages": long}]), validation_files=("a.jsonl",))
+    [turns] = corpus.conversations("train")
+    assert turns == [
+        Turn("user", "system 0\n\nuser 1"),
+        Turn("assistant", "assistant 2"),
+        Turn("user", "user 3"),
+        Turn("assistant", "assistant 4"),
+    ]
+
+
+def test_other_contents_are_another_corpus_and_the_same_contents_the_same():
+    identities = []
+    for records in (COLUMNS, COLUMNS[:-1], COLUMNS):
+        lines("a.jsonl", records)
+        identities.append(corpus_of("a.jsonl").identity)
+    assert identities[0] == identities[2] != identities[1]
+    assert json.loads(json.dumps(identities[0])) == identities[0]
+
+
+def message(role: object, content: object) -> dict[str, object]:
+    return {"role": role, "content": content}
+
+
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        (
+            {"prompt": "Who?"},
+            "no column answer; name a column by corpus.answer_field, or give messages; there are prompt",
+        ),
+        ({"text": "Who?"}, "no column prompt; name a column by corpus.prompt_field, or give messages; there are text"),
+        ({"prompt": "Who?", "answer": None}, "turn 2 is empty; "),
+        ({"prompt": "Who?", "answer": " \n"}, "turn 2 is empty; "),
+        ({"prompt": "", "answer": "Me."}, "turn 1 is empty; "),
+        ({"prompt": "Who?", "answer": 7}, "turn 2 is int, not text; "),
+        ({"messages": "Who?"}, "messages is no list of messages; "),
+        ({"messages": ["Who?"]}, "messages is no list of messages; "),
+        ({"messages": []}, "no answer at the end; "),
+        ({"messages": [message("user", "Who?")]}, "no answer at the end; "),
+        ({"messages": [message("system", "Be kind.")]}, "no answer at the end; "),
+        ({"messages": [message("assistant", "Me.")]}, "turn 1 is of 'assistant', not of the user; "),
+        ({"messages": [message("user", "Who?"), message("user", "Who?")]}, "turn 2 is of 'user', not of the assistant"),
+        ({"messages": [message("user", "Who?"), message("tool", "7")]}, "turn 2 is of 'tool', not of the assistant; "),
+        ({"messages": [message("system", "Be kind."), message("assistant", "Me.")]}, "turn 2 is of 'assistant', not"),
+        ({"messages": [{"from": "human", "value": "Who?"}]}, "turn 1 is empty; "),
+    ],
+)
+def test_a_record_that_is_no_conversation_is_refused_in_one_line_with_its_number(record, told):
+    kind = {"messages": MESSAGES, "prompt": COLUMNS}.get(next(iter(record)), [])
+    good = kind if told.startswith(("turn 2 is empty", "turn 2 is of", "turn 1 is of", "no answer")) else []
+    lines("bad.jsonl", [*good[:4], record])
+    with pytest.raises(DataError) as error:
+        list(corpus_of("bad.jsonl").pieces("train"))
+    assert str(error.value).startswith(f"bad.jsonl, record {len(good[:4]) + 1}: {told}")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "told"),
+    [
+        ({}, "files: give either files or path; "),
+        ({"files": ("a.jsonl",), "path": "b"}, "files: give either files or path; "),
+        ({"files": ("a.txt",)}, "files: they end in none of .jsonl, .json, .parquet, .csv, or not all alike; "),
+        ({"files": ("a.json", "b.csv")}, "files: they end in none of "),
+        ({"path": "b", "validation_files": ("a.json",)}, "validation_files: they go with files alone; "),
+        ({"files": ("a.json",), "validation_split": "test"}, "validation_split: it goes with path alone; "),
+    ],
+)
+def test_knobs_that_contradict_each_other_are_refused(knobs, told):
+    with pytest.raises(ValueError, match="Value error, " + told.replace(".", r"\.")):
+        ConversationsConfig(type="conversations", **knobs)
+
+
+def test_a_data_set_of_a_folder_or_the_hub_has_splits_of_its_own(place):
+    (place / "set").mkdir()
+    for name, records in (("train", MESSAGES[:4]), ("test", MESSAGES[4:6])):
+        lines(f"set/{name}.jsonl", records)
+    config = ConversationsConfig(type="conversations", path="set", validation_split="test")
+    corpus = build_corpus(config)
+    assert isinstance(corpus, ConversationCorpus)
+    assert (said(corpus, "train"), said(corpus, "validation")) == (PAIRS[:4], PAIRS[4:6])
+    lines("set/test.jsonl", [{"messages": []}])
+    with pytest.raises(DataError, match=r"^set, split test, record 1: no answer at the end; "):
+        list(build_corpus(config).pieces("validation"))
