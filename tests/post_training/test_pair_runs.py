@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from pellucid.checkpoint.build import load_trained_model
 from pellucid.config import load_run_config
@@ -103,6 +104,26 @@ def test_a_resumed_run_ends_with_the_same_bytes(place: Path, pellucid, objective
     assert rows[0] == rows[1]
     if objective == "reward_model":
         assert "scalar_head.weight" in found
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_an_adapter_learns_from_pairs_too_beside_a_scalar_head_and_resumes_to_the_same_bytes(
+    place: Path, pellucid, objective
+):
+    train = ("train", "pairs.yaml", OBJECTIVES[objective], "adapter={type: lora, rank: 4}", "--run-dir")
+    assert pellucid(*train, "whole").exit_code == 0
+    rows = read_rows(place / "whole" / "metrics.jsonl")
+    assert rows[-1]["val_loss"] < 0.6
+    kept = load_file(place / "whole/step-00000012/model.safetensors")
+    heads = {"scalar_head.weight", "scalar_head.bias"} if objective == "reward_model" else set()
+    assert {name for name in kept if not name.endswith(("A_RI", "B_OR"))} == heads
+    shutil.copytree(place / "whole", place / "again")
+    shutil.rmtree(place / "again" / "step-00000012")
+    assert pellucid(*train, "again", "--resume").exit_code == 0
+    again = load_file(place / "again/step-00000012/model.safetensors")
+    assert all(torch.equal(again[name], tensor) for name, tensor in kept.items())
+    measured = json.loads(pellucid("evaluate", "again", "--checkpoint", "latest", "--json").stdout)
+    assert measured["loss_nats_per_pair"] == pytest.approx(rows[-1]["val_loss"], abs=1e-5)
 
 
 def test_dpo_needs_the_weights_that_it_compares_with_to_the_end(place: Path, pellucid):

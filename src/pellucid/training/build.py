@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint as recompute_in_backward
 from typing_extensions import assert_never
 
 from pellucid.adapters.build import adapt
-from pellucid.adapters.lora import merged
+from pellucid.adapters.lora import merge, merged
 from pellucid.config.data import CONVERSATIONS
 from pellucid.config.load import run_config_to_yaml
 from pellucid.config.model import BigramConfig, DecoderConfig, ExpertsConfig, ModelConfig
@@ -229,8 +229,10 @@ def build_task(
 
 
 def frozen_copy(model: LanguageModel) -> LanguageModel:
-    """The model as it is now, to compare with: the reference."""
-    return copy.deepcopy(model).requires_grad_(False).eval()
+    """The model as it is now, to compare with: the reference. Its layers are plain, and so fast."""
+    reference = copy.deepcopy(model)
+    merge(reference)
+    return reference.requires_grad_(False).eval()
 
 
 def reads_text(config: RunConfig) -> bool:
