@@ -64,7 +64,8 @@ def make_policy_place(folder: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     head = {"weight": torch.randn(1, 16, generator=generator), "bias": torch.zeros(1)}
     model = {**read.model, **{f"scalar_head.{name}": tensor for name, tensor in head.items()}}
-    judging = load_run_config(folder / "reader.yaml", ["name=judge", "objective={type: reward_model}"])
+    changes = ["name=judge", "objective={type: reward_model}", f"start_from={folder / 'reader'}"]
+    judging = load_run_config(folder / "policy.yaml", changes)
     (folder / "judge").mkdir()
     judge = replace(read, model=model, config_yaml=run_config_to_yaml(judging))
     write_checkpoint(folder / "judge", judge)
