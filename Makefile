@@ -4,11 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test oracles bench soak lint clean
+.PHONY: help setup demo demo-chat test oracles bench soak lint clean
 .DEFAULT_GOAL := help
 
 help:            ## show this list
-	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 12
 
 setup: $(VENV)/.run ## make .venv and install Pellucid with the locked versions
 
@@ -16,6 +16,12 @@ demo: $(VENV)/.run ## train on fables for about four minutes, then write stories
 	$(BIN)/pellucid train configs/fables.yaml --resume
 	$(BIN)/pellucid evaluate checkpoints/fables
 	$(BIN)/pellucid generate checkpoints/fables --num-samples 3 --seed 1
+
+demo-chat: demo  ## teach the demo to do as it is told (SFT, then GRPO): ten minutes more
+	$(BIN)/pellucid train configs/instructions_sft.yaml --resume
+	$(BIN)/pellucid train configs/instructions_grpo.yaml --resume
+	$(BIN)/python scripts/measure_chat.py checkpoints/fables --report checkpoints
+	$(BIN)/pellucid chat checkpoints/instructions_grpo --seed 1 --prompt "Tell me a story about a fox in which someone shares."
 
 test: lint       ## lint, types, layers, then all tests, a file per core at a time
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile

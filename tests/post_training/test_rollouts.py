@@ -1,6 +1,7 @@
 """Rollouts do not depend on how an update is cut up, and can be taken back from a checkpoint."""
 
 import math
+import statistics
 from functools import partial
 
 import pytest
@@ -13,7 +14,13 @@ from pellucid.data.batches import IGNORE_INDEX
 from pellucid.errors import CheckpointError
 from pellucid.model.build import build_model
 from pellucid.objectives.policy import entropy, grpo, log_probabilities, ppo
-from pellucid.post_training.credit import credit_by_group, credit_by_values, logits_and_values
+from pellucid.post_training.credit import (
+    Halves,
+    credit_by_group,
+    credit_by_settling,
+    credit_by_values,
+    logits_and_values,
+)
 from pellucid.post_training.rewards import by_verifier
 from pellucid.post_training.rollouts import Rollouts, as_tensors, reporting_verdicts
 from pellucid.runtime.distributed import ALONE
@@ -207,3 +214,33 @@ def test_the_entropy_of_a_uniform_policy_is_reported_as_that():
     figures = reporting_verdicts(partial(grpo, beta=0.1, clip=0.2))(model, batch).figures
     assert float(figures["entropy"]) / 12 == pytest.approx(math.log(TOKENIZER.vocab_size), rel=1e-5)
     assert entropy(torch.zeros(1, 1, 7)).item() == pytest.approx(math.log(7))
+
+
+def test_credit_by_settling_is_a_loop_over_the_halves_of_each_answer():
+    answers = make().batch(0, ALL).answers
+    P, G, T = answers.targets_PGT.shape
+    generator = torch.Generator().manual_seed(0)
+    rewards_PG2 = torch.randint(2, (P, G, 2), generator=generator) / 2
+    settled_PG2 = torch.randint(T, (P, G, 2), generator=generator)
+    found_PGT = credit_by_settling(answers, Halves(rewards_PG2, settled_PG2), decay=0.9).advantages_PGT
+    for p in range(P):
+        spread = math.sqrt(sum(statistics.variance(rewards_PG2[p, :, half].tolist()) for half in (0, 1))) + 1e-4
+        for g in range(G):
+            for t in range(T):
+                expected = sum(
+                    float(rewards_PG2[p, g, half] - rewards_PG2[p, :, half].mean()) / spread * 0.9 ** (place - t)
+                    for half, place in enumerate(settled_PG2[p, g].tolist())
+                    if t <= place
+                )
+                is_answer = answers.targets_PGT[p, g, t] != IGNORE_INDEX
+                assert float(found_PGT[p, g, t]) == pytest.approx(expected if is_answer else 0.0, abs=1e-5)
+
+
+def test_without_decay_and_settled_at_the_end_it_is_the_credit_of_the_group():
+    answers = make().batch(0, ALL).answers
+    rewards_PG2 = torch.stack([answers.rewards_PG, torch.zeros_like(answers.rewards_PG)], dim=-1)
+    settled_PG2 = torch.full(rewards_PG2.shape, answers.targets_PGT.size(-1) - 1)
+    halves = Halves(rewards_PG2, settled_PG2)
+    is_answer_PGT = answers.targets_PGT != IGNORE_INDEX
+    expected_PGT = credit_by_group(answers, halves, beta=0.0).advantages_PGT * is_answer_PGT
+    torch.testing.assert_close(credit_by_settling(answers, halves, decay=1.0).advantages_PGT, expected_PGT)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pellucid.config.base import Section
 from pellucid.config.data import Fraction, Strings
@@ -84,6 +84,22 @@ class GRPOConfig(PolicySection):
     kl: Literal["loss", "reward"] = Field(
         "loss", description="where beta counts: in the loss, as published, or in the reward, with the optimum of RLHF"
     )
+    credit_decay: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="null: all tokens of an answer are credited alike, as published; else each half of the verifier's "
+        "reward goes to the token that settled it, so many times as much to the one before, and so on",
+    )
+
+    @model_validator(mode="after")
+    def _knows_what_settled_a_reward(self) -> GRPOConfig:
+        if self.credit_decay is not None and self.reward.type != "verifier":
+            what = "only the verifier says which token settled a reward"
+            raise ValueError(f"credit_decay: {what}; set reward to {{type: verifier}}, or leave it out")
+        if self.credit_decay is not None and self.kl != "loss":
+            raise ValueError("credit_decay: a divergence belongs to all tokens; set kl to loss, or leave it out")
+        return self
 
 
 class PPOConfig(PolicySection):

@@ -33,7 +33,13 @@ from pellucid.model.language_model import LanguageModel
 from pellucid.objectives.loss import Forward, Loss, Objective
 from pellucid.objectives.policy import RolloutBatch, grpo, log_probabilities, ppo
 from pellucid.objectives.preference import PairBatch, dpo, reward_model
-from pellucid.post_training.credit import Credit, credit_by_group, credit_by_values, logits_and_values
+from pellucid.post_training.credit import (
+    Credit,
+    credit_by_group,
+    credit_by_settling,
+    credit_by_values,
+    logits_and_values,
+)
 from pellucid.post_training.pair_evaluation import PairEvaluation, evaluate_pairs
 from pellucid.post_training.pairs import (
     PAIRS_AT_ONCE,
@@ -235,6 +241,8 @@ def build_policy(
             in_loss, in_reward = (beta, 0.0) if kl == "loss" else (0.0, beta)
             group_size = objective.group_size
             credit = partial(credit_by_group, beta=in_reward)
+            if objective.credit_decay is not None:
+                credit = partial(credit_by_settling, decay=objective.credit_decay)
             learn: Objective = partial(grpo, beta=in_loss, clip=clip, temperature=temperature)
         case PPOConfig():
             forward = partial(logits_and_values, model, precision)

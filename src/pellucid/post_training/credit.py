@@ -1,4 +1,4 @@
-"""Which token deserves the reward of its answer? GRPO shares it out evenly, PPO asks a value head.
+"""Which token deserves the reward? GRPO shares it out evenly, or asks the verifier; PPO asks a value head.
 
 Shapes: P prompts, G answers to each, N = P G answers, T positions, V vocabulary.
 """
@@ -6,20 +6,37 @@ Shapes: P prompts, G answers to each, N = P G answers, T positions, V vocabulary
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from pellucid.data.batches import IGNORE_INDEX
 from pellucid.model.decoder import Decoder
-from pellucid.objectives.policy import LogitsAndValues, RolloutBatch, gae, group_advantages, k1, token_rewards
+from pellucid.objectives.policy import (
+    STD_FLOOR,
+    LogitsAndValues,
+    RolloutBatch,
+    gae,
+    group_advantages,
+    k1,
+    token_rewards,
+)
 from pellucid.runtime.precision import Precision
 
+
+class Halves(NamedTuple):
+    """The two parts of a verifier's reward, each with the place of the token that settled it: (P, G, 2)."""
+
+    rewards_PG2: Tensor  # noqa: N815
+    settled_PG2: Tensor  # noqa: N815
+
+
 # From answers with their rewards to the same with advantages and, if values are learned, returns.
-Credit = Callable[[RolloutBatch], RolloutBatch]
+Credit = Callable[[RolloutBatch, Halves], RolloutBatch]
 
 
-def credit_by_group(answers: RolloutBatch, *, beta: float) -> RolloutBatch:
+def credit_by_group(answers: RolloutBatch, _: Halves, *, beta: float) -> RolloutBatch:
     """GRPO: an answer is compared with the others to its prompt (equation P10), all tokens of it alike.
 
     Where the KL divergence is in the reward, a nat of log π/ref costs `beta`.
@@ -29,13 +46,36 @@ def credit_by_group(answers: RolloutBatch, *, beta: float) -> RolloutBatch:
     return answers._replace(advantages_PGT=advantages_PG1.expand_as(answers.old_PGT).contiguous())
 
 
+def credit_by_settling(answers: RolloutBatch, halves: Halves, *, decay: float) -> RolloutBatch:
+    """GRPO, with each half of the reward for the token that settled it, and decay^k of it for the k-th before.
+
+    What comes after is blamed for nothing: the mean of its gradient is zero anyway (the reward can no longer change),
+    so leaving it out takes away noise alone. What comes long before had little to do with it; to leave that out too is
+    a bias, which decay = 1 avoids.
+    """
+    # That of the whole reward, if the halves are independent. Equal rewards may be made of different halves.
+    spread_P11 = halves.rewards_PG2.var(dim=1, keepdim=True).sum(dim=2, keepdim=True).sqrt() + STD_FLOOR
+    advantages_PG2 = (halves.rewards_PG2 - halves.rewards_PG2.mean(dim=1, keepdim=True)) / spread_P11
+    places_T = torch.arange(answers.targets_PGT.size(-1))
+    before_PG2T = halves.settled_PG2[..., None] - places_T
+    weights_PG2T = torch.where(before_PG2T >= 0, decay ** before_PG2T.clamp(min=0), 0.0)
+    advantages_PGT = (advantages_PG2[..., None] * weights_PG2T).sum(dim=2)
+    return answers._replace(advantages_PGT=advantages_PGT * (answers.targets_PGT != IGNORE_INDEX))
+
+
 def credit_by_values(
-    answers: RolloutBatch, *, logits_and_values: LogitsAndValues, beta: float, discount: float, gae_lambda: float
+    answers: RolloutBatch,
+    _: Halves,
+    *,
+    logits_and_values: LogitsAndValues,
+    beta: float,
+    discount: float,
+    gae_lambda: float,
 ) -> RolloutBatch:
     """PPO: a token is compared with what the value head expected before it (equations P12 and P13)."""
     is_answer_PGT = answers.targets_PGT != IGNORE_INDEX
     with torch.no_grad():
-        _, values_NT = logits_and_values(answers.inputs_PGT.flatten(0, 1))
+        values_NT = logits_and_values(answers.inputs_PGT.flatten(0, 1))[1]
     rewards_PGT = token_rewards(answers.rewards_PG, answers.old_PGT, answers.reference_PGT, is_answer_PGT, beta)
     values_PGT = values_NT.float().cpu().view_as(rewards_PGT)
     advantages_PGT, returns_PGT = gae(rewards_PGT, values_PGT, is_answer_PGT, discount=discount, gae_lambda=gae_lambda)

@@ -5,8 +5,10 @@ Shapes: N answers, T positions.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -32,6 +34,22 @@ def verdict_on(corpus: InstructionsCorpus, tokenizer: Tokenizer, task: Task, ans
     has_ended = n_text < len(answer) and answer[n_text] in tokenizer.stop_ids
     verdict = corpus.judge(task, tokenizer.decode(answer[:n_text]))
     return replace(verdict, whole=verdict.whole and has_ended)
+
+
+def places_settled(
+    corpus: InstructionsCorpus, tokenizer: Tokenizer, task: Task, answer: Sequence[int], verdict: Verdict
+) -> tuple[int, int]:
+    """With which tokens of an answer it became certain whether it is whole, and whether it obeys. The last may be its
+    end.
+    """
+    n_bytes = [len(tokenizer.token_bytes(id_)) for id_ in answer]
+    text = tokenizer.decode(answer)
+    whole, obeys = (
+        min(bisect_left(list(accumulate(n_bytes)), len(text[:n_characters].encode())), len(answer) - 1)
+        for n_characters in corpus.settled(task, text, verdict)
+    )
+    # At the end, which has no characters, the bytes before it are not enough to tell.
+    return (len(answer) - 1 if verdict.broken_at is None else whole), obeys
 
 
 def by_verifier(_prompts: Ids, _answers: Ids, verdicts: Sequence[Verdict]) -> Tensor:

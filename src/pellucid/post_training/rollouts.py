@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -31,8 +31,8 @@ from pellucid.generation.answers import row_uniforms, write_answers
 from pellucid.model.language_model import LanguageModel, eval_mode
 from pellucid.objectives.loss import Forward, Loss, Objective
 from pellucid.objectives.policy import RolloutBatch, k3, log_probabilities
-from pellucid.post_training.credit import Credit
-from pellucid.post_training.rewards import Reward, rows_of, verdict_on
+from pellucid.post_training.credit import Credit, Halves
+from pellucid.post_training.rewards import Reward, places_settled, rows_of, verdict_on
 from pellucid.runtime.distributed import World
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
@@ -128,13 +128,17 @@ class RewardEvaluation:
 
 @dataclass(frozen=True)
 class Written:
-    """Answers, one to each instruction: tokens of prompts and answers, ln p of those drawn, verdicts, rewards."""
+    """Answers, one to each instruction: tokens of prompts and answers, ln p of those drawn, verdicts, rewards.
+
+    settled: the places in the row of inputs after which it was certain whether the answer is whole, and obeys.
+    """
 
     prompts: list[list[int]]
     answers: list[list[int]]
     log_probabilities: list[Tensor]
     verdicts: list[Verdict]
     rewards_N: Tensor  # noqa: N815
+    settled_N2: Tensor  # noqa: N815
 
 
 @dataclass(kw_only=True)
@@ -262,8 +266,9 @@ class Rollouts:
             rewards_PG=by_prompt(written.rewards_N),
             returns_PGT=unknown_PGT,
         )
+        halves = Halves(by_prompt(torch.stack([whole_N, obeys_N], dim=1)) / 2, by_prompt(written.settled_N2))
         with eval_mode(self.model):
-            return JudgedBatch(self.credit(answers), by_prompt(whole_N), by_prompt(obeys_N))
+            return JudgedBatch(self.credit(answers, halves), by_prompt(whole_N), by_prompt(obeys_N))
 
     def _answer_held_out(self, model: LanguageModel, numbers: Sequence[int]) -> Written:
         seeds = [(self.seed, VALIDATION, number, 0) for number in numbers]
@@ -279,7 +284,12 @@ class Rollouts:
         pairs = zip(asked, found.token_ids, strict=True)
         verdicts = [verdict_on(self.corpus, self.tokenizer, instruction.task, ids) for instruction, ids in pairs]
         rewards_N = self.reward(prompts, found.token_ids, verdicts)
-        return Written(prompts, found.token_ids, found.log_probabilities, verdicts, rewards_N)
+        answered = zip(asked, found.token_ids, verdicts, strict=True)
+        settled = [
+            places_settled(self.corpus, self.tokenizer, ask.task, ids, verdict) for ask, ids, verdict in answered
+        ]
+        settled_N2 = torch.tensor(settled) + torch.tensor([len(prompt) - 1 for prompt in prompts])[:, None]
+        return Written(prompts, found.token_ids, found.log_probabilities, verdicts, rewards_N, settled_N2)
 
     @torch.no_grad()
     def _reference_log_p(self, inputs_NT: Tensor, targets_NT: Tensor) -> Tensor:

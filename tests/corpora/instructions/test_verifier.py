@@ -3,7 +3,7 @@ import random
 import pytest
 
 from pellucid.corpora.fables import SKILLS, Fables, FablesAbout
-from pellucid.corpora.instructions import Task, Verdict, judge
+from pellucid.corpora.instructions import Task, Verdict, judge, settled
 
 FABLES = Fables(24)
 FOX_SHARES = FablesAbout(FABLES, ["fox"], ["sharing"])
@@ -50,3 +50,25 @@ def test_what_is_not_told_is_not_obeyed(answers):
 def test_naming_the_animal_or_the_moral_is_not_to_tell_of_it():
     text = "fox fox fox\nMoral: What we share comes back to us."
     assert judge(FABLES, Task("fox", "sharing"), text) == Verdict(False, 0, "choice", False)
+
+
+def test_each_half_of_a_verdict_is_settled_by_the_word_that_tells_or_excludes_what_was_asked(answers):
+    for text in answers[:4]:
+        told = FABLES.told_by(text)
+        for task in (Task("fox"), Task("crow"), Task(None, "sharing"), Task(None, "greed"), Task("fox", "sharing")):
+            verdict = judge(FABLES, task, text)
+            whole, obeys = settled(FABLES, task, text, verdict)
+            assert whole == len(text) + 1
+            if verdict.obeys:
+                assert obeys == max(told[name].decided_at for name in ("animal", "moral") if getattr(task, name))
+            else:
+                possible = FablesAbout(FABLES, task.animal and [task.animal], task.moral and [task.moral])
+                assert not possible.next_character_distribution(text[:obeys])
+                assert possible.next_character_distribution(text[: text.rindex(" ", 0, obeys)])
+
+
+def test_what_breaks_an_answer_settles_it(answers):
+    for text in answers[:4]:
+        broken = text[:50] + "~" + text[51:]
+        verdict = judge(FABLES, Task(None, "sharing"), broken)
+        assert settled(FABLES, Task(None, "sharing"), broken, verdict) == (51, 51)

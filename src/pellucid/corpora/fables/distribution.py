@@ -94,6 +94,10 @@ class Fables:
         """How far this text is a fable, and what it tells as far as it is one. Never fails."""
         return examine(self.grammar, self.skill_reader, self._told_reader, text)
 
+    def settled_at(self, text: str, animal: str | None, moral: str | None) -> int | None:
+        """After how many characters it is settled whether a text tells of these; None if that stays open."""
+        return self._told_reader.settled_at(self.grammar.read(text)[0], animal, moral)
+
     @cached_property
     def moral_probabilities(self) -> dict[str, float]:
         """How probable it is that a fable ends with each moral, exactly."""

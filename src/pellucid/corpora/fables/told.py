@@ -45,11 +45,28 @@ class ToldReader:
             text, after = fork.write(index)
             known = self._known_after(fork, index, after)
             if known.keys() - found.keys():
-                differs = differing(text, [fork.write(i)[0] for i in fork.allowed()])
-                decided_at = start + max((i + 1 for i, differs_here in enumerate(differs) if differs_here), default=0)
+                decided_at = start + _characters_that_decide(fork, index)
                 found = {**{name: Told(value, decided_at) for name, value in known.items()}, **found}
             start += len(text)
         return found
+
+    def settled_at(self, drawn: Sequence[tuple[Fork, int]], animal: str | None, moral: str | None) -> int | None:
+        """After how many characters it is settled whether the story tells of this animal and this moral (None: any).
+
+        Either both have been told, or one of them no longer can be. None if neither is so yet.
+        """
+        start = 0
+        for fork, index in drawn:
+            text, after = fork.write(index)
+            hero = (after.state if after else fork.state).get("hero", {}).get("kind")
+            morals = self._morals_after(fork, index, after)
+            animal_told = animal is None or hero == animal
+            moral_told = moral is None or morals == {moral}
+            cannot_be = (hero is not None and not animal_told) or (moral is not None and moral not in morals)
+            if cannot_be or (animal_told and moral_told):
+                return start + _characters_that_decide(fork, index)
+            start += len(text)
+        return None
 
     def known(self, drawn: Sequence[tuple[Fork, int]]) -> dict[str, str]:
         """The same values, without the places."""
@@ -61,10 +78,14 @@ class ToldReader:
     def _known_after(self, fork: Fork, index: int, after: Fork | None) -> dict[str, str]:
         state = after.state if after else fork.state
         known = {name: state.get(variable, {}).get(attribute) for name, (variable, attribute) in _IN_STATE.items()}
-        holes = [hole for _, hole in fork.write_pieces(index)[0] if hole]
-        morals = self._among([*holes, *(after.ahead() if after else ())])
+        morals = self._morals_after(fork, index, after)
         known |= {"moral": _single(morals), "plot": _single({self._plot_of[moral] for moral in morals})}
         return {name: value for name, value in known.items() if value is not None}
+
+    def _morals_after(self, fork: Fork, index: int, after: Fork | None) -> frozenset[str]:
+        """Those that the story may still have."""
+        holes = [hole for _, hole in fork.write_pieces(index)[0] if hole]
+        return self._among([*holes, *(after.ahead() if after else ())])
 
     def _among(self, parts: Iterable[Part]) -> frozenset[str]:
         """The morals that may be written by these parts."""
@@ -79,6 +100,12 @@ class ToldReader:
             options = self._grammar.rule(part.rule).options
             self._morals_below[part.rule] = self._among(each for option in options for each in option.parts)
         return self._morals_below[part.rule]
+
+
+def _characters_that_decide(fork: Fork, index: int) -> int:
+    """How many characters of an option must be read to know that it was drawn."""
+    differs = differing(fork.write(index)[0], [fork.write(i)[0] for i in fork.allowed()])
+    return max((i + 1 for i, differs_here in enumerate(differs) if differs_here), default=0)
 
 
 def _single(values: Collection[str]) -> str | None:

@@ -13,7 +13,7 @@ from pellucid.corpora.corpus import Piece, Split, Turn
 from pellucid.corpora.fables import GRAMMAR_VERSION, Fables, FablesAbout
 from pellucid.corpora.fables.corpus import n_held_out
 from pellucid.corpora.fables.grammar import Rules
-from pellucid.corpora.instructions.verifier import Verdict, judge
+from pellucid.corpora.instructions.verifier import Settled, Verdict, judge, settled
 from pellucid.corpora.instructions.wordings import (
     FORMS,
     SEEN,
@@ -116,6 +116,10 @@ class InstructionsCorpus:
     def judge(self, task: Task, answer: str) -> Verdict:
         """Is the answer a whole fable, and is it about what was asked for?"""
         return judge(self.fables, task, answer)
+
+    def settled(self, task: Task, answer: str, verdict: Verdict) -> Settled:
+        """Where in the answer each half of the verdict on it became certain."""
+        return settled(self.fables, task, answer, verdict)
 
     @cached_property
     def entropy_nats(self) -> float:

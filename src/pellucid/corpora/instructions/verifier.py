@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pellucid.corpora.fables import Fables
 from pellucid.corpora.instructions.wordings import Task
+
+
+class Settled(NamedTuple):
+    """After how many characters of an answer each half of its reward is certain; one more than it has: at its end."""
+
+    whole: int
+    obeys: int
 
 
 @dataclass(frozen=True)
@@ -34,3 +42,12 @@ def judge(fables: Fables, task: Task, text: str) -> Verdict:
     asked = {"animal": task.animal, "moral": task.moral}
     obeys = all(reading.told.get(name) == value for name, value in asked.items() if value is not None)
     return Verdict(reading.whole, reading.broken_at, reading.broken_by, obeys)
+
+
+def settled(fables: Fables, task: Task, text: str, verdict: Verdict) -> Settled:
+    """Where the verdict on an answer was made: at the character that broke it, at the one that told what was asked for,
+    or made it impossible. So it is known which token has earned a reward, or lost it.
+    """
+    whole = len(text) + 1 if verdict.broken_at is None else verdict.broken_at + 1
+    obeys = fables.settled_at(text, task.animal, task.moral)
+    return Settled(whole, whole if obeys is None else obeys)
