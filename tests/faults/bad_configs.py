@@ -10,6 +10,7 @@ import copy
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import yaml
@@ -65,8 +66,12 @@ class Case:
     key: tuple[str, str]
     what: str
     path: Path
-    text: str
+    data: Data
     says: str = ""
+
+    @cached_property
+    def text(self) -> str:
+        return dump(self.data)
 
     @property
     def line(self) -> int:
@@ -171,18 +176,18 @@ def cases_of_key(data: Data, path: Path, section: Data) -> Iterator[Case]:
     if path == ("model", "type") and data["model"]["type"] != "decoder":
         return  # without it the section describes a decoder, and what is wrong there comes first
     says = f"unknown key; did you mean {key!r}?"
-    yield Case(name, "misspelled", misspelled, dump(renamed(data, path, misspelled[-1])), says)
+    yield Case(name, "misspelled", misspelled, renamed(data, path, misspelled[-1]), says)
     if key in section.get("required", ()):
-        yield Case(name, "missing", path, dump(without(data, path)), "this key is missing; add")
+        yield Case(name, "missing", path, without(data, path), "this key is missing; add")
     for value in wrong_values(schema):
         has_types = variants(schema) or section_beside_words(schema)
         at = (*path, "type") if has_types and isinstance(value, dict) else path
         if path == ("model",) and isinstance(value, dict) and "type" not in value:
             at = (*path, *value)  # a section without a type describes a decoder, which has no such key
-        yield Case(name, repr(value), at, dump(changed(data, path, value)))
+        yield Case(name, repr(value), at, changed(data, path, value))
     for i, value in wrong_items(schema):
         items = list(section_of(data, path)[key] or ())
-        yield Case(name, f"{value!r} at {i}", (*path, str(i)), dump(changed(data, path, [*items[:i], value])))
+        yield Case(name, f"{value!r} at {i}", (*path, str(i)), changed(data, path, [*items[:i], value]))
 
 
 def wrong_values(schema: Data) -> Iterator[object]:
