@@ -21,6 +21,7 @@ from pellucid.model.build import build_model
 from pellucid.training.build import cost_of_run
 from pellucid.training.metrics import read_rows
 from pellucid.training.train_run import train_run
+from policy_run import PPO, make_policy_place
 from processes import command_line
 from tiny import CPU_FLOAT32
 from tiny_run import TINY_RUN, VERSES
@@ -293,6 +294,22 @@ def test_a_checkpoint_that_starts_from_itself_is_refused(place: Path, pellucid):
     (step / "state.json").write_text(json.dumps({**state, "base_sha256": sha256(step / "model.safetensors")}))
     sign(step)
     refused(pellucid("generate", str(step)), 4, "damaged: it starts from itself")
+
+
+def test_a_policy_learns_through_an_adapter_over_four_bits_and_resumes_to_the_same_bytes(workplace: Path, pellucid):
+    make_policy_place(workplace)
+    adapter = ("adapter={type: lora, rank: 2}", "quantization=nf4-double")
+    train = ("train", "policy.yaml", PPO, *adapter, "train.steps=5", "--run-dir")
+    whole = pellucid(*train, "whole")
+    assert whole.exit_code == 0, whole
+    shutil.copytree("whole", "again")
+    shutil.rmtree("again/step-00000005")  # the step before is in the middle of the updates on some answers
+    assert pellucid(*train, "again", "--resume").exit_code == 0
+    files = [Path(run) / "step-00000005/model.safetensors" for run in ("whole", "again")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    kept = load_file(files[0])
+    assert any(tensor.count_nonzero() for name, tensor in kept.items() if name.endswith("B_OR"))
+    assert {"scalar_head.weight", "scalar_head.bias"} < kept.keys()
 
 
 def test_what_a_run_with_an_adapter_takes_is_counted(place: Path):
