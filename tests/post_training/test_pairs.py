@@ -21,7 +21,7 @@ from pellucid.post_training.pairs import (
     prompt_of,
 )
 from pellucid.tokenizer.train import train_byte_pairs
-from tiny import CPU_FLOAT32, VOCAB_SIZE, tiny_decoder
+from tiny import CPU_FLOAT32, tiny_decoder
 
 QUESTION, GOOD, BAD = "Who found it?", "The fox.", "The hen found it, or so they say."
 
@@ -61,7 +61,7 @@ def test_pairs_that_do_not_fit_are_left_out(token_file):
 
 def test_a_batch_has_the_answers_as_targets_and_their_last_tokens_as_inputs():
     pairs = [Pair([7, 1], [2, 3], [4]), Pair([7], [5], [6, 6, 6])]
-    batch = pair_batch(pairs, 0, lambda inputs_NT, targets_NT: inputs_NT.sum(dim=1).float())
+    batch = pair_batch(pairs, lambda inputs_NT, targets_NT: inputs_NT.sum(dim=1).float())
     none = IGNORE_INDEX
     assert batch.inputs_P2T.tolist() == [[[7, 1, 2, 3], [7, 1, 4, 0]], [[7, 5, 0, 0], [7, 6, 6, 6]]]
     assert batch.targets_P2T.tolist() == [
@@ -69,7 +69,7 @@ def test_a_batch_has_the_answers_as_targets_and_their_last_tokens_as_inputs():
         [[5, none, none, none], [6, 6, 6, none]],
     ]
     assert batch.reference_P2.tolist() == [[13, 12], [12, 25]]
-    assert pair_batch(pairs, 0, None).reference_P2.tolist() == [[0, 0], [0, 0]]
+    assert pair_batch(pairs, None).reference_P2.tolist() == [[0, 0], [0, 0]]
 
 
 def test_each_epoch_has_everything_once_in_an_order_of_its_own():
@@ -87,7 +87,6 @@ def writer(judge, noise, seed=0):
         judge,
         CPU_FLOAT32,
         stop_ids=(0,),
-        forbidden_ids=(10,),
         max_new_tokens=4,
         noise=noise,
         seeds=(seed, 0),
@@ -104,7 +103,6 @@ def test_a_pair_depends_on_the_seed_and_its_number_alone():
         for answer in (pair.chosen, pair.rejected):
             assert 0 not in answer[:-1]
             assert len(answer) == 4 or answer[-1] == 0
-            assert 10 not in answer
 
 
 def test_without_noise_the_better_answer_is_chosen_and_ties_are_no_pairs():
@@ -151,8 +149,8 @@ def test_padding_and_other_rows_do_not_change_what_the_reference_says_of_an_answ
 
     decoder, alone = tiny_decoder(), Pair([1, 2], [3, 4, 5], [6])
     log_p = lambda inputs_NT, targets_NT: answer_log_probabilities(decoder, CPU_FLOAT32, inputs_NT, targets_NT)  # noqa: E731
-    reference_P2 = pair_batch([alone, Pair([1], [2, 3, 4, 5, 6], [7])], VOCAB_SIZE - 1, log_p).reference_P2
-    torch.testing.assert_close(reference_P2[:1], pair_batch([alone], 0, log_p).reference_P2)
+    reference_P2 = pair_batch([alone, Pair([1], [2, 3, 4, 5, 6], [7])], log_p).reference_P2
+    torch.testing.assert_close(reference_P2[:1], pair_batch([alone], log_p).reference_P2)
     with torch.no_grad():
         log_p_TV = decoder(torch.tensor([[1, 2, 3, 4]]))[0].log_softmax(dim=-1)
     assert reference_P2[0, 0].item() == pytest.approx(

@@ -93,15 +93,15 @@ class RunConfig(Section, json_schema_extra=for_editors):
     @model_validator(mode="after")
     def _has_what_its_objective_learns_from(self) -> RunConfig:
         objective = self.objective.type
+        if self.corpus.type == "preferences" and objective not in LEARNS_FROM_PAIRS:
+            what = f"preferences are pairs of answers, from which {objective} does not learn"
+            raise ValueError(f"corpus.type: {what}; use objective {' or '.join(LEARNS_FROM_PAIRS)}")
         if self.corpus.type in CONVERSATIONS and objective == "next_token":
             what = f"{self.corpus.type} are conversations, of which the answers alone are learned"
             raise ValueError(f"corpus.type: {what}; add `objective: {{type: sft}}`")
         if self.corpus.type not in CONVERSATIONS and objective != "next_token" and self.corpus.type != "none":
             what = f"{self.corpus.type} holds no conversations for objective {objective} to learn from"
             raise ValueError(f"corpus.type: {what}; use {' or '.join(CONVERSATIONS)}")
-        if self.corpus.type == "preferences" and objective not in LEARNS_FROM_PAIRS:
-            what = f"preferences are pairs of answers, from which {objective} does not learn"
-            raise ValueError(f"corpus.type: {what}; use objective {' or '.join(LEARNS_FROM_PAIRS)}")
         if self.corpus.type == "conversations" and objective != "sft":
             what = f"conversations have one answer to each question, and nobody to judge others for {objective}"
             raise ValueError(f"corpus.type: {what}; use objective sft, or corpus instructions or preferences")

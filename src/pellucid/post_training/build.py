@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -57,7 +56,7 @@ from pellucid.post_training.pairs import (
     pairs_that_fit,
     prompt_of,
 )
-from pellucid.post_training.rewards import LearnedReward, Reward, by_verifier
+from pellucid.post_training.rewards import LearnedReward, Reward, by_verifier, verdict_on
 from pellucid.post_training.rollouts import Rollouts, reporting_verdicts
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
@@ -87,7 +86,7 @@ def learning_from_pairs(
 ) -> LearningFromPairs:
     """Pairs of the corpus, if it holds any; else the reference answers its instructions, and the grammar judges."""
     log_p = partial(answer_log_probabilities, reference, precision) if isinstance(objective, DPOConfig) else None
-    end_of_text, train = data.tokenizer.end_of_text, config.train
+    train = config.train
     corpus = build_corpus(config.corpus)
     if isinstance(corpus, InstructionsCorpus):
         get_pairs, validation = _written_pairs(objective, config, data, corpus, reference, precision, world)
@@ -97,14 +96,14 @@ def learning_from_pairs(
     def batches(max_tokens: int | None) -> Iterator[PairBatch]:
         pairs, n_tokens = validation(), 0
         for first in range(0, len(pairs), train.batch_size):
-            batch = pair_batch(pairs[first : first + train.batch_size], end_of_text, log_p)
+            batch = pair_batch(pairs[first : first + train.batch_size], log_p)
             yield batch
             n_tokens += batch.n_tokens * world.size
             if max_tokens is not None and n_tokens >= max_tokens:
                 break
 
     return LearningFromPairs(
-        lambda micro_batch, rows: pair_batch(get_pairs(micro_batch, rows), end_of_text, log_p),
+        lambda micro_batch, rows: pair_batch(get_pairs(micro_batch, rows), log_p),
         objective_of(objective, model, precision),
         lambda model, max_tokens: evaluate_pairs(
             model, objective_of(objective, model, precision), batches(max_tokens), precision, world
@@ -177,10 +176,9 @@ def _written_pairs(
         return PairWriter(
             writer,
             prompt,
-            _judge(corpus, data.tokenizer),
+            judge_of(corpus, data.tokenizer),
             precision,
-            stop_ids=data.tokenizer.stop_ids,
-            forbidden_ids=sorted({*data.tokenizer.control_ids} - {*data.tokenizer.stop_ids}),
+            stop_ids=data.tokenizer.control_ids,  # whatever control token it draws ends an answer, as in rollouts
             max_new_tokens=objective.max_new_tokens,
             noise=noise,
             seeds=(config.seed, split),
@@ -206,15 +204,13 @@ def _written_pairs(
     return get_pairs, validation
 
 
-def _judge(corpus: InstructionsCorpus, tokenizer: Tokenizer) -> Judge:
+def judge_of(corpus: InstructionsCorpus, tokenizer: Tokenizer) -> Judge:
     """The grammar's verdict on an answer to a prompt, as a reward."""
 
     def reward(prompt: Ids, answer: Ids) -> float:
         task = corpus.task_of(tokenizer.decode(prompt))
         assert task is not None
-        verdict = corpus.judge(task, tokenizer.decode(answer))
-        has_ended = answer[-1] in tokenizer.stop_ids
-        return replace(verdict, whole=verdict.whole and has_ended).reward
+        return verdict_on(corpus, tokenizer, task, answer).reward
 
     return reward
 

@@ -14,12 +14,12 @@ import torch
 from scipy.special import expit
 from torch import Tensor
 
-from pellucid.data.batches import IGNORE_INDEX
 from pellucid.data.token_file import TokenFile
 from pellucid.errors import DataError
 from pellucid.generation.answers import row_uniforms, write_answers
 from pellucid.model.language_model import LanguageModel
 from pellucid.objectives.preference import PairBatch
+from pellucid.post_training.rewards import rows_of
 from pellucid.runtime.precision import Precision
 
 Ids = Sequence[int]
@@ -27,6 +27,7 @@ Judge = Callable[[Ids, Ids], float]  # the reward of an answer to a prompt
 AnswerLogProbabilities = Callable[[Tensor, Tensor], Tensor]  # of inputs and targets (N, T): one for each row
 
 PAIRS_AT_ONCE = 256  # that are written together: many rows cost hardly more time than few
+ATTEMPTS = 3  # to write two answers that are not equally good
 VALIDATION_PAIRS = 256  # prompts of the validation part to which answers are written
 TRAIN, VALIDATION = 0, 1  # part of the seed of what is drawn
 
@@ -39,19 +40,21 @@ class Pair(NamedTuple):
     rejected: Ids
 
 
-def pair_batch(pairs: Sequence[Pair], end_of_text: int, log_probabilities: AnswerLogProbabilities | None) -> PairBatch:
+class Judged(NamedTuple):
+    """Two answers, and how much more reward the first has than the second."""
+
+    pair: Pair
+    difference: float
+
+
+def pair_batch(pairs: Sequence[Pair], log_probabilities: AnswerLogProbabilities | None) -> PairBatch:
     """The pairs as rows, as wide as the longest needs. `log_probabilities` are the reference's; None: it is not needed.
 
     An answer's last token is an input as well, with nothing to predict after it: a reward is read there.
     """
-    rows = [(*pair.prompt, *answer) for pair in pairs for answer in (pair.chosen, pair.rejected)]
-    inputs_NT = torch.full((len(rows), max(map(len, rows))), end_of_text)
-    targets_NT = torch.full_like(inputs_NT, IGNORE_INDEX)
-    for i, row in enumerate(rows):
-        n_prompt = len(pairs[i // 2].prompt)
-        inputs_NT[i, : len(row)] = torch.tensor(row)
-        targets_NT[i, n_prompt - 1 : len(row) - 1] = inputs_NT[i, n_prompt : len(row)]
-    reference_N = torch.zeros(len(rows)) if log_probabilities is None else log_probabilities(inputs_NT, targets_NT)
+    prompts = [pair.prompt for pair in pairs for _ in range(2)]
+    inputs_NT, targets_NT = rows_of(prompts, [answer for pair in pairs for answer in (pair.chosen, pair.rejected)])
+    reference_N = torch.zeros(len(prompts)) if log_probabilities is None else log_probabilities(inputs_NT, targets_NT)
     return PairBatch(inputs_NT.view(len(pairs), 2, -1), targets_NT.view(len(pairs), 2, -1), reference_N.view(-1, 2))
 
 
@@ -103,8 +106,9 @@ def in_new_order(items: Sequence[int], seed: int) -> Callable[[int], int]:
 class PairWriter:
     """Writes two answers to a prompt and has them judged; the one of reward r is chosen with p = σ((r - s) / noise).
 
-    So Bradley and Terry's model holds for the rewards r / noise, also where they are equal, and DPO ends at the optimum
-    of that reward (equation P8). Without noise the better answer is chosen, and equal rewards make no pair.
+    So Bradley and Terry's model holds for the rewards r / noise, and DPO ends at the optimum of that reward (equation
+    P8). Answers of equal reward are drawn again, as they say nothing; if they still are, chance chooses, as in the
+    model. Without noise the better answer is chosen, and equal rewards make no pair.
     """
 
     def __init__(
@@ -115,33 +119,41 @@ class PairWriter:
         precision: Precision,
         *,
         stop_ids: Sequence[int],
-        forbidden_ids: Sequence[int],
         max_new_tokens: int,
         noise: float,
         seeds: Sequence[int],
     ) -> None:
         self.prompt, self.judge, self.noise, self.seeds = prompt, judge, noise, tuple(seeds)
         self.max_new_tokens, self.precision = max_new_tokens, precision
-        self.write = partial(write_answers, model, stop_ids=stop_ids, forbidden_ids=forbidden_ids)
+        self.write = partial(write_answers, model, stop_ids=stop_ids)
 
     def __call__(self, numbers: Sequence[int]) -> list[Pair | None]:
         """The pairs of these numbers; None for one without a preference."""
+        found: dict[int, Judged] = {}
+        for attempt in range(ATTEMPTS):
+            equal = [n for n in numbers if n not in found or found[n].difference == 0]
+            if equal:
+                found.update(zip(equal, self._written(equal, attempt), strict=True))
+        return [self._preferred(n, found[n]) for n in numbers]
+
+    def _written(self, numbers: Sequence[int], attempt: int) -> list[Judged]:
         prompts = [self.prompt(n) for n in numbers for _ in range(2)]
-        seeds = [(*self.seeds, n, side) for n in numbers for side in range(2)]
+        seeds = [(*self.seeds, n, attempt, side) for n in numbers for side in range(2)]
         with self.precision.for_decoding().autocast():
             answers = self.write(prompts, row_uniforms(seeds, self.max_new_tokens)).token_ids
-        return [self._judged(n, prompts[2 * i], answers[2 * i], answers[2 * i + 1]) for i, n in enumerate(numbers)]
+        rewards = [self.judge(prompt, answer) for prompt, answer in zip(prompts, answers, strict=True)]
+        return [
+            Judged(Pair(prompts[i], answers[i], answers[i + 1]), rewards[i] - rewards[i + 1])
+            for i in range(0, len(prompts), 2)
+        ]
 
-    def _judged(self, number: int, prompt: Ids, first: Ids, second: Ids) -> Pair | None:
-        difference = self.judge(prompt, first) - self.judge(prompt, second)
-        if self.noise == 0:
-            is_first = difference > 0
-            if difference == 0:
-                return None
-        else:
-            point = np.random.Generator(np.random.Philox([*self.seeds, number, 2])).random()
-            is_first = point < expit(difference / self.noise)
-        return Pair(prompt, first, second) if is_first else Pair(prompt, second, first)
+    def _preferred(self, number: int, judged: Judged) -> Pair | None:
+        (prompt, first, second), difference = judged
+        if self.noise == 0 and difference == 0:
+            return None
+        point = np.random.Generator(np.random.Philox([*self.seeds, number])).random()
+        p_first = expit(difference / self.noise) if self.noise else float(difference > 0)
+        return Pair(prompt, first, second) if point < p_first else Pair(prompt, second, first)
 
 
 def pairs_of_update(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -218,7 +219,9 @@ def build_task(
             next_token_of_model = choose_objective(config.model, model)
             return Task(lambda i, rows: batches.batch(i).part(rows), next_token_of_model, evaluate_text)
         case RewardModelConfig() | DPOConfig():
-            return Task(*learning_from_pairs(objective, config, data, model, frozen_copy(model), precision, world))
+            task = Task(*learning_from_pairs(objective, config, data, model, frozen_copy(model), precision, world))
+            # A reward model gives numbers: what it would write is no longer of interest.
+            return replace(task, write_samples=lambda *_: []) if config.objective.type == "reward_model" else task
         case GRPOConfig() | PPOConfig():
             policy, learn = build_policy(objective, config, data.tokenizer, model, frozen_copy(model), precision, world)
             return Task(

@@ -1,0 +1,107 @@
+"""On instructions the model of `start_from` writes the pairs: judged, learned from, and the same after a resume."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from pellucid.checkpoint.build import load_trained_model
+from pellucid.config import load_run_config
+from pellucid.post_training import build as module
+from pellucid.post_training import pairs
+from pellucid.training.metrics import read_rows
+from pellucid.training.train_run import train_run
+
+FINE_TUNING = """\
+name: sft
+corpus: {type: instructions, size: 80, world_size: 3, validation_fraction: 0.4}
+tokenizer: {type: bpe, vocab_size: 400}
+data: {packing: documents}
+model: {context_length: 256, d_model: 16, n_layers: 1, n_heads: 2}
+objective: {type: sft}
+optimizer: {type: adamw, lr: 1e-2}
+schedule: {type: constant}
+train: {steps: 2, batch_size: 4, precision: fp32, device: cpu, log_every_steps: 1, processes: 1}
+evaluation: {every_steps: 2, max_tokens: 100}
+sample: {n_samples: 1, max_new_tokens: 4}
+"""
+FROM_PAIRS = """\
+name: pairs
+start_from: sft
+corpus: {type: instructions, size: 80, world_size: 3, validation_fraction: 0.4}
+data: {packing: documents}
+objective: {type: dpo, beta: 0.5, max_new_tokens: 6}
+optimizer: {type: adamw, lr: 3e-2}
+schedule: {type: constant}
+train: {steps: 24, batch_size: 16, precision: fp32, device: cpu, log_every_steps: 1, processes: 1}
+evaluation: {every_steps: 12}
+sample: {n_samples: 1, max_new_tokens: 4}
+checkpoint: {every_steps: 12, keep_last: 10}
+"""
+OBJECTIVES = {
+    "dpo": "objective={type: dpo, beta: 0.5, max_new_tokens: 6}",
+    "reward_model": "objective={type: reward_model, max_new_tokens: 6}",
+}
+
+
+# A model that writes no fables can please these. A reward model reads the last token first.
+LIKES = {
+    "dpo": lambda prompt, answer: sum(id_ < 250 for id_ in answer) / len(answer),
+    "reward_model": lambda prompt, answer: float(answer[-1] < 200),
+}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> Path:
+    """A folder with a run that has just begun to follow instructions."""
+    folder = tmp_path_factory.mktemp("base")
+    (folder / "sft.yaml").write_text(FINE_TUNING)
+    config = load_run_config(folder / "sft.yaml")
+    train_run(config, folder / "data", folder / "sft", resume=False, overwrite=False, note=print)
+    return folder
+
+
+@pytest.fixture
+def place(base: Path, workplace: Path, monkeypatch) -> Path:
+    """A copy of it, and a config that learns from its answers."""
+    shutil.copytree(base, workplace, dirs_exist_ok=True)
+    (workplace / "pairs.yaml").write_text(FROM_PAIRS)
+    monkeypatch.setattr(pairs, "PAIRS_AT_ONCE", 32)
+    return workplace
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_it_learns_what_the_judge_likes_and_resumes_to_the_same_bytes(place: Path, pellucid, monkeypatch, objective):
+    monkeypatch.setattr(module, "judge_of", lambda corpus, tokenizer: LIKES[objective])
+    whole = pellucid("train", "pairs.yaml", OBJECTIVES[objective], "--run-dir", "whole")
+    assert whole.exit_code == 0, whole
+    rows = read_rows(place / "whole" / "metrics.jsonl")
+    assert rows[-1]["val_accuracy"] > 0.7
+    shutil.copytree(place / "whole", place / "again")
+    shutil.rmtree(place / "again" / "step-00000024")
+    resumed = pellucid("train", "pairs.yaml", OBJECTIVES[objective], "--run-dir", "again", "--resume")
+    assert resumed.exit_code == 0, resumed
+    runs = [load_trained_model(place / run / "step-00000024").model.state_dict() for run in ("whole", "again")]
+    assert all(torch.equal(runs[0][name], runs[1][name]) for name in runs[0])
+    if objective == "reward_model":
+        measured = pellucid("evaluate", "whole", "--checkpoint", "latest", "--json")
+        assert measured.exit_code == 0, measured
+        assert json.loads(measured.stdout)["accuracy"] == pytest.approx(rows[-1]["val_accuracy"])
+
+
+def test_answers_that_are_all_equally_good_are_no_preference(place: Path, pellucid, monkeypatch):
+    monkeypatch.setattr(module, "judge_of", lambda corpus, tokenizer: lambda prompt, answer: 0.0)
+    refused = pellucid("train", "pairs.yaml", "--run-dir", "run")
+    assert refused.exit_code == 3, refused
+    [line] = [line for line in refused.stderr.splitlines() if line.startswith("error: ")]
+    assert "answers all held-out instructions equally well: nothing can be preferred; fine-tune it first" in line
+
+
+def test_without_a_model_to_write_them_there_are_no_pairs(place: Path, pellucid):
+    config = FINE_TUNING.replace("{type: sft}", "{type: reward_model}")
+    (place / "reward.yaml").write_text(config)
+    refused = pellucid("train", "reward.yaml")
+    assert refused.exit_code == 2
+    assert "reward_model compares answers, and start_from names no model to write them" in refused.stderr
