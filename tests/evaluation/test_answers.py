@@ -9,7 +9,7 @@ import torch
 import pellucid.evaluation.answers
 from pellucid.config.model import RecurrentConfig
 from pellucid.corpora.instructions import InstructionsCorpus, Task
-from pellucid.evaluation.answers import Answer, Share, answer_table, divergences, judge_answers, verdict_on
+from pellucid.evaluation.answers import Answer, Share, answer_table, divergences, judge_answers, text_of, verdict_on
 from pellucid.generation.answers import Answers
 from pellucid.model.build import build_model
 from pellucid.runtime.precision import resolve_precision
@@ -44,11 +44,12 @@ def test_intervals_are_those_of_wilson():
 def test_an_answer_is_its_text_up_to_the_first_control_token_and_whole_only_if_it_ends_there():
     instruction, text = EXAMPLES[0]
     ended = answer_ids(text)
-    assert verdict_on(CORPUS, TOKENIZER, instruction.task, ended) == (text, CORPUS.judge(instruction.task, text))
+    assert text_of(TOKENIZER, ended) == text
+    assert verdict_on(CORPUS, TOKENIZER, instruction.task, ended) == CORPUS.judge(instruction.task, text)
     for cut in (ended[:-1], [*ended[:-1], TOKENIZER.control_id("<|user|>")]):
-        found, verdict = verdict_on(CORPUS, TOKENIZER, instruction.task, cut)
-        assert (found, verdict.whole, verdict.obeys) == (text, False, True)
-    assert not verdict_on(CORPUS, TOKENIZER, instruction.task, [])[1].whole
+        verdict = verdict_on(CORPUS, TOKENIZER, instruction.task, cut)
+        assert (text_of(TOKENIZER, cut), verdict.whole, verdict.obeys) == (text, False, True)
+    assert not verdict_on(CORPUS, TOKENIZER, instruction.task, []).whole
 
 
 def test_the_table_counts_what_the_grammar_says(monkeypatch):

@@ -5,8 +5,9 @@ from pellucid.config.data import BytePairConfig
 from pellucid.config.model import DecoderConfig
 from pellucid.corpora.instructions import InstructionsCorpus, Verdict
 from pellucid.data.batches import IGNORE_INDEX
+from pellucid.evaluation.answers import verdict_on
 from pellucid.model.build import build_model
-from pellucid.post_training.rewards import LearnedReward, by_verifier, rows_of, verdict_on
+from pellucid.post_training.rewards import LearnedReward, by_verifier, rows_of
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.build import train_tokenizer

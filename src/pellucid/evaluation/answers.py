@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, takewhile
 
 import torch
 import torch.nn.functional as F
@@ -127,23 +127,24 @@ def judge_answers(
             ids = write_answers(model, prompts, uniforms_NT, stop_ids=tokenizer.control_ids).token_ids
         kl = divergences(model, reference, prompts, ids, precision) if reference else [None] * len(some)
         for instruction, ids_of_one, kl_of_one in zip(some, ids, kl, strict=True):
-            text, verdict = verdict_on(corpus, tokenizer, instruction.task, ids_of_one)
-            answers.append(Answer(instruction, text, len(ids_of_one), verdict, kl_of_one))
+            verdict = verdict_on(corpus, tokenizer, instruction.task, ids_of_one)
+            answers.append(Answer(instruction, text_of(tokenizer, ids_of_one), len(ids_of_one), verdict, kl_of_one))
     return answers
 
 
-def verdict_on(
-    corpus: InstructionsCorpus, tokenizer: Tokenizer, task: Task, answer: Sequence[int]
-) -> tuple[str, Verdict]:
-    """The text of an answer, which is all up to the first control token, and the verdict on it.
+def verdict_on(corpus: InstructionsCorpus, tokenizer: Tokenizer, task: Task, answer: Sequence[int]) -> Verdict:
+    """The grammar's verdict on the text of an answer, which is whole only if the control token after it ends it.
 
-    It is whole only if that token ends it: one that was cut off is not, even at the last character of a fable.
+    So one that was cut off is not whole, even if it was cut at the last character of a fable.
     """
-    n_text = next((i for i, id_ in enumerate(answer) if id_ in tokenizer.control_ids), len(answer))
-    has_ended = n_text < len(answer) and answer[n_text] in tokenizer.stop_ids
-    text = tokenizer.decode(answer[:n_text])
-    verdict = corpus.judge(task, text)
-    return text, replace(verdict, whole=verdict.whole and has_ended)
+    after = next((id_ for id_ in answer if id_ in tokenizer.control_ids), None)
+    verdict = corpus.judge(task, text_of(tokenizer, answer))
+    return replace(verdict, whole=verdict.whole and after in tokenizer.stop_ids)
+
+
+def text_of(tokenizer: Tokenizer, answer: Sequence[int]) -> str:
+    """The text of an answer: all up to the first control token."""
+    return tokenizer.decode(takewhile(lambda id_: id_ not in tokenizer.control_ids, answer))
 
 
 @torch.inference_mode()

@@ -27,6 +27,7 @@ from pellucid.corpora.build import build_corpus
 from pellucid.corpora.instructions import InstructionsCorpus
 from pellucid.data.build import PreparedData
 from pellucid.errors import ConfigError, DataError
+from pellucid.evaluation.answers import verdict_on
 from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import LanguageModel
 from pellucid.objectives.loss import Forward, Loss, Objective

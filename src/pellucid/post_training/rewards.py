@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import accumulate
 
 import torch
@@ -23,17 +22,6 @@ from pellucid.tokenizer import Tokenizer
 Ids = Sequence[Sequence[int]]
 # From prompts, answers and what the grammar says of them to rewards (N,).
 Reward = Callable[[Ids, Ids, Sequence[Verdict]], Tensor]
-
-
-def verdict_on(corpus: InstructionsCorpus, tokenizer: Tokenizer, task: Task, answer: Sequence[int]) -> Verdict:
-    """The grammar's verdict. An answer is its text up to the first control token, and whole only if that ends it.
-
-    So one that was cut off is not whole, even if it was cut at the last character of a fable.
-    """
-    n_text = next((i for i, id_ in enumerate(answer) if id_ in tokenizer.control_ids), len(answer))
-    has_ended = n_text < len(answer) and answer[n_text] in tokenizer.stop_ids
-    verdict = corpus.judge(task, tokenizer.decode(answer[:n_text]))
-    return replace(verdict, whole=verdict.whole and has_ended)
 
 
 def places_settled(

@@ -27,12 +27,13 @@ from pellucid.adapters.lora import merged
 from pellucid.corpora.instructions import Instruction, InstructionsCorpus, Verdict
 from pellucid.data.batches import IGNORE_INDEX
 from pellucid.errors import CheckpointError
+from pellucid.evaluation.answers import verdict_on
 from pellucid.generation.answers import row_uniforms, write_answers
 from pellucid.model.language_model import LanguageModel, eval_mode
 from pellucid.objectives.loss import Forward, Loss, Objective
 from pellucid.objectives.policy import RolloutBatch, k3, log_probabilities
 from pellucid.post_training.credit import Credit, Halves
-from pellucid.post_training.rewards import Reward, places_settled, rows_of, verdict_on
+from pellucid.post_training.rewards import Reward, places_settled, rows_of
 from pellucid.runtime.distributed import World
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
