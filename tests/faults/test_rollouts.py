@@ -8,6 +8,7 @@ from safetensors.torch import load_file
 
 import strikes
 from pellucid.checkpoint.run_directory import steps_in
+from pellucid.training.metrics import read_rows
 from policy_run import PPO, make_policy_place
 from processes import command_line
 from reference_run import Trace, trace
@@ -30,6 +31,8 @@ def undisturbed(place: Path) -> Trace:
     done = command_line(place, *TRAIN, "--run-dir", "undisturbed")
     assert done.exit_code == 0, done.stderr
     assert (place / "undisturbed" / "rewards.png").exists()
+    evaluated = [row["val_reward"] for row in read_rows(place / "undisturbed/metrics.jsonl") if "val_reward" in row]
+    assert evaluated[-1] > evaluated[0], "what is rewarded gets likelier"
     return trace(place / "undisturbed")
 
 

@@ -19,6 +19,7 @@ from pellucid.post_training.credit import (
     credit_by_group,
     credit_by_settling,
     credit_by_values,
+    explained_variance,
     logits_and_values,
 )
 from pellucid.post_training.rewards import by_verifier
@@ -151,6 +152,17 @@ def test_values_share_out_the_reward_less_the_price_of_divergence():
     loss = ppo(forward, answers, clip=0.2, value_weight=0.5)
     loss.sum.backward()
     assert model.scalar_head.weight.grad.abs().max() > 0
+
+
+def test_explained_variance_is_one_for_values_that_foresee_all_and_nothing_for_constant_ones():
+    forward = partial(logits_and_values, drawn_decoder(1), CPU)
+    credit = partial(credit_by_values, logits_and_values=forward, beta=0.2, discount=1.0, gae_lambda=1.0)
+    answers = make(credit=credit, group_size=1).batch(0, ALL).answers
+    foreseen = answers._replace(advantages_PGT=torch.zeros_like(answers.returns_PGT))
+    unforeseen = answers._replace(advantages_PGT=answers.returns_PGT - 3.0)
+    assert explained_variance(foreseen).item() == 1
+    assert explained_variance(unforeseen).item() == pytest.approx(0, abs=1e-5)
+    assert explained_variance(answers).item() < 1
 
 
 def test_the_same_answers_serve_as_many_updates_as_asked():

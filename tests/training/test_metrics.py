@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.training.metrics import append_row, cut_back, read_rows
-from pellucid.training.plots import loss_figure, save_figure
+from pellucid.training.plots import loss_figure, rewards_figure, save_figure
 
 
 def test_rows_come_back_in_order_and_a_half_written_one_is_left_out(tmp_path: Path):
@@ -56,3 +56,11 @@ def test_the_best_step_is_named_in_the_picture():
 def test_a_run_without_rows_can_be_drawn(tmp_path: Path):
     save_figure(loss_figure([], None, "nothing yet"), tmp_path / "loss.png")
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_rewards_are_drawn_above_the_divergence_that_they_cost():
+    rows = [{"step": 1, "reward": 0.2, "whole": 0.1, "obeys": 0.3, "kl": 0.0, "val_reward": 0.25, "val_kl": 0.01}]
+    above, below = rewards_figure(rows, "title").axes
+    assert [line.get_ydata()[0] for line in above.lines] == [0.2, 0.25, 0.1, 0.3]
+    assert [line.get_ydata()[0] for line in below.lines] == [0.0, 0.01]
+    assert rewards_figure([], "nothing yet").axes

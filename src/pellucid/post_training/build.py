@@ -38,6 +38,7 @@ from pellucid.post_training.credit import (
     credit_by_group,
     credit_by_settling,
     credit_by_values,
+    explained_variance,
     logits_and_values,
 )
 from pellucid.post_training.pair_evaluation import PairEvaluation, evaluate_pairs
@@ -253,7 +254,9 @@ def build_policy(
             )
 
             def learn(_: Forward, batch: RolloutBatch) -> Loss:
-                return ppo(forward, batch, clip=clip, value_weight=objective.value_weight, temperature=temperature)
+                loss = ppo(forward, batch, clip=clip, value_weight=objective.value_weight, temperature=temperature)
+                foreseen = explained_variance(batch) * batch.n_losses
+                return replace(loss, figures={**loss.figures, "explained_variance": foreseen})
 
         case _:
             assert_never(objective)

@@ -24,6 +24,8 @@ from pellucid.objectives.policy import (
 )
 from pellucid.runtime.precision import Precision
 
+LEAST_VARIANCE = 1e-12  # where all returns are equal, there is nothing to foresee
+
 
 class Halves(NamedTuple):
     """The two parts of a verifier's reward, each with the place of the token that settled it: (P, G, 2)."""
@@ -80,6 +82,16 @@ def credit_by_values(
     values_PGT = values_NT.float().cpu().view_as(rewards_PGT)
     advantages_PGT, returns_PGT = gae(rewards_PGT, values_PGT, is_answer_PGT, discount=discount, gae_lambda=gae_lambda)
     return answers._replace(advantages_PGT=advantages_PGT, returns_PGT=returns_PGT)
+
+
+def explained_variance(answers: RolloutBatch) -> Tensor:
+    """1 - Var(return - value) / Var(return) over all tokens: 1 if the value head foresaw the returns, 0 if nothing.
+
+    An advantage is the return less the value that the head gave when the answer was written.
+    """
+    is_answer_PGT = answers.targets_PGT != IGNORE_INDEX
+    returns_M, surprises_M = answers.returns_PGT[is_answer_PGT], answers.advantages_PGT[is_answer_PGT]
+    return 1 - surprises_M.var(correction=0) / returns_M.var(correction=0).clamp(min=LEAST_VARIANCE)
 
 
 def logits_and_values(model: Decoder, precision: Precision, tokens_NT: Tensor) -> tuple[Tensor, Tensor]:
