@@ -1,0 +1,125 @@
+"""Every method of post-training beside the best that is possible, and what happens when the judge can be fooled.
+
+    python scripts/measure_post_training.py checkpoints --record
+
+The folder holds the runs of `make demo-chat`. Trains the other methods from the same fine-tuned model (a reward model,
+DPO, PPO), and GRPO twice on what the reward model says: free of charge (β = 0), and with a price on the divergence from
+the reference. Then draws docs/frontier.png, rewards against KL divergence with the exact optimum; and
+docs/over_optimization.png, what the reward model says and what the grammar says. About half an hour on four cores.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from results import ROOT, here, parser, print_table, record
+
+from pellucid.checkpoint.build import load_trained_run
+from pellucid.corpora.build import build_corpus
+from pellucid.corpora.instructions import InstructionsCorpus
+from pellucid.evaluation.answers import judge_answers
+from pellucid.experiments.figures.frontier import Reached, draw_frontier
+from pellucid.experiments.figures.over_optimization import draw_over_optimization
+from pellucid.post_training.frontier import RewardDistribution, best_reward
+from pellucid.training.metrics import read_rows
+
+REFERENCE = "instructions_sft"
+METHODS = {"DPO": "instructions_dpo", "GRPO": "instructions_grpo", "PPO": "instructions_ppo"}
+PROXY = "objective.reward={type: model, run: %s}"
+N_PROMPTS, N_SAMPLES = 48, 64  # of the reference, for the frontier
+N_ANSWERS = 320
+
+
+def train(config: str, run: Path, *changes: str) -> Path:
+    """Trains, unless that was done before."""
+    command = [sys.executable, "-m", "pellucid", "train", ROOT / f"configs/{config}.yaml", *changes]
+    subprocess.run([*command, "--run-dir", run, "--resume"], check=True)
+    return run
+
+
+def judged(run: Path, corpus: InstructionsCorpus, reference: Any, n: int, seed: int = 0) -> list[Any]:
+    """Answers of a run's newest checkpoint, with verdicts and divergences."""
+    trained, precision = load_trained_run(run, "latest")
+    return judge_answers(trained.model, trained.tokenizer, corpus, precision, n=n, seed=seed, reference=reference)
+
+
+def mean(numbers: list[float]) -> float:
+    return sum(numbers) / len(numbers)
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.add_argument("runs", type=Path, help="the folder of the runs")
+    options = arguments.parse_args()
+    folder = options.runs.resolve()
+    start = f"start_from={folder / REFERENCE}"
+    reward_model = train("reward_model", folder / "reward_model", start)
+    for config in METHODS.values():
+        train(config, folder / config, start)
+    fooled = {
+        f"β = {beta}": train(
+            "instructions_grpo",
+            folder / f"proxy_{beta}",
+            start,
+            PROXY % reward_model,
+            "objective.credit_decay=null",
+            f"objective.beta={beta}",
+        )
+        for beta in (0, 0.1)
+    }
+
+    trained, precision = load_trained_run(folder / REFERENCE, "latest")
+    corpus = build_corpus(trained.config.corpus)
+    assert isinstance(corpus, InstructionsCorpus)
+    samples = [
+        [
+            answer.verdict.reward
+            for answer in judge_answers(
+                trained.model, trained.tokenizer, corpus, precision, n=N_PROMPTS, seed=1000 + seed
+            )
+        ]
+        for seed in range(N_SAMPLES)
+    ]
+    prompts = [RewardDistribution.of_samples(rewards) for rewards in zip(*samples, strict=True)]
+    table: dict[str, dict[str, float]] = {}
+    points: dict[str, list[Reached]] = {}
+    for name, config in METHODS.items():
+        answers = judged(folder / config, corpus, trained.model, N_ANSWERS)
+        kl, reward = mean([answer.kl for answer in answers]), mean([answer.verdict.reward for answer in answers])
+        rows = [row for row in read_rows(folder / config / "metrics.jsonl") if "val_kl" in row]
+        points[name] = [*(Reached(row["val_kl"], row["val_reward"]) for row in rows), Reached(kl, reward)]
+        table[name] = {
+            "reward": reward,
+            "KL (nats)": kl,
+            "the best for this KL": best_reward(prompts, kl),
+            "whole (%)": 100 * mean([float(answer.verdict.whole) for answer in answers]),
+            "obey (%)": 100 * mean([float(answer.verdict.obeys) for answer in answers]),
+        }
+    print_table("method", table)
+    sketch = draw_frontier("Reward and divergence, on Fables", prompts, points)
+    sketch.figure.savefig(ROOT / "docs/frontier.png", dpi=150)
+
+    curves = {name: read_rows(run / "metrics.jsonl") for name, run in fooled.items()}
+    sketch = draw_over_optimization("A reward model is not the truth", curves)
+    sketch.figure.savefig(ROOT / "docs/over_optimization.png", dpi=150)
+    ends = {
+        name: {
+            "reward model, start": mean([row["reward"] for row in rows[:5]]),
+            "reward model, end": mean([row["reward"] for row in rows[-5:]]),
+            "truth, start": mean([(row["whole"] + row["obeys"]) / 2 for row in rows[:5]]),
+            "truth, end": mean([(row["whole"] + row["obeys"]) / 2 for row in rows[-5:]]),
+            "KL, end (nats)": mean([row["kl"] for row in rows[-5:]]),
+        }
+        for name, rows in curves.items()
+    }
+    print_table("reward of", ends)
+    if options.record:
+        record(here("frontier"), table)
+        record(here("over_optimization"), ends)
+
+
+if __name__ == "__main__":
+    main()
