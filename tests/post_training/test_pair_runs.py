@@ -152,7 +152,11 @@ def test_in_parts_and_micro_batches_an_update_is_the_same(place: Path, pellucid)
     ("changes", "exit_code", "words"),
     [
         (["objective={type: sft}"], 2, "preferences are pairs of answers, from which sft does not learn"),
-        (["objective={type: next_token}"], 2, "from which next_token does not learn; use objective reward_model or dpo"),
+        (
+            ["objective={type: next_token}"],
+            2,
+            "from which next_token does not learn; use objective reward_model or dpo",
+        ),
         (["objective.judge_noise=0"], 2, "objective.judge_noise"),
         (["objective.beta=0"], 2, "objective.beta"),
         (["model.context_length=8"], 3, "no pair of the train split fits into model.context_length 8"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -58,7 +59,7 @@ from pellucid.post_training.pairs import (
     pairs_that_fit,
     prompt_of,
 )
-from pellucid.post_training.rewards import LearnedReward, Reward, by_verifier, verdict_on
+from pellucid.post_training.rewards import LearnedReward, Reward, by_verifier
 from pellucid.post_training.rollouts import Rollouts, reporting_verdicts
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
