@@ -43,6 +43,18 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def trained_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In an empty folder, the configs of the runs that others start from, as training them would have left."""
+    from pellucid.config.load import load_run_config, run_config_to_yaml
+
+    monkeypatch.chdir(tmp_path)
+    for name in ("fables", "instructions_sft"):
+        run = tmp_path / "checkpoints" / name
+        run.mkdir(parents=True)
+        (run / "config.yaml").write_text(run_config_to_yaml(load_run_config(Path(name))), encoding="utf-8")
+
+
+@pytest.fixture
 def pellucid(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Result]:
     """`pellucid("train", "tiny.yaml")` as typed in a shell, but in this process."""
     from pellucid.cli import main

@@ -10,9 +10,12 @@ from markdown_it import MarkdownIt
 from scripts.results import ROOT, pages
 
 from pellucid.corpora.fables import Fables
+from pellucid.corpora.instructions import InstructionsCorpus, Task
+from pellucid.corpora.instructions.corpus import is_held_out
 
 PAGES = pages()
 EQUATIONS = ROOT / "docs/equations.md"
+PAGES_OF_EQUATIONS = [EQUATIONS, ROOT / "docs/post_training.md"]
 FILE = re.compile(r"`((?:src|tests|configs|docs|scripts|data|checkpoints)/[\w/.-]*\w)`")
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 COMMAND = re.compile(r"(?:python |pellucid \w+ +|tests in )((?:scripts|configs|tests)/[\w/.-]*\w)")
@@ -22,6 +25,10 @@ MADE_BY_A_RUN = ("checkpoints/", "data/")  # but for their READMEs
 
 def all_pages(test):
     return pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))(test)
+
+
+def all_pages_of_equations(test):
+    return pytest.mark.parametrize("page", PAGES_OF_EQUATIONS, ids=lambda page: page.stem)(test)
 
 
 def text_of(page: Path) -> str:
@@ -63,24 +70,38 @@ def test_the_pages_are_those_of_the_whole_repository():
     assert {"README.md", "docs/speed.md", "docs/experiments/README.md", "data/README.md", *reports} <= names
 
 
-def test_the_equations_page_has_every_number_once():
-    numbers = re.findall(r"^### (\d+)\. ", text_of(EQUATIONS), re.MULTILINE)
+@all_pages_of_equations
+def test_a_page_of_equations_has_every_number_once(page):
+    numbers = re.findall(r"^### P?(\d+)\. ", text_of(page), re.MULTILINE)
     assert sorted(map(int, numbers)) == list(range(1, len(numbers) + 1))
-    assert len(numbers) >= 20
+    assert len(numbers) >= 15
 
 
-def test_every_equation_has_code_and_a_test():
-    for equation in re.split(r"^##+ ", text_of(EQUATIONS), flags=re.MULTILINE):
-        if re.match(r"\d", equation):
+@all_pages_of_equations
+def test_every_equation_has_code_and_a_test(page):
+    for equation in re.split(r"^##+ ", text_of(page), flags=re.MULTILINE):
+        if re.match(r"P?\d", equation):
             assert "\n- Code: " in equation, equation
             assert "\n- Test" in equation, equation
 
 
-def test_every_function_that_the_equations_page_links_exists():
-    links = re.findall(r"\[`(\w+)`\]\(\.\./(src/[\w/]+\.py)\)", text_of(EQUATIONS))
+@all_pages_of_equations
+def test_every_function_that_a_page_of_equations_links_exists(page):
+    links = re.findall(r"\[`(\w+)`\]\(\.\./(src/[\w/]+\.py)\)", text_of(page))
     assert len(links) > 20
     for name, file in links:
         assert re.search(rf"^ *(def|class) {name}\b", text_of(ROOT / file), re.MULTILINE), f"{file}: {name}"
+
+
+def test_every_equation_that_a_docstring_of_post_training_names_is_on_its_page():
+    named = {
+        int(number)
+        for file in (ROOT / "src").rglob("*.py")
+        for group in re.findall(r"equations? (P\d+(?:(?:,| and| to) P\d+)*)", text_of(file))
+        for number in re.findall(r"P(\d+)", group)
+    }
+    assert named <= set(range(1, 16))
+    assert len(named) > 12
 
 
 @all_pages
@@ -113,3 +134,11 @@ def test_the_fables_page_has_the_entropy_and_the_number_of_fables():
     page, fables = (ROOT / "docs/fables.md").read_text("utf-8"), Fables(world_size=24)
     assert f"{fables.entropy_nats:.2f} nats ({fables.entropy_nats / math.log(2):.1f} bits) per fable" in page
     assert f"there are {fables.n_fables / 10**48:.1f} × 10⁴⁸ different fables" in page
+
+
+def test_the_post_training_page_has_the_numbers_of_the_instructions():
+    page, corpus = (ROOT / "docs/post_training.md").read_text("utf-8"), InstructionsCorpus(2, 24, 0, 0.5)
+    assert f"an answer has {corpus.entropy_nats:.2f} nats on average" in page
+    assert f"a fable that nobody asked for has {corpus.fables.entropy_nats:.2f}" in page
+    pairs = [Task(animal, moral) for animal in corpus.animals for moral in corpus.morals]
+    assert f"{sum(map(is_held_out, pairs))} of the {len(pairs)} pairs of an animal and a moral" in page
