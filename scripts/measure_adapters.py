@@ -4,7 +4,7 @@
 
 Takes the trained demo (`make demo`), writes it in fewer bits, and scores each. Then it teaches the demo's model to do
 as it is told: all of its weights, an adapter of rank 8, and the same adapter over weights of four bits. Works in a
-folder of its own. About ten minutes on four cores.
+folder of its own. About a quarter of an hour on four cores.
 """
 
 from __future__ import annotations
