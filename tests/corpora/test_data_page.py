@@ -23,6 +23,13 @@ CORPORA = {
 ROWS = [f"Row {i}." for i in range(20)]
 TEXT = "".join(f"Line {i}.\n" for i in range(10))
 
+OBJECTIVES = {"conversations": ["objective={type: sft}"], "preferences": ["objective={type: reward_model}"]}
+
+
+def turns_of(pair: int) -> list[str]:
+    return [f"Row {pair}?", f"Row {pair}.", f"Row {pair}?", "Who knows."]
+
+
 # What each corpus holds: its training documents, and those held out.
 DOCUMENTS = {
     "One file": ([TEXT[:-8]], [TEXT[-8:]]),
@@ -35,6 +42,7 @@ DOCUMENTS = {
     "CSV": (ROWS[:5], ROWS[5:7]),
     "Conversations": ([row for row in ROWS if row not in (ROWS[18], ROWS[19])], [ROWS[18], ROWS[19]]),
     "A run that answers": ([row for row in ROWS if row not in (ROWS[18], ROWS[19])], [ROWS[18], ROWS[19]]),
+    "Preferences": ([text for pair in range(9) for text in turns_of(pair)], turns_of(9)),
     "Fine-tuning: a run from a run": ([TEXT[:-8]], [TEXT[-8:]]),
 }
 FETCHED = {"A file of the web", "A data set of the Hugging Face hub"}  # the first: tests/corpora/test_download.py
@@ -55,6 +63,10 @@ def files(workplace: Path, monkeypatch):
             json.dumps({"prompt": question, "answer": answer}) + "\n"
             for question, answer in zip(ROWS[::2], ROWS[1::2], strict=True)
         ),
+        "pairs.jsonl": "".join(
+            json.dumps({"prompt": f"Row {i}?", "chosen": f"Row {i}.", "rejected": "Who knows."}) + "\n"
+            for i in range(10)
+        ),
         "train.csv": "text\n" + "\n".join(ROWS[:5]),
         "dev.csv": "text\n" + "\n".join(ROWS[5:7]),
     }
@@ -69,7 +81,7 @@ def test_the_page_has_these_corpora():
 
 @pytest.mark.parametrize("heading", CORPORA)
 def test_every_corpus_of_the_data_page_gives_the_documents_that_it_says(files, heading):
-    objective = ["objective={type: sft}"] if CORPORA[heading]["type"] == "conversations" else []
+    objective = OBJECTIVES.get(CORPORA[heading]["type"], [])
     config = load_run_config(Path("tiny.yaml"), [f"corpus={json.dumps(CORPORA[heading])}", *objective])
     if heading in FETCHED:
         return
