@@ -74,6 +74,7 @@ def main() -> None:
     arguments.add_argument("base", type=Path, help="a trained run of configs/fables.yaml")
     arguments.add_argument("--seeds", type=int, default=3)
     arguments.add_argument("--report", type=Path, metavar="FOLDER", help="of the runs that are there")
+    arguments.add_argument("--keep", metavar="FOLDER", help="keep the runs there")
     options = arguments.parse_args()
     base = options.base.resolve()
     plain = 100 * evaluation(base)["excess_fraction"]
@@ -88,9 +89,10 @@ def main() -> None:
     else:
         minutes = {}
         for seed in range(options.seeds):
-            with tempfile.TemporaryDirectory() as folder:
-                minutes[f"seed {seed}"] = trained(base, seed, Path(folder)) / 60
-                add(Path(folder), f", seed {seed}")
+            with tempfile.TemporaryDirectory() as temporary:
+                folder = Path(options.keep or temporary).resolve() / f"seed-{seed}"
+                minutes[f"seed {seed}"] = trained(base, seed, folder) / 60
+                add(folder, f", seed {seed}")
     print(f"before: {chance():.1f} % obey by chance; excess on plain fables {plain:.1f} %")
     print_table("after", rows)
     if not options.report:
