@@ -66,6 +66,7 @@ def main() -> None:
             start,
             PROXY % reward_model,
             "objective.credit_decay=null",
+            "train.steps=80",
             f"objective.beta={beta}",
         )
         for beta in (0, 0.1)
