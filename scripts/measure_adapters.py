@@ -21,12 +21,8 @@ from typing import Any
 from results import ROOT, parser, print_table, record
 
 from pellucid.adapters.build import adapt
-from pellucid.checkpoint.build import load_trained_run
 from pellucid.checkpoint.run_directory import find_step_directory
-from pellucid.config.data import FileTokenizerConfig
 from pellucid.config.load import load_run_config
-from pellucid.data.build import prepare_data
-from pellucid.evaluation.build import evaluate
 from pellucid.model.build import build_model
 from pellucid.tokenizer import Tokenizer
 
@@ -93,8 +89,9 @@ def measure_tuning(name: str) -> dict[str, Any]:
 
     What it has forgotten shows on plain fables: those that the demo was judged by.
     """
-    pellucid("train", str(ROOT / f"configs/{name}.yaml"), "--resume")
     run = f"checkpoints/{name}"
+    if not Path(run, "loss.png").exists():  # which a run draws when it ends
+        pellucid("train", str(ROOT / f"configs/{name}.yaml"), "--resume")
     found = scores(run, "--checkpoint", "latest")
     config = load_run_config(Path(run) / "config.yaml")
     step = find_step_directory(Path(run), "latest")
@@ -110,18 +107,8 @@ def measure_tuning(name: str) -> dict[str, Any]:
         "loss": found["loss_nats_per_token"],
         "excess (% of the floor)": 100 * found["excess_nats_per_token"] / found["floor_nats_per_token"],
         "obeys (%)": 100 * found["answers"]["instructions"]["all"]["obeys"]["share"],
-        "excess on fables (% of the floor)": excess_on_fables(run),
+        "excess on fables (% of the floor)": 100 * scores(run, "--on", "checkpoints/fables")["excess_fraction"],
     }
-
-
-def excess_on_fables(run: str) -> float:
-    demo = load_run_config(Path("checkpoints/fables/config.yaml"))
-    trained, precision = load_trained_run(Path(run), "latest")
-    own = FileTokenizerConfig.model_validate({"type": "file", "path": f"{run}/tokenizer.json"})
-    config = demo.model_copy(update={"tokenizer": own})
-    found = evaluate(config, prepare_data(config, Path("data")), trained.model, precision)
-    assert found.excess_fraction is not None  # of the floor
-    return 100 * found.excess_fraction
 
 
 def scores(run: str, *options: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ docs/over_optimization.png, what the reward model says and what the grammar says
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,13 @@ def judged(run: Path, corpus: InstructionsCorpus, reference: Any, n: int, seed: 
     return judge_answers(trained.model, trained.tokenizer, corpus, precision, n=n, seed=seed, reference=reference)
 
 
+def excess_on_fables(run: Path, base: Path) -> float:
+    """What a method has forgotten: the loss above the floor, as a share of it, on the text of pretraining."""
+    command = [sys.executable, "-m", "pellucid", "evaluate", run, "--checkpoint", "latest", "--on", base, "--json"]
+    found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return float(json.loads(found)["excess_fraction"])
+
+
 def mean(numbers: list[float]) -> float:
     return sum(numbers) / len(numbers)
 
@@ -73,6 +81,8 @@ def main() -> None:
     }
 
     trained, precision = load_trained_run(folder / REFERENCE, "latest")
+    base = trained.config.base_run
+    assert base is not None, "the reference was fine-tuned from a run of fables"
     corpus = build_corpus(trained.config.corpus)
     assert isinstance(corpus, InstructionsCorpus)
     samples = [
@@ -98,6 +108,7 @@ def main() -> None:
             "the best for this KL": best_reward(prompts, kl),
             "whole (%)": 100 * mean([float(answer.verdict.whole) for answer in answers]),
             "obey (%)": 100 * mean([float(answer.verdict.obeys) for answer in answers]),
+            "excess on plain fables (%)": 100 * excess_on_fables(folder / config, base[0]),
         }
     print_table("method", table)
     sketch = draw_frontier("Reward and divergence, on Fables", prompts, points)
