@@ -74,7 +74,7 @@ def main() -> None:
             start,
             PROXY % reward_model,
             "objective.credit_decay=null",
-            "train.steps=80",
+            "train.steps=50",
             f"objective.beta={beta}",
         )
         for beta in (0, 0.1)
