@@ -29,6 +29,8 @@ train:
   batch_size: 8
 """
 
+AFTER_BASE = SMALL + "tokenizer: {type: bpe}\nstart_from: checkpoints/base\n"
+
 
 def error_of(text: str = SMALL, *overrides: str) -> str:
     with pytest.raises(ConfigError) as caught:
@@ -380,3 +382,27 @@ def test_a_model_that_starts_from_a_run_needs_only_the_keys_that_differ(tmp_path
     new.write_text(run_config_to_yaml(config), encoding="utf-8")
     (base / "config.yaml").unlink()  # as of a run that was copied elsewhere: its own section is complete
     assert load_run_config(new) == config
+
+
+@pytest.mark.parametrize(
+    ("objective", "answers"),
+    [("{type: dpo}", 2), ("{type: reward_model}", 2), ("{type: grpo, group_size: 4}", 4), ("{type: ppo}", 1)],
+)
+def test_all_answers_to_a_prompt_count_as_rows_that_the_model_reads(objective, answers):
+    config = parse_run_config(AFTER_BASE, "small.yaml", ["corpus={type: instructions}", f"objective={objective}"])
+    assert config.rows_per_micro_batch == 8 * answers
+    assert config.tokens_per_step == 8 * answers * 64
+
+
+@pytest.mark.parametrize("objective", ["reward_model", "ppo"])
+def test_a_scalar_head_is_not_compiled(objective):
+    changes = ["corpus={type: instructions}", f"objective={{type: {objective}}}", "train.compile=true"]
+    assert "train.compile: the graph would leave out the scalar head" in error_of(AFTER_BASE, *changes)
+
+
+@pytest.mark.parametrize(
+    ("objective", "corpora"),
+    [("sft", "instructions or conversations"), ("dpo", "instructions or preferences"), ("grpo", "instructions")],
+)
+def test_a_corpus_without_conversations_is_answered_with_those_that_the_objective_learns_from(objective, corpora):
+    assert error_of(AFTER_BASE, f"objective={{type: {objective}}}").endswith(f"use {corpora}")

@@ -18,6 +18,13 @@ from pellucid.config.training import CheckpointConfig, EvaluationConfig, Optimiz
 NEEDS_REFERENCE = ("dpo", "grpo", "ppo")
 NEEDS_DECODER = ("reward_model", "dpo", "grpo", "ppo")
 LEARNS_FROM_PAIRS = ("reward_model", "dpo")
+CORPORA_OF_OBJECTIVE = {
+    "sft": ("instructions", "conversations"),
+    "reward_model": ("instructions", "preferences"),
+    "dpo": ("instructions", "preferences"),
+    "grpo": ("instructions",),
+    "ppo": ("instructions",),
+}
 
 
 def for_editors(schema: JsonDict) -> None:
@@ -69,11 +76,16 @@ class RunConfig(Section, json_schema_extra=for_editors):
         return self.objective.type in ("reward_model", "ppo")
 
     @property
+    def rows_per_micro_batch(self) -> int:
+        """How many rows the model learns from at once: `train.batch_size` may count pairs, or groups of answers."""
+        if self.objective.type in LEARNS_FROM_PAIRS:
+            return 2 * self.train.batch_size
+        return self.train.batch_size * (self.objective.group_size if isinstance(self.objective, GRPOConfig) else 1)
+
+    @property
     def tokens_per_step(self) -> int:
         """Positions that an update sees, at most: a batch of documents is as wide as its longest row."""
-        rows = self.train.batch_size * self.train.gradient_accumulation_steps
-        answers_each = self.objective.group_size if isinstance(self.objective, GRPOConfig) else 1
-        return rows * answers_each * self.model.context_length
+        return self.rows_per_micro_batch * self.train.gradient_accumulation_steps * self.model.context_length
 
     @model_validator(mode="after")
     def _has_blocks_to_recompute(self) -> RunConfig:
@@ -91,6 +103,13 @@ class RunConfig(Section, json_schema_extra=for_editors):
         return self
 
     @model_validator(mode="after")
+    def _compiles_no_scalar_head(self) -> RunConfig:
+        if self.train.compile and self.has_scalar_head:
+            what = f"the graph would leave out the scalar head, which {self.objective.type} trains"
+            raise ValueError(f"train.compile: {what}; leave it out")
+        return self
+
+    @model_validator(mode="after")
     def _has_what_its_objective_learns_from(self) -> RunConfig:
         objective = self.objective.type
         if self.corpus.type == "preferences" and objective not in LEARNS_FROM_PAIRS:
@@ -101,7 +120,7 @@ class RunConfig(Section, json_schema_extra=for_editors):
             raise ValueError(f"corpus.type: {what}; add `objective: {{type: sft}}`")
         if self.corpus.type not in CONVERSATIONS and objective != "next_token" and self.corpus.type != "none":
             what = f"{self.corpus.type} holds no conversations for objective {objective} to learn from"
-            raise ValueError(f"corpus.type: {what}; use {' or '.join(CONVERSATIONS)}")
+            raise ValueError(f"corpus.type: {what}; use {' or '.join(CORPORA_OF_OBJECTIVE[objective])}")
         if self.corpus.type == "conversations" and objective != "sft":
             what = f"conversations have one answer to each question, and nobody to judge others for {objective}"
             raise ValueError(f"corpus.type: {what}; use objective sft, or corpus instructions or preferences")

@@ -99,8 +99,8 @@ def one_update(config: RunConfig, cost: RunCost, twice: RunCost, precision: Prec
     more_activations = twice.memory_bytes.activations - memory.activations
     micro_batch, of_twice = (step_seconds(each.micro_batch_work, machine) for each in (cost, twice))
     return Update(
-        rows=train.batch_size * train.gradient_accumulation_steps,
-        rows_per_micro_batch=train.batch_size,
+        rows=config.rows_per_micro_batch * train.gradient_accumulation_steps,
+        rows_per_micro_batch=config.rows_per_micro_batch,
         tokens_per_row=model.context_length,
         n_layers=model.n_layers,
         n_kv_heads=model.n_kv_heads or model.n_heads,
@@ -112,9 +112,9 @@ def one_update(config: RunConfig, cost: RunCost, twice: RunCost, precision: Prec
         direction_bytes=block_bytes * model.n_layers if config.optimizer.type == "muon" else 0,
         model_flops=cost.training_flops_per_step,
         fixed_activation_bytes=memory.activations - more_activations,
-        activation_bytes_per_row=more_activations / train.batch_size,
+        activation_bytes_per_row=more_activations / config.rows_per_micro_batch,
         residual_bytes_per_row=model.context_length * model.d_model * precision.dtype.itemsize,
         seconds_per_micro_batch=2 * micro_batch - of_twice,
-        seconds_per_row=(of_twice - micro_batch) / train.batch_size,
+        seconds_per_row=(of_twice - micro_batch) / config.rows_per_micro_batch,
         optimizer_seconds=step_seconds(cost.optimizer_work, machine),
     )

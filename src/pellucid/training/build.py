@@ -294,7 +294,7 @@ def cost_of_run(config: RunConfig, vocab_size: int, precision: Precision) -> Run
             if train.gradient_checkpointing:
                 recompute_activations(model.blocks)
             chosen = build_optimizers(config.optimizer, model, precision)
-            works_and_memory = measure_update(model, chosen, precision, batch_size=train.batch_size)
+            works_and_memory = measure_update(model, chosen, precision, batch_size=config.rows_per_micro_batch)
         return RunCost(cost, *works_and_memory, train.gradient_accumulation_steps, config.tokens_per_step, train.steps)
 
     return at_depth(config.model, measured)
