@@ -215,6 +215,6 @@ class DataConfig(Section):
 
     packing: Literal["contiguous", "documents"] = Field(
         "contiguous",
-        description="contiguous: equal windows of one long stream; documents: each row starts at a document, and rows "
-        "of like length make a batch",
+        description="contiguous: equal windows of one long stream; documents: each row starts at a document, others "
+        "that fit follow and see those before them, and rows of like length make a batch",
     )
