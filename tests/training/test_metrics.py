@@ -4,6 +4,7 @@ import json
 import math
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,3 +65,9 @@ def test_the_rewards_are_drawn_above_the_divergence_that_they_cost():
     assert [line.get_ydata()[0] for line in above.lines] == [0.2, 0.25, 0.1, 0.3]
     assert [line.get_ydata()[0] for line in below.lines] == [0.0, 0.01]
     assert rewards_figure([], "nothing yet").axes
+
+
+@pytest.mark.parametrize(("figures", "unit"), [({}, "token"), ({"accuracy": 0.5, "margin": 0.0}, "pair")])
+def test_a_loss_over_pairs_is_shown_in_nats_per_pair(figures, unit):
+    [axes] = loss_figure([{"step": 1, "tokens": 10, "train_loss": 0.69, **figures}], None, "title").axes
+    assert axes.get_ylabel() == f"loss (nats per {unit})"

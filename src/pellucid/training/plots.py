@@ -31,12 +31,15 @@ LEAST_EXCESS = 1e-3  # nats per document; less, or luck below the floor, is draw
 
 
 def loss_figure(rows: Sequence[Row], floor: float | None, title: str) -> Figure:
-    """Training and validation loss (nats per token) against the tokens seen; the best step, and the floor if known."""
+    """Training and validation loss (nats per token, or per pair of answers) against the tokens seen; the best step, and
+    the floor if known.
+    """
     train = [(row["tokens"], row["train_loss"]) for row in rows if row.get("train_loss") is not None]
     evaluated = [row for row in rows if row.get("val_loss") is not None]
     val = [(row["tokens"], row["val_loss"]) for row in evaluated]
     is_log = all(loss > 0 for _, loss in train + val)
-    figure, axes = _empty_figure(title, "loss (nats per token)", "linear", "log" if is_log else "linear")
+    unit = "pair" if any("margin" in row for row in rows) else "token"
+    figure, axes = _empty_figure(title, f"loss (nats per {unit})", "linear", "log" if is_log else "linear")
     if train:
         axes.plot(*zip(*train, strict=True), color=BLUE, linewidth=1, alpha=0.8, label="training (each batch)")
     if val:
