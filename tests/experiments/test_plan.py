@@ -162,6 +162,12 @@ def test_a_wrong_key_in_a_list_of_runs_is_found_where_it_stands(place):
     assert error_of(RUNS.replace("optimizer.lr: 1e-3", "optimizer.lrr: 1e-3")) == message
 
 
+def test_runs_without_a_loss_of_text_are_refused_before_one_is_trained(place):
+    changes = ["corpus={type: preferences, files: [x.jsonl]}", "objective={type: reward_model}"]
+    what = "an experiment compares losses of text, and reward_model has none"
+    assert error_of(RUNS, *changes) == f"objective.type: {what}; use next_token or sft"
+
+
 def test_variants_that_the_command_line_makes_equal_are_refused(place):
     message = (
         "experiment depth: 'n_layers=1, position=rope' and 'n_layers=2, position=rope' with seed 7 are the same run"

@@ -76,6 +76,11 @@ class RunConfig(Section, json_schema_extra=for_editors):
         return self.objective.type in ("reward_model", "ppo")
 
     @property
+    def reads_text(self) -> bool:
+        """Whether the text of the corpus is learned, or only what is said of answers."""
+        return self.objective.type in ("next_token", "sft")
+
+    @property
     def rows_per_micro_batch(self) -> int:
         """How many rows the model learns from at once: `train.batch_size` may count pairs, or groups of answers."""
         if self.objective.type in LEARNS_FROM_PAIRS:
@@ -136,7 +141,7 @@ class RunConfig(Section, json_schema_extra=for_editors):
             raise ValueError(f"objective.type: {what}; add `start_from: RUN`")
         if self.adapter is not None and self.start_from is None:
             raise ValueError("adapter: there are no weights to freeze; add `start_from: RUN`, or leave out the adapter")
-        if objective not in ("next_token", "sft") and self.train.parallel == "fsdp":
+        if not self.reads_text and self.train.parallel == "fsdp":
             raise ValueError(f"train.parallel: fsdp cannot be combined with objective {objective}; use ddp or auto")
         return self
 

@@ -89,6 +89,9 @@ def plan_experiment(file: Path, overrides: Sequence[str] = ()) -> Plan:
     runs = []
     for variant, seed in product(variants, seeds):
         run_config = load_run_config(Path(config.base), [*common, *variant.changes, seed, *last])
+        if not run_config.reads_text:
+            what = f"an experiment compares losses of text, and {run_config.objective.type} has none"
+            raise ConfigError("objective.type", what, "use next_token or sft")
         run_config = run_config.model_copy(update={"name": f"{_slug(variant.label)}-seed{run_config.seed}"})
         run = PlannedRun(
             label=variant.label,

@@ -126,7 +126,7 @@ def build_session(
         save_every=config.checkpoint.every_steps,
         keep_last=config.checkpoint.keep_last,
         before_decay=step_before_decay(config.schedule, config.train.steps),
-        floor=data.validation_floor_nats_per_token if reads_text(config) else None,
+        floor=data.validation_floor_nats_per_token if config.reads_text else None,
         validate=validate,
         write_samples=write_samples,
         config_yaml=run_config_to_yaml(config),
@@ -236,11 +236,6 @@ def frozen_copy(model: LanguageModel) -> LanguageModel:
     reference = copy.deepcopy(model)
     merge(reference)
     return reference.requires_grad_(False).eval()
-
-
-def reads_text(config: RunConfig) -> bool:
-    """Whether the run learns from the corpus' text, or only from judgements of answers."""
-    return config.objective.type in ("next_token", "sft")
 
 
 def choose_n_processes(config: RunConfig, world: World = ALONE) -> int:

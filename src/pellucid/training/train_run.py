@@ -26,7 +26,7 @@ from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.distributed import World, connected, with_helpers
 from pellucid.runtime.precision import resolve_precision
-from pellucid.training.build import build_session, build_trainer, choose_n_processes, reads_text
+from pellucid.training.build import build_session, build_trainer, choose_n_processes
 from pellucid.training.interrupts import StoppedBySignal
 from pellucid.training.optimizers import trained
 from pellucid.training.resume import (
@@ -228,7 +228,7 @@ def _introduction(config: RunConfig, data: PreparedData, session: Session, base:
     precision = str(trainer.precision.dtype).removeprefix("torch.")
     processes = f", {session.world.size} processes" if session.world.size > 1 else ""
     floor = session.floor
-    if reads_text(config) and epochs > MOST_EPOCHS and patience is None:
+    if config.reads_text and epochs > MOST_EPOCHS and patience is None:
         fix = "give more text, lower train.steps, set evaluation.early_stopping_patience, or train `own_text` instead"
         _log.warning("the text will be read %.0f times, and a model memorizes what it reads often; %s", epochs, fix)
     return [
@@ -239,7 +239,7 @@ def _introduction(config: RunConfig, data: PreparedData, session: Session, base:
         f"data    {data.train.n_targets:,} training tokens; "
         f"up to {config.tokens_per_step:,} positions a step, {epochs:.2f} epochs"
         + ("" if patience is None else " at most: early stopping may end the run")
-        if reads_text(config)
+        if config.reads_text
         else f"data    answers, judged; up to {config.tokens_per_step:,} positions a step",
         f"device  {trainer.precision.device}, {precision}{processes}",
         *([] if floor is None else [f"floor   {floor:.4f} nats/token: no model can do better on the validation text"]),
