@@ -257,7 +257,7 @@ class Run:
             "run": f"{self.config.name}, step {self.step:,}",
             "model": f"{n_parameters:,} parameters, {self.model.n_layers} layers, "
             f"vocabulary {self.tokenizer.vocab_size:,}, context {self.model.context_length:,}",
-            "validation loss": f"{losses[-1]:.4f} nats/token" if losses else "not measured",
+            "validation loss": f"{losses[-1]:.4f} {self.config.loss_unit}" if losses else "not measured",
         }
         rows = "".join(f"<tr><th>{name}</th><td>{escape(fact)}</td></tr>" for name, fact in facts.items())
         plot = self.directory.parent / "loss.png"

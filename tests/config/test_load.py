@@ -394,6 +394,15 @@ def test_all_answers_to_a_prompt_count_as_rows_that_the_model_reads(objective, a
     assert config.tokens_per_step == 8 * answers * 64
 
 
+@pytest.mark.parametrize(
+    ("objective", "unit"),
+    [("sft", "nats per token"), ("dpo", "nats per pair"), ("grpo", "= -(reward - beta KL)")],
+)
+def test_the_unit_of_a_loss_is_that_of_its_objective(objective, unit):
+    changes = ["corpus={type: instructions}", f"objective={{type: {objective}}}"]
+    assert parse_run_config(AFTER_BASE, "small.yaml", changes).loss_unit == unit
+
+
 @pytest.mark.parametrize("objective", ["reward_model", "ppo"])
 def test_a_scalar_head_is_not_compiled(objective):
     changes = ["corpus={type: instructions}", f"objective={{type: {objective}}}", "train.compile=true"]

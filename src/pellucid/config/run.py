@@ -81,6 +81,13 @@ class RunConfig(Section, json_schema_extra=for_editors):
         return self.objective.type in ("next_token", "sft")
 
     @property
+    def loss_unit(self) -> str:
+        """What to write after a loss of this run."""
+        if self.reads_text:
+            return "nats per token"
+        return "nats per pair" if self.objective.type in LEARNS_FROM_PAIRS else "= -(reward - beta KL)"
+
+    @property
     def rows_per_micro_batch(self) -> int:
         """How many rows the model learns from at once: `train.batch_size` may count pairs, or groups of answers."""
         if self.objective.type in LEARNS_FROM_PAIRS:

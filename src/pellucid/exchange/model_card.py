@@ -120,7 +120,7 @@ A decoder-only transformer, {origin}, exported from step {state.step:,} by Pellu
 | written as | {exported.name} |
 {_parameters(trained, exported)}| vocabulary | {tokenizer.vocab_size:,} tokens |
 | context | {trained.model.context_length:,} tokens |
-{trained_on}{_losses(state, _row_of(metrics_file, state.step))}
+{trained_on}{_losses(state, _row_of(metrics_file, state.step), config.loss_unit)}
 {_rewritten(config.model, exported)}## How to load it
 
 {loading.text.replace("{begin}", begin).replace("{end}", END_OF_TURN)}
@@ -183,11 +183,11 @@ def _is_absolute(path: str) -> bool:
     return PurePosixPath(path).is_absolute() or PureWindowsPath(path).is_absolute()
 
 
-def _losses(state: State, row: Mapping[str, Any]) -> str:
-    """Rows of the table: nats per token on held-out text, and how far that is from the best that any model can do."""
+def _losses(state: State, row: Mapping[str, Any], unit: str) -> str:
+    """Rows of the table: the loss on what was held out, and how far that is from the best that any model can do."""
     if state.val_loss is None:
         return "| validation loss | not measured |\n"
-    rows = f"| validation loss | {state.val_loss:.4f} nats per token |\n"
+    rows = f"| validation loss | {state.val_loss:.4f} {unit} |\n"
     floor = row.get("val_floor")
     if isinstance(floor, float):
         share = f"{state.val_loss / floor - 1:.1%} of the floor"
