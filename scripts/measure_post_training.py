@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch
 from results import ROOT, here, parser, print_table, record
 
 from pellucid.checkpoint.build import load_trained_run
@@ -37,6 +38,7 @@ N_ANSWERS = 320
 def train(config: str, run: Path, *changes: str) -> Path:
     """Trains, unless that was done before."""
     command = [sys.executable, "-m", "pellucid", "train", ROOT / f"configs/{config}.yaml", *changes]
+    command.append(f"train.processes={torch.get_num_threads()}")  # of its own, so short a run takes one
     subprocess.run([*command, "--run-dir", run, "--resume"], check=True)
     return run
 
