@@ -37,6 +37,8 @@ N_ANSWERS = 320
 
 def train(config: str, run: Path, *changes: str) -> Path:
     """Trains, unless that was done before."""
+    if (run / "rewards.png").exists() or (run / "loss.png").exists():  # which a run draws when it ends
+        return run
     command = [sys.executable, "-m", "pellucid", "train", ROOT / f"configs/{config}.yaml", *changes]
     command.append(f"train.processes={torch.get_num_threads()}")  # of its own, so short a run takes one
     subprocess.run([*command, "--run-dir", run, "--resume"], check=True)
