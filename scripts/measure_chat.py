@@ -38,8 +38,8 @@ def evaluation(run: Path, *options: str | Path) -> dict[str, Any]:
 
 def figures_of(run: Path, base: Path) -> dict[str, float]:
     """Of a stage: answers, excess, and what is left of plain fables."""
-    of_answers = evaluation(run, "--answers", str(N_ANSWERS))
-    answers, fables = of_answers["answers"], evaluation(run, "--on", base)
+    of_answers = evaluation(run, "--checkpoint", "latest", "--answers", str(N_ANSWERS))
+    answers, fables = of_answers["answers"], evaluation(run, "--checkpoint", "latest", "--on", base)
     kinds = answers["instructions"]
     return {
         "obey (%)": 100 * kinds["all"]["obeys"]["share"],
