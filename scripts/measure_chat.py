@@ -24,7 +24,7 @@ from pellucid.corpora.fables import Fables
 from pellucid.corpora.fables.storylines import MORALS
 
 STAGES = ("instructions_sft", "instructions_grpo")
-N_ANSWERS = 320
+N_ANSWERS = 475  # all that are held out
 PELLUCID = [sys.executable, "-m", "pellucid"]
 
 

@@ -84,6 +84,8 @@ def main() -> None:
         for beta in (0, 0.1)
     }
 
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # one token at a time is so little work that threads would only wait for each other
     trained, precision = load_trained_run(folder / REFERENCE, "latest")
     base = trained.config.base_run
     assert base is not None, "the reference was fine-tuned from a run of fables"
@@ -132,6 +134,7 @@ def main() -> None:
         for name, rows in curves.items()
     }
     print_table("reward of", ends)
+    torch.set_num_threads(n_threads)
     if options.record:
         record(here("frontier"), table)
         record(here("over_optimization"), ends)

@@ -40,7 +40,7 @@ def draw_frontier(
     axes.set_xlim(left=0)
     label_ends(axes, labels)
     caption = (
-        "Mean reward against the KL divergence from the model that training started from. The black line is the exact "
-        "optimum for every β: no policy lies above it."
+        "Mean reward against the KL divergence from the model that training started from. The black line is the "
+        "optimum for every β: exact if the reference's rewards are known, else as good as the samples of them."
     )
     return Sketch(figure, caption, "\n".join(rows))
