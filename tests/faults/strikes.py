@@ -15,7 +15,6 @@ from importlib import import_module
 from pathlib import Path
 
 from pellucid import failpoints
-from pellucid.runtime import distributed
 
 
 def kill() -> None:
@@ -24,6 +23,8 @@ def kill() -> None:
 
 def forked(fault: Callable[[], None] | None = None) -> None:
     """The helpers come from the server that has imported PyTorch, as their run does: a fresh one takes seconds."""
+    from pellucid.runtime import distributed  # PyTorch: other strikes come before it is imported
+
     real = distributed.start_processes
     distributed.start_processes = lambda *words, **named: real(*words, **{**named, "start_method": "forkserver"})
     if fault:

@@ -105,14 +105,17 @@ def vocab_size_of(config: RunConfig) -> int:
 
     Conversations add their control tokens.
     """
+    is_chat = config.corpus.type in CONVERSATIONS
     if config.tokenizer.type == "bpe":
-        is_chat = config.corpus.type in CONVERSATIONS
         missing = set(CHAT_TOKENS) - set(config.tokenizer.special_tokens) if is_chat else ()
         return config.tokenizer.vocab_size + len(missing)
-    corpus = build_corpus(config.corpus)
-    train, validation = ((piece.text for piece in corpus.pieces(split)) for split in FILE_OF_SPLIT)
-    tokenizer = train_tokenizer(config.tokenizer, train, validation)
-    return (tokenizer.with_chat_tokens() if isinstance(corpus, ConversationCorpus) else tokenizer).vocab_size
+    if config.tokenizer.type == "file":  # its corpus is not read, and an imported run has none
+        tokenizer = train_tokenizer(config.tokenizer, [], [])
+    else:
+        corpus = build_corpus(config.corpus)
+        train, validation = ((piece.text for piece in corpus.pieces(split)) for split in FILE_OF_SPLIT)
+        tokenizer = train_tokenizer(config.tokenizer, train, validation)
+    return (tokenizer.with_chat_tokens() if is_chat else tokenizer).vocab_size
 
 
 def build_batches(config: RunConfig, data: PreparedData) -> Batches:
