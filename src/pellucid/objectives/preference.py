@@ -82,24 +82,26 @@ def reward_model(scores: Forward, batch: PairBatch) -> Loss:
     """To score the chosen answer higher. `scores` gives a number at every position: (N, T) tokens to (N, T)."""
     targets_NT = batch.targets_P2T.flatten(0, 1)
     rewards_N = at_last_token(scores(batch.inputs_P2T.flatten(0, 1)), targets_NT)
-    return _loss_of_pairs(rewards_N.float().view(-1, 2))
+    rewards_P2 = rewards_N.float().view(-1, 2)
+    return _loss_of_pairs(pairwise_loss(*rewards_P2.unbind(dim=1)), rewards_P2)
 
 
 def dpo(forward: Forward, batch: PairBatch, *, beta: float) -> Loss:
     """To prefer the chosen answer by more than the reference does."""
     logits_NTV = forward(batch.inputs_P2T.flatten(0, 1))
     answer_P2 = log_probabilities(logits_NTV, batch.targets_P2T.flatten(0, 1)).sum(dim=1).view(-1, 2)
-    return _loss_of_pairs(implicit_rewards(answer_P2, batch.reference_P2, beta))
+    losses_P = dpo_loss(answer_P2[:, 0], answer_P2[:, 1], batch.reference_P2[:, 0], batch.reference_P2[:, 1], beta)
+    return _loss_of_pairs(losses_P, implicit_rewards(answer_P2, batch.reference_P2, beta))
 
 
-def _loss_of_pairs(rewards_P2: Tensor) -> Loss:
+def _loss_of_pairs(losses_P: Tensor, rewards_P2: Tensor) -> Loss:
     """The figures: how often the chosen answer has the higher reward (a tie is half right), and by how much."""
-    chosen_P, rejected_P = rewards_P2.unbind(dim=1)
-    margin_P = (chosen_P - rejected_P).detach()
+    chosen_P, rejected_P = rewards_P2.detach().unbind(dim=1)
+    margin_P = chosen_P - rejected_P
     figures = {
         "accuracy": (torch.sign(margin_P) / 2 + 0.5).sum(),
         "margin": margin_P.sum(),
-        "chosen_reward": chosen_P.detach().sum(),
-        "rejected_reward": rejected_P.detach().sum(),
+        "chosen_reward": chosen_P.sum(),
+        "rejected_reward": rejected_P.sum(),
     }
-    return Loss(pairwise_loss(chosen_P, rejected_P).sum(), len(margin_P), figures=figures)
+    return Loss(losses_P.sum(), len(losses_P), figures=figures)

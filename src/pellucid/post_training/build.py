@@ -227,40 +227,11 @@ def build_policy(
     precision: Precision,
     world: World,
 ) -> tuple[Rollouts, Objective]:
-    """What the model learns from its own answers, and how. ConfigError for a corpus that cannot judge them."""
+    """What the model learns from its own answers, and how."""
     corpus = build_corpus(config.corpus)
-    if not isinstance(corpus, InstructionsCorpus):
-        what = f"nobody can say whether an answer does as {config.corpus.type} ask"
-        raise ConfigError("corpus.type", what, "use corpus.type instructions")
+    assert isinstance(corpus, InstructionsCorpus), "the config has checked it"
     assert isinstance(model, Decoder)
-    clip, temperature = objective.clip, objective.temperature
-    credit: Credit
-    match objective:
-        case GRPOConfig(kl=kl, beta=beta):
-            in_loss, in_reward = (beta, 0.0) if kl == "loss" else (0.0, beta)
-            group_size = objective.group_size
-            credit = partial(credit_by_group, beta=in_reward)
-            if objective.credit_decay is not None:
-                credit = partial(credit_by_settling, decay=objective.credit_decay)
-            learn: Objective = partial(grpo, beta=in_loss, clip=clip, temperature=temperature)
-        case PPOConfig():
-            forward = partial(logits_and_values, model, precision)
-            group_size = 1
-            credit = partial(
-                credit_by_values,
-                logits_and_values=forward,
-                beta=objective.beta,
-                discount=objective.discount,
-                gae_lambda=objective.gae_lambda,
-            )
-
-            def learn(_: Forward, batch: RolloutBatch) -> Loss:
-                loss = ppo(forward, batch, clip=clip, value_weight=objective.value_weight, temperature=temperature)
-                foreseen = explained_variance(batch) * batch.n_losses
-                return replace(loss, figures={**loss.figures, "explained_variance": foreseen})
-
-        case _:
-            assert_never(objective)
+    credit, learn = build_credit(objective, model, precision)
     rollouts = Rollouts(
         model=model,
         reference=reference,
@@ -274,12 +245,37 @@ def build_policy(
         batch_size=config.train.batch_size,
         gradient_accumulation_steps=config.train.gradient_accumulation_steps,
         updates_per_rollout=objective.updates_per_rollout,
-        group_size=group_size,
+        group_size=objective.group_size if isinstance(objective, GRPOConfig) else 1,
         max_new_tokens=objective.max_new_tokens,
-        temperature=temperature,
+        temperature=objective.temperature,
         beta=objective.beta,
     )
     return rollouts, reporting_verdicts(learn)
+
+
+def build_credit(objective: GRPOConfig | PPOConfig, model: Decoder, precision: Precision) -> tuple[Credit, Objective]:
+    """Which token deserves a reward, and the loss of answers that are credited so."""
+    clip, temperature = objective.clip, objective.temperature
+    match objective:
+        case GRPOConfig(kl=kl, beta=beta, credit_decay=decay):
+            in_loss, in_reward = (beta, 0.0) if kl == "loss" else (0.0, beta)
+            of_group = partial(credit_by_group, beta=in_reward)
+            credit: Credit = of_group if decay is None else partial(credit_by_settling, decay=decay)
+            return credit, partial(grpo, beta=in_loss, clip=clip, temperature=temperature)
+        case PPOConfig(beta=beta, discount=discount, gae_lambda=gae_lambda, value_weight=value_weight):
+            forward = partial(logits_and_values, model, precision)
+
+            def learn(_: Forward, batch: RolloutBatch) -> Loss:
+                loss = ppo(forward, batch, clip=clip, value_weight=value_weight, temperature=temperature)
+                foreseen = explained_variance(batch) * batch.n_losses
+                return replace(loss, figures={**loss.figures, "explained_variance": foreseen})
+
+            credit = partial(
+                credit_by_values, logits_and_values=forward, beta=beta, discount=discount, gae_lambda=gae_lambda
+            )
+            return credit, learn
+        case _:
+            assert_never(objective)
 
 
 def build_reward(config: RewardConfig, tokenizer: Tokenizer, precision: Precision) -> Reward:
