@@ -59,21 +59,11 @@ def write_answers(
     """
     device = next(model.parameters()).device
     n_rows, n_read = len(prompts), min(map(len, prompts)) - 1
-    prompt_lengths_N = torch.tensor([len(prompt) for prompt in prompts])
-    ends_N = (prompt_lengths_N + uniforms_NT.size(1)).clamp(max=model.max_positions)  # where an answer is cut off
-    _require_room(int(prompt_lengths_N.max()), model.max_positions)
-    n_positions = int(ends_N.max())
-
-    tokens_NP = torch.zeros(n_rows, n_positions, dtype=torch.long)
-    points_NP = torch.zeros(n_rows, n_positions)
-    for row, prompt in enumerate(prompts):
-        start, end = len(prompt), int(ends_N[row])
-        tokens_NP[row, :start] = torch.tensor(prompt)
-        points_NP[row, start:end] = uniforms_NT[row, : end - start]
-    log_p_NP = torch.zeros_like(points_NP, device=device)
     tokens_NP, points_NP, starts_N, ends_N = (
-        tensor.to(device) for tensor in (tokens_NP, points_NP, prompt_lengths_N, ends_N)
+        tensor.to(device) for tensor in _laid_out(prompts, uniforms_NT, model.max_positions)
     )
+    n_positions = tokens_NP.size(1)
+    log_p_NP = torch.zeros_like(points_NP)
     forbidden = torch.tensor(forbidden_ids, dtype=torch.long, device=device)
     is_stop_V = torch.zeros(model.vocab_size, dtype=torch.bool, device=device)
     is_stop_V[list(stop_ids)] = True
@@ -107,16 +97,30 @@ def write_answers(
                 state.reorder(rows_L)
                 live_L, is_done_L = live_L[rows_L], is_done_L[rows_L]
 
-    spans = list(zip(prompt_lengths_N.tolist(), lengths_N.tolist(), strict=True))
+    spans = list(zip(starts_N.tolist(), lengths_N.tolist(), strict=True))
     token_ids = [row[start:end] for row, (start, end) in zip(tokens_NP.tolist(), spans, strict=True)]
     log_p = [row_P[start:end].clone() for row_P, (start, end) in zip(log_p_NP.cpu(), spans, strict=True)]
     return Answers(token_ids, log_p, [bool(ids) and ids[-1] in stop_ids for ids in token_ids])
 
 
-def _require_room(longest_prompt: int, max_positions: int) -> None:
-    if longest_prompt >= max_positions:
-        what = f"a prompt of {longest_prompt} tokens leaves no room for an answer in {max_positions}"
+def _laid_out(
+    prompts: Sequence[Sequence[int]], uniforms_NT: Tensor, max_positions: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """By position, (N, P): the prompts' tokens, and the numbers to draw the answers with. And where each answer begins,
+    and is cut off at the latest, (N,).
+    """
+    starts_N = torch.tensor([len(prompt) for prompt in prompts])
+    if (longest := int(starts_N.max())) >= max_positions:
+        what = f"a prompt of {longest} tokens leaves no room for an answer in {max_positions}"
         raise ConfigError("model.context_length", what, "use a model with a longer context, or shorter prompts")
+    ends_N = (starts_N + uniforms_NT.size(1)).clamp(max=max_positions)
+    tokens_NP = torch.zeros(len(prompts), int(ends_N.max()), dtype=torch.long)
+    points_NP = torch.zeros(tokens_NP.shape)
+    for row, (prompt, end) in enumerate(zip(prompts, ends_N.tolist(), strict=True)):
+        start = len(prompt)
+        tokens_NP[row, :start] = torch.tensor(prompt)
+        points_NP[row, start:end] = uniforms_NT[row, : end - start]
+    return tokens_NP, points_NP, starts_N, ends_N
 
 
 def _read(model: LanguageModel, tokens_NP: Tensor, state: State) -> None:
