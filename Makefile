@@ -50,6 +50,7 @@ $(VENV)/.run: pyproject.toml requirements.lock
 
 $(VENV)/.dev: $(VENV)/.run
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev]'
+	sh scripts/install_chromium.sh
 	touch $@
 
 $(VENV)/.oracles: $(VENV)/.dev
