@@ -229,7 +229,7 @@ def measure_growth_with_position(device: torch.device, n_runs: int) -> Figures:
 
 def compare_start(n_pairs: int) -> Figures:
     """`pellucid generate` of 100 tokens, as a whole command, and the least that any program with PyTorch needs."""
-    pellucid = [sys.executable, "-m", "pellucid.cli"]
+    pellucid = [sys.executable, "-m", "pellucid"]
     config = Path(__file__).parent.parent / "configs" / "debug.yaml"
     run = partial(subprocess.run, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 

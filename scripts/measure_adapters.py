@@ -117,7 +117,7 @@ def scores(run: str, *options: str) -> dict[str, Any]:
 
 
 def pellucid(*arguments: str) -> str:
-    command = [sys.executable, "-m", "pellucid.cli", *arguments]
+    command = [sys.executable, "-m", "pellucid", *arguments]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 

@@ -25,7 +25,7 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--tests", action="store_true", help="time `make test` instead")
     options = arguments.parse_args()
-    pellucid = [sys.executable, "-m", "pellucid.cli"]
+    pellucid = [sys.executable, "-m", "pellucid"]
     with tempfile.TemporaryDirectory() as folder:
         if options.tests:
             subprocess.run(["git", "clone", "--quiet", ROOT, folder], check=True)

@@ -77,7 +77,7 @@ def measure(name: str, texts: dict[str, str], folder: Path) -> dict[str, float]:
 
 
 def pellucid(*arguments: str, folder: Path) -> str:
-    command = [sys.executable, "-m", "pellucid.cli", *arguments]
+    command = [sys.executable, "-m", "pellucid", *arguments]
     env = os.environ | AVX2
     return subprocess.run(command, cwd=folder, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout
 

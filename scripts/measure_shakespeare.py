@@ -27,7 +27,7 @@ def main() -> None:
     figures = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, (config, *overrides) in RUNS.items():
-            command = [sys.executable, "-m", "pellucid.cli", "train", str(ROOT / "configs" / config), *overrides]
+            command = [sys.executable, "-m", "pellucid", "train", str(ROOT / "configs" / config), *overrides]
             files = f"corpus={{type: text, files: [{json.dumps(str(options.text.resolve()))}]}}"
             subprocess.run([*command, files, "--run-dir", name], cwd=folder, check=True)
             rows = (Path(folder) / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()

@@ -12,7 +12,7 @@ import torch
 import pellucid as library
 from pellucid.checkpoint.step_directory import write_checkpoint
 from pellucid.checkpoint.training_state import model_tensors
-from pellucid.cli import _Stopped
+from pellucid.cli.terminal import Stopped
 from pellucid.config.load import parse_run_config
 from pellucid.generation import text as text_module
 from pellucid.model.build import build_model
@@ -115,7 +115,7 @@ def test_ctrl_c_ends_it(chat_run: Path, pellucid, typing, monkeypatch: pytest.Mo
     def press_ctrl_c(*arguments: object, **options: object) -> None:
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(_Stopped, "asked_for", None)  # afterwards this process is to forget it
+    monkeypatch.setattr(Stopped, "asked_for", None)  # afterwards this process is to forget it
     typing(b"fox?\n")
     if when == "while it listens":
         monkeypatch.setattr(

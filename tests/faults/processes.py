@@ -89,7 +89,7 @@ class ForkedRun:
     """As much of a subprocess.Popen as an experiment asks of its runs."""
 
     def __init__(self, words: list[str], *, stdout: IO[bytes], **_: object) -> None:
-        arguments = words[words.index("pellucid.cli") + 1 :]
+        arguments = words[words.index("pellucid") + 1 :]
         log = Connection(os.dup(stdout.fileno()))
         stdin, self.stdin = _CONTEXT.Pipe(duplex=False)
         self._process = _CONTEXT.Process(target=_run_of_experiment, args=(Path.cwd(), arguments, stdin, log))

@@ -24,7 +24,7 @@ def start_run(run: PlannedRun, run_dir: Path, data_root: Path, n_threads: int) -
     write_whole(run_dir / PLAN_FILE, run.model_dump_json(indent=1) + "\n")
     with (run_dir / LOG_FILE).open("wb") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "pellucid.cli", "experiment-run", str(run_dir), str(data_root)],
+            [sys.executable, "-m", "pellucid", "experiment-run", str(run_dir), str(data_root)],
             stdin=subprocess.PIPE,  # stays open and empty while the experiment lives: see worker.py
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -1,0 +1,117 @@
+"""The command line: one short function per command, and what every command has in common.
+
+Heavy imports stand inside the functions, so that `pellucid --help` answers at once. Results go to stdout, everything
+else to stderr. Whatever goes wrong ends in one line, `error: WHERE: WHAT; HOW TO FIX IT`, and a documented exit code.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import typer
+from typer import Option
+
+from pellucid.cli import configs, exchange, looking, training, writing
+from pellucid.cli.terminal import Stopped, is_first, note
+from pellucid.errors import ConfigError, NonFiniteLossError, PellucidError, explained
+from pellucid.version import __version__
+
+app = typer.Typer(
+    epilog="Exit codes: 0 done; 2 usage or config; 3 data or tokenizer; 4 checkpoint; 5 input/output; 6 non-finite "
+    "loss; 7 run directory in use; 8 out of memory; 9 a process of several is gone; 130 Ctrl-C; 143 SIGTERM. With "
+    "--debug, anywhere, an error shows its traceback.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"pellucid {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def pellucid(
+    _version: Annotated[
+        bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Train a decoder-only transformer that you can see through, and read what it writes."""
+
+
+# In the order of `pellucid --help`.
+app.command()(training.prepare)
+app.command()(training.train)
+app.command()(writing.generate)
+app.command()(writing.chat)
+app.command()(looking.evaluate)
+app.command()(looking.explain)
+app.command()(looking.embed)
+app.command()(looking.tokenize)
+app.command()(looking.verify)
+app.command()(configs.cost)
+app.command()(exchange.export)
+app.command("import")(exchange.import_)
+app.command()(exchange.merge)
+app.command()(exchange.quantize)
+app.command()(training.experiment)
+app.command(hidden=True)(training.experiment_run)
+app.command()(configs.configs)
+app.command()(configs.schema)
+
+
+def main() -> NoReturn:
+    """Runs a command and turns whatever happens into an exit code."""
+    debug = "--debug" in sys.argv
+    sys.argv = [argument for argument in sys.argv if argument != "--debug"]
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    logging.addLevelName(logging.INFO, "note")
+    logging.addLevelName(logging.WARNING, "warning")
+    handler, log = logging.StreamHandler(), logging.getLogger("pellucid")
+    handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    log.handlers = [handler]
+    log.setLevel(logging.INFO if is_first() else logging.ERROR)
+    try:
+        exit_code = app(standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(exit_code)
+    except SystemExit as end:
+        if isinstance(end, Stopped):
+            note("stopped")
+        raise
+    except BaseException as error:
+        if debug:
+            raise
+        sys.exit(_report(error))
+
+
+def _stop(number: int, _frame: FrameType | None) -> NoReturn:
+    Stopped.asked_for = 128 + number
+    raise Stopped(128 + number)
+
+
+def _report(error: BaseException) -> int:
+    """Prints the one line for an error and returns its exit code; an unforeseen one is raised again."""
+    if isinstance(error, BrokenPipeError):  # `pellucid generate … | head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    if hasattr(error, "format_message"):  # typer's own errors: an unknown option, a missing argument
+        where = getattr(getattr(error, "ctx", None), "command_path", "pellucid")
+        what = error.format_message().rstrip(".").replace("Value error, ", "")
+        error = ConfigError(where, what, f"see `{where} --help`")
+    else:
+        error = explained(error)
+    if not isinstance(error, PellucidError):
+        raise error
+    if is_first() or not isinstance(error, NonFiniteLossError):  # which all find alike
+        print(f"error: {error}", file=sys.stderr, flush=True)
+    return error.exit_code

@@ -1,0 +1,46 @@
+"""What commands are given: the arguments that several share, and how they are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from pellucid.cli.terminal import heed_stop_during_imports
+from pellucid.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pellucid.config.run import RunConfig
+
+DATA_ROOT, RUNS_ROOT = Path("data"), Path("checkpoints")
+
+ConfigFile = Annotated[Path, Argument(metavar="CONFIG", help="YAML file, or a name of `pellucid configs`.")]
+Overrides = Annotated[
+    list[str] | None, Argument(metavar="[KEY=VALUE]...", help="Change the config: optimizer.lr=3e-4 train.steps=100.")
+]
+Run = Annotated[Path, Argument(metavar="RUN", help="Run directory or one of its step directories.")]
+Which = Annotated[str, Option("--checkpoint", metavar="best|latest|STEP", help="Which checkpoint.")]
+Json = Annotated[bool, Option("--json", help="Print exactly one JSON object on stdout.")]
+
+
+def load_config(file: Path, overrides: list[str] | None) -> RunConfig:
+    from pellucid.config.load import load_run_config
+
+    heed_stop_during_imports()
+    return load_run_config(file, overrides or [])
+
+
+def read_prompt(prompt: str | None, file: Path | None) -> str | None:
+    if prompt is not None and file is not None:
+        raise ConfigError("command line", "--prompt and --prompt-file exclude each other", "give one of them")
+    if file is None:
+        return prompt
+    return from_utf8(file.read_bytes(), str(file))
+
+
+def from_utf8(text: bytes, where: str) -> str:
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(where, f"byte {error.start} is not UTF-8", "save the prompt as UTF-8") from None

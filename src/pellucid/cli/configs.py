@@ -1,0 +1,62 @@
+"""Commands that read configs and build nothing: cost, configs, schema."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from typing import Annotated, Literal
+
+from typer import Argument, Option
+
+from pellucid.cli.arguments import ConfigFile, Json, Overrides, load_config
+from pellucid.cli.terminal import print_result
+
+
+def cost(
+    config: ConfigFile,
+    overrides: Overrides = None,
+    devices: Annotated[int | None, Option(metavar="N", min=1, help="Instead: training on N GPUs, on paper.")] = None,
+    per_node: Annotated[int, Option(metavar="N", min=1, help="With --devices: GPUs in a node.")] = 8,
+    tflops: Annotated[float, Option(min=1e-3, help="With --devices: a GPU's peak, in TFLOP/s.")] = 989.0,
+    bandwidth: Annotated[float, Option(min=1e-3, help="With --devices: GB/s that a GPU sends to other nodes.")] = 40.0,
+    as_json: Json = False,
+) -> None:
+    """Count parameters, FLOPs and memory before anything is built. Predicts the time of the training as well."""
+    from pellucid.cost.cost_table import cost_report, cost_table
+    from pellucid.cost.devices_table import devices_report, devices_table, gpu, gpus
+    from pellucid.cost.machine import measure_machine
+    from pellucid.data.build import vocab_size_of
+    from pellucid.runtime.precision import precision_here, resolve_precision
+    from pellucid.training.build import cost_of_run, update_on_one_device
+
+    run_config = load_config(config, overrides)
+    vocab_size = vocab_size_of(run_config)
+    if devices is not None:
+        precision = resolve_precision("cpu", "fp32" if run_config.train.precision == "fp32" else "bf16")
+        machine, cluster = gpu(tflops, precision.dtype), gpus(devices, per_node, bandwidth)
+        update = update_on_one_device(run_config, vocab_size, precision, machine)
+        print_result((devices_report if as_json else devices_table)(update, cluster, machine))
+        return
+    precision = precision_here(run_config.train.device, run_config.train.precision)
+    counted = cost_of_run(run_config, vocab_size, precision)
+    machine = measure_machine(precision.device, precision.dtype)
+    print_result(cost_report(counted, machine) if as_json else cost_table(counted, machine))
+
+
+def configs() -> None:
+    """List the configs that come with Pellucid. Their names are enough: `pellucid train debug`."""
+    from pellucid.config.shipped import shipped_configs
+
+    columns = shutil.get_terminal_size().columns
+    for name, purpose in shipped_configs():
+        print(textwrap.fill(f"{name:29} {purpose}", columns, subsequent_indent=" " * 30))
+
+
+def schema(
+    of: Annotated[Literal["run", "experiment"], Argument(metavar="[run|experiment]", help="Which file.")] = "run",
+) -> None:
+    """Print the JSON Schema of a config, for completion in editors."""
+    from pellucid.config.experiment import ExperimentConfig
+    from pellucid.config.run import RunConfig
+
+    print_result((RunConfig if of == "run" else ExperimentConfig).model_json_schema())

@@ -1,0 +1,188 @@
+"""Commands that look at a trained model and tell what they see: evaluate, explain, embed, tokenize, verify."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from typer import Argument, Option
+
+from pellucid.cli.arguments import DATA_ROOT, Json, Run, Which, read_prompt
+from pellucid.cli.terminal import heed_stop_during_imports, note, print_result, say_where_new
+from pellucid.errors import CheckpointError, ConfigError
+
+if TYPE_CHECKING:
+    from pellucid.training.task import Validation
+
+
+def evaluate(
+    run: Run,
+    text: Annotated[Path | None, Option(metavar="FILE", help="Measure on this text instead.")] = None,
+    on: Annotated[Path | None, Option(metavar="RUN|CONFIG", help="Measure on the validation text of this.")] = None,
+    answers: Annotated[
+        int | None, Option(metavar="N", min=0, help="Held-out instructions to answer, if it knows any. [default: 200]")
+    ] = None,
+    checkpoint: Which = "best",
+    as_json: Json = False,
+) -> None:
+    """Measure a trained model on its validation text. Loss, perplexity, bits per byte; floor, excess if known."""
+    from pellucid.checkpoint.build import load_trained_run
+    from pellucid.checkpoint.run_directory import find_step_directory
+    from pellucid.evaluation.build import evaluate_on, evaluate_text
+    from pellucid.training.evaluate_run import evaluate_run
+
+    heed_stop_during_imports()
+    if sum(option is not None for option in (text, on, answers)) > 1:
+        raise ConfigError("command line", "--text, --on and --answers exclude each other", "give one of them")
+    trained, precision = load_trained_run(run, checkpoint)
+    if text is not None:
+        evaluation: Validation = evaluate_text(trained, precision, text)
+    else:
+        say_where_new(DATA_ROOT)
+        if on is not None:
+            evaluation = evaluate_on(trained, precision, on, DATA_ROOT)
+        else:
+            directory = find_step_directory(run, checkpoint)
+            evaluation = evaluate_run(trained, precision, DATA_ROOT, directory, str(run), answers)
+    print_result({"step": trained.step, **evaluation.to_json()} if as_json else evaluation.table())
+
+
+def explain(
+    run: Run,
+    prompt: Annotated[str | None, Option(metavar="TEXT", help="Text to explain, and what may follow.")] = None,
+    prompt_file: Annotated[Path | None, Option(metavar="F", help="File that holds the text.")] = None,
+    fable: Annotated[int | None, Option(metavar="N", min=1, help="The N-th held-out document. [default: 1]")] = None,
+    top: Annotated[int, Option(metavar="N", min=1, help="The N most likely next tokens of each.")] = 10,
+    attention: Annotated[str | None, Option(metavar="all|LAYER.HEAD", help="Where all heads, or one, look.")] = None,
+    checkpoint: Which = "best",
+    as_json: Json = False,
+    html: Annotated[Path | None, Option(metavar="FILE", help="Write a page to look at instead.")] = None,
+) -> None:
+    """Show what a model expects at each token of a text. Beside it stands the exact truth, where that is known."""
+    from pellucid.checkpoint.build import load_trained_run
+    from pellucid.evaluation.build import explain_run
+    from pellucid.evaluation.explain_page import explanation_page, write_page
+    from pellucid.evaluation.explain_table import explanation_table
+
+    heed_stop_during_imports()
+    text = read_prompt(prompt, prompt_file)
+    if text is not None and fable is not None:
+        raise ConfigError("command line", "--fable and a prompt exclude each other", "give one of them")
+    trained, _ = load_trained_run(run, checkpoint)
+    explanation = explain_run(trained, text, number=fable or 1, n_candidates=top, attention=attention)
+    if html is not None:
+        write_page(html, explanation_page(explanation))
+        note(f"wrote {html}")
+    if as_json:
+        print_result({"run": trained.config.name, "step": trained.step, **explanation.to_json()})
+    elif html is None:
+        colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        print_result(explanation_table(explanation, colored=colored))
+
+
+def embed(
+    run: Run,
+    text: Annotated[list[str] | None, Option("--text", metavar="TEXT", help="A text, as often as you like.")] = None,
+    file: Annotated[list[Path] | None, Option("--file", metavar="F", help="A file that holds a text.")] = None,
+    documents: Annotated[int, Option(metavar="N", min=1, help="Without a text: N held-out ones, at most.")] = 1000,
+    per: Annotated[Literal["text", "token"], Option(help="A vector for each text, or for each token.")] = "text",
+    pooling: Annotated[Literal["mean", "last"], Option(help="Of a text's tokens: the mean, or the last.")] = "mean",
+    layer: Annotated[str, Option(metavar="N|last", help="0 is the embedding, N is after block N.")] = "last",
+    nearest: Annotated[str | None, Option(metavar="TEXT", help="Show the texts that are most like this one.")] = None,
+    k: Annotated[int | None, Option("--k", metavar="K", min=1, help="With --nearest: how many. [default: 5]")] = None,
+    map_file: Annotated[Path | None, Option("--map", metavar="FILE", help="Draw a map of them: PNG or SVG.")] = None,
+    colour: Annotated[str | None, Option(metavar="PROPERTY", help="With --map, of fables. [default: plot]")] = None,
+    probe: Annotated[bool, Option("--probe", help="Show what a linear probe reads off each layer.")] = False,
+    checkpoint: Which = "best",
+    output: Annotated[Path | None, Option(metavar="FILE", help="Write the vectors: .npz or .safetensors.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Turn texts into vectors, one for each text or token. Shows nearest texts, a map, and what they tell a probe."""
+    from pellucid.checkpoint.build import load_trained_run
+    from pellucid.evaluation import build
+    from pellucid.evaluation import embed as embedding
+    from pellucid.experiments.figures.embedding_map import write_map
+
+    heed_stop_during_imports()
+    if per == "token" and (nearest is not None or map_file):
+        what = "--per token excludes --nearest and --map"
+        raise ConfigError("command line", what, "leave it out: texts are compared, not tokens")
+    for option, value, needed, given in (("--k", k, "--nearest", nearest), ("--colour", colour, "--map", map_file)):
+        if value is not None and given is None:
+            raise ConfigError("command line", f"{option} goes with {needed} alone", f"leave it out, or give {needed}")
+    others = (nearest, map_file, output, per, pooling, layer)
+    if probe and others != (None, None, None, "text", "mean", "last"):
+        fix = "leave out the others: it reads all layers, at the ends of sentences"
+        raise ConfigError("command line", "--probe goes with --text, --file and --documents alone", fix)
+    options: dict[str, Any] = {"layer": embedding.layer_named(layer), "pooling": None if per == "token" else pooling}
+    texts = [*(text or ()), *(read_prompt(None, each) or "" for each in file or ())]
+    trained, _ = load_trained_run(run, checkpoint)
+    if probe:
+        scores = build.probe_run(trained, texts, most=documents)
+        print_result(scores.to_json() if as_json else scores.table())
+        return
+    vectors = build.embed_run(trained, texts, most=documents, **options)
+    if output is not None:
+        vectors.save(output)
+        note(f"wrote {output}")
+    if map_file is not None:
+        told = build.told_by_texts(trained, vectors.texts, colour)
+        title = f"{len(vectors.texts):,} texts by their vectors (run {trained.config.name}, {pooling} of layer {layer})"
+        write_map(map_file, vectors.vectors, told, title, of=colour or "plot")
+        note(f"wrote {map_file}")
+    if nearest is not None:
+        neighbours = embedding.nearest(build.embed_run(trained, [nearest], **options).vectors[0], vectors, k or 5)
+        found = [each.to_json() for each in neighbours]
+        print_result({"nearest": found} if as_json else embedding.nearest_table(neighbours))
+    elif as_json:
+        print_result({"run": trained.config.name, "step": trained.step, **vectors.to_json()})
+    elif output is None and map_file is None:
+        print_result(vectors.table())
+
+
+def tokenize(
+    text: Annotated[str, Argument(metavar="TEXT", help="Text to cut into tokens.")],
+    run: Annotated[Path | None, Option(metavar="RUN", help="Use the tokenizer of this run.")] = None,
+    learn_from: Annotated[Path | None, Option(metavar="FILE", help="Learn from this text. [default: TEXT]")] = None,
+    vocab_size: Annotated[int | None, Option(metavar="N", min=257, help="Tokens, at most. [default: 512]")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the tokens of a text. Their ids, their bytes, and the merges that made them."""
+    from pellucid.checkpoint.run_directory import find_step_directory
+    from pellucid.config.data import BytePairConfig
+    from pellucid.corpora.corpus import cut_into_pieces
+    from pellucid.tokenizer import Tokenizer, pieces
+    from pellucid.tokenizer.build import train_tokenizer
+
+    if run is not None:
+        if learn_from is not None or vocab_size is not None:
+            what = "--run excludes --learn-from and --vocab-size"
+            raise ConfigError("command line", what, "leave out --run, or the others")
+        tokenizer = Tokenizer.load(find_step_directory(run, "latest") / "tokenizer.json")
+    else:
+        source = text if learn_from is None else read_prompt(None, learn_from) or ""
+        config = BytePairConfig(type="bpe", vocab_size=vocab_size or 512)
+        tokenizer = train_tokenizer(config, (piece.text for piece in cut_into_pieces([source])), [])
+    print_result(pieces.to_json(tokenizer, text) if as_json else pieces.table(tokenizer, text))
+
+
+def verify(run: Run) -> None:
+    """Check every checkpoint of a run. A line each: hashes, shapes, finite numbers. Exit code 4 if any is bad."""
+    from pellucid.checkpoint.build import verify as verify_checkpoint
+    from pellucid.checkpoint.run_directory import find_step_directory, steps_in
+    from pellucid.checkpoint.step_directory import step_name
+
+    directories = [run / step_name(step) for step in steps_in(run)] or [find_step_directory(run, "latest")]
+    n_bad = 0
+    for directory in directories:
+        try:
+            verify_checkpoint(directory)
+            print(f"{directory}: whole", flush=True)
+        except CheckpointError as error:
+            print(f"{directory}: {error.what}", flush=True)
+            n_bad += 1
+    if n_bad:
+        what = f"{n_bad} of {len(directories)} checkpoints cannot be used"
+        raise CheckpointError(str(run), what, "`pellucid train --resume` continues from the newest whole one")

@@ -1,0 +1,91 @@
+"""Commands that train: prepare, train, experiment."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Option
+
+from pellucid.cli.arguments import DATA_ROOT, RUNS_ROOT, ConfigFile, Overrides, load_config
+from pellucid.cli.terminal import heed_stop_during_imports, is_first, note, say_where_new, typed
+from pellucid.errors import ConfigError
+
+
+def prepare(config: ConfigFile, overrides: Overrides = None) -> None:
+    """Write a corpus as tokens, once. Learns the tokenizer from it; prints the folder."""
+    from pellucid.data.build import prepare_data
+
+    run_config = load_config(config, overrides)
+    say_where_new(DATA_ROOT)
+    print(prepare_data(run_config, DATA_ROOT).directory)
+
+
+def train(
+    config: ConfigFile,
+    overrides: Overrides = None,
+    run_dir: Annotated[Path | None, Option(metavar="DIR", help="Its folder. [default: checkpoints/NAME]")] = None,
+    resume: Annotated[bool, Option("--resume", help="Continue from the newest checkpoint, if any.")] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Delete the run that is there.")] = False,
+    minutes: Annotated[float | None, Option(metavar="M", min=0.01, help="Only as many steps as this takes.")] = None,
+) -> None:
+    """Train a model. Prints its loss on the validation text at the end, and the floor where it is known."""
+    from pellucid.training.train_run import train_run
+
+    if resume and overwrite:
+        raise ConfigError("command line", "--resume and --overwrite exclude each other", "give one of them")
+    run_config = load_config(config, overrides)
+    directory = run_dir or RUNS_ROOT / run_config.name
+    say_where_new(DATA_ROOT, directory.parent)
+    options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "minutes": minutes}
+    outcome = train_run(run_config, DATA_ROOT, directory, **options, note=note)
+    if not is_first():
+        sys.exit(0 if outcome.stopped_by is None else 128 + outcome.stopped_by)
+    if outcome.stopped_by is not None:
+        note(f"stopped after step {outcome.step}, saved; to continue: {typed()} --resume")
+        sys.exit(128 + outcome.stopped_by)
+    if outcome.best is None:
+        print(f"validation: {outcome.evaluation}")
+    else:
+        print(f"validation: {outcome.best}   step {outcome.best_step:,}, the best: `generate` takes it")
+        print(f"validation: {outcome.evaluation}   step {outcome.step:,}, the last")
+
+
+def experiment(
+    file: Annotated[Path, Argument(metavar="EXPERIMENT", help="YAML file, or experiments/NAME.")],
+    overrides: Overrides = None,
+    jobs: Annotated[int, Option(metavar="N", min=1, help="Runs at a time, which share the cores.")] = 1,
+    report: Annotated[Path | None, Option(metavar="DIR", help="[default: checkpoints/experiments/NAME]")] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the runs and how long they will take.")] = False,
+) -> None:
+    """Make many runs that differ in one or two things. Writes results.csv, figures and report.md."""
+    from pellucid.experiments.plan import plan_experiment
+
+    plan = plan_experiment(file, overrides or [])
+    folder = RUNS_ROOT / "experiments" / plan.config.name
+    if dry_run:
+        from pellucid.experiments.forecast import forecast_table
+
+        print(forecast_table(plan, folder, jobs))
+        return
+    from pellucid.experiments.run_experiment import run_experiment
+
+    heed_stop_during_imports()
+    report_dir = report or folder
+    say_where_new(DATA_ROOT, RUNS_ROOT)
+    stopped_by = run_experiment(plan, data_root=DATA_ROOT, folder=folder, report_dir=report_dir, jobs=jobs, note=note)
+    if stopped_by is not None:
+        note(f"stopped, saved; to continue: {typed()}")
+        sys.exit(128 + stopped_by)
+    print(report_dir / "report.md")
+
+
+def experiment_run(run_dir: Path, data_root: Path) -> None:
+    """One run of an experiment, in the process that `experiment` starts for it."""
+    from pellucid.experiments.worker import work
+
+    heed_stop_during_imports()
+    stopped_by = work(run_dir, data_root)
+    if stopped_by is not None:
+        sys.exit(128 + stopped_by)
