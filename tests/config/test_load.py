@@ -409,6 +409,14 @@ def test_a_scalar_head_is_not_compiled(objective):
     assert "train.compile: the graph would leave out the scalar head" in error_of(AFTER_BASE, *changes)
 
 
+@pytest.mark.parametrize("objective", ["dpo", "grpo", "ppo", "reward_model"])
+def test_a_balance_of_experts_that_no_loss_has_a_part_for_is_refused(objective):
+    changes = ["corpus={type: instructions}", f"objective={{type: {objective}}}"]
+    experts = "model.feed_forward={type: moe, load_balance_weight: %s}"
+    assert "load_balance_weight: the loss of" in error_of(AFTER_BASE, *changes, experts % 0.01)
+    parse_run_config(AFTER_BASE, "small.yaml", [*changes, experts % 0])
+
+
 @pytest.mark.parametrize(
     ("objective", "corpora"),
     [("sft", "instructions or conversations"), ("dpo", "instructions or preferences"), ("grpo", "instructions")],

@@ -139,7 +139,11 @@ def made_to_fit(data: Data, choice: int, part: int) -> Data:
     fitting = [name for name in corpora if kind in OBJECTIVES.get(name, ("next_token",))]
     corpus = fitting[choice % len(fitting)]
     files = {"files": ["chats.jsonl"]} if corpus == "conversations" else {}
+    model = data["model"]
+    if kind in NEEDS_DECODER and model.get("feed_forward", {}).get("type") == "moe":
+        model = {**model, "feed_forward": {**model["feed_forward"], "load_balance_weight": 0.0}}
     sections_that_fit = {
+        "model": model,
         "objective": base(objectives[kind], part // 2),
         "corpus": {**base(corpora[corpus], choice), **files},
     }

@@ -1,13 +1,16 @@
-"""F1, F2, F32: a run that learns from its own answers, stopped, killed while it writes, or made by two processes."""
+"""F1, F2, F17, F32: a run that learns from its own answers: stopped, killed while it writes, made by two processes."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from shutil import copytree, rmtree
 
 import pytest
 from safetensors.torch import load_file
 
 import strikes
 from pellucid.checkpoint.run_directory import steps_in
+from pellucid.checkpoint.step_directory import read_checkpoint, write_checkpoint
 from pellucid.training.metrics import read_rows
 from policy_run import PPO, make_policy_place
 from processes import command_line
@@ -69,6 +72,20 @@ def test_f32_two_processes_end_with_the_same_weights_also_after_a_stop(place: Pa
     assert two(again, fault=partial(strikes.forked, stop)).exit_code == 143
     assert two(again, fault=strikes.forked).exit_code == 0
     assert trace(place / again) == trace(place / run)
+
+
+def test_f17_a_reward_model_that_was_trained_again_is_refused(place: Path, undisturbed: Trace, tmp_path: Path):
+    copytree(place, tmp_path, dirs_exist_ok=True)
+    [judge] = (tmp_path / "judge").glob("step-*")
+    read = read_checkpoint(judge)
+    rmtree(judge)
+    write_checkpoint(judge.parent, replace(read, model={name: 2 * tensor for name, tensor in read.model.items()}))
+    done = command_line(tmp_path, *TRAIN, "--run-dir", "undisturbed")
+    assert done.exit_code == 4
+    assert done.stderr.startswith(
+        "error: undisturbed/step-00000008: the reward model of objective.reward.run has changed"
+    )
+    assert trace(tmp_path / "undisturbed") == undisturbed
 
 
 def test_f32_ppo_moves_its_value_head(place: Path):

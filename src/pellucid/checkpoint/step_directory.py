@@ -58,8 +58,9 @@ class State(Section):
 
     val_loss, best_loss: nats per token, of this step and of the best one so far.   evaluations_since_best: how many
     found no new best.   base_sha256: of the model.safetensors that the run started from, if it needs that still: under
-    an adapter, or to compare with.   The last six: where a resumed run is the same bit for bit. The oldest checkpoints
-    tell neither the version of Pellucid nor the number of processes, which was one.
+    an adapter, or to compare with.   reward_sha256: of the reward model's, if one judges the answers.   The last six:
+    where a resumed run is the same bit for bit. The oldest checkpoints tell neither the version of Pellucid nor the
+    number of processes, which was one.
     """
 
     step: int
@@ -73,6 +74,7 @@ class State(Section):
     grad_scaler: dict[str, int | float]
     data_fingerprint: str
     base_sha256: str | None = None
+    reward_sha256: str | None = None
     pellucid_version: str | None = None
     torch_version: str
     device: str

@@ -150,6 +150,10 @@ class RunConfig(Section, json_schema_extra=for_editors):
             raise ValueError("adapter: there are no weights to freeze; add `start_from: RUN`, or leave out the adapter")
         if not self.reads_text and self.train.parallel == "fsdp":
             raise ValueError(f"train.parallel: fsdp cannot be combined with objective {objective}; use ddp or auto")
+        experts = self.model.feed_forward if isinstance(self.model, DecoderConfig) else None
+        if not self.reads_text and isinstance(experts, ExpertsConfig) and experts.load_balance_weight:
+            what = f"the loss of {objective} has no part for how the experts are asked"
+            raise ValueError(f"model.feed_forward.load_balance_weight: {what}; set it to 0")
         return self
 
     @model_validator(mode="after")

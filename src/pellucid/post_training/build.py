@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -14,6 +15,7 @@ from typing_extensions import assert_never
 
 from pellucid.checkpoint.build import load_trained_model
 from pellucid.checkpoint.run_directory import find_step_directory
+from pellucid.checkpoint.step_directory import MODEL_FILE
 from pellucid.config.post_training import (
     DPOConfig,
     GRPOConfig,
@@ -29,6 +31,7 @@ from pellucid.corpora.instructions import InstructionsCorpus
 from pellucid.data.build import PreparedData
 from pellucid.errors import ConfigError, DataError
 from pellucid.evaluation.answers import verdict_on
+from pellucid.files import sha256
 from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import LanguageModel
 from pellucid.objectives.loss import Forward, Loss, Objective
@@ -278,13 +281,26 @@ def build_credit(objective: GRPOConfig | PPOConfig, model: Decoder, precision: P
             assert_never(objective)
 
 
+def reward_sha256(config: RunConfig) -> str | None:
+    """Of the weights of the reward model, if there is one: another would give other rewards."""
+    if not isinstance(config.objective, GRPOConfig | PPOConfig):
+        return None
+    reward = config.objective.reward
+    return sha256(reward_directory(reward) / MODEL_FILE) if isinstance(reward, LearnedRewardConfig) else None
+
+
+def reward_directory(config: LearnedRewardConfig) -> Path:
+    """The checkpoint that gives the rewards."""
+    return find_step_directory(*run_and_checkpoint(config.run))
+
+
 def build_reward(config: RewardConfig, tokenizer: Tokenizer, precision: Precision) -> Reward:
     """Who rewards an answer. ConfigError for a run that is no reward model, or reads other tokens."""
     match config:
         case VerifierConfig():
             return by_verifier
         case LearnedRewardConfig(run=run):
-            trained = load_trained_model(find_step_directory(*run_and_checkpoint(run)))
+            trained = load_trained_model(reward_directory(config))
             if trained.config.objective.type != "reward_model":
                 fix = "name a run of objective.type reward_model"
                 raise ConfigError("objective.reward.run", f"{run} was trained as {trained.config.objective.type}", fix)

@@ -62,7 +62,7 @@ from pellucid.model.experts import experts_of
 from pellucid.model.language_model import LanguageModel
 from pellucid.objectives.loss import Objective
 from pellucid.objectives.next_token import next_token, with_load_balance
-from pellucid.post_training.build import build_policy, learning_from_pairs
+from pellucid.post_training.build import build_policy, learning_from_pairs, reward_sha256
 from pellucid.runtime.distributed import ALONE, World, divides
 from pellucid.runtime.precision import Precision, resolve_precision
 from pellucid.training import optimizers, schedules
@@ -133,6 +133,7 @@ def build_session(
         tokenizer_json=tokenizer.to_json(),
         data_fingerprint=data.fingerprint,
         base_sha256=base.sha256 if base is not None and needs_base(config) else None,
+        reward_sha256=reward_sha256(config),
         trackers=build_trackers(config, run_dir, world),
     )
 

@@ -136,6 +136,13 @@ def require_same_data(fingerprint: str, tokenizer_json: str, checkpoint: Checkpo
         raise CheckpointError(where, "the tokenizer has changed since this was saved", fix)
 
 
+def require_same_reward(digest: str | None, checkpoint: Checkpoint, where: str) -> None:
+    """Raises CheckpointError if another reward model than before would judge the answers."""
+    if checkpoint.state.reward_sha256 not in (None, digest):  # older checkpoints do not tell
+        fix = "bring its checkpoint back, or name it as RUN@STEP if it is still there; or start over with --overwrite"
+        raise CheckpointError(where, "the reward model of objective.reward.run has changed since this was saved", fix)
+
+
 def other_environment(now: Mapping[str, object], checkpoint: Checkpoint) -> str | None:
     """What is not as it was when the checkpoint was written, so that the run continues with other roundings."""
     before = checkpoint.state.model_dump(include=set(now))

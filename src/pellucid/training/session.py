@@ -79,6 +79,7 @@ class Session:
     tokenizer_json: str
     data_fingerprint: str
     base_sha256: str | None
+    reward_sha256: str | None
     trackers: Trackers
 
     tokens: int = 0
@@ -267,6 +268,7 @@ class Session:
             unreported=None if unreported is None else Unreported(**metrics.finite(asdict(unreported))),
             grad_scaler=trainer.scaler.state_dict(),
             base_sha256=self.base_sha256,
+            reward_sha256=self.reward_sha256,
             data_fingerprint=self.data_fingerprint,
             **self.environment(),  # type: ignore[arg-type]
         )

@@ -37,6 +37,7 @@ from pellucid.training.resume import (
     other_environment,
     require_no_run,
     require_same_data,
+    require_same_reward,
     require_same_run,
 )
 from pellucid.training.session import Session
@@ -146,6 +147,7 @@ def _train_as_rank(
         if found:
             checkpoint, directory = found
             require_same_data(data.fingerprint, session.tokenizer_json, checkpoint, str(directory))
+            require_same_reward(session.reward_sha256, checkpoint, str(directory))
             if world.is_first and config_of(checkpoint, str(directory)).train.steps != config.train.steps:
                 discard_later(run_dir, checkpoint.state.step)
             session.restore(checkpoint, str(directory))
