@@ -1,0 +1,69 @@
+"""Errors in the shape that OpenAI's clients know: {"error": {"message", "type", "param", "code"}}."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from pellucid.errors import CheckpointError, ConfigError, DataError, InputOutputError, PellucidError
+
+SHORTEST_WAIT = "1"  # second, before a client that was sent away should ask again
+
+
+class ApiError(Exception):
+    """A request that is answered with an error. `param` is the field at fault; `code` a name for programs."""
+
+    def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.param, self.code = status, message, param, code
+
+
+def error_response(
+    status: int,
+    message: str,
+    *,
+    param: str | None = None,
+    code: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """One error. Whoever gets 429 or 503 is also told when to ask again."""
+    kind = "server_error" if status >= 500 else "rate_limit_error" if status == 429 else "invalid_request_error"
+    retry = {"Retry-After": SHORTEST_WAIT} if status in (429, 503) else {}
+    error = {"message": message, "type": kind, "param": param, "code": code}
+    return JSONResponse({"error": error}, status, {**retry, **(headers or {})})
+
+
+def install_errors(app: FastAPI) -> None:
+    """Whatever goes wrong in a route of this app is answered in one shape: 4xx if the request is to blame."""
+
+    @app.exception_handler(ApiError)
+    async def of_api(_: Request, error: ApiError) -> JSONResponse:
+        return error_response(error.status, error.message, param=error.param, code=error.code)
+
+    @app.exception_handler(PellucidError)
+    async def of_pellucid(_: Request, error: PellucidError) -> JSONResponse:
+        if isinstance(error, (ConfigError, DataError)):
+            return error_response(400, str(error), param=error.where)
+        return error_response(503 if isinstance(error, (CheckpointError, InputOutputError)) else 500, str(error))
+
+    @app.exception_handler(HTTPException)
+    async def of_http(request: Request, error: HTTPException) -> JSONResponse:
+        message = f"{request.method} {request.url.path}: {error.detail}"
+        code = HTTPStatus(error.status_code).name.lower()
+        return error_response(error.status_code, message, code=code, headers=error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def of_validation(_: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        param = ".".join(map(str, first["loc"][1:])) or None
+        what = "unknown field; leave it out" if first["type"] == "extra_forbidden" else first["msg"]
+        return error_response(400, f"{param or 'body'}: {what}", param=param, code=first["type"])
+
+    @app.exception_handler(Exception)
+    async def of_ours(_: Request, error: Exception) -> JSONResponse:
+        return error_response(500, f"the server failed ({type(error).__name__}); its log says where")

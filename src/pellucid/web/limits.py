@@ -1,0 +1,129 @@
+"""What a server refuses before it looks at a request: large bodies and headers, and callers from elsewhere.
+
+A page of any site can send requests to 127.0.0.1 from your browser, and a name that its owner points at 127.0.0.1 makes
+them look as if they were of one site ("DNS rebinding"). Both give themselves away by the headers Origin and Host.
+What takes too long is cut off one layer below, in `server.py`.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Collection, MutableMapping
+from ipaddress import ip_address
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pellucid.web.errors import ApiError, error_response, install_errors
+
+MAX_BODY_BYTES = 64 * 1024
+MAX_HEADER_BYTES = 16 * 1024
+MOST_DISCARDED_BYTES = 1024 * 1024  # of a body that is too large: a client that still sends does not read the answer
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+def install_limits(
+    app: FastAPI,
+    *,
+    host: str = "127.0.0.1",
+    names: Collection[str] = (),
+    max_body_bytes: int = MAX_BODY_BYTES,
+    max_header_bytes: int = MAX_HEADER_BYTES,
+) -> None:
+    """Gives an app its limits, and errors in OpenAI's shape. Call it once, after the routes are there.
+
+    host: where the server listens; names: further host names under which it may be asked. Then `server.run(app, …)`.
+    A body over `max_body_bytes` gets 413, headers over `max_header_bytes` 431, a foreign Host or Origin 403. Make the
+    app with FastAPI(docs_url=None, redoc_url=None): those pages load scripts from elsewhere.
+    """
+    install_errors(app)
+    app.add_middleware(Limits, host=host, names=names, max_body_bytes=max_body_bytes, max_header_bytes=max_header_bytes)
+
+
+class Limits:
+    """The middleware. Routes get the body whole; after it, `receive` tells only whether the client has gone."""
+
+    def __init__(
+        self, app: ASGIApp, *, host: str, names: Collection[str], max_body_bytes: int, max_header_bytes: int
+    ) -> None:
+        self._app = app
+        self._names = LOOPBACK | {host.lower(), *(name.lower() for name in names)}
+        self._is_open = host in ("0.0.0.0", "::")  # listens on all addresses of this machine
+        if self._is_open:
+            self._names |= {socket.gethostname().lower()}
+        self._max_body_bytes, self._max_header_bytes = max_body_bytes, max_header_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            self._check_headers(scope)
+            body = await self._read_body(receive)
+        except ApiError as error:
+            response = error_response(error.status, error.message, code=error.code, headers={"Connection": "close"})
+            await response(scope, receive, send)
+            return
+        if body is None:  # the client has gone
+            return
+        whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive_whole() -> Message:
+            return whole.pop() if whole else await receive()
+
+        await self._app(scope, receive_whole, send)
+
+    def _check_headers(self, scope: MutableMapping[str, Any]) -> None:
+        n_bytes = len(scope.get("raw_path", b"")) + len(scope["query_string"])
+        n_bytes += sum(len(name) + len(value) + 4 for name, value in scope["headers"])  # with ": " and the line's end
+        if n_bytes > self._max_header_bytes:
+            message = f"headers of {n_bytes:,} bytes, over the limit of {self._max_header_bytes:,}; send fewer"
+            raise ApiError(431, message, code="headers_too_large")
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if not self._is_ours(host):
+            message = f"Host {host!r} is not this server; ask it by the address it printed, as http://127.0.0.1:PORT"
+            raise ApiError(403, message, code="foreign_host")
+        origin = headers.get("origin")
+        if origin is not None and origin.partition("://")[2].lower() != host.lower():
+            raise ApiError(
+                403, f"Origin {origin!r} is another site; call from a program instead", code="foreign_origin"
+            )
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or len(length) > 18 or int(length) > MOST_DISCARDED_BYTES:
+            raise self._too_large()
+
+    def _is_ours(self, host: str) -> bool:
+        """Whether a Host header names this server. No attacker's site has a bare address as its name."""
+        name = host.lower()
+        name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
+        return name in self._names or (self._is_open and _is_address(name))
+
+    async def _read_body(self, receive: Receive) -> bytes | None:
+        body, n_bytes, more = b"", 0, True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            piece, more = message.get("body", b""), message.get("more_body", False)
+            n_bytes += len(piece)
+            if n_bytes <= self._max_body_bytes:
+                body += piece
+            elif n_bytes > MOST_DISCARDED_BYTES:
+                break
+        if n_bytes > self._max_body_bytes:
+            raise self._too_large()
+        return body
+
+    def _too_large(self) -> ApiError:
+        return ApiError(413, f"the body is over {self._max_body_bytes:,} bytes; send less", code="body_too_large")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,132 @@
+"""An app on a port: uvicorn, with an end for clients that take too long, and an orderly end for itself."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sys
+from asyncio import AbstractEventLoop, TimerHandle
+from typing import Any
+
+import h11
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from pellucid.errors import InputOutputError
+from pellucid.web.errors import error_response
+from pellucid.web.limits import MAX_HEADER_BYTES
+
+REQUEST_SECONDS = 10.0  # from the first byte of a request to its last, and from a full buffer to one that is read
+BACKLOG = 2048  # connections that wait to be taken, where the system allows so many
+DRAIN_SECONDS = 8.0  # what is being answered when the server is asked to stop may take so long
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that hears whoever calls; port 0 is any that is free. InputOutputError if another program has it."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if sys.platform != "win32":  # there it would mean that two programs may share the port
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(BACKLOG)
+    except (OSError, OverflowError) as error:
+        listening.close()
+        what = f"cannot listen there ({getattr(error, 'strerror', None) or error})"
+        raise InputOutputError(
+            f"{host}:{port}", what, "give another --port, or stop the program that uses it"
+        ) from None
+    return listening
+
+
+def run(app: FastAPI, listening: socket.socket) -> None:
+    """Serves until SIGTERM or Ctrl-C: then takes no more requests, finishes those it has, and raises the signal again.
+
+    So `pellucid` exits with 143 or 130, DRAIN_SECONDS later at most. Call it in the main thread.
+    """
+    made(app).run(sockets=[listening])
+
+
+def made(app: FastAPI) -> uvicorn.Server:
+    """uvicorn for this app. A client that needs more than REQUEST_SECONDS to send its request, or to take in what it is
+    sent, is cut off."""
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    config = uvicorn.Config(
+        app,
+        http=TimedProtocol,
+        ws="none",
+        loop="asyncio",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=DRAIN_SECONDS,  # type: ignore[arg-type]
+    )
+    return uvicorn.Server(config)
+
+
+class TimedProtocol(H11Protocol):
+    """One connection of uvicorn's, with a clock that runs while the client owes bytes, or does not take them."""
+
+    loop: AbstractEventLoop
+
+    def connection_made(self, transport: Any) -> None:
+        self._until_request_is_whole: TimerHandle | None = None
+        self._until_it_reads: TimerHandle | None = None
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def _watch(self) -> None:
+        owes_bytes = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+        if not owes_bytes and self._until_request_is_whole:
+            self._until_request_is_whole.cancel()
+            self._until_request_is_whole = None
+        elif owes_bytes and self._until_request_is_whole is None:
+            self._until_request_is_whole = self.loop.call_later(REQUEST_SECONDS, self._refuse_to_wait)
+
+    def _refuse_to_wait(self) -> None:
+        self._until_request_is_whole = None
+        if self.cycle is None or self.cycle.response_complete:
+            self._answer(408, f"the request was not complete after {REQUEST_SECONDS:g} s; send it again")
+        else:
+            self.transport.abort()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._until_it_reads = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._until_it_reads:
+            self._until_it_reads.cancel()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self._until_request_is_whole, self._until_it_reads):
+            if timer:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """uvicorn's answer to what is no HTTP, while it handles the exception; ours names headers that are too long."""
+        reason = sys.exc_info()[1]
+        status = reason.error_status_hint if isinstance(reason, h11.RemoteProtocolError) else 400
+        self._answer(status, "headers over the limit; send fewer" if status == 431 else msg)
+
+    def _answer(self, status: int, message: str) -> None:
+        """Straight to the client, past the app: for what never became a request."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            response = error_response(status, message, headers={"Connection": "close"})
+            events: list[h11.Event] = [
+                h11.Response(status_code=status, headers=response.raw_headers),
+                h11.Data(data=bytes(response.body)),
+                h11.EndOfMessage(),
+            ]
+            for event in events:
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()

@@ -1,0 +1,200 @@
+"""What a server refuses before it looks at a request, and the clients that it does not wait for."""
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+from fastapi import FastAPI, Request
+from pydantic import BaseModel
+
+from pellucid.errors import CheckpointError, InputOutputError
+from pellucid.web import server
+from pellucid.web.limits import install_limits
+
+OURS = {"host": "127.0.0.1:8000"}
+
+
+class Number(BaseModel, extra="forbid", strict=True):
+    number: int
+
+
+def small_app(**limits: object) -> FastAPI:
+    app = FastAPI(docs_url=None, redoc_url=None)
+
+    @app.post("/double")
+    def double(body: Number) -> int:
+        return 2 * body.number
+
+    @app.post("/length")
+    async def length(request: Request) -> int:
+        return len(await request.body())
+
+    @app.get("/health")
+    def health() -> str:
+        return "ok"
+
+    @app.get("/gone")
+    def gone() -> None:
+        raise CheckpointError("checkpoints/fables", "is gone", "bring it back")
+
+    @app.get("/much")
+    def much() -> dict[str, str]:
+        return {"much": "x" * 10_000_000}
+
+    install_limits(app, **limits)
+    return app
+
+
+def ask(app: FastAPI, method: str, path: str, headers: dict[str, str] = OURS, **options: object) -> httpx.Response:
+    async def once() -> httpx.Response:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as client:
+            return await client.request(method, path, headers=headers, **options)
+
+    return asyncio.run(once())
+
+
+def code_of(response: httpx.Response) -> str | None:
+    error = response.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert "\n" not in error["message"]
+    return error["code"]
+
+
+def test_a_request_of_this_server_is_answered():
+    assert ask(small_app(), "POST", "/double", json={"number": 4}).json() == 8
+
+
+def test_a_body_may_be_64_kibibytes_and_no_more():
+    app = small_app()
+    assert ask(app, "POST", "/length", content=b"x" * 65536).json() == 65536
+    for n_bytes in (65537, 2_000_000):
+        response = ask(app, "POST", "/length", content=b"x" * n_bytes)
+        assert (response.status_code, code_of(response)) == (413, "body_too_large")
+
+
+def test_a_body_that_does_not_say_its_length_is_counted():
+    async def pieces():
+        for _ in range(70):
+            yield b"x" * 1024
+
+    assert ask(small_app(), "POST", "/length", content=pieces()).status_code == 413
+
+
+@pytest.mark.parametrize("where", ["header", "path", "query"])
+def test_long_headers_paths_and_queries_are_refused(where):
+    long = "x" * 20_000
+    headers = {**OURS, "x-long": long} if where == "header" else OURS
+    path = {"header": "/health", "path": f"/{long}", "query": f"/health?q={long}"}[where]
+    response = ask(small_app(), "GET", path, headers)
+    assert (response.status_code, code_of(response)) == (431, "headers_too_large")
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        *(("127.0.0.1", 200), ("localhost:80", 200), ("[::1]:8000", 200), ("[::1", 200), ("LOCALHOST", 200)),
+        *(("evil.example", 403), ("10.0.0.1:8000", 403), ("127.0.0.1.evil.example", 403), ("", 403)),
+    ],
+)
+def test_only_names_of_this_machine_are_answered(host, status):
+    assert ask(small_app(), "GET", "/health", {"host": host}).status_code == status
+
+
+def test_a_server_for_others_is_asked_by_an_address_or_a_name_that_was_given():
+    app = small_app(host="0.0.0.0", names=["Class.Example"])
+    for host, status in (("192.168.1.7:8000", 200), ("class.example", 200), ("evil.example", 403)):
+        assert ask(app, "GET", "/health", {"host": host}).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [("http://127.0.0.1:8000", 200), ("http://127.0.0.1:3000", 403), ("https://evil.example", 403), ("null", 403)],
+)
+def test_pages_of_other_sites_are_refused(origin, status):
+    assert ask(small_app(), "GET", "/health", {**OURS, "origin": origin}).status_code == status
+
+
+@pytest.mark.parametrize(
+    "body", ["{", "[" * 30_000, '{"number": NaN}', '{"number": "4"}', '{"number": 1, "nunber": 2}', ""]
+)
+def test_a_wrong_body_gets_400_in_the_shape_of_openai(body):
+    response = ask(small_app(), "POST", "/double", content=body, headers={**OURS, "content-type": "application/json"})
+    assert response.status_code == 400
+    assert code_of(response)
+
+
+def test_unknown_paths_and_methods_and_a_run_that_is_gone_have_that_shape_too():
+    app = small_app()
+    assert code_of(ask(app, "GET", "/../../etc/passwd")) == "not_found"
+    assert code_of(ask(app, "GET", "/double")) == "method_not_allowed"
+    gone = ask(app, "GET", "/gone")
+    assert (gone.status_code, gone.headers["retry-after"]) == (503, "1")
+    assert gone.json()["error"]["message"] == "checkpoints/fables: is gone; bring it back"
+
+
+@contextmanager
+def served(app: FastAPI) -> Iterator[tuple[str, int]]:
+    """The app on a port, in a thread."""
+    uvicorn_server, listening = server.made(app), server.listen("127.0.0.1", 0)
+    thread = threading.Thread(target=uvicorn_server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        yield listening.getsockname()
+    finally:
+        uvicorn_server.should_exit = True
+        thread.join()
+
+
+def until_closed(client: socket.socket) -> bytes:
+    client.settimeout(10)
+    received = b""
+    while piece := client.recv(65536):
+        received += piece
+    return received
+
+
+def test_a_client_that_is_too_slow_or_no_client_is_cut_off(monkeypatch):
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.3)
+    with served(small_app()) as address:
+        begun = {
+            b"": b"408",
+            b"GET / HT": b"408",
+            b"POST /length HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\nx": b"",
+            b"no HTTP at all\r\n\r\n": b"400",
+            b"GET / HTTP/1.1\r\nx-long: " + b"x" * 20_000: b"431",
+        }
+        for beginning, status in begun.items():
+            with socket.create_connection(address) as client:
+                client.sendall(beginning)
+                received = until_closed(client)
+            assert received[9:12] == status
+            if received:
+                assert json.loads(received.partition(b"\r\n\r\n")[2])["error"]["message"]
+
+
+def test_a_client_that_does_not_read_its_answer_is_cut_off_and_one_that_reads_is_not(monkeypatch):
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.3)
+    with served(small_app()) as address, socket.create_connection(address) as client:
+        client.sendall(b"GET /much HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert len(httpx.get(f"http://127.0.0.1:{address[1]}/much").content) > 10_000_000
+        threading.Event().wait(0.7)
+        received = b""
+        with pytest.raises(ConnectionError):  # noqa: PT012
+            while True:
+                received += (piece := client.recv(65536))
+                if not piece:
+                    raise ConnectionError("closed")
+        assert len(received) < 10_000_000
+
+
+def test_a_port_that_is_taken_is_one_error():
+    with server.listen("127.0.0.1", 0) as first:
+        first.listen()
+        with pytest.raises(InputOutputError, match="cannot listen there"):
+            server.listen("127.0.0.1", first.getsockname()[1])
