@@ -16,6 +16,7 @@ from pellucid.config.shipped import find_config
 from pellucid.errors import ConfigError, InputOutputError
 from pellucid.exchange.gguf import loading_arguments, write_gguf
 from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.chat import JINJA
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 from tiny_run import VERSES
 
@@ -163,6 +164,16 @@ def test_the_file_says_what_llama_cpp_reads(tokenizer, tmp_path):
     assert said["tokenizer.ggml.add_bos_token"] is True
     assert said["tokenizer.ggml.token_type"][-2:] == [1, 3]
     assert said["tokenizer.ggml.tokens"][-1] == END
+
+
+def test_a_model_that_talks_says_how(tokenizer, tmp_path):
+    chats = tokenizer.with_chat_tokens()
+    config = tiny_config(**LLAMA, qk_norm=True)
+    for name, asked, template in (("chats", chats, JINJA), ("writes", tokenizer, None)):
+        tensors = build_away_from_zero(config, asked.vocab_size).state_dict()
+        write_gguf(config, tensors, asked, tmp_path / f"{name}.gguf", name=name)
+        field = gguf.GGUFReader(tmp_path / f"{name}.gguf").fields.get("tokenizer.chat_template")
+        assert (field and field.contents()) == template
 
 
 def test_a_vocabulary_that_gguf_cannot_say_is_refused(tokenizer, tmp_path):

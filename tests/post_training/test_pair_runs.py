@@ -86,6 +86,11 @@ def test_it_learns_what_is_preferred_and_says_so(place: Path, pellucid, objectiv
     assert (figures["accuracy"], figures["pairs"]) == (1, 3)
 
 
+def test_what_it_costs_is_said_to_be_learning_alone(place: Path, pellucid):
+    assert "this is learning alone" in pellucid("cost", "pairs.yaml").stderr
+    assert "this is learning alone" not in pellucid("cost", "tiny.yaml").stderr
+
+
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_a_resumed_run_ends_with_the_same_bytes(place: Path, pellucid, objective):
     whole = pellucid("train", "pairs.yaml", OBJECTIVES[objective], "--run-dir", "whole")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import textwrap
 from typing import Annotated, Literal
@@ -10,6 +11,8 @@ from typer import Argument, Option
 
 from pellucid.cli.arguments import ConfigFile, Json, Overrides, load_config
 from pellucid.cli.terminal import print_result
+
+_log = logging.getLogger(__name__)
 
 
 def cost(
@@ -37,6 +40,8 @@ def cost(
         update = update_on_one_device(run_config, vocab_size, precision, machine)
         print_result((devices_report if as_json else devices_table)(update, cluster, machine))
         return
+    if not run_config.reads_text:
+        _log.warning("this is learning alone: writing the answers, and what a reference says of them, come on top")
     precision = precision_here(run_config.train.device, run_config.train.precision)
     counted = cost_of_run(run_config, vocab_size, precision)
     machine = measure_machine(precision.device, precision.dtype)
