@@ -1,0 +1,450 @@
+// The decoder in plain JavaScript: tokens in, a score for every possible next token out.
+//
+//     tokens ─► embedding (+ positions) ─► block 1 ─► … ─► block n ─► norm ─► unembedding ─► logits
+//
+// Read it beside src/pellucid/model/: what has the same name there computes the same there. There a tensor holds a
+// batch of texts; here is one text, as a list of vectors: x_TD is T arrays of D numbers. What works on each position
+// alone takes one vector, x_D. Sums are taken in float64, JavaScript's own numbers, and kept in float32.
+//
+// Every step hands what it computed to `see(name, x)`, which gives it back, or what shall stand in its place: so a
+// trace listens, and a knock-out interferes.
+//
+// Shapes: T query positions, S key positions, D model, H heads, G key/value heads, K head width, F feed-forward,
+// V vocabulary.
+
+const unseen = (name, x) => x;
+
+// ---------------------------------------------------------------------------------------------------- decoder.py
+
+export class Decoder {
+  // config: the `model` section of the run's YAML. weights: {name: {shape, dtype, data}}, as in model.safetensors, with
+  // data in base64.
+  constructor(config, weights) {
+    const tensor = (name) => (name in weights ? rowsOf(weights[name]) : null);
+    this.config = config;
+    this.contextLength = config.context_length;
+    this.headWidth = config.head_width ?? config.d_model / config.n_heads;
+    this.embedding_VD = tensor("embeddings.embedding_VD");
+    this.unembedding_VD = tensor("embeddings.unembedding_VD") ?? this.embedding_VD; // tied: one matrix, used twice
+    this.positions = buildPositions(config, tensor);
+    const layers = Array.from({ length: config.n_layers }, (_, layer) => layer);
+    this.blocks = layers.map((layer) => buildBlock(config, tensor, layer, this.positions));
+    this.finalNorm = config.norm_placement === "pre" ? buildNorm(config, tensor, "final_norm") : (x_D) => x_D;
+    this.softCap = buildSoftCap(config.logit_soft_cap);
+  }
+
+  // Logits (T, V): those at position t score token t + 1 and depend on tokens 0 ... t alone. With a state, the tokens
+  // continue those it has seen, and are added to it.
+  forward(tokens, state = this.newState(), see = unseen) {
+    return this.hidden(tokens, state, see).map((x_D) => this.unembed(x_D));
+  }
+
+  // What the logits are read from: a vector for each token, after the final norm.
+  hidden(tokens, state = this.newState(), see = unseen) {
+    const start = state.length;
+    this.checkLength(start + tokens.length);
+    let x_TD = tokens.map((token, t) => this.positions.addToEmbedding(this.embedding_VD[token], start + t));
+    x_TD = see("embedding", x_TD);
+    this.blocks.forEach((block, layer) => {
+      x_TD = block(x_TD, state.layers[layer], (name, x) => see(`${layer}.${name}`, x));
+    });
+    return x_TD.map(this.finalNorm);
+  }
+
+  // From such a vector to the logits (V): a token's row times x is its score.
+  unembed(x_D) {
+    return this.softCap(matrixVector(this.unembedding_VD, x_D));
+  }
+
+  newState() {
+    return new KVCache(this.blocks.map(() => new LayerCache(this.config.n_kv_heads ?? this.config.n_heads)));
+  }
+
+  checkLength(length) {
+    if (length > this.contextLength)
+      throw new RangeError(`${length} tokens are more than the ${this.contextLength} that the model reads at once`);
+  }
+}
+
+function buildSoftCap(cap) {
+  if (cap === null) return (logits_V) => logits_V;
+  return (logits_V) => logits_V.map((logit) => cap * Math.tanh(logit / cap));
+}
+
+// ------------------------------------------------------------------------------------------------------ block.py
+
+// Attention, then feed-forward, each with its norm and residual connection (equation 10).
+function buildBlock(config, tensor, layer, positions) {
+  const name = `blocks.${layer}`;
+  const isRotated = layer < config.n_layers - (config.position.unrotated_last_layers ?? 0);
+  const attention = new MultiHeadAttention(
+    config, tensor, `${name}.attention.sublayer`, isRotated ? positions : new NoPositions());
+  const feedForward = buildFeedForward(config, tensor, `${name}.feed_forward.sublayer`);
+  const residual = config.norm_placement === "pre" ? preNorm : postNorm;
+  const attentionNorm = buildNorm(config, tensor, `${name}.attention.norm`);
+  const feedForwardNorm = buildNorm(config, tensor, `${name}.feed_forward.norm`);
+
+  return (x_TD, cache, see) => {
+    x_TD = residual(x_TD, attentionNorm, (x_TD) => attention.forward(x_TD, cache, within("attention", see)));
+    x_TD = see("attention", x_TD);
+    x_TD = residual(x_TD, feedForwardNorm, (x_TD) => feedForward(x_TD, within("feed_forward", see)));
+    return see("feed_forward", x_TD);
+  };
+}
+
+const within = (part, see) => (name, x) => see(`${part}.${name}`, x);
+
+// --------------------------------------------------------------------------------------------------- residual.py
+
+// x + f(norm(x))
+function preNorm(x_TD, norm, sublayer) {
+  const y_TD = sublayer(x_TD.map(norm));
+  return x_TD.map((x_D, t) => add(x_D, y_TD[t]));
+}
+
+// norm(x + f(x))
+function postNorm(x_TD, norm, sublayer) {
+  const y_TD = sublayer(x_TD);
+  return x_TD.map((x_D, t) => norm(add(x_D, y_TD[t])));
+}
+
+// -------------------------------------------------------------------------------------------------- attention.py
+
+// Several attentions side by side, each in its own K-wide projection of x (equation 9). With fewer key/value heads than
+// query heads, each is shared by a group of query heads.
+class MultiHeadAttention {
+  constructor(config, tensor, name, positions) {
+    this.headWidth = config.head_width ?? config.d_model / config.n_heads;
+    this.nHeadsPerGroup = config.n_heads / (config.n_kv_heads ?? config.n_heads);
+    this.window = config.attention.window ?? Infinity;
+    for (const W of ["W_Q", "W_K", "W_V", "W_O"]) this[W] = buildLinear(tensor, `${name}.${W}`);
+    const norm = (which) => (config.qk_norm ? buildNorm(config, tensor, `${name}.${which}`) : (x_K) => x_K);
+    this.queryNorm = norm("query_norm");
+    this.keyNorm = norm("key_norm");
+    this.positions = positions;
+  }
+
+  forward(x_TD, cache, see) {
+    see("x", x_TD);
+    const q_HTK = this.project(x_TD, this.W_Q).map((q_TK) => q_TK.map(this.queryNorm));
+    const k_GTK = this.project(x_TD, this.W_K).map((k_TK) => k_TK.map(this.keyNorm));
+    const v_GTK = this.project(x_TD, this.W_V);
+    const heads_HTK = see("heads", this.gather(q_HTK, k_GTK, v_GTK, cache, see));
+    const concatenated_TD = x_TD.map((_, t) => concatenate(heads_HTK.map((heads_TK) => heads_TK[t])));
+    return see("output", concatenated_TD.map(this.W_O));
+  }
+
+  // W x, cut into heads.
+  project(x_TD, W) {
+    const y_TD = x_TD.map(W);
+    const K = this.headWidth;
+    const nHeads = y_TD[0].length / K;
+    return Array.from({ length: nHeads }, (_, head) => y_TD.map((y_D) => y_D.subarray(head * K, (head + 1) * K)));
+  }
+
+  // For each query, a mix of the values at its position and before it.
+  gather(q_HTK, k_GTK, v_GTK, cache, see) {
+    const start = cache.length;
+    const rotate = (x_TK) => x_TK.map((x_K, t) => this.positions.rotate(x_K, start + t));
+    q_HTK = see("q", q_HTK.map(rotate));
+    k_GTK = see("k", k_GTK.map(rotate));
+    v_GTK = see("v", v_GTK);
+    const [k_GSK, v_GSK] = cache.append(k_GTK, v_GTK);
+    const group = (head) => Math.floor(head / this.nHeadsPerGroup);
+    const mask = windowMask(q_HTK[0].length, k_GSK[0].length, this.window);
+    const scores_HTS = see("scores", q_HTK.map((q_TK, head) => scaledProducts(q_TK, k_GSK[group(head)], mask)));
+    const weights_HTS = see("weights", scores_HTS.map((scores_TS) => scores_TS.map(softmax)));
+    return weights_HTS.map((weights_TS, head) => weights_TS.map((weights_S) => mix(weights_S, v_GSK[group(head)])));
+  }
+}
+
+// q k^T / sqrt(K) + mask: how much each query wants each key's value (equation 7).
+function scaledProducts(q_TK, k_SK, mask) {
+  const root = Math.sqrt(q_TK[0].length);
+  return q_TK.map((q_K, t) => Float32Array.from(k_SK, (k_K, s) => dot(q_K, k_K) / root + mask(t, s)));
+}
+
+// 0 where the key is at or before the query and one of the last `window`, -infinity elsewhere: no look into the future
+// (equations 8 and 39). The queries are the last of the positions: with a cache there are keys before the first.
+function windowMask(nQueries, nKeys, window) {
+  return (t, s) => {
+    const distance = t + nKeys - nQueries - s;
+    return distance >= 0 && distance < window ? 0 : -Infinity;
+  };
+}
+
+// Scores as shares that sum to one. Without their largest, which changes nothing, no exponential is infinite.
+export function softmax(scores) {
+  const largest = scores.reduce((a, b) => Math.max(a, b));
+  const powers = Float64Array.from(scores, (score) => Math.exp(score - largest));
+  const sum = powers.reduce((a, b) => a + b);
+  return Float32Array.from(powers, (power) => power / sum);
+}
+
+// The sum over s of weight s times value s.
+function mix(weights_S, v_SK) {
+  const sum_K = new Float64Array(v_SK[0].length);
+  weights_S.forEach((weight, s) => {
+    if (weight !== 0) for (let i = 0; i < sum_K.length; i++) sum_K[i] += weight * v_SK[s][i];
+  });
+  return Float32Array.from(sum_K);
+}
+
+// --------------------------------------------------------------------------------------------------- kv_cache.py
+
+// What attention has computed for the tokens so far, so that it need not again: with it, a new token costs the work of
+// one position.
+class KVCache {
+  constructor(layers) {
+    this.layers = layers;
+  }
+
+  get length() {
+    return this.layers[0].length;
+  }
+}
+
+class LayerCache {
+  constructor(nKvHeads) {
+    this.keys_GSK = Array.from({ length: nKvHeads }, () => []);
+    this.values_GSK = Array.from({ length: nKvHeads }, () => []);
+  }
+
+  get length() {
+    return this.keys_GSK[0].length;
+  }
+
+  // Store the keys and values of the next positions; returns all so far.
+  append(k_GTK, v_GTK) {
+    k_GTK.forEach((k_TK, group) => this.keys_GSK[group].push(...k_TK));
+    v_GTK.forEach((v_TK, group) => this.values_GSK[group].push(...v_TK));
+    return [this.keys_GSK, this.values_GSK];
+  }
+}
+
+// ----------------------------------------------------------------------------------------------- feed_forward.py
+
+// At every position alone, widen, apply a non-linearity, and narrow again: W_2 activation(W_1 x) (equation 11), or
+// SwiGLU, where one projection opens and shuts the other.
+function buildFeedForward(config, tensor, name) {
+  const [W_1, W_2] = [buildLinear(tensor, `${name}.W_1`), buildLinear(tensor, `${name}.W_2`)];
+  const W_gate = config.activation === "swiglu" ? buildLinear(tensor, `${name}.W_gate`) : null;
+
+  function widened(x_D) {
+    if (W_gate === null) return W_1(x_D).map(ACTIVATIONS[config.activation]);
+    const gate_F = W_gate(x_D);
+    return W_1(x_D).map((value, i) => silu(gate_F[i]) * value);
+  }
+
+  return (x_TD, see) => {
+    see("x", x_TD);
+    const hidden_TF = see("hidden", x_TD.map(widened));
+    return see("output", hidden_TF.map(W_2));
+  };
+}
+
+const ACTIVATIONS = {
+  relu: (x) => Math.max(0, x),
+  relu_squared: (x) => Math.max(0, x) ** 2,
+  gelu: (x) => (x * (1 + erf(x / Math.SQRT2))) / 2,
+  gelu_tanh: (x) => (x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)))) / 2,
+};
+
+const silu = (x) => x / (1 + Math.exp(-x));
+
+// The error function, to 1.5e-7 (Abramowitz and Stegun 1964, 7.1.26).
+function erf(x) {
+  const t = 1 / (1 + 0.3275911 * Math.abs(x));
+  const polynomial = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))));
+  return Math.sign(x) * (1 - polynomial * Math.exp(-x * x));
+}
+
+// ------------------------------------------------------------------------------------------------------ norms.py
+
+function buildNorm(config, tensor, name) {
+  const [gain, bias] = [tensor(`${name}.weight`), tensor(`${name}.bias`)];
+  return config.norm === "rms_norm" ? rmsNorm(gain, config.norm_epsilon) : layerNorm(gain, bias, config.norm_epsilon);
+}
+
+// gain * (x - mean) / sqrt(variance + epsilon) + bias, over a token's coordinates.
+function layerNorm(gain, bias, epsilon) {
+  return (x_D) => {
+    const mean = sum(x_D) / x_D.length;
+    const variance = x_D.reduce((total, x) => total + (x - mean) ** 2, 0) / x_D.length;
+    const scale = 1 / Math.sqrt(variance + epsilon);
+    return x_D.map((x, i) => gain[i] * (x - mean) * scale + (bias ? bias[i] : 0));
+  };
+}
+
+// gain * x / sqrt(mean(x^2) + epsilon).
+function rmsNorm(gain, epsilon) {
+  return (x_D) => {
+    const scale = 1 / Math.sqrt(dot(x_D, x_D) / x_D.length + epsilon);
+    return x_D.map((x, i) => gain[i] * x * scale);
+  };
+}
+
+// -------------------------------------------------------------------------------------------------- positions.py
+
+function buildPositions(config, tensor) {
+  switch (config.position.type) {
+    case "sinusoidal": return new Sinusoidal(config.d_model);
+    case "rope": return new Rotary(config.position, config.head_width ?? config.d_model / config.n_heads);
+    case "learned": return new Learned(tensor("positions.positions_TD"));
+    default: return new NoPositions();
+  }
+}
+
+// No positions: only the causal mask, which hides the future, tells the order (equation 6).
+class NoPositions {
+  addToEmbedding(x_D, t) {
+    return x_D;
+  }
+
+  rotate(x_K, t) {
+    return x_K;
+  }
+}
+
+// One learned vector per position, added to the embedding (equation 6).
+class Learned extends NoPositions {
+  constructor(positions_TD) {
+    super();
+    this.positions_TD = positions_TD;
+  }
+
+  addToEmbedding(x_D, t) {
+    return add(x_D, this.positions_TD[t]);
+  }
+}
+
+// Fixed waves: PE[t, 2i] = sin(t / 10000^(2i/D)) and PE[t, 2i+1] = cos(the same angle) (equation 4).
+class Sinusoidal extends NoPositions {
+  addToEmbedding(x_D, t) {
+    const angles = clockAngles(t, x_D.length, 10_000);
+    return x_D.map((x, i) => x + (i % 2 === 0 ? Math.sin : Math.cos)(angles[Math.floor(i / 2)]));
+  }
+}
+
+// RoPE: queries and keys turn with their position, the pair (i, i + I) by t * base^(-i/I) (equation 5). With fewer
+// pairs I than K/2, the last coordinates stay.
+class Rotary extends NoPositions {
+  constructor({ base, rotated_fraction }, headWidth) {
+    super();
+    this.base = base;
+    this.rotatedWidth = Math.floor(rotated_fraction * headWidth);
+  }
+
+  rotate(x_K, t) {
+    const nPairs = this.rotatedWidth / 2;
+    const turned_K = x_K.slice();
+    clockAngles(t, this.rotatedWidth, this.base).forEach((angle, i) => {
+      const [a, b, cos, sin] = [x_K[i], x_K[i + nPairs], Math.cos(angle), Math.sin(angle)];
+      turned_K[i] = a * cos - b * sin;
+      turned_K[i + nPairs] = b * cos + a * sin;
+    });
+    return turned_K;
+  }
+}
+
+// Angle of each of the width/2 clocks at position t: t * base^(-2i/width), in radians, rounded as PyTorch does.
+function clockAngles(t, width, base) {
+  return Float32Array.from({ length: width / 2 }, (_, i) => t * Math.fround(base ** ((-2 * i) / width)));
+}
+
+// ------------------------------------------------------------------------------------------------ evaluation/trace.py
+
+// What the model computes for a text, all of it, by the name under which it was seen:
+//     embedding                                          the stream x (T, D) after the embedding
+//     LAYER.attention, LAYER.feed_forward                and after each sublayer; these are the `points`, in order
+//     LAYER.attention.q .k .v .heads                     by head (H, T, K); q and k as they meet: normalised and rotated
+//     LAYER.attention.scores .weights                    by head (H, T, S)
+//     LAYER.feed_forward.hidden                          (T, F)
+//     LAYER.attention.x .output, LAYER.feed_forward...   what the sublayer reads, and what it adds (T, D)
+//
+// instead: [[place, rows], …]: at a place stand these T rows, not what the model computes. A place is ["head", layer,
+// head], ["attention", layer] or ["feed_forward", layer]. With the rows of another text, this is activation patching.
+export function trace(model, tokens, instead = []) {
+  const seen = {};
+  model.hidden(tokens, model.newState(), (name, x) => {
+    seen[name] = replaced(instead, name, x);
+    return seen[name];
+  });
+  const points = ["embedding"];
+  for (let layer = 0; layer < model.blocks.length; layer++) points.push(`${layer}.attention`, `${layer}.feed_forward`);
+  return { points, seen };
+}
+
+// What stands at a place that is knocked out: zeros (Michel et al. 2019).
+export function nothing(model, place, nTokens) {
+  const width = place[0] === "head" ? model.headWidth : model.config.d_model;
+  return Array.from({ length: nTokens }, () => new Float32Array(width));
+}
+
+function replaced(instead, name, x) {
+  for (const [[kind, layer, head], rows] of instead) {
+    if (kind === "head" && name === `${layer}.attention.heads`) x = x.with(head, rows);
+    if (kind !== "head" && name === `${layer}.${kind}.output`) x = rows;
+  }
+  return x;
+}
+
+// The logit lens (nostalgebraist 2020): logits (T, V), were the stream at this point the last.
+export function lens(model, x_TD) {
+  return x_TD.map((x_D) => model.unembed(model.finalNorm(x_D)));
+}
+
+// ---------------------------------------------------------------------------------------------- vectors and matrices
+
+// A linear layer: W x + b.
+function buildLinear(tensor, name) {
+  const [weight, bias] = [tensor(`${name}.weight`), tensor(`${name}.bias`)];
+  return (x) => (bias ? add(matrixVector(weight, x), bias) : matrixVector(weight, x));
+}
+
+function matrixVector(matrix, x) {
+  const y = new Float32Array(matrix.length);
+  for (let row = 0; row < y.length; row++) y[row] = dot(matrix[row], x);
+  return y;
+}
+
+function dot(a, b) {
+  let total = 0;
+  for (let i = 0; i < a.length; i++) total += a[i] * b[i];
+  return total;
+}
+
+const add = (a, b) => a.map((value, i) => value + b[i]);
+
+const sum = (x) => x.reduce((a, b) => a + b, 0);
+
+function concatenate(vectors) {
+  return Float32Array.from(vectors.flatMap((vector) => Array.from(vector)));
+}
+
+// ------------------------------------------------------------------------------------------------- tensors in a file
+
+// The numbers of {shape, dtype, data}, where data is base64, in one array.
+export function numbersOf({ dtype, data }) {
+  const bytes = Uint8Array.from(atob(data), (character) => character.charCodeAt(0));
+  if (dtype === "float32") return new Float32Array(bytes.buffer);
+  return Float32Array.from(new Uint16Array(bytes.buffer), fromFloat16);
+}
+
+// A vector as it is; a matrix as a list of its rows.
+function rowsOf(tensor) {
+  const numbers = numbersOf(tensor);
+  if (tensor.shape.length === 1) return numbers;
+  const [nRows, width] = tensor.shape;
+  return Array.from({ length: nRows }, (_, row) => numbers.subarray(row * width, (row + 1) * width));
+}
+
+// A float16 has a sign, 5 bits of exponent and 10 of fraction (IEEE 754).
+function fromFloat16(bits) {
+  const sign = bits & 0x8000 ? -1 : 1;
+  const exponent = (bits >> 10) & 0x1f;
+  const fraction = (bits & 0x3ff) / 1024;
+  if (exponent === 0) return sign * fraction * 2 ** -14;
+  if (exponent === 31) return fraction ? NaN : sign * Infinity;
+  return sign * (1 + fraction) * 2 ** (exponent - 15);
+}

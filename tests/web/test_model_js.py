@@ -1,0 +1,219 @@
+"""The decoder and the tokenizer in JavaScript compute in a real browser what PyTorch and `tokenizers` compute."""
+
+import base64
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from model.model_axes import VOCAB_SIZE, build_away_from_zero, covering_combinations, tiny_config
+from pellucid.evaluation.trace import trace
+from pellucid.generation.sampling import Sampling
+from pellucid.generation.text import stream_text
+from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.train import train_byte_pairs, train_characters
+
+CONFIGS = list(covering_combinations(attention=["explicit", {"type": "sliding_window", "window": 4}]))
+IDS = [3, 1, 4, 1, 5, 9, 2, 6]
+SOFTMAX = {"position": {"type": "rope", "unrotated_last_layers": 1}, "qk_norm": True, "activation": "relu_squared"}
+HELPERS = """
+    const { Decoder, trace, lens, nothing } = await import("/static/model.js");
+    const { Tokenizer } = await import("/static/tokenizer.js");
+    const lists = (x) => ArrayBuffer.isView(x) ? Array.from(x) : x.map(lists);
+"""
+
+
+def in_browser(page, code, argument):
+    """What JavaScript returns. The argument travels as text: the bridge to the browser is slow with long lists."""
+    body = f"async (text) => {{ {HELPERS} const given = JSON.parse(text); {code} }}"
+    return page.evaluate(body, json.dumps(argument))
+
+
+def as_float16(x):
+    data = base64.b64encode(x.detach().half().numpy().tobytes()).decode()
+    return {"shape": list(x.shape), "dtype": "float16", "data": data}
+
+
+def rounded(config, vocab_size=VOCAB_SIZE):
+    """A model whose weights are what float16 keeps of them, and the same as the browser reads it."""
+    model = build_away_from_zero(config, vocab_size).eval()
+    for parameter in model.parameters():
+        parameter.data = parameter.data.half().float()
+    weights = {name: as_float16(parameter) for name, parameter in model.named_parameters()}
+    return model, {"config": config.model_dump(mode="json"), "weights": weights}
+
+
+@pytest.fixture(scope="module")
+def models():
+    return [rounded(config) for config in CONFIGS]
+
+
+def close(actual, expected):
+    np.testing.assert_allclose(np.array(actual, dtype=np.float64), expected.numpy(), atol=1e-4)
+
+
+def test_what_the_model_computes_in_a_browser_is_what_it_computes_in_pytorch(modules, models):
+    answers = in_browser(
+        modules,
+        """return given.map(({ model, ids }) => {
+            const decoder = new Decoder(model.config, model.weights);
+            const { points, seen } = trace(decoder, ids);
+            const attention = [0, 1].map((layer) => lists(seen[`${layer}.attention.weights`]));
+            const logits = points.map((point) => lists(lens(decoder, seen[point])));
+            return { points, attention, logits, residuals: points.map((point) => lists(seen[point])) };
+        })""",
+        [{"model": browser_model, "ids": IDS} for _, browser_model in models],
+    )
+    for (model, _), answer in zip(models, answers, strict=True):
+        traced = trace(model, IDS)
+        assert answer["points"] == traced.points
+        close(answer["attention"], traced.attention)
+        close(answer["residuals"], traced.residuals)
+        close(answer["logits"], traced.logits)
+
+
+def test_one_token_at_a_time_gives_the_logits_of_the_whole_text_at_once(modules, models):
+    answers = in_browser(
+        modules,
+        """return given.map(({ model, ids }) => {
+            const decoder = new Decoder(model.config, model.weights);
+            const state = decoder.newState();
+            return {
+                whole: lists(decoder.forward(ids)),
+                pieces: lists(ids.flatMap((id) => decoder.forward([id], state))),
+                length: state.length,
+            };
+        })""",
+        [{"model": browser_model, "ids": IDS} for _, browser_model in models],
+    )
+    for answer in answers:
+        assert answer["length"] == len(IDS)
+        np.testing.assert_allclose(answer["pieces"], answer["whole"], atol=1e-6)
+
+
+def test_more_tokens_than_the_context_are_refused_in_words(modules):
+    code = """const decoder = new Decoder(given.config, given.weights);
+        try { decoder.forward(Array(9).fill(0)); } catch (error) { return error.message; }"""
+    words = in_browser(modules, code, rounded(tiny_config())[1])
+    assert words == "9 tokens are more than the 8 that the model reads at once"
+
+
+@pytest.mark.parametrize("norm_placement", ["pre", "post"])
+def test_a_knocked_out_part_adds_what_it_adds_when_its_output_weights_are_zero(modules, norm_placement):
+    model, browser_model = rounded(tiny_config(norm_placement=norm_placement, **SOFTMAX))
+    code = """const decoder = new Decoder(given.model.config, given.model.weights);
+        return given.places.map((place) => {
+            const { points, seen } = trace(decoder, given.ids, [[place, nothing(decoder, place, given.ids.length)]]);
+            return lists(lens(decoder, seen[points.at(-1)]));
+        })"""
+    places = [["head", 0, 1], ["head", 1, 0], ["attention", 0], ["feed_forward", 1]]
+    answers = in_browser(modules, code, {"model": browser_model, "places": places, "ids": IDS})
+    for (kind, layer, *head), logits in zip(places, answers, strict=True):
+        model, _ = rounded(tiny_config(norm_placement=norm_placement, **SOFTMAX))
+        sublayer = getattr(model.blocks[layer], "feed_forward" if kind == "feed_forward" else "attention").sublayer
+        weight = sublayer.W_2.weight if kind == "feed_forward" else sublayer.W_O.weight
+        with torch.no_grad():
+            weight[:, slice(4 * head[0], 4 * head[0] + 4) if head else slice(None)] = 0
+        close(logits, model(torch.tensor([IDS]))[0].detach())
+
+
+def test_a_part_patched_in_from_another_text_gives_what_pytorch_gives_with_the_same_patch(modules):
+    config, other_ids = tiny_config(**SOFTMAX), IDS[::-1]
+    model, browser_model = rounded(config)
+    code = """const decoder = new Decoder(given.model.config, given.model.weights);
+        const other = trace(decoder, given.other).seen;
+        const rows = [other["0.attention.heads"][1], other["1.feed_forward.output"]];
+        const instead = [[["head", 0, 1], rows[0]], [["feed_forward", 1], rows[1]]];
+        const { points, seen } = trace(decoder, given.ids, instead);
+        return lists(lens(decoder, seen[points.at(-1)]));"""
+    logits = in_browser(modules, code, {"model": browser_model, "ids": IDS, "other": other_ids})
+
+    W_O, feed_forward = model.blocks[0].attention.sublayer.W_O, model.blocks[1].feed_forward.sublayer
+    kept = {}
+    hooks = [
+        W_O.register_forward_pre_hook(lambda _, inputs: kept.update(heads=inputs[0])),
+        feed_forward.register_forward_hook(lambda _, __, y_BTD: kept.update(output=y_BTD)),
+    ]
+    model(torch.tensor([other_ids]))
+    for hook in hooks:
+        hook.remove()
+    W_O.register_forward_pre_hook(lambda _, inputs: torch.cat([inputs[0][..., :4], kept["heads"][..., 4:]], dim=-1))
+    feed_forward.register_forward_hook(lambda _, __, ___: kept["output"])
+    close(logits, model(torch.tensor([IDS]))[0].detach())
+
+
+def test_every_float16_is_read_as_the_number_that_it_is(modules):
+    bits = np.arange(2**16, dtype=np.uint16)
+    code = """const { numbersOf } = await import("/static/model.js");
+        return Array.from(numbersOf(given), (x) => Number.isNaN(x) ? "nan" : `${x}`).join(" ")"""
+    tensor = {"shape": [2**16], "dtype": "float16", "data": base64.b64encode(bits.tobytes()).decode()}
+    numbers = np.array(in_browser(modules, code, tensor).split(), dtype=np.float64)
+    np.testing.assert_array_equal(numbers, bits.view(np.float16).astype(np.float64))
+
+
+CORPUS = "The fox said: I can't. We'll see 12 hens!\n\n  猫é " * 3 + "aab aab ab"
+BYTE_PAIRS = train_byte_pairs([CORPUS], vocab_size=300, special_tokens=["<|endoftext|>", "<|pad|>"])
+CHARACTERS = train_characters([CORPUS], special_tokens=["<|endoftext|>"])
+KNOWN_TO_ALL = st.characters(max_codepoint=0x9FFF, exclude_categories=["Cs", "Cn"])  # versions of Unicode differ
+BLANKS = " \n\t\r\x0b\x1c\x1f\x85\xa0\u2003\u2028\u3000\ufeff"
+MARKS = st.sampled_from([*BLANKS, *"a'st,.!1²é猫😀", "'ll", "<|endoftext|>", "The"])
+TEXTS = st.lists(KNOWN_TO_ALL | MARKS, max_size=30).map("".join)
+
+
+@given(st.lists(TEXTS, min_size=150, max_size=150))
+@settings(max_examples=3, suppress_health_check=list(HealthCheck), deadline=None)
+def test_a_text_has_the_same_tokens_in_a_browser_and_comes_back_from_them(modules, texts):
+    code = """const tokenizer = new Tokenizer(given.description);
+        return given.texts.map((text) => [tokenizer.encode(text), tokenizer.decode(tokenizer.encode(text))]);"""
+    answers = in_browser(modules, code, {"description": json.loads(BYTE_PAIRS.to_json()), "texts": texts})
+    assert answers == [[BYTE_PAIRS.encode(text), text] for text in texts]
+
+
+def test_bytes_that_are_no_whole_character_are_decoded_alike(modules):
+    all_ids = [[id_] for id_ in range(BYTE_PAIRS.vocab_size)] + [BYTE_PAIRS.encode("猫")[:2] + BYTE_PAIRS.encode("a")]
+    code = "const tokenizer = new Tokenizer(given.description); return given.ids.map((ids) => tokenizer.decode(ids));"
+    answers = in_browser(modules, code, {"description": json.loads(BYTE_PAIRS.to_json()), "ids": all_ids})
+    assert answers == [BYTE_PAIRS.decode(ids) for ids in all_ids]
+
+
+def test_a_character_vocabulary_has_a_token_for_each_character_and_refuses_others(modules):
+    code = """const tokenizer = new Tokenizer(given);
+        try { tokenizer.encode("fox ж"); } catch (error) { return [tokenizer.encode("The 猫"), error.message]; }"""
+    answer = in_browser(modules, code, json.loads(CHARACTERS.to_json()))
+    assert answer == [CHARACTERS.encode("The 猫"), "the character ж is not in the vocabulary of this run"]
+
+
+@pytest.mark.parametrize("tokenizer", [BYTE_PAIRS, CHARACTERS], ids=["bpe", "char"])
+def test_the_greedy_continuation_in_a_browser_is_that_of_generate(modules, tokenizer: Tokenizer):
+    config = tiny_config(context_length=40, d_model=16, d_ff=24, **SOFTMAX)
+    model, browser_model = rounded(config, tokenizer.vocab_size)
+    code = """const decoder = new Decoder(given.model.config, given.model.weights);
+        const tokenizer = new Tokenizer(given.description);
+        const ids = [given.endOfText, ...tokenizer.encode(given.prompt)];
+        const state = decoder.newState();
+        let logits = decoder.forward(ids, state).at(-1);
+        const written = [];
+        while (written.length < 20) {
+            for (const id of given.forbidden) logits[id] = -Infinity;
+            const id = logits.indexOf(Math.max(...logits));
+            if (id === given.endOfText) break;
+            written.push(id);
+            logits = decoder.forward([id], state)[0];
+        }
+        return tokenizer.decode(written);"""
+    given_ = {
+        "model": browser_model,
+        "description": json.loads(tokenizer.to_json()),
+        "prompt": "The fox",
+        "endOfText": tokenizer.end_of_text,
+        "forbidden": [id_ for id_ in tokenizer.control_ids if id_ != tokenizer.end_of_text],
+    }
+    written = in_browser(modules, code, given_)
+    expected = "".join(
+        stream_text(model, tokenizer, "The fox", max_new_tokens=20, sampling=Sampling(temperature=0), seed=0)
+    )
+    assert written == expected
+    assert len(expected) > 5
