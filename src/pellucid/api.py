@@ -27,6 +27,7 @@ from pellucid.errors import ConfigError
 from pellucid.evaluation.build import evaluate_on, evaluate_text, explain_run
 from pellucid.evaluation.embed import Layer, Pooling, embed
 from pellucid.evaluation.explanation import Explanation
+from pellucid.evaluation.interventions import Place
 from pellucid.evaluation.trace import Trace, trace_text
 from pellucid.exchange.converted import merge_run, quantize_run
 from pellucid.exchange.export import Format, export_run
@@ -184,9 +185,13 @@ class Run:
         settings: dict[str, Any] = {"sampling": Sampling(**sampling), "max_new_tokens": max_new_tokens, "seed": seed}
         return Conversation(self.model, self.tokenizer, self.precision, **settings)
 
-    def trace(self, text: str) -> Trace:
-        """What the model computes for a text, from the start of a document: attention, residuals, logits per layer."""
-        return trace_text(self.model, self.tokenizer, text)
+    def trace(self, text: str, *, knock_out: Iterable[Place] = (), patch: Mapping[Place, Trace] | None = None) -> Trace:
+        """What the model computes for a text, from the start of a document: attention, residuals, logits per layer.
+
+        knock_out: places that give zeros: ("head", LAYER, HEAD), ("attention", LAYER) or ("feed_forward", LAYER).
+        patch: places that give what they gave in the trace of another text of as many tokens.
+        """
+        return trace_text(self.model, self.tokenizer, text, knock_out=knock_out, patch=patch)
 
     def embed(
         self, texts: str | Sequence[str], *, layer: Layer = "last", pooling: Pooling | None = "mean"

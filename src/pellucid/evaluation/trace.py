@@ -2,28 +2,28 @@
 
 Hooks listen while the model's own forward pass runs, so a trace shows what the model does, whatever its parts.
 
-Shapes: L layers, H heads, T positions as queries, S as keys, N points of the residual stream, D model, V vocabulary.
+Shapes: L layers, H heads, T positions as queries, S as keys, N points of the residual stream, D model, K head width,
+V vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pellucid.errors import ConfigError
 from pellucid.evaluation.explain import token_text
-from pellucid.model.attention import MultiHeadAttention
+from pellucid.evaluation.inside import Step, heads_of, listening, steps_inside
+from pellucid.evaluation.interventions import Place, attention_of, check_places, nothing, replaced
 from pellucid.model.decoder import Decoder
-from pellucid.model.kv_cache import NoCache
 from pellucid.model.language_model import LanguageModel, eval_mode
 from pellucid.tokenizer import Tokenizer
 
-Gather = Callable[[Tensor, Tensor, Tensor, NoCache], Tensor]
+SUBLAYERS = ("attention", "feed_forward")
 
 
 @dataclass(frozen=True)
@@ -32,21 +32,40 @@ class Trace:
 
     ids, texts: the T tokens read; the first is the end_of_text that stands before a document.
     attention (L, H, T, S): what share of key s goes into query t; rows sum to 1, but for linear attention with RoPE.
+    heads (L, H, T, K): what each head gives, before W_O mixes them.
+    outputs (N - 1, T, D): what each sublayer gives, after the first of the points.
     residuals (N, T, D): the stream x after the embedding and after each sublayer; `points` names the N places.
     """
 
     ids: list[int]
     texts: list[str]
     attention: Tensor
+    heads: Tensor
+    outputs: Tensor
     points: list[str]
     residuals: Tensor
     unembed: Callable[[Tensor], Tensor] = field(repr=False)
+    steps_inside: Callable[[int], list[Step]] = field(repr=False)
 
     @cached_property
     def logits(self) -> Tensor:
         """The logit lens (nostalgebraist 2020): final norm and unembedding at each point, (N, T, V). The last is the
-        output of the model."""
-        return torch.stack([self.unembed(x_TD) for x_TD in self.residuals])
+        output of the model. Computed when it is asked for."""
+        return self.unembed(self.residuals)
+
+    def inside(self, layer: int) -> list[Step]:
+        """What one layer computed, step by step: queries, keys, scores ... ConfigError if there is no such layer."""
+        n_layers = len(self.attention)
+        if not 0 <= layer < n_layers:
+            raise ConfigError("inside", f"there is no layer {layer!r}", f"choose one from 0 to {n_layers - 1}")
+        return self.steps_inside(layer)
+
+    def output_of(self, place: Place) -> Tensor:
+        """What a place gave: K numbers of a head, D of a sublayer, at each position."""
+        if len(place) == 3:
+            return self.heads[place[1:]]
+        sublayer, layer = place
+        return self.outputs[2 * layer + SUBLAYERS.index(sublayer)]
 
     def _repr_html_(self) -> str:
         """In a notebook: the attention maps of all heads."""
@@ -57,33 +76,53 @@ class Trace:
 
 
 @torch.no_grad()
-def trace(model: Decoder, ids: Sequence[int], texts: Sequence[str] | None = None) -> Trace:
+def trace(
+    model: Decoder,
+    ids: Sequence[int],
+    texts: Sequence[str] | None = None,
+    *,
+    knock_out: Iterable[Place] = (),
+    patch: Mapping[Place, Trace] | None = None,
+) -> Trace:
     """Runs the model over the tokens and keeps what it computed. `texts` are how the tokens are shown, if not as ids.
 
-    The model is unchanged afterwards. ValueError for more tokens than the context_length.
+    knock_out: places that give zeros, such as ("head", 1, 3). patch: places that give what they gave in another trace.
+    The model is unchanged afterwards. ValueError for more tokens than the context_length; ConfigError for a place that
+    is not there, and for a patch from a text of another length.
     """
+    changed = _changes(model, len(ids), list(knock_out), patch or {})
     device = model.embeddings.embedding_VD.device
-    attention: list[Tensor] = []
-    residuals: dict[str, Tensor] = {}
-    with eval_mode(model), _recorded(model, attention, residuals):
-        model(torch.tensor([ids], device=device))
+    with eval_mode(model), replaced(model, changed), listening(model) as heard:
+        model.hidden(torch.tensor([ids], device=device))
+    residuals = {f"{layer}.{name}": part for layer in range(model.n_layers) for name, part in _sublayers(model, layer)}
+    heads = [heads_of(attention_of(model, layer), heard) for layer in range(model.n_layers)]
+    embedding_TD = heard.inputs[next(iter(residuals.values()))]
 
     @torch.no_grad()
-    def unembed(x_TD: Tensor) -> Tensor:
-        logits_BTV = model.soft_cap(model.embeddings.unembed(model.final_norm(x_TD[None].to(device))))
-        return logits_BTV[0].cpu()
+    def unembed(x_NTD: Tensor) -> Tensor:
+        return model.unembed(model.final_norm(x_NTD.to(device))).cpu()
 
     return Trace(
         ids=list(ids),
         texts=list(texts or map(str, ids)),
-        attention=torch.cat(attention).cpu(),
-        points=list(residuals),
-        residuals=torch.cat(list(residuals.values())).cpu(),
+        attention=torch.stack(heard.weights).cpu(),
+        heads=torch.stack(heads).cpu(),
+        outputs=torch.stack([heard.outputs[part.sublayer] for part in residuals.values()]).cpu(),  # type: ignore[index]
+        points=["embedding", *residuals],
+        residuals=torch.stack([embedding_TD, *(heard.outputs[part] for part in residuals.values())]).cpu(),
         unembed=unembed,
+        steps_inside=partial(steps_inside, model, heard),
     )
 
 
-def trace_text(model: LanguageModel, tokenizer: Tokenizer, text: str) -> Trace:
+def trace_text(
+    model: LanguageModel,
+    tokenizer: Tokenizer,
+    text: str,
+    *,
+    knock_out: Iterable[Place] = (),
+    patch: Mapping[Place, Trace] | None = None,
+) -> Trace:
     """The trace of a text from the start of a document.
 
     DataError if the tokenizer cannot encode it, ConfigError if the model is no decoder: others have nothing to show.
@@ -92,36 +131,30 @@ def trace_text(model: LanguageModel, tokenizer: Tokenizer, text: str) -> Trace:
         what = "this kind of model has no attention and no residual stream"
         raise ConfigError("model.type", what, "trace a run of type decoder")
     ids = [tokenizer.end_of_text, *tokenizer.encode(text)]
-    return trace(model, ids, [token_text(tokenizer, id_) for id_ in ids])
+    texts = [token_text(tokenizer, id_) for id_ in ids]
+    return trace(model, ids, texts, knock_out=knock_out, patch=patch)
 
 
-@contextmanager
-def _recorded(model: Decoder, attention: list[Tensor], residuals: dict[str, Tensor]) -> Iterator[None]:
-    """Inside this context, a forward pass stores its attention weights and residual stream in the two arguments."""
-
-    def keep(point: str, x_BTD: Tensor) -> None:  # hooks change the stream if they return anything but None
-        residuals[point] = x_BTD
-
-    with ExitStack() as undo:
-        first = model.blocks[0]
-        undo.enter_context(first.register_forward_pre_hook(lambda _, inputs: keep("embedding", inputs[0])))
-        for layer, block in enumerate(model.blocks):
-            for name, sublayer in block.named_children():
-                point = f"{layer}.{name}"
-                undo.enter_context(sublayer.register_forward_hook(lambda _, __, x_BTD, at=point: keep(at, x_BTD)))
-        for module in model.modules():
-            if isinstance(module, MultiHeadAttention):
-                undo.callback(delattr, module, "gather")
-                module.gather = _recording(module.gather, attention)  # type: ignore[method-assign, assignment]
-        yield
+def _sublayers(model: Decoder, layer: int) -> Iterable[tuple[str, nn.Module]]:
+    return model.blocks[layer].named_children()
 
 
-def _recording(gather: Gather, attention: list[Tensor]) -> Gather:
-    """The same attention, which also gives its weights: Σ over s of weight_s v_s is weight, if v_s is unit vector s."""
-
-    def gather_and_record(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, cache: NoCache) -> Tensor:
-        unit_vectors_TT = torch.eye(k_BGTK.size(2), dtype=v_BGTK.dtype, device=v_BGTK.device)
-        attention.append(gather(q_BHTK, k_BGTK, unit_vectors_TT.expand(*k_BGTK.shape[:2], -1, -1), cache))
-        return gather(q_BHTK, k_BGTK, v_BGTK, cache)
-
-    return gather_and_record
+def _changes(
+    model: Decoder, n_tokens: int, knock_out: Sequence[Place], patch: Mapping[Place, Trace]
+) -> dict[Place, Tensor]:
+    """What each of these places is to give."""
+    check_places(model, knock_out, "knock_out")
+    check_places(model, patch, "patch")
+    changed = {place: nothing(place, model) for place in knock_out}
+    for place, other in patch.items():
+        if place in changed:
+            raise ConfigError("patch", f"{place} is knocked out, too", "leave it out of one of the two")
+        if len(other.ids) != n_tokens:
+            what = f"the other text has {len(other.ids)} tokens, this one {n_tokens}"
+            raise ConfigError("patch", what, "choose texts of as many tokens: each gives what it gave at that position")
+        changed[place] = other.output_of(place)
+        if changed[place].size(-1) != nothing(place, model).size(0):
+            raise ConfigError(
+                "patch", "the other trace is of a model of another width", "trace both texts with one model"
+            )
+    return changed
