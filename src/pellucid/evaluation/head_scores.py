@@ -1,0 +1,93 @@
+"""What each head of a decoder looks at, where nothing but the order of the tokens can tell it where to look.
+
+The model reads random tokens, then the same ones again. At every token of the second half, four positions each stand
+for one thing that heads are known to do, and a head's score is the mean weight that it puts there:
+
+    previous token   t - 1        a token learns what stands before it
+    induction        t - n + 1    what came after this token the last time (Olsson et al. 2022, prefix matching)
+    same token       t - n        this token the last time (duplicate-token heads; Wang et al. 2022)
+    first token      0            nowhere: a sink for attention that is not needed (Xiao et al. 2023)
+
+Shapes: H heads, T positions as queries, S as keys, n tokens that are repeated.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pellucid.errors import ConfigError
+from pellucid.evaluation.interventions import attention_of
+from pellucid.evaluation.trace import trace
+from pellucid.model.decoder import Decoder
+from pellucid.tokenizer import Tokenizer
+
+SCORES = ("previous token", "induction", "same token", "first token")
+UNCLASSIFIED = "unclassified"
+LEAST_SCORE_OF_A_NAME = 0.4  # over 65 tokens, evenly spread attention gives each of the four about 2 %
+LONGEST_REPEATED, FEWEST_REPEATED = 32, 4  # tokens; in fewer, two of the four positions would be the same
+N_SEQUENCES = 8
+
+
+@dataclass(frozen=True)
+class HeadScores:
+    """The mean weight that a head puts on each of the four positions."""
+
+    layer: int
+    head: int
+    scores: dict[str, float]
+
+    @property
+    def name(self) -> str:
+        """What it gives most of its attention to, if that is at least 40 %; else "unclassified"."""
+        best = max(self.scores, key=lambda name: self.scores[name])
+        return best if self.scores[best] >= LEAST_SCORE_OF_A_NAME else UNCLASSIFIED
+
+    def to_json(self) -> dict[str, object]:
+        return {"layer": self.layer, "head": self.head, "name": self.name, "scores": self.scores}
+
+
+def head_scores(model: Decoder, tokenizer: Tokenizer, seed: int = 0) -> list[HeadScores]:
+    """Of all heads, layer by layer, over 8 sequences of random tokens. The same seed draws the same ones.
+
+    ConfigError for a model that is too short to read four tokens twice.
+    """
+    words = sorted(set(range(tokenizer.vocab_size)) - {*tokenizer.control_ids, tokenizer.end_of_text})
+    in_sight = min(getattr(attention_of(model, layer), "window", sys.maxsize) for layer in range(model.n_layers)) - 1
+    n = min(max(FEWEST_REPEATED, in_sight), LONGEST_REPEATED, len(words), (model.context_length - 1) // 2)
+    if n < FEWEST_REPEATED:
+        what = f"{model.context_length} tokens of context are too few to read {FEWEST_REPEATED} tokens twice"
+        raise ConfigError("heads", what, f"take a model with model.context_length of {2 * FEWEST_REPEATED + 1} or more")
+    rng = torch.Generator().manual_seed(seed)
+    scores_LH4 = torch.zeros(())
+    for _ in range(N_SEQUENCES):
+        drawn = [words[i] for i in torch.randperm(len(words), generator=rng)[:n].tolist()]
+        weights_LHTS = trace(model, [tokenizer.end_of_text, *drawn, *drawn]).attention
+        scores_LH4 = scores_LH4 + scores_of(weights_LHTS, n) / N_SEQUENCES
+    return [
+        HeadScores(layer, head, dict(zip(SCORES, scores_4, strict=True)))
+        for layer, scores_H4 in enumerate(scores_LH4.tolist())
+        for head, scores_4 in enumerate(scores_H4)
+    ]
+
+
+def scores_of(weights_LHTS: Tensor, n: int) -> Tensor:
+    """The four scores of each head (L, H, 4), of a text of one token and n tokens twice."""
+    t = torch.arange(n + 1, 2 * n + 1)
+    return torch.stack([weights_LHTS[:, :, t, s].mean(dim=-1) for s in (t - 1, t - n + 1, t - n, t * 0)], dim=-1)
+
+
+def scores_table(heads: Sequence[HeadScores]) -> str:
+    """For a terminal: a row for each head."""
+    lines = [
+        "where heads look when random tokens are read twice: mean weight, in the second half, on",
+        f"head    {''.join(f'{name:>16}' for name in SCORES)}   so it is",
+    ]
+    for each in heads:
+        cells = "".join(f"{each.scores[name]:16.1%}" for name in SCORES)
+        lines.append(f"{each.layer}.{each.head:<6}{cells}   {each.name}")
+    return "\n".join(lines)
