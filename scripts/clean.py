@@ -12,7 +12,7 @@ LEFTOVER = re.compile(rf"\.{PREPARED.pattern}\.(draft|lock)|\.(tmp|trash)-{PREPA
 DOWNLOADED = re.compile(r"[0-9a-f]{12}-.+")  # in data/downloads
 PREPARED_FILES = "tokenizer.json manifest.json SHA256SUMS *.bin"
 # Folders in one that .lock marks as that of a run or an experiment.
-STEP = re.compile(r"step-\d{8,}|tensorboard|wandb|\.(tmp|trash)-.+")
+STEP = re.compile(r"step-\d{8,}|snapshots|tensorboard|wandb|\.(tmp|trash)-.+")
 RUN_FILES = "config.yaml tokenizer.json metrics.jsonl samples.md loss.png skills.png plan.json log.txt result.json"
 REPORT_FILES = "report.md results.csv *.png *.svg"
 CONCLUSION = "\n## What it shows"  # what people have written into a report

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pellucid.adapters.quantized import Format as QuantizedFormat
 from pellucid.checkpoint.build import TrainedModel, load_trained_run
-from pellucid.checkpoint.run_directory import find_step_directory
+from pellucid.checkpoint.run_directory import find_step_directory, run_of
 from pellucid.config.load import Change, load_run_config
 from pellucid.config.run import RunConfig
 from pellucid.config.training import TrainConfig
@@ -138,7 +138,7 @@ class Run:
     @property
     def metrics(self) -> list[dict[str, Any]]:
         """The rows of metrics.jsonl, as `pandas.DataFrame` takes them; none if the checkpoint was copied alone."""
-        return read_rows(self.directory.parent / "metrics.jsonl")
+        return read_rows(run_of(self.directory) / "metrics.jsonl")
 
     def generate(
         self, prompt: str = "", *, beams: int | None = None, length_penalty: float = 1.0, **options: Any
@@ -265,7 +265,7 @@ class Run:
             "validation loss": f"{losses[-1]:.4f} {self.config.loss_unit}" if losses else "not measured",
         }
         rows = "".join(f"<tr><th>{name}</th><td>{escape(fact)}</td></tr>" for name, fact in facts.items())
-        plot = self.directory.parent / "loss.png"
+        plot = run_of(self.directory) / "loss.png"
         image = base64.b64encode(plot.read_bytes()).decode() if plot.exists() else None
         figure = f'<img src="data:image/png;base64,{image}" alt="loss curve" width=480>' if image else ""
         return f"<table>{rows}</table>{figure}"

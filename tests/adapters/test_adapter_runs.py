@@ -43,7 +43,7 @@ schedule: {type: constant}
 train: {steps: 6, batch_size: 4, precision: fp32, device: cpu, log_every_steps: 1, processes: 1}
 evaluation: {every_steps: 2}
 sample: {n_samples: 1, max_new_tokens: 4}
-checkpoint: {every_steps: 2, keep_last: 5}
+checkpoint: {every_steps: 2, keep_last: 5, snapshots: 3}
 """
 PROMPT = ("--prompt", "A fox asked", "--max-new-tokens", "12", "--greedy")
 
@@ -118,6 +118,7 @@ def test_an_adapter_learns_and_is_loaded_merged(place: Path, pellucid, run: str)
     assert done["loss_nats_per_token"] == pytest.approx(rows[-1]["val_loss"], abs=1e-5)
     for command in (
         ("generate", run, *PROMPT),
+        ("generate", run, *PROMPT, "--checkpoint", "1"),  # a snapshot
         ("explain", run),
         ("verify", run),
         ("export", run, "exported", "--to", "hf"),

@@ -98,6 +98,18 @@ def test_f7_a_limit_on_the_size_of_files_is_as_a_full_disk(fault_place, referenc
     assert trace(run) == reference
 
 
+def test_f7_an_error_while_a_snapshot_is_written_ends_the_run_as_one_in_a_save(fault_place):
+    run = fault_place / "error-in-snapshot"
+    arguments = ["train", "reference.yaml", "train.steps=2", "checkpoint.snapshots=3", "--run-dir", run.name]
+    fault = partial(strikes.at_point, strikes.input_output_error, "write config.yaml", 2)
+    done = command_line(fault_place, *arguments, fault=fault)
+    assert_one_error_line(done, 5, "snapshots/step-00000001: checkpoint not saved: Input/output error")
+    assert steps_in(run / "snapshots") == [0]
+    assert leftovers(run / "snapshots") == []
+    assert command_line(fault_place, *arguments, "--resume").exit_code == 0
+    assert steps_in(run / "snapshots") == [0, 1, 2]
+
+
 def test_f7_an_input_output_error_at_every_point_of_a_save(fault_place, reference: Trace, beginning, tally):
     """Older checkpoints stay byte for byte; one that cannot be deleted is a warning, all else is exit 5."""
     for nth, name in beginning.around_a_save()[1:-1]:

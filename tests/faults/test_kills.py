@@ -50,6 +50,38 @@ def test_f2_a_kill_at_every_point_of_a_save_is_the_same(fault_place, reference: 
             shutil.rmtree(run)
 
 
+@pytest.mark.usefixtures("reference")  # the corpus is prepared: that has points too
+def test_f2_a_kill_at_every_point_of_a_snapshot_is_the_same(fault_place, tally, soak):
+    """Of step 3, between checkpoints 2 and 4. Some points; in the long form all."""
+    train = ["train", "reference.yaml", "train.steps=5", "checkpoint.every_steps=2", "checkpoint.snapshots=5"]
+    run, whole, file = (fault_place / name for name in ("snapshot-killed", "snapshot-whole", "snapshot-points"))
+    record = partial(strikes.record_points, file)
+    assert command_line(fault_place, *train, "--run-dir", whole.name, fault=record).exit_code == 0
+    arrivals = list(enumerate(file.read_text().splitlines(), 1))
+    updates = [i for i, name in arrivals if name == "update"]
+    of_snapshot = arrivals[updates[2] + 1 : updates[3] - 1]
+    if not soak:
+        of_snapshot = [each for each in of_snapshot if each[1] in ("write state.json", "rename checkpoint", "saved")]
+    assert len(of_snapshot) >= 3
+    for nth, name in of_snapshot:
+        with tally.attempt(f"killed at {name}, point {nth} of the run"):
+            command = [*train, "--run-dir", run.name, "--resume"]
+            assert command_line(fault_place, *command, fault=strikes.killed_at("*", nth)).exit_code == KILLED
+            assert steps_in(run / "snapshots") == ([0, 1, 2, 3] if name == "saved" else [0, 1, 2])
+            assert command_line(fault_place, *command).exit_code == 0
+            assert trace(run) == trace(whole)
+            assert weights_of_snapshots(run) == weights_of_snapshots(whole)
+            assert leftovers(run) == leftovers(run / "snapshots") == []
+            shutil.rmtree(run)
+
+
+def weights_of_snapshots(run: Path) -> dict[int, bytes]:
+    """Each must be whole."""
+    directories = {step: run / "snapshots" / step_name(step) for step in steps_in(run / "snapshots")}
+    assert all(read_checkpoint(directory).is_snapshot for directory in directories.values())
+    return {step: (directory / "model.safetensors").read_bytes() for step, directory in directories.items()}
+
+
 def test_f3_kills_at_random_times_are_the_same(fault_place, reference: Trace, tmp_path, tally, soak):
     """Chains of five kills, from an empty folder on, half of them inside a save; then the run ends as it would."""
     wanted, chance = (300 if soak else 10), random.Random(0)

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
 import strikes
 from pellucid.checkpoint.run_directory import steps_in
@@ -110,12 +111,17 @@ def test_f32_another_number_of_processes_goes_on_within_rounding(fault_place: Pa
 def test_f32_a_sharded_run_ends_the_same_and_writes_on_one_device(fault_place: Path, by_two: Trace):
     run = fault_place / "sharded"
     stop = partial(strikes.at_point, strikes.terminate, "update", 31)
-    assert by_two_forked(fault_place, run, "train.parallel=fsdp", fault=stop).exit_code == 143
-    done = by_two_forked(fault_place, run, "train.parallel=fsdp", "--resume")
+    sharded = ("train.parallel=fsdp", "checkpoint.snapshots=3")
+    assert by_two_forked(fault_place, run, *sharded, fault=stop).exit_code == 143
+    done = by_two_forked(fault_place, run, *sharded, "--resume")
     assert done.exit_code == 0, done.stderr
     assert losses(trace(run)) == pytest.approx(losses(by_two), abs=1e-4)
     assert trace(run).samples
-    assert command_line(fault_place, "generate", run.name, "--max-new-tokens", 5).exit_code == 0
+    last, snapshot = (read_checkpoint(run / folder / step_name(60)) for folder in ("", "snapshots"))
+    assert all(torch.equal(snapshot.model[name], tensor) for name, tensor in last.model.items())
+    for which in ("latest", "1"):
+        words = ("generate", run.name, "--checkpoint", which, "--max-new-tokens", 5)
+        assert command_line(fault_place, *words).exit_code == 0
 
 
 def torchrun(*arguments: object, n: int, restarts: int = 0) -> list[str]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from pellucid.adapters.build import adapt
 from pellucid.adapters.lora import merge
 from pellucid.adapters.quantized import quantize
-from pellucid.checkpoint.run_directory import find_step_directory, steps_in
-from pellucid.checkpoint.step_directory import MODEL_FILE, STEP_NAME, Checkpoint, Tensors, read_checkpoint, step_name
+from pellucid.checkpoint.run_directory import find_step_directory, step_directories
+from pellucid.checkpoint.step_directory import MODEL_FILE, STEP_NAME, Checkpoint, Tensors, read_checkpoint
 from pellucid.checkpoint.training_state import load_first_weights, load_model_tensors, model_tensors, require_fit
 from pellucid.config.load import parse_run_config
 from pellucid.config.post_training import Quantization
@@ -66,7 +66,9 @@ def load_trained_run(run: Path, which: str = "best") -> tuple[TrainedModel, Prec
 
 
 def verify(step_directory: Path) -> None:
-    """Raises CheckpointError unless hashes, shapes and numbers are those that a resumed run needs."""
+    """Raises CheckpointError unless hashes, shapes and numbers are those that a resumed run needs; of a snapshot,
+    those that its model needs.
+    """
     checkpoint = read_checkpoint(step_directory)
     require_fit(_build(checkpoint, step_directory).model, checkpoint, str(step_directory))
 
@@ -93,8 +95,7 @@ def with_own_tokenizer(config: RunConfig, folder: Path) -> RunConfig:
 
 def find_base(run: Path, digest: str | None) -> Path:
     """The checkpoint of the run whose weights have this SHA-256. CheckpointError if it is gone."""
-    directories = [run] if STEP_NAME.fullmatch(run.name) else [run / step_name(step) for step in steps_in(run)]
-    for directory in directories:
+    for directory in [run] if STEP_NAME.fullmatch(run.name) else step_directories(run):
         if (directory / MODEL_FILE).is_file() and sha256(directory / MODEL_FILE) == digest:
             return directory
     what = "the weights that this run started from, and still needs, are no longer here"

@@ -6,6 +6,7 @@ import logging
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import product
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -15,6 +16,8 @@ from pellucid.errors import CheckpointError, InputOutputError, RunInUseError
 from pellucid.files import discard
 
 _log = logging.getLogger(__name__)
+
+SNAPSHOTS = "snapshots"  # the folder in a run's folder that holds weights alone (`snapshots.py`)
 
 
 @contextmanager
@@ -34,9 +37,10 @@ def locked(run_dir: Path) -> Iterator[None]:
         what = f"cannot be written: {error.strerror}"
         raise InputOutputError(str(run_dir), what, "choose another folder with --run-dir") from error
     try:
-        for leftover in [*run_dir.glob(".tmp-*"), *run_dir.glob(".trash-*")]:
-            with suppress(OSError):
-                shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+        for folder, name in product((run_dir, run_dir / SNAPSHOTS), (".tmp-*", ".trash-*")):
+            for leftover in folder.glob(name):
+                with suppress(OSError):
+                    shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         yield
     finally:
         lock.release()
@@ -46,6 +50,17 @@ def steps_in(run_dir: Path) -> list[int]:
     """The steps that have a folder, in ascending order. Only reading one tells whether it is intact."""
     matches = [STEP_NAME.fullmatch(path.name) for path in run_dir.iterdir()] if run_dir.is_dir() else []
     return sorted(int(match[1]) for match in matches if match)
+
+
+def step_directories(run_dir: Path) -> list[Path]:
+    """The folders of its checkpoints, then those of its snapshots, each by step."""
+    return [folder / step_name(step) for folder in (run_dir, run_dir / SNAPSHOTS) for step in steps_in(folder)]
+
+
+def run_of(step_directory: Path) -> Path:
+    """The folder of the run that a checkpoint or a snapshot belongs to."""
+    folder = step_directory.parent
+    return folder.parent if folder.name == SNAPSHOTS else folder
 
 
 def whole_checkpoints(run_dir: Path) -> Iterator[State]:
@@ -77,18 +92,21 @@ def keep_last_and_best(run_dir: Path, keep_last: int, before_decay: int | None =
 def find_step_directory(run: Path, which: str) -> Path:
     """The step directory that RUN and `--checkpoint best|latest|STEP` name; RUN may be a step directory itself.
 
-    The best has the lowest validation loss found while training; where nothing was evaluated it is the newest.
-    Raises CheckpointError if there is none.
+    The best has the lowest validation loss found while training; where nothing was evaluated it is the newest. A STEP
+    of which there is no checkpoint may be that of a snapshot. Raises CheckpointError if there is none.
     """
     if STEP_NAME.fullmatch(run.name) and run.is_dir():
         return run
-    steps = steps_in(run)
+    steps, by_step = steps_in(run), {int(path.name[5:]): path for path in reversed(step_directories(run))}
+    if which.isdecimal() and int(which) in by_step:
+        return by_step[int(which)]
+    known = ", ".join(map(str, sorted(by_step)))
     if not steps:
         what = "no checkpoint here" if run.is_dir() else "no such run"
-        raise CheckpointError(str(run), what, "name the folder that `pellucid train` wrote")
+        fix = f"it has snapshots: --checkpoint {known}" if known else "name the folder that `pellucid train` wrote"
+        raise CheckpointError(str(run), what, fix)
     if which == "latest":
         return run / step_name(steps[-1])
-    known = ", ".join(str(step) for step in steps)
     if which == "best":
         whole = list(whole_checkpoints(run))
         if not whole:
@@ -97,9 +115,7 @@ def find_step_directory(run: Path, which: str) -> Path:
         if best.val_loss is not None and best.step < steps[-1]:
             _log.info("step %s, the best of %s; --checkpoint latest for the newest", f"{best.step:,}", run)
         return run / step_name(best.step)
-    if not which.isdecimal() or int(which) not in steps:
-        raise CheckpointError(str(run), f"no checkpoint {which!r}", f"use best, latest or a step: {known}")
-    return run / step_name(int(which))
+    raise CheckpointError(str(run), f"no checkpoint {which!r}", f"use best, latest or a step: {known}")
 
 
 def _best(states: list[State]) -> State:

@@ -3,6 +3,8 @@
     step-00000500/   model.safetensors  optimizer.safetensors  rng.safetensors  state.json  config.yaml  tokenizer.json
                      manifest.json: size and SHA-256 of each of them
 
+A snapshot is the same without optimizer and rng: the weights alone, to look at (`snapshots.py`).
+
 The order of writing is what makes it safe: every file is on the disk before one rename, which is atomic. A reader
 meets either the complete folder under its final name or none. Nothing here can run code: weights are safetensors, the
 rest is text.
@@ -34,6 +36,8 @@ FORMAT_VERSION = 2
 MODEL_FILE = "model.safetensors"
 TENSOR_FILES = (MODEL_FILE, "optimizer.safetensors", "rng.safetensors")
 TEXT_FILES = ("state.json", "config.yaml", "tokenizer.json")
+FILES = (*TENSOR_FILES, *TEXT_FILES)
+SNAPSHOT_FILES = (MODEL_FILE, *TEXT_FILES)
 MANIFEST = "manifest.json"
 STEP_NAME = re.compile(r"step-(\d{8}|[1-9]\d{8,17})")
 # The largest manifest and the largest table of tensors that are read; GPT-3's would take a fifth of it.
@@ -85,7 +89,7 @@ class State(Section):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything in one step directory; `model`, `optimizer` and `rng` map names to tensors."""
+    """Everything in one step directory; `model`, `optimizer` and `rng` map names to tensors. A snapshot has no rng."""
 
     model: Tensors
     optimizer: Tensors
@@ -93,6 +97,11 @@ class Checkpoint:
     state: State
     config_yaml: str
     tokenizer_json: str
+
+    @property
+    def is_snapshot(self) -> bool:
+        """Whether it holds weights alone, from which training cannot go on."""
+        return not self.rng
 
 
 def step_name(step: int) -> str:
@@ -130,7 +139,8 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     """
     state = read_state(directory)
     try:
-        model, optimizer, rng = (load_tensors(directory / name) for name in TENSOR_FILES)
+        paths = [directory / name for name in TENSOR_FILES]
+        model, optimizer, rng = (load_tensors(path) if path.exists() else {} for path in paths)
         config_yaml, tokenizer_json = ((directory / name).read_bytes().decode("utf-8") for name in TEXT_FILES[1:])
     except (OSError, ValueError, TypeError, KeyError, RecursionError, SafetensorError) as error:
         raise _damaged(directory, f"unreadable ({error})") from error
@@ -144,12 +154,12 @@ def read_state(directory: Path) -> State:
     """
     try:
         kinds = {entry.name: entry.is_file(follow_symlinks=False) for entry in os.scandir(directory)}
-        expected = {*TENSOR_FILES, *TEXT_FILES, MANIFEST}
-        if odd := sorted(kinds.keys() ^ expected) or sorted(name for name in kinds if not kinds[name]):
+        files = FILES if kinds.keys() & {*FILES} - {*SNAPSHOT_FILES} else SNAPSHOT_FILES
+        if odd := sorted(kinds.keys() ^ {*files, MANIFEST}) or sorted(name for name in kinds if not kinds[name]):
             raise _damaged(directory, f"missing, added or not a regular file: {', '.join(odd)}")
         with (directory / MANIFEST).open("rb") as file:
             saved = file.read(MAX_HEADER_BYTES)
-        paths = [directory / name for name in (*TENSOR_FILES, *TEXT_FILES)]
+        paths = [directory / name for name in files]
         lines = [manifest_line(path.name, path.stat().st_size, sha256(path)) for path in paths]
         for path, line in zip(paths, lines, strict=True):
             if line.encode() not in saved:
@@ -179,8 +189,9 @@ def _require_room(run_dir: Path, checkpoint: Checkpoint) -> None:
 def _contents(checkpoint: Checkpoint) -> Iterator[tuple[str, bytes]]:
     """Each file's bytes, one file at a time: memory never holds a second copy of everything."""
     for name, tensors in zip(TENSOR_FILES, (checkpoint.model, checkpoint.optimizer, checkpoint.rng), strict=True):
-        on_cpu = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
-        yield name, safetensors.torch.save(on_cpu)
+        if name == MODEL_FILE or not checkpoint.is_snapshot:
+            on_cpu = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
+            yield name, safetensors.torch.save(on_cpu)
     state_json = checkpoint.state.model_dump_json(indent=2) + "\n"
     for name, text in zip(TEXT_FILES, (state_json, checkpoint.config_yaml, checkpoint.tokenizer_json), strict=True):
         yield name, text.encode("utf-8")

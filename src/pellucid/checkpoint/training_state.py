@@ -116,19 +116,23 @@ def with_new_tokens(base: Tensors, now: Tensors, seed: int) -> Tensors:
 
 
 def require_fit(model: nn.Module, saved: Checkpoint, where: str) -> None:
-    """Raises CheckpointError unless everything saved belongs to this model, and every number is finite."""
+    """Raises CheckpointError unless everything saved belongs to this model, and every number is finite.
+
+    A snapshot has no generators that could be missing.
+    """
     _require_same_parameters(model, saved.model, where)
     parameters, generators = dict(model.named_parameters()), rng_tensors()
     for path, value in saved.optimizer.items():
         parameter = parameters.get(path.rpartition("/")[0])
         expected = parameter if value.ndim or parameter is None else value.new_empty((), dtype=torch.float32)
         _require_same_kind(f"moment {path}", expected, value, where)
-    for name in {"cpu"} | (generators.keys() & saved.rng.keys()):
-        _require_same_kind(f"generator {name}", generators[name], saved.rng.get(name), where)
-    try:
-        torch.Generator().set_state(saved.rng["cpu"])
-    except RuntimeError as error:
-        raise CheckpointError(where, f"generator cpu: {error}", "use another checkpoint of the run") from error
+    if not saved.is_snapshot:
+        for name in {"cpu"} | (generators.keys() & saved.rng.keys()):
+            _require_same_kind(f"generator {name}", generators[name], saved.rng.get(name), where)
+        try:
+            torch.Generator().set_state(saved.rng["cpu"])
+        except RuntimeError as error:
+            raise CheckpointError(where, f"generator cpu: {error}", "use another checkpoint of the run") from error
     if (culprit := first_not_finite({**saved.model, **saved.optimizer})) is not None:
         raise CheckpointError(where, f"{culprit} holds NaN or infinity", "use an older checkpoint of the run")
 

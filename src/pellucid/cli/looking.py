@@ -169,12 +169,11 @@ def tokenize(
 
 
 def verify(run: Run) -> None:
-    """Check every checkpoint of a run. A line each: hashes, shapes, finite numbers. Exit code 4 if any is bad."""
+    """Check each checkpoint and snapshot of a run. Hashes, shapes, finite numbers; exit code 4 if one is bad."""
     from pellucid.checkpoint.build import verify as verify_checkpoint
-    from pellucid.checkpoint.run_directory import find_step_directory, steps_in
-    from pellucid.checkpoint.step_directory import step_name
+    from pellucid.checkpoint.run_directory import find_step_directory, step_directories
 
-    directories = [run / step_name(step) for step in steps_in(run)] or [find_step_directory(run, "latest")]
+    directories = step_directories(run) or [find_step_directory(run, "latest")]
     n_bad = 0
     for directory in directories:
         try:

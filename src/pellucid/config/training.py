@@ -115,3 +115,6 @@ class CheckpointConfig(Section):
 
     every_steps: Steps = 1000
     keep_last: int = Field(2, ge=1, description="checkpoints kept, beside the one with the best loss")
+    snapshots: int = Field(
+        0, ge=0, description="weights alone, kept of so many steps from 0 to the last, close together at the beginning"
+    )

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NamedTuple
 
 from pellucid.checkpoint.build import TrainedModel
+from pellucid.checkpoint.run_directory import run_of
 from pellucid.checkpoint.step_directory import State, read_state
 from pellucid.config.base import flat
 from pellucid.config.model import DecoderConfig
@@ -93,7 +94,7 @@ def model_card(trained: TrainedModel, step_directory: Path, exported: Exported, 
     """Markdown with the front matter that model hubs read. Loss and floor stand there where they are known."""
     config, tokenizer = trained.config, trained.tokenizer
     assert isinstance(config.model, DecoderConfig)
-    state, metrics_file = read_state(step_directory), step_directory.parent / "metrics.jsonl"
+    state, metrics_file = read_state(step_directory), run_of(step_directory) / "metrics.jsonl"
     added = json.loads(tokenizer.to_json())["added_tokens"]
     begin = next(token["content"] for token in added if token["id"] == tokenizer.end_of_text)
     imported = config.corpus.type == "none"

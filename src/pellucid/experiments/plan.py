@@ -75,7 +75,8 @@ def plan_experiment(file: Path, overrides: Sequence[str] = ()) -> Plan:
     config = experiment.config
     variants = _variants(experiment)
     varied_keys = list(dict.fromkeys(change.key for variant in variants for change in variant.changes))
-    common = [_change(experiment, ("set", key), key, value) for key, value in config.set.items()]
+    common = [parse_override("checkpoint.snapshots=0")]  # so many runs would fill the disk with them
+    common += [_change(experiment, ("set", key), key, value) for key, value in config.set.items()]
     last = [parse_override(override) for override in overrides]
     for change in [*common, *(change for variant in variants for change in variant.changes), *last]:
         _require_free(change)

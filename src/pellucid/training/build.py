@@ -19,6 +19,7 @@ from typing_extensions import assert_never
 
 from pellucid.adapters.build import adapt
 from pellucid.adapters.lora import merge, merged
+from pellucid.checkpoint.snapshots import snapshot_steps
 from pellucid.config.data import CONVERSATIONS
 from pellucid.config.load import run_config_to_yaml
 from pellucid.config.model import BigramConfig, DecoderConfig, ExpertsConfig, ModelConfig
@@ -126,6 +127,7 @@ def build_session(
         save_every=config.checkpoint.every_steps,
         keep_last=config.checkpoint.keep_last,
         before_decay=step_before_decay(config.schedule, config.train.steps),
+        snapshots_at=snapshot_steps(config.train.steps, config.checkpoint.snapshots),
         floor=data.validation_floor_nats_per_token if config.reads_text else None,
         validate=validate,
         write_samples=write_samples,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pellucid.checkpoint.build import config_of
-from pellucid.checkpoint.run_directory import steps_in
+from pellucid.checkpoint.run_directory import SNAPSHOTS, steps_in
 from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint, step_name
 from pellucid.config.base import flat
 from pellucid.config.run import RunConfig
@@ -44,7 +44,7 @@ def clear_run(run_dir: Path) -> None:
         discard(run_dir / step_name(step))
     for name in RUN_FILES:
         (run_dir / name).unlink(missing_ok=True)
-    for name in TRACKER_FOLDERS:
+    for name in (SNAPSHOTS, *TRACKER_FOLDERS):
         discard(run_dir / name)
 
 
@@ -58,9 +58,15 @@ def newest_whole_checkpoint(run_dir: Path, at_most: int | None = None) -> tuple[
     for step in reversed(steps):
         directory = run_dir / step_name(step)
         try:
-            return read_checkpoint(directory), directory
+            checkpoint = read_checkpoint(directory)
         except CheckpointError as error:
             _log.warning("%s", error)
+            continue
+        if checkpoint.is_snapshot:
+            what = "a snapshot is the weights alone, and training cannot go on from it"
+            fix = "resume the run that it is of, or name it in start_from to begin another"
+            raise CheckpointError(str(directory), what, fix)
+        return checkpoint, directory
     if steps:
         raise CheckpointError(str(run_dir), "no checkpoint is whole", "start over with --overwrite")
     return None

@@ -21,7 +21,8 @@ from tqdm import tqdm
 
 from pellucid import failpoints
 from pellucid.checkpoint.run_directory import keep_last_and_best
-from pellucid.checkpoint.step_directory import Checkpoint, State, Unreported, step_name, write_checkpoint
+from pellucid.checkpoint.snapshots import discard_snapshots_after, write_snapshot
+from pellucid.checkpoint.step_directory import Checkpoint, State, Tensors, Unreported, step_name, write_checkpoint
 from pellucid.checkpoint.training_state import (
     first_not_finite,
     load_training_state,
@@ -71,6 +72,7 @@ class Session:
 
     keep_last: int
     before_decay: int | None  # a step to save and keep, from which a longer run can go on
+    snapshots_at: Sequence[int]  # steps whose weights are kept to look at
     floor: float | None
     task: Task
     validate: Callable[[], Validation]
@@ -113,6 +115,7 @@ class Session:
         last_reported = state.step - (self.unreported is not None)
         if self.world.is_first:
             metrics.cut_back(self.metrics_file, last_reported)
+            discard_snapshots_after(self.run_dir, last_reported)
             _cut_back_samples(self.samples_file, last_reported)
 
     def run(self) -> None:
@@ -175,6 +178,8 @@ class Session:
         if self.unreported is not None:
             self._report(self.unreported, stop, bar)
             self.unreported = None
+        elif self.trainer.step == 0:
+            self._snapshot(None)
         while not self.is_finished:
             failpoints.reached("update")
             update = self.trainer.update()
@@ -212,6 +217,7 @@ class Session:
         self.best_step = self.trainer.step if is_best else self.best_step
         if self.world.is_first:
             self._show(bar, update, evaluation, samples)
+        self._snapshot(val_loss)  # before the save: a run that resumes there does not make it again
         is_needed = self._due(self.save_every) or self.trainer.step == self.before_decay
         if is_best or is_last or is_needed or stop.signal_number is not None:
             self.save(val_loss)
@@ -254,7 +260,24 @@ class Session:
         Raises NonFiniteLossError, and writes nothing, if a weight or a moment is NaN or infinite.
         """
         trainer = self.trainer
-        model, moments = model_tensors(trainer.model), optimizer_tensors(trainer.model, trainer.optimizers)
+        moments, generators = optimizer_tensors(trainer.model, trainer.optimizers), rng_tensors(self.task.kept())
+        checkpoint = self._checkpoint(moments, generators, val_loss, unreported)
+        if self.world.is_first:
+            self._write(checkpoint)
+        self.saved_step = trainer.step
+
+    def _snapshot(self, val_loss: float | None) -> None:
+        """Keeps the weights of this moment, if they are of a step that was chosen for it."""
+        if self.trainer.step in self.snapshots_at:
+            weights = self._checkpoint({}, {}, val_loss)
+            if self.world.is_first:
+                write_snapshot(self.run_dir, weights)
+
+    def _checkpoint(
+        self, moments: Tensors, generators: Tensors, val_loss: float | None, unreported: Update | None = None
+    ) -> Checkpoint:
+        """The weights of this moment, these moments and generators, and what has been counted."""
+        trainer, model = self.trainer, model_tensors(self.trainer.model)
         if (name := first_not_finite({**model, **moments})) is not None:
             raise not_finite(trainer.step, f"{name} is not finite: not saved")
         state = State(
@@ -272,12 +295,7 @@ class Session:
             data_fingerprint=self.data_fingerprint,
             **self.environment(),  # type: ignore[arg-type]
         )
-        checkpoint = Checkpoint(
-            model, moments, rng_tensors(self.task.kept()), state, self.config_yaml, self.tokenizer_json
-        )
-        if self.world.is_first:
-            self._write(checkpoint)
-        self.saved_step = trainer.step
+        return Checkpoint(model, moments, generators, state, self.config_yaml, self.tokenizer_json)
 
     def _write(self, checkpoint: Checkpoint) -> None:
         for log in (self.metrics_file, self.samples_file):  # a checkpoint's log is on disk before it

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pellucid.checkpoint.build import Weights, config_of, find_base, load_base, weights_to_start_from
-from pellucid.checkpoint.run_directory import find_step_directory
+from pellucid.checkpoint.run_directory import find_step_directory, run_of
 from pellucid.checkpoint.step_directory import MODEL_FILE, Checkpoint, read_checkpoint
 from pellucid.checkpoint.training_state import first_not_finite
 from pellucid.config.base import flat
@@ -100,7 +100,7 @@ def read_base(directory: Path) -> Base:
     weights = weights_to_start_from(checkpoint, directory)
     if (culprit := first_not_finite(weights.tensors)) is not None:
         raise CheckpointError(str(directory), f"{culprit} holds NaN or infinity", "start from an older checkpoint")
-    return Base(directory.parent, directory, checkpoint, weights)
+    return Base(run_of(directory), directory, checkpoint, weights)
 
 
 def first_difference(base: ModelConfig, now: ModelConfig) -> str | None:
