@@ -1,37 +1,30 @@
-"""A real browser in which the page's own modules run."""
+"""A run on fables that takes a second, and the page of it."""
 
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
 
-import pellucid.web
+from pellucid import train
 
-STATIC = Path(pellucid.web.__file__).parent / "static"
-ORIGIN = "http://127.0.0.1:1"  # nobody answers there: what a test does not serve itself fails
+FABLES_RUN = """\
+name: fables
+corpus: {type: fables, size: 50, world_size: 3, validation_fraction: 0.1}
+tokenizer: {type: bpe, vocab_size: 400}
+data: {packing: documents}
+model: {type: decoder, context_length: 256, d_model: 16, n_layers: 2, n_heads: 2}
+optimizer: {type: adamw, lr: 1e-2}
+schedule: {type: constant, warmup_steps: 0}
+train: {steps: 4, batch_size: 2, precision: fp32, device: cpu, log_every_steps: 1}
+evaluation: {every_steps: 2, max_tokens: 512}
+sample: {every_steps: 100}
+checkpoint: {every_steps: 2, keep_last: 10}
+"""
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("no chromium here: apt-get install chromium")
-    as_root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=as_root)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def modules(browser: Browser) -> Iterator[Page]:
-    """An empty page that can import the modules of static/, as `import("/static/model.js")`."""
-    page = browser.new_page()
-    page.route(f"{ORIGIN}/", lambda route: route.fulfill(body="<title>empty</title>", content_type="text/html"))
-    page.route(f"{ORIGIN}/static/*.js", lambda route: route.fulfill(path=STATIC / Path(route.request.url).name))
-    page.goto(f"{ORIGIN}/")
-    yield page
-    page.close()
+def fables_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run directory with checkpoints after steps 2 and 4."""
+    folder = tmp_path_factory.mktemp("web")
+    (folder / "fables.yaml").write_text(FABLES_RUN)
+    train(folder / "fables.yaml", folder / "fables", data_dir=folder / "data")
+    return folder / "fables"

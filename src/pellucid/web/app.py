@@ -1,0 +1,102 @@
+"""The Model Microscope as a web application: thin routes around `microscope.py`, and the files of the page.
+
+The page loads nothing from elsewhere, and may not: the Content-Security-Policy forbids it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.responses import FileResponse, JSONResponse
+from fastapi.staticfiles import StaticFiles
+
+from pellucid.version import __version__
+from pellucid.web.limits import install_limits
+from pellucid.web.microscope import Microscope
+from pellucid.web.schemas import InsideRequest, TextRequest, TraceRequest
+
+STATIC = Path(__file__).parent / "static"
+POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+
+
+def make_app(
+    runs: Sequence[Path], routers: Sequence[APIRouter] = (), *, host: str = "127.0.0.1", names: Sequence[str] = ()
+) -> FastAPI:
+    """The page of these runs, each a run directory or a step directory, and the routes of others beside its own.
+
+    host: where the server will listen; names: further names under which it may be asked.
+    """
+    app = FastAPI(title="Pellucid", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    app.include_router(page_routes(Microscope(runs)))
+    for router in routers:
+        app.include_router(router)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app.middleware("http")(_with_policy)
+    install_limits(app, host=host, names=names)
+    return app
+
+
+def page_routes(microscope: Microscope) -> APIRouter:
+    """What the page asks for: `source_server.js` has a method for each route."""
+    routes = APIRouter()
+
+    @routes.get("/")
+    def page() -> FileResponse:
+        return FileResponse(STATIC / "index.html")
+
+    @routes.get("/health")
+    def health() -> dict[str, str]:
+        return {"status": "ok", "version": __version__}
+
+    @routes.get("/api/run")
+    def run() -> JSONResponse:
+        return JSONResponse(microscope.run())
+
+    @routes.get("/api/metrics")
+    def metrics(run: str) -> JSONResponse:
+        return JSONResponse(microscope.metrics(run))
+
+    @routes.get("/api/model")
+    def model(checkpoint: str) -> JSONResponse:
+        return JSONResponse(microscope.model(checkpoint))
+
+    @routes.get("/api/examples")
+    def examples(checkpoint: str) -> JSONResponse:
+        return JSONResponse(microscope.examples(checkpoint))
+
+    @routes.get("/api/fable")
+    def fable(checkpoint: str, number: int) -> JSONResponse:
+        return JSONResponse(microscope.fable(checkpoint, number))
+
+    @routes.get("/api/heads")
+    def heads(checkpoint: str) -> JSONResponse:
+        return JSONResponse(microscope.heads(checkpoint))
+
+    @routes.post("/api/trace")
+    def trace(asked: TraceRequest) -> JSONResponse:
+        return JSONResponse(microscope.trace(asked.checkpoint, asked.text, asked.at, asked.knock_out))
+
+    @routes.post("/api/logits")
+    def logits(asked: TraceRequest) -> JSONResponse:
+        return JSONResponse(microscope.logits(asked.checkpoint, asked.text, asked.at, asked.knock_out))
+
+    @routes.post("/api/inside")
+    def inside(asked: InsideRequest) -> JSONResponse:
+        return JSONResponse(microscope.inside(asked.checkpoint, asked.text, asked.layer, asked.knock_out))
+
+    @routes.post("/api/truth")
+    def truth(asked: TextRequest) -> JSONResponse:
+        return JSONResponse(microscope.truth(asked.checkpoint, asked.text))
+
+    return routes
+
+
+async def _with_policy(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    response = await call_next(request)
+    response.headers["Content-Security-Policy"] = POLICY
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Referrer-Policy"] = "no-referrer"
+    response.headers.setdefault("Cache-Control", "no-cache")
+    return response

@@ -1,0 +1,73 @@
+// The scales of the page. Their ends stand in style.css, for light and dark; all can be told apart without red and green.
+
+let scales = null;
+
+export function forgetColours() {
+  scales = null;
+}
+
+// What a canvas paints with: arrays of 256 colours [r, g, b].
+export function colours() {
+  scales ??= {
+    share: ramp(["--paper-cell", "--share-mid", "--share-end"]), // 0 … 1
+    signed: ramp(["--minus-end", "--minus-mid", "--paper-cell", "--plus-mid", "--plus-end"]), // −most … most
+    nothing: named("--nothing"),
+    ink: named("--ink"),
+  };
+  return scales;
+}
+
+function named(name) {
+  const text = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const full = text.length === 4 ? text.replace(/[0-9a-f]/gi, "$&$&") : text;
+  return [1, 3, 5].map((i) => parseInt(full.slice(i, i + 2), 16));
+}
+
+function ramp(names) {
+  const stops = names.map(named);
+  return Array.from({ length: 256 }, (_, i) => {
+    const place = (i / 255) * (stops.length - 1);
+    const before = Math.min(Math.floor(place), stops.length - 2);
+    return stops[before].map((from, channel) => Math.round(from + (place - before) * (stops[before + 1][channel] - from)));
+  });
+}
+
+// A matrix as a picture, one pixel for each number; style.css makes it larger without smoothing. `colourOf` gives
+// [r, g, b] of a value.
+export function paint(canvas, rows, columns, valueAt, colourOf) {
+  canvas.width = columns;
+  canvas.height = rows;
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(columns, rows);
+  let i = 0;
+  for (let row = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++) {
+      const [r, g, b] = colourOf(valueAt(row, column), row, column);
+      image.data[i++] = r;
+      image.data[i++] = g;
+      image.data[i++] = b;
+      image.data[i++] = 255;
+    }
+  }
+  context.putImageData(image, 0, 0);
+}
+
+// The colour of a share. The root makes small shares visible.
+export function shareColour(share) {
+  return colours().share[Math.round(255 * Math.sqrt(Math.min(1, Math.max(0, share))))];
+}
+
+// The colour of a number between −most and most.
+export function signedColour(value, most) {
+  if (!Number.isFinite(value)) return colours().nothing;
+  return colours().signed[Math.round(255 * (0.5 + 0.5 * Math.max(-1, Math.min(1, value / most))))];
+}
+
+// Shades of surprise, as classes: where one ends and the next begins, in nats.
+const STEPS_NATS = [0.1, 0.5, 1.5, 3, 5];
+
+export function shadeOf(nats) {
+  return nats === null || nats === undefined ? "unknown" : `s${STEPS_NATS.filter((step) => nats >= step).length}`;
+}
+
+export const SHADES = ["< 0.1", "0.1", "0.5", "1.5", "3", "≥ 5 nats"];

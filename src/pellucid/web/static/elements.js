@@ -1,0 +1,63 @@
+// Building the page: an element from its tag, its properties and its children.
+
+export function h(tag, properties = {}, ...children) {
+  return filled(document.createElement(tag), properties, children);
+}
+
+export function svg(tag, properties = {}, ...children) {
+  return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), properties, children);
+}
+
+function filled(element, properties, children) {
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "style") for (const [key, each] of Object.entries(value)) element.style.setProperty(key, each);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+// A number that a test can compare: shown short, whole in `data-value`.
+export function figure(name, value, shown = fixed(value)) {
+  return h("span", { class: "figure", "data-name": name, "data-value": plain(value) }, shown);
+}
+
+export function setFigure(element, value, shown = fixed(value)) {
+  element.dataset.value = plain(value);
+  element.textContent = shown;
+}
+
+function plain(value) {
+  return value === null || value === undefined ? "" : Number.isFinite(value) ? Number(value.toPrecision(7)) : value;
+}
+
+export function fixed(value, digits = 2) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (!Number.isFinite(value)) return "∞";
+  return value.toFixed(digits).replace(/^-(0\.?0*)$/, "$1").replace("-", "−");
+}
+
+export function percent(p) {
+  if (p === null || p === undefined) return "–";
+  if (p > 0 && p < 0.0005) return "<0.1%";
+  return `${(100 * p).toFixed(1)}%`;
+}
+
+export function thousands(n) {
+  return n.toLocaleString("en");
+}
+
+// A token made visible: marks for blanks and line ends.
+export function visible(text) {
+  if (text === "<|endoftext|>") return "⟨end⟩";
+  return text.replace(/ /g, "␣").replace(/\n/g, "⏎").replace(/\t/g, "⇥");
+}
+
+// Whether any of these differs from those of the last call with the same memory: then a panel must draw again.
+export function changed(memory, ...values) {
+  const isSame = memory.values?.length === values.length && values.every((value, i) => Object.is(value, memory.values[i]));
+  memory.values = values;
+  return !isSame;
+}

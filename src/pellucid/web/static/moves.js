@@ -1,0 +1,54 @@
+// Moving what is looked at: one token, head or checkpoint further.
+
+export function moveToken(view, by) {
+  if (!view.trace) return;
+  const last = view.trace.ids.length - 1;
+  selectToken(view, Math.max(0, Math.min(last, placeOf(view) + by)));
+}
+
+// The last token is −1, so that it stays the last while one types.
+export function selectToken(view, place) {
+  view.store.set({ at: place === view.trace.ids.length - 1 ? -1 : place });
+}
+
+// The token that is looked from.
+export function placeOf(view) {
+  const { at } = view.store.get();
+  const last = view.trace.ids.length - 1;
+  return at < 0 ? last : Math.min(at, last);
+}
+
+export function moveHead(view, by) {
+  if (!view.trace) return;
+  const [n_layers, n_heads] = view.trace.attention.shape;
+  const [layer, head] = view.store.get().head.split(".").map(Number);
+  const place = (layer * n_heads + head + by + n_layers * n_heads) % (n_layers * n_heads);
+  view.store.set({ head: `${Math.floor(place / n_heads)}.${place % n_heads}` });
+}
+
+// The head that is looked at; the last one of a model that has fewer.
+export function headOf(view) {
+  const [n_layers, n_heads] = view.trace.attention.shape;
+  const [layer, head] = view.store.get().head.split(".").map(Number);
+  return [Math.min(layer || 0, n_layers - 1), Math.min(head || 0, n_heads - 1)];
+}
+
+export function moveCheckpoint(view, by) {
+  const { checkpoint } = view.store.get();
+  const run = view.runs.find(({ checkpoints }) => checkpoints.some(({ id }) => id === checkpoint));
+  const place = run?.checkpoints.findIndex(({ id }) => id === checkpoint) + by;
+  if (run?.checkpoints[place]) view.store.set({ checkpoint: run.checkpoints[place].id });
+}
+
+// Arrow keys inside a group of which only one element can be reached by Tab.
+export function rove(event, elements, columns, choose) {
+  const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns };
+  if (event.key === "Home" || event.key === "End") moves[event.key] = event.key === "Home" ? -Infinity : Infinity;
+  if (!(event.key in moves)) return;
+  const here = elements.indexOf(event.target.closest("[tabindex]"));
+  if (here < 0) return;
+  event.preventDefault();
+  const there = Math.max(0, Math.min(elements.length - 1, here + moves[event.key]));
+  choose(there);
+  elements[there].focus();
+}

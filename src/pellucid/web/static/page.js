@@ -1,0 +1,234 @@
+// The page: a state, a view of what has been computed for it, and eight panels that draw the view.
+//
+// A change of the state asks the source for what it lacks. Whatever arrives is put into the view, and the panels draw;
+// each draws only if what it shows has changed.
+
+import { forgetColours } from "./colours.js";
+import { h } from "./elements.js";
+import { linkEquations } from "./equations.js";
+import { keys } from "./keys.js";
+import { newest } from "./newest.js";
+import { attentionPanel } from "./panel_attention.js";
+import { comparePanel } from "./panel_compare.js";
+import { insidePanel } from "./panel_inside.js";
+import { knockPanel } from "./panel_knock.js";
+import { lensPanel } from "./panel_lens.js";
+import { nextPanel } from "./panel_next.js";
+import { runPanel } from "./panel_run.js";
+import { textPanel } from "./panel_text.js";
+import { settings, applySettings } from "./settings.js";
+import { makeStore, partsOff } from "./store.js";
+
+const PANELS = {
+  run: runPanel, text: textPanel, attention: attentionPanel, lens: lensPanel,
+  next: nextPanel, inside: insidePanel, knock: knockPanel, compare: comparePanel,
+};
+
+export async function showPage(source) {
+  const store = makeStore();
+  // What the panels draw. trace: of checkpoint A without the parts that are switched off; base: with them; other: of B.
+  const view = {
+    source, store, state: store.get(), runs: [], metrics: {}, model: null, otherModel: null, examples: [], samples: [],
+    trace: null, logits: null, base: null, baseLogits: null, other: null, otherLogits: null, truth: null, heads: null, inside: null, table: null, asked: null,
+    byTyping: 0,
+  };
+  const panels = Object.entries(PANELS).map(([name, panel]) => panel(document.querySelector(`#part-${name} .body`), view));
+  view.draw = draw;
+  window.microscope = view; // for whoever opens the console
+
+  function draw() {
+    view.state = store.get();
+    panels.forEach((panel) => panel.draw());
+  }
+
+  function fail(error) {
+    if (error.name === "AbortError") return;
+    const problem = document.getElementById("problem");
+    problem.textContent = error.message;
+    problem.hidden = false;
+  }
+
+  function noProblem() {
+    document.getElementById("problem").hidden = true;
+  }
+
+  const ask = (keys) => ({ checkpoint: keys.checkpoint, text: keys.text, at: keys.at < 0 ? undefined : keys.at, knockOut: keys.knockOut });
+
+  const askTrace = newest((asked) => source.trace(ask(asked)), (trace, asked) => {
+    noProblem();
+    Object.assign(view, { trace, logits: { at: trace.at, logits: trace.logits } });
+    if (!asked.knockOut.length) Object.assign(view, { base: trace, baseLogits: view.logits });
+    draw();
+    if (asked.typedAt) {
+      performance.measure("keystroke to redrawn", { start: asked.typedAt, detail: { tokens: trace.ids.length } });
+    }
+    followUp();
+  }, fail);
+  const askBase = newest((asked) => source.trace(ask({ ...asked, knockOut: [] })), (base) => {
+    Object.assign(view, { base, baseLogits: { at: base.at, logits: base.logits } });
+    draw();
+  }, fail);
+  const askOther = newest((asked) => source.trace(ask({ ...asked, checkpoint: asked.other, knockOut: [] })), (other) => {
+    Object.assign(view, { other, otherLogits: { at: other.at, logits: other.logits } });
+    draw();
+  }, fail);
+  const askTruth = newest((asked) => source.truth({ checkpoint: asked.checkpoint, text: asked.text }), (truth) => {
+    view.truth = truth;
+    draw();
+  }, fail);
+  const askLogits = newest(
+    async (asked) => ({
+      logits: await source.logits(ask(asked)),
+      baseLogits: asked.knockOut.length ? await source.logits(ask({ ...asked, knockOut: [] })) : null,
+      otherLogits: asked.other ? await source.logits(ask({ ...asked, checkpoint: asked.other, knockOut: [] })) : null,
+    }),
+    (answers) => {
+      view.logits = answers.logits;
+      view.baseLogits = answers.baseLogits ?? answers.logits;
+      view.otherLogits = answers.otherLogits;
+      draw();
+    },
+    fail,
+  );
+  const askInside = newest((asked) => source.inside({ ...ask(asked), layer: asked.layer }), (inside, asked) => {
+    view.inside = { ...inside, layer: asked.layer };
+    draw();
+  }, fail);
+
+  function keysOf(state) {
+    return {
+      checkpoint: state.checkpoint, other: state.other, text: state.text, at: state.at, knockOut: partsOff(state.off),
+      layer: Number(state.head.split(".")[0]), typedAt: view.byTyping,
+    };
+  }
+
+  // What else the view lacks once the trace is there. The trace comes first: it is what one waits for.
+  function followUp() {
+    const state = store.get();
+    const keys = keysOf(state);
+    const { asked } = view;
+    const changedText = asked.truth !== state.text;
+    if (changedText) askTruth(keys);
+    asked.truth = state.text;
+    const base = state.off ? `${state.checkpoint} ${state.text}` : "";
+    if (base && asked.base !== base) askBase(keys);
+    asked.base = base;
+    const other = state.other ? `${state.other} ${state.text}` : "";
+    if (other && asked.other !== other) askOther(keys);
+    if (!other) Object.assign(view, { other: null, otherLogits: null });
+    asked.other = other;
+    const inside = state.inside ? `${asked.trace} ${keys.layer}` : "";
+    if (inside && asked.inside !== inside) askInside(keys);
+    asked.inside = inside;
+  }
+
+  // Asks for what a change of the state makes necessary.
+  function refresh(before = {}) {
+    const state = store.get();
+    if (!state.checkpoint || !state.text) return;
+    view.asked ??= {};
+    const keys = keysOf(state);
+    view.byTyping = 0;
+    const trace = JSON.stringify([state.checkpoint, state.text, state.off]);
+    if (view.asked.trace !== trace) {
+      view.asked.trace = trace;
+      askTrace(keys);
+      return;
+    }
+    if (state.at !== before.at && view.logits) askLogits(keys);
+    if (view.trace) followUp();
+  }
+
+  async function openCheckpoint(checkpoint) {
+    try {
+      const run = checkpoint.slice(0, checkpoint.lastIndexOf("@"));
+      if (view.modelOf !== run) {
+        view.modelOf = run;
+        view.model = await source.model({ checkpoint });
+        view.examples = await source.examples({ checkpoint });
+      }
+      if (!store.get().text && view.examples.length) {
+        const first = view.examples.find(({ skill }) => skill === "recall") ?? view.examples[0];
+        store.set({ text: first.text });
+      }
+      draw();
+      source.heads({ checkpoint }).then((heads) => {
+        if (store.get().checkpoint !== checkpoint) return;
+        view.heads = heads;
+        draw();
+      }, () => {});
+    } catch (error) {
+      fail(error);
+    }
+  }
+
+  async function readRuns() {
+    view.runs = (await source.run()).runs;
+    for (const run of view.runs) view.metrics[run.name] = await source.metrics({ run: run.name });
+    const run = view.runs[0];
+    document.getElementById("run-name").textContent = view.runs.map(({ name }) => name).join(" | ");
+    document.title = `${run.name}: Model Microscope`;
+    const newest = run.best ?? run.checkpoints.at(-1)?.id;
+    if (!store.get().checkpoint && newest) store.set({ checkpoint: newest });
+  }
+
+  store.onChange((state, before) => {
+    applySettings(state);
+    if (state.theme !== before.theme || state.large !== before.large) {
+      forgetColours();
+      view.look = {};
+    }
+    if (state.checkpoint !== before.checkpoint && state.checkpoint) openCheckpoint(state.checkpoint);
+    refresh(before);
+    draw();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    forgetColours();
+    view.look = {};
+    draw();
+  });
+  view.look = {};
+  addEventListener("resize", () => {
+    view.look = {};
+    draw();
+  });
+
+  settings(document.getElementById("settings"), view);
+  applySettings(store.get());
+  linkEquations();
+  partsOfPage();
+  keys(view);
+
+  try {
+    await readRuns();
+    if (store.get().checkpoint && view.modelOf === undefined) await openCheckpoint(store.get().checkpoint);
+    refresh();
+    draw();
+    source.onEvent(async (event) => {
+      if (event.type === "samples") view.samples = event.samples;
+      else await readRuns();
+      draw();
+    });
+  } catch (error) {
+    fail(error);
+  }
+}
+
+// The links at the top. They scroll, and leave the address to the state.
+function partsOfPage() {
+  const list = document.getElementById("parts");
+  const links = new Map();
+  for (const section of document.querySelectorAll("main > section")) {
+    const heading = section.querySelector("h2");
+    const [number, name] = [heading.querySelector("b").textContent, heading.lastChild.textContent.trim()];
+    const button = h("button", { type: "button", onclick: () => section.scrollIntoView({ behavior: "smooth" }) }, h("b", {}, number), ` ${name}`);
+    links.set(section, button);
+    list.append(h("li", {}, button));
+  }
+  const observer = new IntersectionObserver(
+    (entries) => entries.forEach(({ target, isIntersecting }) => links.get(target).classList.toggle("here", isIntersecting)),
+    { rootMargin: "-45% 0px -50% 0px" },
+  );
+  links.forEach((_, section) => observer.observe(section));
+}
+

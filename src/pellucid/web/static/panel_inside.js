@@ -1,0 +1,97 @@
+// Part 6: one layer, equation by equation, with the tensors of this text.
+
+import { paint, signedColour } from "./colours.js";
+import { changed, figure, fixed, h, visible } from "./elements.js";
+import { EQUATIONS, formula } from "./equations.js";
+import { headOf, placeOf } from "./moves.js";
+
+const AXES = {
+  T: "tokens", S: "tokens looked at", D: "width of the model", H: "heads", G: "heads of keys and values", K: "width of a head", F: "width of the feed-forward layer", E: "experts",
+};
+const SAYS = {
+  x: "The stream as it arrives: all that the parts before have added up.",
+  "norm(x)": "The same, brought to mean 0 and variance 1, so that no part sees huge or tiny numbers.",
+  q: "Queries: what each token looks for.",
+  k: "Keys: what each token can be found by.",
+  v: "Values: what each token passes on.",
+  scores: "Query times key: how much each token wants each other. Grey is −∞: the future.",
+  weights: "Scores made into shares: each row sums to 1. This is what part 3 shows.",
+  heads: "What each head found: the weighted mean of the values.",
+  output: "What this part adds to the stream.",
+  "new x": "The stream after the addition.",
+  hidden: "The wide layer after its activation: mostly zeros, and each number a feature that fires or not.",
+  "shares of experts": "What share each expert has in a token's answer.",
+};
+
+export function insidePanel(root, view) {
+  const memory = {};
+  const drawer = h("details", { class: "drawer" });
+  const steps = h("div", { class: "steps" });
+  const layers = h("div", { class: "chips", role: "group", "aria-label": "Layer" });
+  const note = h("span", { class: "muted" });
+  drawer.append(h("summary", {}, "Open the shapes drawer"), h("div", { class: "row" }, layers, note), steps);
+  drawer.addEventListener("toggle", () => view.store.set({ inside: drawer.open }));
+  root.append(drawer);
+  return { draw };
+
+  function draw() {
+    const { state, trace, inside, model, look } = view;
+    if (drawer.open !== state.inside) drawer.open = state.inside;
+    if (!state.inside || !trace || !model || !inside) return;
+    const [layer, head] = headOf(view);
+    if (changed(memory, inside, layer, head, look, placeOf(view))) redraw(layer, head);
+  }
+
+  function redraw(layer, head) {
+    const { inside, trace, store } = view;
+    const n_layers = trace.attention.shape[0];
+    layers.replaceChildren(...Array.from({ length: n_layers }, (_, i) => h("button", { type: "button", class: "chip", "aria-pressed": i === layer, onclick: () => store.set({ head: `${i}.${head}` }) }, `layer ${i}`)));
+    note.textContent = `Of several heads, head ${layer}.${head} is shown, as chosen in part 3.`;
+    const seen = new Set();
+    steps.replaceChildren(...inside.steps.map((step) => card(step, head, seen)));
+  }
+
+  function card(step, head, seen) {
+    const { values, name, axes, equations, sublayer } = step;
+    const isMany = values.shape.length === 3;
+    const n_first = values.shape[0];
+    const index = Math.floor((head * n_first) / (view.trace.attention.shape[1] || 1)); // grouped heads share keys
+    const matrix = isMany ? values.row(Math.min(index, n_first - 1)) : values;
+    const [rows, columns] = matrix.shape;
+    const finite = matrix.values.filter(Number.isFinite);
+    const most = finite.reduce((largest, each) => Math.max(largest, Math.abs(each)), 1e-9);
+    const canvas = h("canvas", { class: "heat", role: "img", "aria-label": `${name}, ${rows} by ${columns} numbers` });
+    paint(canvas, rows, columns, (r, c) => matrix.values[r * columns + c], (value) => signedColour(value, most));
+    const shown = h("p", { class: "pointed" }, h("span", { class: "muted" }, `between −${fixed(most)} and ${fixed(most)}`));
+    const here = placeOf(view);
+    canvas.addEventListener("pointermove", (event) => {
+      const box = canvas.getBoundingClientRect();
+      const [r, c] = [event.clientY - box.top, event.clientX - box.left].map((at, axis) => Math.max(0, Math.floor((at / (axis ? box.width : box.height)) * (axis ? columns : rows))));
+      if (r >= rows || c >= columns) return;
+      shown.replaceChildren(h("b", { class: "mono" }, nameOf(r)), ` number ${c}: `, figure("value", matrix.at(r, c), fixed(matrix.at(r, c), 4)));
+    });
+    const fresh = equations.filter((number) => number in EQUATIONS && !seen.has(number));
+    fresh.forEach((number) => seen.add(number));
+    const row = matrix.row(here).values;
+    return h(
+      "article",
+      { class: "step", "data-step": `${sublayer} ${name}` },
+      h("header", {}, h("h4", {}, name), h("span", { class: "shape mono" }, "(", values.shape.map((length, axis) => [axis ? ", " : "", h("abbr", { title: AXES[axes[axis]] ?? "" }, axes[axis]), `=${length}`]), ")")),
+      h("p", { class: "small" }, SAYS[name] ?? "", isMany ? ` Head ${index} of ${n_first}.` : ""),
+      ...fresh.slice(0, 2).map((number) => formula(number)),
+      h("div", { class: "heat-frame" }, canvas),
+      shown,
+      h("p", { class: "small muted" }, "mean of this token's row: ", figure(`mean_${sublayer}_${name}`, mean(row), fixed(mean(row), 4))),
+    );
+  }
+
+  function nameOf(row) {
+    const { trace, model } = view;
+    return row ? visible(model.texts[trace.ids[row]]) : "start";
+  }
+}
+
+function mean(numbers) {
+  const finite = numbers.filter(Number.isFinite);
+  return finite.reduce((sum, each) => sum + each, 0) / finite.length;
+}

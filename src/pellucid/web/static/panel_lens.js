@@ -1,0 +1,125 @@
+// Part 4: what the model would say after each part of each layer.
+
+import { changed, figure, fixed, h, percent, setFigure, visible } from "./elements.js";
+import { placeOf, rove } from "./moves.js";
+import { divergence, divergenceFromTruth, likeliest, logSoftmax } from "./sampling.js";
+import { matching } from "./truth.js";
+
+const CELL = 92; // pixels that a column needs
+const N_SHOWN = 10;
+
+export function lensPanel(root, view) {
+  const [memory, cards] = [{}, {}];
+  const table = h("div", { class: "lens", role: "grid", "aria-label": "Logit lens: places by tokens" });
+  const title = h("h3", {});
+  const [toEnd, toTruth] = [figure("kl_end", null), figure("kl_truth", null)];
+  const list = h("ol", { class: "likeliest" });
+  root.classList.add("lens-panel");
+  root.append(
+    table,
+    h(
+      "aside",
+      {},
+      title,
+      h("dl", { class: "facts" }, h("div", {}, h("dt", {}, "KL to its own end"), h("dd", {}, toEnd, h("small", {}, " nats"))), h("div", { class: "if-truth" }, h("dt", {}, "KL to the truth"), h("dd", {}, toTruth, h("small", {}, " nats")))),
+      list,
+    ),
+  );
+  table.addEventListener("click", (event) => {
+    const cell = event.target.closest("[data-point]");
+    if (cell) choose(cell);
+  });
+  table.addEventListener("keydown", (event) => {
+    const cells = [...table.querySelectorAll("[data-point]")];
+    rove(event, cells, cells.filter((cell) => cell.dataset.point === "0").length, (i) => {
+      choose(cells[i]);
+    });
+  });
+
+  const choose = (cell) => {
+    const place = Number(cell.dataset.place);
+    view.store.set({ at: place === view.trace.ids.length - 1 ? -1 : place, point: Number(cell.dataset.point) });
+  };
+  return { draw };
+
+  function draw() {
+    const { trace, model, state, look, logits, truth } = view;
+    if (!trace || !model) return;
+    const point = pointOf(state, trace);
+    const here = placeOf(view);
+    if (changed(memory, trace, model, here, look, state.guess)) drawTable(here, state.guess);
+    for (const cell of table.querySelectorAll("[data-point]")) {
+      const isHere = Number(cell.dataset.place) === here && Number(cell.dataset.point) === point;
+      cell.setAttribute("aria-selected", isHere);
+      cell.tabIndex = isHere ? 0 : -1;
+    }
+    if (logits?.at === here && changed(cards, logits, point, matching(truth, trace), model, state.guess)) drawCard(here, point);
+  }
+
+  function drawTable(here, isGuess) {
+    const { trace, model } = view;
+    const T = trace.ids.length;
+    const n_columns = Math.max(2, Math.min(T, Math.floor((table.parentElement.clientWidth * (innerWidth < 800 ? 1 : 0.72) - 110) / CELL)));
+    const first = Math.max(0, Math.min(T - n_columns, here - Math.floor(n_columns * 0.7)));
+    const places = Array.from({ length: n_columns }, (_, i) => first + i).filter((place) => place < T && !(isGuess && place > here));
+    const cells = document.activeElement?.closest?.(".lens") === table ? document.activeElement.dataset : null;
+    table.style.setProperty("--columns", n_columns);
+    const name = (place) => (place ? visible(model.texts[trace.ids[place]]) : "start");
+    table.replaceChildren(
+      h("div", { role: "row", class: "lens-row" }, h("span", { role: "columnheader", class: "corner" }, "after reading"), places.map((place) => h("span", { role: "columnheader", class: `mono ${place === here ? "here" : ""}`, title: name(place) }, name(place)))),
+      ...trace.points.map((point, n) =>
+        h(
+          "div",
+          { role: "row", class: "lens-row" },
+          h("span", { role: "rowheader" }, nameOfPoint(point, n, trace)),
+          places.map((place) => {
+            const id = trace.lens.ids.at(n, place);
+            const p = trace.lens.probabilities.at(n, place);
+            const hidden = isGuess && place === here;
+            return h(
+              "span",
+              {
+                role: "gridcell", class: `cell ${p > 0.45 ? "sure" : ""}`, "data-point": n, "data-place": place, "data-id": id, "data-value": p.toPrecision(7),
+                "data-kl": trace.lens.kl.at(n, place).toPrecision(7), style: { "--p": hidden ? 0 : p }, title: hidden ? "" : `${percent(p)}, KL to its own end ${fixed(trace.lens.kl.at(n, place))} nats`,
+              },
+              hidden ? "?" : visible(model.texts[id]),
+            );
+          }),
+        ),
+      ),
+    );
+    if (cells?.point) table.querySelector(`[data-point="${cells.point}"][data-place="${cells.place}"]`)?.focus();
+  }
+
+  function drawCard(here, point) {
+    const { trace, model, logits, state } = view;
+    const logQ = logSoftmax(logits.logits.row(point).values);
+    const end = logSoftmax(logits.logits.row(trace.points.length - 1).values);
+    const truth = matching(view.truth, trace);
+    const p = truth?.positions?.[here];
+    root.classList.toggle("no-truth", !truth?.known);
+    title.replaceChildren(nameOfPoint(trace.points[point], point, trace), ", after ", h("b", { class: "mono" }, here ? visible(model.texts[trace.ids[here]]) : "start"));
+    setFigure(toEnd, divergence(end, logQ));
+    setFigure(toTruth, p ? divergenceFromTruth(p, logQ) : null);
+    const best = likeliest(logQ, N_SHOWN);
+    const most = Math.exp(logQ[best[0]]);
+    if (state.guess) return list.replaceChildren(h("li", { class: "muted" }, "Hidden until you have guessed in part 5."));
+    list.replaceChildren(
+      ...best.map((id) => {
+        const q = Math.exp(logQ[id]);
+        return h("li", { "data-id": id, "data-value": q.toPrecision(7) }, h("span", { class: "mono" }, visible(model.texts[id])), h("span", { class: "track" }, h("span", { class: "bar model", style: { width: `${(100 * q) / most}%` } })), h("span", { class: "number" }, percent(q)));
+      }),
+    );
+  }
+}
+
+export function pointOf(state, trace) {
+  return state.point < 0 ? trace.points.length - 1 : Math.min(state.point, trace.points.length - 1);
+}
+
+// "1.feed_forward" in words; the last is where the model's answer is read.
+export function nameOfPoint(point, n, trace) {
+  if (point === "embedding") return "embedding";
+  const [layer, part] = point.split(".");
+  return `layer ${layer} ${part.replace("_", "-")}${n === trace.points.length - 1 ? " (end)" : ""}`;
+}

@@ -1,0 +1,160 @@
+// Part 2: the text as a strip of tokens, each with the model's surprise and the least possible one.
+
+import { SHADES, shadeOf } from "./colours.js";
+import { changed, figure, fixed, h, setFigure, visible } from "./elements.js";
+import { placeOf, rove, selectToken } from "./moves.js";
+import { matching } from "./truth.js";
+
+const SKILLS = {
+  choice: "a free choice", recall: "a name or thing said before", fact: "a fact about an animal", agreement: "agreement (he or she)",
+  count: "counting", moral: "the moral", spelling: "spelling",
+};
+
+export function textPanel(root, view) {
+  const memory = {};
+  const marks = {};
+  const examplesMemory = {};
+  const area = h("textarea", { id: "text", rows: 3, spellcheck: "false", "aria-label": "Text that the model reads" });
+  const examples = h("div", { class: "chips", role: "group", "aria-label": "Examples" });
+  const strip = h("div", { class: "strip", role: "listbox", "aria-label": "Tokens", "aria-orientation": "horizontal" });
+  const card = h("div", { class: "card", "aria-live": "polite" });
+  const note = h("p", { class: "note", hidden: true });
+  const [mean, floor, excess] = [figure("surprise", null), figure("floor", null), figure("excess", null)];
+  const floors = h("span", {}, "the least possible ", floor, ", so the model lost ", excess, " more");
+  const count = h("span", { class: "figure", "data-name": "tokens" });
+  let fable = 0;
+  root.append(
+    h("div", { class: "row" }, examples),
+    area,
+    note,
+    strip,
+    h("p", { class: "sum" }, count, " tokens · mean surprise ", mean, " nats", h("span", { class: "if-truth" }, " · ", floors)),
+    card,
+    h("div", { class: "legend" }, h("span", {}, "surprise"), SHADES.map((name, i) => h("span", { class: `shade s${i}` }, name)), h("span", { class: "if-truth" }, h("span", { class: "sample-token s3" }, "fill"), " the model's", h("span", { class: "sample-token under-s3" }, "line"), " the least possible: where both match, it could not do better")),
+  );
+
+  area.addEventListener("input", () => {
+    view.byTyping = performance.now();
+    view.store.set({ text: area.value, at: -1 });
+  });
+  strip.addEventListener("click", (event) => {
+    const token = event.target.closest(".token");
+    if (token) selectToken(view, Number(token.dataset.place));
+  });
+  strip.addEventListener("keydown", (event) => rove(event, [...strip.children], 1, (place) => selectToken(view, place)));
+  const look = (event) => {
+    const token = event.target.closest(".token");
+    if (token) showCard(Number(token.dataset.place));
+  };
+  strip.addEventListener("pointerover", look);
+  strip.addEventListener("focusin", look);
+  strip.addEventListener("pointerleave", () => view.trace && showCard(placeOf(view)));
+
+  return { draw };
+
+  function draw() {
+    const { state, trace, truth, model } = view;
+    if (area.value !== state.text && document.activeElement !== area) area.value = state.text;
+    else if (area.value !== state.text && !view.byTyping && state.text.trim() !== area.value.trim()) area.value = state.text;
+    if (changed(examplesMemory, view.examples)) drawExamples();
+    if (!trace || !model) return;
+    const fits = matching(truth, trace);
+    if (changed(memory, trace, fits, model)) drawStrip(fits);
+    if (changed(marks, trace, fits, model, state.at, state.guess)) mark();
+  }
+
+  function drawExamples() {
+    const { canType } = view.source;
+    const use = (text) => () => view.store.set({ text, at: -1 });
+    examples.replaceChildren(
+      h("span", { class: "muted" }, "Start from:"),
+      ...view.examples.map(({ skill, text }) => h("button", { type: "button", class: "chip", title: text, onclick: use(text) }, SKILLS[skill] ?? `${text.slice(0, 24)}…`)),
+      canType && h("button", { type: "button", class: "chip", id: "held-out", onclick: nextFable }, "a held-out fable"),
+    );
+  }
+
+  async function nextFable() {
+    fable += 1;
+    const { text } = await view.source.fable({ checkpoint: view.state.checkpoint, number: fable });
+    view.store.set({ text, at: -1 });
+  }
+
+  function drawStrip(truth) {
+    const { trace, model } = view;
+    note.hidden = !trace.is_cut;
+    note.textContent = `The model reads ${model.context_length} tokens at most: the text is shown as far as they reach.`;
+    const tokens = trace.ids.map((id, place) => {
+      const nats = place ? trace.surprise.values[place - 1] : null;
+      const least = place ? truth?.floor?.[place - 1] : null;
+      const text = model.texts[id];
+      const shade = place ? shadeOf(nats) : "begin";
+      const under = place && truth?.known ? `under-${shadeOf(least)}` : "";
+      return h(
+        "span",
+        {
+          class: `token ${shade} ${under}`, role: "option", "data-place": place, "data-id": id,
+          "data-value": nats === null ? "" : nats.toPrecision(7), "data-floor": least ?? "",
+          "aria-label": place ? `${visible(text)}, surprise ${fixed(nats)} nats` : "start of the text",
+        },
+        place ? shown(text) : "start",
+      );
+    });
+    strip.replaceChildren(...tokens);
+    count.textContent = trace.ids.length - 1;
+    count.dataset.value = trace.ids.length - 1;
+    const surprises = [...trace.surprise.values];
+    setFigure(mean, surprises.length ? total(surprises) / surprises.length : null);
+    const both = surprises.map((nats, i) => [nats, truth?.floor?.[i]]).filter(([, least]) => least !== undefined && least !== null);
+    const known = truth?.known && both.length === surprises.length && both.length;
+    root.classList.toggle("no-truth", !truth?.known);
+    setFigure(floor, known ? total(both.map(([, least]) => least)) / both.length : null);
+    setFigure(excess, known ? total(both.map(([nats, least]) => nats - least)) / both.length : null);
+  }
+
+  function mark() {
+    const here = placeOf(view);
+    [...strip.children].forEach((token, place) => {
+      token.setAttribute("aria-selected", place === here);
+      token.tabIndex = place === here ? 0 : -1;
+      token.classList.toggle("here", place === here);
+      token.classList.toggle("later", view.state.guess && place > here);
+    });
+    showCard(here);
+  }
+
+  function showCard(place) {
+    const { trace, truth, model } = view;
+    const id = trace.ids[place];
+    if (id === undefined) return;
+    const merges = mergesOf(model, id);
+    const fits = matching(truth, trace);
+    const least = place ? fits?.floor?.[place - 1] : null;
+    const skills = place && fits?.skills?.[place - 1];
+    card.replaceChildren(
+      h("div", {}, h("b", { class: "mono" }, place ? visible(model.texts[id]) : "start"), h("span", { class: "muted" }, ` token ${place} · id `, figure("id", id, String(id)), model.bytes[id] ? ` · bytes ${model.bytes[id]}` : " · stands before every text")),
+      place
+        ? h("div", {}, "surprise ", figure("token_surprise", trace.surprise.values[place - 1]), " nats", fits?.known && h("span", {}, least === null || least === undefined ? " · no exact truth here" : [" · least possible ", figure("token_floor", least), " nats"]), skills && skills.length ? h("span", { class: "muted" }, ` · needs ${skills.map((skill) => SKILLS[skill] ?? skill).join(", ")}`) : null)
+        : h("div", { class: "muted" }, "Training puts this token between any two texts."),
+      merges.length
+        ? h("div", { class: "merges" }, h("span", { class: "muted" }, "made by "), merges.map(([rank, made, left, right]) => h("span", { class: "merge mono", title: `merge number ${rank}` }, `${visible(model.texts[left])} + ${visible(model.texts[right])}`, h("sub", {}, rank))))
+        : h("div", { class: "merges muted" }, place ? "a single byte: no merge made it" : ""),
+    );
+  }
+}
+
+function shown(text) {
+  return text.replace(/^ /, "␣").replace(/\n/g, "⏎\n");
+}
+
+function total(numbers) {
+  return numbers.reduce((sum, each) => sum + each, 0);
+}
+
+// The merges that made a token from bytes, in the order in which they were learned.
+function mergesOf(model, id) {
+  model.mergeOf ??= new Map(model.merges.map((merge) => [merge[1], merge]));
+  const merge = model.mergeOf.get(id);
+  if (!merge) return [];
+  const all = [...mergesOf(model, merge[2]), ...mergesOf(model, merge[3]), merge];
+  return [...new Map(all.map((each) => [each[0], each])).values()].sort((a, b) => a[0] - b[0]);
+}

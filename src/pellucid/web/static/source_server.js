@@ -1,0 +1,78 @@
+// Where the page's numbers come from: here, the server that `pellucid serve` starts.
+//
+// A source has these methods. Each returns a promise of what docs/microscope.md describes, with tensors unpacked; the
+// exported page has another source with the same methods (`source_offline.js`).
+//
+//   run()                                     {runs: [{name, loss_unit, steps, knows_truth, has_chat, context_length,
+//                                               best, checkpoints: [{id, step, val_loss}]}]}
+//   metrics({run})                            rows of metrics.jsonl
+//   model({checkpoint})                       {n_parameters, n_layers, vocab_size, context_length, end_of_text, stop_ids,
+//                                               texts: [V], bytes: [V] in hex, merges: [[rank, id, left id, right id]]}
+//   examples({checkpoint})                    [{skill, text}]
+//   fable({checkpoint, number})               {number, text}
+//   trace({checkpoint, text, at, knockOut})   {text, is_cut, ids: [T], points: [N], attention (L,H,T,S), surprise (T-1),
+//                                               lens: {ids (N,T), probabilities (N,T), kl (N,T)}, at, logits (N,V)}
+//   logits({checkpoint, text, at, knockOut})  {at, logits (N,V)}
+//   inside({checkpoint, text, layer, knockOut})  {steps: [{sublayer, name, axes, equations, values}]}
+//   truth({checkpoint, text})                 {known: false}, or {known, ids: [T], positions: [T] of {ids, p} or null, floor: [T-1],
+//                                               entropy: [T], possible_length, is_possible, is_whole, next_characters,
+//                                               skills: [T-1] of [name], or null}
+//   heads({checkpoint})                       {heads: [{layer, head, name, scores: {name: share}}]}
+//   knockOutTable({checkpoint, n})            what each skill loses without each head
+//   onEvent(callback)                         calls callback({type: "row" | "checkpoint" | "samples", …}) while a run trains
+//
+// `signal`, where given, cancels a request. A refused request throws a SourceError with the server's own words.
+
+import { unpacked } from "./tensor.js";
+
+export class SourceError extends Error {}
+
+export function serverSource() {
+  return {
+    canType: true,
+    run: () => get("/api/run"),
+    metrics: ({ run }) => get("/api/metrics", { run }),
+    model: ({ checkpoint }) => get("/api/model", { checkpoint }),
+    examples: ({ checkpoint }) => get("/api/examples", { checkpoint }),
+    fable: ({ checkpoint, number }) => get("/api/fable", { checkpoint, number }),
+    trace: async (asked) => withTensors(await post("/api/trace", asked)),
+    logits: async (asked) => withTensors(await post("/api/logits", asked)),
+    inside: async (asked) => withTensors(await post("/api/inside", asked)),
+    truth: (asked) => post("/api/truth", asked),
+    heads: ({ checkpoint }) => get("/api/heads", { checkpoint }),
+    knockOutTable: (asked) => post("/api/knock_out", asked),
+    onEvent: listen,
+  };
+}
+
+function get(route, parameters = {}) {
+  return answer(fetch(`${route}?${new URLSearchParams(parameters)}`));
+}
+
+function post(route, { signal, knockOut, ...rest }) {
+  const body = JSON.stringify(knockOut ? { ...rest, knock_out: knockOut } : rest);
+  return answer(fetch(route, { method: "POST", headers: { "Content-Type": "application/json" }, body, signal }));
+}
+
+async function answer(response) {
+  const received = await response;
+  if (received.ok) return received.json();
+  const { error } = await received.json().catch(() => ({}));
+  throw new SourceError(error?.message ?? `the server answered ${received.status}`);
+}
+
+// The same object with each packed tensor in it unpacked.
+function withTensors(value) {
+  if (Array.isArray(value)) return typeof value[0] === "object" ? value.map(withTensors) : value;
+  if (value === null || typeof value !== "object") return value;
+  if ("dtype" in value && "data" in value) return unpacked(value);
+  return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, withTensors(each)]));
+}
+
+function listen(callback) {
+  const events = new EventSource("/api/events");
+  for (const type of ["row", "checkpoint", "samples"]) {
+    events.addEventListener(type, (event) => callback({ type, ...JSON.parse(event.data) }));
+  }
+  return () => events.close();
+}

@@ -1,0 +1,65 @@
+// What the page shows is one flat state, kept in its address: a link opens the same view.
+
+// Each key with its value when nothing is said. The kind of that value is the kind that the address is read as.
+export const DEFAULTS = {
+  checkpoint: "", // RUN@STEP; empty: the best
+  other: "", // the checkpoint B of part 8
+  text: "", // empty: the first example
+  at: -1, // the token looked from; -1: the last
+  head: "0.0", // layer.head
+  point: -1, // of the logit lens; -1: the last
+  off: "", // switched-off parts: "1.3 f0" is head 3 of layer 1, and the feed-forward layer 0
+  temperature: 1,
+  top_k: 0, // 0: all tokens
+  top_p: 1,
+  guess: false,
+  inside: false,
+  large: false,
+  theme: "auto",
+};
+
+export function makeStore() {
+  let state = fromAddress();
+  const listeners = [];
+  let writing = 0;
+
+  addEventListener("hashchange", () => {
+    if (toAddress(state) !== location.hash) change(fromAddress());
+  });
+
+  function change(changes) {
+    const before = state;
+    state = { ...state, ...changes };
+    if (Object.keys(state).every((key) => state[key] === before[key])) return;
+    clearTimeout(writing); // a slider changes the state more often than a browser lets its address be changed
+    writing = setTimeout(() => history.replaceState(null, "", toAddress(state) || "#"), 150);
+    listeners.forEach((listener) => listener(state, before));
+  }
+
+  return { get: () => state, set: change, onChange: (listener) => listeners.push(listener) };
+}
+
+export function toAddress(state) {
+  const said = Object.entries(state).filter(([key, value]) => value !== DEFAULTS[key]);
+  return said.length ? `#${new URLSearchParams(said)}` : "";
+}
+
+function fromAddress() {
+  const said = new URLSearchParams(location.hash.slice(1));
+  const read = { number: Number, boolean: (text) => text === "true", string: String };
+  const state = { ...DEFAULTS };
+  for (const [key, value] of Object.entries(DEFAULTS)) {
+    if (!said.has(key)) continue;
+    const given = read[typeof value](said.get(key));
+    if (!Number.isNaN(given)) state[key] = given;
+  }
+  return state;
+}
+
+// "1.3 f0" as the server wants it: [["head", 1, 3], ["feed_forward", 0]].
+export function partsOff(off) {
+  return off
+    .split(" ")
+    .filter(Boolean)
+    .map((part) => (part[0] === "f" ? ["feed_forward", Number(part.slice(1))] : ["head", ...part.split(".").map(Number)]));
+}

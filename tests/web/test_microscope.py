@@ -1,0 +1,90 @@
+"""What the page is sent is what the model computes, and what the corpus knows."""
+
+import base64
+
+import numpy as np
+import pytest
+import torch
+
+from pellucid import load
+from pellucid.errors import CheckpointError
+from pellucid.evaluation.build import fables_of
+from pellucid.evaluation.explain_truth import truth_of_text
+from pellucid.web.microscope import Microscope
+from pellucid.web.tensors import packed
+
+DTYPES = {"float16": np.float16, "float32": np.float32, "int32": np.int32}
+TEXT = "There was once a"
+
+
+def unpacked(tensor):
+    data = np.frombuffer(base64.b64decode(tensor["data"]), DTYPES[tensor["dtype"]])
+    return torch.from_numpy(data.reshape(tensor["shape"]).astype(np.float64))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_tensor_arrives_as_it_was_sent(dtype):
+    x = torch.arange(24).reshape(2, 3, 4).mT * 0.25
+
+    assert torch.equal(unpacked(packed(x, dtype)), x.to(getattr(torch, dtype)).double())
+
+
+def test_a_trace_is_that_of_the_run(fables_run):
+    microscope, run = Microscope([fables_run]), load(fables_run, "latest")
+    sent = microscope.trace("fables@4", TEXT, at=1)
+    traced = run.trace(TEXT)
+    log_q_NTV = traced.logits.log_softmax(-1)
+
+    assert sent["ids"] == traced.ids
+    torch.testing.assert_close(unpacked(sent["attention"]), traced.attention.double(), atol=1e-3, rtol=0)
+    torch.testing.assert_close(unpacked(sent["logits"]), traced.logits[:, 1].double(), atol=1e-5, rtol=0)
+    surprise_T = -log_q_NTV[-1, range(len(traced.ids) - 1), traced.ids[1:]]
+    torch.testing.assert_close(unpacked(sent["surprise"]), surprise_T.double(), atol=1e-5, rtol=0)
+    kl_NT = torch.nn.functional.kl_div(
+        log_q_NTV, log_q_NTV[-1:].expand_as(log_q_NTV), log_target=True, reduction="none"
+    ).sum(-1)
+    torch.testing.assert_close(unpacked(sent["lens"]["kl"]), kl_NT.double(), atol=1e-4, rtol=0)
+    assert unpacked(sent["lens"]["ids"]).tolist() == traced.logits.argmax(-1).tolist()
+
+
+def test_a_part_that_is_knocked_out_is_missing_from_the_trace(fables_run):
+    microscope, run = Microscope([fables_run]), load(fables_run, "latest")
+    off = [("head", 1, 0), ("feed_forward", 0)]
+
+    sent = microscope.logits("fables@4", TEXT, knock_out=off)
+
+    expected = run.trace(TEXT, knock_out=off).logits[:, -1].double()
+    torch.testing.assert_close(unpacked(sent["logits"]), expected, atol=1e-5, rtol=0)
+
+
+def test_the_truth_is_that_of_the_grammar(fables_run):
+    microscope, run = Microscope([fables_run]), load(fables_run)
+    truth = truth_of_text(fables_of(run.trained, "test"), run.tokenizer, TEXT)
+
+    sent = microscope.truth("fables@4", TEXT)
+
+    assert [dict(zip(p["ids"], p["p"], strict=True)) if p else None for p in sent["positions"]] == truth.distributions
+    assert sent["is_possible"]
+    assert not microscope.truth("fables@4", "Call me Ishmael.")["is_possible"]
+
+
+def test_an_example_ends_where_the_skill_that_it_is_named_after_is_needed(fables_run):
+    microscope = Microscope([fables_run])
+    corpus = fables_of(load(fables_run).trained, "test")
+    recall = corpus.skills.index("recall")
+
+    [text] = [example["text"] for example in microscope.examples("fables@4") if example["skill"] == "recall"]
+
+    whole = next(piece.text for piece in corpus.pieces("validation") if piece.text.startswith(text))
+    assert recall in corpus.skills_of(whole)[len(text) : len(text) + 2]
+
+
+def test_a_checkpoint_that_is_not_there_is_an_error_with_a_way_out(fables_run):
+    with pytest.raises(CheckpointError, match="choose one"):
+        Microscope([fables_run]).trace("fables@5", TEXT)
+
+
+def test_two_runs_of_one_name_stay_apart(fables_run):
+    names = [run["name"] for run in Microscope([fables_run, fables_run]).run()["runs"]]
+
+    assert names == ["fables", "fables-2"]
