@@ -17,6 +17,8 @@ from pellucid.files import discard
 
 _log = logging.getLogger(__name__)
 
+LOCK = ".lock"
+SECONDS_TO_WAIT = 0.5  # for the lock: who asks only whether it is taken (`is_locked`) holds it much shorter
 SNAPSHOTS = "snapshots"  # the folder in a run's folder that holds weights alone (`snapshots.py`)
 
 
@@ -26,10 +28,10 @@ def locked(run_dir: Path) -> Iterator[None]:
 
     The lock is the system's, so it ends with the process, however it ends. Raises RunInUseError.
     """
-    lock = FileLock(run_dir / ".lock", timeout=0)
+    lock = FileLock(run_dir / LOCK, timeout=SECONDS_TO_WAIT)
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
+        lock.acquire(poll_interval=SECONDS_TO_WAIT / 10)
     except Timeout:
         fix = "wait for it to end, or choose another --run-dir"
         raise RunInUseError(str(run_dir), "another process trains in this folder", fix) from None
@@ -44,6 +46,21 @@ def locked(run_dir: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def is_locked(run_dir: Path) -> bool:
+    """Whether a process trains there. The only way to find out is to take the lock, for an instant."""
+    if not (run_dir / LOCK).exists():
+        return False
+    lock = FileLock(run_dir / LOCK, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        return True
+    except OSError:  # it may not be written, as by whoever trains there
+        return False
+    lock.release()
+    return False
 
 
 def steps_in(run_dir: Path) -> list[int]:

@@ -29,7 +29,7 @@ def read_rows(file: Path) -> list[Row]:
         return []
     rows = []
     for line in file.read_bytes().splitlines():
-        if (row := _row(line)) is None:
+        if (row := row_in(line)) is None:
             break
         rows.append(row)
     return rows
@@ -37,7 +37,7 @@ def read_rows(file: Path) -> list[Row]:
 
 def cut_back(file: Path, step: int) -> None:
     """Drops the rows after `step`, which the resumed run will write again."""
-    cut_from(file, lambda line: (row := _row(line)) is None or not line.endswith(b"\n") or row["step"] > step)
+    cut_from(file, lambda line: (row := row_in(line)) is None or not line.endswith(b"\n") or row["step"] > step)
 
 
 def cut_from(file: Path, is_too_late: Callable[[bytes], bool]) -> None:
@@ -53,7 +53,8 @@ def cut_from(file: Path, is_too_late: Callable[[bytes], bool]) -> None:
     os.truncate(file, kept)
 
 
-def _row(line: bytes) -> Row | None:
+def row_in(line: bytes) -> Row | None:
+    """The row that a line holds; None if it is not a whole one."""
     try:
         row = json.loads(line)
     except ValueError:

@@ -1,0 +1,176 @@
+"""What happens in the folder of a run while it trains, as events for the page.
+
+The process that trains knows nothing of it: whoever watches looks at its files, twice a second, and only as long as a
+page listens. An event says how things are, and not only what was added: a page that missed some, or has lost its
+connection for a while, is right again after the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from os import stat_result
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from fastapi import APIRouter
+from sse_starlette import EventSourceResponse, JSONServerSentEvent
+
+from pellucid.checkpoint.run_directory import is_locked, step_directories
+from pellucid.config.load import load_run_config
+from pellucid.errors import ConfigError
+from pellucid.training.metrics import Row, row_in
+
+SECONDS_BETWEEN_LOOKS = 0.5
+MOST_BYTES_OF_SAMPLES = 1 << 18  # the end of samples.md is enough for the newest
+Read = TypeVar("Read")
+
+
+class Event(NamedTuple):
+    """state: {is_there, is_training, step, steps}; the last step logged, and how many are planned, if that is known.
+    metrics: {after, rows}; in place of all rows after that step (of all rows, if it is None) there are these now.
+    checkpoint: {steps}; those whose weights are there.   sample: {step, samples}; the newest.
+    """
+
+    type: Literal["state", "metrics", "checkpoint", "sample"]
+    data: dict[str, Any]
+
+
+class Watcher:
+    """A run's folder and what is known of it. The folder may vanish and come back, or another in its place."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._forget()
+
+    def _forget(self) -> None:
+        self._rows = Tail(self._run_dir / "metrics.jsonl")
+        self._planned = Cached(self._run_dir / "config.yaml", planned_steps)
+        self._samples = Cached(self._run_dir / "samples.md", newest_samples)
+        self._step: int | None = None
+        self._said: dict[str, Any] = {}
+
+    def look(self) -> list[Event]:
+        """What has changed since the last look; at the first one, everything."""
+        try:
+            return self._look()
+        except OSError:  # it went while it was looked at, or may not be read: the next look that can tells everything
+            self._forget()
+            return []
+
+    def _look(self) -> list[Event]:
+        if not self._run_dir.is_dir():
+            was_there = self._said.get("state", {}).get("is_there", True)
+            self._forget()
+            self._said["state"] = {"is_there": False, "is_training": False, "step": None, "steps": None}
+            return [Event("state", self._said["state"])] if was_there else []
+        events = []
+        is_same_file, rows = self._rows.read()
+        if rows or not is_same_file:
+            events.append(Event("metrics", {"after": self._step if is_same_file else None, "rows": rows}))
+            self._step = rows[-1]["step"] if rows else None
+        state = {"is_there": True, "is_training": is_locked(self._run_dir), "step": self._step}
+        steps = {int(path.name.removeprefix("step-")) for path in step_directories(self._run_dir)}
+        now = {"state": {**state, "steps": self._planned.read()}, "checkpoint": {"steps": sorted(steps)}}
+        if samples := self._samples.read():
+            now["sample"] = samples
+        events += [Event(kind, data) for kind, data in now.items() if self._said.get(kind) != data]  # type: ignore[arg-type]
+        self._said = now
+        return events
+
+
+class Tail:
+    """The rows of a file that grows, each once. A last line without an end is still being written."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._n_bytes, self._last_line = 0, b""
+
+    def read(self) -> tuple[bool, list[Row]]:
+        """The rows that are new; or, if the file is not the one that was read before, False and all of its rows.
+
+        So it is after a resume, which cuts the file back. The last line read tells, for it stands where it stood.
+        """
+        try:
+            with self._file.open("rb") as stream:
+                stream.seek(self._n_bytes - len(self._last_line))
+                new = stream.read()
+                if is_same := new.startswith(self._last_line):
+                    new = new[len(self._last_line) :]
+                else:
+                    self._n_bytes = stream.seek(0)
+                    new = stream.read()
+        except FileNotFoundError:
+            is_same, new = self._n_bytes == 0, b""
+            self._n_bytes, self._last_line = 0, b""
+        lines = [line for line in new.splitlines(keepends=True) if line.endswith(b"\n")]
+        self._n_bytes += sum(map(len, lines))
+        self._last_line = lines[-1] if lines else self._last_line if is_same else b""
+        return is_same, [row for line in lines if (row := row_in(line)) is not None]
+
+
+class Cached:
+    """What was read from a file, and is read again when the file has changed."""
+
+    def __init__(self, file: Path, reader: Callable[[Path], Read | None]) -> None:
+        self._file, self._reader = file, reader
+        self._known: tuple[tuple[int, int], Any] | None = None
+
+    def read(self) -> Any:
+        """None where there is no such file, or nothing in it yet."""
+        try:
+            now = _version(self._file.stat())
+            if self._known is None or self._known[0] != now:
+                self._known = (now, self._reader(self._file))
+        except FileNotFoundError:
+            return None
+        return self._known[1]
+
+
+def _version(stat: stat_result) -> tuple[int, int]:
+    return stat.st_mtime_ns, stat.st_size
+
+
+def planned_steps(config_file: Path) -> int | None:
+    """How many steps the run will make; None while the file is being written."""
+    try:
+        return load_run_config(config_file).train.steps
+    except ConfigError:
+        return None
+
+
+def newest_samples(samples_file: Path) -> dict[str, Any] | None:
+    """The texts that stand last in samples.md, with their step; None while they are being written."""
+    with samples_file.open("rb") as stream:
+        stream.seek(max(0, samples_file.stat().st_size - MOST_BYTES_OF_SAMPLES))
+        text = stream.read().decode("utf-8", "replace")
+    headings = [*re.finditer(r"^## After (\d+) steps\n\n", text, re.MULTILINE)]
+    if not headings or not text.endswith("\n\n"):
+        return None
+    last = headings[-1]
+    quoted = text[last.end() :].rstrip("\n").split("\n\n")
+    samples = [re.sub(r"^> ?", "", sample, flags=re.MULTILINE) for sample in quoted]
+    return {"step": int(last[1]), "samples": samples}
+
+
+async def watch(runs: Mapping[str, Path], seconds: float = SECONDS_BETWEEN_LOOKS) -> AsyncIterator[Event]:
+    """The events of these runs as they come, each with the name of its run; it does not end by itself."""
+    watchers = {name: Watcher(run_dir) for name, run_dir in runs.items()}
+    while True:
+        for name, watcher in watchers.items():
+            for event in await asyncio.to_thread(watcher.look):
+                yield Event(event.type, {"run": name, **event.data})
+        await asyncio.sleep(seconds)
+
+
+def event_routes(runs: Mapping[str, Path]) -> APIRouter:
+    """`/api/events`: what happens in these runs, as server-sent events."""
+    routes = APIRouter()
+
+    @routes.get("/api/events")
+    async def events() -> EventSourceResponse:
+        messages = (JSONServerSentEvent(event.data, event=event.type) async for event in watch(runs))
+        return EventSourceResponse(messages)
+
+    return routes
