@@ -24,10 +24,11 @@ from pellucid.config.load import Change, load_run_config
 from pellucid.config.run import RunConfig
 from pellucid.config.training import TrainConfig
 from pellucid.errors import ConfigError
-from pellucid.evaluation.build import evaluate_on, evaluate_text, explain_run
+from pellucid.evaluation.build import evaluate_on, evaluate_text, explain_run, knock_out_run
 from pellucid.evaluation.embed import Layer, Pooling, embed
 from pellucid.evaluation.explanation import Explanation
 from pellucid.evaluation.interventions import Place
+from pellucid.evaluation.knock_out import N_FABLES, KnockOutTable
 from pellucid.evaluation.trace import Trace, trace_text
 from pellucid.exchange.converted import merge_run, quantize_run
 from pellucid.exchange.export import Format, export_run
@@ -192,6 +193,14 @@ class Run:
         patch: places that give what they gave in the trace of another text of as many tokens.
         """
         return trace_text(self.model, self.tokenizer, text, knock_out=knock_out, patch=patch)
+
+    def knock_out(self, *places: Sequence[Place], fables: int = N_FABLES) -> KnockOutTable:
+        """What it costs each skill, on so many held-out fables, to do without some places: nats per fable.
+
+        Each argument is a list of places that are knocked out together, [("head", 1, 2)]; without any, every head and
+        every sublayer is knocked out alone. ConfigError for a run whose text is not Fables.
+        """
+        return knock_out_run(self.trained, places or None, n_fables=fables)
 
     def embed(
         self, texts: str | Sequence[str], *, layer: Layer = "last", pooling: Pooling | None = "mean"

@@ -28,10 +28,13 @@ from pellucid.evaluation.attention_maps import attention_maps
 from pellucid.evaluation.embed import Embeddings, Layer, Pooling, embed
 from pellucid.evaluation.explain import beginning_that_fits, explain, validation_document
 from pellucid.evaluation.explanation import Explanation
+from pellucid.evaluation.interventions import Place
+from pellucid.evaluation.knock_out import KnockOutTable, held_out_fables, knock_out_table
 from pellucid.evaluation.loss import Evaluation, evaluation_of, score
 from pellucid.evaluation.probe import ProbeTable, probe
 from pellucid.evaluation.trace import trace_text
 from pellucid.model.build import build_model
+from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
@@ -205,6 +208,23 @@ def probe_run(trained: TrainedModel, texts: Sequence[str] | None, *, most: int) 
         untrained = build_model(trained.config.model, trained.tokenizer.vocab_size)
     untrained.to(next(trained.model.parameters()).device)
     return probe(trained.model, untrained, trained.tokenizer, fables, texts or held_out_texts(trained, fables, most))
+
+
+def knock_out_run(
+    trained: TrainedModel, knock_outs: Sequence[Sequence[Place]] | None, *, n_fables: int
+) -> KnockOutTable:
+    """What it costs each skill to knock these places out, each entry together, or every head and sublayer alone."""
+    fables = fables_of(trained, "knock_out")
+    model = decoder_of(trained, "knock_out")
+    sample = held_out_fables(fables, trained.tokenizer, model.context_length, n_fables)
+    return knock_out_table(model, sample, fables.skills, knock_outs)
+
+
+def decoder_of(trained: TrainedModel, where: str) -> Decoder:
+    """ConfigError if the model is of another kind."""
+    if not isinstance(trained.model, Decoder):
+        raise ConfigError(where, "this kind of model has no heads", "take a run of model.type decoder")
+    return trained.model
 
 
 def fables_of(trained: TrainedModel, where: str) -> FablesCorpus:

@@ -1,0 +1,198 @@
+"""What each head and sublayer is for: by how much the loss of each skill rises without it.
+
+The same held-out fables are read with the place intact and knocked out, so that it gives zeros. A mean output in its
+place (Wang et al. 2022) would need a sample of text to be taken from; zeros are the same on every text, and what is
+added to the stream then is nothing at all (Michel et al. 2019).
+
+Shapes: F fables, S skills, B rows of a batch, T positions, N tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pellucid.corpora.fables import FablesCorpus
+from pellucid.data.batches import IGNORE_INDEX
+from pellucid.data.truth import nats_of, skill_characters
+from pellucid.errors import DataError
+from pellucid.evaluation.interventions import Place, check_places, nothing, place_name, places_of, replaced
+from pellucid.evaluation.loss import nats_and_hits
+from pellucid.model.decoder import Decoder
+from pellucid.model.language_model import eval_mode
+from pellucid.tokenizer import Tokenizer
+
+Floats = NDArray[np.float64]
+
+N_FABLES = 64
+ROWS_AT_ONCE = 16
+NORMAL_95 = 1.96  # standard errors to each side
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean, and the half width of its 95 % interval."""
+
+    mean: float
+    half_width: float
+
+    def to_json(self) -> dict[str, float]:
+        return {"mean": self.mean, "half_width": self.half_width}
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} ± {self.half_width:.2f}"
+
+
+@dataclass(frozen=True)
+class Fable:
+    """One held-out fable as a model reads it.
+
+    ids: end_of_text and the T - 1 tokens after it. targets: the T tokens after each, the end of the fable among them.
+    shares (T, S): how much of each skill a target takes. floor (T,): its -log p under the truth.
+    """
+
+    text: str
+    ids: list[int]
+    targets: list[int]
+    shares: Floats
+    floor: Floats
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What it costs to knock some places out: nats per fable that each skill loses, and all together."""
+
+    places: tuple[Place, ...]
+    by_skill: dict[str, Estimate]
+    all: Estimate
+
+    @property
+    def name(self) -> str:
+        return " + ".join(map(place_name, self.places))
+
+    def to_json(self) -> dict[str, object]:
+        costs = {**self.by_skill, "all": self.all}
+        return {
+            "places": [list(place) for place in self.places],
+            "name": self.name,
+            "nats_per_fable": {skill: cost.to_json() for skill, cost in costs.items()},
+        }
+
+
+@dataclass(frozen=True)
+class KnockOutTable:
+    """Loss and floor of the intact model in nats per fable, by skill, and what each knock-out adds to the loss."""
+
+    n_fables: int
+    floor: dict[str, float]
+    intact: dict[str, float]
+    rows: list[Costs]
+
+    def to_json(self) -> dict[str, object]:
+        rows = [row.to_json() for row in self.rows]
+        return {"fables": self.n_fables, "floor": self.floor, "intact": self.intact, "knocked_out": rows}
+
+    def table(self) -> str:
+        """For a person to read: a row for each knock-out, a column for each skill."""
+        lines = [
+            f"knocked out: what it costs each skill, nats per fable (mean over {self.n_fables} held-out fables ± 95 %)",
+            f"{'':<18}" + "".join(f"{skill:>13}" for skill in (*self.floor, "all")),
+        ]
+        for name, nats in (("the floor", self.floor), ("the intact model", self.intact)):
+            lines.append(f"{name:<18}" + "".join(f"{each:13.2f}" for each in (*nats.values(), sum(nats.values()))))
+        for row in self.rows:
+            cells = (f"{cost.mean:+.2f} ±{cost.half_width:.2f}" for cost in (*row.by_skill.values(), row.all))
+            lines.append(f"{row.name:<18}" + "".join(f"{cell:>13}" for cell in cells))
+        return "\n".join(lines)
+
+
+def held_out_fables(corpus: FablesCorpus, tokenizer: Tokenizer, context_length: int, n: int = N_FABLES) -> list[Fable]:
+    """The first n of them, with the truth; of a long one, as many tokens as fit into the context.
+
+    DataError if the tokenizer does not cut text into words: then the truth about a token is not known.
+    """
+    if not tokenizer.has_words:
+        fix = "take a run whose tokenizer was learned here"
+        raise DataError("the tokenizer", "its tokens reach across words, so the truth about them is not known", fix)
+    return [_read(corpus, tokenizer, text, context_length) for text in islice(corpus.documents("validation"), n)]
+
+
+def _read(corpus: FablesCorpus, tokenizer: Tokenizer, text: str, context_length: int) -> Fable:
+    ids = [tokenizer.end_of_text, *tokenizer.encode(text), tokenizer.end_of_text][: context_length + 1]
+    n = len(ids) - 1
+    characters = skill_characters(corpus, tokenizer, text)[:n].astype(float)
+    floor = np.array(nats_of(corpus, tokenizer, text)[:n])
+    return Fable(text, ids[:-1], ids[1:], characters / characters.sum(axis=1, keepdims=True), floor)
+
+
+@torch.inference_mode()
+def loss_by_skill(model: Decoder, fables: Sequence[Fable], knock_out: Sequence[Place] = ()) -> Floats:
+    """Nats that the model spends on each fable, by skill (F, S), while these places give zeros.
+
+    ConfigError for a place that is not there.
+    """
+    check_places(model, knock_out, "knock_out")
+    by_skill_FS = np.empty((len(fables), fables[0].shares.shape[1]))
+    with eval_mode(model), replaced(model, {place: nothing(place, model) for place in knock_out}):
+        for rows in _batches(fables):
+            nats = _nats_of_rows(model, [fables[row] for row in rows])
+            for row, nats_T in zip(rows, nats, strict=True):
+                by_skill_FS[row] = nats_T @ fables[row].shares
+    return by_skill_FS
+
+
+def _batches(fables: Sequence[Fable]) -> Iterator[list[int]]:
+    """Fables of about equal length together: they need little padding."""
+    by_length = sorted(range(len(fables)), key=lambda row: len(fables[row].ids))
+    for first in range(0, len(fables), ROWS_AT_ONCE):
+        yield by_length[first : first + ROWS_AT_ONCE]
+
+
+def _nats_of_rows(model: Decoder, fables: Sequence[Fable]) -> Sequence[Floats]:
+    """-log p of each target, fable by fable."""
+    lengths = [len(fable.ids) for fable in fables]
+    inputs_BT = torch.zeros(len(fables), max(lengths), dtype=torch.int64)
+    targets_BT = torch.full_like(inputs_BT, IGNORE_INDEX)
+    for row, fable in enumerate(fables):
+        inputs_BT[row, : lengths[row]] = torch.tensor(fable.ids)
+        targets_BT[row, : lengths[row]] = torch.tensor(fable.targets)
+    counts_BT = targets_BT != IGNORE_INDEX
+    device = model.embeddings.embedding_VD.device
+    logits_NV = model.unembed(model.hidden(inputs_BT.to(device))[counts_BT.to(device)])
+    nats_N, _ = nats_and_hits(logits_NV, targets_BT[counts_BT].to(device))
+    return np.split(nats_N.double().cpu().numpy(), np.cumsum(lengths)[:-1])
+
+
+def knock_out_table(
+    model: Decoder, fables: Sequence[Fable], skills: Sequence[str], knock_outs: Sequence[Sequence[Place]] | None = None
+) -> KnockOutTable:
+    """Knocks out these places, each entry together; without any, every head and sublayer alone."""
+    if knock_outs is None:
+        knock_outs = [[place] for place in places_of(model)]
+    intact_FS = loss_by_skill(model, fables)
+    floor_S = np.mean([fable.floor @ fable.shares for fable in fables], axis=0)
+    return KnockOutTable(
+        n_fables=len(fables),
+        floor=dict(zip(skills, floor_S.tolist(), strict=True)),
+        intact=dict(zip(skills, intact_FS.mean(axis=0).tolist(), strict=True)),
+        rows=[costs(intact_FS, loss_by_skill(model, fables, places), skills, places) for places in knock_outs],
+    )
+
+
+def costs(intact_FS: Floats, without_FS: Floats, skills: Sequence[str], places: Sequence[Place]) -> Costs:
+    """The differences between two readings of the same fables. Paired by fable: what makes a fable hard for both drops
+    out of the interval."""
+    difference_FS = without_FS - intact_FS
+    by_skill = {skill: mean_of(difference_F) for skill, difference_F in zip(skills, difference_FS.T, strict=True)}
+    return Costs(tuple(places), by_skill, mean_of(difference_FS.sum(axis=1)))
+
+
+def mean_of(values_F: Floats) -> Estimate:
+    """With the 95 % interval of a normal distribution: values of some dozen fables, which are drawn independently."""
+    deviation = float(values_F.std(ddof=1)) if len(values_F) > 1 else float("nan")
+    return Estimate(float(values_F.mean()), NORMAL_95 * deviation / len(values_F) ** 0.5)
