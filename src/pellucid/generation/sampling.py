@@ -48,13 +48,14 @@ class Sampling:
 
 
 def next_token(
-    logits_BV: Tensor, sampling: Sampling, generator: torch.Generator, seen_BV: Tensor | None = None
+    logits_BV: Tensor, sampling: Sampling, random: torch.Generator | Tensor, seen_BV: Tensor | None = None
 ) -> Tensor:
     """Choose one token id per row, (B,), as `sampling` says (equations 19, 20, 43 and 44).
 
     The order is that of transformers (repetition penalty, temperature, top-k, top-p, min-p), but for top-k, which comes
     before temperature: temperature never changes the order of the tokens, and to scale k candidates is cheaper.
-    `seen_BV` marks the tokens that have occurred; only a repetition penalty needs it.
+    `random`: where random numbers come from, or one in [0, 1) for each row, (B, 1). `seen_BV` marks the tokens that
+    have occurred; only a repetition penalty needs it.
     """
     if sampling.repetition_penalty != 1:
         assert seen_BV is not None, "a repetition penalty needs the tokens so far"
@@ -64,11 +65,11 @@ def next_token(
     logits_BV = logits_BV.float()
     if sampling.top_k is None and sampling.top_p in (None, 1):
         logits_BV = apply_temperature(logits_BV, sampling.temperature)
-        return draw(keep_min_p(logits_BV, sampling.min_p or 0.0), generator)
+        return draw(keep_min_p(logits_BV, sampling.min_p or 0.0), random)
     logits_BC, token_ids_BC = keep_top_k(logits_BV, sampling.top_k or logits_BV.shape[-1])
     logits_BC = apply_temperature(logits_BC, sampling.temperature)
     logits_BC = keep_top_p(logits_BC, sampling.top_p or 1.0)
-    choice_B = draw(keep_min_p(logits_BC, sampling.min_p or 0.0), generator)
+    choice_B = draw(keep_min_p(logits_BC, sampling.min_p or 0.0), random)
     return token_ids_BC.gather(-1, choice_B[:, None])[:, 0]
 
 
@@ -126,13 +127,14 @@ def keep_min_p(logits_BC: Tensor, p: float) -> Tensor:
     return logits_BC.masked_fill(probabilities_BC < p * probabilities_BC.amax(dim=-1, keepdim=True), -math.inf)
 
 
-def draw(logits_BC: Tensor, generator: torch.Generator) -> Tensor:
+def draw(logits_BC: Tensor, random: torch.Generator | Tensor) -> Tensor:
     """Draw one index per row, (B,), with probability softmax(logits).
 
     This needs one random number per row; torch.multinomial draws V of them and was 5 to 20 times slower on a CPU.
     """
-    uniforms_B1 = torch.rand(logits_BC[:, :1].shape, generator=generator, device=logits_BC.device)
-    return token_at(logits_BC.softmax(dim=-1), uniforms_B1)
+    if isinstance(random, torch.Generator):
+        random = torch.rand(logits_BC[:, :1].shape, generator=random, device=logits_BC.device)
+    return token_at(logits_BC.softmax(dim=-1), random)
 
 
 def token_at(probabilities_BC: Tensor, uniforms_B1: Tensor) -> Tensor:

@@ -41,10 +41,10 @@ WINDOWS = (explicit_window, FAST.attend_in_window)
 class SingleTokenDecoder:
     """`decoder(tokens_B1, cache)[:, -1]` for a decoder in eval mode, to rounding."""
 
-    def __init__(self, decoder: Decoder) -> None:
+    def __init__(self, decoder: Decoder, attention_of: type[SingleQueryAttention] | None = None) -> None:
         self._check_length = decoder.check_length
         self._embed, self._add_positions = decoder.embeddings.embed, decoder.positions.add_to_embeddings
-        self._blocks = [on_one_token(block) for block in decoder.blocks]
+        self._blocks = [on_one_token(block, attention_of or SingleQueryAttention) for block in decoder.blocks]
         self._final_norm, self._soft_cap = as_function(decoder.final_norm), as_function(decoder.soft_cap)
         self._unembed = projection(decoder.embeddings.unembedding_VD)
         self._dtype = product_dtype(decoder.embeddings.unembedding_VD)
@@ -90,20 +90,24 @@ class SingleQueryAttention:
         return F.scaled_dot_product_attention(q_BH1K, k_BGSK, v_BGSK, enable_gqa=self.shares_heads)
 
 
-def on_one_token(module: Sublayer) -> Sublayer:
-    """What a part of the decoder computes, on one token. A kind that has no lean form here is called as it is."""
+def on_one_token(module: Sublayer, attention_of: type[SingleQueryAttention] = SingleQueryAttention) -> Sublayer:
+    """What a part of the decoder computes, on one token. A kind that has no lean form here is called as it is.
+
+    attention_of: makes the lean form of attention.
+    """
     if isinstance(module, nn.Module) and is_plain(module):
         if type(module) is Block:
-            attention, feed_forward = on_one_token(module.attention), on_one_token(module.feed_forward)
+            attention = on_one_token(module.attention, attention_of)
+            feed_forward = on_one_token(module.feed_forward)
             return lambda x_BD, cache: feed_forward(attention(x_BD, cache))
         if type(module) is PreNorm:
-            norm, sublayer = as_function(module.norm), on_one_token(module.sublayer)
+            norm, sublayer = as_function(module.norm), on_one_token(module.sublayer, attention_of)
             return lambda x_BD, *inputs: x_BD + sublayer(norm(x_BD), *inputs)
         if type(module) is PostNorm:
-            norm, sublayer = as_function(module.norm), on_one_token(module.sublayer)
+            norm, sublayer = as_function(module.norm), on_one_token(module.sublayer, attention_of)
             return lambda x_BD, *inputs: norm(x_BD + sublayer(x_BD, *inputs))
         if isinstance(module, MultiHeadAttention) and has_lean_form(module):
-            return SingleQueryAttention(module)
+            return attention_of(module)
         if type(module) is FeedForward:
             widen, narrow, activation = side_by_side(module.W_1), side_by_side(module.W_2), module.activation
             return lambda x_BD: narrow(activation(widen(x_BD)))

@@ -139,7 +139,7 @@ def search_text(
         max_new_tokens=max_new_tokens,
         length_penalty=length_penalty,
         has_ended=has_ended,
-        forbidden_ids=_never_written(tokenizer),
+        forbidden_ids=never_written(tokenizer),
     )
     seconds = perf_counter() - started
     return [_completion(tokenizer, prompt, each.token_ids, stop, seconds, each.score) for each in found[:n_best]]
@@ -169,7 +169,7 @@ def write_tokens(
         sampling=sampling,
         stop_ids=tokenizer.stop_ids,
         seed=seed,
-        forbidden_ids=_never_written(tokenizer),
+        forbidden_ids=never_written(tokenizer),
     )
 
 
@@ -193,7 +193,7 @@ def before_stop(pieces: Iterable[str], stop: Sequence[str]) -> Iterator[str]:
     for piece in pieces:
         held += piece
         start = first_stop(held, stop)
-        n_safe = _length_before_a_beginning(held, stop) if start is None else start
+        n_safe = length_before_a_beginning(held, stop) if start is None else start
         if n_safe:
             yield held[:n_safe]
         if start is not None:
@@ -203,7 +203,7 @@ def before_stop(pieces: Iterable[str], stop: Sequence[str]) -> Iterator[str]:
         yield held
 
 
-def _length_before_a_beginning(text: str, stop: Sequence[str]) -> int:
+def length_before_a_beginning(text: str, stop: Sequence[str]) -> int:
     """How much of a text is left without its longest ending that a stop string begins with."""
     longest = max((len(each) for each in stop), default=1) - 1
     starts = range(max(0, len(text) - longest), len(text))
@@ -271,6 +271,6 @@ def _read(
     return prompt_ids
 
 
-def _never_written(tokenizer: Tokenizer) -> list[int]:
+def never_written(tokenizer: Tokenizer) -> list[int]:
     """The control tokens that end no text. A model has not learned to write them: no loss was ever on one."""
     return [id_ for id_ in tokenizer.control_ids if id_ not in tokenizer.stop_ids]
