@@ -1,12 +1,17 @@
 """What the page is sent is what the model computes, and what the corpus knows."""
 
 import base64
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from pellucid import load
+from pellucid.checkpoint.run_directory import find_step_directory
+from pellucid.checkpoint.snapshots import write_snapshot
+from pellucid.checkpoint.step_directory import read_checkpoint
 from pellucid.errors import CheckpointError
 from pellucid.evaluation.build import fables_of
 from pellucid.evaluation.explain_truth import truth_of_text
@@ -88,3 +93,27 @@ def test_two_runs_of_one_name_stay_apart(fables_run):
     names = [run["name"] for run in Microscope([fables_run, fables_run]).run()["runs"]]
 
     assert names == ["fables", "fables-2"]
+
+
+def test_snapshots_are_shown_beside_checkpoints(fables_run, tmp_path):
+    run = tmp_path / "fables"
+    shutil.copytree(fables_run, run)
+    saved = read_checkpoint(find_step_directory(run, "latest"))
+    write_snapshot(run, replace(saved, state=saved.state.model_copy(update={"step": 1})))
+    microscope = Microscope([run])
+    assert [each["step"] for each in microscope.run()["runs"][0]["checkpoints"]] == [1, 2, 4]
+    assert microscope.logits("fables@1", TEXT) == microscope.logits("fables@4", TEXT)  # the same weights
+
+
+def test_a_run_that_has_not_begun_is_waited_for_and_one_that_is_gone_is_an_error_until_it_is_back(fables_run, tmp_path):
+    run = tmp_path / "fables"
+    run.mkdir()
+    microscope = Microscope([run])
+    assert microscope.run()["runs"][0]["checkpoints"] == []
+    assert microscope.metrics("fables") == []
+    run.rmdir()
+    for ask in (microscope.run, lambda: microscope.logits("fables@4", TEXT)):
+        with pytest.raises(CheckpointError, match="this folder is gone"):
+            ask()
+    shutil.copytree(fables_run, run)
+    assert microscope.run()["runs"][0]["best"] == "fables@4"

@@ -14,6 +14,7 @@ from fastapi.staticfiles import StaticFiles
 
 from pellucid.version import __version__
 from pellucid.web.limits import install_limits
+from pellucid.web.live import event_routes
 from pellucid.web.microscope import Microscope
 from pellucid.web.schemas import InsideRequest, TextRequest, TraceRequest
 
@@ -29,8 +30,8 @@ def make_app(
     host: where the server will listen; names: further names under which it may be asked.
     """
     app = FastAPI(title="Pellucid", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    app.include_router(page_routes(Microscope(runs)))
-    for router in routers:
+    microscope = Microscope(runs)
+    for router in (page_routes(microscope), event_routes(microscope.folders), *routers):
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.middleware("http")(_with_policy)

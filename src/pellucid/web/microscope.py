@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 import torch
 
 from pellucid.checkpoint.build import TrainedModel, load_trained_model
-from pellucid.checkpoint.run_directory import steps_in
-from pellucid.checkpoint.step_directory import MANIFEST, STEP_NAME, step_name
+from pellucid.checkpoint.run_directory import find_step_directory, run_of, step_directories
+from pellucid.checkpoint.step_directory import MANIFEST, STEP_NAME
 from pellucid.config.load import load_run_config
 from pellucid.config.run import RunConfig
 from pellucid.corpora.build import build_corpus
@@ -45,19 +45,16 @@ T_ = TypeVar("T_")
 
 KEPT_MODELS, KEPT_TRACES, KEPT_WORDS = 16, 64, 4096
 FABLES_FOR_EXAMPLES = 6
+NOT_BEGUN: Json = {  # of a run whose folder holds no config yet
+    "loss_unit": "nats per token",
+    "steps": None,
+    "context_length": None,
+    "best": None,
+    "checkpoints": [],
+    "knows_truth": False,
+    "has_chat": False,
+}
 LEAST_TOKENS_BEFORE = 24  # an example that asks for a name said before should be long enough to have said one
-
-
-@dataclass(frozen=True)
-class Saved:
-    """Where a checkpoint lies."""
-
-    run: Path
-    step: int
-
-    @property
-    def directory(self) -> Path:
-        return self.run / step_name(self.step)
 
 
 @dataclass(frozen=True)
@@ -80,9 +77,10 @@ class Microscope:
         self._runs: dict[str, Path] = {}
         for path in runs:
             run = path.resolve()
-            name = run.parent.name if STEP_NAME.fullmatch(run.name) else run.name
+            name = _folder(run).name
             same = sum(each.rstrip("0123456789").rstrip("-") == name for each in self._runs)
             self._runs[f"{name}-{same + 1}" if same else name] = run
+        self.folders = {name: _folder(run) for name, run in self._runs.items()}
         self._models: Kept[Opened] = Kept(KEPT_MODELS)
         self._traces: Kept[Trace] = Kept(KEPT_TRACES)
         self._truths: Kept[Json] = Kept(KEPT_TRACES)
@@ -94,12 +92,14 @@ class Microscope:
 
     def run(self) -> Json:
         """The runs, their models in figures, and their checkpoints, oldest first."""
-        return {"runs": [self._described(name, path) for name, path in self._runs.items()]}
+        return {"runs": [self._described(name, _present(path)) for name, path in self._runs.items()]}
 
     def _described(self, name: str, path: Path) -> Json:
+        if not (path / "config.yaml").exists():
+            return {"name": name, **NOT_BEGUN}
         config = self._config(path)
         losses = {row["step"]: row.get("val_loss") for row in self._rows(path)}
-        steps = steps_in(path) if not STEP_NAME.fullmatch(path.name) else [int(path.name.removeprefix("step-"))]
+        steps = self._steps(path)
         evaluated = {step: float(loss) for step in steps if (loss := losses.get(step)) is not None}
         return {
             "name": name,
@@ -251,11 +251,15 @@ class Microscope:
     def _path(self, name: str) -> Path:
         if name not in self._runs:
             raise CheckpointError(name, "no such run here", f"choose one of {', '.join(self._runs)}")
-        return self._runs[name]
+        return _present(self._runs[name])
 
     def _rows(self, path: Path) -> list[Json]:
-        run = path.parent if STEP_NAME.fullmatch(path.name) else path
-        return read_rows(run / "metrics.jsonl")
+        return read_rows(_folder(path) / "metrics.jsonl")
+
+    def _steps(self, path: Path) -> list[int]:
+        """Those whose weights are here, of checkpoints and of snapshots."""
+        directories = [path] if STEP_NAME.fullmatch(path.name) else step_directories(path)
+        return sorted({int(each.name.removeprefix("step-")) for each in directories})
 
     def _config(self, path: Path) -> RunConfig:
         return load_run_config(path / "config.yaml")
@@ -274,18 +278,17 @@ class Microscope:
         return self._corpora[name]
 
     def _open(self, checkpoint: str) -> Opened:
-        place = self._place(checkpoint)
-        digest = hashlib.sha256((place.directory / MANIFEST).read_bytes()).hexdigest()
+        directory = self._directory(checkpoint)
+        digest = hashlib.sha256((directory / MANIFEST).read_bytes()).hexdigest()
         with self._loading:
-            return self._models.get((checkpoint, digest), partial(_load, place, digest))
+            return self._models.get((checkpoint, digest), partial(_load, directory, digest))
 
-    def _place(self, checkpoint: str) -> Saved:
+    def _directory(self, checkpoint: str) -> Path:
         name, _, step = checkpoint.rpartition("@")
         path = self._path(name)
-        run = path.parent if STEP_NAME.fullmatch(path.name) else path
-        if not step.isdecimal() or int(step) not in steps_in(run):
+        if not step.isdecimal() or int(step) not in self._steps(path):
             raise CheckpointError(checkpoint, "no such checkpoint", "choose one that the page lists")
-        return Saved(run, int(step))
+        return find_step_directory(path, step)
 
 
 class Kept(OrderedDict[Hashable, T_]):
@@ -308,8 +311,20 @@ class Kept(OrderedDict[Hashable, T_]):
         return value
 
 
-def _load(place: Saved, digest: str) -> Opened:
-    trained = load_trained_model(place.directory)
+def _present(path: Path) -> Path:
+    """The same path. Raises CheckpointError as long as nothing is there."""
+    if not path.is_dir():
+        raise CheckpointError(str(path), "this folder is gone", "bring it back, and the page goes on")
+    return path
+
+
+def _folder(path: Path) -> Path:
+    """The run's, of a run or of one of its checkpoints."""
+    return run_of(path) if STEP_NAME.fullmatch(path.name) else path
+
+
+def _load(directory: Path, digest: str) -> Opened:
+    trained = load_trained_model(directory)
     if not isinstance(trained.model, Decoder):
         what = "this kind of model has no attention and no residual stream"
         raise ConfigError("model.type", what, "show a run of type decoder")

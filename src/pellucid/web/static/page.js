@@ -205,8 +205,9 @@ export async function showPage(source) {
     refresh();
     draw();
     source.onEvent(async (event) => {
-      if (event.type === "samples") view.samples = event.samples;
-      else await readRuns();
+      if (event.type === "sample") view.samples = event.samples;
+      else if (event.type === "metrics") view.metrics[event.run] = [...(view.metrics[event.run] ?? []).filter((row) => event.after !== null && row.step <= event.after), ...event.rows];
+      else if (event.is_there ?? true) await readRuns();
       draw();
     });
   } catch (error) {

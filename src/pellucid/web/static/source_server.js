@@ -19,7 +19,9 @@
 //                                               skills: [T-1] of [name], or null}
 //   heads({checkpoint})                       {heads: [{layer, head, name, scores: {name: share}}]}
 //   knockOutTable({checkpoint, n})            what each skill loses without each head
-//   onEvent(callback)                         calls callback({type: "row" | "checkpoint" | "samples", …}) while a run trains
+//   onEvent(callback)                         calls callback({type, run, …}) now and whenever it has changed:
+//                                               state: is_there, is_training, step, steps; checkpoint: steps; sample: step, samples;
+//                                               metrics: after, rows (they replace all rows after that step; all, if it is null)
 //
 // `signal`, where given, cancels a request. A refused request throws a SourceError with the server's own words.
 
@@ -71,7 +73,7 @@ function withTensors(value) {
 
 function listen(callback) {
   const events = new EventSource("/api/events");
-  for (const type of ["row", "checkpoint", "samples"]) {
+  for (const type of ["state", "metrics", "checkpoint", "sample"]) {
     events.addEventListener(type, (event) => callback({ type, ...JSON.parse(event.data) }));
   }
   return () => events.close();
