@@ -60,10 +60,9 @@ def test_what_the_model_computes_in_a_browser_is_what_it_computes_in_pytorch(mod
         modules,
         """return given.map(({ model, ids }) => {
             const decoder = new Decoder(model.config, model.weights);
-            const { points, seen } = trace(decoder, ids);
-            const attention = [0, 1].map((layer) => lists(seen[`${layer}.attention.weights`]));
-            const logits = points.map((point) => lists(lens(decoder, seen[point])));
-            return { points, attention, logits, residuals: points.map((point) => lists(seen[point])) };
+            const { points, attention, residuals } = trace(decoder, ids);
+            const logits = residuals.map((x_TD) => lens(decoder, x_TD));
+            return { points, attention: lists(attention), residuals: lists(residuals), logits: lists(logits) };
         })""",
         [{"model": browser_model, "ids": IDS} for _, browser_model in models],
     )
@@ -106,8 +105,8 @@ def test_a_knocked_out_part_adds_what_it_adds_when_its_output_weights_are_zero(m
     model, browser_model = rounded(tiny_config(norm_placement=norm_placement, **SOFTMAX))
     code = """const decoder = new Decoder(given.model.config, given.model.weights);
         return given.places.map((place) => {
-            const { points, seen } = trace(decoder, given.ids, [[place, nothing(decoder, place, given.ids.length)]]);
-            return lists(lens(decoder, seen[points.at(-1)]));
+            const { residuals } = trace(decoder, given.ids, [[place, nothing(decoder, place, given.ids.length)]]);
+            return lists(lens(decoder, residuals.at(-1)));
         })"""
     places = [["head", 0, 1], ["head", 1, 0], ["attention", 0], ["feed_forward", 1]]
     answers = in_browser(modules, code, {"model": browser_model, "places": places, "ids": IDS})
@@ -127,8 +126,7 @@ def test_a_part_patched_in_from_another_text_gives_what_pytorch_gives_with_the_s
         const other = trace(decoder, given.other).seen;
         const rows = [other["0.attention.heads"][1], other["1.feed_forward.output"]];
         const instead = [[["head", 0, 1], rows[0]], [["feed_forward", 1], rows[1]]];
-        const { points, seen } = trace(decoder, given.ids, instead);
-        return lists(lens(decoder, seen[points.at(-1)]));"""
+        return lists(lens(decoder, trace(decoder, given.ids, instead).residuals.at(-1)));"""
     logits = in_browser(modules, code, {"model": browser_model, "ids": IDS, "other": other_ids})
 
     W_O, feed_forward = model.blocks[0].attention.sublayer.W_O, model.blocks[1].feed_forward.sublayer

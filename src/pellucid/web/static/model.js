@@ -46,7 +46,7 @@ export class Decoder {
     let x_TD = tokens.map((token, t) => this.positions.addToEmbedding(this.embedding_VD[token], start + t));
     x_TD = see("embedding", x_TD);
     this.blocks.forEach((block, layer) => {
-      x_TD = block(x_TD, state.layers[layer], (name, x) => see(`${layer}.${name}`, x));
+      x_TD = block(x_TD, state.layers[layer], within(layer, see));
     });
     return x_TD.map(this.finalNorm);
   }
@@ -85,10 +85,9 @@ function buildBlock(config, tensor, layer, positions) {
   const feedForwardNorm = buildNorm(config, tensor, `${name}.feed_forward.norm`);
 
   return (x_TD, cache, see) => {
-    x_TD = residual(x_TD, attentionNorm, (x_TD) => attention.forward(x_TD, cache, within("attention", see)));
-    x_TD = see("attention", x_TD);
-    x_TD = residual(x_TD, feedForwardNorm, (x_TD) => feedForward(x_TD, within("feed_forward", see)));
-    return see("feed_forward", x_TD);
+    const [seeAttention, seeFeedForward] = ["attention", "feed_forward"].map((part) => within(part, see));
+    x_TD = residual(x_TD, attentionNorm, (x_TD) => attention.forward(x_TD, cache, seeAttention), seeAttention);
+    return residual(x_TD, feedForwardNorm, (x_TD) => feedForward(x_TD, seeFeedForward), seeFeedForward);
   };
 }
 
@@ -97,15 +96,15 @@ const within = (part, see) => (name, x) => see(`${part}.${name}`, x);
 // --------------------------------------------------------------------------------------------------- residual.py
 
 // x + f(norm(x))
-function preNorm(x_TD, norm, sublayer) {
-  const y_TD = sublayer(x_TD.map(norm));
-  return x_TD.map((x_D, t) => add(x_D, y_TD[t]));
+function preNorm(x_TD, norm, sublayer, see) {
+  const y_TD = sublayer(see("norm(x)", see("x", x_TD).map(norm)));
+  return see("new x", x_TD.map((x_D, t) => add(x_D, y_TD[t])));
 }
 
 // norm(x + f(x))
-function postNorm(x_TD, norm, sublayer) {
-  const y_TD = sublayer(x_TD);
-  return x_TD.map((x_D, t) => norm(add(x_D, y_TD[t])));
+function postNorm(x_TD, norm, sublayer, see) {
+  const y_TD = sublayer(see("x", x_TD));
+  return see("new x", x_TD.map((x_D, t) => norm(add(x_D, y_TD[t]))));
 }
 
 // -------------------------------------------------------------------------------------------------- attention.py
@@ -125,7 +124,6 @@ class MultiHeadAttention {
   }
 
   forward(x_TD, cache, see) {
-    see("x", x_TD);
     const q_HTK = this.project(x_TD, this.W_Q).map((q_TK) => q_TK.map(this.queryNorm));
     const k_GTK = this.project(x_TD, this.W_K).map((k_TK) => k_TK.map(this.keyNorm));
     const v_GTK = this.project(x_TD, this.W_V);
@@ -237,7 +235,6 @@ function buildFeedForward(config, tensor, name) {
   }
 
   return (x_TD, see) => {
-    see("x", x_TD);
     const hidden_TF = see("hidden", x_TD.map(widened));
     return see("output", hidden_TF.map(W_2));
   };
@@ -354,13 +351,13 @@ function clockAngles(t, width, base) {
 
 // ------------------------------------------------------------------------------------------------ evaluation/trace.py
 
-// What the model computes for a text, all of it, by the name under which it was seen:
-//     embedding                                          the stream x (T, D) after the embedding
-//     LAYER.attention, LAYER.feed_forward                and after each sublayer; these are the `points`, in order
-//     LAYER.attention.q .k .v .heads                     by head (H, T, K); q and k as they meet: normalised and rotated
-//     LAYER.attention.scores .weights                    by head (H, T, S)
-//     LAYER.feed_forward.hidden                          (T, F)
-//     LAYER.attention.x .output, LAYER.feed_forward...   what the sublayer reads, and what it adds (T, D)
+// What the model computes for a text, all of it, by the name under which it was seen: "1.attention.q". In order, in
+// each layer (docs/equations.md):
+//     attention.x .norm(x)                                 the stream (T, D), and as the sublayer reads it
+//     attention.q .k .v .scores .weights .heads .output    by head: (H, T, K), (H, T, S); the output (T, D)
+//     attention.new x                                      the stream after it
+//     feed_forward.x .norm(x) .hidden .output .new x       (T, D), but hidden (T, F)
+// residuals: the stream after the embedding and after each sublayer; `points` names these places.
 //
 // instead: [[place, rows], …]: at a place stand these T rows, not what the model computes. A place is ["head", layer,
 // head], ["attention", layer] or ["feed_forward", layer]. With the rows of another text, this is activation patching.
@@ -370,9 +367,13 @@ export function trace(model, tokens, instead = []) {
     seen[name] = replaced(instead, name, x);
     return seen[name];
   });
-  const points = ["embedding"];
-  for (let layer = 0; layer < model.blocks.length; layer++) points.push(`${layer}.attention`, `${layer}.feed_forward`);
-  return { points, seen };
+  const sublayers = model.blocks.flatMap((_, layer) => [`${layer}.attention`, `${layer}.feed_forward`]);
+  return {
+    seen,
+    points: ["embedding", ...sublayers],
+    residuals: [seen.embedding, ...sublayers.map((sublayer) => seen[`${sublayer}.new x`])],
+    attention: model.blocks.map((_, layer) => seen[`${layer}.attention.weights`]),
+  };
 }
 
 // What stands at a place that is knocked out: zeros (Michel et al. 2019).
