@@ -1,10 +1,18 @@
-"""A run on fables that takes a second, and the page of it."""
+"""A run on fables that takes a second, and a real browser in which the page of it runs."""
 
+import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
 
+import pellucid.web
 from pellucid import train
+
+STATIC = Path(pellucid.web.__file__).parent / "static"
+ORIGIN = "http://127.0.0.1:1"  # nobody answers there: what a test does not serve itself fails
 
 FABLES_RUN = """\
 name: fables
@@ -28,3 +36,26 @@ def fables_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "fables.yaml").write_text(FABLES_RUN)
     train(folder / "fables.yaml", folder / "fables", data_dir=folder / "data")
     return folder / "fables"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no chromium here: apt-get install chromium")
+    as_root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=as_root)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def modules(browser: Browser) -> Iterator[Page]:
+    """An empty page that can import the modules of static/, as `import("/static/model.js")`."""
+    page = browser.new_page()
+    page.route(f"{ORIGIN}/", lambda route: route.fulfill(body="<title>empty</title>", content_type="text/html"))
+    page.route(f"{ORIGIN}/static/*.js", lambda route: route.fulfill(path=STATIC / Path(route.request.url).name))
+    page.goto(f"{ORIGIN}/")
+    yield page
+    page.close()
