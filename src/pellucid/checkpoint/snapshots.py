@@ -40,7 +40,7 @@ def write_snapshot(run_dir: Path, checkpoint: Checkpoint) -> None:
     if not folder.is_dir():
         folder.mkdir()
         fsync(run_dir)
-    write_checkpoint(folder, replace(checkpoint, optimizer={}, rng={}))
+    write_checkpoint(folder, replace(checkpoint, optimizer={}, rng={}, is_snapshot=True))
 
 
 def discard_snapshots_after(run_dir: Path, step: int) -> None:

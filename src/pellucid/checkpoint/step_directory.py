@@ -89,7 +89,10 @@ class State(Section):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything in one step directory; `model`, `optimizer` and `rng` map names to tensors. A snapshot has no rng."""
+    """Everything in one step directory; `model`, `optimizer` and `rng` map names to tensors.
+
+    A snapshot holds the weights alone, and training cannot go on from it.
+    """
 
     model: Tensors
     optimizer: Tensors
@@ -97,11 +100,7 @@ class Checkpoint:
     state: State
     config_yaml: str
     tokenizer_json: str
-
-    @property
-    def is_snapshot(self) -> bool:
-        """Whether it holds weights alone, from which training cannot go on."""
-        return not self.rng
+    is_snapshot: bool = False
 
 
 def step_name(step: int) -> str:
@@ -139,12 +138,12 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     """
     state = read_state(directory)
     try:
-        paths = [directory / name for name in TENSOR_FILES]
-        model, optimizer, rng = (load_tensors(path) if path.exists() else {} for path in paths)
+        found = {name: load_tensors(directory / name) for name in TENSOR_FILES if (directory / name).exists()}
+        model, optimizer, rng = (found.get(name, {}) for name in TENSOR_FILES)
         config_yaml, tokenizer_json = ((directory / name).read_bytes().decode("utf-8") for name in TEXT_FILES[1:])
     except (OSError, ValueError, TypeError, KeyError, RecursionError, SafetensorError) as error:
         raise _damaged(directory, f"unreadable ({error})") from error
-    return Checkpoint(model, optimizer, rng, state, config_yaml, tokenizer_json)
+    return Checkpoint(model, optimizer, rng, state, config_yaml, tokenizer_json, is_snapshot=len(found) == 1)
 
 
 def read_state(directory: Path) -> State:

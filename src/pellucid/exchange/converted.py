@@ -102,7 +102,7 @@ def _write(
     state = saved.state.model_copy(update={"unreported": None, **of_state})
     generators = {name: tensor for name, tensor in saved.rng.items() if not name.startswith(OF_TASK)}
     tensors = model_tensors(trained.model)
-    checkpoint = Checkpoint(tensors, {}, generators, state, config_yaml, tokenizer_json)
+    checkpoint = Checkpoint(tensors, {}, generators, state, config_yaml, tokenizer_json, saved.is_snapshot)
     n_bytes = sum(map(bytes_of, tensors.values())) + 2 * len(tokenizer_json)
     with new_folder(Path(os.path.abspath(directory)), n_bytes) as draft:
         write_checkpoint(draft, checkpoint)
