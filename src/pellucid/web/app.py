@@ -16,7 +16,7 @@ from pellucid.version import __version__
 from pellucid.web.limits import install_limits
 from pellucid.web.live import event_routes
 from pellucid.web.microscope import Microscope
-from pellucid.web.schemas import InsideRequest, TextRequest, TraceRequest
+from pellucid.web.schemas import InsideRequest, KnockOutRequest, TextRequest, TraceRequest
 
 STATIC = Path(__file__).parent / "static"
 POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
@@ -90,6 +90,10 @@ def page_routes(microscope: Microscope) -> APIRouter:
     @routes.post("/api/truth")
     def truth(asked: TextRequest) -> JSONResponse:
         return JSONResponse(microscope.truth(asked.checkpoint, asked.text))
+
+    @routes.post("/api/knock_out")
+    def knock_out(asked: KnockOutRequest) -> JSONResponse:
+        return JSONResponse(microscope.knock_out(asked.checkpoint, asked.n))
 
     return routes
 

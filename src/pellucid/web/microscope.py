@@ -8,11 +8,12 @@ Shapes: N points of the residual stream, L layers, H heads, T positions as queri
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from threading import Lock
@@ -29,6 +30,7 @@ from pellucid.corpora.build import build_corpus
 from pellucid.corpora.corpus import SPELLING, Corpus, KnownCorpus
 from pellucid.data.truth import Distribution, skill_characters
 from pellucid.errors import CheckpointError, ConfigError, PellucidError
+from pellucid.evaluation.build import knock_out_run
 from pellucid.evaluation.explain import beginning_that_fits, token_text, validation_document
 from pellucid.evaluation.explain_truth import truth_of_text
 from pellucid.evaluation.head_scores import head_scores
@@ -229,6 +231,16 @@ class Microscope:
                 return {"heads": [each.to_json() for each in head_scores(opened.model, opened.tokenizer)]}
 
         return self._measured.get(("heads", opened.digest), compute)
+
+    def knock_out(self, checkpoint: str, n: int) -> Json:
+        """What each skill loses on n held-out fables without each head and sublayer."""
+        opened = self._open(checkpoint)
+
+        def compute() -> Json:
+            alone = replace(opened.trained, model=copy.deepcopy(opened.model))  # so that traces need not wait for it
+            return knock_out_run(alone, None, n_fables=n).to_json()
+
+        return self._measured.get(("knock out", opened.digest, n), compute)
 
     # What is true
 

@@ -35,6 +35,6 @@ class InsideRequest(TraceRequest):
 
 
 class KnockOutRequest(Request):
-    """n: how many held-out fables are read, from the first one on."""
+    """n: how many held-out fables are read with each part knocked out, from the first one on."""
 
-    n: int = Field(default=40, ge=2, le=2000)
+    n: int = Field(default=32, ge=2, le=1000)

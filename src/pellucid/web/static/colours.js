@@ -28,7 +28,9 @@ function ramp(names) {
   return Array.from({ length: 256 }, (_, i) => {
     const place = (i / 255) * (stops.length - 1);
     const before = Math.min(Math.floor(place), stops.length - 2);
-    return stops[before].map((from, channel) => Math.round(from + (place - before) * (stops[before + 1][channel] - from)));
+    return stops[before].map((from, channel) =>
+      Math.round(from + (place - before) * (stops[before + 1][channel] - from)),
+    );
   });
 }
 

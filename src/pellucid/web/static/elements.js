@@ -10,13 +10,22 @@ export function svg(tag, properties = {}, ...children) {
 
 function filled(element, properties, children) {
   for (const [name, value] of Object.entries(properties)) {
-    if (value === undefined || value === null || value === false) continue;
+    if (value === undefined || value === null || (value === false && !name.startsWith("aria-"))) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "style") for (const [key, each] of Object.entries(value)) element.style.setProperty(key, each);
-    else element.setAttribute(name, value === true ? "" : value);
+    else element.setAttribute(name, value === true && !name.startsWith("aria-") ? "" : value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...shownOf(children));
   return element;
+}
+
+// Gives an element other children. Those that are null, undefined or false are left out; lists are opened.
+export function fill(element, ...children) {
+  element.replaceChildren(...shownOf(children));
+}
+
+function shownOf(children) {
+  return children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
 }
 
 // A number that a test can compare: shown short, whole in `data-value`.
@@ -36,7 +45,10 @@ function plain(value) {
 export function fixed(value, digits = 2) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (!Number.isFinite(value)) return "∞";
-  return value.toFixed(digits).replace(/^-(0\.?0*)$/, "$1").replace("-", "−");
+  return value
+    .toFixed(digits)
+    .replace(/^-(0\.?0*)$/, "$1")
+    .replace("-", "−");
 }
 
 export function percent(p) {
@@ -55,9 +67,18 @@ export function visible(text) {
   return text.replace(/ /g, "␣").replace(/\n/g, "⏎").replace(/\t/g, "⇥");
 }
 
+// The same in HTML, where the marks are fainter than the letters; nothing of a token is lost at the end of a line.
+export function piece(text) {
+  if (text === "<|endoftext|>") return "⟨end⟩";
+  return text
+    .split(/([ \n\t]+)/)
+    .map((part) => (/[ \n\t]/.test(part) ? h("i", { class: "blank" }, visible(part)) : part));
+}
+
 // Whether any of these differs from those of the last call with the same memory: then a panel must draw again.
 export function changed(memory, ...values) {
-  const isSame = memory.values?.length === values.length && values.every((value, i) => Object.is(value, memory.values[i]));
+  const isSame =
+    memory.values?.length === values.length && values.every((value, i) => Object.is(value, memory.values[i]));
   memory.values = values;
   return !isSame;
 }

@@ -17,28 +17,65 @@ import { nextPanel } from "./panel_next.js";
 import { runPanel } from "./panel_run.js";
 import { textPanel } from "./panel_text.js";
 import { settings, applySettings } from "./settings.js";
-import { makeStore, partsOff } from "./store.js";
+import { makeStore, nameOfPart, partsOff } from "./store.js";
 
 const PANELS = {
-  run: runPanel, text: textPanel, attention: attentionPanel, lens: lensPanel,
-  next: nextPanel, inside: insidePanel, knock: knockPanel, compare: comparePanel,
+  run: runPanel,
+  text: textPanel,
+  attention: attentionPanel,
+  lens: lensPanel,
+  next: nextPanel,
+  inside: insidePanel,
+  knock: knockPanel,
+  compare: comparePanel,
 };
 
 export async function showPage(source) {
   const store = makeStore();
   // What the panels draw. trace: of checkpoint A without the parts that are switched off; base: with them; other: of B.
   const view = {
-    source, store, state: store.get(), runs: [], metrics: {}, model: null, otherModel: null, examples: [], samples: [],
-    trace: null, logits: null, base: null, baseLogits: null, other: null, otherLogits: null, truth: null, heads: null, inside: null, table: null, asked: null,
+    source,
+    store,
+    state: store.get(),
+    runs: [],
+    metrics: {},
+    model: null,
+    otherModel: null,
+    examples: [],
+    samples: [],
+    trace: null,
+    logits: null,
+    base: null,
+    baseLogits: null,
+    other: null,
+    otherLogits: null,
+    truth: null,
+    heads: null,
+    inside: null,
+    table: null,
+    asked: null,
     byTyping: 0,
   };
-  const panels = Object.entries(PANELS).map(([name, panel]) => panel(document.querySelector(`#part-${name} .body`), view));
+  const panels = Object.entries(PANELS).map(([name, panel]) =>
+    panel(document.querySelector(`#part-${name} .body`), view),
+  );
   view.draw = draw;
   window.microscope = view; // for whoever opens the console
 
   function draw() {
     view.state = store.get();
     panels.forEach((panel) => panel.draw());
+    showStatus();
+  }
+
+  // In the bar that stays in sight: which model all of this is about.
+  function showStatus() {
+    const { checkpoint, off } = view.state;
+    const parts = off.split(" ").filter(Boolean).map(nameOfPart);
+    const step = checkpoint.slice(checkpoint.lastIndexOf("@") + 1);
+    document.getElementById("status").textContent =
+      checkpoint && `step ${Number(step).toLocaleString("en")}${parts.length ? `, without ${parts.join(", ")}` : ""}`;
+    document.getElementById("status").classList.toggle("changed", parts.length > 0);
   }
 
   function fail(error) {
@@ -52,30 +89,51 @@ export async function showPage(source) {
     document.getElementById("problem").hidden = true;
   }
 
-  const ask = (keys) => ({ checkpoint: keys.checkpoint, text: keys.text, at: keys.at < 0 ? undefined : keys.at, knockOut: keys.knockOut });
+  const ask = (keys) => ({
+    checkpoint: keys.checkpoint,
+    text: keys.text,
+    at: keys.at < 0 ? undefined : keys.at,
+    knockOut: keys.knockOut,
+  });
 
-  const askTrace = newest((asked) => source.trace(ask(asked)), (trace, asked) => {
-    noProblem();
-    Object.assign(view, { trace, logits: { at: trace.at, logits: trace.logits } });
-    if (!asked.knockOut.length) Object.assign(view, { base: trace, baseLogits: view.logits });
-    draw();
-    if (asked.typedAt) {
-      performance.measure("keystroke to redrawn", { start: asked.typedAt, detail: { tokens: trace.ids.length } });
-    }
-    followUp();
-  }, fail);
-  const askBase = newest((asked) => source.trace(ask({ ...asked, knockOut: [] })), (base) => {
-    Object.assign(view, { base, baseLogits: { at: base.at, logits: base.logits } });
-    draw();
-  }, fail);
-  const askOther = newest((asked) => source.trace(ask({ ...asked, checkpoint: asked.other, knockOut: [] })), (other) => {
-    Object.assign(view, { other, otherLogits: { at: other.at, logits: other.logits } });
-    draw();
-  }, fail);
-  const askTruth = newest((asked) => source.truth({ checkpoint: asked.checkpoint, text: asked.text }), (truth) => {
-    view.truth = truth;
-    draw();
-  }, fail);
+  const askTrace = newest(
+    (asked) => source.trace(ask(asked)),
+    (trace, asked) => {
+      noProblem();
+      Object.assign(view, { trace, logits: { at: trace.at, logits: trace.logits } });
+      if (!asked.knockOut.length) Object.assign(view, { base: trace, baseLogits: view.logits });
+      draw();
+      if (asked.typedAt) {
+        performance.measure("keystroke to redrawn", { start: asked.typedAt, detail: { tokens: trace.ids.length } });
+      }
+      followUp();
+    },
+    fail,
+  );
+  const askBase = newest(
+    (asked) => source.trace(ask({ ...asked, knockOut: [] })),
+    (base) => {
+      Object.assign(view, { base, baseLogits: { at: base.at, logits: base.logits } });
+      draw();
+    },
+    fail,
+  );
+  const askOther = newest(
+    (asked) => source.trace(ask({ ...asked, checkpoint: asked.other, knockOut: [] })),
+    (other) => {
+      Object.assign(view, { other, otherLogits: { at: other.at, logits: other.logits } });
+      draw();
+    },
+    fail,
+  );
+  const askTruth = newest(
+    (asked) => source.truth({ checkpoint: asked.checkpoint, text: asked.text }),
+    (truth) => {
+      view.truth = truth;
+      draw();
+    },
+    fail,
+  );
   const askLogits = newest(
     async (asked) => ({
       logits: await source.logits(ask(asked)),
@@ -90,15 +148,24 @@ export async function showPage(source) {
     },
     fail,
   );
-  const askInside = newest((asked) => source.inside({ ...ask(asked), layer: asked.layer }), (inside, asked) => {
-    view.inside = { ...inside, layer: asked.layer };
-    draw();
-  }, fail);
+  const askInside = newest(
+    (asked) => source.inside({ ...ask(asked), layer: asked.layer }),
+    (inside, asked) => {
+      view.inside = { ...inside, layer: asked.layer };
+      draw();
+    },
+    fail,
+  );
 
   function keysOf(state) {
     return {
-      checkpoint: state.checkpoint, other: state.other, text: state.text, at: state.at, knockOut: partsOff(state.off),
-      layer: Number(state.head.split(".")[0]), typedAt: view.byTyping,
+      checkpoint: state.checkpoint,
+      other: state.other,
+      text: state.text,
+      at: state.at,
+      knockOut: partsOff(state.off),
+      layer: Number(state.head.split(".")[0]),
+      typedAt: view.byTyping,
     };
   }
 
@@ -152,11 +219,14 @@ export async function showPage(source) {
         store.set({ text: first.text });
       }
       draw();
-      source.heads({ checkpoint }).then((heads) => {
-        if (store.get().checkpoint !== checkpoint) return;
-        view.heads = heads;
-        draw();
-      }, () => {});
+      source.heads({ checkpoint }).then(
+        (heads) => {
+          if (store.get().checkpoint !== checkpoint) return;
+          view.heads = heads;
+          draw();
+        },
+        () => {},
+      );
     } catch (error) {
       fail(error);
     }
@@ -222,14 +292,19 @@ function partsOfPage() {
   for (const section of document.querySelectorAll("main > section")) {
     const heading = section.querySelector("h2");
     const [number, name] = [heading.querySelector("b").textContent, heading.lastChild.textContent.trim()];
-    const button = h("button", { type: "button", onclick: () => section.scrollIntoView({ behavior: "smooth" }) }, h("b", {}, number), ` ${name}`);
+    const button = h(
+      "button",
+      { type: "button", onclick: () => section.scrollIntoView({ behavior: "smooth" }) },
+      h("b", {}, number),
+      ` ${name}`,
+    );
     links.set(section, button);
     list.append(h("li", {}, button));
   }
   const observer = new IntersectionObserver(
-    (entries) => entries.forEach(({ target, isIntersecting }) => links.get(target).classList.toggle("here", isIntersecting)),
+    (entries) =>
+      entries.forEach(({ target, isIntersecting }) => links.get(target).classList.toggle("here", isIntersecting)),
     { rootMargin: "-45% 0px -50% 0px" },
   );
   links.forEach((_, section) => observer.observe(section));
 }
-

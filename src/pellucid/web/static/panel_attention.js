@@ -1,10 +1,10 @@
 // Part 3: what each head takes from where.
 
 import { paint, shareColour } from "./colours.js";
-import { changed, figure, fixed, h, percent, setFigure, visible } from "./elements.js";
+import { changed, figure, fill, fixed, h, percent, setFigure, visible } from "./elements.js";
 import { headOf, placeOf, rove, selectToken } from "./moves.js";
 
-const MOST_SOURCES = 5;
+const MOST_SOURCES = 6;
 
 export function attentionPanel(root, view) {
   const [thumbs, large, rows] = [{}, {}, {}];
@@ -16,16 +16,39 @@ export function attentionPanel(root, view) {
   const pointed = h("p", { class: "pointed", "aria-live": "polite" });
   const sources = h("div", { class: "sources" });
   const sum = figure("row_sum", null);
+  const seen = h("p", { class: "seen", "aria-hidden": "true" });
   root.classList.add("attention");
   root.append(
     grid,
-    h("div", { class: "big" }, title, scores, h("div", { class: "map-box" }, h("span", { class: "axis-y" }, "from token ↓"), h("span", { class: "axis-x" }, "to token →"), h("div", { class: "map-frame" }, map, cross)), pointed),
-    h("div", { class: "from" }, sources, h("p", { class: "muted small" }, "weights of this row sum to ", sum)),
+    h(
+      "div",
+      { class: "big" },
+      title,
+      scores,
+      h(
+        "div",
+        { class: "map-box" },
+        h("span", { class: "axis-y" }, "from this token"),
+        h("span", { class: "axis-x" }, "to this token →"),
+        h("div", { class: "map-frame" }, map, cross),
+      ),
+      pointed,
+    ),
+    h(
+      "div",
+      { class: "from" },
+      sources,
+      h("p", { class: "muted small" }, "weights of this row sum to ", sum),
+      h("h3", {}, "The text as this token sees it"),
+      seen,
+    ),
   );
 
   grid.addEventListener("keydown", (event) => {
     const [, n_heads] = view.trace.attention.shape;
-    rove(event, [...grid.querySelectorAll("button")], n_heads, (i) => view.store.set({ head: `${Math.floor(i / n_heads)}.${i % n_heads}` }));
+    rove(event, [...grid.querySelectorAll("button")], n_heads, (i) =>
+      view.store.set({ head: `${Math.floor(i / n_heads)}.${i % n_heads}` }),
+    );
   });
   const placeAt = (event) => {
     const box = map.getBoundingClientRect();
@@ -64,10 +87,17 @@ export function attentionPanel(root, view) {
     if (grid.dataset.shape !== `${n_layers} ${n_heads}`) {
       grid.dataset.shape = `${n_layers} ${n_heads}`;
       grid.style.setProperty("--heads", n_heads);
-      grid.replaceChildren(
+      fill(
+        grid,
         ...Array.from({ length: n_layers * n_heads }, (_, i) => {
           const name = `${Math.floor(i / n_heads)}.${i % n_heads}`;
-          return h("button", { type: "button", role: "option", "data-head": name, onclick: () => store.set({ head: name }) }, h("canvas", { "aria-hidden": "true" }), h("span", { class: "head-number" }, name), h("span", { class: "head-name" }));
+          return h(
+            "button",
+            { type: "button", role: "option", "data-head": name, onclick: () => store.set({ head: name }) },
+            h("canvas", { "aria-hidden": "true" }),
+            h("span", { class: "head-number" }, name),
+            h("span", { class: "head-name" }),
+          );
         }),
       );
     }
@@ -76,7 +106,7 @@ export function attentionPanel(root, view) {
       const weights = trace.attention.row(layer, head).values;
       paint(button.firstChild, T, T, (t, s) => weights[t * T + s], shareColour);
       const named = nameOf(layer, head);
-      button.lastChild.textContent = off.has(button.dataset.head) ? "switched off" : named?.name ?? "";
+      button.lastChild.textContent = off.has(button.dataset.head) ? "switched off" : (named?.name ?? "");
       button.classList.toggle("off", off.has(button.dataset.head));
       button.setAttribute("aria-label", `head ${button.dataset.head}, ${button.lastChild.textContent}`);
     });
@@ -89,9 +119,17 @@ export function attentionPanel(root, view) {
     paint(map, T, T, (t, s) => weights[t * T + s], shareColour);
     map.setAttribute("aria-label", `Attention weights of head ${layer}.${head}, a row for each of ${T} tokens`);
     const named = nameOf(layer, head);
-    title.replaceChildren(`Head ${layer}.${head}`, h("span", { class: "head-tag" }, named?.name ?? ""));
-    scores.replaceChildren(
-      ...Object.entries(named?.scores ?? {}).map(([key, value]) => h("div", { class: key === named.name ? "named" : "" }, h("dt", {}, key), h("dd", {}, figure(`score ${key}`, value)))),
+    fill(title, `Head ${layer}.${head}`, h("span", { class: "head-tag" }, named?.name ?? ""));
+    fill(
+      scores,
+      ...Object.entries(named?.scores ?? {}).map(([key, value]) =>
+        h(
+          "div",
+          { class: key === named.name ? "named" : "" },
+          h("dt", {}, key),
+          h("dd", {}, figure(`score ${key}`, value)),
+        ),
+      ),
     );
   }
 
@@ -99,20 +137,46 @@ export function attentionPanel(root, view) {
     const here = placeOf(view);
     const { trace, model } = view;
     const weights = trace.attention.row(layer, head, here).values;
-    const order = [...weights.keys()].slice(0, here + 1).sort((a, b) => weights[b] - weights[a]).slice(0, MOST_SOURCES);
-    setFigure(sum, weights.reduce((total, each) => total + each, 0), fixed(weights.reduce((total, each) => total + each, 0), 3));
+    const order = [...weights.keys()]
+      .slice(0, here + 1)
+      .sort((a, b) => weights[b] - weights[a])
+      .slice(0, MOST_SOURCES);
+    setFigure(
+      sum,
+      weights.reduce((total, each) => total + each, 0),
+      fixed(
+        weights.reduce((total, each) => total + each, 0),
+        3,
+      ),
+    );
     const name = (place) => (place ? visible(model.texts[trace.ids[place]]) : "start");
-    sources.replaceChildren(
+    fill(
+      sources,
       h("h3", {}, "From ", h("b", { class: "mono" }, name(here)), " it takes most from"),
       ...order.map((s) =>
         h(
           "button",
-          { type: "button", class: "source", "data-place": s, "data-value": weights[s].toPrecision(7), onclick: () => selectToken(view, s), title: "look from this token" },
+          {
+            type: "button",
+            class: "source",
+            "data-place": s,
+            "data-value": weights[s].toPrecision(7),
+            onclick: () => selectToken(view, s),
+            title: "look from this token",
+          },
           h("span", { class: "mono" }, name(s), h("sub", {}, s)),
           h("span", { class: "track" }, h("span", { class: "bar share", style: { width: `${100 * weights[s]}%` } })),
           h("span", { class: "number" }, percent(weights[s])),
         ),
       ),
+    );
+    fill(
+      seen,
+      [...trace.ids]
+        .slice(0, here + 1)
+        .map((id, s) =>
+          h("span", { style: { "--w": Math.sqrt(weights[s]) }, title: percent(weights[s]) }, s ? model.texts[id] : ""),
+        ),
     );
     point(here, null);
   }
@@ -126,8 +190,15 @@ export function attentionPanel(root, view) {
     cross.style.setProperty("--row", t / T);
     cross.style.setProperty("--size", 1 / T);
     const name = (place) => (place ? visible(model.texts[trace.ids[place]]) : "start");
-    if (s === null) return pointed.replaceChildren(h("span", { class: "muted" }, "Point at the map to read a weight."));
+    if (s === null) return fill(pointed, h("span", { class: "muted" }, "Point at the map to read a weight."));
     const weight = trace.attention.at(layer, head, t, s);
-    pointed.replaceChildren(h("b", { class: "mono" }, name(t)), s > t ? " may not look ahead at " : " takes ", s > t ? "" : figure("weight", weight, percent(weight)), s > t ? "" : " from ", h("b", { class: "mono" }, name(s)));
+    fill(
+      pointed,
+      h("b", { class: "mono" }, name(t)),
+      s > t ? " may not look ahead at " : " takes ",
+      s > t ? "" : figure("weight", weight, percent(weight)),
+      s > t ? "" : " from ",
+      h("b", { class: "mono" }, name(s)),
+    );
   }
 }

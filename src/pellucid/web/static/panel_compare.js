@@ -1,7 +1,7 @@
 // Part 8: two checkpoints read the same text.
 
 import { paint, shadeOf, shareColour } from "./colours.js";
-import { changed, figure, fixed, h, percent, visible } from "./elements.js";
+import { changed, figure, fill, fixed, h, percent, piece, visible } from "./elements.js";
 import { headOf, placeOf, selectToken } from "./moves.js";
 import { likeliest, logSoftmax } from "./sampling.js";
 import { matching } from "./truth.js";
@@ -18,18 +18,42 @@ export function comparePanel(root, view) {
   function draw() {
     const { runs, state, base, baseLogits, other, otherLogits, truth, model, look } = view;
     if (changed(options, runs, state.other, state.checkpoint)) drawOptions();
-    if (!model || !base || !changed(memory, base, baseLogits, other, otherLogits, truth, state.at, state.head, state.other, look)) return;
-    if (!state.other) return sides.replaceChildren(h("p", { class: "empty" }, "Choose a B: an early checkpoint shows what the last one has learned since."));
-    if (!other) return sides.replaceChildren(h("p", { class: "empty" }, "B is reading …"));
-    if (String(other.ids) !== String(base.ids)) return sides.replaceChildren(h("p", { class: "empty" }, "B cuts this text into other tokens, so the two cannot be compared token by token."));
-    sides.replaceChildren(side("A", state.checkpoint, base, baseLogits, other), side("B", state.other, other, otherLogits, base));
+    if (
+      !model ||
+      !base ||
+      !changed(memory, base, baseLogits, other, otherLogits, truth, state.at, state.head, state.other, look)
+    )
+      return;
+    if (!state.other)
+      return fill(
+        sides,
+        h("p", { class: "empty" }, "Choose a B: an early checkpoint shows what the last one has learned since."),
+      );
+    if (!other) return fill(sides, h("p", { class: "empty" }, "B is reading …"));
+    if (String(other.ids) !== String(base.ids))
+      return fill(
+        sides,
+        h("p", { class: "empty" }, "B cuts this text into other tokens, so the two cannot be compared token by token."),
+      );
+    fill(sides, side("A", state.checkpoint, base, baseLogits, other), side("B", state.other, other, otherLogits, base));
   }
 
   function drawOptions() {
     const { runs, state } = view;
-    choice.replaceChildren(
+    fill(
+      choice,
       h("option", { value: "" }, "none"),
-      ...runs.flatMap((run) => run.checkpoints.filter(({ id }) => id !== state.checkpoint).map(({ id, step }) => h("option", { value: id, selected: id === state.other }, runs.length > 1 ? `${run.name}, step ${step}` : `step ${step}`))),
+      ...runs.flatMap((run) =>
+        run.checkpoints
+          .filter(({ id }) => id !== state.checkpoint)
+          .map(({ id, step }) =>
+            h(
+              "option",
+              { value: id, selected: id === state.other },
+              runs.length > 1 ? `${run.name}, step ${step}` : `step ${step}`,
+            ),
+          ),
+      ),
     );
   }
 
@@ -40,9 +64,16 @@ export function comparePanel(root, view) {
     const mean = surprises.reduce((sum, each) => sum + each, 0) / surprises.length;
     const truth = matching(view.truth, trace)?.positions?.[here];
     const [layer, head] = headOf(view);
-    const canvas = h("canvas", { class: "map", role: "img", "aria-label": `Attention of head ${layer}.${head} in ${name}` });
+    const canvas = h("canvas", {
+      class: "map",
+      role: "img",
+      "aria-label": `Attention of head ${layer}.${head} in ${name}`,
+    });
     const T = trace.ids.length;
-    const weights = trace.attention.shape[0] > layer && trace.attention.shape[1] > head ? trace.attention.row(layer, head).values : null;
+    const weights =
+      trace.attention.shape[0] > layer && trace.attention.shape[1] > head
+        ? trace.attention.row(layer, head).values
+        : null;
     if (weights) paint(canvas, T, T, (t, s) => weights[t * T + s], shareColour);
     return h(
       "article",
@@ -55,7 +86,17 @@ export function comparePanel(root, view) {
         trace.ids.map((id, place) => {
           const nats = place ? trace.surprise.values[place - 1] : null;
           const worse = place && nats - rival.surprise.values[place - 1] > 0.5;
-          return h("span", { class: `token ${place ? shadeOf(nats) : "begin"} ${worse ? "worse" : ""} ${place === here ? "here" : ""}`, "data-place": place, "data-value": nats === null ? "" : nats.toPrecision(7), onclick: () => selectToken(view, place), title: place ? `surprise ${fixed(nats)} nats` : "" }, place ? model.texts[id].replace(/^ /, "␣") : "start");
+          return h(
+            "span",
+            {
+              class: `token ${place ? shadeOf(nats) : "begin"} ${worse ? "worse" : ""} ${place === here ? "here" : ""}`,
+              "data-place": place,
+              "data-value": nats === null ? "" : nats.toPrecision(7),
+              onclick: () => selectToken(view, place),
+              title: place ? `surprise ${fixed(nats)} nats` : "",
+            },
+            place ? piece(model.texts[id]) : "start",
+          );
         }),
       ),
       logits?.at === here ? nextTokens(trace, logits, truth) : h("p", { class: "muted" }, "…"),
@@ -71,7 +112,29 @@ export function comparePanel(root, view) {
     return h(
       "ol",
       { class: "likeliest" },
-      ids.map((id) => h("li", { "data-id": id, "data-value": Math.exp(logQ[id]).toPrecision(7) }, h("span", { class: "mono" }, visible(model.texts[id])), h("span", { class: "track" }, h("span", { class: "bar model", style: { width: `${(100 * Math.exp(logQ[id])) / most}%` } })), h("span", { class: "number" }, percent(Math.exp(logQ[id])), truth && h("small", { class: "muted" }, ` truth ${percent(truth.p[truth.ids.indexOf(id)] ?? 0)}`)))),
+      ids.map((id) =>
+        h(
+          "li",
+          { "data-id": id, "data-value": Math.exp(logQ[id]).toPrecision(7) },
+          h("span", { class: "mono" }, visible(model.texts[id])),
+          h(
+            "span",
+            { class: "track" },
+            h("span", { class: "bar model", style: { width: `${(100 * Math.exp(logQ[id])) / most}%` } }),
+          ),
+          h(
+            "span",
+            { class: "number" },
+            percent(Math.exp(logQ[id])),
+            truth &&
+              h(
+                "small",
+                { class: "muted" },
+                ` truth ${truth.ids.includes(id) ? percent(truth.p[truth.ids.indexOf(id)]) : "never"}`,
+              ),
+          ),
+        ),
+      ),
     );
   }
 }

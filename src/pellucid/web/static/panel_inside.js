@@ -1,12 +1,19 @@
 // Part 6: one layer, equation by equation, with the tensors of this text.
 
 import { paint, signedColour } from "./colours.js";
-import { changed, figure, fixed, h, visible } from "./elements.js";
+import { changed, figure, fill, fixed, h, visible } from "./elements.js";
 import { EQUATIONS, formula } from "./equations.js";
 import { headOf, placeOf } from "./moves.js";
 
 const AXES = {
-  T: "tokens", S: "tokens looked at", D: "width of the model", H: "heads", G: "heads of keys and values", K: "width of a head", F: "width of the feed-forward layer", E: "experts",
+  T: "tokens",
+  S: "tokens looked at",
+  D: "width of the model",
+  H: "heads",
+  G: "heads of keys and values",
+  K: "width of a head",
+  F: "width of the feed-forward layer",
+  E: "experts",
 };
 const SAYS = {
   x: "The stream as it arrives: all that the parts before have added up.",
@@ -45,10 +52,39 @@ export function insidePanel(root, view) {
   function redraw(layer, head) {
     const { inside, trace, store } = view;
     const n_layers = trace.attention.shape[0];
-    layers.replaceChildren(...Array.from({ length: n_layers }, (_, i) => h("button", { type: "button", class: "chip", "aria-pressed": i === layer, onclick: () => store.set({ head: `${i}.${head}` }) }, `layer ${i}`)));
+    fill(
+      layers,
+      ...Array.from({ length: n_layers }, (_, i) =>
+        h(
+          "button",
+          {
+            type: "button",
+            class: "chip",
+            "aria-pressed": i === layer,
+            onclick: () => store.set({ head: `${i}.${head}` }),
+          },
+          `layer ${i}`,
+        ),
+      ),
+    );
     note.textContent = `Of several heads, head ${layer}.${head} is shown, as chosen in part 3.`;
     const seen = new Set();
-    steps.replaceChildren(...inside.steps.map((step) => card(step, head, seen)));
+    const sublayers = [...new Set(inside.steps.map((step) => step.sublayer))];
+    fill(
+      steps,
+      sublayers.map((name) => [
+        h(
+          "h3",
+          {},
+          name === "attention" ? "Attention: tokens look at each other" : "Feed-forward: each token by itself",
+        ),
+        h(
+          "div",
+          { class: "cards" },
+          inside.steps.filter((step) => step.sublayer === name).map((step) => card(step, head, seen)),
+        ),
+      ]),
+    );
   }
 
   function card(step, head, seen) {
@@ -61,14 +97,31 @@ export function insidePanel(root, view) {
     const finite = matrix.values.filter(Number.isFinite);
     const most = finite.reduce((largest, each) => Math.max(largest, Math.abs(each)), 1e-9);
     const canvas = h("canvas", { class: "heat", role: "img", "aria-label": `${name}, ${rows} by ${columns} numbers` });
-    paint(canvas, rows, columns, (r, c) => matrix.values[r * columns + c], (value) => signedColour(value, most));
-    const shown = h("p", { class: "pointed" }, h("span", { class: "muted" }, `between −${fixed(most)} and ${fixed(most)}`));
+    paint(
+      canvas,
+      rows,
+      columns,
+      (r, c) => matrix.values[r * columns + c],
+      (value) => signedColour(value, most),
+    );
+    const shown = h(
+      "p",
+      { class: "pointed" },
+      h("span", { class: "muted" }, `Blue −${fixed(most)}, orange ${fixed(most)}. Point at a number to read it.`),
+    );
     const here = placeOf(view);
     canvas.addEventListener("pointermove", (event) => {
       const box = canvas.getBoundingClientRect();
-      const [r, c] = [event.clientY - box.top, event.clientX - box.left].map((at, axis) => Math.max(0, Math.floor((at / (axis ? box.width : box.height)) * (axis ? columns : rows))));
+      const [r, c] = [event.clientY - box.top, event.clientX - box.left].map((at, axis) =>
+        Math.max(0, Math.floor((at / (axis ? box.width : box.height)) * (axis ? columns : rows))),
+      );
       if (r >= rows || c >= columns) return;
-      shown.replaceChildren(h("b", { class: "mono" }, nameOf(r)), ` number ${c}: `, figure("value", matrix.at(r, c), fixed(matrix.at(r, c), 4)));
+      fill(
+        shown,
+        h("b", { class: "mono" }, nameOf(r)),
+        ` number ${c}: `,
+        figure("value", matrix.at(r, c), fixed(matrix.at(r, c), 4)),
+      );
     });
     const fresh = equations.filter((number) => number in EQUATIONS && !seen.has(number));
     fresh.forEach((number) => seen.add(number));
@@ -76,12 +129,32 @@ export function insidePanel(root, view) {
     return h(
       "article",
       { class: "step", "data-step": `${sublayer} ${name}` },
-      h("header", {}, h("h4", {}, name), h("span", { class: "shape mono" }, "(", values.shape.map((length, axis) => [axis ? ", " : "", h("abbr", { title: AXES[axes[axis]] ?? "" }, axes[axis]), `=${length}`]), ")")),
+      h(
+        "header",
+        {},
+        h("h4", {}, name),
+        h(
+          "span",
+          { class: "shape mono" },
+          "(",
+          values.shape.map((length, axis) => [
+            axis ? ", " : "",
+            h("abbr", { title: AXES[axes[axis]] ?? "" }, axes[axis]),
+            `=${length}`,
+          ]),
+          ")",
+        ),
+      ),
       h("p", { class: "small" }, SAYS[name] ?? "", isMany ? ` Head ${index} of ${n_first}.` : ""),
       ...fresh.slice(0, 2).map((number) => formula(number)),
       h("div", { class: "heat-frame" }, canvas),
       shown,
-      h("p", { class: "small muted" }, "mean of this token's row: ", figure(`mean_${sublayer}_${name}`, mean(row), fixed(mean(row), 4))),
+      h(
+        "p",
+        { class: "small muted" },
+        "mean of the row of the token looked from: ",
+        figure(`mean_${sublayer}_${name}`, mean(row), fixed(mean(row), 4)),
+      ),
     );
   }
 

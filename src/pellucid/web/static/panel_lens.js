@@ -1,6 +1,6 @@
 // Part 4: what the model would say after each part of each layer.
 
-import { changed, figure, fixed, h, percent, setFigure, visible } from "./elements.js";
+import { changed, figure, fill, fixed, h, percent, setFigure, visible } from "./elements.js";
 import { placeOf, rove } from "./moves.js";
 import { divergence, divergenceFromTruth, likeliest, logSoftmax } from "./sampling.js";
 import { matching } from "./truth.js";
@@ -21,7 +21,12 @@ export function lensPanel(root, view) {
       "aside",
       {},
       title,
-      h("dl", { class: "facts" }, h("div", {}, h("dt", {}, "KL to its own end"), h("dd", {}, toEnd, h("small", {}, " nats"))), h("div", { class: "if-truth" }, h("dt", {}, "KL to the truth"), h("dd", {}, toTruth, h("small", {}, " nats")))),
+      h(
+        "dl",
+        { class: "facts" },
+        h("div", {}, h("dt", {}, "KL to its own end"), h("dd", {}, toEnd, h("small", {}, " nats"))),
+        h("div", { class: "if-truth" }, h("dt", {}, "KL to the truth"), h("dd", {}, toTruth, h("small", {}, " nats"))),
+      ),
       list,
     ),
   );
@@ -53,20 +58,38 @@ export function lensPanel(root, view) {
       cell.setAttribute("aria-selected", isHere);
       cell.tabIndex = isHere ? 0 : -1;
     }
-    if (logits?.at === here && changed(cards, logits, point, matching(truth, trace), model, state.guess)) drawCard(here, point);
+    if (logits?.at === here && changed(cards, logits, point, matching(truth, trace), model, state.guess))
+      drawCard(here, point);
   }
 
   function drawTable(here, isGuess) {
     const { trace, model } = view;
     const T = trace.ids.length;
-    const n_columns = Math.max(2, Math.min(T, Math.floor((table.parentElement.clientWidth * (innerWidth < 800 ? 1 : 0.72) - 110) / CELL)));
+    const n_columns = Math.max(
+      2,
+      Math.min(T, Math.floor((table.parentElement.clientWidth * (innerWidth < 800 ? 1 : 0.72) - 110) / CELL)),
+    );
     const first = Math.max(0, Math.min(T - n_columns, here - Math.floor(n_columns * 0.7)));
-    const places = Array.from({ length: n_columns }, (_, i) => first + i).filter((place) => place < T && !(isGuess && place > here));
+    const places = Array.from({ length: n_columns }, (_, i) => first + i).filter(
+      (place) => place < T && !(isGuess && place > here),
+    );
     const cells = document.activeElement?.closest?.(".lens") === table ? document.activeElement.dataset : null;
     table.style.setProperty("--columns", n_columns);
     const name = (place) => (place ? visible(model.texts[trace.ids[place]]) : "start");
-    table.replaceChildren(
-      h("div", { role: "row", class: "lens-row" }, h("span", { role: "columnheader", class: "corner" }, "after reading"), places.map((place) => h("span", { role: "columnheader", class: `mono ${place === here ? "here" : ""}`, title: name(place) }, name(place)))),
+    fill(
+      table,
+      h(
+        "div",
+        { role: "row", class: "lens-row" },
+        h("span", { role: "columnheader", class: "corner" }, "after reading"),
+        places.map((place) =>
+          h(
+            "span",
+            { role: "columnheader", class: `mono ${place === here ? "here" : ""}`, title: name(place) },
+            name(place),
+          ),
+        ),
+      ),
       ...trace.points.map((point, n) =>
         h(
           "div",
@@ -79,8 +102,15 @@ export function lensPanel(root, view) {
             return h(
               "span",
               {
-                role: "gridcell", class: `cell ${p > 0.45 ? "sure" : ""}`, "data-point": n, "data-place": place, "data-id": id, "data-value": p.toPrecision(7),
-                "data-kl": trace.lens.kl.at(n, place).toPrecision(7), style: { "--p": hidden ? 0 : p }, title: hidden ? "" : `${percent(p)}, KL to its own end ${fixed(trace.lens.kl.at(n, place))} nats`,
+                role: "gridcell",
+                class: `cell ${p > 0.45 ? "sure" : ""}`,
+                "data-point": n,
+                "data-place": place,
+                "data-id": id,
+                "data-value": p.toPrecision(7),
+                "data-kl": trace.lens.kl.at(n, place).toPrecision(7),
+                style: { "--p": hidden ? 0 : p },
+                title: hidden ? "" : `${percent(p)}, KL to its own end ${fixed(trace.lens.kl.at(n, place))} nats`,
               },
               hidden ? "?" : visible(model.texts[id]),
             );
@@ -98,16 +128,28 @@ export function lensPanel(root, view) {
     const truth = matching(view.truth, trace);
     const p = truth?.positions?.[here];
     root.classList.toggle("no-truth", !truth?.known);
-    title.replaceChildren(nameOfPoint(trace.points[point], point, trace), ", after ", h("b", { class: "mono" }, here ? visible(model.texts[trace.ids[here]]) : "start"));
+    fill(
+      title,
+      nameOfPoint(trace.points[point], point, trace),
+      ", after ",
+      h("b", { class: "mono" }, here ? visible(model.texts[trace.ids[here]]) : "start"),
+    );
     setFigure(toEnd, divergence(end, logQ));
     setFigure(toTruth, p ? divergenceFromTruth(p, logQ) : null);
     const best = likeliest(logQ, N_SHOWN);
     const most = Math.exp(logQ[best[0]]);
-    if (state.guess) return list.replaceChildren(h("li", { class: "muted" }, "Hidden until you have guessed in part 5."));
-    list.replaceChildren(
+    if (state.guess) return fill(list, h("li", { class: "muted" }, "Hidden until you have guessed in part 5."));
+    fill(
+      list,
       ...best.map((id) => {
         const q = Math.exp(logQ[id]);
-        return h("li", { "data-id": id, "data-value": q.toPrecision(7) }, h("span", { class: "mono" }, visible(model.texts[id])), h("span", { class: "track" }, h("span", { class: "bar model", style: { width: `${(100 * q) / most}%` } })), h("span", { class: "number" }, percent(q)));
+        return h(
+          "li",
+          { "data-id": id, "data-value": q.toPrecision(7) },
+          h("span", { class: "mono" }, visible(model.texts[id])),
+          h("span", { class: "track" }, h("span", { class: "bar model", style: { width: `${(100 * q) / most}%` } })),
+          h("span", { class: "number" }, percent(q)),
+        );
       }),
     );
   }

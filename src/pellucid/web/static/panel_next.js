@@ -1,18 +1,41 @@
 // Part 5: what may come next, by the model and in truth; and drawing it.
 
-import { changed, figure, fixed, h, percent, setFigure, visible } from "./elements.js";
+import { changed, figure, fill, fixed, h, percent, setFigure, visible } from "./elements.js";
 import { placeOf } from "./moves.js";
 import { candidates, divergenceFromTruth, draw as drawToken, likeliest, logSoftmax } from "./sampling.js";
 import { matching } from "./truth.js";
 
 const N_SHOWN = 9;
+const LEAST_SHOWN = 5e-4; // of what is less likely by both, only a few are shown
+const FEWEST = 5;
 const N_CHOICES = 6;
 const PAUSE = 120; // milliseconds between two tokens while it writes, so that one can follow
 
 const SLIDERS = [
-  { key: "temperature", name: "Temperature", min: 0, max: 2, step: 0.05, says: (v) => (v === 0 ? "0: always the likeliest" : v === 1 ? "1: as the model thinks" : fixed(v)) },
-  { key: "top_k", name: "Top-k", min: 0, max: 50, step: 1, says: (v) => (v === 0 ? "all tokens" : `the ${v} likeliest`) },
-  { key: "top_p", name: "Top-p", min: 0.05, max: 1, step: 0.05, says: (v) => (v >= 1 ? "all of the probability" : `the first ${fixed(100 * v, 0)} %`) },
+  {
+    key: "temperature",
+    name: "Temperature",
+    min: 0,
+    max: 2,
+    step: 0.05,
+    says: (v) => (v === 0 ? "0: always the likeliest" : v === 1 ? "1: as the model thinks" : fixed(v)),
+  },
+  {
+    key: "top_k",
+    name: "Top-k",
+    min: 0,
+    max: 50,
+    step: 1,
+    says: (v) => (v === 0 ? "all tokens" : `the ${v} likeliest`),
+  },
+  {
+    key: "top_p",
+    name: "Top-p",
+    min: 0.05,
+    max: 1,
+    step: 0.05,
+    says: (v) => (v >= 1 ? "all of the probability" : `the first ${fixed(100 * v, 0)} %`),
+  },
 ];
 
 export function nextPanel(root, view) {
@@ -24,8 +47,18 @@ export function nextPanel(root, view) {
   const [kl, entropy, left] = [figure("kl", null), figure("entropy", null), figure("left", null)];
   sums.append(
     h("div", {}, h("dt", {}, "tokens that can be drawn"), h("dd", {}, left)),
-    h("div", { class: "if-truth" }, h("dt", {}, "how open it is: entropy of the truth"), h("dd", {}, entropy, h("small", {}, " nats"))),
-    h("div", { class: "if-truth" }, h("dt", {}, "how far the model is off: KL to the truth"), h("dd", {}, kl, h("small", {}, " nats"))),
+    h(
+      "div",
+      { class: "if-truth" },
+      h("dt", {}, "how open it is: entropy of the truth"),
+      h("dd", {}, entropy, h("small", {}, " nats")),
+    ),
+    h(
+      "div",
+      { class: "if-truth" },
+      h("dt", {}, "how far the model is off: KL to the truth"),
+      h("dd", {}, kl, h("small", {}, " nats")),
+    ),
   );
   const verdict = h("p", { class: "verdict", "aria-live": "polite" });
   const said = h("p", { class: "said", role: "status" });
@@ -40,19 +73,38 @@ export function nextPanel(root, view) {
   root.classList.add("next");
   root.append(
     h("div", { class: "expected" }, title, guessing, key, bars),
-    h("div", { class: "controls" }, sliders.map((each) => each.element), h("div", { class: "buttons" }, sample, write, rewind), said, verdict, sums),
+    h(
+      "div",
+      { class: "controls" },
+      sliders.map((each) => each.element),
+      h("div", { class: "buttons" }, sample, write, rewind),
+      said,
+      verdict,
+      sums,
+    ),
   );
   return { draw };
 
   function slider({ key, name, min, max, step, says }) {
     const shown = h("output", { for: `slider-${key}` });
-    const input = h("input", { type: "range", id: `slider-${key}`, min, max, step, oninput: () => view.store.set({ [key]: Number(input.value) }) });
+    const input = h("input", {
+      type: "range",
+      id: `slider-${key}`,
+      min,
+      max,
+      step,
+      oninput: () => view.store.set({ [key]: Number(input.value) }),
+    });
     const show = (value) => {
       if (Number(input.value) !== value) input.value = value;
       shown.textContent = says(value);
       input.setAttribute("aria-valuetext", says(value));
     };
-    return { element: h("div", { class: "slider" }, h("label", { for: `slider-${key}` }, name), input, shown), key, show };
+    return {
+      element: h("div", { class: "slider" }, h("label", { for: `slider-${key}` }, name), input, shown),
+      key,
+      show,
+    };
   }
 
   function draw() {
@@ -63,7 +115,22 @@ export function nextPanel(root, view) {
     if (logits.at !== here) return; // those of the new place are on their way
     const fits = matching(truth, trace);
     if (!state.guess) revealed = null;
-    if (changed(memory, logits, baseLogits, fits, model, state.temperature, state.top_k, state.top_p, state.guess, revealed, state.off)) redraw(here, fits);
+    if (
+      changed(
+        memory,
+        logits,
+        baseLogits,
+        fits,
+        model,
+        state.temperature,
+        state.top_k,
+        state.top_p,
+        state.guess,
+        revealed,
+        state.off,
+      )
+    )
+      redraw(here, fits);
     if (changed(verdicts, truth, trace)) showVerdict(truth, trace);
     const isLast = here === trace.ids.length - 1;
     sample.textContent = isLast ? "Sample a token" : "Sample from here";
@@ -79,54 +146,104 @@ export function nextPanel(root, view) {
     const { trace, model, state, logits, baseLogits } = view;
     const raw = logits.logits.row(trace.points.length - 1).values;
     const logQ = logSoftmax(raw);
-    const without = state.off && baseLogits?.at === here ? logSoftmax(baseLogits.logits.row(trace.points.length - 1).values) : null;
+    const without =
+      state.off && baseLogits?.at === here ? logSoftmax(baseLogits.logits.row(trace.points.length - 1).values) : null;
     const kept = candidates(raw, state);
     const drawn = new Map([...kept.ids].map((id, i) => [id, kept.p[i]]));
     const p = truth?.positions?.[here];
     const truthOf = p ? new Map(p.ids.map((id, i) => [id, p.p[i]])) : null;
     root.classList.toggle("no-truth", !truth?.known);
-    title.replaceChildren("After ", h("b", { class: "mono" }, here ? visible(model.texts[trace.ids[here]]) : "start"), h("span", { class: "muted" }, ` (token ${here})`));
+    fill(
+      title,
+      "After ",
+      h("b", { class: "mono" }, here ? visible(model.texts[trace.ids[here]]) : "start"),
+      h("span", { class: "muted" }, ` (token ${here})`),
+    );
     setFigure(left, kept.ids.length, String(kept.ids.length));
     setFigure(entropy, truth?.entropy?.[here] ?? null);
     setFigure(kl, p ? divergenceFromTruth(p, logQ) : null);
-    key.replaceChildren(
-      h("span", { class: "bar model" }), " model, as it is drawn from",
-      h("span", { class: "bar raw" }), " before the sliders",
+    fill(
+      key,
+      h("span", { class: "bar model" }),
+      " model, as it is drawn from",
+      h("span", { class: "bar raw" }),
+      " before the sliders",
       without && [h("span", { class: "bar base" }), " with all its parts"],
       truth?.known && [h("span", { class: "bar truth" }), p ? " truth" : " truth: not known here"],
     );
     const best = likeliest(logQ, N_SHOWN);
     const true_ = truthOf ? [...truthOf.keys()].sort((a, b) => truthOf.get(b) - truthOf.get(a)).slice(0, N_SHOWN) : [];
-    const ids = [...new Set([...best, ...true_])].sort((a, b) => Math.max(q(b), truthOf?.get(b) ?? 0) - Math.max(q(a), truthOf?.get(a) ?? 0)).slice(0, N_SHOWN + 2);
+    const ids = [...new Set([...best, ...true_])]
+      .sort((a, b) => Math.max(q(b), truthOf?.get(b) ?? 0) - Math.max(q(a), truthOf?.get(a) ?? 0))
+      .slice(0, N_SHOWN + 2)
+      .filter((id, i) => i < FEWEST || Math.max(q(id), truthOf?.get(id) ?? 0) > LEAST_SHOWN);
     const most = Math.max(...ids.flatMap((id) => [drawn.get(id) ?? 0, q(id), truthOf?.get(id) ?? 0]));
     const isHidden = hiddenNow(here);
     guessing.hidden = !state.guess;
     root.classList.toggle("hidden-bars", isHidden);
     bars.hidden = key.hidden = isHidden;
     if (state.guess) showGuess(here, isHidden, logQ, truthOf, ids);
-    if (isHidden) return bars.replaceChildren();
+    if (isHidden) return fill(bars);
     const follows = trace.ids[here + 1];
-    bars.replaceChildren(
+    fill(
+      bars,
       ...ids.map((id) => {
         const chance = drawn.get(id) ?? 0;
         const isCut = !drawn.has(id);
         return h(
           "div",
-          { role: "listitem", class: `candidate ${isCut ? "cut" : ""} ${id === follows ? "follows" : ""}`, "data-id": id },
-          h("span", { class: "mono name", title: id === follows ? "what the text goes on with" : "" }, id < 0 ? "⟨unwritable⟩" : visible(model.texts[id])),
+          {
+            role: "listitem",
+            class: `candidate ${isCut ? "cut" : ""} ${id === follows ? "follows" : ""}`,
+            "data-id": id,
+          },
+          h(
+            "span",
+            { class: "mono name", title: id === follows ? "what the text goes on with" : "" },
+            id < 0 ? "⟨unwritable⟩" : visible(model.texts[id]),
+          ),
           h(
             "span",
             { class: "pair" },
-            h("span", { class: "track" }, h("span", { class: "bar raw", style: { width: width(q(id)) } }), h("span", { class: "bar model", style: { width: width(chance) } })),
-            without && h("span", { class: "track thin" }, h("span", { class: "bar base", style: { width: width(Math.exp(without[id])) } })),
-            truthOf && h("span", { class: "track" }, h("span", { class: "bar truth", style: { width: width(truthOf.get(id) ?? 0) } })),
+            h(
+              "span",
+              { class: "track" },
+              h("span", { class: "bar raw", style: { width: width(q(id)) } }),
+              h("span", { class: "bar model", style: { width: width(chance) } }),
+            ),
+            without &&
+              h(
+                "span",
+                { class: "track thin" },
+                h("span", { class: "bar base", style: { width: width(Math.exp(without[id])) } }),
+              ),
+            truthOf &&
+              h(
+                "span",
+                { class: "track" },
+                h("span", { class: "bar truth", style: { width: width(truthOf.get(id) ?? 0) } }),
+              ),
           ),
           h(
             "span",
             { class: "numbers" },
-            h("span", { "data-name": "model", "data-value": chance.toPrecision(7), "data-raw": q(id).toPrecision(7) }, isCut ? "cut off" : percent(chance)),
-            without && h("span", { "data-name": "base", "data-value": Math.exp(without[id]).toPrecision(7) }, percent(Math.exp(without[id]))),
-            truthOf && h("span", { "data-name": "truth", "data-value": (truthOf.get(id) ?? 0).toPrecision(7) }, truthOf.get(id) ? percent(truthOf.get(id)) : "never"),
+            h(
+              "span",
+              { "data-name": "model", "data-value": chance.toPrecision(7), "data-raw": q(id).toPrecision(7) },
+              isCut ? "cut off" : percent(chance),
+            ),
+            without &&
+              h(
+                "span",
+                { "data-name": "base", "data-value": Math.exp(without[id]).toPrecision(7) },
+                percent(Math.exp(without[id])),
+              ),
+            truthOf &&
+              h(
+                "span",
+                { "data-name": "truth", "data-value": (truthOf.get(id) ?? 0).toPrecision(7) },
+                truthOf.get(id) ? percent(truthOf.get(id)) : "never",
+              ),
           ),
         );
       }),
@@ -157,21 +274,24 @@ export function nextPanel(root, view) {
       return false;
     }
     const before = textUntil(placeOf(view));
-    said.replaceChildren("It drew ", h("b", { class: "mono" }, visible(model.texts[id])), ".");
+    fill(said, "It drew ", h("b", { class: "mono" }, visible(model.texts[id])), ".");
     view.store.set({ text: before + model.texts[id], at: -1 });
     return true;
   }
 
   function textUntil(place) {
     const { trace, model } = view;
-    return trace.ids.slice(1, place + 1).map((id) => model.texts[id]).join("");
+    return trace.ids
+      .slice(1, place + 1)
+      .map((id) => model.texts[id])
+      .join("");
   }
 
   function back() {
     stop();
     const last = view.trace.ids.length - 1;
     if (last < 1) return;
-    said.replaceChildren("Took back ", h("b", { class: "mono" }, visible(view.model.texts[view.trace.ids[last]])), ".");
+    fill(said, "Took back ", h("b", { class: "mono" }, visible(view.model.texts[view.trace.ids[last]])), ".");
     view.store.set({ text: textUntil(last - 1), at: -1 });
   }
 
@@ -196,16 +316,32 @@ export function nextPanel(root, view) {
   function showVerdict(truth, trace) {
     verdict.className = "verdict";
     if (!truth) return;
-    if (!truth.known) return verdict.replaceChildren(h("span", { class: "muted" }, "Nobody knows the true distribution of this corpus, so only the model is shown."));
+    if (!truth.known)
+      return fill(
+        verdict,
+        h("span", { class: "muted" }, "Nobody knows the true distribution of this corpus, so only the model is shown."),
+      );
     if (truth.ids.length !== trace.ids.length || !truth.ids.every((id, t) => id === trace.ids[t])) return;
     verdict.dataset.value = truth.is_possible ? trace.text.length : truth.possible_length;
-    if (!trace.text) return verdict.replaceChildren("An empty page: any fable may begin here.");
-    if (truth.is_whole) verdict.replaceChildren(sign("✓"), "The grammar's verdict: a whole fable, and nothing can follow.");
-    else if (truth.is_possible) verdict.replaceChildren(sign("✓"), "The grammar's verdict: a fable can begin so.", truth.positions.at(-1) ? "" : " The text stops inside a word, so the next token has no exact truth.");
+    if (!trace.text) return fill(verdict, "An empty page: any fable may begin here.");
+    if (truth.is_whole) fill(verdict, sign("✓"), "The grammar's verdict: a whole fable, and nothing can follow.");
+    else if (truth.is_possible)
+      fill(
+        verdict,
+        sign("✓"),
+        "The grammar's verdict: a fable can begin so.",
+        truth.positions.at(-1) ? "" : " The text stops inside a word, so the next token has no exact truth.",
+      );
     else {
       verdict.classList.add("impossible");
       const wrong = trace.text.slice(truth.possible_length - 1);
-      verdict.replaceChildren(sign("✗"), "The grammar's verdict: no fable goes on like this, from ", h("mark", { class: "mono" }, visible(wrong.slice(0, 24)) + (wrong.length > 24 ? "…" : "")), " on.");
+      fill(
+        verdict,
+        sign("✗"),
+        "The grammar's verdict: no fable goes on like this, from ",
+        h("mark", { class: "mono" }, visible(wrong.slice(0, 24)) + (wrong.length > 24 ? "…" : "")),
+        " on.",
+      );
     }
   }
 
@@ -215,20 +351,59 @@ export function nextPanel(root, view) {
     const { trace, model } = view;
     const follows = trace.ids[here + 1];
     const answer = follows ?? best(truthOf) ?? likeliest(logQ, 1)[0];
-    const tally = h("p", { class: "tally" }, "You: ", figure("right", score.right, String(score.right)), " of ", figure("guesses", score.guesses, String(score.guesses)), " · the model: ", figure("model_right", score.model, String(score.model)));
+    const tally = h(
+      "p",
+      { class: "tally" },
+      "You: ",
+      figure("right", score.right, String(score.right)),
+      " of ",
+      figure("guesses", score.guesses, String(score.guesses)),
+      " · the model: ",
+      figure("model_right", score.model, String(score.model)),
+    );
     if (!isHidden) {
       const name = (id) => h("b", { class: "mono" }, visible(model.texts[id]));
-      guessing.replaceChildren(
-        h("p", {}, revealed.guess === answer ? "Right: " : "Not this time: ", name(answer), follows === undefined ? " is the likeliest. " : " comes next. ", "You said ", name(revealed.guess), ", to which the model gives ", percent(Math.exp(logQ[revealed.guess])), truthOf ? [" and the truth ", percent(truthOf.get(revealed.guess) ?? 0)] : "", "."),
+      fill(
+        guessing,
+        h(
+          "p",
+          {},
+          revealed.guess === answer ? "Right: " : "Not this time: ",
+          name(answer),
+          follows === undefined ? " is the likeliest. " : " comes next. ",
+          "You said ",
+          name(revealed.guess),
+          ", to which the model gives ",
+          percent(Math.exp(logQ[revealed.guess])),
+          truthOf ? [" and the truth ", percent(truthOf.get(revealed.guess) ?? 0)] : "",
+          ".",
+        ),
         tally,
       );
       return;
     }
     const choices = [...new Set([answer, ...ids])].filter((id) => id >= 0).slice(0, N_CHOICES);
     choices.sort((a, b) => model.texts[a].localeCompare(model.texts[b]) || a - b); // so that order tells nothing
-    guessing.replaceChildren(
-      h("p", {}, follows === undefined ? "Which token is the likeliest to come next? Click your guess." : "Which token comes next? Click your guess."),
-      h("div", { class: "chips" }, choices.map((id) => h("button", { type: "button", class: "chip mono guess", "data-id": id, onclick: () => guess(id) }, visible(model.texts[id])))),
+    fill(
+      guessing,
+      h(
+        "p",
+        {},
+        follows === undefined
+          ? "Which token is the likeliest to come next? Click your guess."
+          : "Which token comes next? Click your guess.",
+      ),
+      h(
+        "div",
+        { class: "chips" },
+        choices.map((id) =>
+          h(
+            "button",
+            { type: "button", class: "chip mono guess", "data-id": id, onclick: () => guess(id) },
+            visible(model.texts[id]),
+          ),
+        ),
+      ),
       tally,
     );
 

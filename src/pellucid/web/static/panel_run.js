@@ -1,6 +1,6 @@
 // Part 1: the loss curve, which is also the slider over the checkpoints.
 
-import { changed, figure, fixed, h, setFigure, svg, thousands } from "./elements.js";
+import { changed, figure, fill, fixed, h, setFigure, svg, thousands } from "./elements.js";
 import { moveCheckpoint } from "./moves.js";
 
 const HEIGHT = 230;
@@ -8,23 +8,54 @@ const MARGIN = { left: 46, right: 16, top: 12, bottom: 34 };
 
 export function runPanel(root, view) {
   const memory = {};
-  const chart = svg("svg", { class: "curve", height: HEIGHT, role: "slider", tabindex: 0, "aria-label": "Checkpoint, along the loss curve" });
+  const chart = svg("svg", {
+    class: "curve",
+    height: HEIGHT,
+    role: "slider",
+    tabindex: 0,
+    "aria-label": "Checkpoint, along the loss curve",
+  });
   const step = figure("step", null);
   const loss = figure("val_loss", null);
   const floor = figure("val_floor", null);
   const excess = figure("val_excess", null);
   const parameters = figure("parameters", null);
-  const floorRows = [h("div", {}, h("dt", {}, "floor: the best possible"), h("dd", {}, floor)), h("div", {}, h("dt", {}, "excess"), h("dd", {}, excess))];
+  const floorRows = [
+    h("div", {}, h("dt", {}, "floor: the best possible"), h("dd", {}, floor)),
+    h("div", {}, h("dt", {}, "excess"), h("dd", {}, excess)),
+  ];
   const samples = h("div", { class: "samples" });
-  const runs = h("select", { id: "run-choice", "aria-label": "Run", onchange: () => choose(view.runs.find(({ name }) => name === runs.value).checkpoints.at(-1)) });
+  const runs = h("select", {
+    id: "run-choice",
+    "aria-label": "Run",
+    onchange: () => choose(view.runs.find(({ name }) => name === runs.value).checkpoints.at(-1)),
+  });
   root.classList.add("run");
   root.append(
-    h("figure", {}, chart, h("figcaption", { class: "key" }, mark("val"), "held-out text", mark("train"), "training text", mark("floor"), "floor", mark("kept"), "checkpoints")),
+    h(
+      "figure",
+      {},
+      chart,
+      h(
+        "figcaption",
+        { class: "key" },
+        mark("val"),
+        "held-out text",
+        mark("train"),
+        "training text",
+        mark("floor"),
+        "floor",
+        mark("kept"),
+        "checkpoints",
+      ),
+    ),
     h(
       "aside",
       {},
       runs,
-      h("dl", { class: "facts" },
+      h(
+        "dl",
+        { class: "facts" },
         h("div", {}, h("dt", {}, "step"), h("dd", {}, step)),
         h("div", {}, h("dt", {}, "loss on held-out text"), h("dd", {}, loss)),
         floorRows,
@@ -39,7 +70,8 @@ export function runPanel(root, view) {
   const nearest = (event) => {
     const x = event.clientX - chart.getBoundingClientRect().left;
     const distance = (place) => Math.abs(place.x - x);
-    if (places.length) choose(places.reduce((best, place) => (distance(place) < distance(best) ? place : best)).checkpoint);
+    if (places.length)
+      choose(places.reduce((best, place) => (distance(place) < distance(best) ? place : best)).checkpoint);
   };
   chart.addEventListener("pointerdown", (event) => {
     chart.setPointerCapture(event.pointerId);
@@ -67,20 +99,33 @@ export function runPanel(root, view) {
   function redraw(run) {
     const { metrics, state, model } = view;
     const rows = metrics[run.name] ?? [];
-    runs.replaceChildren(...view.runs.map(({ name }) => h("option", { value: name, selected: name === run.name }, name)));
+    fill(runs, ...view.runs.map(({ name }) => h("option", { value: name, selected: name === run.name }, name)));
     runs.hidden = view.runs.length < 2;
     const chosen = run.checkpoints.find(({ id }) => id === state.checkpoint);
     drawCurve(run, rows, chosen);
     const row = chosen && nearestRow(rows, chosen.step, "val_loss");
     const known = chosen?.val_loss ?? null;
     const floorHere = row?.val_floor ?? null;
-    setFigure(step, chosen?.step ?? null, chosen ? `${thousands(chosen.step)} of ${thousands(run.steps ?? run.checkpoints.at(-1).step)}` : "–");
+    setFigure(
+      step,
+      chosen?.step ?? null,
+      chosen ? `${thousands(chosen.step)} of ${thousands(run.steps ?? run.checkpoints.at(-1).step)}` : "–",
+    );
     setFigure(loss, known, fixed(known, 3));
     setFigure(floor, floorHere, fixed(floorHere, 3));
-    setFigure(excess, known !== null && floorHere !== null ? known - floorHere : null, known !== null && floorHere !== null ? fixed(known - floorHere, 3) : "–");
+    setFigure(
+      excess,
+      known !== null && floorHere !== null ? known - floorHere : null,
+      known !== null && floorHere !== null ? fixed(known - floorHere, 3) : "–",
+    );
     floorRows.forEach((each) => (each.hidden = !run.knows_truth));
     setFigure(parameters, model?.n_parameters ?? null, model ? thousands(model.n_parameters) : "–");
-    samples.replaceChildren(...(view.samples.length ? [h("h3", {}, "What it writes now"), ...view.samples.map((text) => h("blockquote", {}, text))] : []));
+    fill(
+      samples,
+      ...(view.samples.length
+        ? [h("h3", {}, "What it writes now"), ...view.samples.map((text) => h("blockquote", {}, text))]
+        : []),
+    );
   }
 
   function drawCurve(run, rows, chosen) {
@@ -95,32 +140,81 @@ export function runPanel(root, view) {
     const validation = rows.filter((row) => row.val_loss > 0);
     const losses = [...train.map((row) => row.train_loss), ...validation.map((row) => row.val_loss)];
     if (!losses.length) {
-      chart.replaceChildren(svg("text", { x: width / 2, y: HEIGHT / 2, class: "empty" }, "The first numbers of this run will appear here."));
+      fill(
+        chart,
+        svg("text", { x: width / 2, y: HEIGHT / 2, class: "empty" }, "The first numbers of this run will appear here."),
+      );
       places = [];
       return;
     }
     const floorLevel = validation.at(-1)?.val_floor ?? null;
-    const steps = [...rows.map((row) => row.step), ...run.checkpoints.map((each) => each.step)].filter((each) => each > 0);
+    const steps = [...rows.map((row) => row.step), ...run.checkpoints.map((each) => each.step)].filter(
+      (each) => each > 0,
+    );
     const [first, last] = [Math.min(...steps), Math.max(...steps, run.steps ?? 0)];
     const [low, high] = [Math.min(...losses, floorLevel ?? Infinity) * 0.93, Math.max(...losses) * 1.05];
     const along = (value, from, to) => (from === to ? 1 : Math.log(value / from) / Math.log(to / from));
     const x = (at) => MARGIN.left + along(Math.max(at, first), first, last) * (width - MARGIN.left - MARGIN.right);
     const y = (nats) => HEIGHT - MARGIN.bottom - along(nats, low, high) * (HEIGHT - MARGIN.top - MARGIN.bottom);
     const line = (points, name) =>
-      svg("path", { class: name, d: points.map(([px, py], i) => `${i ? "L" : "M"}${px.toFixed(1)} ${py.toFixed(1)}`).join("") });
-    const lossAt = (at) => nearestRow(rows, at, "val_loss", true)?.val_loss ?? nearestRow(rows, at, "train_loss")?.train_loss;
-    places = run.checkpoints.map((checkpoint) => ({ checkpoint, x: x(Math.max(1, checkpoint.step)), y: y(lossAt(checkpoint.step) ?? high) }));
+      svg("path", {
+        class: name,
+        d: points.map(([px, py], i) => `${i ? "L" : "M"}${px.toFixed(1)} ${py.toFixed(1)}`).join(""),
+      });
+    const lossAt = (at) =>
+      nearestRow(rows, at, "val_loss", true)?.val_loss ?? nearestRow(rows, at, "train_loss")?.train_loss;
+    places = run.checkpoints.map((checkpoint) => ({
+      checkpoint,
+      x: x(Math.max(1, checkpoint.step)),
+      y: y(lossAt(checkpoint.step) ?? high),
+    }));
     const here = places.find(({ checkpoint }) => checkpoint === chosen);
-    chart.replaceChildren(
-      ...ticks(low, high).map((nats) => svg("g", { class: "grid" }, svg("line", { x1: MARGIN.left, x2: width - MARGIN.right, y1: y(nats), y2: y(nats) }), svg("text", { x: MARGIN.left - 8, y: y(nats) + 4, "text-anchor": "end" }, String(nats)))),
-      ...ticks(first, last).map((at) => svg("g", { class: "grid" }, svg("line", { x1: x(at), x2: x(at), y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom }), svg("text", { x: x(at), y: HEIGHT - 16, "text-anchor": "middle" }, thousands(at)))),
+    fill(
+      chart,
+      ...ticks(low, high).map((nats) =>
+        svg(
+          "g",
+          { class: "grid" },
+          svg("line", { x1: MARGIN.left, x2: width - MARGIN.right, y1: y(nats), y2: y(nats) }),
+          svg("text", { x: MARGIN.left - 8, y: y(nats) + 4, "text-anchor": "end" }, String(nats)),
+        ),
+      ),
+      ...ticks(first, last).map((at) =>
+        svg(
+          "g",
+          { class: "grid" },
+          svg("line", { x1: x(at), x2: x(at), y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom }),
+          svg("text", { x: x(at), y: HEIGHT - 16, "text-anchor": "middle" }, thousands(at)),
+        ),
+      ),
       svg("text", { class: "axis", x: width - MARGIN.right, y: HEIGHT - 2, "text-anchor": "end" }, "step"),
       svg("text", { class: "axis", x: 2, y: 10 }, run.loss_unit),
-      line(train.map((row) => [x(row.step), y(row.train_loss)]), "train"),
-      ...(floorLevel ? [svg("line", { class: "floor", x1: MARGIN.left, x2: width - MARGIN.right, y1: y(floorLevel), y2: y(floorLevel) })] : []),
-      line(validation.map((row) => [x(row.step), y(row.val_loss)]), "val"),
+      line(
+        train.map((row) => [x(row.step), y(row.train_loss)]),
+        "train",
+      ),
+      ...(floorLevel
+        ? [
+            svg("line", {
+              class: "floor",
+              x1: MARGIN.left,
+              x2: width - MARGIN.right,
+              y1: y(floorLevel),
+              y2: y(floorLevel),
+            }),
+          ]
+        : []),
+      line(
+        validation.map((row) => [x(row.step), y(row.val_loss)]),
+        "val",
+      ),
       ...places.map((place) => svg("circle", { class: "kept", cx: place.x, cy: place.y, r: 4.5 })),
-      ...(here ? [svg("line", { class: "here", x1: here.x, x2: here.x, y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom }), svg("circle", { class: "here", cx: here.x, cy: here.y, r: 8 })] : []),
+      ...(here
+        ? [
+            svg("line", { class: "here", x1: here.x, x2: here.x, y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom }),
+            svg("circle", { class: "here", cx: here.x, cy: here.y, r: 8 }),
+          ]
+        : []),
     );
   }
 }
@@ -132,7 +226,8 @@ function mark(name) {
 // 1, 2, 5, 10, 20, … between two numbers; fewer where there are many.
 function ticks(low, high) {
   const all = [];
-  for (let ten = 10 ** Math.floor(Math.log10(low)); ten <= high; ten *= 10) all.push(...[1, 2, 5].map((digit) => Number((digit * ten).toPrecision(1))));
+  for (let ten = 10 ** Math.floor(Math.log10(low)); ten <= high; ten *= 10)
+    all.push(...[1, 2, 5].map((digit) => Number((digit * ten).toPrecision(1))));
   const inside = all.filter((each) => each >= low && each <= high);
   return inside.length > 8 ? inside.filter((each) => /^0?\.?0*1/.test(String(each))) : inside;
 }
@@ -141,5 +236,8 @@ function ticks(low, high) {
 function nearestRow(rows, step, key, exact = false) {
   const measured = rows.filter((row) => row[key] !== undefined && row[key] !== null);
   if (exact) return measured.find((row) => row.step === step);
-  return measured.reduce((best, row) => (!best || Math.abs(row.step - step) < Math.abs(best.step - step) ? row : best), undefined);
+  return measured.reduce(
+    (best, row) => (!best || Math.abs(row.step - step) < Math.abs(best.step - step) ? row : best),
+    undefined,
+  );
 }

@@ -1,13 +1,18 @@
 // Part 2: the text as a strip of tokens, each with the model's surprise and the least possible one.
 
 import { SHADES, shadeOf } from "./colours.js";
-import { changed, figure, fixed, h, setFigure, visible } from "./elements.js";
+import { changed, figure, fill, fixed, h, piece, setFigure, visible } from "./elements.js";
 import { placeOf, rove, selectToken } from "./moves.js";
 import { matching } from "./truth.js";
 
 const SKILLS = {
-  choice: "a free choice", recall: "a name or thing said before", fact: "a fact about an animal", agreement: "agreement (he or she)",
-  count: "counting", moral: "the moral", spelling: "spelling",
+  choice: "a free choice",
+  recall: "a name or thing said before",
+  fact: "a fact about an animal",
+  agreement: "agreement (he or she)",
+  count: "counting",
+  moral: "the moral",
+  spelling: "spelling",
 };
 
 export function textPanel(root, view) {
@@ -28,9 +33,30 @@ export function textPanel(root, view) {
     area,
     note,
     strip,
-    h("p", { class: "sum" }, count, " tokens · mean surprise ", mean, " nats", h("span", { class: "if-truth" }, " · ", floors)),
+    h(
+      "p",
+      { class: "sum" },
+      count,
+      " tokens · mean surprise ",
+      mean,
+      " nats",
+      h("span", { class: "if-truth" }, " · ", floors),
+    ),
     card,
-    h("div", { class: "legend" }, h("span", {}, "surprise"), SHADES.map((name, i) => h("span", { class: `shade s${i}` }, name)), h("span", { class: "if-truth" }, h("span", { class: "sample-token s3" }, "fill"), " the model's", h("span", { class: "sample-token under-s3" }, "line"), " the least possible: where both match, it could not do better")),
+    h(
+      "div",
+      { class: "legend" },
+      h("span", {}, "surprise"),
+      SHADES.map((name, i) => h("span", { class: `shade s${i}` }, name)),
+      h(
+        "span",
+        { class: "if-truth" },
+        h("span", { class: "sample-token s3" }, "fill"),
+        " the model's",
+        h("span", { class: "sample-token under-s3" }, "line"),
+        " the least possible: where both match, it could not do better",
+      ),
+    ),
   );
 
   area.addEventListener("input", () => {
@@ -41,7 +67,9 @@ export function textPanel(root, view) {
     const token = event.target.closest(".token");
     if (token) selectToken(view, Number(token.dataset.place));
   });
-  strip.addEventListener("keydown", (event) => rove(event, [...strip.children], 1, (place) => selectToken(view, place)));
+  strip.addEventListener("keydown", (event) =>
+    rove(event, [...strip.querySelectorAll(".token")], 1, (place) => selectToken(view, place)),
+  );
   const look = (event) => {
     const token = event.target.closest(".token");
     if (token) showCard(Number(token.dataset.place));
@@ -55,7 +83,8 @@ export function textPanel(root, view) {
   function draw() {
     const { state, trace, truth, model } = view;
     if (area.value !== state.text && document.activeElement !== area) area.value = state.text;
-    else if (area.value !== state.text && !view.byTyping && state.text.trim() !== area.value.trim()) area.value = state.text;
+    else if (area.value !== state.text && !view.byTyping && state.text.trim() !== area.value.trim())
+      area.value = state.text;
     if (changed(examplesMemory, view.examples)) drawExamples();
     if (!trace || !model) return;
     const fits = matching(truth, trace);
@@ -66,9 +95,16 @@ export function textPanel(root, view) {
   function drawExamples() {
     const { canType } = view.source;
     const use = (text) => () => view.store.set({ text, at: -1 });
-    examples.replaceChildren(
+    fill(
+      examples,
       h("span", { class: "muted" }, "Start from:"),
-      ...view.examples.map(({ skill, text }) => h("button", { type: "button", class: "chip", title: text, onclick: use(text) }, SKILLS[skill] ?? `${text.slice(0, 24)}…`)),
+      ...view.examples.map(({ skill, text }) =>
+        h(
+          "button",
+          { type: "button", class: "chip", title: text, onclick: use(text) },
+          SKILLS[skill] ?? `${text.slice(0, 24)}…`,
+        ),
+      ),
       canType && h("button", { type: "button", class: "chip", id: "held-out", onclick: nextFable }, "a held-out fable"),
     );
   }
@@ -92,19 +128,29 @@ export function textPanel(root, view) {
       return h(
         "span",
         {
-          class: `token ${shade} ${under}`, role: "option", "data-place": place, "data-id": id,
-          "data-value": nats === null ? "" : nats.toPrecision(7), "data-floor": least ?? "",
+          class: `token ${shade} ${under}`,
+          role: "option",
+          "data-place": place,
+          "data-id": id,
+          "data-value": nats === null ? "" : nats.toPrecision(7),
+          "data-floor": least ?? "",
           "aria-label": place ? `${visible(text)}, surprise ${fixed(nats)} nats` : "start of the text",
         },
-        place ? shown(text) : "start",
+        place ? piece(text) : "start",
       );
     });
-    strip.replaceChildren(...tokens);
+    const lines = (token, id) => (model.texts[id].includes("\n") ? [token, h("br")] : token);
+    fill(
+      strip,
+      tokens.map((token, place) => lines(token, trace.ids[place])),
+    );
     count.textContent = trace.ids.length - 1;
     count.dataset.value = trace.ids.length - 1;
     const surprises = [...trace.surprise.values];
     setFigure(mean, surprises.length ? total(surprises) / surprises.length : null);
-    const both = surprises.map((nats, i) => [nats, truth?.floor?.[i]]).filter(([, least]) => least !== undefined && least !== null);
+    const both = surprises
+      .map((nats, i) => [nats, truth?.floor?.[i]])
+      .filter(([, least]) => least !== undefined && least !== null);
     const known = truth?.known && both.length === surprises.length && both.length;
     root.classList.toggle("no-truth", !truth?.known);
     setFigure(floor, known ? total(both.map(([, least]) => least)) / both.length : null);
@@ -113,7 +159,7 @@ export function textPanel(root, view) {
 
   function mark() {
     const here = placeOf(view);
-    [...strip.children].forEach((token, place) => {
+    [...strip.querySelectorAll(".token")].forEach((token, place) => {
       token.setAttribute("aria-selected", place === here);
       token.tabIndex = place === here ? 0 : -1;
       token.classList.toggle("here", place === here);
@@ -130,20 +176,57 @@ export function textPanel(root, view) {
     const fits = matching(truth, trace);
     const least = place ? fits?.floor?.[place - 1] : null;
     const skills = place && fits?.skills?.[place - 1];
-    card.replaceChildren(
-      h("div", {}, h("b", { class: "mono" }, place ? visible(model.texts[id]) : "start"), h("span", { class: "muted" }, ` token ${place} · id `, figure("id", id, String(id)), model.bytes[id] ? ` · bytes ${model.bytes[id]}` : " · stands before every text")),
+    fill(
+      card,
+      h(
+        "div",
+        {},
+        h("b", { class: "mono" }, place ? visible(model.texts[id]) : "start"),
+        h(
+          "span",
+          { class: "muted" },
+          ` token ${place} · id `,
+          figure("id", id, String(id)),
+          model.bytes[id] ? ` · bytes ${model.bytes[id]}` : " · stands before every text",
+        ),
+      ),
       place
-        ? h("div", {}, "surprise ", figure("token_surprise", trace.surprise.values[place - 1]), " nats", fits?.known && h("span", {}, least === null || least === undefined ? " · no exact truth here" : [" · least possible ", figure("token_floor", least), " nats"]), skills && skills.length ? h("span", { class: "muted" }, ` · needs ${skills.map((skill) => SKILLS[skill] ?? skill).join(", ")}`) : null)
+        ? h(
+            "div",
+            {},
+            "surprise ",
+            figure("token_surprise", trace.surprise.values[place - 1]),
+            " nats",
+            fits?.known &&
+              h(
+                "span",
+                {},
+                least === null || least === undefined
+                  ? " · no exact truth here"
+                  : [" · least possible ", figure("token_floor", least), " nats"],
+              ),
+            skills && skills.length
+              ? h("span", { class: "muted" }, ` · needs ${skills.map((skill) => SKILLS[skill] ?? skill).join(", ")}`)
+              : null,
+          )
         : h("div", { class: "muted" }, "Training puts this token between any two texts."),
       merges.length
-        ? h("div", { class: "merges" }, h("span", { class: "muted" }, "made by "), merges.map(([rank, made, left, right]) => h("span", { class: "merge mono", title: `merge number ${rank}` }, `${visible(model.texts[left])} + ${visible(model.texts[right])}`, h("sub", {}, rank))))
+        ? h(
+            "div",
+            { class: "merges" },
+            h("span", { class: "muted" }, "made by "),
+            merges.map(([rank, made, left, right]) =>
+              h(
+                "span",
+                { class: "merge mono", title: `merge number ${rank}` },
+                `${visible(model.texts[left])} + ${visible(model.texts[right])}`,
+                h("sub", {}, rank),
+              ),
+            ),
+          )
         : h("div", { class: "merges muted" }, place ? "a single byte: no merge made it" : ""),
     );
   }
-}
-
-function shown(text) {
-  return text.replace(/^ /, "␣").replace(/\n/g, "⏎\n");
 }
 
 function total(numbers) {

@@ -18,10 +18,12 @@
 //                                               entropy: [T], possible_length, is_possible, is_whole, next_characters,
 //                                               skills: [T-1] of [name], or null}
 //   heads({checkpoint})                       {heads: [{layer, head, name, scores: {name: share}}]}
-//   knockOutTable({checkpoint, n})            what each skill loses without each head
+//   knockOutTable({checkpoint, n})            {fables, floor and intact: {skill: nats},
+//                                               knocked_out: [{places, nats_per_fable: {skill: {mean, half_width}}}]}
 //   onEvent(callback)                         calls callback({type, run, …}) now and whenever it has changed:
-//                                               state: is_there, is_training, step, steps; checkpoint: steps; sample: step, samples;
-//                                               metrics: after, rows (they replace all rows after that step; all, if it is null)
+//                                               state: is_there, is_training, step, steps; checkpoint: steps;
+//                                               sample: step, samples; metrics: after, rows (in place of all rows after
+//                                               that step; of all, if it is null)
 //
 // `signal`, where given, cancels a request. A refused request throws a SourceError with the server's own words.
 

@@ -8,7 +8,7 @@ export const DEFAULTS = {
   at: -1, // the token looked from; -1: the last
   head: "0.0", // layer.head
   point: -1, // of the logit lens; -1: the last
-  off: "", // switched-off parts: "1.3 f0" is head 3 of layer 1, and the feed-forward layer 0
+  off: "", // switched-off parts: "1.3 f0" is head 3 of layer 1 and feed-forward layer 0
   temperature: 1,
   top_k: 0, // 0: all tokens
   top_p: 1,
@@ -58,8 +58,23 @@ function fromAddress() {
 
 // "1.3 f0" as the server wants it: [["head", 1, 3], ["feed_forward", 0]].
 export function partsOff(off) {
-  return off
-    .split(" ")
-    .filter(Boolean)
-    .map((part) => (part[0] === "f" ? ["feed_forward", Number(part.slice(1))] : ["head", ...part.split(".").map(Number)]));
+  return off.split(" ").filter(Boolean).map(placeOfPart);
+}
+
+const SUBLAYERS = { a: "attention", f: "feed_forward" };
+
+function placeOfPart(part) {
+  if (part[0] in SUBLAYERS) return [SUBLAYERS[part[0]], Number(part.slice(1))];
+  return ["head", ...part.split(".").map(Number)];
+}
+
+// The other way round: the short name of a place.
+export function partOfPlace([kind, ...numbers]) {
+  return kind === "head" ? numbers.join(".") : kind[0] + numbers[0];
+}
+
+// The short name in words.
+export function nameOfPart(part) {
+  if (part[0] in SUBLAYERS) return `${SUBLAYERS[part[0]].replace("_", "-")} ${part.slice(1)}`;
+  return `head ${part}`;
 }

@@ -9,7 +9,14 @@ export function matching(truth, trace) {
   let same = 0;
   while (same < trace.ids.length && trace.ids[same] === truth.ids[same]) same++;
   const isWhole = same === trace.ids.length && same === truth.ids.length;
-  const answer = isWhole ? truth : { known: true, positions: truth.positions.slice(0, same), floor: truth.floor.slice(0, same - 1), entropy: truth.entropy.slice(0, same) };
+  const answer = isWhole
+    ? truth
+    : {
+        known: true,
+        positions: truth.positions.slice(0, same),
+        floor: truth.floor.slice(0, same - 1),
+        entropy: truth.entropy.slice(0, same),
+      };
   last = { truth, trace, answer };
   return answer;
 }
