@@ -59,10 +59,11 @@ export function shareColour(share) {
   return colours().share[Math.round(255 * Math.sqrt(Math.min(1, Math.max(0, share))))];
 }
 
-// The colour of a number between −most and most.
+// The colour of a number between −most and most; the root makes small ones visible.
 export function signedColour(value, most) {
   if (!Number.isFinite(value)) return colours().nothing;
-  return colours().signed[Math.round(255 * (0.5 + 0.5 * Math.max(-1, Math.min(1, value / most))))];
+  const share = Math.sqrt(Math.min(1, Math.abs(value) / most));
+  return colours().signed[Math.round(255 * (0.5 + 0.5 * Math.sign(value) * share))];
 }
 
 // Shades of surprise, as classes: where one ends and the next begins, in nats.

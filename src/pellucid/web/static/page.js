@@ -42,7 +42,8 @@ export async function showPage(source) {
     model: null,
     otherModel: null,
     examples: [],
-    samples: [],
+    samples: {},
+    live: {},
     trace: null,
     logits: null,
     base: null,
@@ -73,6 +74,11 @@ export async function showPage(source) {
     const { checkpoint, off } = view.state;
     const parts = off.split(" ").filter(Boolean).map(nameOfPart);
     const step = checkpoint.slice(checkpoint.lastIndexOf("@") + 1);
+    const training = Object.values(view.live).find(({ is_training }) => is_training);
+    document.getElementById("main").classList.toggle("waiting", !checkpoint);
+    document.getElementById("live").hidden = !training;
+    if (training)
+      document.getElementById("live").textContent = `training: step ${(training.step ?? 0).toLocaleString("en")}`;
     document.getElementById("status").textContent =
       checkpoint && `step ${Number(step).toLocaleString("en")}${parts.length ? `, without ${parts.join(", ")}` : ""}`;
     document.getElementById("status").classList.toggle("changed", parts.length > 0);
@@ -232,6 +238,23 @@ export async function showPage(source) {
     }
   }
 
+  // While a run trains, its newest checkpoint is shown, if the one before was.
+  async function hear({ type, run, ...event }) {
+    if (type === "sample") view.samples = { ...view.samples, [run]: event };
+    else if (type === "state") view.live = { ...view.live, [run]: event };
+    else if (type === "metrics") {
+      const before = (view.metrics[run] ?? []).filter((row) => event.after !== null && row.step <= event.after);
+      view.metrics = { ...view.metrics, [run]: [...before, ...event.rows] };
+    }
+    if (type === "checkpoint" || (type === "state" && event.is_there)) {
+      const newestOf = () => view.runs.find(({ name }) => name === run)?.checkpoints.at(-1)?.id;
+      const isFollowed = store.get().checkpoint === newestOf() && view.live[run]?.is_training;
+      await readRuns();
+      if (isFollowed) store.set({ checkpoint: newestOf() });
+    }
+    draw();
+  }
+
   async function readRuns() {
     view.runs = (await source.run()).runs;
     for (const run of view.runs) view.metrics[run.name] = await source.metrics({ run: run.name });
@@ -274,12 +297,7 @@ export async function showPage(source) {
     if (store.get().checkpoint && view.modelOf === undefined) await openCheckpoint(store.get().checkpoint);
     refresh();
     draw();
-    source.onEvent(async (event) => {
-      if (event.type === "sample") view.samples = event.samples;
-      else if (event.type === "metrics") view.metrics[event.run] = [...(view.metrics[event.run] ?? []).filter((row) => event.after !== null && row.step <= event.after), ...event.rows];
-      else if (event.is_there ?? true) await readRuns();
-      draw();
-    });
+    source.onEvent(hear);
   } catch (error) {
     fail(error);
   }

@@ -61,8 +61,8 @@ export function runPanel(root, view) {
         floorRows,
         h("div", {}, h("dt", {}, "parameters"), h("dd", {}, parameters)),
       ),
-      samples,
     ),
+    samples,
   );
   let places = []; // {x, checkpoint} of the checkpoints
 
@@ -93,7 +93,7 @@ export function runPanel(root, view) {
     const { runs: all, metrics, state, model, look } = view;
     const run = all.find(({ name }) => state.checkpoint.startsWith(`${name}@`)) ?? all[0];
     if (!run) return;
-    if (changed(memory, run, metrics[run.name], state.checkpoint, model, look, view.samples)) redraw(run);
+    if (changed(memory, run, metrics[run.name], state.checkpoint, model, look, view.samples[run.name])) redraw(run);
   }
 
   function redraw(run) {
@@ -120,11 +120,13 @@ export function runPanel(root, view) {
     );
     floorRows.forEach((each) => (each.hidden = !run.knows_truth));
     setFigure(parameters, model?.n_parameters ?? null, model ? thousands(model.n_parameters) : "–");
+    const sample = view.samples[run.name];
     fill(
       samples,
-      ...(view.samples.length
-        ? [h("h3", {}, "What it writes now"), ...view.samples.map((text) => h("blockquote", {}, text))]
-        : []),
+      sample?.samples.length && [
+        h("h3", {}, "What it wrote after ", figure("sample_step", sample.step, thousands(sample.step)), " steps"),
+        sample.samples.slice(0, 2).map((text) => h("blockquote", {}, text)),
+      ],
     );
   }
 
