@@ -38,11 +38,17 @@ def ids_of(tokenizer: Tokenizer, prompt: str) -> list[int]:
     return [tokenizer.end_of_text, *tokenizer.encode(prompt)]
 
 
+def added(batch: ContinuousBatch, request: Request) -> Writing:
+    writing = Writing(request)
+    batch.add(writing)
+    return writing
+
+
 def write_all(batch: ContinuousBatch, requests: Sequence[Request], join_every: int = 0) -> list[Writing]:
     """Texts that join one after the other, `join_every` steps apart."""
     written = []
     for request in requests:
-        written.append(batch.add(request))
+        written.append(added(batch, request))
         for _ in range(join_every):
             batch.step()
     while not batch.is_idle:
@@ -187,7 +193,7 @@ def test_control_tokens_that_end_nothing_are_never_written(make_decoder, tokeniz
 
 def test_a_cancelled_text_ends_before_its_next_token_and_frees_its_slot(model, tokenizer):
     batch = ContinuousBatch(model, tokenizer, 1)
-    first, second, third = (batch.add(Request(ids_of(tokenizer, "The"), 20, seed=(i,))) for i in range(3))
+    first, second, third = (added(batch, Request(ids_of(tokenizer, "The"), 20, seed=(i,))) for i in range(3))
     batch.step()
     n_new = first.n_new
     first.is_cancelled = second.is_cancelled = True
@@ -201,9 +207,9 @@ def test_a_cancelled_text_ends_before_its_next_token_and_frees_its_slot(model, t
 def test_a_long_prompt_does_not_stall_the_others(make_decoder, tokenizer):
     model = make_decoder(vocab_size=tokenizer.vocab_size, context_length=600)
     batch = ContinuousBatch(model, tokenizer)
-    writer = batch.add(Request([tokenizer.end_of_text], 100, Sampling(temperature=0)))
+    writer = added(batch, Request([tokenizer.end_of_text], 100, Sampling(temperature=0)))
     batch.step()
-    reader = batch.add(Request([5] * 500, 5, Sampling(temperature=0)))
+    reader = added(batch, Request([5] * 500, 5, Sampling(temperature=0)))
     n_steps = 0
     while not reader.n_new:
         before = writer.n_new

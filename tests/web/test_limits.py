@@ -4,8 +4,6 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import httpx
 import pytest
@@ -15,6 +13,7 @@ from pydantic import BaseModel
 from pellucid.errors import CheckpointError, InputOutputError
 from pellucid.web import server
 from pellucid.web.limits import install_limits
+from serving import served
 
 OURS = {"host": "127.0.0.1:8000"}
 
@@ -136,19 +135,6 @@ def test_unknown_paths_and_methods_and_a_run_that_is_gone_have_that_shape_too():
     gone = ask(app, "GET", "/gone")
     assert (gone.status_code, gone.headers["retry-after"]) == (503, "1")
     assert gone.json()["error"]["message"] == "checkpoints/fables: is gone; bring it back"
-
-
-@contextmanager
-def served(app: FastAPI) -> Iterator[tuple[str, int]]:
-    """The app on a port, in a thread."""
-    uvicorn_server, listening = server.made(app), server.listen("127.0.0.1", 0)
-    thread = threading.Thread(target=uvicorn_server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        yield listening.getsockname()
-    finally:
-        uvicorn_server.should_exit = True
-        thread.join()
 
 
 def until_closed(client: socket.socket) -> bytes:

@@ -111,12 +111,10 @@ class ContinuousBatch:
     def is_idle(self) -> bool:
         return not self._rows and not self._waiting
 
-    def add(self, request: Request) -> Writing:
+    def add(self, writing: Writing) -> None:
         """Puts a text at the end of those that wait. Its pieces come with the steps that follow."""
-        assert request.prompt_ids, "a document begins after an end_of_text"
-        writing = Writing(request)
+        assert writing.request.prompt_ids, "a document begins after an end_of_text"
         self._waiting.append(writing)
-        return writing
 
     @torch.inference_mode()
     def step(self) -> list[Writing]:

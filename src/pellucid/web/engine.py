@@ -1,0 +1,156 @@
+"""The thread that owns a model, and the jobs that requests give it.
+
+    event loop    submit ──► inbox ──┐                        ┌──► wake the jobs that have something new
+    engine thread                    └─► step, step, step … ──┘
+
+The thread steps while there is anything to write, and sleeps otherwise. After a step one call wakes all jobs that wait
+for it: a thread that calls the loop for each token would hold up both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+from collections.abc import Sequence
+from queue import SimpleQueue
+
+from pellucid.errors import explained
+from pellucid.generation.continuous import N_SLOTS, ContinuousBatch, Piece, Request, Writing
+from pellucid.model.language_model import LanguageModel
+from pellucid.runtime.precision import Precision
+from pellucid.tokenizer import Tokenizer
+from pellucid.web.errors import ApiError
+
+MOST_WAITING = 32  # texts that may wait for a slot
+GIL_SECONDS = 0.0005  # how long a thread that computes may keep the other from its turn: Python's 5 ms are many steps
+
+_log = logging.getLogger(__name__)
+
+
+class Job:
+    """The texts of one request. Used in the event loop; the engine only adds to `writings`."""
+
+    def __init__(self, requests: Sequence[Request], is_streamed: bool) -> None:
+        self.writings = [Writing(request) for request in requests]
+        self.is_streamed = is_streamed
+        self.error: BaseException | None = None
+        self._loop = asyncio.get_running_loop()
+        self._has_news = asyncio.Event()
+        self._n_told = [0] * len(requests)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.error is not None or all(writing.has_ended for writing in self.writings)
+
+    async def news(self) -> list[tuple[int, Piece]]:
+        """What has been written since the last call, with the number of its text; waits until there is something."""
+        await self._has_news.wait()
+        self._has_news.clear()
+        if self.error is not None:
+            raise ApiError(500, f"the engine failed: {explained(self.error)}")
+        found = []
+        for number, writing in enumerate(self.writings):
+            pieces = writing.pieces[self._n_told[number] :]
+            self._n_told[number] += len(pieces)
+            found += [(number, piece) for piece in pieces]
+        return found
+
+    async def end(self) -> None:
+        """Waits until all is written."""
+        while not self.has_ended:
+            await self.news()
+        if self.error is not None:
+            raise ApiError(500, f"the engine failed: {explained(self.error)}")
+
+    def cancel(self) -> None:
+        """No text gets more than the token that is being made."""
+        for writing in self.writings:
+            writing.is_cancelled = True
+
+    def wake(self) -> None:
+        self._has_news.set()
+
+
+class Engine:
+    """Writes for many requests at once. `submit` and `release` are for one event loop, that of the server."""
+
+    def __init__(
+        self, model: LanguageModel, tokenizer: Tokenizer, precision: Precision, n_slots: int = N_SLOTS
+    ) -> None:
+        self.model, self.tokenizer = model, tokenizer
+        self._precision, self._n_slots = precision.for_decoding(), n_slots
+        self._n_texts = 0  # written or waiting
+        self._inbox: SimpleQueue[Job | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        sys.setswitchinterval(GIL_SECONDS)
+        self._thread.start()
+
+    def submit(self, requests: Sequence[Request], *, is_streamed: bool) -> Job:
+        """Begins with these texts as soon as there are slots. Give the job back with `release`, whatever happens.
+
+        ApiError 429 if too many wait already.
+        """
+        if self._n_texts + len(requests) > self._n_slots + MOST_WAITING:
+            message = f"{self._n_texts} texts are being written or wait already; try again in a second"
+            raise ApiError(429, message, code="queue_full")
+        job = Job(requests, is_streamed)
+        self._n_texts += len(requests)
+        self._inbox.put(job)
+        return job
+
+    def release(self, job: Job) -> None:
+        """Nobody waits for this job any more, finished or not."""
+        job.cancel()
+        self._n_texts -= len(job.writings)
+
+    def close(self) -> None:
+        """Ends the thread once all that it was given is written."""
+        self._inbox.put(None)
+
+    def _run(self) -> None:
+        batch, jobs, is_closing = self._new_batch(), dict[Writing, Job](), False
+        while not (is_closing and batch.is_idle):
+            while batch.is_idle or not self._inbox.empty():
+                job = self._inbox.get()
+                if job is None:
+                    is_closing = True
+                    break
+                for writing in job.writings:
+                    jobs[writing] = job
+                    batch.add(writing)
+            try:
+                with self._precision.autocast():
+                    written = batch.step()
+            except Exception as error:  # a fault of ours, or a full memory: the next request starts with a clean slate
+                _log.exception("the engine failed")
+                for job in jobs.values():
+                    job.error = error
+                _wake(set(jobs.values()))
+                batch, jobs = self._new_batch(), {}
+                continue
+            news = {jobs[writing] for writing in written}
+            _wake({job for job in news if job.is_streamed or job.has_ended})
+            if any(writing.has_ended for writing in jobs):
+                jobs = {writing: job for writing, job in jobs.items() if not writing.has_ended}
+
+    def _new_batch(self) -> ContinuousBatch:
+        with self._precision.autocast():
+            return ContinuousBatch(self.model, self.tokenizer, self._n_slots)
+
+
+def _wake(jobs: set[Job]) -> None:
+    by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    for job in jobs:
+        by_loop.setdefault(job._loop, []).append(job)
+    for loop, its_jobs in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_wake_here, its_jobs)
+        except RuntimeError:  # the loop is closed: nobody waits
+            continue
+
+
+def _wake_here(jobs: list[Job]) -> None:
+    for job in jobs:
+        job.wake()

@@ -1,0 +1,89 @@
+"""A run on disk as a model that is ready to write, whatever becomes of the run meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from pellucid.checkpoint.build import TrainedModel, load_trained_run
+from pellucid.checkpoint.run_directory import find_step_directory, steps_in
+from pellucid.checkpoint.step_directory import MANIFEST, STEP_NAME, step_name
+from pellucid.errors import PellucidError
+from pellucid.generation.continuous import N_SLOTS
+from pellucid.web.engine import Engine
+
+LOOKS_EVERY_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Served:
+    """A checkpoint and the engine that writes with it."""
+
+    trained: TrainedModel
+    engine: Engine
+    loaded_at: int  # seconds since 1970
+
+    @property
+    def name(self) -> str:
+        return self.trained.config.name
+
+
+class ServedRun:
+    """The best checkpoint that RUN has at present, or the one that is named, loaded again when the folder changes.
+
+    So a run can be served while it trains, and one that is gone for a while is served again when it is back.
+    """
+
+    def __init__(self, run: Path, checkpoint: str = "best", n_slots: int = N_SLOTS) -> None:
+        self._run, self._checkpoint, self._n_slots = run, checkpoint, n_slots
+        self._served: Served | None = None
+        self._error: PellucidError | None = None
+        self._seen: object = None  # what the folder looked like when it was loaded
+        self._looked_at = -LOOKS_EVERY_SECONDS
+        self._lock = asyncio.Lock()
+
+    async def current(self) -> Served:
+        """CheckpointError if there is none: the folder is gone, or empty so far, or damaged."""
+        async with self._lock:
+            if time.monotonic() - self._looked_at >= LOOKS_EVERY_SECONDS:
+                before = self._served
+                await asyncio.to_thread(self._look)
+                self._looked_at = time.monotonic()
+                if before is not None and before is not self._served:
+                    before.engine.close()
+        if self._error is not None:
+            raise self._error
+        assert self._served is not None
+        return self._served
+
+    def close(self) -> None:
+        if self._served is not None:
+            self._served.engine.close()
+
+    def _look(self) -> None:
+        """Loads the checkpoint if it is not the one that is loaded. Requests under way keep the model they have."""
+        seen = self._appearance()
+        if seen == self._seen:
+            return
+        try:
+            trained, precision = load_trained_run(find_step_directory(self._run, self._checkpoint))
+        except PellucidError as error:
+            self._error, self._seen = error, seen
+            return
+        engine = Engine(trained.model, trained.tokenizer, precision, self._n_slots)
+        self._served, self._error, self._seen = Served(trained, engine, int(time.time())), None, seen
+
+    def _appearance(self) -> object:
+        """Changes whenever a checkpoint comes, goes, or is replaced; quicker than to read one."""
+        is_step = STEP_NAME.fullmatch(self._run.name)
+        folders = [self._run] if is_step else [self._run / step_name(step) for step in steps_in(self._run)]
+        found = []
+        for folder in folders:
+            try:
+                stat = (folder / MANIFEST).stat()
+            except OSError:
+                continue
+            found.append((folder.name, stat.st_mtime_ns, stat.st_size, stat.st_ino))
+        return found

@@ -1,0 +1,293 @@
+"""The official client against the server: what it sends is understood, and what it gets is what `generate` writes."""
+
+import asyncio
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import openai
+import pytest
+import torch
+
+import pellucid
+from pellucid.generation.text import first_stop
+from pellucid.tokenizer.chat import prompt_ids
+from pellucid.tokenizer.tokenizer import CHAT_TOKENS
+from pellucid.web import engine as engine_module
+from pellucid.web.app import make_app
+from pellucid.web.engine import Engine
+from pellucid.web.openai_api import openai_routes
+from pellucid.web.served import ServedRun
+from serving import api_app, served
+from tiny_run import TINY_RUN, VERSES
+
+GREEDY = {"temperature": 0}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> pellucid.Run:
+    """A run that knows the marks of a conversation. Its context is 32 tokens."""
+    folder = tmp_path_factory.mktemp("api")
+    (folder / "corpus.txt").write_text(VERSES)
+    marks = json.dumps(["<|endoftext|>", *CHAT_TOKENS])
+    config = TINY_RUN.replace("vocab_size: 300", f"vocab_size: 300, special_tokens: {marks}")
+    config = config.replace("corpus.txt", (folder / "corpus.txt").as_posix())
+    (folder / "tiny.yaml").write_text(config)
+    return pellucid.train(folder / "tiny.yaml", folder / "tiny", data_dir=folder / "data", steps=5)
+
+
+def calling(address: tuple[str, int]) -> openai.OpenAI:
+    host, port = address
+    return openai.OpenAI(base_url=f"http://{host}:{port}/v1", api_key="any", max_retries=0)
+
+
+@pytest.fixture(scope="module")
+def client(run: pellucid.Run) -> Iterator[openai.OpenAI]:
+    with served(api_app(run.directory.parent)) as address, calling(address) as client:
+        yield client
+
+
+@pytest.fixture
+def complete(client: openai.OpenAI) -> Callable[..., openai.types.Completion]:
+    return lambda prompt="The fox", **options: client.completions.create(model="tiny", prompt=prompt, **options)
+
+
+def test_the_models_are_listed_and_named(client):
+    [model] = client.models.list()
+    assert (model.id, model.context_length, model.has_chat_template) == ("tiny", 32, True)
+    assert client.models.retrieve("tiny").id == "tiny"
+    for ask in (lambda: client.models.retrieve("gpt"), lambda: client.completions.create(model="gpt", prompt="")):
+        with pytest.raises(openai.NotFoundError, match="'gpt' is not here; ask for 'tiny'") as caught:
+            ask()
+        assert caught.value.code == "model_not_found"
+
+
+@pytest.mark.parametrize("max_tokens", [1, 12, 60])
+def test_a_greedy_completion_is_what_generate_writes(complete, run, max_tokens):
+    for prompt in ("", "The fox", "The grey hen said"):
+        answer = complete(prompt, max_tokens=max_tokens, **GREEDY)
+        assert answer.choices[0].text == run.generate(prompt, max_new_tokens=max_tokens, temperature=0)
+        n_prompt = 1 + len(run.tokenizer.encode(prompt))
+        assert answer.usage.prompt_tokens == n_prompt
+        assert answer.usage.completion_tokens <= max_tokens
+        assert answer.usage.total_tokens == n_prompt + answer.usage.completion_tokens
+        if answer.choices[0].finish_reason == "length":
+            assert answer.usage.completion_tokens == max_tokens
+
+
+def test_a_stream_is_the_completion_in_pieces(complete):
+    options = {"max_tokens": 24, "n": 3, "seed": 4, "stop": ["lost", "z"], "logprobs": 2, "temperature": 1.1}
+    whole = complete(**options)
+    chunks = list(complete(**options, stream=True, stream_options={"include_usage": True}))
+    assert chunks[-1].choices == []
+    assert chunks[-1].usage == whole.usage
+    assert len({chunk.id for chunk in chunks}) == 1
+    for choice in whole.choices:
+        pieces = [piece for chunk in chunks for piece in chunk.choices if piece.index == choice.index]
+        assert "".join(piece.text for piece in pieces) == choice.text
+        assert [piece.finish_reason for piece in pieces] == [None] * (len(pieces) - 1) + [choice.finish_reason]
+        for key in ("tokens", "token_logprobs", "text_offset", "top_logprobs"):
+            in_pieces = [entry for piece in pieces for entry in getattr(piece.logprobs, key)]
+            assert in_pieces == getattr(choice.logprobs, key)
+
+
+def test_a_seed_writes_the_same_text_alone_and_in_a_crowd(complete):
+    def ask(i: int) -> list[str]:
+        answer = complete(["The fox", "The hen", ""][i % 3], max_tokens=20, seed=i, n=1 + i % 2, top_p=0.95)
+        return [choice.text for choice in answer.choices]
+
+    with ThreadPoolExecutor(16) as pool:
+        crowd = list(pool.map(ask, range(24)))
+    assert crowd == list(map(ask, range(24)))
+    assert crowd[1][0] != crowd[1][1], "choices draw their own numbers"
+    assert len({texts[0] for texts in crowd}) > 12
+    assert complete(max_tokens=20).choices[0].text != complete(max_tokens=20).choices[0].text
+
+
+def test_several_prompts_in_one_request_are_each_as_alone(complete, run):
+    texts = ["The fox", "The hen said"]
+    together = complete(texts, max_tokens=9, n=2, seed=3)
+    assert [choice.index for choice in together.choices] == [0, 1, 2, 3]
+    alone = [choice.text for text in texts for choice in complete(text, max_tokens=9, n=2, seed=3).choices]
+    assert [choice.text for choice in together.choices] == alone
+    ids = [[run.tokenizer.end_of_text, *run.tokenizer.encode(text)] for text in texts]
+    assert [choice.text for choice in complete(ids, max_tokens=9, n=2, seed=3).choices] == alone
+    assert complete(ids[0], max_tokens=9, seed=3).choices[0].text == alone[0]
+
+
+def test_a_stop_string_ends_the_text_before_it(complete):
+    whole = complete(max_tokens=40, **GREEDY).choices[0].text
+    stop = [whole[10:12], "no such text"]
+    answer = complete(max_tokens=40, stop=stop, **GREEDY).choices[0]
+    assert answer.text == whole[: first_stop(whole, stop)]
+    assert answer.finish_reason == "stop"
+    assert complete(max_tokens=40, stop=stop[0], **GREEDY).choices[0].text == answer.text
+
+
+def test_logprobs_are_those_of_the_model(complete, run):
+    answer = complete(max_tokens=6, logprobs=3, echo=True, seed=1, temperature=0.7, extra_body={"top_k": 8})
+    [choice] = answer.choices
+    scores = choice.logprobs
+    ids = [run.tokenizer.end_of_text, *run.tokenizer.encode(choice.text)]
+    with torch.inference_mode():
+        log_p_TV = run.model(torch.tensor([ids]))[0].log_softmax(dim=-1)
+    assert choice.text.startswith("The fox")
+    if [run.tokenizer.decode([id_]) for id_ in ids[1:]] == scores.tokens[1:]:  # else the text has several spellings
+        expected = [log_p_TV[t, id_].item() for t, id_ in enumerate(ids[1:])]
+        assert scores.token_logprobs[1:] == pytest.approx(expected, abs=1e-4)
+    assert (scores.token_logprobs[0], scores.top_logprobs[0]) == (None, None)
+    for token, log_p, likeliest in list(zip(scores.tokens, scores.token_logprobs, scores.top_logprobs, strict=True))[
+        1:
+    ]:
+        assert likeliest[token] == log_p
+        assert 3 <= len(likeliest) <= 4
+        assert math.fsum(map(math.exp, likeliest.values())) <= 1 + 1e-6
+    for token, offset in list(zip(scores.tokens, scores.text_offset, strict=True))[1:]:
+        assert choice.text[offset:].startswith(token)
+
+
+def test_a_prompt_can_be_scored_without_writing(complete):
+    answer = complete(max_tokens=0, echo=True, logprobs=0)
+    assert answer.choices[0].text == "The fox"
+    assert len(answer.choices[0].logprobs.token_logprobs) == answer.usage.prompt_tokens
+    assert answer.usage.completion_tokens == 0
+
+
+def test_a_prompt_longer_than_the_context_is_read_from_its_end_and_a_field_says_so(complete, run):
+    long = "The fox said: I found the cheese. " * 20
+    answer = complete(long, max_tokens=1, **GREEDY)
+    n_unread = answer.usage.prompt_tokens - 32
+    assert answer.warning == f"the prompt is longer than the context; its first {n_unread} tokens were not read"
+    assert answer.choices[0].text == run.generate(long, max_new_tokens=1, temperature=0)
+    assert "warning" not in complete("The fox", max_tokens=1).model_extra
+    scored = complete(long, max_tokens=0, echo=True, logprobs=0).choices[0]
+    assert scored.text == long
+    assert scored.logprobs.token_logprobs[:n_unread] == [None] * n_unread
+
+
+def test_a_conversation_is_put_into_the_chat_template(client, run):
+    turns = [("user", "The fox"), ("assistant", "said"), ("user", "The hen")]
+    messages = [{"role": role, "content": text} for role, text in turns]
+    options = {"max_tokens": 10, "seed": 2}
+    answer = client.chat.completions.create(model="tiny", messages=messages, logprobs=True, top_logprobs=2, **options)
+    ids = prompt_ids(run.tokenizer, turns)
+    same = client.completions.create(model="tiny", prompt=ids, **options)
+    assert answer.choices[0].message.content == same.choices[0].text
+    assert answer.usage == same.usage
+    scored = answer.choices[0].logprobs.content
+    assert (
+        b"".join(map(bytes, (token.bytes for token in scored)))
+        .decode("utf-8", "replace")
+        .startswith(answer.choices[0].message.content)
+    )
+    assert all(len(token.top_logprobs) == 2 for token in scored)
+    stream = client.chat.completions.create(model="tiny", messages=messages, stream=True, **options)
+    deltas = [chunk.choices[0].delta for chunk in stream]
+    assert deltas[0].role == "assistant"
+    assert "".join(delta.content or "" for delta in deltas) == answer.choices[0].message.content
+
+
+def test_a_system_message_begins_the_first_turn_and_the_oldest_turns_are_left_out(client, run):
+    def ask(*turns: tuple[str, str], **options: object) -> openai.types.chat.ChatCompletion:
+        messages = [{"role": role, "content": text} for role, text in turns]
+        return client.chat.completions.create(model="tiny", messages=messages, seed=1, **options)
+
+    joined = ask(("user", "Be\n\nThe"), max_tokens=5).choices[0].message.content
+    assert ask(("system", "Be"), ("user", "The"), max_tokens=5).choices[0].message.content == joined
+    part = {"type": "text", "text": "Be\n\nThe"}
+    parts = client.chat.completions.create(
+        model="tiny", messages=[{"role": "user", "content": [part]}], seed=1, max_tokens=5
+    )
+    assert parts.choices[0].message.content == joined
+    long = ask(*[("user", "The fox said"), ("assistant", "I found")] * 4, ("user", "The hen"), max_tokens=9)
+    assert "messages were not read" in long.warning
+    for roles in (["assistant"], ["user", "user"], ["user", "assistant"], ["system"], ["user", "system", "user"]):
+        with pytest.raises(openai.BadRequestError, match="messages"):
+            ask(*((role, "The fox") for role in roles))
+
+
+def test_a_run_without_a_chat_template_says_so(fables_run):
+    app = make_app([fables_run], [openai_routes(ServedRun(fables_run))])
+    with served(app) as address, calling(address) as client:
+        with pytest.raises(openai.BadRequestError, match="not trained on conversations") as caught:
+            client.chat.completions.create(model="fables", messages=[{"role": "user", "content": "Hello"}])
+        assert caught.value.code == "no_chat_template"
+        assert client.completions.create(model="fables", prompt="A fox", max_tokens=3).choices[0].text
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("temperature", -1), ("temperature", "hot"), ("top_p", 0), ("n", 0), ("n", 1000), ("max_tokens", 10**12)),
+        *(("stop", ""), ("stop", ["a"] * 5), ("seed", 1.5), ("logprobs", -1), ("prompt", [[]]), ("prompt", [10**6])),
+        *(("prompt", {}), ("presence_penalty", 0.5), ("best_of", 3), ("no_such_field", 1), ("stream", "yes")),
+    ],
+)
+def test_a_wrong_or_unknown_field_is_named(client, field, value):
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.completions.create(model="tiny", prompt="", extra_body={field: value})
+    assert caught.value.param.split(".")[0] == field
+    assert field in caught.value.message
+
+
+def test_a_character_that_the_vocabulary_lacks_is_the_fault_of_the_prompt(tmp_path):
+    (tmp_path / "corpus.txt").write_text(VERSES)
+    config = TINY_RUN.replace("{type: bpe, vocab_size: 300}", "{type: char}")
+    (tmp_path / "tiny.yaml").write_text(config.replace("corpus.txt", (tmp_path / "corpus.txt").as_posix()))
+    pellucid.train(tmp_path / "tiny.yaml", tmp_path / "tiny", data_dir=tmp_path / "data", steps=2)
+    body = {"model": "tiny", "prompt": "🦊"}
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(api_app(tmp_path / "tiny"))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.post("/v1/completions", json=body)
+
+    response = asyncio.run(ask())
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "prompt"
+
+
+def test_an_engine_that_fails_says_so_and_goes_on(run, monkeypatch):
+    step, fails = engine_module.ContinuousBatch.step, [True]
+
+    def fails_once(batch: engine_module.ContinuousBatch) -> object:
+        if fails:
+            fails.pop()
+            raise MemoryError
+        return step(batch)
+
+    monkeypatch.setattr(engine_module.ContinuousBatch, "step", fails_once)
+    monkeypatch.setattr(engine_module._log, "exception", lambda *_: None)
+
+    async def ask() -> list[object]:
+        engine = Engine(run.model, run.tokenizer, run.precision)
+        outcomes: list[object] = []
+        for _ in range(2):
+            job = engine.submit([engine_module.Request([0], 3, seed=(1,))], is_streamed=False)
+            try:
+                await job.end()
+                outcomes.append(job.writings[0].n_new)
+            except Exception as error:
+                outcomes.append(str(error))
+            engine.release(job)
+        engine.close()
+        return outcomes
+
+    assert asyncio.run(ask()) == ["the engine failed: memory: it does not fit; " + OUT_OF_MEMORY_FIX, 3]
+
+
+OUT_OF_MEMORY_FIX = (
+    "lower train.batch_size (and raise train.gradient_accumulation_steps), model.context_length, "
+    "model.d_model or model.n_layers; for generate, --num-samples"
+)
+
+
+def test_a_long_answer_does_not_hold_up_the_server(client):
+    with client.completions.create(model="tiny", prompt="", max_tokens=4000, stream=True) as stream:
+        next(iter(stream))
+        started = time.monotonic()
+        assert httpx.get(f"{client.base_url.copy_with(path='/health')}").json() == "ok"
+        assert time.monotonic() - started < 5
