@@ -409,6 +409,20 @@ def test_a_scalar_head_is_not_compiled(objective):
     assert "train.compile: the graph would leave out the scalar head" in error_of(AFTER_BASE, *changes)
 
 
+@pytest.mark.parametrize("objective", ["{type: ppo, reward_at: settled", "{type: grpo, credit_decay: 0.9"])
+def test_only_the_verifier_says_which_token_settled_a_reward(objective):
+    changes = ["corpus={type: instructions}", f"objective={objective}, reward: {{type: model, run: judge}}}}"]
+    assert "only the verifier says which token settled a reward" in error_of(AFTER_BASE, *changes)
+
+
+@pytest.mark.parametrize(
+    "objective", ["type: dpo, fork: true", "type: dpo, cut: each", "type: reward_model, fork: true"]
+)
+def test_nobody_knows_where_the_answers_of_a_file_went_wrong(objective):
+    changes = ["corpus={type: preferences, files: [pairs.jsonl]}", f"objective={{{objective}}}"]
+    assert "leave out fork and cut, or use corpus instructions" in error_of(AFTER_BASE, *changes)
+
+
 @pytest.mark.parametrize("objective", ["dpo", "grpo", "ppo", "reward_model"])
 def test_a_balance_of_experts_that_no_loss_has_a_part_for_is_refused(objective):
     changes = ["corpus={type: instructions}", f"objective={{type: {objective}}}"]

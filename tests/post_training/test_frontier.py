@@ -48,6 +48,19 @@ def test_no_policy_is_better_than_the_optimum_nor_above_the_frontier(logits_X, o
     assert reward <= best_reward(prompts, kl) + 1e-3 * np.ptp(rewards_X) + 1e-9
 
 
+@given(logits_of, st.floats(0.05, 20))
+def test_an_answer_may_be_cut_where_its_reward_is_certain(logits_X, beta):
+    """If all answers with the same beginning have the same reward, the optimum makes that as much likelier as each."""
+    rewards_X, has_beginning_X = (
+        np.array([0.0, 0.0, 0.5, 0.5, 1.0, 0.0]),
+        np.array([False] * 2 + [True] * 2 + [False] * 2),
+    )
+    log_reference_X = log_softmax(logits_X)
+    log_p_X = optimal_log_probabilities(log_reference_X, rewards_X, beta)
+    of_beginning = logsumexp(log_p_X[has_beginning_X]) - logsumexp(log_reference_X[has_beginning_X])
+    assert of_beginning == pytest.approx((log_p_X - log_reference_X)[2])
+
+
 @settings(max_examples=20)
 @given(logits_of, rewards_of)
 def test_reward_and_divergence_rise_together_from_the_reference_to_the_best_answers(logits_X, rewards_X):

@@ -80,7 +80,7 @@ def test_each_epoch_has_everything_once_in_an_order_of_its_own():
     assert nth(3) == epochs[0][3]
 
 
-def writer(judge, noise, seed=0):
+def writer(judge, noise, seed=0, **places):
     return PairWriter(
         tiny_decoder(),
         lambda n: [0, 1 + n % 3],
@@ -90,6 +90,7 @@ def writer(judge, noise, seed=0):
         max_new_tokens=4,
         noise=noise,
         seeds=(seed, 0),
+        **places,
     )
 
 
@@ -106,10 +107,35 @@ def test_a_pair_depends_on_the_seed_and_its_number_alone():
 
 
 def test_without_noise_the_better_answer_is_chosen_and_ties_are_no_pairs():
-    found = writer(lambda prompt, answer: sum(answer) > 15, 0.0)(range(60))
+    found = writer(lambda prompt, answer: sum(answer) > 33, 0.0)(range(60))
     pairs = [pair for pair in found if pair is not None]
     assert 10 < len(pairs) < 55
-    assert all(sum(pair.chosen) > 15 >= sum(pair.rejected) for pair in pairs)
+    assert all(sum(pair.chosen) > 33 >= sum(pair.rejected) for pair in pairs)
+
+
+def test_a_second_answer_forks_off_the_first_one_where_it_is_told():
+    by_last = lambda prompt, answer: float(answer[-1])  # noqa: E731
+    pairs = writer(by_last, 1.0, fork=lambda prompt, answer: len(answer) // 2)(range(60))
+    assert any(len(pair.chosen) > 3 and pair.chosen[:2] == pair.rejected[:2] for pair in pairs)
+    for pair in pairs:
+        n_shared = min(len(pair.chosen), len(pair.rejected)) // 2
+        assert pair.chosen[:n_shared] == pair.rejected[:n_shared]
+        assert all(len(answer) <= 4 and 0 not in answer[:-1] for answer in (pair.chosen, pair.rejected))
+    assert any(pair.chosen != pair.rejected for pair in pairs)
+    at_once = writer(by_last, 1.0, fork=lambda prompt, answer: 0)(range(20))
+    assert at_once == writer(by_last, 1.0)(range(20)), "they share nothing"
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_answers_are_judged_as_a_whole_and_then_cut(both):
+    by_sum = lambda prompt, answer: float(sum(answer))  # noqa: E731
+    place = lambda prompt, answer: 1 + answer[0] % 3  # noqa: E731
+    whole, cut = (writer(by_sum, 0.0, **places)(range(40)) for places in ({}, {"cut": place, "cut_both": both}))
+    for pair, cut_pair in zip(whole, cut, strict=True):
+        end = place(None, pair.rejected)
+        end_of_chosen = end if both else place(None, pair.chosen)
+        assert cut_pair == Pair(pair.prompt, pair.chosen[:end_of_chosen], pair.rejected[:end])
+    assert any(len(pair.chosen) > len(after.chosen) for pair, after in zip(whole, cut, strict=True))
 
 
 @pytest.mark.parametrize(("noise", "expected"), [(1.0, 0.731), (0.5, 0.881)])

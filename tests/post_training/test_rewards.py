@@ -7,10 +7,12 @@ from pellucid.corpora.instructions import InstructionsCorpus, Verdict
 from pellucid.data.batches import IGNORE_INDEX
 from pellucid.evaluation.answers import verdict_on
 from pellucid.model.build import build_model
+from pellucid.post_training.build import fork_of, settled_after
 from pellucid.post_training.rewards import LearnedReward, by_verifier, rows_of
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.build import train_tokenizer
+from pellucid.tokenizer.chat import prompt_ids
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +39,23 @@ def test_a_whole_fable_as_asked_is_worth_one_point_and_each_half_of_it_half(corp
     assert worth(others[0].task, [*ids, end]) == 0.5
     assert worth(instruction.task, [*ids[:-3], end]) == 0.5  # its last words are missing
     assert worth(others[0].task, [end]) == 0.0
+
+
+def test_answers_are_forked_before_their_first_fault_and_cut_after_their_last(corpus, tokenizer):
+    instruction, answer = next(corpus.examples("train"))
+    prompt, end = prompt_ids(tokenizer, [("user", instruction.text)]), tokenizer.control_id("<|end|>")
+    ids = [*tokenizer.encode(answer), end]
+    assert settled_after(corpus, tokenizer, prompt, ids) == len(ids), "until its end it could still break"
+    assert fork_of(corpus, tokenizer, prompt, ids) == len(ids) // 2
+    for place in (3, len(ids) // 2, len(ids) - 2):
+        broken = [*ids[:place], tokenizer.encode("@")[0], *ids[place + 1 :]]
+        assert fork_of(corpus, tokenizer, prompt, broken) == place
+        assert settled_after(corpus, tokenizer, prompt, broken) == place + 1
+    other = next(each for each, _ in corpus.examples("validation") if not corpus.judge(each.task, answer).obeys)
+    prompt = prompt_ids(tokenizer, [("user", other.text)])
+    fork = fork_of(corpus, tokenizer, prompt, ids)
+    assert fork < len(ids) // 2, "its beginning says that it is about something else"
+    assert settled_after(corpus, tokenizer, prompt, ids) == len(ids), "it is a fable all the same"
 
 
 def test_an_answer_that_was_cut_off_is_not_whole(corpus, tokenizer):

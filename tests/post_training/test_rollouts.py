@@ -21,6 +21,7 @@ from pellucid.post_training.credit import (
     credit_by_values,
     explained_variance,
     logits_and_values,
+    lost_at,
 )
 from pellucid.post_training.rewards import by_verifier
 from pellucid.post_training.rollouts import Rollouts, as_tensors, reporting_verdicts
@@ -152,6 +153,45 @@ def test_values_share_out_the_reward_less_the_price_of_divergence():
     loss = ppo(forward, answers, clip=0.2, value_weight=0.5)
     loss.sum.backward()
     assert model.scalar_head.weight.grad.abs().max() > 0
+
+
+def drawn_halves(answers):
+    """Of each answer two halves of a reward, each won or lost at one of its tokens."""
+    generator = torch.Generator().manual_seed(0)
+    rewards_PG2 = torch.randint(2, (*answers.rewards_PG.shape, 2), generator=generator) / 2
+    is_answer_PGT = (answers.targets_PGT != IGNORE_INDEX).float()
+    places = torch.multinomial(is_answer_PGT.flatten(0, 1), 2, generator=generator)
+    return Halves(rewards_PG2, places.view(rewards_PG2.shape))
+
+
+def test_what_an_answer_misses_is_taken_off_where_it_was_lost():
+    answers = make().batch(0, ALL).answers
+    halves = drawn_halves(answers)
+    found_PGT = lost_at(halves, answers.targets_PGT.size(-1))
+    torch.testing.assert_close(1 - found_PGT.sum(dim=-1), halves.rewards_PG2.sum(dim=-1))
+    for losses_T, rewards_2, settled_2 in zip(
+        found_PGT.flatten(0, 1), halves.rewards_PG2.flatten(0, 1), halves.settled_PG2.flatten(0, 1), strict=True
+    ):
+        assert set(losses_T.nonzero()[:, 0].tolist()) == set(settled_2[rewards_2 == 0].tolist())
+
+
+def test_a_reward_that_is_lost_on_the_way_has_returns_that_are_lower_by_one_before_all_is_settled():
+    """A constant, in which the optimum does not differ; and where nothing more can be lost, there is none left."""
+    answers = make().batch(0, ALL).answers
+    halves = drawn_halves(answers)
+    answers = answers._replace(rewards_PG=halves.rewards_PG2.sum(dim=-1))
+    forward = partial(logits_and_values, drawn_decoder(1), CPU)
+    settings = {"logits_and_values": forward, "beta": 0.2, "discount": 1.0, "gae_lambda": 1.0}
+    at_end, settled = (
+        credit_by_values(answers, halves, **settings, reward_at=place).returns_PGT for place in ("end", "settled")
+    )
+    is_answer_PGT = answers.targets_PGT != IGNORE_INDEX
+    places_T = torch.arange(is_answer_PGT.size(-1))
+    before_PGT = is_answer_PGT & (places_T <= halves.settled_PG2.amin(dim=-1, keepdim=True))
+    after_PGT = is_answer_PGT & (places_T > halves.settled_PG2.amax(dim=-1, keepdim=True))
+    torch.testing.assert_close(settled[before_PGT], at_end[before_PGT] - 1)
+    rewards_PGT = answers.rewards_PG[..., None].expand(is_answer_PGT.shape)
+    torch.testing.assert_close(settled[after_PGT], (at_end - rewards_PGT)[after_PGT])
 
 
 def test_explained_variance_is_one_for_values_that_foresee_all_and_nothing_for_constant_ones():

@@ -34,6 +34,12 @@ class PairsSection(Section):
         0.1, description="an answer with so much more reward than another is preferred with probability 0.73"
     )
     max_new_tokens: int = Field(200, ge=1, description="where a written answer is cut off if it does not end by itself")
+    fork: bool = Field(False, description="of written pairs, the second answer begins as the first, up to its fault")
+
+    @property
+    def needs_places(self) -> bool:
+        """Whether the judge must say where an answer went wrong."""
+        return self.fork
 
 
 class RewardModelConfig(PairsSection):
@@ -47,6 +53,15 @@ class DPOConfig(PairsSection):
 
     type: Literal["dpo"]
     beta: Positive = Field(0.1, description="how strongly the model is held to the one it starts from")
+    cut: Literal["none", "each", "both"] = Field(
+        "none",
+        description="each: of written pairs, an answer ends where the grammar is certain of its reward; "
+        "both: and the better one after as many tokens as the worse",
+    )
+
+    @property
+    def needs_places(self) -> bool:
+        return self.fork or self.cut != "none"
 
 
 class VerifierConfig(Section):
@@ -109,6 +124,18 @@ class PPOConfig(PolicySection):
     discount: float = Field(1.0, gt=0, le=1, description="of a reward one token later")
     gae_lambda: float = Field(0.95, ge=0, le=1, description="0 trusts the value head, 1 the rewards alone")
     value_weight: Positive = Field(0.5, description="weight of the value head's loss")
+    reward_at: Literal["end", "settled"] = Field(
+        "end",
+        description="end: the reward comes with the last token, as published; settled: what an answer misses of the "
+        "verifier's reward is taken off at the token that lost it",
+    )
+
+    @model_validator(mode="after")
+    def _knows_what_settled_a_reward(self) -> PPOConfig:
+        if self.reward_at == "settled" and self.reward.type != "verifier":
+            what = "only the verifier says which token settled a reward"
+            raise ValueError(f"reward_at: {what}; set reward to {{type: verifier}}, or reward_at to end")
+        return self
 
 
 ObjectiveConfig = Annotated[

@@ -12,7 +12,14 @@ from pellucid.config.base import JSON_SCHEMA, Section
 from pellucid.config.data import CONVERSATIONS, BytePairConfig, CorpusConfig, DataConfig, TokenizerConfig
 from pellucid.config.generation import SampleConfig
 from pellucid.config.model import DecoderConfig, ExpertsConfig, ModelConfig, with_type
-from pellucid.config.post_training import GRPOConfig, LoRAConfig, NextTokenConfig, ObjectiveConfig, Quantization
+from pellucid.config.post_training import (
+    GRPOConfig,
+    LoRAConfig,
+    NextTokenConfig,
+    ObjectiveConfig,
+    PairsSection,
+    Quantization,
+)
 from pellucid.config.training import CheckpointConfig, EvaluationConfig, OptimizerConfig, ScheduleConfig, TrainConfig
 
 NEEDS_REFERENCE = ("dpo", "grpo", "ppo")
@@ -136,6 +143,13 @@ class RunConfig(Section, json_schema_extra=for_editors):
         if self.corpus.type == "conversations" and objective != "sft":
             what = f"conversations have one answer to each question, and nobody to judge others for {objective}"
             raise ValueError(f"corpus.type: {what}; use objective sft, or corpus instructions or preferences")
+        if (
+            self.corpus.type == "preferences"
+            and isinstance(self.objective, PairsSection)
+            and self.objective.needs_places
+        ):
+            what = "only of answers that are written here the grammar says where they went wrong"
+            raise ValueError(f"objective: {what}; leave out fork and cut, or use corpus instructions")
         if self.corpus.type == "instructions" and objective == "reward_model" and self.start_from is None:
             what = "reward_model compares answers, and start_from names no model to write them"
             raise ValueError(f"objective.type: {what}; add `start_from: RUN`, or use corpus preferences")

@@ -27,7 +27,7 @@ from pellucid.config.post_training import (
 )
 from pellucid.config.run import RunConfig, run_and_checkpoint
 from pellucid.corpora.build import build_corpus
-from pellucid.corpora.instructions import InstructionsCorpus
+from pellucid.corpora.instructions import InstructionsCorpus, Verdict
 from pellucid.data.build import PreparedData
 from pellucid.errors import ConfigError, DataError
 from pellucid.evaluation.answers import verdict_on
@@ -62,7 +62,7 @@ from pellucid.post_training.pairs import (
     pairs_that_fit,
     prompt_of,
 )
-from pellucid.post_training.rewards import LearnedReward, Reward, by_verifier
+from pellucid.post_training.rewards import LearnedReward, Reward, by_verifier, places_settled
 from pellucid.post_training.rollouts import Rollouts, reporting_verdicts
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
@@ -178,7 +178,7 @@ def _written_pairs(
     n_train, n_validation = (len(tokens.boundaries) - 1 for tokens in (data.train, data.validation))
     nth = in_new_order(range(n_train), config.seed)
 
-    def writing(prompt: Callable[[int], Ids], noise: float, split: int) -> PairWriter:
+    def writing(prompt: Callable[[int], Ids], noise: float, split: int, fork: bool, cut: str) -> PairWriter:
         return PairWriter(
             writer,
             prompt,
@@ -188,10 +188,19 @@ def _written_pairs(
             max_new_tokens=objective.max_new_tokens,
             noise=noise,
             seeds=(config.seed, split),
+            fork=partial(fork_of, corpus, data.tokenizer) if fork else None,
+            cut=partial(settled_after, corpus, data.tokenizer) if cut != "none" else None,
+            cut_both=cut == "both",
         )
 
     get_pairs = pairs_of_update(
-        writing(lambda n: prompt_of(data.train, nth(n)), objective.judge_noise, TRAIN),
+        writing(
+            lambda n: prompt_of(data.train, nth(n)),
+            objective.judge_noise,
+            TRAIN,
+            fork=objective.fork,
+            cut=objective.cut if isinstance(objective, DPOConfig) else "none",
+        ),
         batch_size=config.train.batch_size,
         batches_per_update=config.train.gradient_accumulation_steps,
     )
@@ -199,7 +208,7 @@ def _written_pairs(
     @cache
     def validation() -> list[Pair]:
         mine = range(min(n_validation, VALIDATION_PAIRS))[world.rank :: world.size]
-        write = writing(partial(prompt_of, data.validation), 0.0, VALIDATION)
+        write = writing(partial(prompt_of, data.validation), 0.0, VALIDATION, fork=False, cut="none")
         written = [write(mine[i : i + PAIRS_AT_ONCE]) for i in range(0, len(mine), PAIRS_AT_ONCE)]
         found = [pair for pairs in written for pair in pairs if pair is not None]
         if world.totals([len(found)]) == [0]:
@@ -219,6 +228,27 @@ def judge_of(corpus: InstructionsCorpus, tokenizer: Tokenizer) -> Judge:
         return verdict_on(corpus, tokenizer, task, answer).reward
 
     return reward
+
+
+def fork_of(corpus: InstructionsCorpus, tokenizer: Tokenizer, prompt: Ids, answer: Ids) -> int:
+    """How many tokens come before the first that lost some of the reward; half of them if none did."""
+    verdict, places = _verdict_and_places(corpus, tokenizer, prompt, answer)
+    faults = [place for place, good in zip(places, (verdict.whole, verdict.obeys), strict=True) if not good]
+    return min(faults, default=len(answer) // 2)
+
+
+def settled_after(corpus: InstructionsCorpus, tokenizer: Tokenizer, prompt: Ids, answer: Ids) -> int:
+    """After how many tokens of an answer its whole reward is certain."""
+    return max(_verdict_and_places(corpus, tokenizer, prompt, answer)[1]) + 1
+
+
+def _verdict_and_places(
+    corpus: InstructionsCorpus, tokenizer: Tokenizer, prompt: Ids, answer: Ids
+) -> tuple[Verdict, tuple[int, int]]:
+    task = corpus.task_of(tokenizer.decode(prompt))
+    assert task is not None
+    verdict = verdict_on(corpus, tokenizer, task, answer)
+    return verdict, places_settled(corpus, tokenizer, task, answer, verdict)
 
 
 def build_policy(
@@ -265,7 +295,7 @@ def build_credit(objective: GRPOConfig | PPOConfig, model: Decoder, precision: P
             of_group = partial(credit_by_group, beta=in_reward)
             credit: Credit = of_group if decay is None else partial(credit_by_settling, decay=decay)
             return credit, partial(grpo, beta=in_loss, clip=clip, temperature=temperature)
-        case PPOConfig(beta=beta, discount=discount, gae_lambda=gae_lambda, value_weight=value_weight):
+        case PPOConfig(beta=beta, value_weight=value_weight):
             forward = partial(logits_and_values, model, precision)
 
             def learn(_: Forward, batch: RolloutBatch) -> Loss:
@@ -274,7 +304,12 @@ def build_credit(objective: GRPOConfig | PPOConfig, model: Decoder, precision: P
                 return replace(loss, figures={**loss.figures, "explained_variance": foreseen})
 
             credit = partial(
-                credit_by_values, logits_and_values=forward, beta=beta, discount=discount, gae_lambda=gae_lambda
+                credit_by_values,
+                logits_and_values=forward,
+                beta=beta,
+                discount=objective.discount,
+                gae_lambda=objective.gae_lambda,
+                reward_at=objective.reward_at,
             )
             return credit, learn
         case _:

@@ -6,7 +6,7 @@ Shapes: P prompts, G answers to each, N = P G answers, T positions, V vocabulary
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -67,21 +67,38 @@ def credit_by_settling(answers: RolloutBatch, halves: Halves, *, decay: float) -
 
 def credit_by_values(
     answers: RolloutBatch,
-    _: Halves,
+    halves: Halves,
     *,
     logits_and_values: LogitsAndValues,
     beta: float,
     discount: float,
     gae_lambda: float,
+    reward_at: Literal["end", "settled"] = "end",
 ) -> RolloutBatch:
-    """PPO: a token is compared with what the value head expected before it (equations P12 and P13)."""
+    """PPO: a token is compared with what the value head expected before it (equations P12 and P13).
+
+    The reward comes with the last token, or what an answer misses of it is taken off where it was lost.
+    """
     is_answer_PGT = answers.targets_PGT != IGNORE_INDEX
     with torch.no_grad():
         values_NT = logits_and_values(answers.inputs_PGT.flatten(0, 1))[1]
-    rewards_PGT = token_rewards(answers.rewards_PG, answers.old_PGT, answers.reference_PGT, is_answer_PGT, beta)
+    rewards_PG = answers.rewards_PG if reward_at == "end" else torch.zeros_like(answers.rewards_PG)
+    rewards_PGT = token_rewards(rewards_PG, answers.old_PGT, answers.reference_PGT, is_answer_PGT, beta)
+    if reward_at == "settled":
+        rewards_PGT = rewards_PGT - lost_at(halves, is_answer_PGT.size(-1))
     values_PGT = values_NT.float().cpu().view_as(rewards_PGT)
     advantages_PGT, returns_PGT = gae(rewards_PGT, values_PGT, is_answer_PGT, discount=discount, gae_lambda=gae_lambda)
     return answers._replace(advantages_PGT=advantages_PGT, returns_PGT=returns_PGT)
+
+
+def lost_at(halves: Halves, n_tokens: int) -> Tensor:
+    """How much of the highest reward, 1, was lost with each token: (P, G, T).
+
+    An answer's reward is 1 less their sum, so the optimum is the same (equation P8): a constant cancels in it.
+    """
+    lost_PG2 = 1 / halves.rewards_PG2.size(-1) - halves.rewards_PG2
+    lost_PGT = torch.zeros(*lost_PG2.shape[:2], n_tokens)
+    return lost_PGT.scatter_add(-1, halves.settled_PG2, lost_PG2)
 
 
 def explained_variance(answers: RolloutBatch) -> Tensor:

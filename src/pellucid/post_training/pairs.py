@@ -26,8 +26,10 @@ Ids = Sequence[int]
 Judge = Callable[[Ids, Ids], float]  # the reward of an answer to a prompt
 AnswerLogProbabilities = Callable[[Tensor, Tensor], Tensor]  # of inputs and targets (N, T): one for each row
 
+PlaceOf = Callable[[Ids, Ids], int]  # a number of tokens of an answer to a prompt
+
 PAIRS_AT_ONCE = 256  # that are written together: many rows cost hardly more time than few
-ATTEMPTS = 3  # to write two answers that are not equally good
+ATTEMPTS = 8  # to write two answers that are not equally good
 VALIDATION_PAIRS = 256  # prompts of the validation part to which answers are written
 TRAIN, VALIDATION = 0, 1  # part of the seed of what is drawn
 
@@ -109,6 +111,11 @@ class PairWriter:
     So Bradley and Terry's model holds for the rewards r / noise, and DPO ends at the optimum of that reward (equation
     P8). Answers of equal reward are drawn again, as they say nothing; if they still are, chance chooses, as in the
     model. Without noise the better answer is chosen, and equal rewards make no pair.
+
+    fork: how many tokens of the first answer the second one keeps: up to a fault, and the two differ in what matters.
+    cut: after how many tokens an answer's reward is certain. It ends there: all that could follow has the same reward,
+    so equation P8 holds for the beginning as well, and what follows is noise. cut_both: the better one ends after as
+    many tokens as the worse. Its reward is not certain then, and to take it for granted is a small error.
     """
 
     def __init__(
@@ -122,9 +129,13 @@ class PairWriter:
         max_new_tokens: int,
         noise: float,
         seeds: Sequence[int],
+        fork: PlaceOf | None = None,
+        cut: PlaceOf | None = None,
+        cut_both: bool = False,
     ) -> None:
         self.prompt, self.judge, self.noise, self.seeds = prompt, judge, noise, tuple(seeds)
         self.max_new_tokens, self.precision = max_new_tokens, precision
+        self.fork, self.cut, self.cut_both = fork, cut, cut_both
         self.write = partial(write_answers, model, stop_ids=stop_ids)
 
     def __call__(self, numbers: Sequence[int]) -> list[Pair | None]:
@@ -137,15 +148,24 @@ class PairWriter:
         return [self._preferred(n, found[n]) for n in numbers]
 
     def _written(self, numbers: Sequence[int], attempt: int) -> list[Judged]:
-        prompts = [self.prompt(n) for n in numbers for _ in range(2)]
-        seeds = [(*self.seeds, n, attempt, side) for n in numbers for side in range(2)]
-        with self.precision.for_decoding().autocast():
-            answers = self.write(prompts, row_uniforms(seeds, self.max_new_tokens)).token_ids
-        rewards = [self.judge(prompt, answer) for prompt, answer in zip(prompts, answers, strict=True)]
+        prompts = [self.prompt(n) for n in numbers]
+        seeds = [[(*self.seeds, n, attempt, side) for n in numbers] for side in range(2)]
+        if self.fork is None:
+            both = self._answers([*prompts, *prompts], [*seeds[0], *seeds[1]])
+            firsts, seconds = both[: len(prompts)], both[len(prompts) :]
+        else:
+            firsts = self._answers(prompts, seeds[0])
+            kept = [first[: self.fork(prompt, first)] for prompt, first in zip(prompts, firsts, strict=True)]
+            rests = self._answers([[*prompt, *start] for prompt, start in zip(prompts, kept, strict=True)], seeds[1])
+            seconds = [[*start, *rest][: self.max_new_tokens] for start, rest in zip(kept, rests, strict=True)]
         return [
-            Judged(Pair(prompts[i], answers[i], answers[i + 1]), rewards[i] - rewards[i + 1])
-            for i in range(0, len(prompts), 2)
+            Judged(Pair(prompt, first, second), self.judge(prompt, first) - self.judge(prompt, second))
+            for prompt, first, second in zip(prompts, firsts, seconds, strict=True)
         ]
+
+    def _answers(self, prompts: Sequence[Ids], seeds: Sequence[Sequence[int]]) -> list[list[int]]:
+        with self.precision.for_decoding().autocast():
+            return self.write(prompts, row_uniforms(seeds, self.max_new_tokens)).token_ids
 
     def _preferred(self, number: int, judged: Judged) -> Pair | None:
         (prompt, first, second), difference = judged
@@ -153,6 +173,11 @@ class PairWriter:
             return None
         point = np.random.Generator(np.random.Philox([*self.seeds, number])).random()
         p_first = expit(difference / self.noise) if self.noise else float(difference > 0)
+        if self.cut is not None:
+            ends = [self.cut(prompt, answer) for answer in (first, second)]
+            if self.cut_both:
+                ends = [ends[difference > 0]] * 2
+            first, second = first[: ends[0]], second[: ends[1]]
         return Pair(prompt, first, second) if point < p_first else Pair(prompt, second, first)
 
 
