@@ -38,7 +38,7 @@ def fables_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "fables"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # not longer: while it is open, no test of this process can run an event loop
 def browser() -> Iterator[Browser]:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:

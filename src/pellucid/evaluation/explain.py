@@ -7,7 +7,7 @@ and one more for what no token can write.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -42,19 +42,26 @@ LACKS_A_CHARACTER = (
 
 
 def validation_document(corpus: Corpus, number: int, tokenizer: Tokenizer, context_length: int) -> Piece:
-    """The number-th document held out, from 1; of a long one as much as fills the context, or more.
-
-    ConfigError if fewer are held out.
-    """
-    n_documents, begins, text = 0, True, ""
-    for piece in corpus.pieces("validation"):
-        n_documents += begins
-        begins = piece.ends_document
+    """The number-th of `validation_documents`, from 1. ConfigError if fewer are held out."""
+    n_documents = 0
+    for document in validation_documents(corpus, tokenizer, context_length):
+        n_documents += 1
         if n_documents == number:
-            text += piece.text
-            if piece.ends_document or len(tokenizer.encode(text)) >= context_length:
-                return Piece(text, piece.ends_document)
+            return document
     raise ConfigError("--fable", f"{number} is more than the {n_documents} that are held out", "choose another")
+
+
+def validation_documents(corpus: Corpus, tokenizer: Tokenizer, context_length: int) -> Iterator[Piece]:
+    """The documents held out; of a long one as much as fills the context, or more."""
+    text, is_full = "", False
+    for piece in corpus.pieces("validation"):
+        if not is_full:
+            text += piece.text
+            is_full = piece.ends_document or len(tokenizer.encode(text)) >= context_length
+            if is_full:
+                yield Piece(text, piece.ends_document)
+        if piece.ends_document:
+            text, is_full = "", False
 
 
 def explain(

@@ -12,9 +12,10 @@ import copy
 import hashlib
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -27,11 +28,11 @@ from pellucid.checkpoint.step_directory import MANIFEST, STEP_NAME
 from pellucid.config.load import load_run_config
 from pellucid.config.run import RunConfig
 from pellucid.corpora.build import build_corpus
-from pellucid.corpora.corpus import SPELLING, Corpus, KnownCorpus
+from pellucid.corpora.corpus import SPELLING, Corpus, KnownCorpus, Piece
 from pellucid.data.truth import Distribution, skill_characters
 from pellucid.errors import CheckpointError, ConfigError, PellucidError
 from pellucid.evaluation.build import knock_out_run
-from pellucid.evaluation.explain import beginning_that_fits, token_text, validation_document
+from pellucid.evaluation.explain import beginning_that_fits, token_text, validation_documents
 from pellucid.evaluation.explain_truth import truth_of_text
 from pellucid.evaluation.head_scores import head_scores
 from pellucid.evaluation.interventions import Place
@@ -40,7 +41,7 @@ from pellucid.model.decoder import Decoder
 from pellucid.runtime.precision import precision_here
 from pellucid.tokenizer import Tokenizer
 from pellucid.training.metrics import read_rows
-from pellucid.web.tensors import packed
+from pellucid.web.tensors import DType, packed
 
 Json = dict[str, Any]
 T_ = TypeVar("T_")
@@ -88,6 +89,7 @@ class Microscope:
         self._truths: Kept[Json] = Kept(KEPT_TRACES)
         self._measured: Kept[Json] = Kept(KEPT_TRACES)
         self._corpora: dict[str, Corpus | None] = {}
+        self._documents: dict[str, tuple[list[str], Iterator[Piece]]] = {}
         self._forward, self._grammar, self._loading = Lock(), Lock(), Lock()
 
     # What there is
@@ -142,12 +144,7 @@ class Microscope:
         if corpus is None:
             return []
         tokenizer, length = opened.tokenizer, opened.model.context_length
-        documents = []
-        for number in range(1, FABLES_FOR_EXAMPLES + 1):
-            try:
-                documents.append(validation_document(corpus, number, tokenizer, length).text)
-            except ConfigError:  # fewer are held out
-                break
+        documents = self.held_out(checkpoint, FABLES_FOR_EXAMPLES)
         if not isinstance(corpus, KnownCorpus):
             return [{"skill": None, "text": _first_words(text)} for text in documents]
         shortest: dict[str, str] = {}
@@ -163,11 +160,23 @@ class Microscope:
 
     def fable(self, checkpoint: str, number: int) -> Json:
         """The number-th held-out document, from 1."""
-        opened, corpus = self._open(checkpoint), self._corpus(_run_of(checkpoint))
-        if corpus is None:
-            raise ConfigError("fable", "this run's corpus is not here", "type a text")
-        text = validation_document(corpus, number, opened.tokenizer, opened.model.context_length).text
-        return {"number": number, "text": text}
+        documents = self.held_out(checkpoint, number)
+        if not 1 <= number <= len(documents):
+            what = f"{len(documents)} documents are held out here, there is no number {number}"
+            raise ConfigError("fable", what, "type a text")
+        return {"number": number, "text": documents[number - 1]}
+
+    def held_out(self, checkpoint: str, n: int) -> list[str]:
+        """The first n held-out documents, or all if there are fewer; of each as much as fits. They are read once."""
+        opened, name = self._open(checkpoint), _run_of(checkpoint)
+        with self._grammar:
+            if name not in self._documents:
+                corpus, length = self._corpus(name), opened.model.context_length
+                further = validation_documents(corpus, opened.tokenizer, length) if corpus else iter(())
+                self._documents[name] = [], further
+            known, further = self._documents[name]
+            known += (document.text for document in islice(further, max(0, n - len(known))))
+        return known[:n]
 
     # What the model computes for a text
 
@@ -217,10 +226,16 @@ class Microscope:
 
         return self._traces.get(key, compute), shown
 
-    def inside(self, checkpoint: str, text: str, layer: int, knock_out: Sequence[Place] = ()) -> Json:
+    def traced(self, checkpoint: str, text: str) -> tuple[Opened, Trace]:
+        """For the exported page, which holds more than answers: the model, and its trace of the text."""
+        return self._open(checkpoint), self._trace(checkpoint, text, ())[0]
+
+    def inside(
+        self, checkpoint: str, text: str, layer: int, knock_out: Sequence[Place] = (), dtype: DType = "float32"
+    ) -> Json:
         """What one layer computed, step by step."""
         steps = self._trace(checkpoint, text, knock_out)[0].inside(layer)
-        return {"steps": [{**step._asdict(), "values": packed(step.values)} for step in steps]}
+        return {"steps": [{**step._asdict(), "values": packed(step.values, dtype)} for step in steps]}
 
     def heads(self, checkpoint: str) -> Json:
         """What each head looks at where random tokens are read twice, and the name that follows."""

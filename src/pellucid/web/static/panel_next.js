@@ -316,11 +316,10 @@ export function nextPanel(root, view) {
   function showVerdict(truth, trace) {
     verdict.className = "verdict";
     if (!truth) return;
-    if (!truth.known)
-      return fill(
-        verdict,
-        h("span", { class: "muted" }, "Nobody knows the true distribution of this corpus, so only the model is shown."),
-      );
+    if (!truth.known) {
+      const nobody = "Nobody knows the true distribution of this corpus, so only the model is shown.";
+      return fill(verdict, h("span", { class: "muted" }, truth.why ?? nobody));
+    }
     if (truth.ids.length !== trace.ids.length || !truth.ids.every((id, t) => id === trace.ids[t])) return;
     verdict.dataset.value = truth.is_possible ? trace.text.length : truth.possible_length;
     if (!trace.text) return fill(verdict, "An empty page: any fable may begin here.");

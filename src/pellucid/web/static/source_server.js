@@ -66,7 +66,7 @@ async function answer(response) {
 }
 
 // The same object with each packed tensor in it unpacked.
-function withTensors(value) {
+export function withTensors(value) {
   if (Array.isArray(value)) return typeof value[0] === "object" ? value.map(withTensors) : value;
   if (value === null || typeof value !== "object") return value;
   if ("dtype" in value && "data" in value) return unpacked(value);

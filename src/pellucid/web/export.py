@@ -1,0 +1,181 @@
+"""The Model Microscope as one file, which opens without a server: `pellucid serve RUN --export page.html`.
+
+It is the same page with another source (`static/source_offline.js`). Of every checkpoint the file holds what the server
+would answer for one text; of the latest also the weights, so that the browser runs the model on any text
+(`static/model.js`).
+
+Shapes: N points of the residual stream, T positions, V vocabulary, C = N * T cells.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from pellucid.checkpoint.run_directory import find_step_directory
+from pellucid.config.model import DecoderConfig, ExpertsConfig
+from pellucid.errors import ConfigError
+from pellucid.files import written_whole
+from pellucid.web.microscope import Microscope, Opened
+from pellucid.web.tensors import packed
+
+Json = dict[str, Any]
+
+STATIC = Path(__file__).parent / "static"
+POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data:"
+N_DOCUMENTS = 20  # held-out ones to choose from
+LEAST_PROBABILITY = 1e-3  # of a token whose logit is recorded
+N_LIKELIEST = 10  # recorded in any case: as many as a cell of the logit lens lists
+
+
+def export_page(run: Path, file: Path, prompt: str | None = None) -> str | None:
+    """Writes the page of a run, with this text or an example; returns what keeps its model from running in a browser.
+
+    CheckpointError for a run without a checkpoint, ConfigError where there is no text to record, and what `Microscope`
+    raises.
+    """
+    find_step_directory(run, "latest")
+    microscope = Microscope([run])
+    recorded = record(microscope, prompt)
+    html = page(recorded)
+    with written_whole(file) as draft:
+        draft.write_text(html, encoding="utf-8")
+    opened, _ = microscope.traced(recorded["latest"], recorded["text"])
+    return lacking(opened)
+
+
+def record(microscope: Microscope, prompt: str | None) -> Json:
+    """All that `source_offline.js` answers with."""
+    [run] = microscope.run()["runs"]
+    checkpoints = [checkpoint["id"] for checkpoint in run["checkpoints"]]
+    latest = checkpoints[-1]
+    examples = microscope.examples(latest)
+    text = microscope.trace(latest, prompt or first_text(examples))["text"]
+    examples = [{"skill": None, "text": text}] * bool(prompt) + examples
+    truths = {example["text"]: microscope.truth(latest, example["text"]) for example in examples}
+    browser = browser_model(microscope, latest, text)
+    others = checkpoints[:-1] if browser else checkpoints
+    return {
+        "run": {"runs": [run]},
+        "metrics": microscope.metrics(run["name"]),
+        "model": microscope.model(latest),
+        "examples": examples,
+        "documents": microscope.held_out(latest, N_DOCUMENTS),
+        "latest": latest,
+        "text": text,
+        "truths": truths,
+        "heads": {checkpoint: microscope.heads(checkpoint) for checkpoint in checkpoints},
+        "browser": browser,
+        "answers": {checkpoint: answers(microscope, checkpoint, text, truths[text]) for checkpoint in others},
+    }
+
+
+def first_text(examples: Sequence[Json]) -> str:
+    """The example that asks for a name said before, if there is one."""
+    if not examples:
+        raise ConfigError("--export", "the run's corpus is not here to take an example from", "give --prompt TEXT")
+    text: str = min(examples, key=lambda example: example["skill"] != "recall")["text"]
+    return text
+
+
+def answers(microscope: Microscope, checkpoint: str, text: str, truth: Json) -> Json:
+    """What a checkpoint that does not run in the browser answers for the text."""
+    trace = microscope.trace(checkpoint, text)
+    del trace["logits"], trace["at"]  # those of all places come instead
+    opened, traced = microscope.traced(checkpoint, text)
+    layers = range(opened.model.n_layers)
+    true_ids = [p["ids"] if p else [] for p in truth["positions"]] if truth["known"] else []
+    return {
+        "trace": trace,
+        "logits": likely_logits(traced.logits, true_ids),
+        "inside": [microscope.inside(checkpoint, text, layer, dtype="float16") for layer in layers],
+    }
+
+
+def likely_logits(logits_NTV: Tensor, true_ids: Sequence[Sequence[int]]) -> Json:
+    """The logits of a file that has no room for all: in each cell those of the likely and of the true tokens.
+
+    All others get one logit, `rest`, with which they have together the probability that is theirs.
+    """
+    is_kept_NTV = logits_NTV.softmax(-1) >= LEAST_PROBABILITY
+    is_kept_NTV.scatter_(-1, logits_NTV.topk(min(N_LIKELIEST, logits_NTV.size(-1))).indices, True)
+    for t, ids in enumerate(true_ids):
+        is_kept_NTV[:, t, [id_ for id_ in ids if id_ >= 0]] = True
+    n_others_NT = (~is_kept_NTV).sum(-1).clamp(min=1)
+    rest_NT = logits_NTV.masked_fill(is_kept_NTV, -math.inf).logsumexp(-1) - n_others_NT.log()
+    return {
+        "counts": packed(is_kept_NTV.sum(-1), "int32"),
+        "ids": packed(is_kept_NTV.flatten(0, 1).nonzero()[:, 1], "int32"),
+        "values": packed(logits_NTV[is_kept_NTV]),
+        "rest": packed(rest_NT),
+    }
+
+
+def browser_model(microscope: Microscope, checkpoint: str, text: str) -> Json | None:
+    """What `model.js` needs to run a checkpoint; None for a model that it does not know."""
+    opened, traced = microscope.traced(checkpoint, text)
+    if lacking(opened):
+        return None
+    layers = range(opened.model.n_layers)
+    return {
+        "config": opened.trained.config.model.model_dump(mode="json"),
+        "weights": {name: packed(weight, "float16") for name, weight in opened.model.named_parameters()},
+        "tokenizer": json.loads(opened.tokenizer.to_json()),
+        "steps": [[{**step._asdict(), "values": None} for step in traced.inside(layer)] for layer in layers],
+    }
+
+
+def lacking(opened: Opened) -> str | None:
+    """What of a model or its tokenizer no browser computes; None if nothing."""
+    config = opened.trained.config.model
+    assert isinstance(config, DecoderConfig)
+    if config.attention == "linear":
+        return "linear attention"
+    if isinstance(config.feed_forward, ExpertsConfig):
+        return "a mixture of experts"
+    if not opened.tokenizer.has_words:
+        return "a tokenizer that does not cut text as GPT-2's does"
+    return None
+
+
+def page(recorded: Json) -> str:
+    """The page with its style, its modules and what was recorded inside: nothing is left to load."""
+    html = (STATIC / "index.html").read_text(encoding="utf-8")
+    style = (STATIC / "style.css").read_text(encoding="utf-8")
+    icon = data_url("image/svg+xml", (STATIC / "icon.svg").read_bytes())
+    imports = {f"pellucid/{path.name}": module(path) for path in sorted(STATIC.glob("*.js")) if path.name != "start.js"}
+    compressed = gzip.compress(json.dumps(recorded, allow_nan=False).encode(), mtime=0)
+    scripts = [
+        f'<script type="importmap">{json.dumps({"imports": imports})}</script>',
+        f'<script type="text/plain" id="recorded">{base64.b64encode(compressed).decode()}</script>',
+        '<script type="module">import "pellucid/start_offline.js";</script>',
+    ]
+    for old, new in {
+        '<meta charset="utf-8">': '<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+        'href="/static/icon.svg"': f'href="{icon}"',
+        '<link rel="stylesheet" href="/static/style.css">': f"<style>\n{style}</style>",
+        '<script type="module" src="/static/start.js"></script>\n': "",
+        "</body>": "\n".join([*scripts, "</body>"]),
+    }.items():
+        assert html.count(old) == 1, old
+        html = html.replace(old, new)
+    return html
+
+
+def module(path: Path) -> str:
+    """A module as an address that holds it. It cannot name its neighbours by where they lie, but by an import map."""
+    code = re.sub(r'"\./(\w+\.js)"', r'"pellucid/\1"', path.read_text(encoding="utf-8"))
+    return data_url("text/javascript", code.encode())
+
+
+def data_url(kind: str, content: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"

@@ -1,0 +1,12 @@
+// An exported page: its numbers come from the file itself, where they stand as compressed JSON in base64.
+
+import { showPage } from "./page.js";
+import { offlineSource } from "./source_offline.js";
+
+const text = document.getElementById("recorded").textContent;
+const compressed = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+const stream = new Blob([compressed]).stream().pipeThrough(new DecompressionStream("gzip"));
+const recorded = await new Response(stream).json();
+// Without an address that says otherwise, the page opens with what was recorded.
+location.hash ||= new URLSearchParams({ checkpoint: recorded.latest, text: recorded.text });
+showPage(offlineSource(recorded));

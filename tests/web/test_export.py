@@ -1,0 +1,230 @@
+"""The exported page opens from file://, asks nobody for anything, and shows what PyTorch computes."""
+
+import base64
+import gzip
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from playwright.sync_api import expect
+
+from pellucid import load, train
+from pellucid.errors import ConfigError
+from pellucid.web.export import LEAST_PROBABILITY, STATIC, export_page, likely_logits
+
+TYPED = "Once upon a time there was a fox"
+
+
+@pytest.fixture(scope="module")
+def file(fables_run, tmp_path_factory):
+    file = tmp_path_factory.mktemp("export") / "page.html"
+    assert export_page(fables_run, file) is None
+    return file
+
+
+@pytest.fixture
+def opened(browser, file):
+    """The page, open and drawn. Whatever it asks for, and whatever goes wrong in it, fails the test."""
+    yield from watched(browser, file)
+
+
+def watched(browser, file):
+    page = browser.new_page(viewport={"width": 1366, "height": 768})
+    wrong = []
+    page.on(
+        "request", lambda request: wrong.append(request.url[:100]) if request.url[:5] not in ("file:", "data:") else 0
+    )
+    page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else 0)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto(file.as_uri())
+    page.wait_for_selector(".token")
+    yield page
+    page.close()
+    assert wrong == []
+
+
+def shown(page, text, checkpoint="fables@4"):
+    """Waits until the page shows this text; what it holds of the trace."""
+    page.wait_for_function(
+        "([text, checkpoint]) => microscope.trace?.text === text && microscope.trace.checkpoint === checkpoint"
+        " && microscope.logits",
+        arg=[text, checkpoint],
+    )
+    return page.evaluate("""() => {
+        const { trace, logits } = microscope;
+        const list = (x) => Array.from(x.values);
+        return {
+            ids: trace.ids, points: trace.points, attention: list(trace.attention), surprise: list(trace.surprise),
+            lensIds: list(trace.lens.ids), probabilities: list(trace.lens.probabilities), kl: list(trace.lens.kl),
+            at: logits.at, logits: list(logits.logits),
+        };
+    }""")
+
+
+def traced(run_dir, text, step=4, half=True, **options):
+    """The same in PyTorch. Half: with the weights that float16 keeps."""
+    run = load(run_dir, step)
+    if half:
+        for parameter in run.model.parameters():
+            parameter.data = parameter.data.half().float()
+    return run.trace(text, **options)
+
+
+def check(page_trace, trace, at=-1, atol=1e-4):
+    log_q_NTV = trace.logits.log_softmax(-1)
+    end_TV = log_q_NTV[-1]
+    close = {
+        "attention": trace.attention,
+        "surprise": -end_TV[:-1].gather(-1, torch.tensor(trace.ids[1:])[:, None]),
+        "probabilities": log_q_NTV.max(-1).values.exp(),
+        "kl": (end_TV.exp() * (end_TV - log_q_NTV)).sum(-1),
+    }
+    assert page_trace["ids"] == trace.ids
+    assert page_trace["points"] == trace.points
+    for name, expected in close.items():
+        np.testing.assert_allclose(page_trace[name], expected.flatten(), atol=atol, err_msg=name)
+    lens_ids = torch.tensor(page_trace["lensIds"]).long().view(len(trace.points), -1)
+    np.testing.assert_allclose(log_q_NTV.gather(-1, lens_ids[..., None])[..., 0], log_q_NTV.max(-1).values, atol=atol)
+    return np.array(page_trace["logits"]).reshape(len(trace.points), -1), trace.logits[:, at]
+
+
+def test_typing_in_a_file_shows_in_every_panel_what_pytorch_computes(opened, fables_run):
+    opened.fill("#text", TYPED)
+    page_trace = shown(opened, TYPED)
+    trace = traced(fables_run, TYPED)
+    logits, expected = check(page_trace, trace)
+    np.testing.assert_allclose(logits, expected, atol=1e-4)
+
+    tokens = opened.locator("#part-text .token")
+    expect(tokens).to_have_count(len(trace.ids))
+    surprise = float(tokens.last.get_attribute("data-value"))
+    assert surprise == pytest.approx(page_trace["surprise"][-1], abs=1e-6)
+    cell = opened.locator(f'[data-point="4"][data-place="{len(trace.ids) - 1}"]')
+    assert float(cell.get_attribute("data-value")) == pytest.approx(float(expected[-1].softmax(-1).max()), abs=1e-4)
+
+
+def test_a_click_on_a_token_shows_the_logits_of_its_place(opened, fables_run):
+    opened.fill("#text", TYPED)
+    shown(opened, TYPED)
+    opened.locator("#part-text .token").nth(2).click()
+    opened.wait_for_function("microscope.logits.at === 2")
+    logits, expected = check(shown(opened, TYPED), traced(fables_run, TYPED), at=2)
+    np.testing.assert_allclose(logits, expected, atol=1e-4)
+
+
+def test_an_older_checkpoint_shows_the_recorded_text_as_pytorch_computes_it(opened, fables_run):
+    text = opened.evaluate("microscope.trace.text")
+    opened.evaluate("microscope.store.set({ checkpoint: 'fables@2', at: 5 })")
+    opened.wait_for_function("microscope.logits.at === 5")
+    trace = traced(fables_run, text, step=2, half=False)
+    logits, expected = check(shown(opened, text, "fables@2"), trace, at=5, atol=1e-3)
+    probabilities = torch.tensor(logits).softmax(-1)
+    np.testing.assert_allclose(probabilities, expected.softmax(-1), atol=LEAST_PROBABILITY)
+    best = expected.topk(10).indices
+    np.testing.assert_allclose(torch.tensor(logits).gather(-1, best), expected.gather(-1, best), atol=1e-5)
+
+
+@pytest.mark.parametrize("step", [2, 4])
+def test_the_steps_inside_a_layer_are_those_of_a_trace(opened, fables_run, step):
+    text = opened.evaluate("microscope.trace.text")
+    opened.evaluate(f"microscope.store.set({{ checkpoint: 'fables@{step}', head: '1.0', inside: true }})")
+    opened.wait_for_function(f"microscope.inside?.layer === 1 && microscope.trace.checkpoint === 'fables@{step}'")
+    steps = opened.evaluate("""() => microscope.inside.steps.map(({ values: { shape, values }, ...step }) =>
+        ({ ...step, shape, values: Array.from(values, (x) => `${x}`.toLowerCase()).join(" ") }))""")
+    expected = traced(fables_run, text, step, half=step == 4).inside(1)
+    assert [each["name"] for each in steps] == [each.name for each in expected]
+    for found, true in zip(steps, expected, strict=True):
+        assert (found["sublayer"], found["axes"], found["shape"]) == (true.sublayer, true.axes, list(true.values.shape))
+        assert found["equations"] == list(true.equations)
+        values = np.array(found["values"].replace("infinity", "inf").split(), dtype=float)
+        np.testing.assert_allclose(values, true.values.flatten(), rtol=1e-3, atol=1e-3, err_msg=true.name)
+
+
+def test_a_part_can_be_switched_off_in_a_file(opened, fables_run):
+    opened.fill("#text", TYPED)
+    shown(opened, TYPED)
+    opened.locator('[data-part="1.0"]').click()
+    opened.locator('[data-part="f0"]').click()
+    opened.wait_for_function("microscope.asked.trace.includes('1.0 f0') && microscope.trace !== microscope.base")
+    off = traced(fables_run, TYPED, knock_out=[("head", 1, 0), ("feed_forward", 0)])
+    logits, expected = check(shown(opened, TYPED), off)
+    np.testing.assert_allclose(logits, expected, atol=1e-4)
+
+
+def test_what_a_file_does_not_know_it_says_in_words(opened):
+    opened.fill("#text", TYPED)
+    expect(opened.locator("#part-next .verdict")).to_contain_text("This file knows the truth of the examples alone")
+    opened.evaluate("microscope.store.set({ checkpoint: 'fables@2' })")
+    words = "Of fables@2, this file knows what it makes of one text: "
+    expect(opened.locator("#problem")).to_contain_text(words)
+    expect(opened.locator("#problem")).to_contain_text("Choose fables@4, which runs in your browser.")
+
+
+def test_the_truth_of_the_examples_is_in_the_file(opened):
+    opened.wait_for_function("microscope.truth?.known")
+    expect(opened.locator("#part-next .verdict")).to_contain_text("a fable can begin so")
+
+
+def test_a_prompt_is_what_the_page_opens_with(browser, fables_run, tmp_path):
+    assert export_page(fables_run, tmp_path / "page.html", TYPED) is None
+    for page in watched(browser, tmp_path / "page.html"):
+        shown(page, TYPED)
+        assert page.input_value("#text") == TYPED
+
+
+def test_a_file_is_little_more_than_the_page_its_weights_and_what_was_recorded(file, fables_run):
+    run = load(fables_run)
+    n_weights = sum(parameter.numel() for parameter in run.model.parameters())
+    trace = load(fables_run, 2).trace(record_of(file)["text"])
+    n_inside = sum(step.values.numel() for layer in (0, 1) for step in trace.inside(layer))
+    n_lens = 3 * trace.logits[..., 0].numel() + 2 * int((trace.logits.softmax(-1) >= LEAST_PROBABILITY).sum())
+    n_bytes = 2 * n_weights + 2 * n_inside + 2 * trace.attention.numel() + 4 * n_lens
+    static = sum(path.stat().st_size for path in STATIC.iterdir())
+    assert file.stat().st_size < 4 / 3 * (1.1 * n_bytes + static) + 60_000  # vocabulary, truths, documents, metrics
+
+
+def record_of(file):
+    """What was recorded, as the page reads it."""
+    [compressed] = re.findall('id="recorded">([^<]*)<', file.read_text(encoding="utf-8"))
+    return json.loads(gzip.decompress(base64.b64decode(compressed)))
+
+
+def test_unlikely_tokens_share_what_the_likely_ones_leave():
+    logits_NTV = 3 * torch.randn(2, 3, 400, generator=torch.Generator().manual_seed(0))
+    kept = {name: unpacked(tensor) for name, tensor in likely_logits(logits_NTV, [[7], [], [8, -1]]).items()}
+    found_CV = np.repeat(kept["rest"].reshape(-1, 1), 400, axis=1)
+    cells = np.repeat(np.arange(6), kept["counts"].flatten())
+    found_CV[cells, kept["ids"]] = kept["values"]
+    p_CV, q_CV = (torch.as_tensor(logits).reshape(6, 400).softmax(-1) for logits in (logits_NTV, found_CV))
+    torch.testing.assert_close(q_CV, p_CV, rtol=0, atol=LEAST_PROBABILITY)
+    is_kept_CV = p_CV >= LEAST_PROBABILITY
+    is_kept_CV[[0, 3], 7] = is_kept_CV[[2, 5], 8] = True
+    torch.testing.assert_close(q_CV[is_kept_CV], p_CV[is_kept_CV], rtol=1e-5, atol=0)
+    assert 10 < len(kept["ids"]) / 6 < 200
+
+
+def unpacked(tensor):
+    return np.frombuffer(base64.b64decode(tensor["data"]), tensor["dtype"]).reshape(tensor["shape"])
+
+
+def test_a_model_that_no_browser_runs_is_shown_on_the_recorded_text(browser, fables_run, tmp_path):
+    changes = {"model.attention": "linear", "model.position": {"type": "none"}}
+    train(
+        fables_run / "config.yaml", tmp_path / "linear", overrides=changes, steps=1, data_dir=fables_run.parent / "data"
+    )
+    assert export_page(tmp_path / "linear", tmp_path / "page.html", TYPED) == "linear attention"
+    for page in watched(browser, tmp_path / "page.html"):
+        logits, expected = check(shown(page, TYPED, "linear@1"), load(tmp_path / "linear").trace(TYPED), atol=1e-3)
+        np.testing.assert_allclose(torch.tensor(logits).softmax(-1), expected.softmax(-1), atol=LEAST_PROBABILITY)
+        page.fill("#text", "Another text")
+        words = "Of linear@1, this file knows what it makes of one text: “Once upon a time there was a fox…”."
+        expect(page.locator("#problem")).to_have_text(words)
+
+
+def test_without_a_text_to_record_the_cure_is_named(fables_run, tmp_path, monkeypatch):
+    monkeypatch.setattr("pellucid.web.microscope.Microscope.examples", lambda *_: [])
+    with pytest.raises(ConfigError, match=re.escape("give --prompt TEXT")):
+        export_page(fables_run, tmp_path / "page.html")
+    assert list(tmp_path.iterdir()) == []
