@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 
 from pellucid import load, train
 from pellucid.errors import ConfigError
+from pellucid.evaluation.build import knock_out_run
 from pellucid.web.export import LEAST_PROBABILITY, STATIC, export_page, likely_logits
 
 TYPED = "Once upon a time there was a fox"
@@ -151,6 +152,15 @@ def test_a_part_can_be_switched_off_in_a_file(opened, fables_run):
     off = traced(fables_run, TYPED, knock_out=[("head", 1, 0), ("feed_forward", 0)])
     logits, expected = check(shown(opened, TYPED), off)
     np.testing.assert_allclose(logits, expected, atol=1e-4)
+
+
+def test_what_each_part_is_for_was_measured_before(opened, fables_run):
+    opened.locator("#measure").click()
+    opened.wait_for_function("microscope.table")
+    table = opened.evaluate("microscope.table")
+    measured = knock_out_run(load(fables_run, 4).trained, None, n_fables=32).to_json()
+    assert table["knocked_out"] == measured["knocked_out"]
+    assert table["intact"] == measured["intact"]
 
 
 def test_what_a_file_does_not_know_it_says_in_words(opened):

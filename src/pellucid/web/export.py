@@ -25,6 +25,7 @@ from pellucid.config.model import DecoderConfig, ExpertsConfig
 from pellucid.errors import ConfigError
 from pellucid.files import written_whole
 from pellucid.web.microscope import Microscope, Opened
+from pellucid.web.schemas import KnockOutRequest
 from pellucid.web.tensors import packed
 
 Json = dict[str, Any]
@@ -73,9 +74,18 @@ def record(microscope: Microscope, prompt: str | None) -> Json:
         "text": text,
         "truths": truths,
         "heads": {checkpoint: microscope.heads(checkpoint) for checkpoint in checkpoints},
+        "knock_out": knock_out(microscope, latest),
         "browser": browser,
         "answers": {checkpoint: answers(microscope, checkpoint, text, truths[text]) for checkpoint in others},
     }
+
+
+def knock_out(microscope: Microscope, checkpoint: str) -> Json | None:
+    """What each part of a checkpoint is for; None where no grammar tells it."""
+    try:
+        return microscope.knock_out(checkpoint, KnockOutRequest(checkpoint=checkpoint).n)
+    except ConfigError:
+        return None
 
 
 def first_text(examples: Sequence[Json]) -> str:

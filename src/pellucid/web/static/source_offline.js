@@ -29,11 +29,15 @@ export function offlineSource(recorded) {
     inside: async (asked) => answers(asked.checkpoint).inside(asked),
     truth: async ({ text }) => recorded.truths[text] ?? { known: false, why: NO_TRUTH },
     heads: async ({ checkpoint }) => recorded.heads[checkpoint],
-    knockOutTable: async () => {
-      throw new SourceError("The held-out fables are not in this file. `pellucid serve` measures each part on them.");
-    },
+    knockOutTable: async ({ checkpoint }) => knockOutOf(recorded, checkpoint),
     onEvent: () => () => {},
   };
+}
+
+function knockOutOf({ knock_out, latest }, checkpoint) {
+  if (!knock_out) throw new SourceError("What each part is for can be measured only where a grammar tells the skills.");
+  if (checkpoint !== latest) throw new SourceError(`In this file, it is measured what the parts of ${latest} are for.`);
+  return knock_out;
 }
 
 function documentOf({ documents }, number) {
