@@ -7,7 +7,8 @@ import { forgetColours } from "./colours.js";
 import { h } from "./elements.js";
 import { linkEquations } from "./equations.js";
 import { keys } from "./keys.js";
-import { newest } from "./newest.js";
+import { headOf, placeOf } from "./moves.js";
+import { newest, waitedFor } from "./newest.js";
 import { attentionPanel } from "./panel_attention.js";
 import { comparePanel } from "./panel_compare.js";
 import { insidePanel } from "./panel_inside.js";
@@ -170,7 +171,6 @@ export async function showPage(source) {
       text: state.text,
       at: state.at,
       knockOut: partsOff(state.off),
-      layer: Number(state.head.split(".")[0]),
       typedAt: view.byTyping,
     };
   }
@@ -180,9 +180,10 @@ export async function showPage(source) {
     const state = store.get();
     const keys = keysOf(state);
     const { asked } = view;
-    const changedText = asked.truth !== state.text;
-    if (changedText) askTruth(keys);
-    asked.truth = state.text;
+    if (view.logits.at !== placeOf(view)) askLogits(keys);
+    const truth = `${view.modelOf} ${state.text}`;
+    if (asked.truth !== truth) askTruth(keys);
+    asked.truth = truth;
     const base = state.off ? `${state.checkpoint} ${state.text}` : "";
     if (base && asked.base !== base) askBase(keys);
     asked.base = base;
@@ -190,15 +191,16 @@ export async function showPage(source) {
     if (other && asked.other !== other) askOther(keys);
     if (!other) Object.assign(view, { other: null, otherLogits: null });
     asked.other = other;
-    const inside = state.inside ? `${asked.trace} ${keys.layer}` : "";
-    if (inside && asked.inside !== inside) askInside(keys);
+    const [layer] = headOf(view);
+    const inside = state.inside ? `${asked.trace} ${layer}` : "";
+    if (inside && asked.inside !== inside) askInside({ ...keys, layer });
     asked.inside = inside;
   }
 
   // Asks for what a change of the state makes necessary.
-  function refresh(before = {}) {
+  function refresh() {
     const state = store.get();
-    if (!state.checkpoint || !state.text) return;
+    if (!state.checkpoint || state.text === null) return;
     view.asked ??= {};
     const keys = keysOf(state);
     view.byTyping = 0;
@@ -208,34 +210,34 @@ export async function showPage(source) {
       askTrace(keys);
       return;
     }
-    if (state.at !== before.at && view.logits) askLogits(keys);
     if (view.trace) followUp();
   }
 
   async function openCheckpoint(checkpoint) {
-    try {
-      const run = checkpoint.slice(0, checkpoint.lastIndexOf("@"));
-      if (view.modelOf !== run) {
-        view.modelOf = run;
-        view.model = await source.model({ checkpoint });
-        view.examples = await source.examples({ checkpoint });
-      }
-      if (!store.get().text && view.examples.length) {
-        const first = view.examples.find(({ skill }) => skill === "recall") ?? view.examples[0];
-        store.set({ text: first.text });
-      }
-      draw();
-      source.heads({ checkpoint }).then(
-        (heads) => {
-          if (store.get().checkpoint !== checkpoint) return;
-          view.heads = heads;
-          draw();
-        },
-        () => {},
-      );
-    } catch (error) {
-      fail(error);
+    const run = checkpoint.slice(0, checkpoint.lastIndexOf("@"));
+    if (view.modelOf !== run) {
+      view.modelOf = run;
+      view.model = await source.model({ checkpoint });
+      view.examples = await source.examples({ checkpoint });
     }
+    useDefaults();
+    draw();
+    const heads = await source.heads({ checkpoint }).catch(() => null); // of a model too short for it, none
+    if (store.get().checkpoint === checkpoint) view.heads = heads;
+    draw();
+  }
+
+  const open = (checkpoint) => waitedFor(openCheckpoint(checkpoint)).catch(fail);
+
+  // What an address leaves unsaid: the best checkpoint, and a text to begin with.
+  function useDefaults() {
+    const [run] = view.runs;
+    const { checkpoint, text } = store.get();
+    const best = run?.best ?? run?.checkpoints.at(-1)?.id;
+    if (!checkpoint && best) store.set({ checkpoint: best });
+    if (text === null && view.examples.length) {
+      store.set({ text: (view.examples.find(({ skill }) => skill === "recall") ?? view.examples[0]).text });
+    } else if (text === null && view.model) store.set({ text: "" });
   }
 
   // While a run trains, its newest checkpoint is shown, if the one before was.
@@ -261,8 +263,7 @@ export async function showPage(source) {
     const run = view.runs[0];
     document.getElementById("run-name").textContent = view.runs.map(({ name }) => name).join(" | ");
     document.title = `${run.name}: Model Microscope`;
-    const newest = run.best ?? run.checkpoints.at(-1)?.id;
-    if (!store.get().checkpoint && newest) store.set({ checkpoint: newest });
+    useDefaults();
   }
 
   store.onChange((state, before) => {
@@ -271,8 +272,10 @@ export async function showPage(source) {
       forgetColours();
       view.look = {};
     }
-    if (state.checkpoint !== before.checkpoint && state.checkpoint) openCheckpoint(state.checkpoint);
-    refresh(before);
+    if (!state.checkpoint) return useDefaults();
+    if (state.checkpoint !== before.checkpoint) open(state.checkpoint);
+    if (state.text === null) return useDefaults();
+    refresh();
     draw();
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
@@ -294,7 +297,7 @@ export async function showPage(source) {
 
   try {
     await readRuns();
-    if (store.get().checkpoint && view.modelOf === undefined) await openCheckpoint(store.get().checkpoint);
+    if (store.get().checkpoint && view.modelOf === undefined) await open(store.get().checkpoint);
     refresh();
     draw();
     source.onEvent(hear);

@@ -333,7 +333,7 @@ export function nextPanel(root, view) {
       );
     else {
       verdict.classList.add("impossible");
-      const wrong = trace.text.slice(truth.possible_length - 1);
+      const wrong = trace.text.slice(truth.possible_length);
       fill(
         verdict,
         sign("✗"),

@@ -82,9 +82,7 @@ export function textPanel(root, view) {
 
   function draw() {
     const { state, trace, truth, model } = view;
-    if (area.value !== state.text && document.activeElement !== area) area.value = state.text;
-    else if (area.value !== state.text && !view.byTyping && state.text.trim() !== area.value.trim())
-      area.value = state.text;
+    if (document.activeElement !== area && area.value !== (state.text ?? "")) area.value = state.text ?? "";
     if (changed(examplesMemory, view.examples)) drawExamples();
     if (!trace || !model) return;
     const fits = matching(truth, trace);

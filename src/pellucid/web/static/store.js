@@ -4,7 +4,7 @@
 export const DEFAULTS = {
   checkpoint: "", // RUN@STEP; empty: the best
   other: "", // the checkpoint B of part 8
-  text: "", // empty: the first example
+  text: null, // none: the first example
   at: -1, // the token looked from; -1: the last
   head: "0.0", // layer.head
   point: -1, // of the logit lens; -1: the last
@@ -46,7 +46,7 @@ export function toAddress(state) {
 
 function fromAddress() {
   const said = new URLSearchParams(location.hash.slice(1));
-  const read = { number: Number, boolean: (text) => text === "true", string: String };
+  const read = { number: Number, boolean: (text) => text === "true", string: String, object: String };
   const state = { ...DEFAULTS };
   for (const [key, value] of Object.entries(DEFAULTS)) {
     if (!said.has(key)) continue;

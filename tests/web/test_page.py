@@ -1,0 +1,343 @@
+"""The page in a real browser: every number is torch's, every part can be reached, and nothing leaves this machine."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
+
+from pellucid import load
+from pellucid.api import Run
+from pellucid.evaluation.build import fables_of
+from pellucid.evaluation.explain_truth import truth_of_text
+from pellucid.generation.sampling import apply_temperature, keep_top_k, keep_top_p
+from pellucid.web import server
+from pellucid.web.app import make_app
+
+LAPTOP, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
+READY = "main[aria-busy=false]"
+CONTROLS = "button, select, textarea, input, summary, [role=slider]"
+
+
+@pytest.fixture(scope="module")
+def address(fables_run: Path) -> Iterator[str]:
+    """Where the page of the run is served."""
+    listening = server.listen("127.0.0.1", 0)
+    running = server.made(make_app([fables_run]))
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+    thread.start()
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    running.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def window(browser: Browser, address: str) -> Iterator[Page]:
+    """One window for all tests; at its end, that nothing went wrong in it and nothing was asked of others."""
+    page = browser.new_page(viewport=LAPTOP)
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda said: faults.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("request", lambda asked: None if asked.url.startswith(address) else faults.append(asked.url))
+    page.goto(address)
+    yield page
+    page.close()
+    assert faults == []
+
+
+@pytest.fixture
+def show(window: Page):
+    """Shows the view of an address, in the one window, and waits until it is drawn."""
+
+    def shown(**state: object) -> Page:
+        said = {key: json.dumps(each) if isinstance(each, bool) else str(each) for key, each in state.items()}
+        window.evaluate("said => { location.hash = new URLSearchParams(said) }", said)
+        return settled(window)
+
+    return shown
+
+
+@pytest.fixture(scope="module")
+def run(fables_run: Path) -> Run:
+    return load(fables_run, "latest")
+
+
+@pytest.fixture(scope="module")
+def text(run: Run) -> str:
+    """The beginning of a held-out fable."""
+    return next(fables_of(run.trained, "test").pieces("validation")).text[:40].rpartition(" ")[0]
+
+
+def settled(page: Page) -> Page:
+    page.wait_for_timeout(30)  # events and requests have begun
+    page.wait_for_selector(READY, timeout=20_000)
+    return page
+
+
+def values(page: Page, selector: str, attribute: str = "data-value") -> torch.Tensor:
+    """The numbers that elements carry; NaN for one that has none."""
+    texts = page.eval_on_selector_all(selector, f"all => all.map((each) => each.getAttribute('{attribute}'))")
+    return torch.tensor([float(each) if each else torch.nan for each in texts], dtype=torch.float64)
+
+
+def value(page: Page, name: str) -> float:
+    [number] = values(page, f"[data-name='{name}']")
+    return float(number)
+
+
+def close(actual: torch.Tensor | float, expected: torch.Tensor | float) -> None:
+    actual, expected = (torch.as_tensor(each, dtype=torch.float64) for each in (actual, expected))
+    torch.testing.assert_close(actual, expected, atol=1e-3, rtol=0, equal_nan=True)
+
+
+def test_surprise_and_floor_of_each_token_are_torchs_and_the_grammars(show, run, text):
+    page = show(text=text)
+    traced, truth = run.trace(text), truth_of_text(fables_of(run.trained, "test"), run.tokenizer, text)
+    log_q_TV, following = traced.logits[-1].log_softmax(-1), traced.ids[1:]
+    surprise = -log_q_TV[range(len(following)), following]
+    floors = zip(truth.distributions, following, strict=False)
+    floor = -torch.tensor([p[id_] for p, id_ in floors], dtype=torch.float64).log()
+
+    close(values(page, "#part-text .token")[1:], surprise)
+    close(values(page, "#part-text .token", "data-floor")[1:], floor)
+    close(value(page, "surprise"), surprise.mean())
+    close(value(page, "excess"), (surprise - floor).mean())
+
+
+def test_a_click_on_a_token_moves_every_panel_there(show, run, text):
+    page = show(text=text, head="1.0", inside=True)
+    page.click("#part-text .token[data-place='3']")
+    settled(page)
+    traced = run.trace(text)
+    logits_NV, row_S = traced.logits[:, 3], traced.attention[1, 0, 3]
+
+    places = values(page, "#part-attention .source", "data-place").long()
+    close(values(page, "#part-attention .source"), row_S[places])
+    close(value(page, "row_sum"), 1.0)
+    ids = values(page, "#part-next .candidate", "data-id").long()
+    close(values(page, "#part-next [data-name=model]", "data-raw"), logits_NV[-1].softmax(-1)[ids])
+    p = truth_of_text(fables_of(run.trained, "test"), run.tokenizer, text).distributions[3]
+    close(values(page, "#part-next [data-name=truth]"), torch.tensor([p.get(int(id_), 0.0) for id_ in ids]))
+    true_p = torch.tensor(list(p.values()), dtype=torch.float64)
+    log_q = logits_NV[-1].double().log_softmax(-1)[list(p)]
+    close(value(page, "kl"), (true_p * (true_p.log() - log_q)).sum())
+    close(value(page, "kl_truth"), (true_p * (true_p.log() - log_q)).sum())
+    close(value(page, "entropy"), -(true_p * true_p.log()).sum())
+    for step in traced.inside(1):
+        if step.values.dim() == 2:
+            [mean] = values(page, f"[data-step='{step.sublayer} {step.name}'] [data-name^=mean]")
+            close(mean, step.values[3].mean())
+
+
+def test_the_logit_lens_is_the_models_norm_and_unembedding_at_each_point(show, run, text):
+    page = show(text=text)
+    logits_NTV = run.trace(text).logits
+    n, t = (values(page, ".cell", f"data-{name}").long() for name in ("point", "place"))
+    log_q = logits_NTV.log_softmax(-1)
+    best = logits_NTV.softmax(-1).max(-1)
+
+    assert torch.equal(values(page, ".cell", "data-id").long(), best.indices[n, t])
+    close(values(page, ".cell"), best.values[n, t])
+    close(values(page, ".cell", "data-kl"), (log_q[-1].exp() * (log_q[-1] - log_q)).sum(-1)[n, t])
+
+    page.click(f".cell[data-point='1'][data-place='{t.max()}']")
+    settled(page)
+    close(value(page, "kl_end"), (log_q[-1, -1].exp() * (log_q[-1, -1] - log_q[1, -1])).sum())
+    ids = values(page, "#part-lens .likeliest li", "data-id").long()
+    close(values(page, "#part-lens .likeliest li"), logits_NTV[1, -1].softmax(-1)[ids])
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_k", "top_p"), [(0.5, 0, 1), (1.3, 7, 1), (1, 0, 0.4), (0.8, 20, 0.75), (0, 0, 1)]
+)
+def test_the_sliders_act_on_the_logits_as_sampling_does(show, run, text, temperature, top_k, top_p):
+    page = show(text=text)
+    for name, chosen in {"temperature": temperature, "top_k": top_k, "top_p": top_p}.items():
+        page.fill(f"#slider-{name}", str(chosen))
+    settled(page)
+    logits_1V = run.trace(text).logits[-1, -1:]
+    expected_V = torch.zeros(logits_1V.size(1))
+    if temperature == 0:
+        expected_V[logits_1V.argmax()] = 1
+    else:
+        logits_1C, ids_1C = keep_top_k(logits_1V, top_k or logits_1V.size(1))
+        expected_V[ids_1C[0]] = keep_top_p(apply_temperature(logits_1C, temperature), top_p).softmax(-1)[0]
+
+    ids = values(page, "#part-next .candidate", "data-id").long()
+    close(values(page, "#part-next [data-name=model]"), expected_V[ids])
+    close(value(page, "left"), (expected_V > 0).sum())
+
+
+def test_a_weight_is_read_where_one_points_at_the_map(show, run, text):
+    page = show(text=text, head="0.1")
+    weights_TS = run.trace(text).attention[0, 1]
+    box, n = page.locator("#part-attention .map").bounding_box(), len(weights_TS)
+    page.locator("#part-attention .map").hover(position={"x": 2.5 * box["width"] / n, "y": 5.5 * box["height"] / n})
+
+    close(value(page, "weight"), weights_TS[5, 2])
+
+
+def test_without_a_head_all_panels_show_the_model_without_it(show, run, text):
+    page = show(text=text)
+    page.click("[data-part='1.0']")
+    page.click("[data-part='f0']")
+    settled(page)
+    without = run.trace(text, knock_out=[("head", 1, 0), ("feed_forward", 0)]).logits[-1, -1].softmax(-1)
+
+    ids = values(page, "#part-next .candidate", "data-id").long()
+    close(values(page, "#part-next [data-name=model]"), without[ids])
+    close(values(page, "#part-next [data-name=base]"), run.trace(text).logits[-1, -1].softmax(-1)[ids])
+    assert "without head 1.0, feed-forward 0" in page.inner_text("#status")
+
+    page.click("#all-on")
+    settled(page)
+    ids = values(page, "#part-next .candidate", "data-id").long()
+    close(values(page, "#part-next [data-name=model]"), run.trace(text).logits[-1, -1].softmax(-1)[ids])
+
+
+def test_the_table_of_knock_outs_is_that_of_the_run_and_its_rows_are_switches(show, run, text):
+    page = show(text=text)
+    page.click("#measure")
+    settled(page)
+    page.wait_for_selector("[data-row='1.1']")
+    table = run.knock_out(fables=int(value(page, "fables")))
+
+    for row, part in zip(table.rows, ["0.0", "0.1", "a0", "f0", "1.0", "1.1", "a1", "f1"], strict=True):
+        means = [estimate.mean for estimate in (*row.by_skill.values(), row.all)]
+        close(values(page, f"[data-row='{part}'] td"), torch.tensor(means))
+    page.click("[data-row='1.1'] button")
+    settled(page)
+    assert page.get_attribute(".switches [data-part='1.1']", "aria-checked") == "false"
+
+
+def test_heads_have_the_scores_that_are_measured(show, run, text):
+    page = show(text=text, head="1.1")
+    from pellucid.evaluation.head_scores import head_scores
+
+    measured = head_scores(run.model, run.tokenizer)[-1]
+    for name, score in measured.scores.items():
+        close(value(page, f"score {name}"), score)
+
+
+def test_dragging_the_curve_shows_the_model_of_that_moment_and_b_stands_beside_it(show, fables_run, run, text):
+    page = show(text=text, other="fables@4")
+    page.focus(".curve")
+    page.keyboard.press("Home")
+    settled(page)
+    early = load(fables_run, 2)
+
+    for side, model in (("A", early), ("B", run)):
+        traced = model.trace(text)
+        surprise = -traced.logits[-1].log_softmax(-1)[range(len(traced.ids) - 1), traced.ids[1:]]
+        close(values(page, f"[data-side={side}] .token")[1:], surprise)
+        ids = values(page, f"[data-side={side}] li", "data-id").long()
+        close(values(page, f"[data-side={side}] li"), traced.logits[-1, -1].softmax(-1)[ids])
+    assert page.locator(".run [data-name=step]").inner_text().startswith("2 of")
+
+
+def test_sampling_adds_a_token_and_rewinding_takes_it_back(show, run, text):
+    page = show(text=text, top_k=1)
+    page.click("#sample")
+    settled(page)
+    best = int(run.trace(text).logits[-1, -1].argmax())
+
+    assert page.input_value("#text") == text + run.tokenizer.decode([best])
+    page.click("#rewind")
+    settled(page)
+    assert page.input_value("#text") == text
+
+
+def test_the_grammar_says_from_where_on_a_text_is_impossible(show, text):
+    page = show(text=text)
+    assert "a fable can begin so" in page.inner_text(".verdict")
+
+    page.fill("#text", text + " xylophone")
+    settled(page)
+    assert "no fable goes on like this" in page.inner_text(".verdict")
+    assert "xylophone" in page.inner_text(".verdict mark")
+
+
+def test_a_guess_reveals_the_bars_and_is_counted(show, text):
+    page = show(text=text, guess=True)
+    assert page.locator("#part-next .candidate").count() == 0
+
+    page.locator(".guess").first.click()
+
+    assert page.locator("#part-next .candidate").count() > 0
+    assert value(page, "guesses") == 1
+
+
+def test_a_link_opens_the_same_view_again(show, browser, address, text):
+    page = show(text=text, at=4, head="1.1", off="0.0", temperature=0.7, theme="dark", large=True)
+    page.wait_for_timeout(200)  # the address is written after a pause
+    again = browser.new_page(viewport=LAPTOP)
+    again.goto(page.url)
+    settled(again)
+
+    for selector in ("#part-text .token", "#part-attention .source", ".cell", "#part-next [data-name=model]"):
+        assert torch.equal(values(again, selector), values(page, selector)) or selector.endswith(".token")
+    assert again.get_attribute("html", "data-theme") == "dark"
+    again.close()
+
+
+def test_the_keyboard_alone_reaches_everything(show, text):
+    page = show(text=text, inside=True, other="fables@2")
+    times_around = 0  # the first time it begins somewhere
+    while times_around < 2:
+        page.keyboard.press("Tab")
+        times_around += page.evaluate(
+            "(() => { const e = document.activeElement; e.dataset.reached = 1; return e === document.body; })()"
+        )
+    missed = page.eval_on_selector_all(
+        CONTROLS,
+        "all => all.filter((e) => e.checkVisibility() && !e.disabled && !e.dataset.reached)"
+        ".filter((e) => !e.closest('[role=listbox]'))"
+        ".map((e) => e.outerHTML.slice(0, 80))",
+    )
+    assert missed == []
+    for group, here in (("#part-text .strip", ".token"), ("#part-attention .thumbs", "button"), (".lens", ".cell")):
+        page.focus(f"{group} [tabindex='0']")
+        page.keyboard.press("Home")
+        settled(page)
+        assert page.evaluate(f"document.activeElement === document.querySelector('{group} {here}')"), group
+
+
+@pytest.mark.parametrize(("theme", "rules"), [("light", None), ("dark", {"runOnly": ["color-contrast"]})])
+def test_axe_finds_no_serious_violation(show, text, theme, rules):
+    page = show(text=text, theme=theme, inside=True, other="fables@2", off="1.0")
+    found = Axe().run(page, options=rules).response["violations"]
+    serious = [
+        f"{each['id']}: {node['html'][:120]}"
+        for each in found
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"]
+    ]
+    assert serious == []
+
+
+@pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=["laptop", "phone"])
+@pytest.mark.parametrize("large", [False, True], ids=["normal", "projector"])
+def test_every_control_is_inside_the_window(show, text, size, large):
+    page = show(text=text, inside=True, other="fables@2", large=large)
+    page.set_viewport_size(size)
+    settled(page)
+    outside = page.eval_on_selector_all(
+        CONTROLS,
+        "all => all.filter((e) => e.checkVisibility() && !e.closest('.parts, .table-frame')).filter((e) => {"
+        " const box = e.getBoundingClientRect(); return box.left < 0 || box.right > innerWidth + 0.5; })"
+        ".map((e) => e.outerHTML.slice(0, 80))",
+    )
+    width = page.evaluate("document.documentElement.scrollWidth")
+    page.set_viewport_size(LAPTOP)
+    assert outside == []
+    assert width <= size["width"]
+
+
+def test_the_page_may_load_nothing_from_elsewhere(window, address):
+    policy = window.request.get(address).headers["content-security-policy"]
+
+    assert "default-src 'self'" in policy
