@@ -199,6 +199,19 @@ def test_without_a_head_all_panels_show_the_model_without_it(show, run, text):
     close(values(page, "#part-next [data-name=model]"), run.trace(text).logits[-1, -1].softmax(-1)[ids])
 
 
+def test_a_head_gives_what_it_gave_for_another_text(show, run, text):
+    page = show(text=text, off="0.1")
+    other = text.replace("old", "low")
+    assert len(run.tokenizer.encode(other)) == len(run.tokenizer.encode(text))
+    page.fill("#instead", other)
+    page.press("#instead", "Tab")
+    settled(page)
+
+    patched = run.trace(text, patch={("head", 0, 1): run.trace(other)}).logits[-1, -1].softmax(-1)
+    ids = values(page, "#part-next .candidate", "data-id").long()
+    close(values(page, "#part-next [data-name=model]"), patched[ids])
+
+
 def test_the_table_of_knock_outs_is_that_of_the_run_and_its_rows_are_switches(show, run, text):
     page = show(text=text)
     page.click("#measure")

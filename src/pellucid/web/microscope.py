@@ -180,9 +180,19 @@ class Microscope:
 
     # What the model computes for a text
 
-    def trace(self, checkpoint: str, text: str, at: int | None = None, knock_out: Sequence[Place] = ()) -> Json:
-        """Attention, surprise and the logit lens at all positions, and the logits at one of them."""
-        traced, shown = self._trace(checkpoint, text, knock_out)
+    def trace(
+        self,
+        checkpoint: str,
+        text: str,
+        at: int | None = None,
+        knock_out: Sequence[Place] = (),
+        patch_text: str | None = None,
+    ) -> Json:
+        """Attention, surprise and the logit lens at all positions, and the logits at one of them.
+
+        Places that are knocked out give nothing or, with patch_text, what they gave for that text.
+        """
+        traced, shown = self._trace(checkpoint, text, knock_out, patch_text)
         log_q_NTV = traced.logits.float().log_softmax(-1)
         own_end_TV = log_q_NTV[-1]
         best_NT = log_q_NTV.max(dim=-1)
@@ -204,25 +214,38 @@ class Microscope:
             **self._logits_at(traced, at),
         }
 
-    def logits(self, checkpoint: str, text: str, at: int | None = None, knock_out: Sequence[Place] = ()) -> Json:
+    def logits(
+        self,
+        checkpoint: str,
+        text: str,
+        at: int | None = None,
+        knock_out: Sequence[Place] = (),
+        patch_text: str | None = None,
+    ) -> Json:
         """Only the logits at one position, after each point: a click on a token needs no more."""
-        return self._logits_at(self._trace(checkpoint, text, knock_out)[0], at)
+        return self._logits_at(self._trace(checkpoint, text, knock_out, patch_text)[0], at)
 
     def _logits_at(self, traced: Trace, at: int | None) -> Json:
         last = len(traced.ids) - 1
         place = last if at is None else min(at, last)
         return {"at": place, "logits": packed(traced.logits[:, place])}
 
-    def _trace(self, checkpoint: str, text: str, knock_out: Sequence[Place]) -> tuple[Trace, str]:
+    def _trace(
+        self, checkpoint: str, text: str, knock_out: Sequence[Place], patch_text: str | None = None
+    ) -> tuple[Trace, str]:
         opened = self._open(checkpoint)
         tokenizer = opened.tokenizer
         shown = beginning_that_fits(tokenizer, text, opened.model.context_length - 1)
         ids = [tokenizer.end_of_text, *tokenizer.encode(shown)]
-        key = (opened.digest, tuple(ids), tuple(map(tuple, knock_out)))
+        key = (opened.digest, tuple(ids), tuple(map(tuple, knock_out)), patch_text)
 
         def compute() -> Trace:
+            if patch_text is None:
+                changes: Json = {"knock_out": knock_out}
+            else:
+                changes = {"patch": dict.fromkeys(knock_out, self._trace(checkpoint, patch_text, ())[0])}
             with self._forward:
-                return trace(opened.model, ids, knock_out=knock_out)
+                return trace(opened.model, ids, **changes)
 
         return self._traces.get(key, compute), shown
 
@@ -231,10 +254,16 @@ class Microscope:
         return self._open(checkpoint), self._trace(checkpoint, text, ())[0]
 
     def inside(
-        self, checkpoint: str, text: str, layer: int, knock_out: Sequence[Place] = (), dtype: DType = "float32"
+        self,
+        checkpoint: str,
+        text: str,
+        layer: int,
+        knock_out: Sequence[Place] = (),
+        patch_text: str | None = None,
+        dtype: DType = "float32",
     ) -> Json:
         """What one layer computed, step by step."""
-        steps = self._trace(checkpoint, text, knock_out)[0].inside(layer)
+        steps = self._trace(checkpoint, text, knock_out, patch_text)[0].inside(layer)
         return {"steps": [{**step._asdict(), "values": packed(step.values, dtype)} for step in steps]}
 
     def heads(self, checkpoint: str) -> Json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -24,10 +24,18 @@ class TextRequest(Request):
 
 
 class TraceRequest(TextRequest):
-    """at: the token whose logits are wanted; the last one, if None. knock_out: parts that add nothing to the stream."""
+    """at: the token whose logits are wanted; the last one, if None. knock_out: places that give nothing or, with
+    patch_text, what they gave for that text.
+    """
 
     at: int | None = Field(default=None, ge=0)
     knock_out: Switched = []
+    patch_text: Text | None = None
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """What the model is made to do otherwise."""
+        return {"knock_out": self.knock_out, "patch_text": self.patch_text}
 
 
 class InsideRequest(TraceRequest):

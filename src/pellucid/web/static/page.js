@@ -42,7 +42,7 @@ export async function showPage(source) {
     metrics: {},
     model: null,
     otherModel: null,
-    examples: [],
+    examples: null,
     samples: {},
     live: {},
     trace: null,
@@ -101,6 +101,7 @@ export async function showPage(source) {
     text: keys.text,
     at: keys.at < 0 ? undefined : keys.at,
     knockOut: keys.knockOut,
+    patchText: keys.knockOut.length ? keys.patchText : undefined,
   });
 
   const askTrace = newest(
@@ -171,6 +172,7 @@ export async function showPage(source) {
       text: state.text,
       at: state.at,
       knockOut: partsOff(state.off),
+      patchText: (state.off && state.instead) || undefined,
       typedAt: view.byTyping,
     };
   }
@@ -204,7 +206,7 @@ export async function showPage(source) {
     view.asked ??= {};
     const keys = keysOf(state);
     view.byTyping = 0;
-    const trace = JSON.stringify([state.checkpoint, state.text, state.off]);
+    const trace = JSON.stringify([state.checkpoint, state.text, state.off, state.off && state.instead]);
     if (view.asked.trace !== trace) {
       view.asked.trace = trace;
       askTrace(keys);
@@ -235,9 +237,9 @@ export async function showPage(source) {
     const { checkpoint, text } = store.get();
     const best = run?.best ?? run?.checkpoints.at(-1)?.id;
     if (!checkpoint && best) store.set({ checkpoint: best });
-    if (text === null && view.examples.length) {
+    if (text === null && view.examples?.length) {
       store.set({ text: (view.examples.find(({ skill }) => skill === "recall") ?? view.examples[0]).text });
-    } else if (text === null && view.model) store.set({ text: "" });
+    } else if (text === null && view.examples) store.set({ text: "" });
   }
 
   // While a run trains, its newest checkpoint is shown, if the one before was.

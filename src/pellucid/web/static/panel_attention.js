@@ -175,7 +175,11 @@ export function attentionPanel(root, view) {
       [...trace.ids]
         .slice(0, here + 1)
         .map((id, s) =>
-          h("span", { style: { "--w": Math.sqrt(weights[s]) }, title: percent(weights[s]) }, s ? model.texts[id] : ""),
+          h(
+            "span",
+            { class: s ? "" : "start", style: { "--w": Math.sqrt(weights[s]) }, title: percent(weights[s]) },
+            s ? model.texts[id] : "start",
+          ),
         ),
     );
     point(here, null);

@@ -18,12 +18,26 @@ export function knockPanel(root, view) {
   );
   const result = h("div", { class: "table-frame", tabindex: -1 });
   const note = h("p", { class: "muted small", role: "status" });
+  const instead = h("input", {
+    id: "instead",
+    type: "text",
+    placeholder: "nothing; or a text of as many tokens",
+    onchange: () => view.store.set({ instead: instead.value }),
+  });
+  const patch = h(
+    "p",
+    { class: "row patch" },
+    h("label", { for: "instead" }, "What is off gives what it gave for"),
+    instead,
+  );
+  patch.hidden = !view.source.canPatch;
   const reading = h("p", { class: "reading", hidden: true });
-  root.append(switches, h("div", { class: "row" }, measure, note), reading, result);
+  root.append(switches, patch, h("div", { class: "row" }, measure, note), reading, result);
   return { draw };
 
   function draw() {
     const { trace, state, table } = view;
+    if (document.activeElement !== instead) instead.value = state.instead;
     if (!trace || !changed(memory, trace.attention.shape.slice(0, 2).join(), state.off, state.checkpoint, table))
       return;
     const [n_layers, n_heads] = trace.attention.shape;

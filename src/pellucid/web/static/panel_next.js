@@ -162,14 +162,13 @@ export function nextPanel(root, view) {
     setFigure(left, kept.ids.length, String(kept.ids.length));
     setFigure(entropy, truth?.entropy?.[here] ?? null);
     setFigure(kl, p ? divergenceFromTruth(p, logQ) : null);
+    const sample = (name, words) => h("span", {}, h("span", { class: `bar ${name}` }), words);
     fill(
       key,
-      h("span", { class: "bar model" }),
-      " model, as it is drawn from",
-      h("span", { class: "bar raw" }),
-      " before the sliders",
-      without && [h("span", { class: "bar base" }), " with all its parts"],
-      truth?.known && [h("span", { class: "bar truth" }), p ? " truth" : " truth: not known here"],
+      sample("model", "model, as it is drawn from"),
+      sample("raw", "before the sliders"),
+      without && sample("base", state.instead ? "as it was" : "with all its parts"),
+      truth?.known && sample("truth", p ? "truth" : "truth: not known here"),
     );
     const best = likeliest(logQ, N_SHOWN);
     const true_ = truthOf ? [...truthOf.keys()].sort((a, b) => truthOf.get(b) - truthOf.get(a)).slice(0, N_SHOWN) : [];

@@ -39,14 +39,10 @@ export function runPanel(root, view) {
       h(
         "figcaption",
         { class: "key" },
-        mark("val"),
-        "held-out text",
-        mark("train"),
-        "training text",
-        mark("floor"),
-        "floor",
-        mark("kept"),
-        "checkpoints",
+        h("span", {}, mark("val"), "held-out text"),
+        h("span", {}, mark("train"), "training text"),
+        h("span", {}, mark("floor"), "floor"),
+        h("span", {}, mark("kept"), "checkpoints"),
       ),
     ),
     h(

@@ -96,7 +96,7 @@ export function textPanel(root, view) {
     fill(
       examples,
       h("span", { class: "muted" }, "Start from:"),
-      ...view.examples.map(({ skill, text }) =>
+      ...(view.examples ?? []).map(({ skill, text }) =>
         h(
           "button",
           { type: "button", class: "chip", title: text, onclick: use(text) },

@@ -25,7 +25,8 @@
 //                                               sample: step, samples; metrics: after, rows (in place of all rows after
 //                                               that step; of all, if it is null)
 //
-// `signal`, where given, cancels a request. A refused request throws a SourceError with the server's own words.
+// knockOut: places that give nothing; with patchText, what they gave for that text. canType, canPatch: whether it can
+// read texts that it has not seen, and patch. `signal`, where given, cancels a request. A refused request throws a SourceError with the server's own words.
 
 import { unpacked } from "./tensor.js";
 
@@ -34,6 +35,7 @@ export class SourceError extends Error {}
 export function serverSource() {
   return {
     canType: true,
+    canPatch: true,
     run: () => get("/api/run"),
     metrics: ({ run }) => get("/api/metrics", { run }),
     model: ({ checkpoint }) => get("/api/model", { checkpoint }),
@@ -53,8 +55,8 @@ function get(route, parameters = {}) {
   return answer(fetch(`${route}?${new URLSearchParams(parameters)}`));
 }
 
-function post(route, { signal, knockOut, ...rest }) {
-  const body = JSON.stringify(knockOut ? { ...rest, knock_out: knockOut } : rest);
+function post(route, { signal, knockOut, patchText, ...rest }) {
+  const body = JSON.stringify({ ...rest, knock_out: knockOut, patch_text: patchText });
   return answer(fetch(route, { method: "POST", headers: { "Content-Type": "application/json" }, body, signal }));
 }
 

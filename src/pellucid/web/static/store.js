@@ -9,6 +9,7 @@ export const DEFAULTS = {
   head: "0.0", // layer.head
   point: -1, // of the logit lens; -1: the last
   off: "", // switched-off parts: "1.3 f0" is head 3 of layer 1 and feed-forward layer 0
+  instead: "", // a text: parts that are off give what they gave for it; empty: they give nothing
   temperature: 1,
   top_k: 0, // 0: all tokens
   top_p: 1,
