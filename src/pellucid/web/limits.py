@@ -20,7 +20,7 @@ from pellucid.web.errors import ApiError, error_response, install_errors
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_HEADER_BYTES = 16 * 1024
-MOST_DISCARDED_BYTES = 1024 * 1024  # of a body that is too large: a client that still sends does not read the answer
+MOST_DISCARDED_BYTES = 16 * 1024 * 1024  # of a body that is too large: a client that still sends does not read the answer
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -39,6 +39,7 @@ def install_limits(
     app with FastAPI(docs_url=None, redoc_url=None): those pages load scripts from elsewhere.
     """
     install_errors(app)
+    app.router.redirect_slashes = False  # a path that is slightly wrong is wrong
     app.add_middleware(Limits, host=host, names=names, max_body_bytes=max_body_bytes, max_header_bytes=max_header_bytes)
 
 

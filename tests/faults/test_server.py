@@ -1,0 +1,447 @@
+"""F25 to F30: whatever clients send, however they behave, and whatever becomes of the run, the server goes on."""
+
+import asyncio
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+import pellucid
+from pellucid.web import served as served_module
+from pellucid.web import server
+from pellucid.web.engine import Job
+from processes import HANGS_AFTER_SECONDS
+from serving import api_app, served
+from tiny_run import TINY_RUN, VERSES
+
+Json = dict[str, Any]
+Address = tuple[str, int]
+
+COMPLETION: Json = {"model": "tiny", "prompt": "The fox", "max_tokens": 2}
+CHAT: Json = {"model": "tiny", "messages": [{"role": "user", "content": "The fox"}]}
+HUGE = [10**400, -(10**30), 1e308, float("nan"), float("inf"), float("-inf")]
+WRONG_TYPES = [[], {}, [[[[]]]], {"a": {"b": [None]}}]
+WRONG: dict[str, list[Any]] = {  # for each field, besides WRONG_TYPES
+    "model": [1, "", "gpt-4", "../tiny", True],
+    "prompt": [1, True, ["a", 1], [1, "a"], [[1], "a"], [-1], [10**9], [[]], ["\ud83e"], [None], ["x"] * 99],
+    "max_tokens": [*HUGE, "5", 1.5, -1, 5000],
+    "temperature": [*HUGE, "1", -0.1, True],
+    "top_p": [*HUGE, 0, 1.1, "1"],
+    "top_k": [*HUGE, 0, -1, 2**31, 1.5],
+    "min_p": [*HUGE, -0.1, 1.1],
+    "repetition_penalty": [*HUGE, 0, -1],
+    "n": [*HUGE, 0, 17, -1, "1", 1.5],
+    "seed": [*HUGE, "1", 1.5, 2**64],
+    "stop": [1, "", [""], ["a"] * 5, [1]],
+    "stream": ["true", 1, "", 0],
+    "stream_options": [1, "usage", {"include": True}],
+    "echo": ["yes", 1],
+    "logprobs": [*HUGE, -1, 21, "1"],
+    "presence_penalty": [0.1, "0"],
+    "suffix": ["x"],
+    "best_of": [2, 0],
+    "tools": [[]],
+    "pr\u00f6mpt": ["x"],
+}
+PATHS = ["/v1/complitions", "/v1", "/v1/engines", "/v1/completions/", "/v2/completions", "/\x00", "/%ff%fe", "//v1"]
+KINDS = ["value", "value", "value", "missing", "cut", "control", "nested", "bytes", "path", "method", "type"]
+NO_HTTP = [
+    b"\x00" * 99,
+    b"GET\r\n\r\n",
+    b"GET / HTTP/9.9\r\n\r\n",
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
+    b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # the first bytes of TLS
+]
+HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "corpus.txt").write_text(VERSES)
+    (folder / "tiny.yaml").write_text(TINY_RUN.replace("corpus.txt", (folder / "corpus.txt").as_posix()))
+    pellucid.train(folder / "tiny.yaml", folder / "tiny", data_dir=folder / "data", steps=2)
+    return folder / "tiny"
+
+
+@pytest.fixture(scope="module")
+def app(run: Path) -> FastAPI:
+    return api_app(run)
+
+
+@pytest.fixture(scope="module")
+def address(run: Path) -> Iterator[Address]:
+    with served(api_app(run)) as address:
+        yield address
+
+
+Reply = tuple[int, dict[bytes, bytes], bytes]
+
+
+async def call(app: FastAPI, method: str, path: str, body: bytes = b"", **headers: str) -> Reply:
+    """A request without a network."""
+    named = {"host": "localhost", "content-type": "application/json", **headers}
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in named.items()],
+    }
+    sent: list[dict[str, Any]] = []
+    has_ended = asyncio.Event()
+    requests = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> dict[str, Any]:
+        if requests:
+            return requests.pop()
+        await has_ended.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            has_ended.set()
+
+    await app(scope, receive, send)
+    return sent[0]["status"], dict(sent[0]["headers"]), b"".join(message.get("body", b"") for message in sent[1:])
+
+
+async def exchange(address: Address, request: bytes) -> Reply:
+    """A request over the network, as raw bytes; (0, {}, b"") if the server hangs up."""
+    reader, writer = await asyncio.open_connection(*address)
+    writer.write(request)
+    answer = b""
+    with suppress(ConnectionError):
+        answer = await reader.read()
+    writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    lines = head.split(b"\r\n")
+    named = dict(line.lower().split(b": ", 1) for line in lines[1:])
+    return int(lines[0].split()[1]) if answer else 0, named, body
+
+
+def post(body: bytes, *headers: str, path: str = "/v1/completions") -> bytes:
+    head = ["Host: localhost", "Content-Type: application/json", f"Content-Length: {len(body)}", "Connection: close"]
+    return "\r\n".join([f"POST {path} HTTP/1.1", *head, *headers, "", ""]).encode() + body
+
+
+def malformed(rng: random.Random) -> tuple[str, str, bytes]:
+    """Method, path and body of a request that nobody should send."""
+    path, body = rng.choice([("/v1/completions", COMPLETION), ("/v1/chat/completions", CHAT)])
+    text = json.dumps(body)
+    match rng.choice(KINDS):
+        case "value":
+            field = rng.choice(list(WRONG))
+            # OpenAI's clients may send null for any field but these, and [] or {} where they are harmless.
+            values = [*WRONG[field], *([] if field in ("stop", "stream_options") else WRONG_TYPES)]
+            return "POST", "/v1/completions", json.dumps({**COMPLETION, field: rng.choice(values)}).encode()
+        case "missing":
+            field = rng.choice(["model"] if path == "/v1/completions" else list(CHAT))
+            return "POST", path, json.dumps({key: value for key, value in body.items() if key != field}).encode()
+        case "cut":
+            return "POST", path, text[: rng.randrange(len(text))].encode()
+        case "control":
+            at = rng.randrange(1, len(text))
+            return "POST", path, (text[:at] + chr(rng.randrange(1, 9)) + text[at:]).encode()
+        case "nested":
+            depth, (opening, closing) = rng.choice([2, 50, 1_000, 9_000]), rng.choice([("[", "]"), ('{"a":', "}")])
+            nested = opening * depth + "1" + closing * (depth if rng.random() < 0.5 else 0)
+            return "POST", path, rng.choice([nested, f'{{"model": "tiny", "prompt": {nested}}}']).encode()
+        case "bytes":
+            return "POST", path, rng.randbytes(rng.randrange(200)) + b"\xff"
+        case "path":
+            return rng.choice(["GET", "POST", "DELETE"]), rng.choice(PATHS), text.encode()
+        case "method":
+            return rng.choice(["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW"]), path, text.encode()
+        case _:
+            return "POST", path, rng.choice([b"null", b"1", b'"text"', b"[]", b"", b"model=tiny&prompt=x"])
+
+
+def assert_refused(status: int, body: bytes) -> None:
+    assert 400 <= status < 500, (status, body)
+    error = json.loads(body)["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["type"] in ("invalid_request_error", "rate_limit_error")
+    assert error["message"]
+    assert "\n" not in error["message"]
+
+
+async def assert_alive(app: FastAPI) -> None:
+    status, _, body = await call(app, "POST", "/v1/completions", json.dumps(COMPLETION).encode())
+    assert status == 200, body
+
+
+def test_f25_malformed_requests_get_an_error_and_the_server_goes_on(app, tally, soak):
+    rng = random.Random(0)
+
+    async def send_them() -> None:
+        await assert_alive(app)
+        for _ in range(5_000 if soak else 250):
+            method, path, content = malformed(rng)
+            with tally.attempt((method, path, content)):
+                status, _, body = await call(app, method, path, content)
+                assert_refused(status, body)
+        await assert_alive(app)
+
+    asyncio.run(send_them())
+
+
+def test_f25_what_is_no_http_gets_400(address, tally, monkeypatch):
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.5)
+    for request in NO_HTTP:
+        with tally.attempt(request):
+            status, _, body = asyncio.run(exchange(address, request))
+            assert_refused(status, body)
+
+
+def test_f26_what_is_too_long_is_refused_and_a_long_prompt_is_read_from_its_end(address, tally):
+    for n_bytes in (65_537, 200_000, 2_000_000):
+        with tally.attempt(f"a body of {n_bytes} bytes"):
+            status, _, body = asyncio.run(exchange(address, post(b"x" * n_bytes)))
+            assert status == 413
+            assert_refused(status, body)
+    for n_bytes in (17_000, 70_000):
+        with tally.attempt(f"headers of {n_bytes} bytes"):
+            status, _, body = asyncio.run(exchange(address, post(b"", f"X-Long: {'x' * n_bytes}")))
+            assert status == 431
+            assert_refused(status, body)
+    for n_words in (40, 5_000):
+        with tally.attempt(f"a prompt of {n_words} words"):
+            long = json.dumps({**COMPLETION, "prompt": "fox " * n_words}).encode()
+            status, _, body = asyncio.run(exchange(address, post(long)))
+            assert status == 200
+            assert "its first" in json.loads(body)["warning"]
+
+
+def test_f27_slow_clients_are_cut_off_and_others_are_served(address, tally, soak, monkeypatch):
+    n_clients, seconds, patience = (200, 10.0, 15.0) if soak else (20, 0.6, 20.0)
+    monkeypatch.setattr(server, "REQUEST_SECONDS", seconds)
+    slow = [post(b"x" * 60_000), HEALTH[:-4] + b"x" * 999, post(b"{" * 999, "Expect: 100-continue")]
+
+    async def drip(request: bytes) -> float:
+        """A byte at a time, until the server hangs up; how long that took."""
+        started = time.monotonic()
+        reader, writer = await asyncio.open_connection(*address)
+        closed = asyncio.ensure_future(reader.read())
+        with suppress(ConnectionError):
+            for byte in request:
+                writer.write(bytes([byte]))
+                await asyncio.wait({closed}, timeout=seconds / 10)
+                if closed.done():
+                    break
+        with suppress(ConnectionError):
+            await closed
+        writer.close()
+        return time.monotonic() - started
+
+    async def health(is_over: asyncio.Event) -> list[float]:
+        times = []
+        while not is_over.is_set():
+            started = time.monotonic()
+            status, _, _ = await exchange(address, HEALTH)
+            assert status == 200
+            times.append(time.monotonic() - started)
+            await asyncio.sleep(0.05)
+        return sorted(times)
+
+    async def all_at_once() -> tuple[list[float], list[float]]:
+        is_over = asyncio.Event()
+        asked = asyncio.ensure_future(health(is_over))
+        dripped = await asyncio.gather(*(drip(slow[i % len(slow)]) for i in range(n_clients)))
+        is_over.set()
+        return dripped, await asked
+
+    dripped, times = asyncio.run(all_at_once())
+    for took in dripped:
+        with tally.attempt("a byte at a time"):
+            assert took < patience
+    if soak:
+        with tally.attempt("/health meanwhile"):
+            assert times[int(0.99 * len(times))] < 1
+
+
+def memory_bytes() -> int:
+    """Resident memory of this process; on systems without /proc, nothing that grows."""
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else 0
+
+
+def test_f28_of_a_crowd_each_is_served_or_told_to_come_back_and_a_seed_is_a_seed(address, tally, soak):
+    n_clients, n_rounds = (1_000, 5) if soak else (90, 1)
+
+    def request(i: int) -> bytes:
+        return post(json.dumps({"model": "tiny", "prompt": "The", "max_tokens": 12, "seed": i % 30, "n": 1}).encode())
+
+    async def crowd() -> list[Reply]:
+        return await asyncio.gather(*(exchange(address, request(i)) for i in range(n_clients)))
+
+    alone = [json.loads(asyncio.run(exchange(address, request(i)))[2])["choices"][0]["text"] for i in range(30)]
+    memory = 0
+    statuses = set()
+    for _ in range(n_rounds):
+        for i, (status, headers, body) in enumerate(asyncio.run(crowd())):
+            with tally.attempt(f"request {i} of {n_clients}"):
+                statuses.add(status)
+                assert status in (200, 429, 503)
+                if status == 200:
+                    assert json.loads(body)["choices"][0]["text"] == alone[i % 30]
+                else:
+                    assert int(headers[b"retry-after"]) >= 1
+        memory = memory or memory_bytes()
+    assert statuses >= {200, 429}
+    assert memory_bytes() < memory + 64 * 2**20
+
+
+def test_f29_nothing_is_written_for_a_client_that_has_gone(address, tally, soak, monkeypatch):
+    at_cancel: list[tuple[Job, int]] = []
+    cancel = Job.cancel
+
+    def noted(job: Job) -> None:
+        at_cancel.append((job, sum(writing.n_new for writing in job.writings)))
+        cancel(job)
+
+    monkeypatch.setattr(Job, "cancel", noted)
+    n_clients = 200 if soak else 24
+
+    async def leave(i: int) -> None:
+        body = {**COMPLETION, "max_tokens": 4000, "seed": i, "stream": i % 3 > 0}
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(post(json.dumps(body).encode()))
+        if body["stream"]:
+            await reader.read(300)
+        else:
+            await asyncio.sleep(0.02)
+        writer.transport.abort()
+
+    async def all_leave() -> None:
+        await asyncio.gather(*(leave(i) for i in range(n_clients)))
+        for _ in range(1000):
+            jobs = [job for job, _ in at_cancel]
+            if len(jobs) >= n_clients - 60:  # those that found the queue full have no job
+                break
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.3)
+
+    asyncio.run(all_leave())
+    assert any(not job.writings[0].pieces or job.writings[0].pieces[-1].finish_reason is None for job, _ in at_cancel)
+    for job, n_new in at_cancel:
+        with tally.attempt(f"left after {n_new} tokens"):
+            assert sum(writing.n_new for writing in job.writings) <= n_new + 2
+    status, _, _ = asyncio.run(exchange(address, post(json.dumps(COMPLETION).encode())))
+    assert status == 200
+
+
+def serve_until_stopped(run: Path, listening: socket.socket, drain_seconds: float) -> None:
+    """As `pellucid serve` does, whose exit codes for signals are those of a shell."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    server.DRAIN_SECONDS = drain_seconds
+    server.run(api_app(run), listening)
+
+
+@pytest.mark.parametrize("drain_seconds", [8.0, 0.5])
+def test_f29_sigterm_ends_what_is_being_written_and_then_the_server(run, drain_seconds):
+    """What takes longer than the drain is cut off."""
+    listening = server.listen("127.0.0.1", 0)
+    process = multiprocessing.get_context("forkserver").Process(
+        target=serve_until_stopped, args=(run, listening, drain_seconds)
+    )
+    process.start()
+    address = listening.getsockname()
+    listening.close()
+
+    async def stopped_while_it_answers() -> bytes:
+        is_short = drain_seconds > 5
+        body = {**COMPLETION, "max_tokens": 60 if is_short else 4000, "stream": True, "n": 1 if is_short else 16}
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(post(json.dumps(body).encode()))
+        answer = await reader.readuntil(b"data: ")
+        process.terminate()
+        with suppress(ConnectionError):
+            answer += await reader.read()
+        writer.close()
+        return answer
+
+    answer = asyncio.run(stopped_while_it_answers())
+    process.join(HANGS_AFTER_SECONDS)
+    assert process.exitcode == 143
+    assert answer.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n") or drain_seconds < 5
+    with pytest.raises(ConnectionError):
+        socket.create_connection(address)
+
+
+def test_f30_paths_that_climb_and_callers_from_elsewhere_are_refused(app, tally):
+    climbing = ["/../etc/passwd", "/v1/../../config.yaml", "/v1/models/../../x", "/v1/models/..%2f..%2fconfig.yaml"]
+    climbing += ["/%2e%2e/%2e%2e/etc/passwd", "/..\\..\\config.yaml", "/v1/models/%00", "/v1/models/tiny%2f..%2f"]
+
+    async def refused(status: int, request: Awaitable[Reply]) -> None:
+        found, _, body = await request
+        assert found == status
+        assert_refused(found, body)
+
+    async def all_of_them() -> None:
+        for path in climbing:
+            with tally.attempt(path):
+                await refused(404, call(app, "GET", path))
+        for host in ("evil.example", "127.0.0.1.evil.example", "169.254.169.254", "localhost.evil.example:80", ""):
+            with tally.attempt(f"Host: {host}"):
+                await refused(403, call(app, "GET", "/v1/models", host=host))
+        for origin in ("http://evil.example", "null", "http://localhost.evil.example", "http://localhost:3000"):
+            with tally.attempt(f"Origin: {origin}"):
+                await refused(403, call(app, "POST", "/v1/completions", json.dumps(COMPLETION).encode(), origin=origin))
+
+    asyncio.run(all_of_them())
+
+
+def test_f30_a_run_that_vanishes_or_changes_is_served_again_when_it_is_back(run, tmp_path, tally, monkeypatch):
+    monkeypatch.setattr(served_module, "LOOKS_EVERY_SECONDS", 0.0)
+    copy, away = tmp_path / "tiny", tmp_path / "away"
+    shutil.copytree(run, copy)
+    app = api_app(copy)
+
+    def weights_damaged() -> None:
+        weights = copy / "step-00000002" / "model.safetensors"
+        content = bytearray(weights.read_bytes())
+        content[-1] ^= 1
+        weights.write_bytes(content)
+        (copy / "step-00000002" / "manifest.json").touch()
+
+    faults: dict[str, Callable[[], object]] = {
+        "moved away": lambda: copy.rename(away),
+        "emptied": lambda: shutil.rmtree(copy / "step-00000002"),
+        "damaged": weights_damaged,
+    }
+
+    async def each_fault() -> None:
+        await assert_alive(app)
+        for name, make in faults.items():
+            with tally.attempt(name):
+                make()
+                status, headers, body = await call(app, "POST", "/v1/completions", json.dumps(COMPLETION).encode())
+                assert status == 503
+                assert headers[b"retry-after"] == b"1"
+                assert "\n" not in json.loads(body)["error"]["message"]
+                shutil.rmtree(copy, ignore_errors=True)
+                shutil.copytree(run, copy)
+                await assert_alive(app)
+
+    asyncio.run(each_fault())
