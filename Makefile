@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo demo-chat test oracles bench soak lint clean
+.PHONY: help setup demo demo-chat serve test oracles bench soak lint clean
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -22,6 +22,9 @@ demo-chat: demo  ## teach the demo to do as it is told (SFT, then GRPO): ten min
 	$(BIN)/pellucid train configs/instructions_grpo.yaml --resume
 	$(BIN)/python scripts/measure_chat.py checkpoints/fables --report checkpoints
 	$(BIN)/pellucid chat checkpoints/instructions_grpo --seed 1 --prompt "Tell me a story about a fox in which someone shares."
+
+serve: $(VENV)/.web ## the page of the demo; trains it first if need be, while the page is open: Ctrl-C ends both
+	$(BIN)/pellucid serve checkpoints/fables --train configs/fables.yaml --open
 
 test: lint       ## lint, types, layers, then all tests, a file per core at a time
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
@@ -46,6 +49,10 @@ lint: $(VENV)/.dev ## ruff, mypy and the layers of the house
 $(VENV)/.run: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable .
+	touch $@
+
+$(VENV)/.web: $(VENV)/.run
+	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[web]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.run

@@ -16,7 +16,7 @@ from typing import Annotated, NoReturn
 import typer
 from typer import Option
 
-from pellucid.cli import configs, exchange, looking, training, writing
+from pellucid.cli import configs, exchange, looking, serving, training, writing
 from pellucid.cli.terminal import Stopped, is_first, note
 from pellucid.errors import ConfigError, NonFiniteLossError, PellucidError, explained
 from pellucid.version import __version__
@@ -54,6 +54,8 @@ app.command()(writing.generate)
 app.command()(writing.chat)
 app.command()(looking.evaluate)
 app.command()(looking.explain)
+app.command()(serving.serve)
+app.command(hidden=True)(serving.train_for_page)
 app.command()(looking.embed)
 app.command()(looking.tokenize)
 app.command()(looking.verify)

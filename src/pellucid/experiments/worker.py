@@ -5,10 +5,7 @@ The process is started by `process.py`, which leaves plan.json in the run's fold
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -23,6 +20,7 @@ from pellucid.experiments.measures import at_context_lengths, first_gradient_nor
 from pellucid.experiments.plan import PLAN_FILE, PlannedRun
 from pellucid.experiments.results import RunResult, write_result
 from pellucid.runtime.precision import resolve_precision
+from pellucid.training.interrupts import stop_with_parent
 from pellucid.training.metrics import read_rows
 from pellucid.training.train_run import Outcome, train_run
 
@@ -34,7 +32,7 @@ def work(run_dir: Path, data_root: Path) -> int | None:
 
     Raises what `train_run` raises.
     """
-    _stop_when_the_experiment_ends()
+    stop_with_parent()
     return make_run(PlannedRun.model_validate_json((run_dir / PLAN_FILE).read_bytes()), run_dir, data_root)
 
 
@@ -47,19 +45,6 @@ def make_run(run: PlannedRun, run_dir: Path, data_root: Path) -> int | None:
     assert isinstance(outcome.evaluation, Evaluation), "experiments compare losses of text"
     write_result(run_dir, run, _result(run, data, run_dir, outcome.evaluation))
     return None
-
-
-def _stop_when_the_experiment_ends() -> None:
-    """When the process that started this one is gone, stops this one as SIGTERM does: it saves first.
-
-    Standard input is a pipe on which nothing is ever sent; it closes when the other process ends.
-    """
-
-    def wait() -> None:
-        os.read(sys.stdin.fileno(), 1)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=wait, daemon=True).start()
 
 
 def _train_when_free(run: PlannedRun, data_root: Path, run_dir: Path) -> Outcome:

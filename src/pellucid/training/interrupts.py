@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -70,3 +73,16 @@ def stop_requests(world: World = ALONE) -> Iterator[StopRequest]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def stop_with_parent() -> None:
+    """When the process that started this one is gone, stops this one as SIGTERM does: it saves first.
+
+    Standard input must be a pipe on which nothing is ever sent; it closes when the other process closes it or ends.
+    """
+
+    def wait() -> None:
+        os.read(sys.stdin.fileno(), 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()

@@ -1,0 +1,107 @@
+"""The command that shows a run as a page: serve."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlencode
+
+from typer import Argument, Option
+
+from pellucid.cli.arguments import DATA_ROOT, Which, load_config
+from pellucid.cli.terminal import heed_stop_during_imports, note, say_where_new
+from pellucid.errors import CheckpointError, ConfigError
+
+PACKAGES = ("fastapi", "uvicorn", "sse_starlette")
+EVERYWHERE = ("0.0.0.0", "::")
+
+
+def serve(
+    runs: Annotated[list[Path], Argument(metavar="RUN...", help="Run directories, or step directories in them.")],
+    port: Annotated[int, Option(metavar="N", min=0, max=65535, help="0 is any that is free.")] = 8000,
+    host: Annotated[str, Option(metavar="ADDRESS", help="0.0.0.0 is for others too.")] = "127.0.0.1",
+    opens: Annotated[bool, Option("--open", help="Open the page in a browser.")] = False,
+    checkpoint: Which = "best",
+    train: Annotated[
+        Path | None, Option(metavar="CONFIG", help="Train RUN meanwhile, unless it is trained already.")
+    ] = None,
+) -> None:
+    """Show runs as a page, the Model Microscope. Also while they train; and serve the first to OpenAI's clients."""
+    if missing := [name for name in PACKAGES if find_spec(name) is None]:
+        what = f"{missing[0].replace('_', '-')} is not installed"
+        raise ConfigError("pellucid serve", what, "pip install 'pellucid[web]'")
+    from pellucid.web.server import listen, run
+
+    if train is not None and len(runs) > 1:
+        raise ConfigError("command line", "--train is for one RUN", "leave out the others")
+    with listen(host, port) as listening, _training(runs[0], train):
+        for each in runs if train is None else []:
+            _require_run(each)
+        view = "" if checkpoint == "best" else _view(runs[0], checkpoint)
+        from pellucid.web.app import make_app  # PyTorch: two seconds, in which the training has begun
+        from pellucid.web.openai_api import openai_routes
+        from pellucid.web.served import ServedRun
+
+        heed_stop_during_imports()
+        app = make_app(runs, [openai_routes(ServedRun(runs[0], checkpoint))], host=host)
+        name = "127.0.0.1" if host in EVERYWHERE else f"[{host}]" if ":" in host else host
+        url = f"http://{name}:{listening.getsockname()[1]}/{view}"
+        print(url, flush=True)
+        if opens:
+            webbrowser.open(url)
+        run(app, listening)
+
+
+def _training(run_dir: Path, config_file: Path | None) -> AbstractContextManager[None]:
+    """What goes on while the page is open: the training of its run, if that is asked for and there is any to do."""
+    if config_file is None:
+        return nullcontext()
+    from pellucid.web.training import training, why_not_to_train
+
+    if reason := why_not_to_train(load_config(config_file, None), run_dir):
+        note(f"{run_dir}: {reason}")
+        return nullcontext()
+    say_where_new(DATA_ROOT, run_dir.parent)
+    run_dir.mkdir(parents=True, exist_ok=True)
+    note(f"{run_dir}: not trained yet; it is now, as {config_file} says, and the page shows how")
+    return training(config_file, run_dir)
+
+
+def _require_run(run: Path) -> None:
+    """CheckpointError unless there is a run, or one is about to begin."""
+    from pellucid.checkpoint.run_directory import is_locked
+
+    if not run.is_dir():
+        what = "no such run"
+    elif not (run / "config.yaml").exists() and not is_locked(run):
+        what = "no run here"
+    else:
+        return
+    raise CheckpointError(str(run), what, "name the folder that `pellucid train` wrote, or add --train CONFIG")
+
+
+def _view(run: Path, which: str) -> str:
+    """The address of the page where it shows this checkpoint."""
+    from pellucid.checkpoint.run_directory import find_step_directory, run_of
+
+    directory = find_step_directory(run, which)
+    step = int(directory.name.removeprefix("step-"))
+    return "#" + urlencode({"checkpoint": f"{run_of(directory).resolve().name}@{step}"})
+
+
+def train_for_page(config: Path, run_dir: Path) -> None:
+    """The training that `serve --train` starts, in its own process. It saves and stops when that ends."""
+    from pellucid.training.interrupts import stop_with_parent
+    from pellucid.training.train_run import train_run
+
+    run_config = load_config(config, None)
+    stop_with_parent()
+    outcome = train_run(run_config, DATA_ROOT, run_dir, resume=True, overwrite=False, note=note)
+    if outcome.stopped_by is not None:
+        note(f"stopped after step {outcome.step}, saved; `serve` it again to continue")
+        sys.exit(128 + outcome.stopped_by)
+    note(f"validation: {outcome.best or outcome.evaluation}")

@@ -1,0 +1,40 @@
+"""A run that is trained while its page is open: in a process of its own, which ends with the server and saves first."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pellucid.checkpoint.run_directory import is_locked, steps_in
+from pellucid.config.run import RunConfig
+
+
+def why_not_to_train(config: RunConfig, run_dir: Path) -> str | None:
+    """What is there already: the whole run, or somebody who trains it."""
+    if is_locked(run_dir):
+        return "another process trains here"
+    steps = steps_in(run_dir)
+    return f"trained already, {steps[-1]:,} steps" if steps and steps[-1] >= config.train.steps else None
+
+
+@contextmanager
+def training(config_file: Path, run_dir: Path) -> Iterator[None]:
+    """Trains the run, or goes on with it, until the block ends; then waits until it is saved.
+
+    What it prints goes where the server prints. Ctrl-C in the terminal reaches the server alone: a second signal would
+    end the training before it could save. If the server is killed, the training stops as well.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pellucid", "train-for-page", str(config_file), str(run_dir)],
+        stdin=subprocess.PIPE,  # never written to; when it closes, the training stops: `stop_with_parent`
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    try:
+        yield
+    finally:
+        process.stdin.close()
+        process.wait()

@@ -1,0 +1,132 @@
+"""`pellucid serve`: what it refuses, what it serves while a run comes and goes, and how it ends."""
+
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+
+from pellucid.checkpoint.run_directory import is_locked, steps_in
+from pellucid.checkpoint.step_directory import read_checkpoint, step_name
+from pellucid.web import server
+from pellucid.web.app import make_app
+
+GIVES_UP_AFTER_SECONDS = 120
+
+
+def refused(result, exit_code: int, *words: str) -> None:
+    assert (result.exit_code, result.stderr.count("\n")) == (exit_code, 1), result
+    for word in ("error: ", *words):
+        assert word in result.stderr
+
+
+def test_a_port_that_is_in_use_is_told_in_one_line(fables_run, pellucid):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        refused(pellucid("serve", fables_run, "--port", port), 5, f"127.0.0.1:{port}", "--port")
+
+
+def test_what_is_no_run_is_told_in_one_line(tmp_path: Path, fables_run, pellucid):
+    refused(pellucid("serve", tmp_path / "none", "--port", 0), 4, "no such run", "--train")
+    refused(pellucid("serve", tmp_path, "--port", 0), 4, "no run here")
+    refused(pellucid("serve", fables_run, "--checkpoint", "3", "--port", 0), 4, "use best, latest or a step: 2, 4")
+    refused(pellucid("serve", fables_run, tmp_path, "--train", "debug"), 2, "--train is for one RUN")
+
+
+def test_a_missing_extra_is_told_with_how_to_install_it(fables_run, pellucid, monkeypatch):
+    real = importlib.util.find_spec
+    hidden = lambda name, *rest: None if name == "sse_starlette" else real(name, *rest)  # noqa: E731
+    monkeypatch.setattr("pellucid.cli.serving.find_spec", hidden)
+    refused(pellucid("serve", fables_run), 2, "sse-starlette is not installed; pip install 'pellucid[web]'")
+
+
+@pytest.mark.parametrize(("options", "shown"), [((), ""), (("--checkpoint", "2"), "#checkpoint=fables%402")])
+def test_the_address_is_printed_and_opened_with_the_checkpoint_that_was_asked_for(
+    fables_run, pellucid, monkeypatch, options, shown
+):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr(server, "run", lambda app, listening: listening.close())
+    done = pellucid("serve", fables_run, "--port", 0, "--open", *options)
+    assert done.exit_code == 0, done
+    assert done.stdout.startswith("http://127.0.0.1:")
+    assert done.stdout.endswith(f"/{shown}\n")
+    assert opened == [done.stdout.strip()]
+
+
+def test_a_run_that_is_trained_already_is_not_trained_again(fables_run, pellucid, monkeypatch):
+    monkeypatch.setattr(server, "run", lambda app, listening: None)
+    done = pellucid("serve", fables_run, "--port", 0, "--train", fables_run / "config.yaml")
+    assert done.exit_code == 0, done
+    assert "trained already, 4 steps" in done.stderr
+
+
+def test_f30_a_folder_that_goes_is_an_error_in_one_line_until_it_is_back(fables_run, tmp_path: Path):
+    run = tmp_path / "fables"
+    shutil.copytree(fables_run, run)
+    served, listening = server.made(make_app([run])), server.listen("127.0.0.1", 0)
+    thread = threading.Thread(target=served.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{listening.getsockname()[1]}") as client:
+            asked = {"checkpoint": "fables@4", "text": "There was"}
+            with client.stream("GET", "/api/events") as stream:
+                states = (json.loads(line[6:]) for line in stream.iter_lines() if line.startswith('data: {"run"'))
+                states = (data for data in states if "is_there" in data)
+                assert next(states)["is_there"]
+                before = client.post("/api/logits", json=asked).json()
+                run.rename(tmp_path / "away")
+                assert not next(states)["is_there"]
+                for answer in (client.get("/api/run"), client.post("/api/logits", json=asked)):
+                    assert (answer.status_code, "\n" in answer.text) == (503, False)
+                    assert "this folder is gone" in answer.json()["error"]["message"]
+                (tmp_path / "away").rename(run)
+                assert next(states)["is_there"]
+            assert client.post("/api/logits", json=asked).json() == before
+            assert client.get("/api/run").status_code == 200
+    finally:
+        served.should_exit = True
+        thread.join()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_that_trains_shows_it_from_the_first_step_and_leaves_a_run_to_resume(
+    fables_run, tmp_path, number, soak
+):
+    """Its process is stopped while a page listens, and with it the training, which saves."""
+    if number == signal.SIGINT and not soak:
+        pytest.skip("long: part of `make soak`")
+    config = (fables_run / "config.yaml").read_text().replace("steps: 4", "steps: 100000")
+    (tmp_path / "long.yaml").write_text(config.replace("snapshots: 0", "snapshots: 9"))
+    shutil.copytree(fables_run.parent / "data", tmp_path / "data")
+    words = [sys.executable, "-m", "pellucid", "serve", "run", "--port", "0", "--train", "long.yaml"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with (tmp_path / "errors").open("w") as errors:
+        process = subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=errors)
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().decode().strip()
+        with httpx.stream("GET", f"{url}api/events", timeout=GIVES_UP_AFTER_SECONDS) as stream:
+            data = (json.loads(line[6:]) for line in stream.iter_lines() if line.startswith("data: "))
+            saved = (each["steps"] for each in data if each.keys() == {"run", "steps"})
+            assert next(steps for steps in saved if steps)[0] == 0
+            assert httpx.get(f"{url}api/run").json()["runs"][0]["checkpoints"][0]["id"] == "run@0"
+            process.send_signal(number)
+            assert process.wait(GIVES_UP_AFTER_SECONDS) == 128 + number, (tmp_path / "errors").read_text()
+    finally:
+        process.kill()
+        process.communicate()
+    said, run = (tmp_path / "errors").read_text(), tmp_path / "run"
+    assert "run: not trained yet; it is now, as long.yaml says" in said
+    assert not is_locked(run)
+    last = steps_in(run)[-1]
+    assert f"stopped after step {last}, saved" in said
+    assert not read_checkpoint(run / step_name(last)).is_snapshot
