@@ -106,6 +106,13 @@ def test_typing_in_a_file_shows_in_every_panel_what_pytorch_computes(opened, fab
     assert float(cell.get_attribute("data-value")) == pytest.approx(float(expected[-1].softmax(-1).max()), abs=1e-4)
 
 
+def test_what_is_typed_on_is_computed_from_what_stays_and_what_is_new(opened, fables_run):
+    for text in (TYPED, TYPED + " who had", TYPED[:-4], TYPED[:-4] + "crow and a hen"):
+        opened.fill("#text", text)
+        logits, expected = check(shown(opened, text), traced(fables_run, text))
+        np.testing.assert_allclose(logits, expected, atol=1e-4)
+
+
 def test_a_click_on_a_token_shows_the_logits_of_its_place(opened, fables_run):
     opened.fill("#text", TYPED)
     shown(opened, TYPED)

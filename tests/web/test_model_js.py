@@ -15,6 +15,7 @@ from pellucid.generation.sampling import Sampling
 from pellucid.generation.text import stream_text
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
+from pellucid.web.tensors import packed
 
 CONFIGS = list(covering_combinations(attention=["explicit", {"type": "sliding_window", "window": 4}]))
 IDS = [3, 1, 4, 1, 5, 9, 2, 6]
@@ -32,17 +33,12 @@ def in_browser(page, code, argument):
     return page.evaluate(body, json.dumps(argument))
 
 
-def as_float16(x):
-    data = base64.b64encode(x.detach().half().numpy().tobytes()).decode()
-    return {"shape": list(x.shape), "dtype": "float16", "data": data}
-
-
 def rounded(config, vocab_size=VOCAB_SIZE):
     """A model whose weights are what float16 keeps of them, and the same as the browser reads it."""
     model = build_away_from_zero(config, vocab_size).eval()
     for parameter in model.parameters():
         parameter.data = parameter.data.half().float()
-    weights = {name: as_float16(parameter) for name, parameter in model.named_parameters()}
+    weights = {name: packed(parameter, "float16") for name, parameter in model.named_parameters()}
     return model, {"config": config.model_dump(mode="json"), "weights": weights}
 
 
@@ -145,8 +141,8 @@ def test_a_part_patched_in_from_another_text_gives_what_pytorch_gives_with_the_s
 
 def test_every_float16_is_read_as_the_number_that_it_is(modules):
     bits = np.arange(2**16, dtype=np.uint16)
-    code = """const { numbersOf } = await import("/static/model.js");
-        return Array.from(numbersOf(given), (x) => Number.isNaN(x) ? "nan" : `${x}`).join(" ")"""
+    code = """const { unpacked } = await import("/static/tensor.js");
+        return Array.from(unpacked(given).values, (x) => Number.isNaN(x) ? "nan" : `${x}`).join(" ")"""
     tensor = {"shape": [2**16], "dtype": "float16", "data": base64.b64encode(bits.tobytes()).decode()}
     numbers = np.array(in_browser(modules, code, tensor).split(), dtype=np.float64)
     np.testing.assert_array_equal(numbers, bits.view(np.float16).astype(np.float64))

@@ -12,6 +12,8 @@
 // Shapes: T query positions, S key positions, D model, H heads, G key/value heads, K head width, F feed-forward,
 // V vocabulary.
 
+import { unpacked } from "./tensor.js";
+
 const unseen = (name, x) => x;
 
 // ---------------------------------------------------------------------------------------------------- decoder.py
@@ -159,7 +161,7 @@ class MultiHeadAttention {
 // q k^T / sqrt(K) + mask: how much each query wants each key's value (equation 7).
 function scaledProducts(q_TK, k_SK, mask) {
   const root = Math.sqrt(q_TK[0].length);
-  return q_TK.map((q_K, t) => Float32Array.from(k_SK, (k_K, s) => dot(q_K, k_K) / root + mask(t, s)));
+  return q_TK.map((q_K, t) => matrixVector(k_SK, q_K).map((product, s) => product / root + mask(t, s)));
 }
 
 // 0 where the key is at or before the query and one of the last `window`, -infinity elsewhere: no look into the future
@@ -172,11 +174,11 @@ function windowMask(nQueries, nKeys, window) {
 }
 
 // Scores as shares that sum to one. Without their largest, which changes nothing, no exponential is infinite.
-export function softmax(scores) {
-  const largest = scores.reduce((a, b) => Math.max(a, b));
-  const powers = Float64Array.from(scores, (score) => Math.exp(score - largest));
-  const sum = powers.reduce((a, b) => a + b);
-  return Float32Array.from(powers, (power) => power / sum);
+function softmax(scores_S) {
+  const largest = scores_S.reduce((a, b) => Math.max(a, b));
+  const powers_S = scores_S.map((score) => Math.exp(score - largest));
+  const total = sum(powers_S);
+  return powers_S.map((power) => power / total);
 }
 
 // The sum over s of weight s times value s.
@@ -409,7 +411,7 @@ function matrixVector(matrix, x) {
   return y;
 }
 
-function dot(a, b) {
+export function dot(a, b) {
   let total = 0;
   for (let i = 0; i < a.length; i++) total += a[i] * b[i];
   return total;
@@ -423,29 +425,9 @@ function concatenate(vectors) {
   return Float32Array.from(vectors.flatMap((vector) => Array.from(vector)));
 }
 
-// ------------------------------------------------------------------------------------------------- tensors in a file
-
-// The numbers of {shape, dtype, data}, where data is base64, in one array.
-export function numbersOf({ dtype, data }) {
-  const bytes = Uint8Array.from(atob(data), (character) => character.charCodeAt(0));
-  if (dtype === "float32") return new Float32Array(bytes.buffer);
-  return Float32Array.from(new Uint16Array(bytes.buffer), fromFloat16);
-}
-
-// A vector as it is; a matrix as a list of its rows.
-function rowsOf(tensor) {
-  const numbers = numbersOf(tensor);
-  if (tensor.shape.length === 1) return numbers;
-  const [nRows, width] = tensor.shape;
-  return Array.from({ length: nRows }, (_, row) => numbers.subarray(row * width, (row + 1) * width));
-}
-
-// A float16 has a sign, 5 bits of exponent and 10 of fraction (IEEE 754).
-function fromFloat16(bits) {
-  const sign = bits & 0x8000 ? -1 : 1;
-  const exponent = (bits >> 10) & 0x1f;
-  const fraction = (bits & 0x3ff) / 1024;
-  if (exponent === 0) return sign * fraction * 2 ** -14;
-  if (exponent === 31) return fraction ? NaN : sign * Infinity;
-  return sign * (1 + fraction) * 2 ** (exponent - 15);
+// A tensor of the file as it is used here: a vector, or a matrix as a list of its rows.
+function rowsOf(packed) {
+  const tensor = unpacked(packed);
+  if (tensor.shape.length === 1) return tensor.values;
+  return Array.from({ length: tensor.shape[0] }, (_, row) => tensor.row(row).values);
 }

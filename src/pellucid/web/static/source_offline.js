@@ -3,8 +3,7 @@
 //
 // The methods are those of source_server.js, which says what they return.
 
-import { Decoder, lens, nothing, trace } from "./model.js";
-import { divergence, logSoftmax } from "./sampling.js";
+import { Decoder, dot, lens, nothing, trace } from "./model.js";
 import { SourceError, withTensors } from "./source_server.js";
 import { Tensor } from "./tensor.js";
 import { Tokenizer } from "./tokenizer.js";
@@ -50,47 +49,45 @@ function liveAnswers(recorded) {
   const { config, weights, tokenizer: description, steps } = recorded.browser;
   const model = new Decoder(config, weights);
   const tokenizer = new Tokenizer(description);
-  const kept = new Map(); // the last traces: a click on a token asks for the logits of the one before
+  const kept = new Map(); // the last trace without these parts
 
   function traced({ text, knockOut = [] }) {
     const shown = beginningThatFits(tokenizer, text, model.contextLength - 1);
-    const key = JSON.stringify([shown, knockOut]);
-    if (!kept.has(key)) {
-      const ids = [recorded.model.end_of_text, ...tokenizer.encode(shown)];
-      const off = knockOut.map((place) => [place, nothing(model, place, ids.length)]);
-      const found = trace(model, ids, off);
-      kept.set(key, { ...found, ids, shown, logits: found.residuals.map((x_TD) => lens(model, x_TD)) });
-      if (kept.size > 4) kept.delete(kept.keys().next().value);
-    }
+    const key = JSON.stringify(knockOut);
+    const before = kept.get(key);
+    if (before?.shown === shown) return before;
+    const ids = [recorded.model.end_of_text, ...tokenizer.encode(shown)];
+    const found = trace(model, ids, knockOut.map((place) => [place, nothing(model, place, ids.length)]));
+    // What the model says at a place depends on the tokens up to there, and most of them stay while one types.
+    let same = 0;
+    while (before && same < ids.length && ids[same] === before.ids[same]) same++;
+    const column = (t) => columnOf(lens(model, found.residuals.map((x_TD) => x_TD[t])));
+    const columns_T = ids.map((_, t) => (t < same ? before.columns_T[t] : column(t)));
+    if (kept.size > 8) kept.clear();
+    kept.set(key, { ...found, ids, shown, columns_T });
     return kept.get(key);
   }
 
-  function logitsAt({ logits, ids }, at = ids.length - 1) {
-    const place = Math.min(at, ids.length - 1);
-    return { at: place, logits: tensorOf(logits.map((logits_TV) => logits_TV[place])) };
+  function logitsAt({ columns_T }, at = columns_T.length - 1) {
+    const place = Math.min(at, columns_T.length - 1);
+    return { at: place, logits: tensorOf(columns_T[place].logits_NV) };
   }
 
   return {
     trace(asked) {
-      const found = traced(asked);
-      const logQ_NTV = found.logits.map((logits_TV) => logits_TV.map(logSoftmax));
-      const end_TV = logQ_NTV.at(-1);
-      const best_NT = logQ_NTV.map((logQ_TV) => logQ_TV.map((logQ_V) => logQ_V.indexOf(largest(logQ_V))));
-      const each = (use) => tensorOf(logQ_NTV.map((logQ_TV, n) => logQ_TV.map((logQ_V, t) => use(logQ_V, n, t))));
+      const { ids, shown, points, attention, columns_T } = traced(asked);
+      const cells = (name) => tensorOf(points.map((_, n) => columns_T.map((column) => column[name][n])));
+      const surprise = (id, t) => columns_T[t].logSum - columns_T[t].logits_NV.at(-1)[id];
       return {
         checkpoint: recorded.latest,
-        text: found.shown,
-        is_cut: found.shown !== asked.text,
-        ids: found.ids,
-        points: found.points,
-        attention: tensorOf(found.attention),
-        surprise: tensorOf(found.ids.slice(1).map((id, t) => -end_TV[t][id])),
-        lens: {
-          ids: tensorOf(best_NT),
-          probabilities: each((logQ_V, n, t) => Math.exp(logQ_V[best_NT[n][t]])),
-          kl: each((logQ_V, n, t) => divergence(end_TV[t], logQ_V)),
-        },
-        ...logitsAt(found, asked.at),
+        text: shown,
+        is_cut: shown !== asked.text,
+        ids,
+        points,
+        attention: tensorOf(attention),
+        surprise: tensorOf(ids.slice(1).map(surprise)),
+        lens: { ids: cells("ids_N"), probabilities: cells("probabilities_N"), kl: cells("kl_N") },
+        ...logitsAt(traced(asked), asked.at),
       };
     },
     logits: (asked) => logitsAt(traced(asked), asked.at),
@@ -99,6 +96,22 @@ function liveAnswers(recorded) {
       const values = ({ sublayer, name }) => tensorOf(seen[`${asked.layer}.${sublayer}.${name}`]);
       return { steps: steps[asked.layer].map((step) => ({ ...step, values: values(step) })) };
     },
+  };
+}
+
+// At one place, after each point: the logits, the likeliest token, its probability, and the KL from the last point.
+function columnOf(logits_NV) {
+  const sums_N = logits_NV.map(logSumExp);
+  const logSum = sums_N.at(-1);
+  const p_V = logits_NV.at(-1).map((logit) => Math.exp(logit - logSum));
+  const meanLog_N = logits_NV.map((logits_V, n) => dot(p_V, logits_V) - sums_N[n]); // sum of p log q
+  const ids_N = logits_NV.map(likeliest);
+  return {
+    logits_NV,
+    logSum,
+    ids_N,
+    probabilities_N: ids_N.map((id, n) => Math.exp(logits_NV[n][id] - sums_N[n])),
+    kl_N: meanLog_N.map((meanLog) => Math.max(0, meanLog_N.at(-1) - meanLog)),
   };
 }
 
@@ -147,7 +160,19 @@ function beginningThatFits(tokenizer, text, nTokens) {
   return text;
 }
 
-const largest = (values) => values.reduce((most, value) => Math.max(most, value), -Infinity);
+function likeliest(logits_V) {
+  let best = 0;
+  for (let id = 1; id < logits_V.length; id++) if (logits_V[id] > logits_V[best]) best = id;
+  return best;
+}
+
+// log of the sum of e^logit: a logit without it is a log-probability.
+function logSumExp(logits_V) {
+  const largest = logits_V[likeliest(logits_V)];
+  let sum = 0;
+  for (let id = 0; id < logits_V.length; id++) sum += Math.exp(logits_V[id] - largest);
+  return largest + Math.log(sum);
+}
 
 // Lists of lists of numbers as one tensor.
 function tensorOf(lists) {

@@ -2,9 +2,9 @@
 
 import { showPage } from "./page.js";
 import { offlineSource } from "./source_offline.js";
+import { bytesOf } from "./tensor.js";
 
-const text = document.getElementById("recorded").textContent;
-const compressed = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+const compressed = bytesOf(document.getElementById("recorded").textContent);
 const stream = new Blob([compressed]).stream().pipeThrough(new DecompressionStream("gzip"));
 const recorded = await new Response(stream).json();
 // Without an address that says otherwise, the page opens with what was recorded.

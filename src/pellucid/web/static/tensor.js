@@ -22,9 +22,16 @@ export class Tensor {
 }
 
 export function unpacked({ shape, dtype, data }) {
-  const bytes = Uint8Array.from(atob(data), (character) => character.charCodeAt(0));
+  const bytes = bytesOf(data);
   if (dtype === "float16") return new Tensor(shape, fromHalf(new Uint16Array(bytes.buffer)));
   return new Tensor(shape, new FLOATS[dtype](bytes.buffer));
+}
+
+export function bytesOf(base64) {
+  const characters = atob(base64);
+  const bytes = new Uint8Array(characters.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = characters.charCodeAt(i);
+  return bytes;
 }
 
 // 1 sign bit, 5 of exponent, 10 of fraction (IEEE 754). A table of all 65,536 is the fastest way.
