@@ -24,7 +24,8 @@ from pellucid.config.load import Change, load_run_config
 from pellucid.config.run import RunConfig
 from pellucid.config.training import TrainConfig
 from pellucid.errors import ConfigError
-from pellucid.evaluation.build import evaluate_on, evaluate_text, explain_run, knock_out_run
+from pellucid.evaluation.attribution import HeadTable
+from pellucid.evaluation.build import evaluate_on, evaluate_text, explain_run, heads_of_run, knock_out_run
 from pellucid.evaluation.embed import Layer, Pooling, embed
 from pellucid.evaluation.explanation import Explanation
 from pellucid.evaluation.interventions import Place
@@ -193,6 +194,11 @@ class Run:
         patch: places that give what they gave in the trace of another text of as many tokens.
         """
         return trace_text(self.model, self.tokenizer, text, knock_out=knock_out, patch=patch)
+
+    def heads(self, *, fables: int = N_FABLES) -> HeadTable:
+        """What each head looks at and, for Fables, what it is for: a table of heads and skills, measured on so many
+        held-out fables. As `pellucid heads` prints it."""
+        return heads_of_run(self.trained, n_fables=fables)
 
     def knock_out(self, *places: Sequence[Place], fables: int = N_FABLES) -> KnockOutTable:
         """What it costs each skill, on so many held-out fables, to do without some places: nats per fable.

@@ -1,4 +1,4 @@
-"""Commands that look at a trained model and tell what they see: evaluate, explain, embed, tokenize, verify."""
+"""Commands that look at a trained model and tell what they see: evaluate, explain, heads, embed, tokenize, verify."""
 
 from __future__ import annotations
 
@@ -80,6 +80,25 @@ def explain(
     elif html is None:
         colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         print_result(explanation_table(explanation, colored=colored))
+
+
+def heads(
+    run: Run,
+    fables: Annotated[int, Option(metavar="N", min=2, help="How many held-out fables to measure on.")] = 64,
+    checkpoint: Which = "best",
+    as_json: Json = False,
+) -> None:
+    """Show what each attention head looks at. For Fables also what it is for: by skill, with the loss without it."""
+    from pellucid.checkpoint.build import load_trained_run
+    from pellucid.evaluation.build import heads_of_run
+
+    heed_stop_during_imports()
+    trained, _ = load_trained_run(run, checkpoint)
+    found = heads_of_run(trained, n_fables=fables)
+    if as_json:
+        print_result({"run": trained.config.name, "step": trained.step, **found.to_json()})
+    else:
+        print_result(found.table())
 
 
 def embed(

@@ -25,9 +25,11 @@ from pellucid.data.build import PreparedData, data_of_run, prepare_data, text_as
 from pellucid.errors import CheckpointError, ConfigError, DataError
 from pellucid.evaluation.answers import AnswerTable, answer_table, judge_answers
 from pellucid.evaluation.attention_maps import attention_maps
+from pellucid.evaluation.attribution import HeadTable, attribute
 from pellucid.evaluation.embed import Embeddings, Layer, Pooling, embed
 from pellucid.evaluation.explain import beginning_that_fits, explain, validation_document
 from pellucid.evaluation.explanation import Explanation
+from pellucid.evaluation.head_scores import head_scores
 from pellucid.evaluation.interventions import Place
 from pellucid.evaluation.knock_out import KnockOutTable, held_out_fables, knock_out_table
 from pellucid.evaluation.loss import Evaluation, evaluation_of, score
@@ -218,6 +220,17 @@ def knock_out_run(
     model = decoder_of(trained, "knock_out")
     sample = held_out_fables(fables, trained.tokenizer, model.context_length, n_fables)
     return knock_out_table(model, sample, fables.skills, knock_outs)
+
+
+def heads_of_run(trained: TrainedModel, *, n_fables: int) -> HeadTable:
+    """Where the heads look and, if the run's text is Fables, what work each does for the skills."""
+    model, tokenizer = decoder_of(trained, "heads"), trained.tokenizer
+    scores = head_scores(model, tokenizer)
+    if trained.config.corpus.type != "fables" or not tokenizer.has_words:
+        return HeadTable(scores, attribution=None)
+    corpus = fables_of(trained, "heads")
+    fables = held_out_fables(corpus, tokenizer, model.context_length, n_fables)
+    return HeadTable(scores, attribute(model, tokenizer, corpus, fables))
 
 
 def decoder_of(trained: TrainedModel, where: str) -> Decoder:

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from pellucid.corpora.corpus import NextWord, WordLength
 from pellucid.corpora.fables import continuations
+from pellucid.corpora.fables.deciding import Decided, decided_pieces
 from pellucid.corpora.fables.entropy import Inside, Mass
 from pellucid.corpora.fables.grammar import Fork, Grammar, Rules
 from pellucid.corpora.fables.neighbours import Words, expected_words
@@ -66,6 +67,10 @@ class Fables:
     def next_character_distribution(self, prefix: str) -> Mapping[str, float]:
         """p(next character | prefix), exactly; "" is the end of the fable; {} if no fable begins like this."""
         return continuations.next_character_distribution(self.grammar, prefix)
+
+    def decided_pieces(self, text: str) -> list[Decided]:
+        """What in a fable is decided by earlier words, and by which. Raises DataError if it is not a fable."""
+        return decided_pieces(self.read(text))
 
     def words_of(self, text: str, word_length: WordLength) -> Iterator[tuple[str, Mapping[NextWord, float]]]:
         """Each word of a fable, and p(word | the words before it). Raises DataError if it is not a fable."""

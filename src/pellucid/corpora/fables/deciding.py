@@ -1,0 +1,99 @@
+"""Which earlier words decide a later one: the name its repeats, the animal its call, a count how many are left.
+
+A story is told in pieces: fixed words, what choices wrote, and what holes repeat. To see what a piece depends on, tell
+the story again with another option of one choice, and all other choices as they were. Some pieces change. So
+
+    an earlier piece decides a later one, if for some choice the later one changes, and never unless the earlier does.
+
+After "a fox named Hazel", the call "yapped" is decided by "fox" and not by "Hazel", "she" and a second "Hazel" by the
+first. The "she" does not decide the second "Hazel": for other names it would be "she", too.
+
+Only what was said decides here, not what kind of story it is: where another option leads to other choices, the rest
+cannot be told again. So morals, which the whole course of a story decides, have no deciding words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pellucid.corpora.fables.grammar import Fork, Piece
+
+Drawn = Sequence[tuple[Fork, int]]
+
+
+class Decided(NamedTuple):
+    """A piece of a text, from start to end, and the earlier pieces that decide it."""
+
+    start: int
+    end: int
+    by: list[tuple[int, int]]
+
+
+def decided_pieces(drawn: Drawn) -> list[Decided]:
+    """All pieces of the story that these choices write which something before them decides, in order."""
+    told = [fork.write_pieces(index)[0] for fork, index in drawn]
+    texts = [text for pieces in told for text, _ in pieces]
+    decides_PP = np.zeros((len(texts), len(texts)), dtype=bool)  # does the piece of this row decide that of the column
+    n_before = 0
+    for place, (fork, index) in enumerate(drawn):
+        _, after = fork.write(index)
+        if after is None or after.state is not fork.state:  # something is remembered, or may be until the end
+            others = (tell_again(drawn, told, place, other) for other in fork.allowed() if other != index)
+            changes_OP = np.array(
+                [[a != b for a, b in zip(other, texts[n_before:], strict=True)] for other in others if other]
+            )
+            if len(changes_OP):
+                decides_PP[n_before:, n_before:] |= always_before(changes_OP)
+        n_before += len(told[place])
+    spans = list(pairwise(accumulate(map(len, texts), initial=0)))
+    return [
+        Decided(*spans[later], [spans[earlier] for earlier in np.flatnonzero(decides_PP[:, later])])
+        for later in np.flatnonzero(decides_PP.any(axis=0))
+    ]
+
+
+def always_before(changes_OP: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """By which options each piece changes: which piece (row) changes whenever a later one (column) does, if that ever
+    changes."""
+    changes = changes_OP.astype(np.int64)
+    n_alone_PP = (1 - changes).T @ changes
+    return np.triu((n_alone_PP == 0) & changes_OP.any(axis=0), k=1)
+
+
+def tell_again(drawn: Drawn, told: Sequence[Sequence[Piece]], place: int, other: int) -> list[str] | None:
+    """The pieces from this place on, with another option there, and all other choices written as they were.
+
+    None if the story cannot go on like this.
+    """
+    texts: list[str] = []
+    fork, index = drawn[place][0], other
+    for here in range(place, len(drawn)):
+        if here > place:
+            found = same_option(*drawn[here], fork)
+            if found is None:
+                return None
+            index = found
+        pieces, after = fork.write_pieces(index)
+        if [hole for _, hole in pieces] != [hole for _, hole in told[here]] or (after is None) != (
+            here + 1 == len(drawn)
+        ):
+            return None
+        texts += [text for text, _ in pieces]
+        if after is not None:
+            fork = after
+    return texts
+
+
+def same_option(old_fork: Fork, old_index: int, fork: Fork) -> int | None:
+    """The option of this choice that writes what the old one wrote; None if it is another choice, or has no such."""
+    if next(fork.ahead()) != next(old_fork.ahead()):
+        return None
+    if fork.rule is old_fork.rule:
+        return old_index if old_index != fork.excluded else None
+    parts = old_fork.rule.options[old_index].parts
+    return next((i for i in fork.allowed() if fork.rule.options[i].parts == parts), None)

@@ -1,0 +1,166 @@
+"""Which head does what: where it looks when a skill is needed, and what the skill loses without it.
+
+The grammar of Fables knows which earlier words decide a name that is repeated, a fact, a pronoun or a number (see
+`corpora.fables.deciding`). So two things are measured for each head and skill, and only both together say that it does
+the work:
+
+    looks   how much of its attention is on tokens of the deciding words, where a token is predicted that they decide;
+            beside it, how much would be there if attention were spread evenly over all tokens so far
+    costs   by how much the loss of the skill rises when the head is knocked out (see `knock_out`)
+
+Shapes: L layers, H heads, K skills that earlier words can decide, T positions as queries, S as keys, F fables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pellucid.corpora.fables import FablesCorpus
+from pellucid.evaluation.head_scores import LEAST_SCORE_OF_A_NAME, HeadScores, scores_table
+from pellucid.evaluation.knock_out import NORMAL_95, Costs, Estimate, Fable, knock_out_table
+from pellucid.evaluation.probe import ends_of_tokens
+from pellucid.evaluation.trace import trace
+from pellucid.model.decoder import Decoder
+from pellucid.tokenizer import Tokenizer
+
+Floats = NDArray[np.float64]
+
+SKILLS_DECIDED = ("agreement", "recall", "fact", "count")  # by words; morals are decided by the whole story
+
+
+@dataclass(frozen=True)
+class HeadWork:
+    """What share of a head's attention is on the words that decide each skill, and what it costs to do without it."""
+
+    layer: int
+    head: int
+    looks: dict[str, Estimate]
+    costs: Costs
+
+    def to_json(self) -> dict[str, object]:
+        looks = {skill: share.to_json() for skill, share in self.looks.items()}
+        return {"layer": self.layer, "head": self.head, "looks": looks, "costs": self.costs.to_json()["nats_per_fable"]}
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """The work of all heads, layer by layer. evenly: the share on the deciding words, were attention spread evenly."""
+
+    n_fables: int
+    evenly: dict[str, float]
+    heads: list[HeadWork]
+
+    def done_by(self, skill: str) -> HeadWork | None:
+        """The head without which the skill loses most, if that is more than nothing (95 %), and if at least 40 % of its
+        attention is on the words that decide."""
+        best = max(self.heads, key=lambda head: head.costs.by_skill[skill].mean)
+        cost = best.costs.by_skill[skill]
+        does = cost.mean > cost.half_width and best.looks[skill].mean >= LEAST_SCORE_OF_A_NAME
+        return best if does else None
+
+    def to_json(self) -> dict[str, object]:
+        done_by = {skill: head and [head.layer, head.head] for skill in self.evenly for head in [self.done_by(skill)]}
+        heads = [head.to_json() for head in self.heads]
+        return {"fables": self.n_fables, "evenly": self.evenly, "done_by": done_by, "heads": heads}
+
+    def table(self) -> str:
+        """For a person to read: of each skill, where the head looks and what it costs."""
+        skills = list(self.evenly)
+        lines = [
+            f"what heads do, on {self.n_fables} held-out fables (± 95 %): how much of their attention, in %, is on the",
+            "words that decide the next token, and how many nats per fable the skill loses without them",
+            "head   " + "".join(f"{skill:^25}" for skill in skills) + f"{'all':>13}",
+            "evenly " + "".join(f"{self.evenly[skill]:>7.1%}{'':18}" for skill in skills),
+        ]
+        for head in self.heads:
+            cells = "".join(_looks(head.looks[skill]) + _costs(head.costs.by_skill[skill]) for skill in skills)
+            lines.append(f"{head.layer}.{head.head:<5}{cells}{_costs(head.costs.all):>13}")
+        return "\n".join([*lines, *map(self._sentence, skills)])
+
+    def _sentence(self, skill: str) -> str:
+        head = self.done_by(skill)
+        if head is None:
+            return f"{skill}: no single head does it"
+        share = head.costs.by_skill[skill].mean / head.costs.all.mean
+        return f"{skill}: head {head.layer}.{head.head}; {share:.0%} of what it costs to do without it is {skill}"
+
+
+def _looks(share: Estimate) -> str:
+    return f"{100 * share.mean:>6.1f} ±{100 * share.half_width:<4.1f}"
+
+
+def _costs(cost: Estimate) -> str:
+    return f"{cost.mean:>+7.2f} ±{cost.half_width:<4.2f}"
+
+
+@dataclass(frozen=True)
+class HeadTable:
+    """All that is known of the heads. attribution: None where no grammar knows what decides the text."""
+
+    scores: list[HeadScores]
+    attribution: Attribution | None
+
+    def to_json(self) -> dict[str, object]:
+        scores = [head.to_json() for head in self.scores]
+        return {"scores": scores, "attribution": self.attribution and self.attribution.to_json()}
+
+    def table(self) -> str:
+        parts = [scores_table(self.scores)]
+        return "\n\n".join([*parts, self.attribution.table()] if self.attribution else parts)
+
+
+def attribute(model: Decoder, tokenizer: Tokenizer, corpus: FablesCorpus, fables: Sequence[Fable]) -> Attribution:
+    """Measures all heads on these fables."""
+    columns = [corpus.skills.index(skill) for skill in SKILLS_DECIDED]
+    looks, evenly, weights = [], [], []
+    for fable in fables:
+        decides_KTS = deciding_tokens(corpus, tokenizer, fable)
+        shares_KT = fable.shares[:, columns].T * decides_KTS.any(axis=2)
+        wanted_KTS = shares_KT[:, :, None] * decides_KTS
+        attention_LHTS = trace(model, fable.ids).attention.double().numpy()
+        looks.append(np.einsum("lhts,kts->lhk", attention_LHTS, wanted_KTS))
+        evenly.append((wanted_KTS.sum(axis=2) / np.arange(1, len(fable.ids) + 1)).sum(axis=1))
+        weights.append(shares_KT.sum(axis=1))
+    looks_KLHF, weights_KF = np.stack(looks).transpose(3, 1, 2, 0), np.stack(weights, axis=1)
+    found = {skill: k for k, skill in enumerate(SKILLS_DECIDED) if weights_KF[k].any()}
+
+    places = [("head", layer, head) for layer, head in np.ndindex(looks_KLHF.shape[1:3])]
+    rows = knock_out_table(model, fables, corpus.skills, [[place] for place in places]).rows
+    heads = []
+    for (_, layer, head), costs in zip(places, rows, strict=True):
+        shares = {skill: ratio(looks_KLHF[k, layer, head], weights_KF[k]) for skill, k in found.items()}
+        heads.append(HeadWork(layer, head, shares, costs))
+    evenly_K = np.sum(evenly, axis=0) / np.maximum(weights_KF.sum(axis=1), 1e-9)
+    return Attribution(len(fables), {skill: float(evenly_K[k]) for skill, k in found.items()}, heads)
+
+
+def deciding_tokens(corpus: FablesCorpus, tokenizer: Tokenizer, fable: Fable) -> NDArray[np.bool_]:
+    """Whether key s is a token of the words that decide the target of query t, as far as it takes skill k: (K, T, S).
+
+    The first key is the end_of_text. Targets that no word decides have rows of nothing.
+    """
+    T = len(fable.ids)
+    decides_KTS = np.zeros((len(SKILLS_DECIDED), T, T), dtype=bool)
+    ends = ends_of_tokens(tokenizer, fable.text)
+    token_of = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))  # of each character
+    skills = [corpus.skills[skill] for skill in corpus.skills_of(fable.text)]
+    for piece in corpus.decided_pieces(fable.text):
+        keys = np.concatenate([token_of[start:end] for start, end in piece.by]) + 1
+        for place in range(piece.start, piece.end):
+            t = token_of[place]
+            if skills[place] in SKILLS_DECIDED and t < T:
+                decides_KTS[SKILLS_DECIDED.index(skills[place]), t, keys[keys <= t]] = True
+    return decides_KTS
+
+
+def ratio(sums_F: Floats, weights_F: Floats) -> Estimate:
+    """Σ sums / Σ weights. Its standard error counts fables: tokens of one are alike (Cochran 1977, section 2.11)."""
+    total = weights_F.sum()
+    mean = sums_F.sum() / total
+    surplus_F = sums_F - mean * weights_F
+    variance = (surplus_F**2).sum() * len(sums_F) / max(len(sums_F) - 1, 1) / total**2
+    return Estimate(float(mean), NORMAL_95 * float(variance) ** 0.5)
