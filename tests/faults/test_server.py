@@ -164,7 +164,7 @@ def malformed(rng: random.Random) -> tuple[str, str, bytes]:
             at = rng.randrange(1, len(text))
             return "POST", path, (text[:at] + chr(rng.randrange(1, 9)) + text[at:]).encode()
         case "nested":
-            depth, (opening, closing) = rng.choice([2, 50, 1_000, 9_000]), rng.choice([("[", "]"), ('{"a":', "}")])
+            depth, (opening, closing) = rng.choice([3, 50, 1_000, 9_000]), rng.choice([("[", "]"), ('{"a":', "}")])
             nested = opening * depth + "1" + closing * (depth if rng.random() < 0.5 else 0)
             return "POST", path, rng.choice([nested, f'{{"model": "tiny", "prompt": {nested}}}']).encode()
         case "bytes":
