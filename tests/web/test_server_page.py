@@ -29,10 +29,8 @@ def test_the_commands_and_the_code_of_the_page_run(fables_run: Path, capsys: pyt
         if shutil.which("curl") is None:
             pytest.skip("curl is not installed")
         commands = [block.rstrip().replace("8000", str(port)) + " -sS --noproxy '*'" for block in blocks("sh")]
-        models, whole, streamed = (
-            subprocess.run(command, shell=True, check=True, capture_output=True, text=True).stdout
-            for command in commands
-        )
+        run = {"shell": True, "check": True, "capture_output": True, "text": True}
+        models, whole, streamed = (subprocess.run(command, **run).stdout for command in commands)
         assert json.loads(models)["data"][0]["id"] == "fables"
         assert json.loads(whole)["choices"][0]["text"]
         assert streamed.endswith("data: [DONE]\n\n")

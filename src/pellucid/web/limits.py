@@ -20,7 +20,7 @@ from pellucid.web.errors import ApiError, error_response, install_errors
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_HEADER_BYTES = 16 * 1024
-MOST_DISCARDED_BYTES = 16 * 1024 * 1024  # of a body that is too large: a client that still sends does not read the answer
+MOST_DISCARDED_BYTES = 16 * 1024 * 1024  # of too large a body: a client that still sends does not read the answer
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
