@@ -244,13 +244,15 @@ export async function showPage(source) {
 
   // While a run trains, its newest checkpoint is shown, if the one before was.
   async function hear({ type, run, ...event }) {
+    const known = view.live[run];
     if (type === "sample") view.samples = { ...view.samples, [run]: event };
     else if (type === "state") view.live = { ...view.live, [run]: event };
     else if (type === "metrics") {
       const before = (view.metrics[run] ?? []).filter((row) => event.after !== null && row.step <= event.after);
       view.metrics = { ...view.metrics, [run]: [...before, ...event.rows] };
     }
-    if (type === "checkpoint" || (type === "state" && event.is_there)) {
+    const hasBegun = type === "state" && event.is_there && (!known?.is_there || known.steps !== event.steps);
+    if (type === "checkpoint" || hasBegun) {
       const newestOf = () => view.runs.find(({ name }) => name === run)?.checkpoints.at(-1)?.id;
       const isFollowed = store.get().checkpoint === newestOf() && view.live[run]?.is_training;
       await readRuns();
@@ -302,7 +304,8 @@ export async function showPage(source) {
     if (store.get().checkpoint && view.modelOf === undefined) await open(store.get().checkpoint);
     refresh();
     draw();
-    source.onEvent(hear);
+    let heard = Promise.resolve(); // one event at a time: each looks at what the one before has left
+    source.onEvent((event) => (heard = heard.then(() => hear(event)).catch(fail)));
   } catch (error) {
     fail(error);
   }
