@@ -32,17 +32,12 @@ KINDS = {"": False, ", streamed": True}
 
 
 def serve_pellucid(run: Path, port: int) -> None:
-    from fastapi import FastAPI
-
     from pellucid.web import server
-    from pellucid.web.limits import install_limits
+    from pellucid.web.app import make_app
     from pellucid.web.openai_api import openai_routes
     from pellucid.web.served import ServedRun
 
-    app = FastAPI()
-    app.include_router(openai_routes(ServedRun(run)))
-    install_limits(app)
-    server.run(app, server.listen("127.0.0.1", port))
+    server.run(make_app([run], [openai_routes(ServedRun(run))]), server.listen("127.0.0.1", port))
 
 
 def serve_transformers(folder: Path, port: int) -> None:

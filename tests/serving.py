@@ -7,9 +7,8 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
-from pellucid.generation.continuous import N_SLOTS
 from pellucid.web import server
-from pellucid.web.limits import install_limits
+from pellucid.web.app import make_app
 from pellucid.web.openai_api import openai_routes
 from pellucid.web.served import ServedRun
 
@@ -27,10 +26,6 @@ def served(app: FastAPI) -> Iterator[tuple[str, int]]:
         thread.join()
 
 
-def api_app(run: Path, n_slots: int = N_SLOTS) -> FastAPI:
-    """OpenAI's API of a run, and nothing else but /health."""
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.include_router(openai_routes(ServedRun(run, n_slots=n_slots)))
-    app.get("/health")(lambda: "ok")
-    install_limits(app)
-    return app
+def app_of(run: Path) -> FastAPI:
+    """What `pellucid serve` serves of a run: the page and OpenAI's API."""
+    return make_app([run], [openai_routes(ServedRun(run))])

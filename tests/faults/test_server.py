@@ -23,7 +23,7 @@ from pellucid.web import served as served_module
 from pellucid.web import server
 from pellucid.web.engine import Job
 from processes import HANGS_AFTER_SECONDS
-from serving import api_app, served
+from serving import app_of, served
 from tiny_run import TINY_RUN, VERSES
 
 Json = dict[str, Any]
@@ -81,12 +81,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def app(run: Path) -> FastAPI:
-    return api_app(run)
+    return app_of(run)
 
 
 @pytest.fixture(scope="module")
 def address(run: Path) -> Iterator[Address]:
-    with served(api_app(run)) as address:
+    with served(app_of(run)) as address:
         yield address
 
 
@@ -355,7 +355,7 @@ def serve_until_stopped(run: Path, listening: socket.socket, drain_seconds: floa
     """As `pellucid serve` does, whose exit codes for signals are those of a shell."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     server.DRAIN_SECONDS = drain_seconds
-    server.run(api_app(run), listening)
+    server.run(app_of(run), listening)
 
 
 @pytest.mark.parametrize("drain_seconds", [8.0, 0.5])
@@ -416,7 +416,7 @@ def test_f30_a_run_that_vanishes_or_changes_is_served_again_when_it_is_back(run,
     monkeypatch.setattr(served_module, "LOOKS_EVERY_SECONDS", 0.0)
     copy, away = tmp_path / "tiny", tmp_path / "away"
     shutil.copytree(run, copy)
-    app = api_app(copy)
+    app = app_of(copy)
 
     def weights_damaged() -> None:
         weights = copy / "step-00000002" / "model.safetensors"

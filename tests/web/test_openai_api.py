@@ -17,11 +17,8 @@ from pellucid.generation.text import first_stop
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.tokenizer.tokenizer import CHAT_TOKENS
 from pellucid.web import engine as engine_module
-from pellucid.web.app import make_app
 from pellucid.web.engine import Engine
-from pellucid.web.openai_api import openai_routes
-from pellucid.web.served import ServedRun
-from serving import api_app, served
+from serving import app_of, served
 from tiny_run import TINY_RUN, VERSES
 
 GREEDY = {"temperature": 0}
@@ -46,7 +43,7 @@ def calling(address: tuple[str, int]) -> openai.OpenAI:
 
 @pytest.fixture(scope="module")
 def client(run: pellucid.Run) -> Iterator[openai.OpenAI]:
-    with served(api_app(run.directory.parent)) as address, calling(address) as client:
+    with served(app_of(run.directory.parent)) as address, calling(address) as client:
         yield client
 
 
@@ -212,8 +209,7 @@ def test_a_system_message_begins_the_first_turn_and_the_oldest_turns_are_left_ou
 
 
 def test_a_run_without_a_chat_template_says_so(fables_run):
-    app = make_app([fables_run], [openai_routes(ServedRun(fables_run))])
-    with served(app) as address, calling(address) as client:
+    with served(app_of(fables_run)) as address, calling(address) as client:
         with pytest.raises(openai.BadRequestError, match="not trained on conversations") as caught:
             client.chat.completions.create(model="fables", messages=[{"role": "user", "content": "Hello"}])
         assert caught.value.code == "no_chat_template"
@@ -243,7 +239,7 @@ def test_a_character_that_the_vocabulary_lacks_is_the_fault_of_the_prompt(tmp_pa
     body = {"model": "tiny", "prompt": "🦊"}
 
     async def ask() -> httpx.Response:
-        transport = httpx.ASGITransport(api_app(tmp_path / "tiny"))
+        transport = httpx.ASGITransport(app_of(tmp_path / "tiny"))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await client.post("/v1/completions", json=body)
 
@@ -291,5 +287,5 @@ def test_a_long_answer_does_not_hold_up_the_server(client):
     with client.completions.create(model="tiny", prompt="", max_tokens=4000, stream=True) as stream:
         next(iter(stream))
         started = time.monotonic()
-        assert httpx.get(f"{client.base_url.copy_with(path='/health')}").json() == "ok"
+        assert httpx.get(f"{client.base_url.copy_with(path='/health')}").json()["status"] == "ok"
         assert time.monotonic() - started < 5

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from serving import api_app, served
+from serving import app_of, served
 
 PAGE = (Path(__file__).parents[2] / "docs" / "server.md").read_text("utf-8")
 
@@ -18,7 +18,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_commands_and_the_code_of_the_page_run(fables_run: Path, capsys: pytest.CaptureFixture[str]):
-    with served(api_app(fables_run)) as (_, port):
+    with served(app_of(fables_run)) as (_, port):
         namespace: dict[str, object] = {}
         for code in blocks("python"):
             program = compile(code.replace("8000", str(port)), "docs/server.md", "exec")

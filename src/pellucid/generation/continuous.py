@@ -213,8 +213,8 @@ class _Row:
         self.scores_prompt = request.scores_prompt
         seed = None if request.seed is None else list(request.seed)
         self._random = np.random.Generator(np.random.Philox(seed))
-        self.seen_V = torch.zeros(0)
-        if request.sampling.repetition_penalty != 1:
+        self.counts_repetition = request.sampling.repetition_penalty != 1
+        if self.counts_repetition:
             self.seen_V = torch.zeros(vocab_size, dtype=torch.bool)
             self.seen_V[[id_ for id_ in self._ids if id_ not in tokenizer.stop_ids]] = True
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
@@ -247,7 +247,7 @@ class _Row:
         self.scores_prompt = False  # what is read from now on, when the window slides, has been scored
         self.unread = [token_id]
         self._ids.append(token_id)
-        if len(self.seen_V):
+        if self.counts_repetition:
             self.seen_V[token_id] = True
         if token_id in self._tokenizer.stop_ids:
             self.end("end_of_text")

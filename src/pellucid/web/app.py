@@ -5,12 +5,14 @@ The page loads nothing from elsewhere, and may not: the Content-Security-Policy 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pellucid.version import __version__
 from pellucid.web.limits import install_limits
@@ -34,7 +36,7 @@ def make_app(
     for router in (page_routes(microscope), event_routes(microscope.folders), *routers):
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
-    app.middleware("http")(_with_policy)
+    app.add_middleware(Policy)
     install_limits(app, host=host, names=names)
     return app
 
@@ -98,10 +100,20 @@ def page_routes(microscope: Microscope) -> APIRouter:
     return routes
 
 
-async def _with_policy(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-    response = await call_next(request)
-    response.headers["Content-Security-Policy"] = POLICY
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers["Referrer-Policy"] = "no-referrer"
-    response.headers.setdefault("Cache-Control", "no-cache")
-    return response
+class Policy:
+    """Headers that tell a browser what the page may do. It only touches headers, so that a stream passes untouched."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_policy(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["Content-Security-Policy"] = POLICY
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers["Referrer-Policy"] = "no-referrer"
+                headers.setdefault("Cache-Control", "no-cache")
+            await send(message)
+
+        await self._app(scope, receive, send_with_policy)
