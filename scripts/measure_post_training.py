@@ -33,6 +33,7 @@ METHODS = {"DPO": "instructions_dpo", "GRPO": "instructions_grpo", "PPO": "instr
 PROXY = "objective.reward={type: model, run: %s}"
 N_PROMPTS, N_SAMPLES = 48, 64  # of the reference, for the frontier
 N_ANSWERS = 320
+PRICES = (0, 0.1)  # of a nat of divergence, where the reward model judges
 
 
 def train(config: str, run: Path, *changes: str) -> Path:
@@ -62,6 +63,66 @@ def mean(numbers: list[float]) -> float:
     return sum(numbers) / len(numbers)
 
 
+def rewards_of_reference(trained: Any, corpus: InstructionsCorpus, precision: Any) -> list[RewardDistribution]:
+    """How the rewards of the reference's answers to each of some instructions are distributed."""
+    samples = [
+        [
+            answer.verdict.reward
+            for answer in judge_answers(
+                trained.model, trained.tokenizer, corpus, precision, n=N_PROMPTS, seed=1000 + seed
+            )
+        ]
+        for seed in range(N_SAMPLES)
+    ]
+    return [RewardDistribution.of_samples(rewards) for rewards in zip(*samples, strict=True)]
+
+
+def frontier(folder: Path) -> dict[str, dict[str, float]]:
+    """Each method beside the best that is possible, as a table and a figure."""
+    trained, precision = load_trained_run(folder / REFERENCE, "latest")
+    base = trained.config.base_run
+    assert base is not None, "the reference was fine-tuned from a run of fables"
+    corpus = build_corpus(trained.config.corpus)
+    assert isinstance(corpus, InstructionsCorpus)
+    prompts = rewards_of_reference(trained, corpus, precision)
+    table: dict[str, dict[str, float]] = {}
+    points: dict[str, list[Reached]] = {}
+    for name, run in {"SFT, the reference": REFERENCE, **METHODS}.items():
+        answers = judged(folder / run, corpus, trained.model, N_ANSWERS)
+        kl, reward = mean([answer.kl for answer in answers]), mean([answer.verdict.reward for answer in answers])
+        rows = [row for row in read_rows(folder / run / "metrics.jsonl") if "val_kl" in row]
+        if run != REFERENCE:
+            points[name] = [*(Reached(row["val_kl"], row["val_reward"]) for row in rows), Reached(kl, reward)]
+        table[name] = {
+            "reward": reward,
+            "KL (nats)": kl,
+            "the best for this KL": best_reward(prompts, kl),
+            "whole (%)": 100 * mean([float(answer.verdict.whole) for answer in answers]),
+            "obey (%)": 100 * mean([float(answer.verdict.obeys) for answer in answers]),
+            "excess on plain fables (%)": 100 * excess_on_fables(folder / run, base[0]),
+        }
+    sketch = draw_frontier("Reward and divergence, on Fables", prompts, points)
+    sketch.figure.savefig(ROOT / "docs/frontier.png", dpi=150)
+    return table
+
+
+def over_optimization(fooled: dict[str, Path]) -> dict[str, dict[str, float]]:
+    """What the reward model says and what the grammar says, as a table and a figure: means of five updates."""
+    curves = {name: read_rows(run / "metrics.jsonl") for name, run in fooled.items()}
+    sketch = draw_over_optimization("A reward model is not the truth", curves)
+    sketch.figure.savefig(ROOT / "docs/over_optimization.png", dpi=150)
+    return {
+        name: {
+            "reward model, start": mean([row["reward"] for row in rows[:5]]),
+            "reward model, end": mean([row["reward"] for row in rows[-5:]]),
+            "truth, start": mean([(row["whole"] + row["obeys"]) / 2 for row in rows[:5]]),
+            "truth, end": mean([(row["whole"] + row["obeys"]) / 2 for row in rows[-5:]]),
+            "KL, end (nats)": mean([row["kl"] for row in rows[-5:]]),
+        }
+        for name, rows in curves.items()
+    }
+
+
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("runs", type=Path, help="the folder of the runs")
@@ -81,62 +142,16 @@ def main() -> None:
             "train.steps=50",
             f"objective.beta={beta}",
         )
-        for beta in (0, 0.1)
+        for beta in PRICES
     }
-
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)  # one token at a time is so little work that threads would only wait for each other
-    trained, precision = load_trained_run(folder / REFERENCE, "latest")
-    base = trained.config.base_run
-    assert base is not None, "the reference was fine-tuned from a run of fables"
-    corpus = build_corpus(trained.config.corpus)
-    assert isinstance(corpus, InstructionsCorpus)
-    samples = [
-        [
-            answer.verdict.reward
-            for answer in judge_answers(
-                trained.model, trained.tokenizer, corpus, precision, n=N_PROMPTS, seed=1000 + seed
-            )
-        ]
-        for seed in range(N_SAMPLES)
-    ]
-    prompts = [RewardDistribution.of_samples(rewards) for rewards in zip(*samples, strict=True)]
-    table: dict[str, dict[str, float]] = {}
-    points: dict[str, list[Reached]] = {}
-    for name, config in METHODS.items():
-        answers = judged(folder / config, corpus, trained.model, N_ANSWERS)
-        kl, reward = mean([answer.kl for answer in answers]), mean([answer.verdict.reward for answer in answers])
-        rows = [row for row in read_rows(folder / config / "metrics.jsonl") if "val_kl" in row]
-        points[name] = [*(Reached(row["val_kl"], row["val_reward"]) for row in rows), Reached(kl, reward)]
-        table[name] = {
-            "reward": reward,
-            "KL (nats)": kl,
-            "the best for this KL": best_reward(prompts, kl),
-            "whole (%)": 100 * mean([float(answer.verdict.whole) for answer in answers]),
-            "obey (%)": 100 * mean([float(answer.verdict.obeys) for answer in answers]),
-            "excess on plain fables (%)": 100 * excess_on_fables(folder / config, base[0]),
-        }
-    print_table("method", table)
-    sketch = draw_frontier("Reward and divergence, on Fables", prompts, points)
-    sketch.figure.savefig(ROOT / "docs/frontier.png", dpi=150)
-
-    curves = {name: read_rows(run / "metrics.jsonl") for name, run in fooled.items()}
-    sketch = draw_over_optimization("A reward model is not the truth", curves)
-    sketch.figure.savefig(ROOT / "docs/over_optimization.png", dpi=150)
-    ends = {
-        name: {
-            "reward model, start": mean([row["reward"] for row in rows[:5]]),
-            "reward model, end": mean([row["reward"] for row in rows[-5:]]),
-            "truth, start": mean([(row["whole"] + row["obeys"]) / 2 for row in rows[:5]]),
-            "truth, end": mean([(row["whole"] + row["obeys"]) / 2 for row in rows[-5:]]),
-            "KL, end (nats)": mean([row["kl"] for row in rows[-5:]]),
-        }
-        for name, rows in curves.items()
-    }
+    reached, ends = frontier(folder), over_optimization(fooled)
+    print_table("method", reached)
     print_table("reward of", ends)
     torch.set_num_threads(n_threads)
     if options.record:
-        record(here("frontier"), table)
+        record(here("frontier"), reached)
         record(here("over_optimization"), ends)
 
 
