@@ -50,7 +50,8 @@ from pellucid.training.train_run import train_run
 def load(path: str | Path, checkpoint: str | int = "best") -> Run:
     """Opens a run directory or one of its step directories. `checkpoint`: "best", "latest" or a step.
 
-    Raises CheckpointError if there is none, or if it is damaged.
+    A step of which there is no checkpoint may be that of a snapshot. Raises CheckpointError if there is neither, or if
+    it is damaged.
     """
     directory = find_step_directory(Path(path), str(checkpoint))
     return Run(directory, *load_trained_run(directory))
