@@ -74,7 +74,7 @@ class Attribution:
             f"what heads do, on {self.n_fables} held-out fables (± 95 %): how much of their attention, in %, is on the",
             "words that decide the next token, and how many nats per fable the skill loses without them",
             "head   " + "".join(f"{skill:^25}" for skill in skills) + f"{'all':>13}",
-            "evenly " + "".join(f"{self.evenly[skill]:>7.1%}{'':18}" for skill in skills),
+            "evenly " + "".join(f"{self.evenly[skill]:>7.1%}{'':18}" for skill in skills).rstrip(),
         ]
         for head in self.heads:
             cells = "".join(_looks(head.looks[skill]) + _costs(head.costs.by_skill[skill]) for skill in skills)

@@ -1,0 +1,105 @@
+"""Which head of the demo does what, for the tables of docs/microscope_measures.md.
+
+    python scripts/measure_heads.py checkpoints/fables --record
+    python scripts/results.py
+
+The same figures as `pellucid heads checkpoints/fables`, and what each head costs if it gives its mean over these fables
+instead of zeros. Two minutes of processor time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from results import parser, print_table, record
+
+from pellucid.checkpoint.build import load_trained_run
+from pellucid.evaluation.attribution import Attribution, attribute
+from pellucid.evaluation.build import decoder_of, fables_of
+from pellucid.evaluation.interventions import Place, replaced
+from pellucid.evaluation.knock_out import N_FABLES, Estimate, Fable, costs, held_out_fables, loss_by_skill
+from pellucid.evaluation.trace import trace
+from pellucid.model.decoder import Decoder
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.add_argument("run", type=Path)
+    arguments.add_argument("--fables", type=int, default=N_FABLES)
+    options = arguments.parse_args()
+    trained, _ = load_trained_run(options.run)
+    model, corpus = decoder_of(trained, "heads"), fables_of(trained, "heads")
+    fables = held_out_fables(corpus, trained.tokenizer, model.context_length, options.fables)
+    found = attribute(model, trained.tokenizer, corpus, fables)
+    figures: dict[str, Any] = {
+        "looks": looks(found),
+        "costs": all_costs(found),
+        "costs of the mean": costs_of_mean(model, fables, corpus.skills),
+        "done": done(found),
+    }
+    for name in ("looks", "costs", "costs of the mean"):
+        print_table(name, figures[name])
+    print(found.table())
+    if options.record:
+        record("heads", figures)
+
+
+def shown(estimate: Estimate, times: float = 1.0, digits: int = 2) -> str:
+    return f"{times * estimate.mean:.{digits}f} ± {times * estimate.half_width:.{digits}f}"
+
+
+def looks(found: Attribution) -> dict[str, dict[str, str]]:
+    """In percent; the first row is attention that is spread evenly."""
+    rows = {"spread evenly": {skill: f"{100 * share:.1f}" for skill, share in found.evenly.items()}}
+    for head in found.heads:
+        rows[f"{head.layer}.{head.head}"] = {skill: shown(share, 100, 1) for skill, share in head.looks.items()}
+    return rows
+
+
+def all_costs(found: Attribution) -> dict[str, dict[str, str]]:
+    """In nats per fable."""
+    costs_of = {f"{head.layer}.{head.head}": {**head.costs.by_skill, "all": head.costs.all} for head in found.heads}
+    return {row: {skill: shown(cost) for skill, cost in cells.items()} for row, cells in costs_of.items()}
+
+
+def done(found: Attribution) -> dict[str, dict[str, float]]:
+    """Of each skill that one head does: which, and in numbers what the text says of it."""
+    rows = {}
+    for skill in found.evenly:
+        if head := found.done_by(skill):
+            cost = head.costs.by_skill[skill].mean
+            others = max(each.costs.by_skill[skill].mean for each in found.heads if each is not head)
+            rows[skill] = {
+                "layer": head.layer,
+                "head": head.head,
+                "looks": 100 * head.looks[skill].mean,
+                "evenly": 100 * found.evenly[skill],
+                "costs": cost,
+                "share": 100 * cost / head.costs.all.mean,
+                "next head costs": others,
+            }
+    return rows
+
+
+def costs_of_mean(model: Decoder, fables: list[Fable], skills: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Each head replaced by its mean output over all tokens of these fables (mean ablation, Wang et al. 2022)."""
+    sums_LHK, n_tokens = torch.zeros(()), 0
+    for fable in fables:
+        sums_LHK = sums_LHK + trace(model, fable.ids).heads.double().sum(dim=2)
+        n_tokens += len(fable.ids)
+    intact_FS = loss_by_skill(model, fables)
+    rows = {}
+    for layer in range(sums_LHK.size(0)):
+        for head in range(sums_LHK.size(1)):
+            place: Place = ("head", layer, head)
+            with replaced(model, {place: sums_LHK[layer, head] / n_tokens}):
+                found = costs(intact_FS, loss_by_skill(model, fables), skills, [place])
+            rows[f"{layer}.{head}"] = {skill: shown(cost) for skill, cost in found.by_skill.items()}
+    return rows
+
+
+if __name__ == "__main__":
+    main()
