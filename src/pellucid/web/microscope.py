@@ -31,11 +31,13 @@ from pellucid.corpora.build import build_corpus
 from pellucid.corpora.corpus import SPELLING, Corpus, KnownCorpus, Piece
 from pellucid.data.truth import Distribution, skill_characters
 from pellucid.errors import CheckpointError, ConfigError, PellucidError
-from pellucid.evaluation.build import knock_out_run
+from pellucid.evaluation.attribution import attribute
+from pellucid.evaluation.build import fables_of
 from pellucid.evaluation.explain import beginning_that_fits, token_text, validation_documents
 from pellucid.evaluation.explain_truth import truth_of_text
 from pellucid.evaluation.head_scores import head_scores
-from pellucid.evaluation.interventions import Place
+from pellucid.evaluation.interventions import Place, places_of
+from pellucid.evaluation.knock_out import held_out_fables, knock_out_table
 from pellucid.evaluation.trace import Trace, trace
 from pellucid.model.decoder import Decoder
 from pellucid.runtime.precision import precision_here
@@ -277,12 +279,19 @@ class Microscope:
         return self._measured.get(("heads", opened.digest), compute)
 
     def knock_out(self, checkpoint: str, n: int) -> Json:
-        """What each skill loses on n held-out fables without each head and sublayer."""
+        """What each skill loses on n held-out fables without each head and sublayer, and where the heads look."""
         opened = self._open(checkpoint)
 
         def compute() -> Json:
-            alone = replace(opened.trained, model=copy.deepcopy(opened.model))  # so that traces need not wait for it
-            return knock_out_run(alone, None, n_fables=n).to_json()
+            corpus = fables_of(opened.trained, "knock_out")
+            model = copy.deepcopy(opened.model)  # so that traces need not wait for it
+            fables = held_out_fables(corpus, opened.tokenizer, model.context_length, n)
+            attribution = attribute(model, opened.tokenizer, corpus, fables)
+            places = [place for place in places_of(model) if place[0] != "head"]
+            table = knock_out_table(model, fables, corpus.skills, [[place] for place in places])
+            by_place = {row.places[0]: row for row in [*(head.costs for head in attribution.heads), *table.rows]}
+            table = replace(table, rows=[by_place[place] for place in places_of(model)])
+            return {**table.to_json(), "attribution": attribution.to_json()}
 
         return self._measured.get(("knock out", opened.digest, n), compute)
 

@@ -62,6 +62,7 @@ export async function showPage(source) {
     panel(document.querySelector(`#part-${name} .body`), view),
   );
   view.draw = draw;
+  view.panels = panels;
   window.microscope = view; // for whoever opens the console
 
   function draw() {
@@ -111,10 +112,8 @@ export async function showPage(source) {
       Object.assign(view, { trace, logits: { at: trace.at, logits: trace.logits } });
       if (!asked.knockOut.length) Object.assign(view, { base: trace, baseLogits: view.logits });
       draw();
-      if (asked.typedAt) {
-        performance.measure("keystroke to redrawn", { start: asked.typedAt, detail: { tokens: trace.ids.length } });
-      }
-      followUp();
+      measure("keystroke to redrawn", asked.typedAt);
+      followUp(asked.typedAt);
     },
     fail,
   );
@@ -136,9 +135,10 @@ export async function showPage(source) {
   );
   const askTruth = newest(
     (asked) => source.truth({ checkpoint: asked.checkpoint, text: asked.text }),
-    (truth) => {
+    (truth, asked) => {
       view.truth = truth;
       draw();
+      measure("keystroke to truth", asked.typedAt);
     },
     fail,
   );
@@ -178,9 +178,9 @@ export async function showPage(source) {
   }
 
   // What else the view lacks once the trace is there. The trace comes first: it is what one waits for.
-  function followUp() {
+  function followUp(typedAt = 0) {
     const state = store.get();
-    const keys = keysOf(state);
+    const keys = { ...keysOf(state), typedAt };
     const { asked } = view;
     if (view.logits.at !== placeOf(view)) askLogits(keys);
     const truth = `${view.modelOf} ${state.text}`;
@@ -309,6 +309,11 @@ export async function showPage(source) {
   } catch (error) {
     fail(error);
   }
+}
+
+// How long something took, until it was painted: `performance.getEntriesByType("measure")` lists it.
+function measure(name, start) {
+  if (start) requestAnimationFrame(() => setTimeout(() => performance.measure(name, { start })));
 }
 
 // The links at the top. They scroll, and leave the address to the state.

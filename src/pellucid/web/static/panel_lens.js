@@ -5,11 +5,13 @@ import { placeOf, rove } from "./moves.js";
 import { divergence, divergenceFromTruth, likeliest, logSoftmax } from "./sampling.js";
 import { matching } from "./truth.js";
 
-const CELL = 92; // pixels that a column needs
+const CELL = 88; // pixels that a column needs
+const HEADER = 135; // and the names of the rows
 const N_SHOWN = 10;
 
 export function lensPanel(root, view) {
-  const [memory, cards] = [{}, {}];
+  const [memory, cards, sizes] = [{}, {}, {}];
+  let room = 2;
   const table = h("div", { class: "lens", role: "grid", "aria-label": "Logit lens: places by tokens" });
   const title = h("h3", {});
   const [toEnd, toTruth] = [figure("kl_end", null), figure("kl_truth", null)];
@@ -65,10 +67,8 @@ export function lensPanel(root, view) {
   function drawTable(here, isGuess) {
     const { trace, model } = view;
     const T = trace.ids.length;
-    const n_columns = Math.max(
-      2,
-      Math.min(T, Math.floor((table.parentElement.clientWidth * (innerWidth < 800 ? 1 : 0.72) - 110) / CELL)),
-    );
+    if (changed(sizes, view.look)) room = Math.floor((table.clientWidth - HEADER) / CELL); // to ask for it costs a layout
+    const n_columns = Math.max(2, Math.min(T, room));
     const first = Math.max(0, Math.min(T - n_columns, here - Math.floor(n_columns * 0.7)));
     const places = Array.from({ length: n_columns }, (_, i) => first + i).filter(
       (place) => place < T && !(isGuess && place > here),

@@ -59,8 +59,8 @@ export function textPanel(root, view) {
     ),
   );
 
-  area.addEventListener("input", () => {
-    view.byTyping = performance.now();
+  area.addEventListener("input", (event) => {
+    view.byTyping = event.timeStamp;
     view.store.set({ text: area.value, at: -1 });
   });
   strip.addEventListener("click", (event) => {

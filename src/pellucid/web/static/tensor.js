@@ -1,6 +1,6 @@
 // Tensors as the server sends them: {shape, dtype, data}, data in base64, row by row.
 
-const FLOATS = { float32: Float32Array, int32: Int32Array };
+const NUMBERS = { float32: Float32Array, int32: Int32Array };
 
 // A tensor with `shape` and `values`, a typed array. tensor.row(i, j, …) is the part with these first indices.
 export class Tensor {
@@ -24,7 +24,7 @@ export class Tensor {
 export function unpacked({ shape, dtype, data }) {
   const bytes = bytesOf(data);
   if (dtype === "float16") return new Tensor(shape, fromHalf(new Uint16Array(bytes.buffer)));
-  return new Tensor(shape, new FLOATS[dtype](bytes.buffer));
+  return new Tensor(shape, new NUMBERS[dtype](bytes.buffer));
 }
 
 export function bytesOf(base64) {
@@ -46,5 +46,7 @@ function fromHalf(bits) {
     if (exponent === 31) return fraction ? NaN : sign * Infinity;
     return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
   });
-  return Float32Array.from(bits, (half) => halves[half]);
+  const values = new Float32Array(bits.length);
+  for (let i = 0; i < bits.length; i++) values[i] = halves[bits[i]];
+  return values;
 }
