@@ -2,6 +2,7 @@
 
 import { paint, shareColour } from "./colours.js";
 import { changed, figure, fill, fixed, h, percent, setFigure, visible } from "./elements.js";
+import { skillsDoneBy } from "./knock_table.js";
 import { headOf, placeOf, rove, selectToken } from "./moves.js";
 
 const MOST_SOURCES = 6;
@@ -66,14 +67,23 @@ export function attentionPanel(root, view) {
     const { trace, model, state, heads, look } = view;
     if (!trace || !model) return;
     const [layer, head] = headOf(view);
-    if (changed(thumbs, trace.attention, heads, look, state.off)) drawThumbs();
+    if (changed(thumbs, trace.attention, heads, look, state.off, view.table)) drawThumbs();
     for (const button of grid.querySelectorAll("button")) {
       const isHere = button.dataset.head === `${layer}.${head}`;
       button.setAttribute("aria-selected", isHere);
       button.tabIndex = isHere ? 0 : -1;
     }
-    if (changed(large, trace, layer, head, heads, look)) drawLarge(layer, head);
+    if (changed(large, trace, layer, head, heads, look, view.table)) drawLarge(layer, head);
     if (changed(rows, trace, layer, head, state.at, model)) drawRow(layer, head);
+  }
+
+  // By its scores; and, once part 7 has measured it, by the skills that it does.
+  function nameInWords(layer, head) {
+    const table = view.table?.checkpoint === view.state.checkpoint ? view.table : null;
+    const skills = skillsDoneBy(table, layer, head);
+    const done = skills.length ? [`does ${skills.join(" and ")}`] : [];
+    const name = nameOf(layer, head)?.name;
+    return [...done, ...(done.length && name === "unclassified" ? [] : [name ?? ""])].join(", ");
   }
 
   function nameOf(layer, head) {
@@ -106,7 +116,7 @@ export function attentionPanel(root, view) {
       const weights = trace.attention.row(layer, head).values;
       paint(button.firstChild, T, T, (t, s) => weights[t * T + s], shareColour);
       const named = nameOf(layer, head);
-      button.lastChild.textContent = off.has(button.dataset.head) ? "switched off" : (named?.name ?? "");
+      button.lastChild.textContent = off.has(button.dataset.head) ? "switched off" : nameInWords(layer, head);
       button.classList.toggle("off", off.has(button.dataset.head));
       button.setAttribute("aria-label", `head ${button.dataset.head}, ${button.lastChild.textContent}`);
     });
@@ -119,7 +129,7 @@ export function attentionPanel(root, view) {
     paint(map, T, T, (t, s) => weights[t * T + s], shareColour);
     map.setAttribute("aria-label", `Attention weights of head ${layer}.${head}, a row for each of ${T} tokens`);
     const named = nameOf(layer, head);
-    fill(title, `Head ${layer}.${head}`, h("span", { class: "head-tag" }, named?.name ?? ""));
+    fill(title, `Head ${layer}.${head}`, h("span", { class: "head-tag" }, nameInWords(layer, head)));
     fill(
       scores,
       ...Object.entries(named?.scores ?? {}).map(([key, value]) =>

@@ -1,7 +1,9 @@
 // Part 7: parts of the model as switches, and what each of them is for.
 
-import { changed, figure, fill, fixed, h } from "./elements.js";
-import { nameOfPart, partOfPlace } from "./store.js";
+import { changed, fill, h } from "./elements.js";
+import { knockTable, workInWords } from "./knock_table.js";
+import { waitedFor } from "./newest.js";
+import { nameOfPart } from "./store.js";
 
 export function knockPanel(root, view) {
   const memory = {};
@@ -27,12 +29,12 @@ export function knockPanel(root, view) {
   const patch = h(
     "p",
     { class: "row patch" },
-    h("label", { for: "instead" }, "What is off gives what it gave for"),
+    h("label", { for: "instead" }, "A part that is off gives what it gave for this text:"),
     instead,
   );
   patch.hidden = !view.source.canPatch;
-  const reading = h("p", { class: "reading", hidden: true });
-  root.append(switches, patch, h("div", { class: "row" }, measure, note), reading, result);
+  const work = h("div", { class: "work", hidden: true });
+  root.append(switches, patch, h("div", { class: "row" }, measure, note), work, result);
   return { draw };
 
   function draw() {
@@ -89,7 +91,7 @@ export function knockPanel(root, view) {
     measure.disabled = true;
     note.textContent = "Reading held-out fables without each part in turn …";
     try {
-      view.table = { ...(await view.source.knockOutTable({ checkpoint })), checkpoint };
+      view.table = { ...(await waitedFor(view.source.knockOutTable({ checkpoint }))), checkpoint };
       note.textContent = "";
       view.draw();
     } catch (error) {
@@ -100,99 +102,14 @@ export function knockPanel(root, view) {
 
   function drawTable(off) {
     const { table, state } = view;
-    reading.hidden = !table || table.checkpoint !== state.checkpoint;
-    if (reading.hidden) return fill(result);
-    const skills = [...Object.keys(table.floor), "all"];
-    const total = (nats) => Object.values(nats).reduce((sum, each) => sum + each, 0);
-    const isHead = (row) => row.places[0][0] === "head";
-    const most = Object.fromEntries(
-      skills.map((skill) => [
-        skill,
-        Math.max(1e-9, ...table.knocked_out.filter(isHead).map((row) => row.nats_per_fable[skill].mean)),
-      ]),
-    );
-    const cell = (skill, row) => {
-      const { mean, half_width } = row.nats_per_fable[skill];
-      const isSure = mean - half_width > 0;
-      const strength = isSure ? Math.min(1, Math.max(0, mean / most[skill])) : 0;
-      return h(
-        "td",
-        {
-          class: isSure ? "sure" : "muted",
-          style: { "--strength": strength },
-          "data-skill": skill,
-          "data-value": mean.toPrecision(7),
-        },
-        fixed(mean),
-        h("small", {}, ` ± ${fixed(half_width)}`),
-      );
-    };
-    const plain = (name, nats) =>
-      h(
-        "tr",
-        { class: "plain" },
-        h("th", { scope: "row" }, name),
-        skills.map((skill) => h("td", {}, fixed(skill === "all" ? total(nats) : nats[skill]))),
-      );
-    fill(
-      result,
-      h(
-        "table",
-        {},
-        h(
-          "caption",
-          {},
-          "What each skill loses without a part, in nats per fable, with the 95 % interval over ",
-          figure("fables", table.fables, String(table.fables)),
-          " held-out fables",
-        ),
-        h(
-          "thead",
-          {},
-          h(
-            "tr",
-            {},
-            h("th", { scope: "col" }, "without"),
-            skills.map((skill) => h("th", { scope: "col" }, skill)),
-          ),
-        ),
-        h(
-          "tbody",
-          {},
-          plain("the floor", table.floor),
-          plain("the whole model", table.intact),
-          table.knocked_out.map((row) => {
-            const part = partOfPlace(row.places[0]);
-            return h(
-              "tr",
-              { "data-row": part },
-              h("th", { scope: "row" }, toggle(part, off)),
-              skills.map((skill) => cell(skill, row)),
-            );
-          }),
-        ),
-      ),
-    );
-    const heads = table.knocked_out.filter(isHead);
-    const of = (skill) =>
-      heads.reduce((best, row) => (row.nats_per_fable[skill].mean > best.nats_per_fable[skill].mean ? row : best));
-    const strongest = skills
-      .filter((skill) => skill !== "all" && skill !== "spelling" && skill !== "choice")
-      .map((skill) => [skill, of(skill)])
-      .filter(([skill, row]) => row.nats_per_fable[skill].mean > row.nats_per_fable[skill].half_width);
-    fill(
-      reading,
-      strongest.length
-        ? [
-            "Most needed among the heads: ",
-            strongest.map(([skill, row], i) => [
-              i ? ", " : "",
-              `${skill} `,
-              h("b", { class: "mono" }, partOfPlace(row.places[0])),
-            ]),
-            ".",
-          ]
-        : "No head is clearly needed for one skill.",
-    );
+    const isOfThis = table?.checkpoint === state.checkpoint;
+    work.hidden = !isOfThis;
+    fill(work, isOfThis && workInWords(table, see));
+    fill(result, isOfThis && knockTable(table, (part) => toggle(part, off)));
+  }
+
+  function see(head) {
+    view.store.set({ head });
+    document.getElementById("part-attention").scrollIntoView({ behavior: "smooth" });
   }
 }

@@ -19,7 +19,7 @@ export function textPanel(root, view) {
   const memory = {};
   const marks = {};
   const examplesMemory = {};
-  const area = h("textarea", { id: "text", rows: 3, spellcheck: "false", "aria-label": "Text that the model reads" });
+  const area = h("textarea", { id: "text", rows: 2, spellcheck: "false", "aria-label": "Text that the model reads" });
   const examples = h("div", { class: "chips", role: "group", "aria-label": "Examples" });
   const strip = h("div", { class: "strip", role: "listbox", "aria-label": "Tokens", "aria-orientation": "horizontal" });
   const card = h("div", { class: "card", "aria-live": "polite" });

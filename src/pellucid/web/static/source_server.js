@@ -19,7 +19,9 @@
 //                                               skills: [T-1] of [name], or null}
 //   heads({checkpoint})                       {heads: [{layer, head, name, scores: {name: share}}]}
 //   knockOutTable({checkpoint, n})            {fables, floor and intact: {skill: nats},
-//                                               knocked_out: [{places, nats_per_fable: {skill: {mean, half_width}}}]}
+//                                               knocked_out: [{places, nats_per_fable: {skill: {mean, half_width}}}],
+//                                               attribution: {evenly: {skill}, done_by: {skill: [layer, head] or null},
+//                                               heads: [{layer, head, looks: {skill: {mean, half_width}}}]}}
 //   onEvent(callback)                         calls callback({type, run, …}) now and whenever it has changed:
 //                                               state: is_there, is_training, step, steps; checkpoint: steps;
 //                                               sample: step, samples; metrics: after, rows (in place of all rows after

@@ -1,0 +1,103 @@
+// The table of part 7: what each skill loses without each part, and where the heads look that do the work.
+
+import { figure, fixed, h, percent } from "./elements.js";
+import { partOfPlace } from "./store.js";
+
+const isHead = (row) => row.places[0][0] === "head";
+const total = (nats) => Object.values(nats).reduce((sum, each) => sum + each, 0);
+
+// `toggle(part)` makes the switch that a row begins with.
+export function knockTable(table, toggle) {
+  const skills = [...Object.keys(table.floor), "all"];
+  const heads = table.knocked_out.filter(isHead);
+  // Colours compare heads with heads: to lose a whole layer is worse than to lose a part of it.
+  const most = (skill) => Math.max(1e-9, ...heads.map((row) => row.nats_per_fable[skill].mean));
+  const looks = looksByHead(table);
+  const row = (each) => {
+    const part = partOfPlace(each.places[0]);
+    const cells = skills.map((skill) => cell(skill, each.nats_per_fable[skill], most(skill), looks[part]?.[skill]));
+    return h("tr", { "data-row": part }, h("th", { scope: "row" }, toggle(part)), cells);
+  };
+  const known = (name, nats) =>
+    h(
+      "tr",
+      { class: "known" },
+      h("th", { scope: "row" }, name),
+      skills.map((skill) => h("td", {}, fixed(skill === "all" ? total(nats) : nats[skill]))),
+    );
+  return h(
+    "table",
+    {},
+    h(
+      "caption",
+      {},
+      "Nats per fable that each skill loses without a part, with the 95 % interval over ",
+      figure("fables", table.fables, String(table.fables)),
+      " held-out fables. Coloured where that is clearly more than nothing; below, the share of the head's attention on the words that decide.",
+    ),
+    h(
+      "thead",
+      {},
+      h(
+        "tr",
+        {},
+        h("th", { scope: "col" }, "without"),
+        skills.map((skill) => h("th", { scope: "col" }, skill)),
+      ),
+    ),
+    h("tbody", {}, known("the floor", table.floor), known("the whole model", table.intact), table.knocked_out.map(row)),
+  );
+}
+
+function cell(skill, { mean, half_width }, most, look) {
+  const isSure = mean - half_width > 0;
+  const strength = isSure ? Math.min(1, mean / most) : 0;
+  return h(
+    "td",
+    {
+      class: isSure ? "sure" : "muted",
+      style: { "--strength": strength },
+      "data-skill": skill,
+      "data-value": mean.toPrecision(7),
+    },
+    fixed(mean),
+    h("small", {}, ` ± ${fixed(half_width)}`),
+    look && h("small", { class: "looks", "data-value": look.mean.toPrecision(7) }, `looks ${percent(look.mean)}`),
+  );
+}
+
+// {"1.3": {skill: {mean, half_width}}}: how much of a head's attention is on the words that decide.
+function looksByHead({ attribution }) {
+  return Object.fromEntries((attribution?.heads ?? []).map(({ layer, head, looks }) => [`${layer}.${head}`, looks]));
+}
+
+// The skills that a head does: it looks at the words that decide, and they are lost without it.
+export function skillsDoneBy(table, layer, head) {
+  const done = Object.entries(table?.attribution?.done_by ?? {});
+  return done.filter(([, who]) => who && who[0] === layer && who[1] === head).map(([skill]) => skill);
+}
+
+// In sentences: who does which skill. `select(head)` shows a head in part 3.
+export function workInWords(table, select) {
+  const { done_by = {}, evenly } = table.attribution ?? {};
+  const looks = looksByHead(table);
+  const found = Object.entries(done_by).filter(([, who]) => who);
+  const none = Object.keys(done_by).filter((skill) => !done_by[skill]);
+  return [
+    found.map(([skill, who]) => {
+      const part = who.join(".");
+      const { mean, half_width } = table.knocked_out.find((row) => partOfPlace(row.places[0]) === part).nats_per_fable[
+        skill
+      ];
+      return h(
+        "p",
+        {},
+        h("b", {}, `Head ${part} does ${skill}. `),
+        `${percent(looks[part][skill].mean)} of its attention is on the words that decide `,
+        `(${percent(evenly[skill])} if it looked everywhere alike), and ${skill} loses ${fixed(mean)} ± ${fixed(half_width)} nats without it. `,
+        h("button", { type: "button", class: "chip", onclick: () => select(part) }, "see where it looks"),
+      );
+    }),
+    none.length ? h("p", { class: "muted" }, `No single head does ${none.join(" or ")}.`) : null,
+  ];
+}
