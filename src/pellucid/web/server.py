@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import sys
-from asyncio import AbstractEventLoop, TimerHandle
+from asyncio import AbstractEventLoop, CancelledError, TimerHandle
 from typing import Any
 
 import h11
@@ -51,7 +51,9 @@ def run(app: FastAPI, listening: socket.socket) -> None:
 def made(app: FastAPI) -> uvicorn.Server:
     """uvicorn for this app. A client that needs more than REQUEST_SECONDS to send its request, or to take in what it is
     sent, is cut off."""
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    log = logging.getLogger("uvicorn.error")
+    log.setLevel(logging.ERROR)
+    log.addFilter(is_fault)
     config = uvicorn.Config(
         app,
         http=TimedProtocol,
@@ -65,6 +67,11 @@ def made(app: FastAPI) -> uvicorn.Server:
         timeout_graceful_shutdown=DRAIN_SECONDS,  # type: ignore[arg-type]
     )
     return uvicorn.Server(config)
+
+
+def is_fault(record: logging.LogRecord) -> bool:
+    """Not if an answer was cut off at the end of the drain: uvicorn would show a traceback."""
+    return record.exc_info is None or record.exc_info[0] is not CancelledError
 
 
 class TimedProtocol(H11Protocol):
