@@ -117,7 +117,7 @@ def test_a_click_on_a_token_shows_the_logits_of_its_place(opened, fables_run):
     opened.fill("#text", TYPED)
     shown(opened, TYPED)
     opened.locator("#part-text .token").nth(2).click()
-    opened.wait_for_function("microscope.logits.at === 2")
+    opened.wait_for_function("() => microscope.logits.at === 2")
     logits, expected = check(shown(opened, TYPED), traced(fables_run, TYPED), at=2)
     np.testing.assert_allclose(logits, expected, atol=1e-4)
 
@@ -125,7 +125,7 @@ def test_a_click_on_a_token_shows_the_logits_of_its_place(opened, fables_run):
 def test_an_older_checkpoint_shows_the_recorded_text_as_pytorch_computes_it(opened, fables_run):
     text = opened.evaluate("microscope.trace.text")
     opened.evaluate("microscope.store.set({ checkpoint: 'fables@2', at: 5 })")
-    opened.wait_for_function("microscope.logits.at === 5")
+    opened.wait_for_function("() => microscope.logits.at === 5")
     trace = traced(fables_run, text, step=2, half=False)
     logits, expected = check(shown(opened, text, "fables@2"), trace, at=5, atol=1e-3)
     probabilities = torch.tensor(logits).softmax(-1)
@@ -138,7 +138,7 @@ def test_an_older_checkpoint_shows_the_recorded_text_as_pytorch_computes_it(open
 def test_the_steps_inside_a_layer_are_those_of_a_trace(opened, fables_run, step):
     text = opened.evaluate("microscope.trace.text")
     opened.evaluate(f"microscope.store.set({{ checkpoint: 'fables@{step}', head: '1.0', inside: true }})")
-    opened.wait_for_function(f"microscope.inside?.layer === 1 && microscope.trace.checkpoint === 'fables@{step}'")
+    opened.wait_for_function(f"() => microscope.inside?.layer === 1 && microscope.trace.checkpoint === 'fables@{step}'")
     steps = opened.evaluate("""() => microscope.inside.steps.map(({ values: { shape, values }, ...step }) =>
         ({ ...step, shape, values: Array.from(values, (x) => `${x}`.toLowerCase()).join(" ") }))""")
     expected = traced(fables_run, text, step, half=step == 4).inside(1)
@@ -155,15 +155,29 @@ def test_a_part_can_be_switched_off_in_a_file(opened, fables_run):
     shown(opened, TYPED)
     opened.locator('[data-part="1.0"]').click()
     opened.locator('[data-part="f0"]').click()
-    opened.wait_for_function("microscope.asked.trace.includes('1.0 f0') && microscope.trace !== microscope.base")
+    opened.wait_for_function("() => microscope.state.off === '1.0 f0' && microscope.base !== microscope.trace")
     off = traced(fables_run, TYPED, knock_out=[("head", 1, 0), ("feed_forward", 0)])
     logits, expected = check(shown(opened, TYPED), off)
     np.testing.assert_allclose(logits, expected, atol=1e-4)
 
 
+def test_a_part_that_is_off_can_give_what_it_gave_for_another_text(opened, fables_run):
+    other = "Once a fox upon there was a time"  # the same words, and as many tokens
+    opened.fill("#text", TYPED)
+    shown(opened, TYPED)
+    opened.evaluate("other => microscope.store.set({ off: '1.0 a0', instead: other })", other)
+    opened.wait_for_function("() => microscope.base && microscope.trace !== microscope.base")
+    patch = dict.fromkeys([("head", 1, 0), ("attention", 0)], traced(fables_run, other))
+    logits, expected = check(shown(opened, TYPED), traced(fables_run, TYPED, patch=patch))
+    np.testing.assert_allclose(logits, expected, atol=1e-4)
+    assert (expected - traced(fables_run, TYPED).logits[:, -1]).abs().max() > 1e-3
+    opened.evaluate("microscope.store.set({ instead: 'another length' })")
+    expect(opened.locator("#problem")).to_contain_text("choose one of as many")
+
+
 def test_what_each_part_is_for_was_measured_before(opened, fables_run):
     opened.locator("#measure").click()
-    opened.wait_for_function("microscope.table")
+    opened.wait_for_function("() => microscope.table")
     table = opened.evaluate("microscope.table")
     measured = knock_out_run(load(fables_run, 4).trained, None, n_fables=32).to_json()
     assert table["knocked_out"] == measured["knocked_out"]
@@ -180,7 +194,7 @@ def test_what_a_file_does_not_know_it_says_in_words(opened):
 
 
 def test_the_truth_of_the_examples_is_in_the_file(opened):
-    opened.wait_for_function("microscope.truth?.known")
+    opened.wait_for_function("() => microscope.truth?.known")
     expect(opened.locator("#part-next .verdict")).to_contain_text("a fable can begin so")
 
 
@@ -238,6 +252,30 @@ def test_a_model_that_no_browser_runs_is_shown_on_the_recorded_text(browser, fab
         page.fill("#text", "Another text")
         words = "Of linear@1, this file knows what it makes of one text: “Once upon a time there was a fox…”."
         expect(page.locator("#problem")).to_have_text(words)
+
+
+def test_the_command_says_what_it_wrote_and_what_is_missing(fables_run, tmp_path, pellucid, monkeypatch):
+    monkeypatch.setattr("pellucid.web.export.record", lambda *_: {"latest": "fables@4", "text": "", "browser": None})
+    monkeypatch.setattr("pellucid.web.export.lacking", lambda _: "linear attention")
+    done = pellucid("serve", fables_run, "--export", tmp_path / "page.html", "--prompt", "Once")
+    words = f"{tmp_path}/page.html: no text can be typed, because model.js does not know linear attention; "
+    assert (done.exit_code, done.stdout) == (0, ""), done
+    assert re.fullmatch(rf"wrote {tmp_path}/page.html, \d+\.\d MB\n{words}it shows the recorded one\n", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code", "what"),
+    [
+        (("RUN", "--prompt", "Once"), 2, "--prompt is for --export"),
+        (("RUN", "RUN", "--export", "page.html"), 2, "--export is for one RUN"),
+        (("RUN", "--train", "debug", "--export", "page.html"), 2, "--export is for one RUN"),
+        (("none", "--export", "page.html"), 4, "no such run"),
+    ],
+)
+def test_what_cannot_be_exported_is_told_in_one_line(fables_run, pellucid, words, exit_code, what):
+    done = pellucid("serve", *[fables_run if word == "RUN" else word for word in words])
+    assert (done.exit_code, done.stderr.count("\n")) == (exit_code, 1), done
+    assert what in done.stderr
 
 
 def test_without_a_text_to_record_the_cure_is_named(fables_run, tmp_path, monkeypatch):

@@ -29,8 +29,17 @@ def serve(
     train: Annotated[
         Path | None, Option(metavar="CONFIG", help="Train RUN meanwhile, unless it is trained already.")
     ] = None,
+    export: Annotated[
+        Path | None, Option(metavar="FILE", help="Write the page of RUN instead, as one file that needs no server.")
+    ] = None,
+    prompt: Annotated[str | None, Option(metavar="TEXT", help="With --export: the text that it opens with.")] = None,
 ) -> None:
     """Show runs as a page, the Model Microscope. Also while they train; and serve the first to OpenAI's clients."""
+    if export is not None:
+        _export(runs, export, prompt, train)
+        return
+    if prompt is not None:
+        raise ConfigError("command line", "--prompt is for --export", "add it, or type the text on the page")
     if missing := [name for name in PACKAGES if find_spec(name) is None]:
         what = f"{missing[0].replace('_', '-')} is not installed"
         raise ConfigError("pellucid serve", what, "pip install 'pellucid[web]'")
@@ -54,6 +63,19 @@ def serve(
         if opens:
             webbrowser.open(url)
         run(app, listening)
+
+
+def _export(runs: list[Path], file: Path, prompt: str | None, train: Path | None) -> None:
+    """The page as a file."""
+    if len(runs) > 1 or train is not None:
+        raise ConfigError("command line", "--export is for one RUN that is there", "leave out the others, and --train")
+    from pellucid.web.export import export_page
+
+    heed_stop_during_imports()
+    lacking = export_page(runs[0], file, prompt)
+    note(f"wrote {file}, {file.stat().st_size / 1e6:.1f} MB")
+    if lacking:
+        note(f"{file}: no text can be typed, because model.js does not know {lacking}; it shows the recorded one")
 
 
 def _training(run_dir: Path, config_file: Path | None) -> AbstractContextManager[None]:

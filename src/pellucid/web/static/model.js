@@ -378,6 +378,11 @@ export function trace(model, tokens, instead = []) {
   };
 }
 
+// What a place gave: K numbers of a head, D of a sublayer, at each position.
+export function outputOf({ seen }, [kind, layer, head]) {
+  return kind === "head" ? seen[`${layer}.attention.heads`][head] : seen[`${layer}.${kind}.output`];
+}
+
 // What stands at a place that is knocked out: zeros (Michel et al. 2019).
 export function nothing(model, place, nTokens) {
   const width = place[0] === "head" ? model.headWidth : model.config.d_model;

@@ -3,7 +3,7 @@
 //
 // The methods are those of source_server.js, which says what they return.
 
-import { Decoder, dot, lens, nothing, trace } from "./model.js";
+import { Decoder, dot, lens, nothing, outputOf, trace } from "./model.js";
 import { SourceError, withTensors } from "./source_server.js";
 import { Tensor } from "./tensor.js";
 import { Tokenizer } from "./tokenizer.js";
@@ -18,6 +18,7 @@ export function offlineSource(recorded) {
 
   return {
     canType: live !== null,
+    canPatch: live !== null,
     run: async () => recorded.run,
     metrics: async () => recorded.metrics,
     model: async () => recorded.model,
@@ -49,15 +50,15 @@ function liveAnswers(recorded) {
   const { config, weights, tokenizer: description, steps } = recorded.browser;
   const model = new Decoder(config, weights);
   const tokenizer = new Tokenizer(description);
-  const kept = new Map(); // the last trace without these parts
+  const kept = new Map(); // the last trace with these changes
 
-  function traced({ text, knockOut = [] }) {
+  function traced({ text, knockOut = [], patchText }) {
     const shown = beginningThatFits(tokenizer, text, model.contextLength - 1);
-    const key = JSON.stringify(knockOut);
+    const key = JSON.stringify([knockOut, patchText]);
     const before = kept.get(key);
     if (before?.shown === shown) return before;
     const ids = [recorded.model.end_of_text, ...tokenizer.encode(shown)];
-    const found = trace(model, ids, knockOut.map((place) => [place, nothing(model, place, ids.length)]));
+    const found = trace(model, ids, changes(ids.length, knockOut, patchText));
     // What the model says at a place depends on the tokens up to there, and most of them stay while one types.
     let same = 0;
     while (before && same < ids.length && ids[same] === before.ids[same]) same++;
@@ -66,6 +67,15 @@ function liveAnswers(recorded) {
     if (kept.size > 8) kept.clear();
     kept.set(key, { ...found, ids, shown, columns_T });
     return kept.get(key);
+  }
+
+  // What is to stand at these places: nothing or, with a patchText, what they gave for that text.
+  function changes(nTokens, knockOut, patchText) {
+    if (patchText === undefined) return knockOut.map((place) => [place, nothing(model, place, nTokens)]);
+    const other = traced({ text: patchText });
+    if (other.ids.length !== nTokens)
+      throw new SourceError(`The other text has ${other.ids.length} tokens, this one ${nTokens}: choose one of as many.`);
+    return knockOut.map((place) => [place, outputOf(other, place)]);
   }
 
   function logitsAt({ columns_T }, at = columns_T.length - 1) {
