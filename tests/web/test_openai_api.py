@@ -231,6 +231,18 @@ def test_a_wrong_or_unknown_field_is_named(client, field, value):
     assert field in caught.value.message
 
 
+def test_more_texts_than_ever_fit_are_refused_and_a_long_prompt_is_scored_at_once(complete, run):
+    with pytest.raises(openai.BadRequestError, match="64 texts in one request; ask for 48 at most"):
+        complete(["The fox"] * 4, n=16)
+    text = "é🦊 " * 3_000
+    scores = complete(text, max_tokens=0, echo=True, logprobs=0).choices[0].logprobs
+    ids = [run.tokenizer.end_of_text, *run.tokenizer.encode(text)]
+    assert len(scores.text_offset) == len(ids) > 9_000
+    for i in (0, 1, 2, 500):
+        assert scores.text_offset[i] == len(run.tokenizer.decode(ids[:i]).rstrip("\ufffd"))
+    assert scores.text_offset[-1] == len(text) - 1
+
+
 def test_a_character_that_the_vocabulary_lacks_is_the_fault_of_the_prompt(tmp_path):
     (tmp_path / "corpus.txt").write_text(VERSES)
     config = TINY_RUN.replace("{type: bpe, vocab_size: 300}", "{type: char}")

@@ -90,9 +90,12 @@ class Engine:
     def submit(self, requests: Sequence[Request], *, is_streamed: bool) -> Job:
         """Begins with these texts as soon as there are slots. Give the job back with `release`, whatever happens.
 
-        ApiError 429 if too many wait already.
+        ApiError 429 if too many wait already, 400 if these alone are too many.
         """
-        if self._n_texts + len(requests) > self._n_slots + MOST_WAITING:
+        most = self._n_slots + MOST_WAITING
+        if len(requests) > most:
+            raise ApiError(400, f"{len(requests)} texts in one request; ask for {most} at most", param="n")
+        if self._n_texts + len(requests) > most:
             message = f"{self._n_texts} texts are being written or wait already; try again in a second"
             raise ApiError(429, message, code="queue_full")
         job = Job(requests, is_streamed)

@@ -7,11 +7,13 @@ engine writes: as a stream of events, or all at the end.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import json
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Literal, Protocol
 from uuid import uuid4
 
@@ -224,7 +226,9 @@ class CompletionFormat:
         tokens = [Token(id_, 0) for id_ in ids[: len(ids) - len(read)]] + list(read)
         found = self._scores(tokens, 0)
         assert found is not None
-        found["text_offset"] = [len(self._tokenizer.decode(ids[:i])) for i in range(len(ids))]
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        lengths = (len(decoder.decode(self._tokenizer.token_bytes(id_))) for id_ in ids)
+        found["text_offset"] = list(accumulate(lengths, initial=0))[: len(ids)]
         found["top_logprobs"] = [each or None for each in found["top_logprobs"]]
         return found
 
