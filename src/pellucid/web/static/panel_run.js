@@ -53,7 +53,7 @@ export function runPanel(root, view) {
         "dl",
         { class: "facts" },
         h("div", {}, h("dt", {}, "step"), h("dd", {}, step)),
-        h("div", {}, h("dt", {}, "loss on held-out text"), h("dd", {}, loss)),
+        h("div", {}, h("dt", {}, "loss, held out"), h("dd", {}, loss)),
         floorRows,
         h("div", {}, h("dt", {}, "parameters"), h("dd", {}, parameters)),
       ),
@@ -134,8 +134,8 @@ export function runPanel(root, view) {
     chart.setAttribute("aria-valuemax", run.checkpoints.at(-1)?.step ?? 0);
     chart.setAttribute("aria-valuenow", chosen?.step ?? 0);
     chart.setAttribute("aria-valuetext", chosen ? `step ${chosen.step}` : "no checkpoint");
-    const train = rows.filter((row) => row.train_loss > 0);
-    const validation = rows.filter((row) => row.val_loss > 0);
+    const train = rows.filter((row) => Number.isFinite(row.train_loss));
+    const validation = rows.filter((row) => Number.isFinite(row.val_loss));
     const losses = [...train.map((row) => row.train_loss), ...validation.map((row) => row.val_loss)];
     if (!losses.length) {
       fill(
@@ -150,10 +150,15 @@ export function runPanel(root, view) {
       (each) => each > 0,
     );
     const [first, last] = [Math.min(...steps), Math.max(...steps, run.steps ?? 0)];
-    const [low, high] = [Math.min(...losses, floorLevel ?? Infinity) * 0.93, Math.max(...losses) * 1.05];
+    const [least, largest] = [Math.min(...losses, floorLevel ?? Infinity), Math.max(...losses)];
+    // Losses in nats fall by factors. Those of a reward can be negative: they need an even scale.
+    const isEven = least <= 0;
+    const edge = isEven ? 0.08 * (largest - least || 1) : 0;
+    const [low, high] = isEven ? [least - edge, largest + edge] : [least * 0.93, largest * 1.05];
     const along = (value, from, to) => (from === to ? 1 : Math.log(value / from) / Math.log(to / from));
     const x = (at) => MARGIN.left + along(Math.max(at, first), first, last) * (width - MARGIN.left - MARGIN.right);
-    const y = (nats) => HEIGHT - MARGIN.bottom - along(nats, low, high) * (HEIGHT - MARGIN.top - MARGIN.bottom);
+    const up = (loss) => (isEven ? (loss - low) / (high - low) : along(loss, low, high));
+    const y = (loss) => HEIGHT - MARGIN.bottom - up(loss) * (HEIGHT - MARGIN.top - MARGIN.bottom);
     const line = (points, name) =>
       svg("path", {
         class: name,
@@ -169,7 +174,7 @@ export function runPanel(root, view) {
     const here = places.find(({ checkpoint }) => checkpoint === chosen);
     fill(
       chart,
-      ...ticks(low, high).map((nats) =>
+      ...(isEven ? evenTicks(low, high) : ticks(low, high)).map((nats) =>
         svg(
           "g",
           { class: "grid" },
@@ -219,6 +224,14 @@ export function runPanel(root, view) {
 
 function mark(name) {
   return h("span", { class: `mark ${name}`, "aria-hidden": "true" });
+}
+
+// Four or five round numbers between two others.
+function evenTicks(low, high) {
+  const ten = 10 ** Math.floor(Math.log10((high - low) / 2));
+  const step = [1, 2, 5, 10].map((digit) => digit * ten).find((each) => (high - low) / each <= 5);
+  const n = Math.floor(high / step) - Math.ceil(low / step) + 1;
+  return Array.from({ length: n }, (_, i) => Number(((Math.ceil(low / step) + i) * step).toPrecision(6)));
 }
 
 // 1, 2, 5, 10, 20, … between two numbers; fewer where there are many.

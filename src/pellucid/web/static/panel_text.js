@@ -115,8 +115,15 @@ export function textPanel(root, view) {
 
   function drawStrip(truth) {
     const { trace, model } = view;
-    note.hidden = !trace.is_cut;
-    note.textContent = `The model reads ${model.context_length} tokens at most: the text is shown as far as they reach.`;
+    const run = view.runs.find(({ name }) => view.state.checkpoint.startsWith(`${name}@`));
+    note.textContent = [
+      trace.is_cut && `The model reads ${model.context_length} tokens at most: the text is shown as far as they reach.`,
+      run?.has_chat &&
+        "This model was fine-tuned on conversations. Here it reads plain text, without the marks of who speaks.",
+    ]
+      .filter(Boolean)
+      .join(" ");
+    note.hidden = !note.textContent;
     const tokens = trace.ids.map((id, place) => {
       const nats = place ? trace.surprise.values[place - 1] : null;
       const least = place ? truth?.floor?.[place - 1] : null;
