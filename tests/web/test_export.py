@@ -91,6 +91,15 @@ def check(page_trace, trace, at=-1, atol=1e-4):
     return np.array(page_trace["logits"]).reshape(len(trace.points), -1), trace.logits[:, at]
 
 
+def test_a_file_answers_whatever_the_page_asks_of_the_server(opened):
+    methods = """async () => {
+        const { serverSource } = await import("pellucid/source_server.js");
+        return [serverSource(), microscope.source].map((source) => Object.keys(source));
+    }"""
+    of_server, of_file = opened.evaluate(methods)
+    assert of_file == of_server
+
+
 def test_typing_in_a_file_shows_in_every_panel_what_pytorch_computes(opened, fables_run):
     opened.fill("#text", TYPED)
     page_trace = shown(opened, TYPED)
