@@ -3,7 +3,7 @@
     python scripts/measure_post_training.py checkpoints --record
 
 The folder holds the runs of `make demo-chat`. Trains the other methods from the same fine-tuned model (a reward model,
-DPO, PPO), and GRPO twice on what the reward model says: free of charge (β = 0), and with a price on the divergence from
+DPO, PPO), and GRPO on what the reward model says: free of charge (β = 0), and with prices on the divergence from
 the reference. Then draws docs/frontier.png, rewards against KL divergence with the exact optimum; and
 docs/over_optimization.png, what the reward model says and what the grammar says. About half an hour on four cores.
 """
@@ -33,7 +33,7 @@ METHODS = {"DPO": "instructions_dpo", "GRPO": "instructions_grpo", "PPO": "instr
 PROXY = "objective.reward={type: model, run: %s}"
 N_PROMPTS, N_SAMPLES = 48, 64  # of the reference, for the frontier
 N_ANSWERS = 320
-PRICES = (0, 0.1)  # of a nat of divergence, where the reward model judges
+PRICES = (0, 0.1, 0.5, 1)  # of a nat of divergence, where the reward model judges
 
 
 def train(config: str, run: Path, *changes: str) -> Path:
