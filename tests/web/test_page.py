@@ -300,6 +300,18 @@ def test_a_link_opens_the_same_view_again(show, browser, address, text):
     again.close()
 
 
+def test_arrow_keys_move_the_token_that_is_looked_from(show, run, text):
+    page = show(text=text)
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    settled(page)
+
+    logits_V = run.trace(text).logits[-1, -3]
+    ids = values(page, "#part-next .candidate", "data-id").long()
+    close(values(page, "#part-next [data-name=model]"), logits_V.softmax(-1)[ids])
+
+
 def test_the_keyboard_alone_reaches_everything(show, text):
     page = show(text=text, inside=True, other="fables@2")
     times_around = 0  # the first time it begins somewhere
@@ -324,7 +336,7 @@ def test_the_keyboard_alone_reaches_everything(show, text):
 
 @pytest.mark.parametrize(("theme", "rules"), [("light", None), ("dark", {"runOnly": ["color-contrast"]})])
 def test_axe_finds_no_serious_violation(show, text, theme, rules):
-    page = show(text=text, theme=theme, inside=True, other="fables@2", off="1.0")
+    page = show(text=text, theme=theme, inside=theme == "light", other="fables@2", off="1.0")
     found = Axe().run(page, options=rules).response["violations"]
     serious = [
         f"{each['id']}: {node['html'][:120]}"

@@ -272,18 +272,26 @@ export function nextPanel(root, view) {
       stop();
       return false;
     }
-    const before = textUntil(placeOf(view));
+    const here = placeOf(view);
+    const text = textOf([...trace.ids.slice(1, here + 1), id]);
+    if (text.endsWith("\ufffd")) {
+      said.textContent = "It drew a part of a character, which a text cannot end with. Sample again.";
+      return false;
+    }
     fill(said, "It drew ", h("b", { class: "mono" }, visible(model.texts[id])), ".");
-    view.store.set({ text: before + model.texts[id], at: -1 });
+    view.store.set({ text, at: -1 });
     return true;
   }
 
-  function textUntil(place) {
-    const { trace, model } = view;
-    return trace.ids
-      .slice(1, place + 1)
-      .map((id) => model.texts[id])
-      .join("");
+  // A character may be spread over several tokens, so it is their bytes that are joined.
+  function textOf(ids) {
+    const bytes = ids.flatMap((id) =>
+      view.model.bytes[id]
+        .split(" ")
+        .filter(Boolean)
+        .map((hex) => parseInt(hex, 16)),
+    );
+    return new TextDecoder().decode(Uint8Array.from(bytes));
   }
 
   function back() {
@@ -291,7 +299,7 @@ export function nextPanel(root, view) {
     const last = view.trace.ids.length - 1;
     if (last < 1) return;
     fill(said, "Took back ", h("b", { class: "mono" }, visible(view.model.texts[view.trace.ids[last]])), ".");
-    view.store.set({ text: textUntil(last - 1), at: -1 });
+    view.store.set({ text: textOf(view.trace.ids.slice(1, last)), at: -1 });
   }
 
   function start() {
