@@ -5,6 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pellucid.experiments.plan import plan_experiment
+from pellucid.experiments.worker import make_run
+
 ROOT = Path(__file__).parents[1]
 EXPERIMENT = """\
 name: widths
@@ -31,6 +34,10 @@ def make_clean(place: Path) -> set[str]:
 def test_make_clean_takes_all_that_pellucid_wrote_and_leaves_the_rest(workplace: Path, pellucid):
     assert pellucid("train", "tiny.yaml", "train.steps=5").exit_code == 0
     (workplace / "widths.yaml").write_text(EXPERIMENT)
+    plan = plan_experiment(Path("widths.yaml"))
+    folder = Path("checkpoints/experiments/widths")
+    for run in plan.runs:  # in this process: to start one for each takes seconds
+        make_run(run, run.directory(folder), Path("data"))
     assert pellucid("experiment", "widths.yaml").exit_code == 0
     (workplace / "checkpoints/tiny/.tmp-step-00000009").mkdir()  # of a process that was killed
     (workplace / "data/downloads").mkdir()

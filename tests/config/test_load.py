@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pellucid.config.generation import SampleConfig
@@ -51,6 +51,7 @@ def test_a_config_written_out_reads_back_equal():
     assert parse_run_config(run_config_to_yaml(config), "written") == config
 
 
+@settings(max_examples=30)
 @given(lr=st.floats(1e-12, 1e12), weight_decay=st.floats(0, 1), seed=st.integers(0, 2**63 - 1))
 def test_every_number_survives_being_written_out(lr, weight_decay, seed):
     overrides = [f"optimizer.lr={lr}", f"optimizer.weight_decay={weight_decay}", f"seed={seed}"]
@@ -59,6 +60,7 @@ def test_every_number_survives_being_written_out(lr, weight_decay, seed):
     assert parse_run_config(run_config_to_yaml(config), "written") == config
 
 
+@settings(max_examples=40)
 @given(st.text() | st.from_regex(r"[-+]?[0-9_]*\.?[0-9]*([eE][-+]?[0-9]+)?", fullmatch=True))
 @example("1e5")
 @example("08")

@@ -115,6 +115,13 @@ class Beginning:
         updates = [i for i, name in arrivals if name == "update"]
         return arrivals[updates[54 - self.step] : updates[55 - self.step]]
 
+    def ends_around_a_save(self) -> list[tuple[int, str]]:
+        """Of those, the first and the last of each operation: of writes, say, the first file's and the last one's."""
+        found: dict[str, list[tuple[int, str]]] = {}
+        for nth, name in self.around_a_save():
+            found.setdefault(name if name.endswith("trash") else name.split()[0], []).append((nth, name))
+        return sorted({each for arrivals in found.values() for each in (arrivals[0], arrivals[-1])})
+
 
 @pytest.fixture(scope="session")
 def fault_place(tmp_path_factory: pytest.TempPathFactory) -> Path:

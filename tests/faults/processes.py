@@ -23,6 +23,7 @@ _CONTEXT.set_forkserver_preload(
     [
         *("pytest", "torch._dynamo", "matplotlib.backends.backend_agg", "pellucid.cli"),
         *("pellucid.training.train_run", "pellucid.training.plots", "pellucid.checkpoint.build"),
+        *("pellucid.experiments.run_experiment", "pellucid.experiments.worker"),
     ]
 )
 

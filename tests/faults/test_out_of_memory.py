@@ -47,12 +47,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 TOO_LARGE = [
     ("train.batch_size", 1_000_000),
-    ("model.context_length", 2**16),
     ("model.context_length", 2**40),
     ("model.d_model", 2**16),
-    ("model.d_model", 2**61),
 ]
 MORE_TOO_LARGE = [
+    ("model.context_length", 2**16),
+    ("model.d_model", 2**61),
     *((key, 2**n) for key in ("train.batch_size", "model.d_model") for n in (17, 20, 30, 50, 60)),
     *(("model.context_length", 2**n) for n in (30, 50, 60)),
     ("model.n_layers", 2**17),

@@ -96,7 +96,7 @@ def test_f22_a_prompt_is_read_as_text(place, pellucid: Pellucid, watch: Watch, t
     for name, prompt in prompts.items():
         with tally.attempt(f"{kind}: {name}"):
             (tmp_path / "prompt").write_text(prompt, encoding="utf-8", newline="")
-            arguments = ("generate", run, "--prompt-file", tmp_path / "prompt", "--seed", 1, "--max-new-tokens", 40)
+            arguments = ("generate", run, "--prompt-file", tmp_path / "prompt", "--seed", 1, "--max-new-tokens", 12)
             streamed = pellucid(*arguments)
             assert streamed.exit_code == 0, streamed.stderr
             [sample] = json.loads(pellucid(*arguments, "--json").stdout)["samples"]
@@ -153,7 +153,7 @@ def test_f23_every_way_of_sampling_draws_valid_tokens_or_is_refused(
             with tally.attempt(f"{kind}: temperature {temperature}, top-k {top_k}, top-p {top_p}, seed {seed}"):
                 watch.drawn = []
                 options = ("--temperature", temperature, "--top-k", top_k, "--top-p", top_p, "--seed", seed)
-                lengths = ("--num-samples", 32, "--max-new-tokens", 40)
+                lengths = ("--num-samples", 32, "--max-new-tokens", 12)
                 result = pellucid("generate", place / kind, *options, *lengths, "--json")
                 if temperature >= 0 and top_k >= 1 and 0 < top_p <= 1:
                     assert result.exit_code == 0, result.stderr

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 import pellucid as api
+import strikes
 from model.family import FAMILY, family_config
 from pellucid.checkpoint.build import load_trained_model
 from pellucid.checkpoint.run_directory import steps_in
@@ -16,6 +17,7 @@ from pellucid.config import load_run_config
 from pellucid.training.metrics import read_rows
 from pellucid.training.start_from import first_difference
 from pellucid.training.train_run import train_run
+from processes import command_line
 from tiny_run import TINY_RUN, VERSES
 
 SPEECHES = "\n\n".join(
@@ -224,7 +226,7 @@ def test_two_processes_start_from_the_same_weights_as_one(place: Path, pellucid)
     changes = ("train.steps=2", "model.dropout=0.0", "evaluation.every_steps=2")
     both = ["train.parallel=ddp", "train.processes=2"]
     assert pellucid("train", "tuned.yaml", *changes, "--run-dir", "one").exit_code == 0
-    done = pellucid("train", "tuned.yaml", *changes, *both, "--run-dir", "two")
+    done = command_line(place, "train", "tuned.yaml", *changes, *both, "--run-dir", "two", fault=strikes.forked)
     assert done.exit_code == 0, done
     one, two = (read_rows(place / run / "metrics.jsonl") for run in ("one", "two"))
     assert [row["train_loss"] for row in two] == pytest.approx([row["train_loss"] for row in one], abs=1e-5)

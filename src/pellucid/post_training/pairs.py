@@ -5,13 +5,13 @@ Pair n of a run is a function of the run's seed and n, whoever asks for it and w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.special import expit
 from torch import Tensor
 
 from pellucid.data.token_file import TokenFile
@@ -172,7 +172,8 @@ class PairWriter:
         if self.noise == 0 and difference == 0:
             return None
         point = np.random.Generator(np.random.Philox([*self.seeds, number])).random()
-        p_first = expit(difference / self.noise) if self.noise else float(difference > 0)
+        # The logistic function of difference / noise, in a form that cannot overflow.
+        p_first = (1 + math.tanh(difference / self.noise / 2)) / 2 if self.noise else float(difference > 0)
         if self.cut is not None:
             ends = [self.cut(prompt, answer) for answer in (first, second)]
             if self.cut_both:

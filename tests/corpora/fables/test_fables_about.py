@@ -16,14 +16,14 @@ CHOICE, INSTRUCTION = (FablesAbout.skills.index(skill) for skill in ("choice", "
 
 @pytest.fixture(scope="module", params=[(0, 4), (3, 8), (1,)], ids=str)
 def tiny(request):
-    return tiny_fables(*request.param)
+    return tiny_fables(*request.param, most=700)
 
 
 @pytest.fixture(scope="module")
 def listed(tiny):
     """Each fable with its probability, the kind of its hero and its moral."""
-    told = {text: tiny.examine(text).told for text, _ in all_stories(tiny.grammar.begin())}
-    return [(text, p, told[text]["animal"], told[text]["moral"]) for text, p in all_stories(tiny.grammar.begin())]
+    stories = [(text, p, tiny.examine(text).told) for text, p in all_stories(tiny.grammar.begin())]
+    return [(text, p, told["animal"], told["moral"]) for text, p, told in stories]
 
 
 @pytest.fixture(scope="module", params=["animal", "moral", "both"])
@@ -40,9 +40,9 @@ def given(request, tiny, listed):
     return about, {text: p / share for text, p in kept.items()}
 
 
-def test_a_fable_has_its_probability_over_that_of_the_condition_and_all_others_none(listed, given):
+def test_a_fable_has_its_probability_over_that_of_the_condition_and_all_others_none(listed, given, soak):
     about, conditional = given
-    for text, *_ in listed:
+    for text, *_ in listed if soak else random.Random(3).sample(listed, 200):
         if text in conditional:
             assert about.log_probability(text) == pytest.approx(math.log(conditional[text]), abs=1e-9)
         else:
@@ -60,9 +60,9 @@ def test_entropy_is_that_of_the_conditional_distribution(given):
     assert about.entropy_nats == pytest.approx(-math.fsum(p * math.log(p) for p in conditional.values()), abs=1e-9)
 
 
-def test_next_characters_chained_give_the_conditional_probability(given):
+def test_next_characters_chained_give_the_conditional_probability(given, soak):
     about, conditional = given
-    for text in random.Random(0).sample(sorted(conditional), 3):
+    for text in random.Random(0).sample(sorted(conditional), 3 if soak else 1):
         chained = 1.0
         for i in range(len(text) + 1):
             chained *= about.next_character_distribution(text[:i])[text[i : i + 1]]

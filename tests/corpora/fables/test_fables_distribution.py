@@ -31,16 +31,16 @@ def texts():
 
 def test_entropy_is_the_mean_surprise_of_thousands_of_fables(soak):
     rng = random.Random(2)
-    surprises = [-FABLES.log_probability(FABLES.write(rng)) for _ in range(10_000 if soak else 2000)]
+    surprises = [-FABLES.log_probability(FABLES.write(rng)) for _ in range(10_000 if soak else 1000)]
     standard_error = statistics.stdev(surprises) / math.sqrt(len(surprises))
     assert abs(statistics.mean(surprises) - FABLES.entropy_nats) < 4 * standard_error
 
 
 @pytest.mark.parametrize("world_size", [2, 300])
-def test_entropy_is_the_mean_surprise_in_other_worlds(world_size):
-    fables, rng = Fables(world_size), random.Random(2)
-    surprises = [-fables.log_probability(fables.write(rng)) for _ in range(1000)]
-    assert abs(statistics.mean(surprises) - fables.entropy_nats) < 4 * statistics.stdev(surprises) / math.sqrt(1000)
+def test_entropy_is_the_mean_surprise_in_other_worlds(world_size, soak):
+    fables, rng, n = Fables(world_size), random.Random(2), 1000 if soak else 400
+    surprises = [-fables.log_probability(fables.write(rng)) for _ in range(n)]
+    assert abs(statistics.mean(surprises) - fables.entropy_nats) < 4 * statistics.stdev(surprises) / math.sqrt(n)
 
 
 def test_a_larger_world_has_more_entropy_and_every_world_is_rich():
@@ -61,10 +61,10 @@ def test_a_fable_reads_back_as_the_choices_that_were_drawn():
 
 
 @pytest.mark.parametrize("world_size", [2, 8, 24, 200, 2000])
-def test_at_every_choice_no_option_begins_like_another(world_size):
+def test_at_every_choice_no_option_begins_like_another(world_size, soak):
     fables, rng = Fables(world_size), random.Random(6)
     checked = set()
-    for _ in range(150):
+    for _ in range(150 if soak or world_size <= 24 else 15):  # a choice among 2,000 takes long to list
         for fork, _ in fables.grammar.derive(rng.random)[1]:
             openings = tuple(sorted(fork.write(index)[0] for index in fork.allowed()))
             if openings not in checked:
@@ -153,6 +153,7 @@ def test_the_moral_follows_from_how_the_storyline_ends(texts):
     assert sum(map(len, told.values())) == len(texts)
 
 
+@settings(max_examples=30)
 @given(st.text())
 def test_any_string_can_be_asked_about(text):
     assert FABLES.log_probability(text) == -math.inf
@@ -162,7 +163,7 @@ def test_any_string_can_be_asked_about(text):
         FABLES.skills_of(text)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=20)
 @given(st.integers(0, 50), st.integers(0, 600), st.sampled_from(string.ascii_letters + " .,\n\0é"))
 def test_a_changed_character_is_impossible_or_another_fable(seed, place, character):
     text = FABLES.write(random.Random(seed))

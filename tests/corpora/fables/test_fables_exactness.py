@@ -44,8 +44,8 @@ def test_no_fable_begins_another(listed):
     assert not any(longer.startswith(shorter) for shorter, longer in pairwise(texts))
 
 
-def test_log_probability_is_that_of_the_list(tiny, listed):
-    for text, p in listed:
+def test_log_probability_is_that_of_the_list(tiny, listed, soak):
+    for text, p in listed if soak else random.Random(2).sample(listed, 100):
         assert tiny.log_probability(text) == pytest.approx(math.log(p), abs=1e-9)
 
 
@@ -64,8 +64,8 @@ def test_next_characters_agree_with_the_list(tiny, listed):
             assert tiny.next_character_distribution(prefix) == pytest.approx(expected)
 
 
-def test_next_characters_chained_give_the_probability(tiny, listed):
-    for text, p in random.Random(1).sample(listed, 5):
+def test_next_characters_chained_give_the_probability(tiny, listed, soak):
+    for text, p in random.Random(1).sample(listed, 5 if soak else 1):
         chained = 1.0
         for i in range(len(text) + 1):
             chained *= tiny.next_character_distribution(text[:i])[text[i : i + 1]]
