@@ -1,5 +1,6 @@
 """The plan of an experiment: which runs it has, what their configs are, and what is said of one that cannot be."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -164,8 +165,14 @@ def test_a_wrong_key_in_a_list_of_runs_is_found_where_it_stands(place):
 
 def test_runs_without_a_loss_of_text_are_refused_before_one_is_trained(place):
     changes = ["corpus={type: preferences, files: [x.jsonl]}", "objective={type: reward_model}"]
-    what = "an experiment compares losses of text, and reward_model has none"
-    assert error_of(RUNS, *changes) == f"objective.type: {what}; use next_token or sft"
+    what = "an experiment compares losses of text, and reward_model on preferences has none"
+    fix = "use next_token or sft; or dpo, grpo or ppo with corpus.type instructions"
+    assert error_of(RUNS, *changes) == f"objective.type: {what}; {fix}"
+
+
+def test_answers_are_measured_only_where_somebody_asks(place):
+    message = "measures.answers: fables asks no questions whose answers could be judged; "
+    assert error_of(RUNS + "measures: {answers: 10}\n").startswith(message)
 
 
 def test_variants_that_the_command_line_makes_equal_are_refused(place):
@@ -176,8 +183,9 @@ def test_variants_that_the_command_line_makes_equal_are_refused(place):
 
 
 @pytest.mark.parametrize("path", sorted(EXPERIMENTS.glob("*.yaml")), ids=lambda path: path.stem)
-def test_a_shipped_experiment_can_be_planned_and_tells_editors_its_schema(path: Path, monkeypatch):
-    monkeypatch.chdir(EXPERIMENTS.parents[1])
+@pytest.mark.usefixtures("trained_before")
+def test_a_shipped_experiment_can_be_planned_and_tells_editors_its_schema(path: Path, tmp_path: Path):
+    shutil.copytree(EXPERIMENTS.parent, tmp_path / "configs")
     planned = plan_experiment(path)
     assert planned.config.name == path.stem
     assert len(planned.runs) >= 2 or planned.config.measures.writing, "it compares runs, or ways to write"

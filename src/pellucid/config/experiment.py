@@ -56,11 +56,13 @@ class LinesConfig(FigureSection):
 
 
 class CurvesConfig(FigureSection):
-    """How the loss fell in training: one line per variant, the mean over seeds, with their range."""
+    """How the loss fell in training, or rewards rose: one line per variant, the mean over seeds, with their range."""
 
     type: Literal["curves"]
     x: Literal["tokens", "step", "flops"] = "tokens"
-    y: Literal["val_loss", "excess"] = Field("excess", description="excess is drawn on logarithmic axes")
+    y: Literal["val_loss", "excess", "reward", "whole", "obeys", "kl"] = Field(
+        "excess", description="excess is drawn on logarithmic axes; from reward on: of runs that learn from rewards"
+    )
 
 
 class SkillsConfig(FigureSection):
@@ -131,6 +133,9 @@ class MeasuresConfig(Section):
     )
     gradient_norms: bool = Field(False, description="the gradient's norm in each block, at the first step")
     writing: WritingConfig | None = Field(None, description="ways to write, compared; for fables only")
+    answers: int | None = Field(
+        None, ge=1, description="held-out instructions that the trained model answers; for corpus instructions only"
+    )
 
 
 class ExperimentConfig(Section, json_schema_extra=JSON_SCHEMA):

@@ -16,7 +16,7 @@ from pellucid.corpora.build import build_corpus
 from pellucid.corpora.fables import FablesCorpus
 from pellucid.data.build import PreparedData, build_batches
 from pellucid.errors import ConfigError
-from pellucid.evaluation.build import evaluate
+from pellucid.evaluation.build import answers_of_run, evaluate
 from pellucid.evaluation.written import judge
 from pellucid.generation.build import build_sampling
 from pellucid.generation.text import generate_text, search_text
@@ -93,6 +93,17 @@ def write(trained: TrainedModel, way: WayConfig, n_samples: int, seed: int, begi
         n_samples = 1 if way.temperature == 0 else n_samples  # which would all be the same
         found = generate_text(*start, n_samples=n_samples, sampling=build_sampling(way), seed=seed, **settings)
     return [beginning + each.completion for each in found]
+
+
+def answers_to_instructions(trained: TrainedModel, precision: Precision, n: int) -> dict[str, float | None]:
+    """One answer to each of n held-out instructions: the share that is a whole fable, that obeys, that is new; rewards.
+
+    kl: nats per answer from the model that the run started from; None if that one knew no instructions.
+    """
+    trained.model.to(precision.device)
+    table = answers_of_run(trained, precision, n)
+    shares = {"whole": table.whole["all"].value, "obeys": table.obeys["all"].value, "distinct": table.distinct}
+    return {**shares, "reward": table.reward, "kl": table.kl}
 
 
 def first_gradient_norms(config: RunConfig, data: PreparedData) -> list[float]:

@@ -90,9 +90,7 @@ def plan_experiment(file: Path, overrides: Sequence[str] = ()) -> Plan:
     runs = []
     for variant, seed in product(variants, seeds):
         run_config = load_run_config(Path(config.base), [*common, *variant.changes, seed, *last])
-        if not run_config.reads_text:
-            what = f"an experiment compares losses of text, and {run_config.objective.type} has none"
-            raise ConfigError("objective.type", what, "use next_token or sft")
+        _require_measurable(run_config, config.measures)
         run_config = run_config.model_copy(update={"name": f"{_slug(variant.label)}-seed{run_config.seed}"})
         run = PlannedRun(
             label=variant.label,
@@ -152,6 +150,18 @@ def _require_free(change: Change) -> None:
     if change.key in ("seed", "name"):
         fix = "list them under `seeds`" if change.key == "seed" else "give the variants labels, under `runs`"
         raise ConfigError(change.place, f"the {change.key} of each run is the experiment's to set", fix)
+
+
+def _require_measurable(run: RunConfig, measures: MeasuresConfig) -> None:
+    """What learns from answers still reads the text of instructions, and so has a loss to compare."""
+    objective, corpus = run.objective.type, run.corpus.type
+    if not run.reads_text and (corpus != "instructions" or objective == "reward_model"):
+        what = f"an experiment compares losses of text, and {objective} on {corpus} has none"
+        fix = "use next_token or sft; or dpo, grpo or ppo with corpus.type instructions"
+        raise ConfigError("objective.type", what, fix)
+    if measures.answers and corpus != "instructions":
+        what = f"{corpus} asks no questions whose answers could be judged"
+        raise ConfigError("measures.answers", what, "leave it out, or use corpus.type instructions")
 
 
 def _require_different(config: ExperimentConfig, runs: Sequence[PlannedRun]) -> None:

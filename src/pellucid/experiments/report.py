@@ -29,12 +29,21 @@ Write = Callable[[float], str]  # how the numbers of a column are written
 
 COLUMNS: dict[str, tuple[str, Write]] = {  # by heading: the column of results.csv
     "parameters": ("parameters", "{:,.0f}".format),
+    "trained": ("trained_parameters", "{:,.0f}".format),
     "training FLOPs": ("flops", "{:.2e}".format),
     "tokens read": ("tokens", "{:,.0f}".format),
     "loss": ("val_loss", "{:.4f}".format),
     "excess": ("excess", "{:.4f}".format),
     "of the floor": ("excess_fraction", "{:.1%}".format),
     "seconds": ("seconds", "{:.0f}".format),
+}
+
+ANSWERS: dict[str, tuple[str, Write]] = {  # the same of the answers to instructions
+    "whole fables": ("answers.whole", "{:.1%}".format),
+    "obey": ("answers.obeys", "{:.1%}".format),
+    "reward": ("answers.reward", "{:.3f}".format),
+    "KL from the start": ("answers.kl", "{:.2f}".format),
+    "distinct": ("answers.distinct", "{:.1%}".format),
 }
 
 
@@ -107,16 +116,19 @@ def _what_was_varied(plan: Plan) -> list[str]:
             f"The {n_variants} variants:" if n_variants > 1 else "The only variant:",
             table(["variant", "changes"], rows),
         ]
-    return ["## What was varied", f"{common}.", *variants, _seeds(config.seeds)]
+    return ["## What was varied", f"{common}.", *variants, _seeds(plan)]
 
 
-def _seeds(seeds: Sequence[int]) -> str:
+def _seeds(plan: Plan) -> str:
+    seeds = plan.config.seeds
+    starts_anew = any(run.config.start_from is None for run in plan.runs)
     if len(seeds) == 1:
         return f"Each variant was trained once, with seed {seeds[0]}: small differences may be luck."
     listed = ", ".join(map(str, seeds))
+    changed = "first weights" if starts_anew else "random draws"
     return (
-        f"Each variant was trained with {len(seeds)} seeds ({listed}), which change the first weights and the "
-        "order of the data. Tables give the mean over seeds and, in brackets, the lowest and the highest."
+        f"Each variant was trained with {len(seeds)} seeds ({listed}), which change the {changed} and the order of the "
+        "data. Tables give the mean over seeds and, in brackets, the lowest and the highest."
     )
 
 
@@ -124,11 +136,20 @@ def _what_was_found(results: Sequence[RunResult]) -> list[str]:
     if not results:
         return ["## Results", "No run is finished."]
     numbers = pd.DataFrame([numbers_of(run) for run in results], index=[run.label for run in results], dtype=float)
-    known = {heading: column for heading, column in COLUMNS.items() if numbers[column[0]].notna().any()}
+    has = set(numbers.columns[numbers.notna().any()])
+    known, of_answers = ({h: c for h, c in columns.items() if c[0] in has} for columns in (COLUMNS, ANSWERS))
     text = "Loss is in nats per token, over the whole validation part"
     if floors := sorted({f"{floor:.4f}" for floor in numbers.floor.dropna()}):
         text += f"; excess is how far it lies above the floor, the entropy of the text ({' or '.join(floors)})"
     parts = ["## Results", f"{text}.", _variants(numbers, known)]
+    if of_answers:
+        parts += [
+            "## Answers",
+            "Held-out instructions, answered once each, at temperature 1. The grammar says whether an answer is a "
+            "whole fable and whether it is as asked; each is worth half a point of reward. KL is the divergence from "
+            "the model that the run started from, in nats per answer.",
+            _variants(numbers, of_answers),
+        ]
     skills = [column.removeprefix("excess.") for column in numbers if column.startswith("excess.")]
     if skills:
         parts += [

@@ -23,10 +23,12 @@ class RunResult(Section):
     label: the variant (what tables and figures call it); overrides: the dotted keys in which the variants differ.
     flops: all training; tokens: read in training. Losses are nats per token over the whole validation part.
     skills: excess (nats per document) and accuracy of each skill, where the truth is known.
-    curve: the rows of metrics.jsonl that hold a val_loss.
+    curve: the rows of metrics.jsonl that hold an evaluation; with val_loss, if that was the loss of text.
     contexts: excess or, where no truth is known, loss at other context lengths, as pairs (length, nats per token).
     gradient_norms: of each block at the first step, first block first.
     writing: the judgement (see evaluation/written.py) of the texts written in each way, by its label.
+    answers: what held-out instructions were answered with (see evaluation/answers.py), by the name of the figure.
+    trained_parameters: of a run that starts from another: all, or those of its adapter.
     """
 
     label: str
@@ -46,6 +48,8 @@ class RunResult(Section):
     contexts: list[tuple[int, float]] = Field([], strict=False)
     gradient_norms: list[float] = Field([])
     writing: dict[str, dict[str, float | None]] = Field({})
+    answers: dict[str, float | None] = Field({})
+    trained_parameters: int | None = None
 
     @property
     def excess_fraction(self) -> float | None:

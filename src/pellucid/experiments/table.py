@@ -24,6 +24,15 @@ AXIS_LABELS = {
     "excess_fraction": "excess over the floor (% of the floor)",
     "bits_per_byte": "validation loss (bits per byte)",
 }
+# Of columns that only some experiments have.
+AXIS_LABELS_OF_SOME = {
+    "trained_parameters": "parameters that are trained",
+    "answers.whole": "answers that are whole fables (%)",
+    "answers.obeys": "answers that do as they are told (%)",
+    "answers.distinct": "answers that differ from all others (%)",
+    "answers.reward": "mean reward of an answer",
+    "answers.kl": "KL divergence from the start (nats per answer)",
+}
 # The same for columns of a skill or a context length, as excess.recall.
 AXIS_LABELS_OF_PARTS = {
     "excess": "excess in {} (nats per fable)",
@@ -38,18 +47,22 @@ AXIS_LABELS_OF_PARTS = {
 
 def axis_label(column: str) -> str:
     """The column in words, with its unit; a key of the run config stands for itself."""
+    if column in AXIS_LABELS_OF_SOME:
+        return AXIS_LABELS_OF_SOME[column]
     kind, _, part = column.partition(".")
     return AXIS_LABELS_OF_PARTS.get(kind, column).format(part) if part else AXIS_LABELS.get(column, column)
 
 
 def is_measured(column: str) -> bool:
     """Whether the column is measured; otherwise the runs set it, like optimizer.lr."""
-    return column in AXIS_LABELS or column.partition(".")[0] in AXIS_LABELS_OF_PARTS
+    known = {**AXIS_LABELS, **AXIS_LABELS_OF_SOME}
+    return column in known or column.partition(".")[0] in AXIS_LABELS_OF_PARTS
 
 
 def is_share(column: str) -> bool:
     """Whether the column is a fraction, to be shown in percent."""
-    return column == "excess_fraction" or column.startswith(("accuracy.", "whole.", "distance."))
+    shares = ("excess_fraction", "answers.whole", "answers.obeys", "answers.distinct")
+    return column in shares or column.startswith(("accuracy.", "whole.", "distance."))
 
 
 def numbers_of(result: RunResult) -> dict[str, float | None]:
@@ -60,6 +73,8 @@ def numbers_of(result: RunResult) -> dict[str, float | None]:
         **{f"excess.{skill}": found.get("excess_nats_per_document") for skill, found in skills},
         **{f"accuracy.{skill}": found.get("accuracy") for skill, found in skills},
         **{f"contexts.{length}": value for length, value in result.contexts},
+        **{f"answers.{name}": value for name, value in result.answers.items()},
+        **({} if result.trained_parameters is None else {"trained_parameters": result.trained_parameters}),
         **{f"{what}.{way}": value for way, found in result.writing.items() for what, value in found.items()},
     }
 

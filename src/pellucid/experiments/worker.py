@@ -10,18 +10,28 @@ import time
 from functools import partial
 from pathlib import Path
 
+import torch
+
 from pellucid.checkpoint.build import load_trained_model
 from pellucid.checkpoint.run_directory import find_step_directory
+from pellucid.checkpoint.step_directory import read_checkpoint
 from pellucid.cost.build import cost_of, training_flops
 from pellucid.data.build import PreparedData, prepare_data
 from pellucid.errors import RunInUseError
+from pellucid.evaluation.build import evaluate
 from pellucid.evaluation.loss import Evaluation
-from pellucid.experiments.measures import at_context_lengths, first_gradient_norms, ways_to_write
+from pellucid.experiments.measures import (
+    answers_to_instructions,
+    at_context_lengths,
+    first_gradient_norms,
+    ways_to_write,
+)
 from pellucid.experiments.plan import PLAN_FILE, PlannedRun
-from pellucid.experiments.results import RunResult, write_result
+from pellucid.experiments.results import Row, RunResult, write_result
 from pellucid.runtime.precision import resolve_precision
 from pellucid.training.interrupts import stop_with_parent
 from pellucid.training.metrics import read_rows
+from pellucid.training.task import Validation
 from pellucid.training.train_run import Outcome, train_run
 
 LONGEST_WAIT_SECONDS = 60.0  # for the process of an experiment that was killed, which still saves
@@ -42,7 +52,6 @@ def make_run(run: PlannedRun, run_dir: Path, data_root: Path) -> int | None:
     if outcome.evaluation is None:
         return outcome.stopped_by
     data = prepare_data(run.config, data_root)
-    assert isinstance(outcome.evaluation, Evaluation), "experiments compare losses of text"
     write_result(run_dir, run, _result(run, data, run_dir, outcome.evaluation))
     return None
 
@@ -60,13 +69,17 @@ def _train_when_free(run: PlannedRun, data_root: Path, run_dir: Path) -> Outcome
             time.sleep(0.5)
 
 
-def _result(run: PlannedRun, data: PreparedData, run_dir: Path, evaluation: Evaluation) -> RunResult:
+def _result(run: PlannedRun, data: PreparedData, run_dir: Path, evaluation: Validation) -> RunResult:
+    """Whatever a run learned from, its loss is that of the validation text."""
     config, measures = run.config, run.measures
     vocab_size = data.tokenizer.vocab_size
     parts = cost_of(config.model, vocab_size).parameters
     rows = read_rows(run_dir / "metrics.jsonl")
-    trained = load_trained_model(find_step_directory(run_dir, "latest"))
+    directory = find_step_directory(run_dir, "latest")
+    trained = load_trained_model(directory)
     precision = resolve_precision(config.train.device, config.train.precision)
+    if not isinstance(evaluation, Evaluation):  # of answers
+        evaluation = evaluate(config, data, trained.model.to(precision.device), precision)
     return RunResult(
         label=run.label,
         seed=run.seed,
@@ -81,8 +94,20 @@ def _result(run: PlannedRun, data: PreparedData, run_dir: Path, evaluation: Eval
         floor=evaluation.floor_nats_per_token,
         excess=evaluation.excess_nats_per_token,
         skills={} if evaluation.skills is None else evaluation.skills.to_json(),
-        curve=[row for row in rows if "val_loss" in row],
+        curve=[row if config.reads_text else _without_loss(row) for row in rows if "val_loss" in row],
         contexts=at_context_lengths(trained, data, precision, measures.contexts),
         gradient_norms=first_gradient_norms(config, data) if measures.gradient_norms else [],
         writing=ways_to_write(trained, precision, measures.writing) if measures.writing else {},
+        answers=answers_to_instructions(trained, precision, measures.answers) if measures.answers else {},
+        trained_parameters=_n_saved(directory) if config.start_from else None,
     )
+
+
+def _n_saved(directory: Path) -> int:
+    """How many numbers the checkpoint's weights are. Those of an adapter's base, which are frozen, lie elsewhere."""
+    return sum(map(torch.numel, read_checkpoint(directory).model.values()))
+
+
+def _without_loss(row: Row) -> Row:
+    """A row of a run that learns from answers: its val_loss is not that of a text."""
+    return {key: value for key, value in row.items() if key != "val_loss"}

@@ -10,21 +10,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pellucid.config.experiment import ContextsConfig, CurvesConfig, GradientNormsConfig
-from pellucid.experiments.figures.axis_numbers import in_short, log_axis, log_limits, ticks_at
+from pellucid.experiments.figures.axis_numbers import in_percent, in_short, log_axis, log_limits, ticks_at
 from pellucid.experiments.figures.style import FLOOR_STYLE, EndLabel, Sketch, draw_bands, figure_of_lines, label_ends
 from pellucid.experiments.results import RunResult
-from pellucid.experiments.table import at_equal_steps, axis_label, mean_lines, seeds_in_words
+from pellucid.experiments.table import at_equal_steps, axis_label, is_share, mean_lines, seeds_in_words
 
 
 def draw_curves(config: CurvesConfig, results: Sequence[RunResult]) -> Sketch:
-    """How validation loss, or its excess over the floor, fell in training."""
+    """How validation loss, or its excess over the floor, fell in training; or what the answers were worth."""
     points = _evaluations(config, results)
+    y_column = config.y if config.y in ("val_loss", "excess") else f"answers.{config.y}"
     figure, axes, labels, means = _draw_means(config.title, points, "floor")
     floor_in_words = ""
     if config.y == "excess":
         log_axis(axes, "x", log_limits(means.index))
         log_axis(axes, "y", log_limits(means))
-    else:
+    elif config.y == "val_loss":
         # Once where runs read the same text. The last evaluation reads more text than those before it.
         known = points.dropna().groupby(["label", "seed"], sort=False)
         for floor in {tuple(run.floor.round(3)): run for _, run in known}.values():
@@ -35,24 +36,27 @@ def draw_curves(config: CurvesConfig, results: Sequence[RunResult]) -> Sketch:
         # A wild start must not squeeze the rest: 7 nats is a uniform guess among a thousand tokens.
         log_axis(axes, "y", log_limits([*points.floor, *np.minimum(means, max(7.0, 3 * min(means)))]))
         axes.xaxis.set_major_formatter(lambda value, _: in_short(value))
+    else:
+        axes.xaxis.set_major_formatter(lambda value, _: in_short(value))
+        axes.yaxis.set_major_formatter(lambda value, _: in_percent(value) if is_share(y_column) else in_short(value))
     x_label = {"tokens": "training tokens", "step": "training step", "flops": axis_label("flops")}[config.x]
-    axes.set(xlabel=x_label, ylabel=axis_label(config.y))
+    axes.set(xlabel=x_label, ylabel=axis_label(y_column))
     label_ends(axes, labels)
     scales = ", on logarithmic axes" if config.y == "excess" else ""
-    words = f"{axis_label(config.y)} against {x_label}{scales}. {seeds_in_words(results)}{floor_in_words}"
+    words = f"{axis_label(y_column)} against {x_label}{scales}. {seeds_in_words(results)}{floor_in_words}"
     return Sketch(figure, words)
 
 
 def _evaluations(config: CurvesConfig, results: Sequence[RunResult]) -> pd.DataFrame:
     """label, seed, step, x, floor and y of every evaluation during training. FLOPs are spent evenly over the tokens."""
-    rows = []
+    rows, key = [], "val_loss" if config.y == "excess" else f"val_{config.y.removeprefix('val_')}"
     for run in results:
         unit = run.flops / run.tokens if config.x == "flops" else 1
         counter = "step" if config.x == "step" else "tokens"
         of_run = [
-            (run.label, run.seed, row["step"], unit * row[counter], floor, row["val_loss"])
+            (run.label, run.seed, row["step"], unit * row[counter], floor, row[key])
             for row in run.curve
-            if (floor := row.get("val_floor")) is not None or config.y == "val_loss"
+            if key in row and ((floor := row.get("val_floor")) is not None or config.y != "excess")
         ]
         if not of_run:
             raise ValueError(
@@ -63,7 +67,7 @@ def _evaluations(config: CurvesConfig, results: Sequence[RunResult]) -> pd.DataF
     columns = ["label", "seed", "step", "x", "floor", "y"]
     points = at_equal_steps(pd.DataFrame(rows, columns=columns).astype({"x": float, "floor": float}), "label")
     points = _with_level_lines(points) if config.x == "flops" else points
-    return points if config.y == "val_loss" else points.assign(y=points.y - points.floor)
+    return points.assign(y=points.y - points.floor) if config.y == "excess" else points
 
 
 def _with_level_lines(points: pd.DataFrame) -> pd.DataFrame:
