@@ -7,7 +7,9 @@ data.
 
 from __future__ import annotations
 
+import copy
 import re
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -68,6 +70,13 @@ def parse_yaml(text: str, source: str) -> tuple[Any, dict[Path, int]]:
 
     Raises ConfigError, with source and line, for text that is not YAML, a repeated key, an alias or a foreign tag.
     """
+    value, lines = _parsed(text, source)
+    return copy.deepcopy(value), dict(lines)
+
+
+@lru_cache(maxsize=32)
+def _parsed(text: str, source: str) -> tuple[Any, dict[Path, int]]:
+    """A run asks for the same few texts again and again: its checkpoint's config, say, when it resumes."""
     if len(text) > MAX_CHARACTERS:
         what = f"{len(text):,} characters are no run config (at most {MAX_CHARACTERS:,})"
         raise ConfigError(source, what, "is this the right file?")
