@@ -6,13 +6,12 @@ export function forgetColours() {
   scales = null;
 }
 
-// What a canvas paints with: arrays of 256 colours [r, g, b].
+// What a canvas paints with: 256 colours for each scale, each as one number.
 export function colours() {
   scales ??= {
     share: ramp(["--paper-cell", "--share-mid", "--share-end"]), // 0 … 1
     signed: ramp(["--minus-end", "--minus-mid", "--paper-cell", "--plus-mid", "--plus-end"]), // −most … most
-    nothing: named("--nothing"),
-    ink: named("--ink"),
+    nothing: pixel(named("--nothing")),
   };
   return scales;
 }
@@ -23,33 +22,31 @@ function named(name) {
   return [1, 3, 5].map((i) => parseInt(full.slice(i, i + 2), 16));
 }
 
+// As image data holds it: red first, on machines with the lowest byte first.
+function pixel([r, g, b]) {
+  return (0xff000000 | (b << 16) | (g << 8) | r) >>> 0;
+}
+
 function ramp(names) {
   const stops = names.map(named);
-  return Array.from({ length: 256 }, (_, i) => {
+  return Uint32Array.from({ length: 256 }, (_, i) => {
     const place = (i / 255) * (stops.length - 1);
     const before = Math.min(Math.floor(place), stops.length - 2);
-    return stops[before].map((from, channel) =>
-      Math.round(from + (place - before) * (stops[before + 1][channel] - from)),
-    );
+    const mixed = (from, channel) => Math.round(from + (place - before) * (stops[before + 1][channel] - from));
+    return pixel(stops[before].map(mixed));
   });
 }
 
-// A matrix as a picture, one pixel for each number; style.css makes it larger without smoothing. `colourOf` gives
-// [r, g, b] of a value.
+// A matrix as a picture, one pixel for each number; style.css makes it larger without smoothing. `colourOf` gives the
+// colour of a value, as one number: a keystroke paints all heads.
 export function paint(canvas, rows, columns, valueAt, colourOf) {
-  canvas.width = columns;
-  canvas.height = rows;
+  if (canvas.width !== columns || canvas.height !== rows) Object.assign(canvas, { width: columns, height: rows });
   const context = canvas.getContext("2d");
   const image = context.createImageData(columns, rows);
+  const pixels = new Uint32Array(image.data.buffer);
   let i = 0;
   for (let row = 0; row < rows; row++) {
-    for (let column = 0; column < columns; column++) {
-      const [r, g, b] = colourOf(valueAt(row, column), row, column);
-      image.data[i++] = r;
-      image.data[i++] = g;
-      image.data[i++] = b;
-      image.data[i++] = 255;
-    }
+    for (let column = 0; column < columns; column++) pixels[i++] = colourOf(valueAt(row, column));
   }
   context.putImageData(image, 0, 0);
 }
