@@ -107,7 +107,8 @@ def measure_tuning(name: str) -> dict[str, Any]:
         "loss": found["loss_nats_per_token"],
         "excess (% of the floor)": 100 * found["excess_nats_per_token"] / found["floor_nats_per_token"],
         "obeys (%)": 100 * found["answers"]["instructions"]["all"]["obeys"]["share"],
-        "excess on fables (% of the floor)": 100 * scores(run, "--on", "checkpoints/fables")["excess_fraction"],
+        "excess on fables (% of the floor)": 100
+        * scores(run, "--checkpoint", "latest", "--on", "checkpoints/fables")["excess_fraction"],
     }
 
 
