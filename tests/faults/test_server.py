@@ -64,6 +64,24 @@ NO_HTTP = [
     b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # the first bytes of TLS
 ]
+TRACE: Json = {"checkpoint": "tiny@2", "text": "The fox"}
+WRONG_OF_THE_PAGE: list[tuple[str, Json | None]] = [  # None: GET
+    ("/api/metrics", None),
+    ("/api/metrics?run=..%2ftiny", None),
+    ("/api/metrics?run=a%0ab", None),
+    ("/api/model?checkpoint=tiny", None),
+    ("/api/model?checkpoint=tiny@" + "9" * 5_000, None),
+    ("/api/model?checkpoint=..%2ftiny@2", None),
+    *((f"/api/fable?checkpoint=tiny@2&number={number}", None) for number in (0, -1, 10**9, 10**30, "nan")),
+    *(("/api/trace", {**TRACE, "checkpoint": name}) for name in ("tiny@3", "other@2", "\ud83e", 1, None)),
+    *(("/api/trace", {**TRACE, "text": text}) for text in ("\ud83e", 1, ["a"], "a" * 60_000)),
+    *(("/api/trace", {**TRACE, "at": at}) for at in (*HUGE[1:], -1, "a")),
+    *(("/api/trace", {**TRACE, "knock_out": [place]}) for place in (["head", 0], ["head", 0, 99], ["x", 0], 1)),
+    *(("/api/inside", {**TRACE, "layer": layer}) for layer in (-1, 10**30, 1.5, None)),
+    *(("/api/knock_out", {"checkpoint": "tiny@2", "n": n}) for n in (0, 1, 10**9, "x")),
+    ("/api/trace", {**TRACE, "a\nb": 1}),
+    ("/api/truth", {**TRACE, "\ud83e": 1}),
+]
 HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
@@ -99,9 +117,9 @@ async def call(app: FastAPI, method: str, path: str, body: bytes = b"", **header
         "http_version": "1.1",
         "method": method,
         "scheme": "http",
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
+        "path": path.partition("?")[0],
+        "raw_path": path.partition("?")[0].encode(),
+        "query_string": path.partition("?")[2].encode(),
         "headers": [(name.encode(), value.encode()) for name, value in named.items()],
     }
     sent: list[dict[str, Any]] = []
@@ -201,6 +219,14 @@ def test_f25_malformed_requests_get_an_error_and_the_server_goes_on(app, tally, 
         await assert_alive(app)
 
     asyncio.run(send_them())
+
+
+def test_f25_what_the_page_would_not_ask_is_refused(app, tally):
+    for path, body in WRONG_OF_THE_PAGE:
+        with tally.attempt((path, body)):
+            content = b"" if body is None else json.dumps(body).encode()
+            status, _, answer = asyncio.run(call(app, "GET" if body is None else "POST", path, content))
+            assert_refused(status, answer)
 
 
 def test_f25_what_is_no_http_gets_400(address, tally, monkeypatch):

@@ -2,6 +2,7 @@
 
 import base64
 import shutil
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -12,9 +13,10 @@ from pellucid import load
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.snapshots import write_snapshot
 from pellucid.checkpoint.step_directory import read_checkpoint
-from pellucid.errors import CheckpointError
+from pellucid.errors import CheckpointError, ConfigError
 from pellucid.evaluation.build import fables_of
 from pellucid.evaluation.explain_truth import truth_of_text
+from pellucid.evaluation.interventions import nothing, replaced
 from pellucid.web.microscope import Microscope
 from pellucid.web.tensors import packed
 
@@ -85,8 +87,25 @@ def test_an_example_ends_where_the_skill_that_it_is_named_after_is_needed(fables
 
 
 def test_a_checkpoint_that_is_not_there_is_an_error_with_a_way_out(fables_run):
-    with pytest.raises(CheckpointError, match="choose one"):
-        Microscope([fables_run]).trace("fables@5", TEXT)
+    microscope = Microscope([fables_run])
+
+    for name in ("fables@5", "fables@" + "9" * 5_000, "fables", "other@4"):
+        with pytest.raises(ConfigError, match="choose one"):
+            microscope.trace(name, TEXT)
+
+
+def test_what_is_traced_meanwhile_is_not_knocked_out_of_the_copy_that_measures(fables_run):
+    microscope, alone = Microscope([fables_run]), Microscope([fables_run]).knock_out("fables@4", 2)
+    opened, _ = microscope.traced("fables@4", TEXT)
+    measured = []
+    is_off = {("head", 0, 0): nothing(("head", 0, 0), opened.model)}
+    with microscope._forward, replaced(opened.model, is_off):  # as a trace does, which is not done yet
+        thread = threading.Thread(target=lambda: measured.append(microscope.knock_out("fables@4", 2)))
+        thread.start()
+        thread.join(0.5)
+    thread.join()
+
+    assert measured == [alone]
 
 
 def test_two_runs_of_one_name_stay_apart(fables_run):

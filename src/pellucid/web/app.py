@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Query
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import MutableHeaders
@@ -18,7 +19,7 @@ from pellucid.version import __version__
 from pellucid.web.limits import install_limits
 from pellucid.web.live import event_routes
 from pellucid.web.microscope import Microscope
-from pellucid.web.schemas import InsideRequest, KnockOutRequest, TextRequest, TraceRequest
+from pellucid.web.schemas import MOST_FABLES, InsideRequest, KnockOutRequest, TextRequest, TraceRequest
 
 STATIC = Path(__file__).parent / "static"
 POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
@@ -46,11 +47,11 @@ def page_routes(microscope: Microscope) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/")
-    def page() -> FileResponse:
+    async def page() -> FileResponse:
         return FileResponse(STATIC / "index.html")
 
     @routes.get("/health")
-    def health() -> dict[str, str]:
+    async def health() -> dict[str, str]:
         return {"status": "ok", "version": __version__}
 
     @routes.get("/api/run")
@@ -70,7 +71,7 @@ def page_routes(microscope: Microscope) -> APIRouter:
         return JSONResponse(microscope.examples(checkpoint))
 
     @routes.get("/api/fable")
-    def fable(checkpoint: str, number: int) -> JSONResponse:
+    def fable(checkpoint: str, number: Annotated[int, Query(ge=1, le=MOST_FABLES)]) -> JSONResponse:
         return JSONResponse(microscope.fable(checkpoint, number))
 
     @routes.get("/api/heads")

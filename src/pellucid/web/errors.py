@@ -61,6 +61,7 @@ def install_errors(app: FastAPI) -> None:
     async def of_validation(_: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         param = ".".join(map(str, first["loc"][1:])) or None
+        param = param and " ".join(param.split())  # a name of the client's own may be of several lines
         what = "unknown field; leave it out" if first["type"] == "extra_forbidden" else first["msg"]
         return error_response(400, f"{param or 'body'}: {what}", param=param, code=first["type"])
 

@@ -284,7 +284,8 @@ class Microscope:
 
         def compute() -> Json:
             corpus = fables_of(opened.trained, "knock_out")
-            model = copy.deepcopy(opened.model)  # so that traces need not wait for it
+            with self._forward:  # no trace changes the model while it is copied
+                model = copy.deepcopy(opened.model)  # so that traces need not wait for it
             fables = held_out_fables(corpus, opened.tokenizer, model.context_length, n)
             attribution = attribute(model, opened.tokenizer, corpus, fables)
             places = [place for place in places_of(model) if place[0] != "head"]
@@ -315,7 +316,7 @@ class Microscope:
 
     def _path(self, name: str) -> Path:
         if name not in self._runs:
-            raise CheckpointError(name, "no such run here", f"choose one of {', '.join(self._runs)}")
+            raise ConfigError("run", f"there is no {name!r} here", f"choose one of {', '.join(self._runs)}")
         return _present(self._runs[name])
 
     def _rows(self, path: Path) -> list[Json]:
@@ -351,8 +352,8 @@ class Microscope:
     def _directory(self, checkpoint: str) -> Path:
         name, _, step = checkpoint.rpartition("@")
         path = self._path(name)
-        if not step.isdecimal() or int(step) not in self._steps(path):
-            raise CheckpointError(checkpoint, "no such checkpoint", "choose one that the page lists")
+        if step not in map(str, self._steps(path)):
+            raise ConfigError("checkpoint", f"there is no {checkpoint!r}", "choose one that the page lists")
         return find_step_directory(path, step)
 
 
