@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 from pellucid.cli.arguments import DATA_ROOT, Which, load_config
 from pellucid.cli.terminal import heed_stop_during_imports, note, say_where_new
-from pellucid.errors import CheckpointError, ConfigError
+from pellucid.errors import CheckpointError, ConfigError, InputOutputError
 
 PACKAGES = ("fastapi", "uvicorn", "sse_starlette")
 EVERYWHERE = ("0.0.0.0", "::")
@@ -69,6 +69,8 @@ def _export(runs: list[Path], file: Path, prompt: str | None, train: Path | None
     """The page as a file."""
     if len(runs) > 1 or train is not None:
         raise ConfigError("command line", "--export is for one RUN that is there", "leave out the others, and --train")
+    if not file.parent.is_dir():
+        raise InputOutputError(str(file), f"there is no folder {file.parent}", "create it, or write elsewhere")
     from pellucid.web.export import export_page
 
     heed_stop_during_imports()
