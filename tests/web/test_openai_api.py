@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import httpx
 import openai
@@ -13,11 +14,15 @@ import pytest
 import torch
 
 import pellucid
+from pellucid.checkpoint.snapshots import write_snapshot
+from pellucid.checkpoint.step_directory import read_checkpoint, write_checkpoint
 from pellucid.generation.text import first_stop
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.tokenizer.tokenizer import CHAT_TOKENS
 from pellucid.web import engine as engine_module
+from pellucid.web import served as served_module
 from pellucid.web.engine import Engine
+from pellucid.web.served import ServedRun
 from serving import app_of, served
 from tiny_run import TINY_RUN, VERSES
 
@@ -301,3 +306,22 @@ def test_a_long_answer_does_not_hold_up_the_server(client):
         started = time.monotonic()
         assert httpx.get(f"{client.base_url.copy_with(path='/health')}").json()["status"] == "ok"
         assert time.monotonic() - started < 5
+
+
+def test_before_its_first_checkpoint_a_run_is_served_with_its_newest_snapshot(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(served_module, "LOOKS_EVERY_SECONDS", 0.0)
+    copy = tmp_path / "tiny"
+    saved = read_checkpoint(run.directory)
+    copy.mkdir()
+
+    async def steps() -> list[int]:
+        served_run, found = ServedRun(copy), []
+        for step in (1, 3):
+            write_snapshot(copy, replace(saved, state=saved.state.model_copy(update={"step": step})))
+            found.append((await served_run.current()).trained.step)
+        write_checkpoint(copy, replace(saved, state=saved.state.model_copy(update={"step": 2})))
+        found.append((await served_run.current()).trained.step)
+        served_run.close()
+        return found
+
+    assert asyncio.run(steps()) == [1, 3, 2]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pellucid.checkpoint.build import TrainedModel, load_trained_run
-from pellucid.checkpoint.run_directory import find_step_directory, steps_in
-from pellucid.checkpoint.step_directory import MANIFEST, STEP_NAME, step_name
+from pellucid.checkpoint.run_directory import find_step_directory, step_directories, steps_in
+from pellucid.checkpoint.step_directory import MANIFEST, STEP_NAME
 from pellucid.errors import PellucidError
 from pellucid.generation.continuous import N_SLOTS
 from pellucid.web.engine import Engine
@@ -32,6 +32,7 @@ class Served:
 
 class ServedRun:
     """The best checkpoint that RUN has at present, or the one that is named, loaded again when the folder changes.
+    Before its first checkpoint, a run that trains is served with its newest snapshot.
 
     So a run can be served while it trains, and one that is gone for a while is served again when it is back.
     """
@@ -68,22 +69,29 @@ class ServedRun:
         if seen == self._seen:
             return
         try:
-            trained, precision = load_trained_run(find_step_directory(self._run, self._checkpoint))
+            trained, precision = load_trained_run(self._directory())
         except PellucidError as error:
             self._error, self._seen = error, seen
             return
         engine = Engine(trained.model, trained.tokenizer, precision, self._n_slots)
         self._served, self._error, self._seen = Served(trained, engine, int(time.time())), None, seen
 
+    def _directory(self) -> Path:
+        folders = self._folders()
+        if self._checkpoint in ("best", "latest") and folders and not steps_in(self._run):
+            return folders[-1]
+        return find_step_directory(self._run, self._checkpoint)
+
+    def _folders(self) -> list[Path]:
+        return [self._run] if STEP_NAME.fullmatch(self._run.name) else step_directories(self._run)
+
     def _appearance(self) -> object:
-        """Changes whenever a checkpoint comes, goes, or is replaced; quicker than to read one."""
-        is_step = STEP_NAME.fullmatch(self._run.name)
-        folders = [self._run] if is_step else [self._run / step_name(step) for step in steps_in(self._run)]
+        """Changes whenever a checkpoint or a snapshot comes, goes, or is replaced; quicker than to read one."""
         found = []
-        for folder in folders:
+        for folder in self._folders():
             try:
                 stat = (folder / MANIFEST).stat()
             except OSError:
                 continue
-            found.append((folder.name, stat.st_mtime_ns, stat.st_size, stat.st_ino))
+            found.append((folder, stat.st_mtime_ns, stat.st_size, stat.st_ino))
         return found
