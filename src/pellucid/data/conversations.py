@@ -10,7 +10,7 @@ import numpy as np
 from pellucid.corpora.corpus import Turn
 from pellucid.data.token_file import TokenFileWriter, targets_path
 from pellucid.tokenizer import Tokenizer
-from pellucid.tokenizer.chat import encode_turn
+from pellucid.tokenizer.chat import in_template
 
 
 def write_conversations(conversations: Iterable[Sequence[Turn]], tokenizer: Tokenizer, path: Path) -> tuple[int, int]:
@@ -25,8 +25,9 @@ def write_conversations(conversations: Iterable[Sequence[Turn]], tokenizer: Toke
     ):
         targets_file.write(b"\0")  # the end_of_text before the first document
         for turns in conversations:
-            for role, text in turns:
-                ids, n_targets = encode_turn(tokenizer, role, text)
+            encoded = tokenizer.encode_batch([text for _, text in turns])  # faster than one by one: words come again
+            for (role, text), text_ids in zip(turns, encoded, strict=True):
+                ids, n_targets = in_template(tokenizer, role, text_ids.tolist())
                 writer.append(np.array(ids))
                 targets_file.write(b"\0" * (len(ids) - n_targets) + b"\1" * n_targets)
                 n_bytes += len(text.encode()) if n_targets else 0

@@ -32,7 +32,12 @@ class EncodedTurn(NamedTuple):
 
 def encode_turn(tokenizer: Tokenizer, role: Literal["user", "assistant"], text: str) -> EncodedTurn:
     """DataError for text that the vocabulary cannot write."""
-    text_ids = tokenizer.encode(text)
+    return in_template(tokenizer, role, tokenizer.encode(text))
+
+
+def in_template(tokenizer: Tokenizer, role: Literal["user", "assistant"], text_ids: Iterable[int]) -> EncodedTurn:
+    """A turn whose text is encoded already."""
+    text_ids = list(text_ids)
     ids = [tokenizer.control_id(TOKEN_OF_ROLE[role]), *text_ids, tokenizer.control_id(END_OF_TURN)]
     return EncodedTurn(ids, len(text_ids) + 1 if role == "assistant" else 0)
 
