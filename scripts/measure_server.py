@@ -27,7 +27,7 @@ from results import parser, print_table, record
 
 PROMPT = "Once upon a time"
 N_CLIENTS = 16
-TEXTS_EACH = {1: 6, N_CLIENTS: 3}  # texts that each client asks for in a turn
+TEXTS_EACH = {1: 4, N_CLIENTS: 1}  # texts that each client asks for in a turn
 KINDS = {"": False, ", streamed": True}
 
 
@@ -142,7 +142,7 @@ async def measure(ports: dict[str, int], model: str, n_pairs: int, n_tokens: int
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("run", type=Path, help="a trained run; a folder of transformers with --serve transformers")
-    arguments.add_argument("--pairs", type=int, default=7, help="turns")
+    arguments.add_argument("--pairs", type=int, default=3, help="turns")
     arguments.add_argument("--tokens", type=int, default=128, help="of a text, at most")
     arguments.add_argument("--port", type=int, default=8711)
     arguments.add_argument("--serve", choices=["pellucid", "transformers"], help="only serve, at --port")
