@@ -95,3 +95,9 @@ def test_a_context_that_is_too_short_is_one_clear_line(letters):
     with pytest.raises(ConfigError, match=r"heads: 8 tokens of context are too few .*; take a model .* of 9 or more"):
         head_scores(copier(context_length=8), letters)
     assert len(head_scores(copier(context_length=9), letters)) == 2
+
+
+def test_weights_that_are_no_shares_give_no_scores(letters):
+    config = tiny_config(context_length=33, attention="linear", position={"type": "rope"})
+    with pytest.raises(ConfigError, match="heads: the model's weights of attention are no shares"):
+        head_scores(build_model(config, letters.vocab_size), letters)

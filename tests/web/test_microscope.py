@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from pellucid import load
+from pellucid import load, train
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.snapshots import write_snapshot
 from pellucid.checkpoint.step_directory import read_checkpoint
@@ -136,3 +136,15 @@ def test_a_run_that_has_not_begun_is_waited_for_and_one_that_is_gone_is_an_error
             ask()
     shutil.copytree(fables_run, run)
     assert microscope.run()["runs"][0]["best"] == "fables@4"
+
+
+def test_where_weights_are_no_shares_the_costs_are_known_and_nothing_is_said_of_looks(fables_run, tmp_path):
+    changes = {"model.attention": "linear", "model.position": {"type": "rope"}}
+    data = fables_run.parent / "data"
+    train(fables_run / "config.yaml", tmp_path / "turned", overrides=changes, steps=1, data_dir=data)
+    microscope = Microscope([tmp_path / "turned"])
+    table = microscope.knock_out("turned@1", 2)
+    assert table["attribution"] is None
+    assert [row["name"] for row in table["knocked_out"]][:3] == ["head 0.0", "head 0.1", "attention 0"]
+    with pytest.raises(ConfigError, match="are no shares"):
+        microscope.heads("turned@1")

@@ -114,14 +114,14 @@ class HeadTable:
 
 
 def attribute(model: Decoder, tokenizer: Tokenizer, corpus: FablesCorpus, fables: Sequence[Fable]) -> Attribution:
-    """Measures all heads on these fables."""
+    """Measures all heads on these fables. ConfigError if their weights are no shares."""
     columns = [corpus.skills.index(skill) for skill in SKILLS_DECIDED]
     looks, evenly, weights = [], [], []
     for fable in fables:
         decides_KTS = deciding_tokens(corpus, tokenizer, fable)
         shares_KT = fable.shares[:, columns].T * decides_KTS.any(axis=2)
         wanted_KTS = shares_KT[:, :, None] * decides_KTS
-        attention_LHTS = trace(model, fable.ids).attention.double().numpy()
+        attention_LHTS = trace(model, fable.ids).shares("heads").double().numpy()
         looks.append(np.einsum("lhts,kts->lhk", attention_LHTS, wanted_KTS))
         evenly.append((wanted_KTS.sum(axis=2) / np.arange(1, len(fable.ids) + 1)).sum(axis=1))
         weights.append(shares_KT.sum(axis=1))

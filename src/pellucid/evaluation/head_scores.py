@@ -54,7 +54,7 @@ class HeadScores:
 def head_scores(model: Decoder, tokenizer: Tokenizer, seed: int = 0) -> list[HeadScores]:
     """Of all heads, layer by layer, over 8 sequences of random tokens. The same seed draws the same ones.
 
-    ConfigError for a model that is too short to read four tokens twice.
+    ConfigError for a model that is too short to read four tokens twice, or whose weights are no shares.
     """
     words = sorted(set(range(tokenizer.vocab_size)) - {*tokenizer.control_ids, tokenizer.end_of_text})
     in_sight = min(getattr(attention_of(model, layer), "window", sys.maxsize) for layer in range(model.n_layers)) - 1
@@ -66,7 +66,7 @@ def head_scores(model: Decoder, tokenizer: Tokenizer, seed: int = 0) -> list[Hea
     scores_LH4 = torch.zeros(())
     for _ in range(N_SEQUENCES):
         drawn = [words[i] for i in torch.randperm(len(words), generator=rng)[:n].tolist()]
-        weights_LHTS = trace(model, [tokenizer.end_of_text, *drawn, *drawn]).attention
+        weights_LHTS = trace(model, [tokenizer.end_of_text, *drawn, *drawn]).shares("heads")
         scores_LH4 = scores_LH4 + scores_of(weights_LHTS, n) / N_SEQUENCES
     return [
         HeadScores(layer, head, dict(zip(SCORES, scores_4, strict=True)))

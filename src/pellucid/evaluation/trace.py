@@ -53,6 +53,13 @@ class Trace:
         output of the model. Computed when it is asked for."""
         return self.unembed(self.residuals)
 
+    def shares(self, where: str) -> Tensor:
+        """The attention. ConfigError, at `where`, if a query's weights do not sum to 1: they are no shares then."""
+        if not torch.allclose(self.attention.sum(dim=-1), torch.ones(()), atol=0.01):
+            what = "the model's weights of attention are no shares: with RoPE, linear attention's need not sum to 1"
+            raise ConfigError(where, what, "take a model without one of the two")
+        return self.attention
+
     def inside(self, layer: int) -> list[Step]:
         """What one layer computed, step by step: queries, keys, scores ... ConfigError if there is no such layer."""
         n_layers = len(self.attention)

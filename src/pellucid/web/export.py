@@ -14,7 +14,7 @@ import gzip
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from pellucid.config.model import DecoderConfig, ExpertsConfig
 from pellucid.errors import ConfigError
 from pellucid.files import written_whole
 from pellucid.web.microscope import Microscope, Opened
-from pellucid.web.schemas import KnockOutRequest
+from pellucid.web.schemas import N_FABLES
 from pellucid.web.tensors import packed
 
 Json = dict[str, Any]
@@ -73,17 +73,17 @@ def record(microscope: Microscope, prompt: str | None) -> Json:
         "latest": latest,
         "text": text,
         "truths": truths,
-        "heads": {checkpoint: microscope.heads(checkpoint) for checkpoint in checkpoints},
-        "knock_out": knock_out(microscope, latest),
+        "heads": {checkpoint: if_known(microscope.heads, checkpoint) for checkpoint in checkpoints},
+        "knock_out": if_known(microscope.knock_out, latest, N_FABLES),
         "browser": browser,
         "answers": {checkpoint: answers(microscope, checkpoint, text, truths[text]) for checkpoint in others},
     }
 
 
-def knock_out(microscope: Microscope, checkpoint: str) -> Json | None:
-    """What each part of a checkpoint is for; None where no grammar tells it."""
+def if_known(measure: Callable[..., Json], *arguments: object) -> Json | None:
+    """What is measured; None where it cannot be: without a grammar, or with weights that are no shares."""
     try:
-        return microscope.knock_out(checkpoint, KnockOutRequest(checkpoint=checkpoint).n)
+        return measure(*arguments)
     except ConfigError:
         return None
 

@@ -287,12 +287,16 @@ class Microscope:
             with self._forward:  # no trace changes the model while it is copied
                 model = copy.deepcopy(opened.model)  # so that traces need not wait for it
             fables = held_out_fables(corpus, opened.tokenizer, model.context_length, n)
-            attribution = attribute(model, opened.tokenizer, corpus, fables)
-            places = [place for place in places_of(model) if place[0] != "head"]
-            table = knock_out_table(model, fables, corpus.skills, [[place] for place in places])
-            by_place = {row.places[0]: row for row in [*(head.costs for head in attribution.heads), *table.rows]}
-            table = replace(table, rows=[by_place[place] for place in places_of(model)])
-            return {**table.to_json(), "attribution": attribution.to_json()}
+            try:
+                attribution = attribute(model, opened.tokenizer, corpus, fables)
+            except ConfigError:  # weights that are no shares: what is lost without a head is known all the same
+                attribution = None
+            costs = {head.costs.places[0]: head.costs for head in attribution.heads} if attribution else {}
+            others = [[place] for place in places_of(model) if place not in costs]
+            table = knock_out_table(model, fables, corpus.skills, others)
+            costs |= {row.places[0]: row for row in table.rows}
+            table = replace(table, rows=[costs[place] for place in places_of(model)])
+            return {**table.to_json(), "attribution": attribution and attribution.to_json()}
 
         return self._measured.get(("knock out", opened.digest, n), compute)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 MAX_CHARACTERS = 50_000  # more than any context here holds; a longer request is a mistake
-MOST_FABLES = 1000  # held-out texts that are read for one request
+N_FABLES, MOST_FABLES = 32, 1000  # held-out texts that are read for one request
 
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 Place = tuple[Literal["head"], int, int] | tuple[Literal["attention", "feed_forward"], int]
@@ -46,4 +46,4 @@ class InsideRequest(TraceRequest):
 class KnockOutRequest(Request):
     """n: how many held-out fables are read with each part knocked out, from the first one on."""
 
-    n: int = Field(default=32, ge=2, le=MOST_FABLES)
+    n: int = Field(default=N_FABLES, ge=2, le=MOST_FABLES)
