@@ -1,0 +1,155 @@
+"""How OpenAI's answers look: whole, or as the chunks of a stream, of completions and of chats."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any, Protocol
+from uuid import uuid4
+
+from pellucid.generation.continuous import Piece, Token
+from pellucid.tokenizer import Tokenizer
+from pellucid.web.openai_prompts import Prompt
+from pellucid.web.openai_schemas import ChatRequest, CompletionRequest
+
+Json = dict[str, Any]
+
+REASONS = {"end_of_text": "stop", "stop": "stop", "length": "length", None: None}
+
+
+class Format(Protocol):
+    """How an answer looks. A choice is the number of a text; several belong to each prompt if `n` says so."""
+
+    id: str
+    object: str
+    chunk_object: str
+    scores_prompt: bool
+    n_likeliest: int | None
+
+    def choice(self, number: int, pieces: Sequence[Piece], prompt_tokens: Sequence[Token]) -> Json:
+        """A whole text."""
+
+    def first_chunks(self, number: int, prompt_tokens: Sequence[Token]) -> Iterator[Json]:
+        """What a stream says before anything is written."""
+
+    def chunk(self, number: int, piece: Piece) -> Json:
+        """A piece of a text."""
+
+
+class CompletionFormat:
+    """Of /v1/completions. With an echo, the prompt stands before each text."""
+
+    object = chunk_object = "text_completion"
+
+    def __init__(self, tokenizer: Tokenizer, body: CompletionRequest, prompts: Sequence[Prompt]) -> None:
+        self.id = f"cmpl-{uuid4().hex}"
+        self._tokenizer, self._prompts, self._n = tokenizer, prompts, body.n or 1
+        self._echo = bool(body.echo)
+        self.n_likeliest = body.logprobs
+        self.scores_prompt = self._echo and body.logprobs is not None
+
+    def choice(self, number: int, pieces: Sequence[Piece], prompt_tokens: Sequence[Token]) -> Json:
+        echo = self._prompt(number).text if self._echo else ""
+        scores = self._scores([token for piece in pieces for token in piece.tokens], len(echo))
+        if scores and self._echo:
+            before = self._scores_of_prompt(number, prompt_tokens)
+            scores = {key: before[key] + scores[key] for key in scores}
+        return self._choice(number, echo + "".join(piece.text for piece in pieces), scores, pieces[-1].finish_reason)
+
+    def first_chunks(self, number: int, prompt_tokens: Sequence[Token]) -> Iterator[Json]:
+        if self._echo:
+            scores = self._scores_of_prompt(number, prompt_tokens) if self.scores_prompt else None
+            yield self._choice(number, self._prompt(number).text, scores, None)
+
+    def chunk(self, number: int, piece: Piece) -> Json:
+        scores = self._scores(piece.tokens, len(self._prompt(number).text) if self._echo else 0)
+        return self._choice(number, piece.text, scores, piece.finish_reason)
+
+    def _choice(self, number: int, text: str, scores: Json | None, reason: str | None) -> Json:
+        return {"index": number, "text": text, "logprobs": scores, "finish_reason": REASONS[reason]}
+
+    def _prompt(self, number: int) -> Prompt:
+        return self._prompts[number // self._n]
+
+    def _scores(self, tokens: Sequence[Token], offset: int) -> Json | None:
+        if self.n_likeliest is None:
+            return None
+        names = [token_name(self._tokenizer, token.id) for token in tokens]
+        return {
+            "tokens": names,
+            "token_logprobs": [token.log_p for token in tokens],
+            "top_logprobs": [self._likeliest(token) for token in tokens],
+            "text_offset": [offset + token.offset for token in tokens],
+        }
+
+    def _likeliest(self, token: Token) -> dict[str, float | None]:
+        """The chosen one too, wherever it stands, as OpenAI's."""
+        both = [*token.likeliest, *([] if token.log_p is None else [(token.id, token.log_p)])]
+        return {token_name(self._tokenizer, id_): log_p for id_, log_p in both}
+
+    def _scores_of_prompt(self, number: int, read: Sequence[Token]) -> Json:
+        """What was not read has no score, nor has the first token that was."""
+        ids = self._prompt(number).ids
+        tokens = [Token(id_, 0) for id_ in ids[: len(ids) - len(read)]] + list(read)
+        found = self._scores(tokens, 0)
+        assert found is not None
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        lengths = (len(decoder.decode(self._tokenizer.token_bytes(id_))) for id_ in ids)
+        found["text_offset"] = list(accumulate(lengths, initial=0))[: len(ids)]
+        found["top_logprobs"] = [each or None for each in found["top_logprobs"]]
+        return found
+
+
+class ChatFormat:
+    """Of /v1/chat/completions."""
+
+    object, chunk_object = "chat.completion", "chat.completion.chunk"
+    scores_prompt = False
+
+    def __init__(self, tokenizer: Tokenizer, body: ChatRequest) -> None:
+        self.id = f"chatcmpl-{uuid4().hex}"
+        self._tokenizer = tokenizer
+        self.n_likeliest = (body.top_logprobs or 0) if body.logprobs else None
+
+    def choice(self, number: int, pieces: Sequence[Piece], prompt_tokens: Sequence[Token]) -> Json:
+        message = {"role": "assistant", "content": "".join(piece.text for piece in pieces), "refusal": None}
+        scores = self._scores([token for piece in pieces for token in piece.tokens])
+        reason = REASONS[pieces[-1].finish_reason]
+        return {"index": number, "message": message, "logprobs": scores, "finish_reason": reason}
+
+    def first_chunks(self, number: int, prompt_tokens: Sequence[Token]) -> Iterator[Json]:
+        delta = {"role": "assistant", "content": ""}
+        yield {"index": number, "delta": delta, "logprobs": None, "finish_reason": None}
+
+    def chunk(self, number: int, piece: Piece) -> Json:
+        delta = {"content": piece.text} if piece.text else {}
+        reason = REASONS[piece.finish_reason]
+        return {"index": number, "delta": delta, "logprobs": self._scores(piece.tokens), "finish_reason": reason}
+
+    def _scores(self, tokens: Sequence[Token]) -> Json | None:
+        if self.n_likeliest is None:
+            return None
+        return {
+            "content": [
+                {
+                    **self._scored(token.id, token.log_p),
+                    "top_logprobs": [self._scored(id_, log_p) for id_, log_p in token.likeliest],
+                }
+                for token in tokens
+            ],
+            "refusal": None,
+        }
+
+    def _scored(self, id_: int, log_p: float | None) -> Json:
+        name, bytes_ = token_name(self._tokenizer, id_), list(self._tokenizer.token_bytes(id_))
+        return {"token": name, "logprob": log_p, "bytes": bytes_}
+
+
+def token_name(tokenizer: Tokenizer, id_: int) -> str:
+    """Its text; its bytes, as OpenAI writes them, if they are no whole characters; the number of a control token."""
+    spelled = tokenizer.token_bytes(id_)
+    try:
+        return spelled.decode() or f"<|{id_}|>"
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in spelled)

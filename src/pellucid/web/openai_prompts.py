@@ -1,0 +1,93 @@
+"""What the model reads of a request: the prompt as tokens, or a conversation in the chat template."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pellucid.errors import DataError
+from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.chat import prompt_ids
+from pellucid.web.errors import ApiError
+from pellucid.web.openai_schemas import ChatRequest, CompletionRequest, Message
+from pellucid.web.served import Served
+
+Turns = list[tuple[Literal["user", "assistant"], str]]
+
+DEFAULT_NEW_TOKENS = 16  # of a completion, as OpenAI's
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What the model reads, and the text that an echo shows. warning: what of it the model does not see."""
+
+    ids: list[int]
+    text: str
+    max_new_tokens: int
+    warning: str | None = None
+
+
+def read_prompts(body: CompletionRequest, tokenizer: Tokenizer) -> list[Prompt]:
+    """ApiError for ids outside the vocabulary and for text that it cannot write."""
+    n_new = DEFAULT_NEW_TOKENS if body.max_tokens is None else body.max_tokens
+    given = body.prompt
+    several = given if isinstance(given, list) and not isinstance(given[0], int) else [given]
+    prompts = []
+    for each in several:
+        if isinstance(each, str):
+            ids, text = [tokenizer.end_of_text, *_encode(tokenizer, each, "prompt")], each
+        else:
+            assert isinstance(each, list)
+            ids = [id_ for id_ in each if isinstance(id_, int)]
+            if bad := [id_ for id_ in ids if not 0 <= id_ < tokenizer.vocab_size]:
+                message = f"prompt: {bad[0]} is no token; ids are 0 to {tokenizer.vocab_size - 1}"
+                raise ApiError(400, message, param="prompt")
+            text = tokenizer.decode(ids)
+        prompts.append(Prompt(ids, text, n_new))
+    return prompts
+
+
+def read_messages(body: ChatRequest, served: Served) -> Prompt:
+    """The chat template around the messages: as many of the last as leave room for the answer, the oldest go first."""
+    tokenizer, model = served.engine.tokenizer, served.trained.model
+    if not tokenizer.has_chat_tokens:
+        message = f"{served.name} was not trained on conversations; ask /v1/completions, or fine-tune it first: "
+        raise ApiError(400, message + "`pellucid train instructions_sft start_from=RUN`", code="no_chat_template")
+    turns = _turns(body.messages)
+    asked = body.max_completion_tokens or body.max_tokens
+    n_wanted = max(1, model.context_length * 3 // 4) if asked is None else asked
+    for i, (_, text) in enumerate(turns):
+        _encode(tokenizer, text, f"messages.{i}")
+    ids, n_left_out = prompt_ids(tokenizer, turns), 0
+    while len(turns) > n_left_out + 2 and len(ids) + n_wanted > model.max_positions + 1:
+        n_left_out += 2
+        ids = prompt_ids(tokenizer, turns[n_left_out:])
+    n_new = n_wanted if asked is not None else max(1, min(n_wanted, model.max_positions + 1 - len(ids)))
+    warning = f"the first {n_left_out} messages were not read: the context is too short" if n_left_out else None
+    return Prompt(ids, "", n_new, warning)
+
+
+def _turns(messages: Sequence[Message]) -> Turns:
+    """What was said before comes first: instructions of a system are the beginning of what the user says first."""
+    instructions = [message.text for message in messages[:1] if message.role in ("system", "developer")]
+    turns: Turns = []
+    for i, message in enumerate(messages[len(instructions) :], start=len(instructions)):
+        expected: Literal["user", "assistant"] = "assistant" if len(turns) % 2 else "user"
+        if message.role != expected:
+            what = f"messages.{i}.role: {message.role!r} where it is the turn of {expected!r}"
+            raise ApiError(
+                400, f"{what}; after at most one system message, user and assistant alternate", param="messages"
+            )
+        turns.append((expected, message.text))
+    if len(turns) % 2 == 0:
+        raise ApiError(400, "messages: the last one must be of the user; add what is to be answered", param="messages")
+    turns[0] = ("user", "\n\n".join([*instructions, turns[0][1]]))
+    return turns
+
+
+def _encode(tokenizer: Tokenizer, text: str, param: str) -> list[int]:
+    try:
+        return tokenizer.encode(text)
+    except DataError as error:
+        raise ApiError(400, f"{param}: {error.what}; {error.fix}", param=param) from None
