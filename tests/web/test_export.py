@@ -289,7 +289,7 @@ def test_what_cannot_be_exported_is_told_in_one_line(fables_run, pellucid, words
 
 
 def test_without_a_text_to_record_the_cure_is_named(fables_run, tmp_path, monkeypatch):
-    monkeypatch.setattr("pellucid.web.microscope.Microscope.examples", lambda *_: [])
+    monkeypatch.setattr("pellucid.web.runs.Runs.examples", lambda *_: [])
     with pytest.raises(ConfigError, match=re.escape("give --prompt TEXT")):
         export_page(fables_run, tmp_path / "page.html")
     assert list(tmp_path.iterdir()) == []

@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 import threading
+from pathlib import Path
 
 import httpx
 import pytest
@@ -40,6 +41,10 @@ def small_app(**limits: object) -> FastAPI:
     @app.get("/gone")
     def gone() -> None:
         raise CheckpointError("checkpoints/fables", "is gone", "bring it back")
+
+    @app.get("/vanished")
+    def vanished() -> None:
+        Path("checkpoints/none").read_bytes()
 
     @app.get("/much")
     def much() -> dict[str, str]:
@@ -135,6 +140,8 @@ def test_unknown_paths_and_methods_and_a_run_that_is_gone_have_that_shape_too():
     gone = ask(app, "GET", "/gone")
     assert (gone.status_code, gone.headers["retry-after"]) == (503, "1")
     assert gone.json()["error"]["message"] == "checkpoints/fables: is gone; bring it back"
+    vanished = ask(app, "GET", "/vanished")
+    assert (vanished.status_code, code_of(vanished)) == (503, None)
 
 
 def until_closed(client: socket.socket) -> bytes:

@@ -17,7 +17,9 @@ from pellucid.errors import CheckpointError, ConfigError
 from pellucid.evaluation.build import fables_of
 from pellucid.evaluation.explain_truth import truth_of_text
 from pellucid.evaluation.interventions import nothing, replaced
+from pellucid.web.kept import Kept
 from pellucid.web.microscope import Microscope
+from pellucid.web.runs import Runs
 from pellucid.web.tensors import packed
 
 DTYPES = {"float16": np.float16, "float32": np.float32, "int32": np.int32}
@@ -80,7 +82,7 @@ def test_an_example_ends_where_the_skill_that_it_is_named_after_is_needed(fables
     corpus = fables_of(load(fables_run).trained, "test")
     recall = corpus.skills.index("recall")
 
-    [text] = [example["text"] for example in microscope.examples("fables@4") if example["skill"] == "recall"]
+    [text] = [example["text"] for example in microscope.runs.examples("fables@4") if example["skill"] == "recall"]
 
     whole = next(piece.text for piece in corpus.pieces("validation") if piece.text.startswith(text))
     assert recall in corpus.skills_of(whole)[len(text) : len(text) + 2]
@@ -108,10 +110,13 @@ def test_what_is_traced_meanwhile_is_not_knocked_out_of_the_copy_that_measures(f
     assert measured == [alone]
 
 
-def test_two_runs_of_one_name_stay_apart(fables_run):
-    names = [run["name"] for run in Microscope([fables_run, fables_run]).run()["runs"]]
+@pytest.mark.parametrize("name", ["fables", "seed-0"])
+def test_two_runs_of_one_name_stay_apart(tmp_path, name):
+    paths = [tmp_path / folder / name for folder in "abc"]
 
-    assert names == ["fables", "fables-2"]
+    folders = Runs(paths).folders
+
+    assert folders == dict(zip([name, f"{name}-2", f"{name}-3"], paths, strict=True))
 
 
 def test_snapshots_are_shown_beside_checkpoints(fables_run, tmp_path):
@@ -120,7 +125,7 @@ def test_snapshots_are_shown_beside_checkpoints(fables_run, tmp_path):
     saved = read_checkpoint(find_step_directory(run, "latest"))
     write_snapshot(run, replace(saved, state=saved.state.model_copy(update={"step": 1})))
     microscope = Microscope([run])
-    assert [each["step"] for each in microscope.run()["runs"][0]["checkpoints"]] == [1, 2, 4]
+    assert [each["step"] for each in microscope.runs.described()["runs"][0]["checkpoints"]] == [1, 2, 4]
     assert microscope.logits("fables@1", TEXT) == microscope.logits("fables@4", TEXT)  # the same weights
 
 
@@ -128,14 +133,43 @@ def test_a_run_that_has_not_begun_is_waited_for_and_one_that_is_gone_is_an_error
     run = tmp_path / "fables"
     run.mkdir()
     microscope = Microscope([run])
-    assert microscope.run()["runs"][0]["checkpoints"] == []
-    assert microscope.metrics("fables") == []
+    assert microscope.runs.described()["runs"][0]["checkpoints"] == []
+    assert microscope.runs.metrics("fables") == []
     run.rmdir()
-    for ask in (microscope.run, lambda: microscope.logits("fables@4", TEXT)):
+    for ask in (microscope.runs.described, lambda: microscope.logits("fables@4", TEXT)):
         with pytest.raises(CheckpointError, match="this folder is gone"):
             ask()
     shutil.copytree(fables_run, run)
-    assert microscope.run()["runs"][0]["best"] == "fables@4"
+    assert microscope.runs.described()["runs"][0]["best"] == "fables@4"
+
+
+def test_a_run_that_is_trained_again_on_other_fables_is_not_shown_with_the_old_ones(fables_run, tmp_path):
+    run = tmp_path / "fables"
+    shutil.copytree(fables_run, run)
+    microscope = Microscope([run])
+    before = microscope.truth("fables@4", TEXT), microscope.runs.held_out("fables@4", 2)
+    changes = {"corpus.world_size": 2, "corpus.seed": 5}
+    data = fables_run.parent / "data"
+    train(fables_run / "config.yaml", run, overrides=changes, overwrite=True, data_dir=data)
+
+    now, fresh = [
+        (each.truth("fables@4", TEXT), each.runs.held_out("fables@4", 2)) for each in (microscope, Microscope([run]))
+    ]
+
+    assert now == fresh
+    assert now[1] != before[1]
+
+
+def test_the_oldest_of_what_is_kept_goes_and_the_newest_stays_however_large():
+    kept, computed = Kept(5, size=len), []
+
+    def get(text):
+        return kept.get(text, lambda: computed.append(text) or text)
+
+    for text in ("aa", "bbb", "aa", "cc", "bbb", "dddddddd", "dddddddd", "cc"):
+        assert get(text) == text
+
+    assert computed == ["aa", "bbb", "cc", "bbb", "dddddddd", "cc"]
 
 
 def test_where_weights_are_no_shares_the_costs_are_known_and_nothing_is_said_of_looks(fables_run, tmp_path):

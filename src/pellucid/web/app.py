@@ -1,4 +1,4 @@
-"""The Model Microscope as a web application: thin routes around `microscope.py`, and the files of the page.
+"""The Model Microscope as a web application: thin routes around `runs.py` and `microscope.py`, and the page's files.
 
 The page loads nothing from elsewhere, and may not: the Content-Security-Policy forbids it.
 """
@@ -19,6 +19,7 @@ from pellucid.version import __version__
 from pellucid.web.limits import install_limits
 from pellucid.web.live import event_routes
 from pellucid.web.microscope import Microscope
+from pellucid.web.runs import Runs
 from pellucid.web.schemas import MOST_FABLES, InsideRequest, KnockOutRequest, TextRequest, TraceRequest
 
 STATIC = Path(__file__).parent / "static"
@@ -26,15 +27,16 @@ POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancesto
 
 
 def make_app(
-    runs: Sequence[Path], routers: Sequence[APIRouter] = (), *, host: str = "127.0.0.1", names: Sequence[str] = ()
+    paths: Sequence[Path], routers: Sequence[APIRouter] = (), *, host: str = "127.0.0.1", names: Sequence[str] = ()
 ) -> FastAPI:
-    """The page of these runs, each a run directory or a step directory, and the routes of others beside its own.
+    """The page of the runs at these paths, run directories or step directories, and the routes of others beside it.
 
     host: where the server will listen; names: further names under which it may be asked.
     """
     app = FastAPI(title="Pellucid", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    microscope = Microscope(runs)
-    for router in (page_routes(microscope), event_routes(microscope.folders), *routers):
+    microscope = Microscope(paths)
+    runs = microscope.runs
+    for router in (run_routes(runs), model_routes(microscope), event_routes(runs.folders), *routers):
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.add_middleware(Policy)
@@ -42,8 +44,8 @@ def make_app(
     return app
 
 
-def page_routes(microscope: Microscope) -> APIRouter:
-    """What the page asks for: `source_server.js` has a method for each route."""
+def run_routes(runs: Runs) -> APIRouter:
+    """The page itself, and what it asks about runs and their texts. `source_server.js` has a method for each route."""
     routes = APIRouter()
 
     @routes.get("/")
@@ -56,23 +58,30 @@ def page_routes(microscope: Microscope) -> APIRouter:
 
     @routes.get("/api/run")
     def run() -> JSONResponse:
-        return JSONResponse(microscope.run())
+        return JSONResponse(runs.described())
 
     @routes.get("/api/metrics")
     def metrics(run: str) -> JSONResponse:
-        return JSONResponse(microscope.metrics(run))
+        return JSONResponse(runs.metrics(run))
+
+    @routes.get("/api/examples")
+    def examples(checkpoint: str) -> JSONResponse:
+        return JSONResponse(runs.examples(checkpoint))
+
+    @routes.get("/api/fable")
+    def fable(checkpoint: str, number: Annotated[int, Query(ge=1, le=MOST_FABLES)]) -> JSONResponse:
+        return JSONResponse(runs.fable(checkpoint, number))
+
+    return routes
+
+
+def model_routes(microscope: Microscope) -> APIRouter:
+    """What the page asks about a model."""
+    routes = APIRouter()
 
     @routes.get("/api/model")
     def model(checkpoint: str) -> JSONResponse:
         return JSONResponse(microscope.model(checkpoint))
-
-    @routes.get("/api/examples")
-    def examples(checkpoint: str) -> JSONResponse:
-        return JSONResponse(microscope.examples(checkpoint))
-
-    @routes.get("/api/fable")
-    def fable(checkpoint: str, number: Annotated[int, Query(ge=1, le=MOST_FABLES)]) -> JSONResponse:
-        return JSONResponse(microscope.fable(checkpoint, number))
 
     @routes.get("/api/heads")
     def heads(checkpoint: str) -> JSONResponse:

@@ -51,6 +51,11 @@ def install_errors(app: FastAPI) -> None:
             return error_response(400, str(error), param=error.where)
         return error_response(503 if isinstance(error, (CheckpointError, InputOutputError)) else 500, str(error))
 
+    @app.exception_handler(OSError)
+    async def of_files(_: Request, error: OSError) -> JSONResponse:
+        message = f"{error.filename}: {error.strerror}; ask again: a run that trains deletes old checkpoints"
+        return error_response(503, message)
+
     @app.exception_handler(HTTPException)
     async def of_http(request: Request, error: HTTPException) -> JSONResponse:
         message = f"{request.method} {request.url.path}: {error.detail}"

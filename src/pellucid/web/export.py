@@ -24,7 +24,8 @@ from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.config.model import DecoderConfig, ExpertsConfig
 from pellucid.errors import ConfigError
 from pellucid.files import written_whole
-from pellucid.web.microscope import Microscope, Opened
+from pellucid.web.microscope import Microscope
+from pellucid.web.runs import Opened
 from pellucid.web.schemas import N_FABLES
 from pellucid.web.tensors import packed
 
@@ -55,10 +56,10 @@ def export_page(run: Path, file: Path, prompt: str | None = None) -> str | None:
 
 def record(microscope: Microscope, prompt: str | None) -> Json:
     """All that `source_offline.js` answers with."""
-    [run] = microscope.run()["runs"]
+    [run] = microscope.runs.described()["runs"]
     checkpoints = [checkpoint["id"] for checkpoint in run["checkpoints"]]
     latest = checkpoints[-1]
-    examples = microscope.examples(latest)
+    examples = microscope.runs.examples(latest)
     text = microscope.trace(latest, prompt or first_text(examples))["text"]
     examples = [{"skill": None, "text": text}] * bool(prompt) + examples
     truths = {example["text"]: microscope.truth(latest, example["text"]) for example in examples}
@@ -66,10 +67,10 @@ def record(microscope: Microscope, prompt: str | None) -> Json:
     others = checkpoints[:-1] if browser else checkpoints
     return {
         "run": {"runs": [run]},
-        "metrics": microscope.metrics(run["name"]),
+        "metrics": microscope.runs.metrics(run["name"]),
         "model": microscope.model(latest),
         "examples": examples,
-        "documents": microscope.held_out(latest, N_DOCUMENTS),
+        "documents": microscope.runs.held_out(latest, N_DOCUMENTS),
         "latest": latest,
         "text": text,
         "truths": truths,

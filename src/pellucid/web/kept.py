@@ -1,0 +1,32 @@
+"""What was computed lately, so that it need not be computed again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from threading import Lock
+from typing import Generic, TypeVar
+
+T_ = TypeVar("T_")
+
+
+class Kept(Generic[T_]):
+    """Values by key. The oldest go when all together are larger than `most`; each counts 1 if no `size` measures it."""
+
+    def __init__(self, most: int, size: Callable[[T_], int] = lambda _: 1) -> None:
+        self._most, self._size = most, size
+        self._values: OrderedDict[Hashable, T_] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: Hashable, compute: Callable[[], T_]) -> T_:
+        """The value of this key, computed if it is not known. What `compute` raises is raised."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]
+        value = compute()
+        with self._lock:
+            self._values[key] = value
+            while len(self._values) > 1 and sum(map(self._size, self._values.values())) > self._most:
+                self._values.popitem(last=False)
+        return value

@@ -1,0 +1,236 @@
+"""What there is to show: runs, their checkpoints, the models in memory, and texts that no model has trained on.
+
+A checkpoint is named RUN@STEP. A model is kept by the hash of its files, and a corpus by its config, so a run that is
+trained again is never shown with old numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from pellucid.checkpoint.build import TrainedModel, load_trained_model
+from pellucid.checkpoint.run_directory import find_step_directory, run_of, step_directories
+from pellucid.checkpoint.step_directory import MANIFEST, STEP_NAME
+from pellucid.config.load import load_run_config
+from pellucid.config.run import RunConfig
+from pellucid.corpora.build import build_corpus
+from pellucid.corpora.corpus import SPELLING, Corpus, KnownCorpus
+from pellucid.data.truth import skill_characters
+from pellucid.errors import CheckpointError, ConfigError, PellucidError
+from pellucid.evaluation.explain import validation_documents
+from pellucid.evaluation.trace import Trace
+from pellucid.model.decoder import Decoder
+from pellucid.runtime.precision import precision_here
+from pellucid.tokenizer import Tokenizer
+from pellucid.training.metrics import read_rows
+from pellucid.web.kept import Kept
+
+Json = dict[str, Any]
+
+MOST_BYTES_OF_MODELS = 1 << 30
+MOST_BYTES_OF_TRACES = 1 << 27  # of each model
+KEPT_CORPORA, KEPT_WORDS = 16, 4096
+FABLES_FOR_EXAMPLES = 6
+LEAST_TOKENS_BEFORE = 24  # an example that asks for a name said before should be long enough to have said one
+NOT_BEGUN: Json = {  # of a run whose folder holds no config yet
+    "loss_unit": "nats per token",
+    "steps": None,
+    "context_length": None,
+    "best": None,
+    "checkpoints": [],
+    "knows_truth": False,
+    "has_chat": False,
+}
+
+
+def bytes_of(traced: Trace) -> int:
+    """About what a trace keeps in memory, with the tensors inside its layers, which nobody has asked for yet."""
+    return 2 * traced.attention.nbytes + 8 * traced.residuals.nbytes
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A checkpoint in memory, and what it has made of texts. `digest` changes with any byte of it; `reading`, with what
+    it reads: its tokenizer, and the config with its corpus."""
+
+    digest: str
+    reading: str
+    trained: TrainedModel
+    model: Decoder
+    traces: Kept[Trace] = field(default_factory=lambda: Kept(MOST_BYTES_OF_TRACES, bytes_of), repr=False)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.trained.tokenizer
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(parameter.nbytes for parameter in self.model.parameters())
+
+
+class Runs:
+    """The runs that one server shows. Raises PellucidError where a run or a checkpoint cannot be shown."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths: dict[str, Path] = {}
+        for path in map(Path.resolve, paths):
+            name, number = _folder(path).name, 1
+            while name in self._paths:
+                number += 1
+                name = f"{_folder(path).name}-{number}"
+            self._paths[name] = path
+        self.folders = {name: _folder(path) for name, path in self._paths.items()}
+        self.grammar = Lock()  # to be held by whoever asks a corpus
+        self._models: Kept[Opened] = Kept(MOST_BYTES_OF_MODELS, lambda opened: opened.n_bytes)
+        self._corpora: Kept[Corpus] = Kept(KEPT_CORPORA)
+        self._documents: Kept[tuple[list[str], Iterator[str]]] = Kept(KEPT_CORPORA)
+        self._loading = Lock()
+
+    # Runs
+
+    def described(self) -> Json:
+        """The runs, their models in figures, and their checkpoints, oldest first."""
+        return {"runs": [self._described(name, _present(path)) for name, path in self._paths.items()]}
+
+    def _described(self, name: str, path: Path) -> Json:
+        if not (path / "config.yaml").exists():
+            return {"name": name, **NOT_BEGUN}
+        config = load_run_config(path / "config.yaml")
+        losses = {row["step"]: row.get("val_loss") for row in _rows(path)}
+        steps = _steps(path)
+        evaluated = {step: float(loss) for step in steps if (loss := losses.get(step)) is not None}
+        return {
+            "name": name,
+            "loss_unit": config.loss_unit,
+            "steps": getattr(config.train, "steps", None),
+            "knows_truth": isinstance(self.corpus(config), KnownCorpus),
+            "has_chat": config.corpus.type in ("instructions", "chat"),
+            "context_length": config.model.context_length,
+            "best": f"{name}@{min(evaluated, key=lambda step: evaluated[step])}" if evaluated else None,
+            "checkpoints": [{"id": f"{name}@{step}", "step": step, "val_loss": losses.get(step)} for step in steps],
+        }
+
+    def metrics(self, name: str) -> list[Json]:
+        """The rows of metrics.jsonl."""
+        return _rows(self._path(name))
+
+    def _path(self, name: str) -> Path:
+        if name not in self._paths:
+            raise ConfigError("run", f"there is no {name!r} here", f"choose one of {', '.join(self._paths)}")
+        return _present(self._paths[name])
+
+    # Checkpoints
+
+    def open(self, checkpoint: str) -> Opened:
+        """The model of a checkpoint, from memory if it is there and no file has changed."""
+        directory = self._directory(checkpoint)
+        digest = hashlib.sha256((directory / MANIFEST).read_bytes()).hexdigest()
+        with self._loading:
+            return self._models.get((checkpoint, digest), partial(_load, directory, digest))
+
+    def _directory(self, checkpoint: str) -> Path:
+        name, _, step = checkpoint.rpartition("@")
+        path = self._path(name)
+        if step not in map(str, _steps(path)):
+            raise ConfigError("checkpoint", f"there is no {checkpoint!r}", "choose one that the page lists")
+        return find_step_directory(path, step)
+
+    # Texts
+
+    def corpus(self, config: RunConfig) -> Corpus | None:
+        """What a run reads; None if it reads no text, or its files are gone."""
+
+        def build() -> Corpus:
+            corpus = build_corpus(config.corpus)
+            if isinstance(corpus, KnownCorpus):
+                # What may come after a beginning is asked again at each keystroke.
+                corpus.words_on = lru_cache(KEPT_WORDS)(corpus.words_on)  # type: ignore[method-assign]
+            return corpus
+
+        try:
+            return self._corpora.get(config.corpus.model_dump_json(), build)
+        except PellucidError:
+            return None
+
+    def examples(self, checkpoint: str) -> list[Json]:
+        """Beginnings of held-out documents that end just before a token that takes a skill, one for each skill."""
+        opened = self.open(checkpoint)
+        corpus, tokenizer = self.corpus(opened.trained.config), opened.tokenizer
+        documents = self.held_out(checkpoint, FABLES_FOR_EXAMPLES)
+        if not isinstance(corpus, KnownCorpus):
+            return [{"skill": None, "text": _first_words(text)} for text in documents]
+        shortest: dict[str, str] = {}
+        with self.grammar:
+            for text in documents:
+                ids = tokenizer.encode(text)
+                for t, counts_S in enumerate(skill_characters(corpus, tokenizer, text)):
+                    for skill, count in zip(corpus.skills, counts_S, strict=True):
+                        if count and LEAST_TOKENS_BEFORE <= t < opened.model.context_length - 1 and skill != SPELLING:
+                            before = tokenizer.decode(ids[:t])
+                            shortest[skill] = min(shortest.get(skill, before), before, key=len)
+        return [{"skill": skill, "text": text} for skill, text in shortest.items()]
+
+    def fable(self, checkpoint: str, number: int) -> Json:
+        """The number-th held-out document, from 1."""
+        documents = self.held_out(checkpoint, number)
+        if number > len(documents):
+            what = f"{len(documents)} documents are held out here, there is no number {number}"
+            raise ConfigError("fable", what, "type a text")
+        return {"number": number, "text": documents[number - 1]}
+
+    def held_out(self, checkpoint: str, n: int) -> list[str]:
+        """The first n held-out documents, or all if there are fewer; of each as much as fits. They are read once."""
+        opened = self.open(checkpoint)
+
+        def begin() -> tuple[list[str], Iterator[str]]:
+            corpus, length = self.corpus(opened.trained.config), opened.model.context_length
+            further = validation_documents(corpus, opened.tokenizer, length) if corpus else ()
+            return [], (document.text for document in further)
+
+        with self.grammar:
+            known, further = self._documents.get(opened.reading, begin)
+            known += islice(further, max(0, n - len(known)))
+            return known[:n]
+
+
+def _present(path: Path) -> Path:
+    """The same path. Raises CheckpointError as long as nothing is there."""
+    if not path.is_dir():
+        raise CheckpointError(str(path), "this folder is gone", "bring it back, and the page goes on")
+    return path
+
+
+def _folder(path: Path) -> Path:
+    """The run's, of a run or of one of its checkpoints."""
+    return run_of(path) if STEP_NAME.fullmatch(path.name) else path
+
+
+def _rows(path: Path) -> list[Json]:
+    return read_rows(_folder(path) / "metrics.jsonl")
+
+
+def _steps(path: Path) -> list[int]:
+    """Those whose weights are here, of checkpoints and of snapshots."""
+    directories = [path] if STEP_NAME.fullmatch(path.name) else step_directories(path)
+    return sorted({int(each.name.removeprefix("step-")) for each in directories})
+
+
+def _load(directory: Path, digest: str) -> Opened:
+    trained = load_trained_model(directory)
+    if not isinstance(trained.model, Decoder):
+        what = "this kind of model has no attention and no residual stream"
+        raise ConfigError("model.type", what, "show a run of type decoder")
+    reading = hashlib.sha256(f"{trained.tokenizer.to_json()}{trained.config.model_dump_json()}".encode()).hexdigest()
+    precision = precision_here(trained.config.train.device, trained.config.train.precision)
+    return Opened(digest, reading, trained, trained.model.to(precision.device).eval())
+
+
+def _first_words(text: str, n: int = 12) -> str:
+    return " ".join(text.split()[:n])
