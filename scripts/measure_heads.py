@@ -19,8 +19,9 @@ from results import parser, print_table, record
 from pellucid.checkpoint.build import load_trained_run
 from pellucid.evaluation.attribution import Attribution, attribute
 from pellucid.evaluation.build import decoder_of, fables_of
+from pellucid.evaluation.estimate import Estimate
 from pellucid.evaluation.interventions import Place, replaced
-from pellucid.evaluation.knock_out import N_FABLES, Estimate, Fable, costs, held_out_fables, loss_by_skill
+from pellucid.evaluation.knock_out import N_FABLES, Fable, costs, held_out_fables, loss_by_skill
 from pellucid.evaluation.trace import trace
 from pellucid.model.decoder import Decoder
 

@@ -17,10 +17,10 @@ from pellucid.evaluation.attribution import (
     HeadWork,
     attribute,
     deciding_tokens,
-    ratio,
 )
+from pellucid.evaluation.estimate import Estimate, ratio
 from pellucid.evaluation.head_scores import SCORES, HeadScores
-from pellucid.evaluation.knock_out import Costs, Estimate, held_out_fables, loss_by_skill
+from pellucid.evaluation.knock_out import Costs, held_out_fables, loss_by_skill
 from pellucid.evaluation.trace import trace
 from pellucid.model.build import build_model
 from pellucid.tokenizer.train import train_byte_pairs, train_characters

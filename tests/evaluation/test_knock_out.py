@@ -11,14 +11,13 @@ import torch.nn.functional as F
 
 from model.model_axes import build_away_from_zero, tiny_config
 from pellucid.errors import ConfigError, DataError
+from pellucid.evaluation.estimate import Estimate, mean_of
 from pellucid.evaluation.interventions import places_of
 from pellucid.evaluation.knock_out import (
-    Estimate,
     costs,
     held_out_fables,
     knock_out_table,
     loss_by_skill,
-    mean_of,
 )
 from pellucid.evaluation.trace import trace
 from pellucid.model.build import build_model

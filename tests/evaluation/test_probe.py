@@ -42,7 +42,7 @@ def test_a_probe_reads_what_is_planted_whatever_its_scale(planted):
     fables_N, labels_N, planted_ND, _ = planted
     scales_D = np.logspace(-3, 3, WIDTH).astype(np.float32)
     for x_ND in (planted_ND, scales_D * planted_ND + 100 * scales_D):
-        assert score_of_probe(x_ND, labels_N, fables_N).accuracy > 0.99
+        assert score_of_probe(x_ND, labels_N, fables_N).mean > 0.99
 
 
 def test_a_probe_of_noise_and_one_of_labels_dealt_anew_are_right_by_chance(planted):
@@ -50,8 +50,8 @@ def test_a_probe_of_noise_and_one_of_labels_dealt_anew_are_right_by_chance(plant
     of_noise = score_of_probe(noise_ND, labels_N, fables_N)
     of_dealt = score_of_probe(planted_ND, dealt_anew(labels_N, fables_N), fables_N)
     for score in (of_noise, of_dealt):
-        assert abs(score.accuracy - 1 / CLASSES) < 1.5 * score.half_width + 0.02
-        assert score.accuracy < 0.45
+        assert abs(score.mean - 1 / CLASSES) < 1.5 * score.half_width + 0.02
+        assert score.mean < 0.45
 
 
 def test_what_no_line_divides_is_not_found():
@@ -59,9 +59,9 @@ def test_what_no_line_divides_is_not_found():
     corners_N2 = np.tile([[0, 0], [0, 1], [1, 0], [1, 1]], (100, 1)).astype(np.float32)
     labels_N = corners_N2.sum(axis=1).astype(int) % 2
     fables_N = np.arange(400) // 4
-    assert score_of_probe(corners_N2, labels_N, fables_N).accuracy <= 0.75
+    assert score_of_probe(corners_N2, labels_N, fables_N).mean <= 0.75
     with_product_N3 = np.column_stack([corners_N2, corners_N2.prod(axis=1)])
-    assert score_of_probe(with_product_N3, labels_N, fables_N).accuracy == 1
+    assert score_of_probe(with_product_N3, labels_N, fables_N).mean == 1
 
 
 def test_dealing_keeps_the_labels_and_gives_all_sentences_of_a_fable_the_same(planted):
@@ -78,12 +78,12 @@ def test_repeating_every_sentence_makes_no_score_more_certain():
     once = score_of(hits, np.arange(50))
     assert once.half_width == pytest.approx(1.96 * (hits.var(ddof=1) / 50) ** 0.5)
     repeated = score_of(np.repeat(hits, 9), np.repeat(np.arange(50), 9))
-    assert (repeated.accuracy, repeated.half_width) == pytest.approx((once.accuracy, once.half_width))
+    assert (repeated.mean, repeated.half_width) == pytest.approx((once.mean, once.half_width))
 
 
 def test_the_most_frequent_is_learned_from_one_half_and_scored_on_the_other():
     labels_N = np.array([1, 0, 1, 0, 0, 1, 1, 0])  # 1, 1, 0, 1 to learn from; 0, 0, 1, 0 to be scored on
-    assert score_of_most_frequent(labels_N, np.arange(8)).accuracy == 0.25
+    assert score_of_most_frequent(labels_N, np.arange(8)).mean == 0.25
 
 
 class WordsSoFar(LanguageModel):
@@ -121,7 +121,7 @@ def test_a_probe_reads_what_a_fable_has_told_off_a_model_that_remembers(fables, 
     ]
     assert tuple(table.n_classes) == PROPERTIES
     assert table.n_classes["animal"] == 3
-    accuracy = {row: {name: score.accuracy for name, score in cells.items()} for row, cells in table.scores.items()}
+    accuracy = {row: {name: score.mean for name, score in cells.items()} for row, cells in table.scores.items()}
     assert accuracy["layer last"]["plot"] > 0.5 > 3 * accuracy[DEALT_ANEW]["plot"]
     for name in ("animal", "pronoun", "plot"):
         assert accuracy["layer last"][name] > accuracy[DEALT_ANEW][name] + 0.1

@@ -20,14 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.corpora.fables import FablesCorpus
+from pellucid.evaluation.estimate import Estimate, ratio
 from pellucid.evaluation.head_scores import LEAST_SCORE_OF_A_NAME, HeadScores, scores_table
-from pellucid.evaluation.knock_out import NORMAL_95, Costs, Estimate, Fable, knock_out_table
+from pellucid.evaluation.knock_out import Costs, Fable, knock_out_table
 from pellucid.evaluation.probe import ends_of_tokens
 from pellucid.evaluation.trace import trace
 from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
-
-Floats = NDArray[np.float64]
 
 SKILLS_DECIDED = ("agreement", "recall", "fact", "count")  # by words; morals are decided by the whole story
 
@@ -155,12 +154,3 @@ def deciding_tokens(corpus: FablesCorpus, tokenizer: Tokenizer, fable: Fable) ->
             if skills[place] in SKILLS_DECIDED and t < T:
                 decides_KTS[SKILLS_DECIDED.index(skills[place]), t, keys[keys <= t]] = True
     return decides_KTS
-
-
-def ratio(sums_F: Floats, weights_F: Floats) -> Estimate:
-    """Σ sums / Σ weights. Its standard error counts fables: tokens of one are alike (Cochran 1977, section 2.11)."""
-    total = weights_F.sum()
-    mean = sums_F.sum() / total
-    surplus_F = sums_F - mean * weights_F
-    variance = (surplus_F**2).sum() * len(sums_F) / max(len(sums_F) - 1, 1) / total**2
-    return Estimate(float(mean), NORMAL_95 * float(variance) ** 0.5)

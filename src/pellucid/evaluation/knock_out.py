@@ -21,6 +21,7 @@ from pellucid.corpora.fables import FablesCorpus
 from pellucid.data.batches import IGNORE_INDEX
 from pellucid.data.truth import nats_of, skill_characters
 from pellucid.errors import DataError
+from pellucid.evaluation.estimate import Estimate, mean_of
 from pellucid.evaluation.interventions import Place, check_places, nothing, place_name, places_of, replaced
 from pellucid.evaluation.loss import nats_and_hits
 from pellucid.model.decoder import Decoder
@@ -31,21 +32,6 @@ Floats = NDArray[np.float64]
 
 N_FABLES = 64
 ROWS_AT_ONCE = 16
-NORMAL_95 = 1.96  # standard errors to each side
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean, and the half width of its 95 % interval."""
-
-    mean: float
-    half_width: float
-
-    def to_json(self) -> dict[str, float]:
-        return {"mean": self.mean, "half_width": self.half_width}
-
-    def __str__(self) -> str:
-        return f"{self.mean:.2f} ± {self.half_width:.2f}"
 
 
 @dataclass(frozen=True)
@@ -190,9 +176,3 @@ def costs(intact_FS: Floats, without_FS: Floats, skills: Sequence[str], places: 
     difference_FS = without_FS - intact_FS
     by_skill = {skill: mean_of(difference_F) for skill, difference_F in zip(skills, difference_FS.T, strict=True)}
     return Costs(tuple(places), by_skill, mean_of(difference_FS.sum(axis=1)))
-
-
-def mean_of(values_F: Floats) -> Estimate:
-    """With the 95 % interval of a normal distribution: values of some dozen fables, which are drawn independently."""
-    deviation = float(values_F.std(ddof=1)) if len(values_F) > 1 else float("nan")
-    return Estimate(float(values_F.mean()), NORMAL_95 * deviation / len(values_F) ** 0.5)

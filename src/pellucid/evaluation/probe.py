@@ -24,6 +24,7 @@ from pellucid.corpora.fables import Fables
 from pellucid.corpora.fables.told import PROPERTIES
 from pellucid.errors import DataError
 from pellucid.evaluation.embed import Floats, layers_of_texts
+from pellucid.evaluation.estimate import Estimate, ratio
 from pellucid.model.language_model import LanguageModel
 from pellucid.tokenizer import Tokenizer
 
@@ -36,36 +37,26 @@ FEWEST_FABLES = 8
 
 
 @dataclass(frozen=True)
-class Score:
-    """The share of right answers, and the half width of its 95 % interval."""
-
-    accuracy: float
-    half_width: float
-
-    def to_json(self) -> dict[str, float]:
-        return {"accuracy": self.accuracy, "half_width": self.half_width}
-
-    def __str__(self) -> str:
-        return f"{100 * self.accuracy:.1f} ± {100 * self.half_width:.1f}"
-
-
-@dataclass(frozen=True)
 class ProbeTable:
-    """The scores of each probe, by property: one for each layer of the model, then of the untrained one."""
+    """The share that each probe answers right, by property: one for each layer of the model, then the untrained one."""
 
     n_fables: int
     n_classes: dict[str, int]
-    scores: dict[str, dict[str, Score]]
+    scores: dict[str, dict[str, Estimate]]
 
     def to_json(self) -> dict[str, object]:
         """As `pellucid embed --probe --json` prints it."""
-        scores = {row: {name: score.to_json() for name, score in cells.items()} for row, cells in self.scores.items()}
+        scores = {
+            row: {name: {"accuracy": each.mean, "half_width": each.half_width} for name, each in cells.items()}
+            for row, cells in self.scores.items()
+        }
         return {"fables": self.n_fables, "classes": self.n_classes, "scores": scores}
 
     def table(self) -> str:
         """A row for each probe, a column for each property."""
         rows = {"": list(self.n_classes), "how many there are": list(map(str, self.n_classes.values()))}
-        rows |= {row: list(map(str, cells.values())) for row, cells in self.scores.items()}
+        for row, cells in self.scores.items():
+            rows[row] = [f"{100 * each.mean:.1f} ± {100 * each.half_width:.1f}" for each in cells.values()]
         n_train = (self.n_fables + 1) // 2
         title = "what is told so far, as a linear probe reads it off the vectors at sentence ends: % right"
         lines = [title, f"({n_train:,} fables to learn from, {self.n_fables - n_train:,} to be scored on)", ""]
@@ -93,7 +84,7 @@ def probe(
     fables_N = np.array([fable for fable, _ in ends.places])
 
     n_classes: dict[str, int] = {}
-    scores: dict[str, dict[str, Score]] = {row: {} for row in (MOST_FREQUENT, DEALT_ANEW, *layers)}
+    scores: dict[str, dict[str, Estimate]] = {row: {} for row in (MOST_FREQUENT, DEALT_ANEW, *layers)}
     for name, told in ends.told.items():
         decided_N = np.array([value is not None for value in told])
         values, labels_N = np.unique([value for value in told if value is not None], return_inverse=True)
@@ -150,27 +141,24 @@ def dealt_anew(labels_N: Integers, fables_N: Integers) -> Integers:
     return np.random.default_rng(0).permutation(labels_N[first_N])[fable_N]
 
 
-def score_of_most_frequent(labels_N: Integers, fables_N: Integers) -> Score:
+def score_of_most_frequent(labels_N: Integers, fables_N: Integers) -> Estimate:
     """Of always answering what is most frequent in the half to learn from."""
     is_train_N = fables_N % 2 == 0
     answer = np.bincount(labels_N[is_train_N]).argmax()
     return score_of(labels_N[~is_train_N] == answer, fables_N[~is_train_N])
 
 
-def score_of_probe(x_ND: Floats, labels_N: Integers, fables_N: Integers) -> Score:
+def score_of_probe(x_ND: Floats, labels_N: Integers, fables_N: Integers) -> Estimate:
     """A linear classifier learns from the fables of even number and answers for the others."""
     is_train_N = fables_N % 2 == 0
     classifier = LinearClassifier(x_ND[is_train_N], labels_N[is_train_N], n_classes=int(labels_N.max()) + 1)
     return score_of(classifier.answers(x_ND[~is_train_N]) == labels_N[~is_train_N], fables_N[~is_train_N])
 
 
-def score_of(hits_N: NDArray[np.bool_], fables_N: Integers) -> Score:
-    """The standard error counts fables: sentences of one are alike (ratio estimator, Cochran 1977, section 2.11)."""
-    accuracy = float(hits_N.mean())
-    surplus = np.bincount(fables_N, weights=hits_N - accuracy)  # of right answers in each fable
-    n_fables = len(np.unique(fables_N))
-    variance = float((surplus**2).sum()) * n_fables / max(n_fables - 1, 1) / len(hits_N) ** 2
-    return Score(accuracy, 1.96 * variance**0.5)
+def score_of(hits_N: NDArray[np.bool_], fables_N: Integers) -> Estimate:
+    """The share of right answers. Sentences of one fable are alike, so its interval counts fables."""
+    _, fable_N, n_F = np.unique(fables_N, return_inverse=True, return_counts=True)
+    return ratio(np.bincount(fable_N, weights=hits_N).astype(np.float64), n_F.astype(np.float64))
 
 
 class LinearClassifier:

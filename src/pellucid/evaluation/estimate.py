@@ -1,0 +1,43 @@
+"""A mean over fables, and how far it may be from that over all fables: its 95 % interval.
+
+Fables are drawn independently; the tokens of one are alike, so it is fables that count.
+
+Shapes: F fables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+NORMAL_95 = 1.96  # standard errors to each side
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean, and the half width of its 95 % interval."""
+
+    mean: float
+    half_width: float
+
+    def to_json(self) -> dict[str, float]:
+        return {"mean": self.mean, "half_width": self.half_width}
+
+
+def mean_of(values_F: Floats) -> Estimate:
+    """Of a number for each fable. The interval is that of a normal distribution: for some dozen fables or more."""
+    deviation = float(values_F.std(ddof=1)) if len(values_F) > 1 else float("nan")
+    return Estimate(float(values_F.mean()), NORMAL_95 * deviation / len(values_F) ** 0.5)
+
+
+def ratio(sums_F: Floats, weights_F: Floats) -> Estimate:
+    """Σ sums / Σ weights: a mean over what the fables hold, however many each does (Cochran 1977, section 2.11)."""
+    total = weights_F.sum()
+    mean = sums_F.sum() / total
+    surplus_F = sums_F - mean * weights_F
+    variance = (surplus_F**2).sum() * len(sums_F) / max(len(sums_F) - 1, 1) / total**2
+    return Estimate(float(mean), NORMAL_95 * float(variance) ** 0.5)
