@@ -52,6 +52,13 @@ def test_a_disk_that_fails_at_the_last_moment_leaves_the_old(tmp_path, monkeypat
     assert contents(tmp_path) == {"x": "old"}
 
 
+def test_a_file_never_takes_the_place_of_a_folder(tmp_path):
+    write(tmp_path / "x", "kept", "folder")
+    with pytest.raises((IsADirectoryError, PermissionError)), written_whole(tmp_path / "x") as draft:
+        write(draft, "new", "file")
+    assert contents(tmp_path) == {"x/a.txt": "kept"}
+
+
 def test_what_a_killed_process_left_is_no_hindrance(tmp_path):
     for leftover in (".tmp-x", ".trash-x", "x"):
         (tmp_path / leftover).mkdir()

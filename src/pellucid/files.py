@@ -31,6 +31,7 @@ def written_whole(target: Path, *, progress_file: str | None = None) -> Iterator
     """A draft to write, file or folder: it takes the place of `target` if all goes well, and otherwise vanishes.
 
     Its contents are on the disk before it is renamed, so even after a power loss `target` is whole, old, or absent.
+    OSError for a file in the place of a folder.
     A draft folder with a `progress_file` in it stays, and is given again the next time.
     """
     draft = target.with_name(f".tmp-{target.name}")
@@ -48,7 +49,7 @@ def written_whole(target: Path, *, progress_file: str | None = None) -> Iterator
             if progress_file is not None:
                 (draft / progress_file).unlink(missing_ok=True)
         fsync(draft)
-        if target.is_dir():  # a file is replaced in one step, a folder is not
+        if target.is_dir() and draft.is_dir():  # a file is replaced in one step, a folder is not
             discard(target)
         os.replace(draft, target)
         fsync(target.parent)
