@@ -279,7 +279,9 @@ def test_the_command_says_what_it_wrote_and_what_is_missing(fables_run, tmp_path
         (("RUN", "RUN", "--export", "page.html"), 2, "--export is for one RUN"),
         (("RUN", "--train", "debug", "--export", "page.html"), 2, "--export is for one RUN"),
         (("none", "--export", "page.html"), 4, "no such run"),
+        (("RUN", "--export", "page.html", "--checkpoint", "4", "--port", "1"), 2, "leave out --checkpoint, --port"),
         (("RUN", "--export", "none/page.html"), 5, "there is no folder none"),
+        (("RUN", "--export", "."), 5, "this is a folder"),
     ],
 )
 def test_what_cannot_be_exported_is_told_in_one_line(fables_run, pellucid, words, exit_code, what):

@@ -7,6 +7,7 @@ import webbrowser
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
+from socket import socket
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -17,13 +18,14 @@ from pellucid.cli.terminal import heed_stop_during_imports, note, say_where_new
 from pellucid.errors import CheckpointError, ConfigError, InputOutputError
 
 PACKAGES = ("fastapi", "uvicorn", "sse_starlette")
+HOST, PORT = "127.0.0.1", 8000
 EVERYWHERE = ("0.0.0.0", "::")
 
 
 def serve(
     runs: Annotated[list[Path], Argument(metavar="RUN...", help="Run directories, or step directories in them.")],
-    port: Annotated[int, Option(metavar="N", min=0, max=65535, help="0 is any that is free.")] = 8000,
-    host: Annotated[str, Option(metavar="ADDRESS", help="0.0.0.0 is for others too.")] = "127.0.0.1",
+    port: Annotated[int, Option(metavar="N", min=0, max=65535, help="0 is any that is free.")] = PORT,
+    host: Annotated[str, Option(metavar="ADDRESS", help="0.0.0.0 is for others too.")] = HOST,
     opens: Annotated[bool, Option("--open", help="Open the page in a browser.")] = False,
     checkpoint: Which = "best",
     train: Annotated[
@@ -36,45 +38,55 @@ def serve(
 ) -> None:
     """Show runs as a page, the Model Microscope. Also while they train; and serve the first to OpenAI's clients."""
     if export is not None:
-        _export(runs, export, prompt, train)
+        given = {"the other runs": len(runs) > 1, "--train": train is not None, "--open": opens}
+        given |= {"--checkpoint": checkpoint != "best", "--port": port != PORT, "--host": host != HOST}
+        _export(runs[0], export, prompt, [name for name, is_given in given.items() if is_given])
         return
     if prompt is not None:
         raise ConfigError("command line", "--prompt is for --export", "add it, or type the text on the page")
     if missing := [name for name in PACKAGES if find_spec(name) is None]:
         what = f"{missing[0].replace('_', '-')} is not installed"
         raise ConfigError("pellucid serve", what, "pip install 'pellucid[web]'")
-    from pellucid.web.server import listen, run
-
     if train is not None and len(runs) > 1:
         raise ConfigError("command line", "--train is for one RUN", "leave out the others")
+    from pellucid.web.server import listen
+
     with listen(host, port) as listening, _training(runs[0], train):
         for each in runs if train is None else []:
             _require_run(each)
-        view = "" if checkpoint == "best" else _view(runs[0], checkpoint)
-        from pellucid.web.app import make_app  # PyTorch: two seconds, in which the training has begun
-        from pellucid.web.openai_api import openai_routes
-        from pellucid.web.served import ServedRun
-
-        heed_stop_during_imports()
-        app = make_app(runs, [openai_routes(ServedRun(runs[0], checkpoint))], host=host)
-        name = "127.0.0.1" if host in EVERYWHERE else f"[{host}]" if ":" in host else host
-        url = f"http://{name}:{listening.getsockname()[1]}/{view}"
-        print(url, flush=True)
-        if opens:
-            webbrowser.open(url)
-        run(app, listening)
+        _show(runs, checkpoint, host, listening, opens)
 
 
-def _export(runs: list[Path], file: Path, prompt: str | None, train: Path | None) -> None:
+def _show(runs: list[Path], checkpoint: str, host: str, listening: socket, opens: bool) -> None:
+    """The page and the API, until they are stopped."""
+    view = "" if checkpoint == "best" else _view(runs[0], checkpoint)
+    from pellucid.web.app import make_app  # PyTorch: two seconds, in which the training has begun
+    from pellucid.web.openai_api import openai_routes
+    from pellucid.web.served import ServedRun
+    from pellucid.web.server import run
+
+    heed_stop_during_imports()
+    app = make_app(runs, [openai_routes(ServedRun(runs[0], checkpoint))], host=host)
+    name = HOST if host in EVERYWHERE else f"[{host}]" if ":" in host else host
+    url = f"http://{name}:{listening.getsockname()[1]}/{view}"
+    print(url, flush=True)
+    if opens:
+        webbrowser.open(url)
+    run(app, listening)
+
+
+def _export(run: Path, file: Path, prompt: str | None, of_no_use: list[str]) -> None:
     """The page as a file."""
-    if len(runs) > 1 or train is not None:
-        raise ConfigError("command line", "--export is for one RUN that is there", "leave out the others, and --train")
-    if not file.parent.is_dir():
-        raise InputOutputError(str(file), f"there is no folder {file.parent}", "create it, or write elsewhere")
+    if of_no_use:
+        what = "--export is for one RUN that is there, and writes all of its checkpoints"
+        raise ConfigError("command line", what, f"leave out {', '.join(of_no_use)}")
+    if file.is_dir() or not file.parent.is_dir():
+        what = "this is a folder" if file.is_dir() else f"there is no folder {file.parent}"
+        raise InputOutputError(str(file), what, "name a file in a folder that is there")
     from pellucid.web.export import export_page
 
     heed_stop_during_imports()
-    lacking = export_page(runs[0], file, prompt)
+    lacking = export_page(run, file, prompt)
     note(f"wrote {file}, {file.stat().st_size / 1e6:.1f} MB")
     if lacking:
         note(f"{file}: no text can be typed, because model.js does not know {lacking}; it shows the recorded one")

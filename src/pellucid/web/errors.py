@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from pellucid.errors import CheckpointError, ConfigError, DataError, InputOutputError, PellucidError
+from pellucid.errors import CheckpointError, ConfigError, DataError, InputOutputError, PellucidError, explained
 
 SHORTEST_WAIT = "1"  # second, before a client that was sent away should ask again
 
@@ -53,8 +53,7 @@ def install_errors(app: FastAPI) -> None:
 
     @app.exception_handler(OSError)
     async def of_files(_: Request, error: OSError) -> JSONResponse:
-        message = f"{error.filename}: {error.strerror}; ask again: a run that trains deletes old checkpoints"
-        return error_response(503, message)
+        return error_response(503, str(explained(error)))
 
     @app.exception_handler(HTTPException)
     async def of_http(request: Request, error: HTTPException) -> JSONResponse:
