@@ -208,6 +208,8 @@ def test_a_system_message_begins_the_first_turn_and_the_oldest_turns_are_left_ou
     assert parts.choices[0].message.content == joined
     long = ask(*[("user", "The fox said"), ("assistant", "I found")] * 4, ("user", "The hen"), max_tokens=9)
     assert "messages were not read" in long.warning
+    with pytest.raises(openai.BadRequestError, match="top_logprobs: only with"):
+        ask(("user", "The fox"), top_logprobs=2)
     for roles in (["assistant"], ["user", "user"], ["user", "assistant"], ["system"], ["user", "system", "user"]):
         with pytest.raises(openai.BadRequestError, match="messages"):
             ask(*((role, "The fox") for role in roles))
@@ -227,6 +229,7 @@ def test_a_run_without_a_chat_template_says_so(fables_run):
         *(("temperature", -1), ("temperature", "hot"), ("top_p", 0), ("n", 0), ("n", 1000), ("max_tokens", 10**12)),
         *(("stop", ""), ("stop", ["a"] * 5), ("seed", 1.5), ("logprobs", -1), ("prompt", [[]]), ("prompt", [10**6])),
         *(("prompt", {}), ("presence_penalty", 0.5), ("best_of", 3), ("no_such_field", 1), ("stream", "yes")),
+        ("stream_options", {"include_usage": True}),
     ],
 )
 def test_a_wrong_or_unknown_field_is_named(client, field, value):

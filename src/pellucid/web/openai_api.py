@@ -69,6 +69,8 @@ async def _answer(
     request: Request, served: Served, body: GenerationRequest, prompts: Sequence[Prompt], form: Format
 ) -> Response:
     """n texts after each prompt. Whoever has gone gets no more written."""
+    if body.stream_options is not None and not body.stream:
+        raise ApiError(400, 'stream_options: only with "stream": true', param="stream_options")
     texts = [
         TextRequest(
             prompt.ids,

@@ -54,6 +54,8 @@ def read_messages(body: ChatRequest, served: Served) -> Prompt:
     if not tokenizer.has_chat_tokens:
         message = f"{served.name} was not trained on conversations; ask /v1/completions, or fine-tune it first: "
         raise ApiError(400, message + "`pellucid train instructions_sft start_from=RUN`", code="no_chat_template")
+    if body.top_logprobs is not None and not body.logprobs:
+        raise ApiError(400, 'top_logprobs: only with "logprobs": true', param="top_logprobs")
     turns = _turns(body.messages)
     asked = body.max_completion_tokens or body.max_tokens
     n_wanted = max(1, model.context_length * 3 // 4) if asked is None else asked
