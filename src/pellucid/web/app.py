@@ -26,12 +26,10 @@ STATIC = Path(__file__).parent / "static"
 POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 
 
-def make_app(
-    paths: Sequence[Path], routers: Sequence[APIRouter] = (), *, host: str = "127.0.0.1", names: Sequence[str] = ()
-) -> FastAPI:
+def make_app(paths: Sequence[Path], routers: Sequence[APIRouter] = (), *, host: str = "127.0.0.1") -> FastAPI:
     """The page of the runs at these paths, run directories or step directories, and the routes of others beside it.
 
-    host: where the server will listen; names: further names under which it may be asked.
+    host: where the server will listen.
     """
     app = FastAPI(title="Pellucid", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     microscope = Microscope(paths)
@@ -40,7 +38,7 @@ def make_app(
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.add_middleware(Policy)
-    install_limits(app, host=host, names=names)
+    install_limits(app, host)
     return app
 
 

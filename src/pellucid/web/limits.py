@@ -8,7 +8,7 @@ What takes too long is cut off one layer below, in `server.py`.
 from __future__ import annotations
 
 import socket
-from collections.abc import Collection, MutableMapping
+from collections.abc import MutableMapping
 from ipaddress import ip_address
 from typing import Any
 
@@ -24,37 +24,26 @@ MOST_DISCARDED_BYTES = 16 * 1024 * 1024  # of too large a body: a client that st
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
-def install_limits(
-    app: FastAPI,
-    *,
-    host: str = "127.0.0.1",
-    names: Collection[str] = (),
-    max_body_bytes: int = MAX_BODY_BYTES,
-    max_header_bytes: int = MAX_HEADER_BYTES,
-) -> None:
+def install_limits(app: FastAPI, host: str = "127.0.0.1") -> None:
     """Gives an app its limits, and errors in OpenAI's shape. Call it once, after the routes are there.
 
-    host: where the server listens; names: further host names under which it may be asked. Then `server.run(app, …)`.
-    A body over `max_body_bytes` gets 413, headers over `max_header_bytes` 431, a foreign Host or Origin 403. Make the
-    app with FastAPI(docs_url=None, redoc_url=None): those pages load scripts from elsewhere.
+    host: where the server listens. Too large a body gets 413, headers 431, a foreign Host or Origin 403. Make the app
+    with FastAPI(docs_url=None, redoc_url=None): those pages load scripts from elsewhere. Then `server.run(app, …)`.
     """
     install_errors(app)
     app.router.redirect_slashes = False  # a path that is slightly wrong is wrong
-    app.add_middleware(Limits, host=host, names=names, max_body_bytes=max_body_bytes, max_header_bytes=max_header_bytes)
+    app.add_middleware(Limits, host=host)
 
 
 class Limits:
     """The middleware. Routes get the body whole; after it, `receive` tells only whether the client has gone."""
 
-    def __init__(
-        self, app: ASGIApp, *, host: str, names: Collection[str], max_body_bytes: int, max_header_bytes: int
-    ) -> None:
+    def __init__(self, app: ASGIApp, host: str) -> None:
         self._app = app
-        self._names = LOOPBACK | {host.lower(), *(name.lower() for name in names)}
+        self._names = LOOPBACK | {host.lower()}
         self._is_open = host in ("0.0.0.0", "::")  # listens on all addresses of this machine
         if self._is_open:
             self._names |= {socket.gethostname().lower()}
-        self._max_body_bytes, self._max_header_bytes = max_body_bytes, max_header_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -79,8 +68,8 @@ class Limits:
     def _check_headers(self, scope: MutableMapping[str, Any]) -> None:
         n_bytes = len(scope.get("raw_path", b"")) + len(scope["query_string"])
         n_bytes += sum(len(name) + len(value) + 4 for name, value in scope["headers"])  # with ": " and the line's end
-        if n_bytes > self._max_header_bytes:
-            message = f"headers of {n_bytes:,} bytes, over the limit of {self._max_header_bytes:,}; send fewer"
+        if n_bytes > MAX_HEADER_BYTES:
+            message = f"headers of {n_bytes:,} bytes, over the limit of {MAX_HEADER_BYTES:,}; send fewer"
             raise ApiError(431, message, code="headers_too_large")
         headers = Headers(scope=scope)
         host = headers.get("host", "")
@@ -94,7 +83,7 @@ class Limits:
             )
         length = headers.get("content-length", "0")
         if not length.isdecimal() or len(length) > 18 or int(length) > MOST_DISCARDED_BYTES:
-            raise self._too_large()
+            raise _too_large()
 
     def _is_ours(self, host: str) -> bool:
         """Whether a Host header names this server. No attacker's site has a bare address as its name."""
@@ -110,16 +99,17 @@ class Limits:
                 return None
             piece, more = message.get("body", b""), message.get("more_body", False)
             n_bytes += len(piece)
-            if n_bytes <= self._max_body_bytes:
+            if n_bytes <= MAX_BODY_BYTES:
                 body += piece
             elif n_bytes > MOST_DISCARDED_BYTES:
                 break
-        if n_bytes > self._max_body_bytes:
-            raise self._too_large()
+        if n_bytes > MAX_BODY_BYTES:
+            raise _too_large()
         return body
 
-    def _too_large(self) -> ApiError:
-        return ApiError(413, f"the body is over {self._max_body_bytes:,} bytes; send less", code="body_too_large")
+
+def _too_large() -> ApiError:
+    return ApiError(413, f"the body is over {MAX_BODY_BYTES:,} bytes; send less", code="body_too_large")
 
 
 def _is_address(name: str) -> bool:
