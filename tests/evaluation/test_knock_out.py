@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from model.model_axes import build_away_from_zero, tiny_config
+from pellucid.corpora.fables import FablesCorpus
 from pellucid.errors import ConfigError, DataError
 from pellucid.evaluation.estimate import Estimate, mean_of
 from pellucid.evaluation.interventions import places_of
@@ -124,3 +125,8 @@ def test_what_cannot_be_measured_is_one_clear_line(model, corpus, tokenizer, fab
     monkeypatch.setattr(tokenizer, "has_words", False)
     with pytest.raises(DataError, match="the tokenizer: its tokens reach across words.*; take a run whose tokenizer"):
         held_out_fables(corpus, tokenizer, CONTEXT)
+
+
+def test_one_fable_alone_has_no_interval(tokenizer):
+    with pytest.raises(DataError, match="one fable alone is held out"):
+        held_out_fables(FablesCorpus(20, 3, 0, 0.05), tokenizer, CONTEXT)

@@ -17,6 +17,7 @@ from pellucid.errors import CheckpointError, ConfigError
 from pellucid.evaluation.build import fables_of
 from pellucid.evaluation.explain_truth import truth_of_text
 from pellucid.evaluation.interventions import nothing, replaced
+from pellucid.web.export import if_known
 from pellucid.web.kept import Kept
 from pellucid.web.microscope import Microscope
 from pellucid.web.runs import Runs
@@ -170,6 +171,15 @@ def test_the_oldest_of_what_is_kept_goes_and_the_newest_stays_however_large():
         assert get(text) == text
 
     assert computed == ["aa", "bbb", "cc", "bbb", "dddddddd", "cc"]
+
+
+def test_of_tokens_that_reach_across_words_no_truth_is_told(fables_run, monkeypatch):
+    microscope = Microscope([fables_run])
+    monkeypatch.setattr(microscope.runs.open("fables@4").tokenizer, "has_words", False)
+
+    assert microscope.truth("fables@4", TEXT) == {"known": False}
+    assert {example["skill"] for example in microscope.runs.examples("fables@4")} == {None}
+    assert if_known(microscope.knock_out, "fables@4", 2) is None
 
 
 def test_where_weights_are_no_shares_the_costs_are_known_and_nothing_is_said_of_looks(fables_run, tmp_path):

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.config.model import DecoderConfig, ExpertsConfig
-from pellucid.errors import ConfigError
+from pellucid.errors import ConfigError, DataError
 from pellucid.files import written_whole
 from pellucid.web.microscope import Microscope
 from pellucid.web.runs import Opened
@@ -82,10 +82,10 @@ def record(microscope: Microscope, prompt: str | None) -> Json:
 
 
 def if_known(measure: Callable[..., Json], *arguments: object) -> Json | None:
-    """What is measured; None where it cannot be: without a grammar, or with weights that are no shares."""
+    """What is measured; None where it cannot be, as without a grammar."""
     try:
         return measure(*arguments)
-    except ConfigError:
+    except (ConfigError, DataError):
         return None
 
 

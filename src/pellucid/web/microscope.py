@@ -191,8 +191,8 @@ class Microscope:
     def truth(self, checkpoint: str, text: str) -> Json:
         """The exact distribution of the next token at each position, where the corpus knows it."""
         opened = self.runs.open(checkpoint)
-        corpus = self.runs.corpus(opened.trained.config)
-        if not isinstance(corpus, KnownCorpus):
+        corpus = self.runs.known(opened)
+        if corpus is None:
             return {"known": False}
         shown = beginning_that_fits(opened.tokenizer, text, opened.model.context_length - 1)
 

@@ -159,12 +159,17 @@ class Runs:
         except PellucidError:
             return None
 
+    def known(self, opened: Opened) -> KnownCorpus | None:
+        """The corpus, if it knows the truth about the tokens of this model: none may reach across words."""
+        corpus = self.corpus(opened.trained.config)
+        return corpus if isinstance(corpus, KnownCorpus) and opened.tokenizer.has_words else None
+
     def examples(self, checkpoint: str) -> list[Json]:
         """Beginnings of held-out documents that end just before a token that takes a skill, one for each skill."""
         opened = self.open(checkpoint)
-        corpus, tokenizer = self.corpus(opened.trained.config), opened.tokenizer
+        corpus, tokenizer = self.known(opened), opened.tokenizer
         documents = self.held_out(checkpoint, FABLES_FOR_EXAMPLES)
-        if not isinstance(corpus, KnownCorpus):
+        if corpus is None:
             return [{"skill": None, "text": _first_words(text)} for text in documents]
         shortest: dict[str, str] = {}
         with self.grammar:
