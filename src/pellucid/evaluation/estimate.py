@@ -29,7 +29,7 @@ class Estimate:
 
 
 def mean_of(values_F: Floats) -> Estimate:
-    """Of a number for each fable. The interval is that of a normal distribution: for some dozen fables or more."""
+    """The mean of one number per fable. Its interval is that of a normal distribution, for a few dozen or more."""
     deviation = float(values_F.std(ddof=1)) if len(values_F) > 1 else float("nan")
     return Estimate(float(values_F.mean()), NORMAL_95 * deviation / len(values_F) ** 0.5)
 

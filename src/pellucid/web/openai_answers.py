@@ -38,7 +38,7 @@ class Format(Protocol):
 
 
 class CompletionFormat:
-    """Of /v1/completions. With an echo, the prompt stands before each text."""
+    """The answers of /v1/completions. With an echo, the prompt stands before each text."""
 
     object = chunk_object = "text_completion"
 
@@ -102,7 +102,7 @@ class CompletionFormat:
 
 
 class ChatFormat:
-    """Of /v1/chat/completions."""
+    """The answers of /v1/chat/completions."""
 
     object, chunk_object = "chat.completion", "chat.completion.chunk"
     scores_prompt = False
