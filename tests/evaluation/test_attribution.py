@@ -17,6 +17,7 @@ from pellucid.evaluation.attribution import (
     HeadWork,
     attribute,
     deciding_tokens,
+    what_decides,
 )
 from pellucid.evaluation.estimate import Estimate, ratio
 from pellucid.evaluation.head_scores import SCORES, HeadScores
@@ -75,6 +76,16 @@ def test_of_a_long_fable_only_what_is_read_counts(corpus, tokenizer, fables):
     whole = deciding_tokens(corpus, tokenizer, fables[0])
     [cut] = held_out_fables(corpus, tokenizer, context_length=90, n=1)
     np.testing.assert_array_equal(deciding_tokens(corpus, tokenizer, cut), whole[:, :90, :90])
+
+
+def test_what_decides_is_known_of_the_beginning_of_a_fable_too(corpus, tokenizer, fables):
+    fable = fables[0]
+    rows = deciding_tokens(corpus, tokenizer, fable).any(axis=0)
+    assert what_decides(corpus, tokenizer, fable.text) == [np.flatnonzero(row).tolist() for row in rows]
+    t = int(np.flatnonzero(rows.any(axis=1))[0])
+    beginning = tokenizer.decode(fable.ids[1 : t + 2])  # with the token that is decided
+    assert what_decides(corpus, tokenizer, beginning)[t]
+    assert len(what_decides(corpus, tokenizer, beginning)) == t + 2
 
 
 def test_heads_that_spread_their_attention_evenly_look_no_more_at_what_decides(corpus, tokenizer, fables):

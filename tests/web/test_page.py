@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from pellucid import load
 from pellucid.api import Run
+from pellucid.evaluation.attribution import what_decides
 from pellucid.evaluation.build import fables_of
+from pellucid.evaluation.explain import beginning_that_fits
 from pellucid.evaluation.explain_truth import truth_of_text
 from pellucid.generation.sampling import apply_temperature, keep_top_k, keep_top_p
 from pellucid.web import server
@@ -179,6 +181,23 @@ def test_a_weight_is_read_where_one_points_at_the_map(show, run, text):
     page.locator("#part-attention .map").hover(position={"x": 2.5 * box["width"] / n, "y": 5.5 * box["height"] / n})
 
     close(value(page, "weight"), weights_TS[5, 2])
+    ids = run.trace(text).ids
+    for axis, place in (("rows", 5), ("columns", 2)):
+        assert page.text_content(f".names.{axis} .here") == run.tokenizer.decode([ids[place]]).replace(" ", "␣")
+    close(value(page, "least_sum"), weights_TS.sum(-1).min())
+    close(value(page, "most_sum"), weights_TS.sum(-1).max())
+
+
+def test_what_decides_the_next_token_is_outlined_with_how_much_the_head_takes_from_it(show, run):
+    corpus, length = fables_of(run.trained, "test"), run.model.context_length
+    fable = beginning_that_fits(run.tokenizer, next(corpus.pieces("validation")).text, length - 1)
+    at, places = next((t, places) for t, places in enumerate(what_decides(corpus, run.tokenizer, fable)) if places)
+    page = show(text=fable, at=at, head="1.1")
+    page.wait_for_selector(".seen .decides", state="attached")
+
+    is_outlined = page.eval_on_selector_all(".seen span", "all => all.map((e) => e.classList.contains('decides'))")
+    assert [s for s, outlined in enumerate(is_outlined) if outlined] == places
+    close(value(page, "on_deciding"), run.trace(fable).attention[1, 1, at, places].sum())
 
 
 def test_without_a_head_all_panels_show_the_model_without_it(show, run, text):
@@ -252,7 +271,7 @@ def test_dragging_the_curve_shows_the_model_of_that_moment_and_b_stands_beside_i
         close(values(page, f"[data-side={side}] .token")[1:], surprise)
         ids = values(page, f"[data-side={side}] li", "data-id").long()
         close(values(page, f"[data-side={side}] li"), traced.logits[-1, -1].softmax(-1)[ids])
-    assert page.locator(".run [data-name=step]").inner_text().startswith("2 of")
+    assert page.text_content(".run [data-name=step]").startswith("2 of")
 
 
 def test_sampling_adds_a_token_and_rewinding_takes_it_back(show, run, text):
@@ -269,27 +288,34 @@ def test_sampling_adds_a_token_and_rewinding_takes_it_back(show, run, text):
 
 def test_the_grammar_says_from_where_on_a_text_is_impossible(show, text):
     page = show(text=text)
-    assert "a fable can begin so" in page.inner_text(".verdict")
+    assert "a fable can begin so" in page.text_content(".verdict")
 
     page.fill("#text", text + " xylophone")
     settled(page)
-    assert "no fable goes on like this" in page.inner_text(".verdict")
-    assert "xylophone" in page.inner_text(".verdict mark")
+    assert "no fable goes on like this" in page.text_content(".verdict")
+    assert "xylophone" in page.text_content(".verdict mark")
+    assert "not known" in page.text_content("#part-text .sum")
 
 
 def test_a_guess_reveals_the_bars_and_is_counted(show, text):
-    page = show(text=text, guess=True)
-    assert page.locator("#part-next .candidate").count() == 0
+    page = show(text=text, at=3, guess=True, other="fables@2")
+    assert page.locator("#part-next .candidate, #part-compare li").count() == 0
+    assert page.is_hidden("#text")  # it would tell what comes next
 
-    page.locator(".guess").first.click()
-
-    assert page.locator("#part-next .candidate").count() > 0
-    assert value(page, "guesses") == 1
+    for _ in range(2):  # of which the second does not count
+        show(text=text, at=3, guess=True, other="fables@2")
+        page.locator(".guess").first.click()
+        assert page.locator("#part-next .candidate").count() > 0
+        assert value(page, "guesses") == 1
+        page.click("#guess-on")
+        settled(page)
+        assert page.locator(".token.here").first.get_attribute("data-place") == "4"
+        assert page.locator("#part-next .candidate").count() == 0
 
 
 def test_a_link_opens_the_same_view_again(show, browser, address, text):
     page = show(text=text, at=4, head="1.1", off="0.0", temperature=0.7, theme="dark", large=True)
-    page.wait_for_timeout(200)  # the address is written after a pause
+    page.wait_for_url(lambda url: "large=true&theme=dark" in url)  # the address is written after a pause
     again = browser.new_page(viewport=LAPTOP)
     again.goto(page.url)
     settled(again)
@@ -337,6 +363,7 @@ def test_the_keyboard_alone_reaches_everything(show, text):
 @pytest.mark.parametrize(("theme", "rules"), [("light", None), ("dark", {"runOnly": ["color-contrast"]})])
 def test_axe_finds_no_serious_violation(show, text, theme, rules):
     page = show(text=text, theme=theme, inside=theme == "light", other="fables@2", off="1.0")
+    page.eval_on_selector_all("main .body", "all => all.forEach((e) => { e.style.contentVisibility = 'visible' })")
     found = Axe().run(page, options=rules).response["violations"]
     serious = [
         f"{each['id']}: {node['html'][:120]}"
@@ -363,6 +390,28 @@ def test_every_control_is_inside_the_window(show, text, size, large):
     page.set_viewport_size(LAPTOP)
     assert outside == []
     assert width <= size["width"]
+
+
+def test_on_a_phone_the_part_in_sight_is_named_in_the_bar(show, text):
+    page = show(text=text)
+    page.set_viewport_size(PHONE)
+    page.evaluate("document.querySelector('#part-knock').scrollIntoView()")
+    page.wait_for_selector(".parts .here >> text=Knock out")
+    box = page.locator(".parts .here").bounding_box()
+    page.set_viewport_size(LAPTOP)
+    assert 0 <= box["x"] < box["x"] + box["width"] <= PHONE["width"]
+
+
+def test_a_page_without_a_server_says_so_and_fills_itself_when_it_answers(browser, address):
+    page = browser.new_page()
+    page.route("**/api/**", lambda route: route.abort())
+    page.goto(address)
+    expect(page.locator("#problem")).to_contain_text("The server does not answer")
+
+    page.unroute("**/api/**")
+    expect(page.locator("#part-text .token").first).to_be_attached(timeout=20_000)
+    expect(page.locator("#problem")).to_be_hidden()
+    page.close()
 
 
 def test_the_page_may_load_nothing_from_elsewhere(window, address):

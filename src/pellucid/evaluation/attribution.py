@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,12 +143,28 @@ def deciding_tokens(corpus: FablesCorpus, tokenizer: Tokenizer, fable: Fable) ->
 
     The first key is the end_of_text. Targets that no word decides have rows of nothing.
     """
-    T = len(fable.ids)
+    return _deciding_tokens(corpus, tokenizer, fable.text, len(fable.ids))
+
+
+def what_decides(corpus: FablesCorpus, tokenizer: Tokenizer, text: str) -> list[list[int]]:
+    """At each position (the first is the end_of_text) the tokens whose words decide the next one; [] where none do.
+
+    The text is the beginning of a fable; what comes after it is the likeliest. Raises DataError for another text.
+    """
+    fable = corpus.likeliest_fable(text)
+    ids = tokenizer.encode(text)
+    n_same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(ids, tokenizer.encode(fable), strict=False)))
+    decides_TS = _deciding_tokens(corpus, tokenizer, fable, n_same + 1).any(axis=0)
+    unknown: list[list[int]] = [[]] * (len(ids) - n_same)  # inside a word that the fable spells with other tokens
+    return [np.flatnonzero(decides_S).tolist() for decides_S in decides_TS] + unknown
+
+
+def _deciding_tokens(corpus: FablesCorpus, tokenizer: Tokenizer, text: str, T: int) -> NDArray[np.bool_]:
     decides_KTS = np.zeros((len(SKILLS_DECIDED), T, T), dtype=bool)
-    ends = ends_of_tokens(tokenizer, fable.text)
+    ends = ends_of_tokens(tokenizer, text)
     token_of = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))  # of each character
-    skills = [corpus.skills[skill] for skill in corpus.skills_of(fable.text)]
-    for piece in corpus.decided_pieces(fable.text):
+    skills = [corpus.skills[skill] for skill in corpus.skills_of(text)]
+    for piece in corpus.decided_pieces(text):
         keys = np.concatenate([token_of[start:end] for start, end in piece.by]) + 1
         for place in range(piece.start, piece.end):
             t = token_of[place]

@@ -101,6 +101,10 @@ def model_routes(microscope: Microscope) -> APIRouter:
     def truth(asked: TextRequest) -> JSONResponse:
         return JSONResponse(microscope.truth(asked.checkpoint, asked.text))
 
+    @routes.post("/api/deciding")
+    def deciding(asked: TextRequest) -> JSONResponse:
+        return JSONResponse(microscope.deciding(asked.checkpoint, asked.text))
+
     @routes.post("/api/knock_out")
     def knock_out(asked: KnockOutRequest) -> JSONResponse:
         return JSONResponse(microscope.knock_out(asked.checkpoint, asked.n))

@@ -74,6 +74,7 @@ def record(microscope: Microscope, prompt: str | None) -> Json:
         "latest": latest,
         "text": text,
         "truths": truths,
+        "deciding": {text: microscope.deciding(latest, text) for text in truths},
         "heads": {checkpoint: if_known(microscope.heads, checkpoint) for checkpoint in checkpoints},
         "knock_out": if_known(microscope.knock_out, latest, N_FABLES),
         "browser": browser,

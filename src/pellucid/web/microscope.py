@@ -18,9 +18,10 @@ from typing import Any
 import torch
 
 from pellucid.corpora.corpus import KnownCorpus
+from pellucid.corpora.fables import FablesCorpus
 from pellucid.data.truth import Distribution, skill_characters
-from pellucid.errors import ConfigError
-from pellucid.evaluation.attribution import attribute
+from pellucid.errors import ConfigError, DataError
+from pellucid.evaluation.attribution import attribute, what_decides
 from pellucid.evaluation.build import fables_of
 from pellucid.evaluation.explain import beginning_that_fits, token_text
 from pellucid.evaluation.explain_truth import truth_of_text
@@ -201,6 +202,23 @@ class Microscope:
                 return _truth(corpus, opened.tokenizer, shown)
 
         return self._truths.get((opened.reading, shown), compute)
+
+    def deciding(self, checkpoint: str, text: str) -> Json:
+        """At each token, the places of those whose words decide the next one; no places where no grammar knows it."""
+        opened = self.runs.open(checkpoint)
+        corpus = self.runs.corpus(opened.trained.config)
+        if not isinstance(corpus, FablesCorpus):
+            return {"places": []}
+        shown = beginning_that_fits(opened.tokenizer, text, opened.model.context_length - 1)
+
+        def compute() -> Json:
+            try:
+                with self.runs.grammar:
+                    return {"places": what_decides(corpus, opened.tokenizer, shown)}
+            except DataError:  # no fable begins like this
+                return {"places": []}
+
+        return self._truths.get(("deciding", opened.reading, shown), compute)
 
 
 def _truth(corpus: KnownCorpus, tokenizer: Tokenizer, text: str) -> Json:

@@ -57,6 +57,23 @@ class Fables:
             raise DataError("fables", f"{text[:40]!r} is not a fable", "give a text that the grammar can write")
         return drawn
 
+    def likeliest_fable(self, beginning: str) -> str:
+        """The fable that begins so, and goes on with the likeliest option of each choice. DataError if none does."""
+        drawn, end, fork = self.grammar.read(beginning)
+        parts = [each.write(index)[0] for each, index in drawn]
+        while fork:
+            written = beginning[end:]  # of the part that this choice writes
+            fitting = [i for i in fork.allowed() if fork.write(i)[0].startswith(written)]
+            if not fitting:
+                break
+            text, fork = fork.write(max(fitting, key=fork.probability))
+            parts.append(text)
+            end += len(text)
+        if fork or end < len(beginning):
+            what = f"no fable begins with {beginning[:40]!r}"
+            raise DataError("fables", what, "give a text that the grammar can write")
+        return "".join(parts)
+
     def log_probability(self, text: str) -> float:
         """Natural logarithm of the probability of this text (nats); minus infinity if it is not a fable."""
         try:

@@ -4,7 +4,7 @@
 // each draws only if what it shows has changed.
 
 import { forgetColours } from "./colours.js";
-import { h } from "./elements.js";
+import { h, thousands } from "./elements.js";
 import { linkEquations } from "./equations.js";
 import { keys } from "./keys.js";
 import { headOf, placeOf } from "./moves.js";
@@ -31,6 +31,8 @@ const PANELS = {
   compare: comparePanel,
 };
 
+const REST = 250; // milliseconds without a keystroke
+
 export async function showPage(source) {
   const store = makeStore();
   // What the panels draw. trace: of checkpoint A without the parts that are switched off; base: with them; other: of B.
@@ -52,6 +54,7 @@ export async function showPage(source) {
     other: null,
     otherLogits: null,
     truth: null,
+    deciding: null,
     heads: null,
     inside: null,
     table: null,
@@ -75,14 +78,17 @@ export async function showPage(source) {
   function showStatus() {
     const { checkpoint, off } = view.state;
     const parts = off.split(" ").filter(Boolean).map(nameOfPart);
-    const step = checkpoint.slice(checkpoint.lastIndexOf("@") + 1);
+    const end = checkpoint.lastIndexOf("@");
+    const step = `step ${thousands(Number(checkpoint.slice(end + 1)))}`;
+    const name = view.runs.length > 1 ? `${checkpoint.slice(0, end)}, ` : "";
     const training = Object.values(view.live).find(({ is_training }) => is_training);
     document.getElementById("main").classList.toggle("waiting", !checkpoint);
     document.getElementById("live").hidden = !training;
     if (training)
-      document.getElementById("live").textContent = `training: step ${(training.step ?? 0).toLocaleString("en")}`;
+      document.getElementById("live").textContent =
+        `training: step ${thousands(training.step ?? 0)}${training.steps ? ` of ${thousands(training.steps)}` : ""}`;
     document.getElementById("status").textContent =
-      checkpoint && `step ${Number(step).toLocaleString("en")}${parts.length ? `, without ${parts.join(", ")}` : ""}`;
+      checkpoint && `${name}${step}${parts.length ? `, without ${parts.join(", ")}` : ""}`;
     document.getElementById("status").classList.toggle("changed", parts.length > 0);
   }
 
@@ -142,6 +148,14 @@ export async function showPage(source) {
     },
     fail,
   );
+  const askDeciding = newest(
+    (asked) => source.deciding({ checkpoint: asked.checkpoint, text: asked.text }),
+    ({ places }, asked) => {
+      view.deciding = { text: asked.text, places };
+      draw();
+    },
+    fail,
+  );
   const askLogits = newest(
     async (asked) => ({
       logits: await source.logits(ask(asked)),
@@ -177,6 +191,8 @@ export async function showPage(source) {
     };
   }
 
+  let resting = 0;
+
   // What else the view lacks once the trace is there. The trace comes first: it is what one waits for.
   function followUp(typedAt = 0) {
     const state = store.get();
@@ -184,7 +200,11 @@ export async function showPage(source) {
     const { asked } = view;
     if (view.logits.at !== placeOf(view)) askLogits(keys);
     const truth = `${view.modelOf} ${state.text}`;
-    if (asked.truth !== truth) askTruth(keys);
+    if (asked.truth !== truth) {
+      askTruth(keys);
+      clearTimeout(resting); // it takes the grammar longer than a keystroke, so it is asked when nobody types
+      resting = setTimeout(() => askDeciding(keys), REST);
+    }
     asked.truth = truth;
     const base = state.off ? `${state.checkpoint} ${state.text}` : "";
     if (base && asked.base !== base) askBase(keys);
@@ -219,8 +239,13 @@ export async function showPage(source) {
     const run = checkpoint.slice(0, checkpoint.lastIndexOf("@"));
     if (view.modelOf !== run) {
       view.modelOf = run;
-      view.model = await source.model({ checkpoint });
-      view.examples = await source.examples({ checkpoint });
+      try {
+        view.model = await source.model({ checkpoint });
+        view.examples = await source.examples({ checkpoint });
+      } catch (error) {
+        view.modelOf = undefined;
+        throw error;
+      }
     }
     useDefaults();
     draw();
@@ -242,8 +267,29 @@ export async function showPage(source) {
     } else if (text === null && view.examples) store.set({ text: "" });
   }
 
+  let isGone = false;
+
+  // The server is back, perhaps with other checkpoints: what was asked in vain is asked again.
+  async function goOn() {
+    isGone = false;
+    await readRuns();
+    noProblem();
+    view.asked = {};
+    const { checkpoint } = store.get();
+    if (checkpoint && view.modelOf === undefined) await open(checkpoint);
+    refresh();
+    draw();
+  }
+
   // While a run trains, its newest checkpoint is shown, if the one before was.
   async function hear({ type, run, ...event }) {
+    if (type === "gone") {
+      isGone = true;
+      view.live = {};
+      draw();
+      throw new Error(event.why);
+    }
+    if (type === "back") return isGone && goOn();
     const known = view.live[run];
     if (type === "sample") view.samples = { ...view.samples, [run]: event };
     else if (type === "state") view.live = { ...view.live, [run]: event };
@@ -304,11 +350,11 @@ export async function showPage(source) {
     if (store.get().checkpoint && view.modelOf === undefined) await open(store.get().checkpoint);
     refresh();
     draw();
-    let heard = Promise.resolve(); // one event at a time: each looks at what the one before has left
-    source.onEvent((event) => (heard = heard.then(() => hear(event)).catch(fail)));
   } catch (error) {
     fail(error);
   }
+  let heard = Promise.resolve(); // one event at a time: each looks at what the one before has left
+  source.onEvent((event) => (heard = heard.then(() => hear(event)).catch(fail)));
 }
 
 // How long something took, until it was painted: `performance.getEntriesByType("measure")` lists it.
@@ -334,7 +380,11 @@ function partsOfPage() {
   }
   const observer = new IntersectionObserver(
     (entries) =>
-      entries.forEach(({ target, isIntersecting }) => links.get(target).classList.toggle("here", isIntersecting)),
+      entries.forEach(({ target, isIntersecting }) => {
+        const link = links.get(target);
+        link.classList.toggle("here", isIntersecting);
+        if (isIntersecting) list.scrollLeft = link.offsetLeft - (list.clientWidth - link.offsetWidth) / 2; // on a phone
+      }),
     { rootMargin: "-45% 0px -50% 0px" },
   );
   links.forEach((_, section) => observer.observe(section));

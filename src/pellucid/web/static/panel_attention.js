@@ -6,18 +6,42 @@ import { skillsDoneBy } from "./knock_table.js";
 import { headOf, placeOf, rove, selectToken } from "./moves.js";
 
 const MOST_SOURCES = 6;
+const MOST_NAMES = 22; // of tokens beside the map; of more, only those that one points at are named
 
 export function attentionPanel(root, view) {
-  const [thumbs, large, rows] = [{}, {}, {}];
+  const [thumbs, large, rows, marks] = [{}, {}, {}, {}];
   const grid = h("div", { class: "thumbs", role: "listbox", "aria-label": "Heads, a row for each layer" });
   const title = h("h3", {});
   const scores = h("dl", { class: "scores" });
   const map = h("canvas", { class: "map", role: "img", tabindex: 0 });
   const cross = h("div", { class: "cross", "aria-hidden": "true" });
+  const sums = h("canvas", { class: "sums", role: "img" });
+  const names = (axis) => h("div", { class: `names ${axis}`, "aria-hidden": "true" });
+  const [rowNames, columnNames] = [names("rows"), names("columns")];
+  const box = h("div", { class: "map-box" });
+  box.append(
+    h("span", { class: "corner" }, "from ↓ to →"),
+    columnNames,
+    h("span", { class: "sums-name", title: "the sum of each row" }, "Σ"),
+    rowNames,
+    h("div", { class: "map-frame" }, map, cross),
+    h("div", { class: "sums-frame" }, sums),
+  );
+  const why = h("p", { class: "muted small" });
+  const [least, most] = [figure("least_sum", null), figure("most_sum", null)];
   const pointed = h("p", { class: "pointed", "aria-live": "polite" });
   const sources = h("div", { class: "sources" });
   const sum = figure("row_sum", null);
   const seen = h("p", { class: "seen", "aria-hidden": "true" });
+  const onDeciding = figure("on_deciding", null);
+  const decided = h(
+    "p",
+    { class: "muted small decided", hidden: true },
+    h("span", { class: "decides" }, "outlined"),
+    ": by the grammar, this decides the next token. The head takes ",
+    onDeciding,
+    " from it.",
+  );
   root.classList.add("attention");
   root.append(
     grid,
@@ -26,14 +50,10 @@ export function attentionPanel(root, view) {
       { class: "big" },
       title,
       scores,
-      h(
-        "div",
-        { class: "map-box" },
-        h("span", { class: "axis-y" }, "from this token"),
-        h("span", { class: "axis-x" }, "to this token →"),
-        h("div", { class: "map-frame" }, map, cross),
-      ),
+      why,
+      box,
       pointed,
+      h("p", { class: "muted small" }, "Σ, at the right: what each row sums to, from ", least, " to ", most, "."),
     ),
     h(
       "div",
@@ -42,6 +62,7 @@ export function attentionPanel(root, view) {
       h("p", { class: "muted small" }, "weights of this row sum to ", sum),
       h("h3", {}, "The text as this token sees it"),
       seen,
+      decided,
     ),
   );
 
@@ -75,6 +96,7 @@ export function attentionPanel(root, view) {
     }
     if (changed(large, trace, layer, head, heads, look, view.table)) drawLarge(layer, head);
     if (changed(rows, trace, layer, head, state.at, model)) drawRow(layer, head);
+    if (changed(marks, trace, layer, head, state.at, model, view.deciding)) markDeciding(layer, head);
   }
 
   // By its scores; and, once part 7 has measured it, by the skills that it does.
@@ -127,8 +149,17 @@ export function attentionPanel(root, view) {
     const T = trace.ids.length;
     const weights = trace.attention.row(layer, head).values;
     paint(map, T, T, (t, s) => weights[t * T + s], shareColour);
+    const sums_T = Float32Array.from({ length: T }, (_, t) => sumOf(weights.subarray(t * T, (t + 1) * T)));
+    paint(sums, T, 1, (t) => sums_T[t], shareColour);
+    const [smallest, largest] = [Math.min(...sums_T), Math.max(...sums_T)];
+    setFigure(least, smallest, fixed(smallest, 3));
+    setFigure(most, largest, fixed(largest, 3));
+    sums.setAttribute("aria-label", `The sum of each row, from ${fixed(smallest, 3)} to ${fixed(largest, 3)}`);
+    drawNames();
     map.setAttribute("aria-label", `Attention weights of head ${layer}.${head}, a row for each of ${T} tokens`);
     const named = nameOf(layer, head);
+    why.hidden = nameInWords(layer, head) !== "unclassified";
+    why.textContent = "No score reaches 0.4, so none gives it a name. Part 7 measures what it is for.";
     fill(title, `Head ${layer}.${head}`, h("span", { class: "head-tag" }, nameInWords(layer, head)));
     fill(
       scores,
@@ -141,25 +172,18 @@ export function attentionPanel(root, view) {
         ),
       ),
     );
+    point(placeOf(view), null);
   }
 
   function drawRow(layer, head) {
     const here = placeOf(view);
-    const { trace, model } = view;
+    const { trace } = view;
     const weights = trace.attention.row(layer, head, here).values;
     const order = [...weights.keys()]
       .slice(0, here + 1)
       .sort((a, b) => weights[b] - weights[a])
       .slice(0, MOST_SOURCES);
-    setFigure(
-      sum,
-      weights.reduce((total, each) => total + each, 0),
-      fixed(
-        weights.reduce((total, each) => total + each, 0),
-        3,
-      ),
-    );
-    const name = (place) => (place ? visible(model.texts[trace.ids[place]]) : "start");
+    setFigure(sum, sumOf(weights), fixed(sumOf(weights), 3));
     fill(
       sources,
       h("h3", {}, "From ", h("b", { class: "mono" }, name(here)), " it takes most from"),
@@ -188,11 +212,47 @@ export function attentionPanel(root, view) {
           h(
             "span",
             { class: s ? "" : "start", style: { "--w": Math.sqrt(weights[s]) }, title: percent(weights[s]) },
-            s ? model.texts[id] : "start",
+            s ? view.model.texts[id] : "start",
           ),
         ),
     );
     point(here, null);
+  }
+
+  function markDeciding(layer, head) {
+    const { trace, state, deciding } = view;
+    const here = placeOf(view);
+    const isOfThis = deciding?.text === state.text && deciding.places.length === trace.ids.length;
+    const places = isOfThis ? deciding.places[here] : [];
+    const weights = trace.attention.row(layer, head, here).values;
+    [...seen.children].forEach((token, s) => token.classList.toggle("decides", places.includes(s)));
+    decided.hidden = !places.length;
+    const share = sumOf(places.map((s) => weights[s]));
+    setFigure(onDeciding, places.length ? share : null, percent(share));
+  }
+
+  function name(place) {
+    return place ? visible(view.model.texts[view.trace.ids[place]]) : "start";
+  }
+
+  function at(place) {
+    return { "--at": (place + 0.5) / view.trace.ids.length };
+  }
+
+  // Beside the map. Of a long text there is no room for all: `point` shows those that count.
+  function drawNames() {
+    const T = view.trace.ids.length;
+    box.classList.toggle("few", T <= MOST_NAMES);
+    const all = (elements) =>
+      fill(elements, T <= MOST_NAMES && Array.from({ length: T }, (_, i) => h("span", { style: at(i) }, name(i))));
+    all(rowNames);
+    all(columnNames);
+  }
+
+  function showNames(names, place) {
+    if (view.trace.ids.length <= MOST_NAMES)
+      [...names.children].forEach((each, i) => each.classList.toggle("here", i === place));
+    else fill(names, place !== null && h("span", { class: "here", style: at(place) }, name(place)));
   }
 
   // The cross on the map, and in words what it is on.
@@ -201,10 +261,12 @@ export function attentionPanel(root, view) {
     if (!trace || !model) return;
     const T = trace.ids.length;
     const [layer, head] = headOf(view);
+    showNames(rowNames, t);
+    showNames(columnNames, s);
     cross.style.setProperty("--row", t / T);
     cross.style.setProperty("--size", 1 / T);
-    const name = (place) => (place ? visible(model.texts[trace.ids[place]]) : "start");
-    if (s === null) return fill(pointed, h("span", { class: "muted" }, "Point at the map to read a weight."));
+    if (s === null)
+      return fill(pointed, h("span", { class: "muted" }, "Each row looks at the columns. Point at a weight to read it."));
     const weight = trace.attention.at(layer, head, t, s);
     fill(
       pointed,
@@ -215,4 +277,8 @@ export function attentionPanel(root, view) {
       h("b", { class: "mono" }, name(s)),
     );
   }
+}
+
+function sumOf(numbers) {
+  return numbers.reduce((sum, each) => sum + each, 0);
 }

@@ -1,7 +1,7 @@
 // Part 8: two checkpoints read the same text.
 
 import { paint, shadeOf, shareColour } from "./colours.js";
-import { changed, figure, fill, fixed, h, percent, piece, visible } from "./elements.js";
+import { changed, figure, fill, fixed, h, percent, piece, setFigure, visible } from "./elements.js";
 import { headOf, placeOf, selectToken } from "./moves.js";
 import { likeliest, logSoftmax } from "./sampling.js";
 import { matching } from "./truth.js";
@@ -12,7 +12,16 @@ export function comparePanel(root, view) {
   const [memory, options] = [{}, {}];
   const choice = h("select", { id: "other", onchange: () => view.store.set({ other: choice.value }) });
   const sides = h("div", { class: "sides" });
-  root.append(h("div", { class: "row" }, h("label", { for: "other" }, "B:"), choice), sides);
+  const least = figure("compare_floor", null);
+  const leastWords = h("span", {}, " The least possible mean is ", least, " nats.");
+  const key = h(
+    "p",
+    { class: "sides-key muted small", hidden: true },
+    h("span", { class: "worse" }, "underlined"),
+    ": surprised this model by at least 0.5 nats more than the other.",
+    leastWords,
+  );
+  root.append(h("div", { class: "row" }, h("label", { for: "other" }, "B:"), choice), key, sides);
   return { draw };
 
   function draw() {
@@ -21,9 +30,10 @@ export function comparePanel(root, view) {
     if (
       !model ||
       !base ||
-      !changed(memory, base, baseLogits, other, otherLogits, truth, state.at, state.head, state.other, look)
+      !changed(memory, base, baseLogits, other, otherLogits, truth, state.at, state.head, state.other, state.guess, look)
     )
       return;
+    key.hidden = true;
     if (!state.other)
       return fill(
         sides,
@@ -35,6 +45,11 @@ export function comparePanel(root, view) {
         sides,
         h("p", { class: "empty" }, "B cuts this text into other tokens, so the two cannot be compared token by token."),
       );
+    const floor = matching(truth, base)?.floor;
+    const isKnown = floor?.length > 0 && floor.length === base.ids.length - 1 && !floor.includes(null);
+    leastWords.hidden = !isKnown;
+    setFigure(least, isKnown ? floor.reduce((sum, each) => sum + each, 0) / floor.length : null);
+    key.hidden = false;
     fill(sides, side("A", state.checkpoint, base, baseLogits, other), side("B", state.other, other, otherLogits, base));
   }
 
@@ -58,7 +73,7 @@ export function comparePanel(root, view) {
   }
 
   function side(name, checkpoint, trace, logits, rival) {
-    const { model } = view;
+    const { model, state } = view;
     const here = placeOf(view);
     const surprises = [...trace.surprise.values];
     const mean = surprises.reduce((sum, each) => sum + each, 0) / surprises.length;
@@ -86,10 +101,11 @@ export function comparePanel(root, view) {
         trace.ids.map((id, place) => {
           const nats = place ? trace.surprise.values[place - 1] : null;
           const worse = place && nats - rival.surprise.values[place - 1] > 0.5;
+          const marks = [worse && "worse", place === here && "here", state.guess && place > here && "later"];
           return h(
             "span",
             {
-              class: `token ${place ? shadeOf(nats) : "begin"} ${worse ? "worse" : ""} ${place === here ? "here" : ""}`,
+              class: ["token", place ? shadeOf(nats) : "begin", ...marks.filter(Boolean)].join(" "),
               "data-place": place,
               "data-value": nats === null ? "" : nats.toPrecision(7),
               onclick: () => selectToken(view, place),
@@ -99,7 +115,11 @@ export function comparePanel(root, view) {
           );
         }),
       ),
-      logits?.at === here ? nextTokens(trace, logits, truth) : h("p", { class: "muted" }, "…"),
+      state.guess
+        ? h("p", { class: "muted" }, "Hidden while “Guess first” is on.")
+        : logits?.at === here
+          ? nextTokens(trace, logits, truth)
+          : h("p", { class: "muted" }, "…"),
       weights && h("figure", {}, canvas, h("figcaption", { class: "muted small" }, `head ${layer}.${head}`)),
     );
   }

@@ -36,7 +36,8 @@ export function insidePanel(root, view) {
   const steps = h("div", { class: "steps" });
   const layers = h("div", { class: "chips", role: "group", "aria-label": "Layer" });
   const note = h("span", { class: "muted" });
-  drawer.append(h("summary", {}, "Open the shapes drawer"), h("div", { class: "row" }, layers, note), steps);
+  const summary = h("summary", {}, "The shapes drawer: all numbers of a layer");
+  drawer.append(summary, h("div", { class: "row" }, layers, note), steps);
   drawer.addEventListener("toggle", () => view.store.set({ inside: drawer.open }));
   root.append(drawer);
   return { draw };

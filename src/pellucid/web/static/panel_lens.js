@@ -5,8 +5,8 @@ import { placeOf, rove } from "./moves.js";
 import { divergence, divergenceFromTruth, likeliest, logSoftmax } from "./sampling.js";
 import { matching } from "./truth.js";
 
-const CELL = 88; // pixels that a column needs
-const HEADER = 135; // and the names of the rows
+const CELL = 5.5; // how wide a column must be, in letters' heights (rem)
+const HEADER = 9.6; // and the names of the rows
 const N_SHOWN = 10;
 
 export function lensPanel(root, view) {
@@ -67,7 +67,10 @@ export function lensPanel(root, view) {
   function drawTable(here, isGuess) {
     const { trace, model } = view;
     const T = trace.ids.length;
-    if (changed(sizes, view.look)) room = Math.floor((table.clientWidth - HEADER) / CELL); // to ask for it costs a layout
+    if (changed(sizes, view.look)) {
+      const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
+      room = Math.floor((table.clientWidth / rem - HEADER) / CELL); // to ask for it costs a layout
+    }
     const n_columns = Math.max(2, Math.min(T, room));
     const first = Math.max(0, Math.min(T - n_columns, here - Math.floor(n_columns * 0.7)));
     const places = Array.from({ length: n_columns }, (_, i) => first + i).filter(
@@ -138,7 +141,7 @@ export function lensPanel(root, view) {
     setFigure(toTruth, p ? divergenceFromTruth(p, logQ) : null);
     const best = likeliest(logQ, N_SHOWN);
     const most = Math.exp(logQ[best[0]]);
-    if (state.guess) return fill(list, h("li", { class: "muted" }, "Hidden until you have guessed in part 5."));
+    if (state.guess) return fill(list, h("li", { class: "muted" }, "Hidden while “Guess first” is on."));
     fill(
       list,
       ...best.map((id) => {

@@ -1,7 +1,7 @@
 // Part 5: what may come next, by the model and in truth; and drawing it.
 
-import { changed, figure, fill, fixed, h, percent, setFigure, visible } from "./elements.js";
-import { placeOf } from "./moves.js";
+import { changed, figure, fill, fixed, h, percent, setFigure, thousands, visible } from "./elements.js";
+import { moveToken, placeOf } from "./moves.js";
 import { candidates, divergenceFromTruth, draw as drawToken, likeliest, logSoftmax } from "./sampling.js";
 import { matching } from "./truth.js";
 
@@ -68,6 +68,7 @@ export function nextPanel(root, view) {
   const write = h("button", { type: "button", id: "write", onclick: () => (writing ? stop() : start()) }, "Write on");
   const rewind = h("button", { type: "button", id: "rewind", onclick: back }, "Rewind");
   const score = { guesses: 0, right: 0, model: 0 };
+  const counted = new Set(); // places that were guessed before: each counts once
   let writing = null;
   let revealed = null; // the place and trace of which the answer has been shown
   root.classList.add("next");
@@ -159,7 +160,7 @@ export function nextPanel(root, view) {
       h("b", { class: "mono" }, here ? visible(model.texts[trace.ids[here]]) : "start"),
       h("span", { class: "muted" }, ` (token ${here})`),
     );
-    setFigure(left, kept.ids.length, String(kept.ids.length));
+    setFigure(left, kept.ids.length, thousands(kept.ids.length));
     setFigure(entropy, truth?.entropy?.[here] ?? null);
     setFigure(kl, p ? divergenceFromTruth(p, logQ) : null);
     const sample = (name, words) => h("span", {}, h("span", { class: `bar ${name}` }), words);
@@ -193,7 +194,9 @@ export function nextPanel(root, view) {
           "div",
           {
             role: "listitem",
-            class: `candidate ${isCut ? "cut" : ""} ${id === follows ? "follows" : ""}`,
+            class: ["candidate", isCut && "cut", id === follows && "follows", id === revealed?.guess && "guessed"]
+              .filter(Boolean)
+              .join(" "),
             "data-id": id,
           },
           h(
@@ -381,9 +384,10 @@ export function nextPanel(root, view) {
           name(revealed.guess),
           ", to which the model gives ",
           percent(Math.exp(logQ[revealed.guess])),
-          truthOf ? [" and the truth ", percent(truthOf.get(revealed.guess) ?? 0)] : "",
+          truthOf ? `, and the truth ${truthOf.has(revealed.guess) ? percent(truthOf.get(revealed.guess)) : "nothing"}` : "",
           ".",
         ),
+        h("p", {}, guessOn(here, answer)),
         tally,
       );
       return;
@@ -414,13 +418,27 @@ export function nextPanel(root, view) {
     );
 
     function guess(id) {
-      score.guesses += 1;
-      score.right += id === answer;
-      score.model += likeliest(logQ, 1)[0] === answer;
+      const place = trace.ids.slice(0, here + 1).join(" ");
+      if (!counted.has(place)) {
+        score.guesses += 1;
+        score.right += id === answer;
+        score.model += likeliest(logQ, 1)[0] === answer;
+        counted.add(place);
+      }
       revealed = { trace, here, guess: id };
       view.draw();
-      bars.querySelector(`[data-id="${id}"]`)?.classList.add("guessed");
     }
+  }
+
+  // To the next place; behind the last one, the answer is written first.
+  function guessOn(here, answer) {
+    const { trace, model } = view;
+    const isInside = here < trace.ids.length - 1;
+    const ends = model.stop_ids.includes(answer) || trace.ids.length >= model.context_length || !view.source.canType;
+    if (!isInside && ends) return null;
+    const go = () =>
+      isInside ? moveToken(view, 1) : view.store.set({ text: textOf([...trace.ids.slice(1), answer]), at: -1 });
+    return h("button", { type: "button", id: "guess-on", onclick: go }, isInside ? "Guess on" : "Write it, and guess on");
   }
 
   function best(truthOf) {

@@ -4,7 +4,7 @@ import { changed, figure, fill, fixed, h, setFigure, svg, thousands } from "./el
 import { moveCheckpoint } from "./moves.js";
 
 const HEIGHT = 230;
-const MARGIN = { left: 46, right: 16, top: 12, bottom: 34 };
+const MARGIN = { left: 46, right: 16, top: 24, bottom: 34 };
 
 export function runPanel(root, view) {
   const memory = {};
@@ -24,6 +24,7 @@ export function runPanel(root, view) {
     h("div", {}, h("dt", {}, "floor: the best possible"), h("dd", {}, floor)),
     h("div", {}, h("dt", {}, "excess"), h("dd", {}, excess)),
   ];
+  const floorKey = h("span", {}, mark("floor"), "floor");
   const samples = h("div", { class: "samples" });
   const runs = h("select", {
     id: "run-choice",
@@ -41,7 +42,7 @@ export function runPanel(root, view) {
         { class: "key" },
         h("span", {}, mark("val"), "held-out text"),
         h("span", {}, mark("train"), "training text"),
-        h("span", {}, mark("floor"), "floor"),
+        floorKey,
         h("span", {}, mark("kept"), "checkpoints"),
       ),
     ),
@@ -114,7 +115,7 @@ export function runPanel(root, view) {
       known !== null && floorHere !== null ? known - floorHere : null,
       known !== null && floorHere !== null ? fixed(known - floorHere, 3) : "–",
     );
-    floorRows.forEach((each) => (each.hidden = !run.knows_truth));
+    for (const each of [...floorRows, floorKey]) each.hidden = !run.knows_truth;
     setFigure(parameters, model?.n_parameters ?? null, model ? thousands(model.n_parameters) : "–");
     const sample = view.samples[run.name];
     fill(
@@ -152,7 +153,7 @@ export function runPanel(root, view) {
     const [first, last] = [Math.min(...steps), Math.max(...steps, run.steps ?? 0)];
     const [least, largest] = [Math.min(...losses, floorLevel ?? Infinity), Math.max(...losses)];
     // Losses in nats fall by factors. Those of a reward can be negative: they need an even scale.
-    const isEven = least <= 0;
+    const isEven = least <= 0 || largest < 2 * least;
     const edge = isEven ? 0.08 * (largest - least || 1) : 0;
     const [low, high] = isEven ? [least - edge, largest + edge] : [least * 0.93, largest * 1.05];
     const along = (value, from, to) => (from === to ? 1 : Math.log(value / from) / Math.log(to / from));
@@ -191,7 +192,7 @@ export function runPanel(root, view) {
         ),
       ),
       svg("text", { class: "axis", x: width - MARGIN.right, y: HEIGHT - 2, "text-anchor": "end" }, "step"),
-      svg("text", { class: "axis", x: 2, y: 10 }, run.loss_unit),
+      svg("text", { class: "axis", x: 2, y: 12 }, run.loss_unit.replace(/^=/, "loss =")),
       line(
         train.map((row) => [x(row.step), y(row.train_loss)]),
         "train",

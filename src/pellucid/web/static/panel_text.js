@@ -15,6 +15,8 @@ const SKILLS = {
   spelling: "spelling",
 };
 
+const LONG = 24; // characters of a token that may need more than a line
+
 export function textPanel(root, view) {
   const memory = {};
   const marks = {};
@@ -26,6 +28,7 @@ export function textPanel(root, view) {
   const note = h("p", { class: "note", hidden: true });
   const [mean, floor, excess] = [figure("surprise", null), figure("floor", null), figure("excess", null)];
   const floors = h("span", {}, "the least possible ", floor, ", so the model lost ", excess, " more");
+  const noFloors = h("span", { hidden: true }, "the least possible is not known for all of them");
   const count = h("span", { class: "figure", "data-name": "tokens" });
   let fable = 0;
   root.append(
@@ -40,7 +43,7 @@ export function textPanel(root, view) {
       " tokens · mean surprise ",
       mean,
       " nats",
-      h("span", { class: "if-truth" }, " · ", floors),
+      h("span", { class: "if-truth" }, " · ", floors, noFloors),
     ),
     card,
     h(
@@ -133,7 +136,7 @@ export function textPanel(root, view) {
       return h(
         "span",
         {
-          class: `token ${shade} ${under}`,
+          class: `token ${shade} ${under} ${text.length > LONG ? "long" : ""}`,
           role: "option",
           "data-place": place,
           "data-id": id,
@@ -156,8 +159,11 @@ export function textPanel(root, view) {
     const both = surprises
       .map((nats, i) => [nats, truth?.floor?.[i]])
       .filter(([, least]) => least !== undefined && least !== null);
-    const known = truth?.known && both.length === surprises.length && both.length;
     root.classList.toggle("no-truth", !truth?.known);
+    if (truth !== view.truth) return; // that of this text is on its way
+    const known = truth?.known && both.length === surprises.length && both.length;
+    floors.hidden = !known;
+    noFloors.hidden = Boolean(known) || !surprises.length;
     setFigure(floor, known ? total(both.map(([, least]) => least)) / both.length : null);
     setFigure(excess, known ? total(both.map(([nats, least]) => nats - least)) / both.length : null);
   }
@@ -170,6 +176,7 @@ export function textPanel(root, view) {
       token.classList.toggle("here", place === here);
       token.classList.toggle("later", view.state.guess && place > here);
     });
+    area.hidden = view.state.guess && here < view.trace.ids.length - 1; // it would tell what comes
     showCard(here);
   }
 

@@ -2,26 +2,27 @@
 // top-p, draw.
 
 export function softmax(logits) {
-  const largest = logits.reduce((most, z) => Math.max(most, z), -Infinity);
-  const powers = Float64Array.from(logits, (z) => Math.exp(z - largest));
-  const sum = powers.reduce((total, p) => total + p, 0);
-  return powers.map((p) => p / sum);
+  return logSoftmax(logits).map(Math.exp);
 }
 
+// In loops, because a keystroke does this several times for the whole vocabulary, and callbacks take several times as long.
 export function logSoftmax(logits) {
-  const largest = logits.reduce((most, z) => Math.max(most, z), -Infinity);
+  let largest = -Infinity;
+  for (let i = 0; i < logits.length; i++) largest = Math.max(largest, logits[i]);
   let sum = 0;
-  for (const z of logits) sum += Math.exp(z - largest);
+  for (let i = 0; i < logits.length; i++) sum += Math.exp(logits[i] - largest);
   const logSum = largest + Math.log(sum);
-  return Float64Array.from(logits, (z) => z - logSum);
+  const logP = new Float64Array(logits.length);
+  for (let i = 0; i < logits.length; i++) logP[i] = logits[i] - logSum;
+  return logP;
 }
 
 // What may be drawn: {ids, p}, the likeliest first. top_k 0 keeps all; temperature 0 is greedy.
 export function candidates(logits, { temperature, top_k, top_p }) {
-  const order = Uint32Array.from(logits, (_, id) => id).sort((a, b) => logits[b] - logits[a] || a - b);
+  const order = new Uint32Array(logits.length).map((_, id) => id).sort((a, b) => logits[b] - logits[a] || a - b);
   if (temperature === 0 || top_k === 1) return { ids: order.slice(0, 1), p: Float64Array.of(1) };
   const ids = top_k > 0 ? order.slice(0, top_k) : order;
-  const p = softmax(Float64Array.from(ids, (id) => logits[id] / temperature));
+  const p = softmax(new Float64Array(ids.length).map((_, i) => logits[ids[i]] / temperature));
   if (top_p >= 1) return { ids, p };
   let before = 0;
   let kept = 0;

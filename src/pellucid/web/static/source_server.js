@@ -17,6 +17,7 @@
 //   truth({checkpoint, text})                 {known: false}, or {known, ids: [T], positions: [T] of {ids, p} or null, floor: [T-1],
 //                                               entropy: [T], possible_length, is_possible, is_whole, next_characters,
 //                                               skills: [T-1] of [name], or null}
+//   deciding({checkpoint, text})              {places: [T] of the places whose words decide the next token; [] if unknown}
 //   heads({checkpoint})                       {heads: [{layer, head, name, scores: {name: share}}]}
 //   knockOutTable({checkpoint, n})            {fables, floor and intact: {skill: nats},
 //                                               knocked_out: [{places, nats_per_fable: {skill: {mean, half_width}}}],
@@ -26,6 +27,7 @@
 //                                               state: is_there, is_training, step, steps; checkpoint: steps;
 //                                               sample: step, samples; metrics: after, rows (in place of all rows after
 //                                               that step; of all, if it is null)
+//                                               gone, back: the server does not answer; it answers again
 //
 // knockOut: places that give nothing; with patchText, what they gave for that text. canType, canPatch: whether it can
 // read texts that it has not seen, and patch. `signal`, where given, cancels a request. A refused request throws a SourceError with the server's own words.
@@ -47,6 +49,7 @@ export function serverSource() {
     logits: async (asked) => withTensors(await post("/api/logits", asked)),
     inside: async (asked) => withTensors(await post("/api/inside", asked)),
     truth: (asked) => post("/api/truth", asked),
+    deciding: (asked) => post("/api/deciding", asked),
     heads: ({ checkpoint }) => get("/api/heads", { checkpoint }),
     knockOutTable: (asked) => post("/api/knock_out", asked),
     onEvent: listen,
@@ -62,8 +65,12 @@ function post(route, { signal, knockOut, patchText, ...rest }) {
   return answer(fetch(route, { method: "POST", headers: { "Content-Type": "application/json" }, body, signal }));
 }
 
+const GONE = "The server does not answer. Start `pellucid serve` again at the same port, and this page goes on.";
+
 async function answer(response) {
-  const received = await response;
+  const received = await response.catch((error) => {
+    throw error instanceof TypeError ? new SourceError(GONE) : error; // so fetch says that nobody was there
+  });
   if (received.ok) return received.json();
   const { error } = await received.json().catch(() => ({}));
   throw new SourceError(error?.message ?? `the server answered ${received.status}`);
@@ -82,5 +89,7 @@ function listen(callback) {
   for (const type of ["state", "metrics", "checkpoint", "sample"]) {
     events.addEventListener(type, (event) => callback({ type, ...JSON.parse(event.data) }));
   }
+  events.addEventListener("error", () => callback({ type: "gone", why: GONE })); // the browser tries again by itself
+  events.addEventListener("open", () => callback({ type: "back" }));
   return () => events.close();
 }

@@ -33,7 +33,7 @@ export function makeStore() {
     state = { ...state, ...changes };
     if (Object.keys(state).every((key) => state[key] === before[key])) return;
     clearTimeout(writing); // a slider changes the state more often than a browser lets its address be changed
-    writing = setTimeout(() => history.replaceState(null, "", toAddress(state) || "#"), 150);
+    writing = setTimeout(() => history.replaceState(null, "", toAddress(state) || "#"), 400);
     listeners.forEach((listener) => listener(state, before));
   }
 
