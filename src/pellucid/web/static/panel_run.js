@@ -25,6 +25,9 @@ export function runPanel(root, view) {
     h("div", {}, h("dt", {}, "excess"), h("dd", {}, excess)),
   ];
   const floorKey = h("span", {}, mark("floor"), "floor");
+  const train = figure("train_loss", null);
+  const heldOutRow = h("div", {}, h("dt", {}, "loss, held out"), h("dd", {}, loss));
+  const trainRow = h("div", {}, h("dt", {}, "loss, training text"), h("dd", {}, train)); // where no other was measured
   const samples = h("div", { class: "samples" });
   const runs = h("select", {
     id: "run-choice",
@@ -54,7 +57,8 @@ export function runPanel(root, view) {
         "dl",
         { class: "facts" },
         h("div", {}, h("dt", {}, "step"), h("dd", {}, step)),
-        h("div", {}, h("dt", {}, "loss, held out"), h("dd", {}, loss)),
+        heldOutRow,
+        trainRow,
         floorRows,
         h("div", {}, h("dt", {}, "parameters"), h("dd", {}, parameters)),
       ),
@@ -115,7 +119,12 @@ export function runPanel(root, view) {
       known !== null && floorHere !== null ? known - floorHere : null,
       known !== null && floorHere !== null ? fixed(known - floorHere, 3) : "–",
     );
+    const trainHere = known === null && chosen ? (nearestRow(rows, chosen.step, "train_loss")?.train_loss ?? null) : null;
+    setFigure(train, trainHere, fixed(trainHere, 3));
+    heldOutRow.hidden = trainHere !== null;
+    trainRow.hidden = trainHere === null;
     for (const each of [...floorRows, floorKey]) each.hidden = !run.knows_truth;
+    if (trainHere !== null) floorRows[1].hidden = true; // an excess is that of held-out text
     setFigure(parameters, model?.n_parameters ?? null, model ? thousands(model.n_parameters) : "–");
     const sample = view.samples[run.name];
     fill(
