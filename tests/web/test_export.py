@@ -25,10 +25,22 @@ def file(fables_run, tmp_path_factory):
     return file
 
 
-@pytest.fixture
-def opened(browser, file):
-    """The page, open and drawn. Whatever it asks for, and whatever goes wrong in it, fails the test."""
+@pytest.fixture(scope="module")
+def window(browser, file):
+    """One page for all tests. Whatever it asks for, and whatever goes wrong in it, is an error at its end."""
     yield from watched(browser, file)
+
+
+@pytest.fixture
+def opened(window):
+    """The page as it opens."""
+    window.evaluate("async () => microscope.store.set((await import('pellucid/store.js')).DEFAULTS)")
+    window.wait_for_function("""() => {
+        const { state, trace, base, logits } = microscope;
+        const isOfThis = trace.text === state.text && trace.checkpoint === state.checkpoint;
+        return isOfThis && trace === base && logits.at === trace.ids.length - 1;
+    }""")
+    return window
 
 
 def watched(browser, file):

@@ -119,7 +119,8 @@ export function runPanel(root, view) {
       known !== null && floorHere !== null ? known - floorHere : null,
       known !== null && floorHere !== null ? fixed(known - floorHere, 3) : "–",
     );
-    const trainHere = known === null && chosen ? (nearestRow(rows, chosen.step, "train_loss")?.train_loss ?? null) : null;
+    const measured = known === null && chosen ? nearestRow(rows, chosen.step, "train_loss") : undefined;
+    const trainHere = measured?.train_loss ?? null;
     setFigure(train, trainHere, fixed(trainHere, 3));
     heldOutRow.hidden = trainHere !== null;
     trainRow.hidden = trainHere === null;
