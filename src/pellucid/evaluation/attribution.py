@@ -154,9 +154,9 @@ def what_decides(corpus: FablesCorpus, tokenizer: Tokenizer, text: str) -> list[
     fable = corpus.likeliest_fable(text)
     ids = tokenizer.encode(text)
     n_same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(ids, tokenizer.encode(fable), strict=False)))
-    decides_TS = _deciding_tokens(corpus, tokenizer, fable, n_same + 1).any(axis=0)
+    decides_KTS = _deciding_tokens(corpus, tokenizer, fable, n_same + 1)
     unknown: list[list[int]] = [[]] * (len(ids) - n_same)  # inside a word that the fable spells with other tokens
-    return [np.flatnonzero(decides_S).tolist() for decides_S in decides_TS] + unknown
+    return [np.flatnonzero(decides_KTS[:, t].any(axis=0)).tolist() for t in range(n_same + 1)] + unknown
 
 
 def _deciding_tokens(corpus: FablesCorpus, tokenizer: Tokenizer, text: str, T: int) -> NDArray[np.bool_]:
