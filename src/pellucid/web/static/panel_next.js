@@ -436,8 +436,11 @@ export function nextPanel(root, view) {
     const isInside = here < trace.ids.length - 1;
     const ends = model.stop_ids.includes(answer) || trace.ids.length >= model.context_length || !view.source.canType;
     if (!isInside && ends) return null;
-    const go = () =>
-      isInside ? moveToken(view, 1) : view.store.set({ text: textOf([...trace.ids.slice(1), answer]), at: -1 });
+    const go = () => {
+      revealed = null;
+      if (isInside) moveToken(view, 1);
+      else view.store.set({ text: textOf([...trace.ids.slice(1), answer]), at: -1 });
+    };
     return h("button", { type: "button", id: "guess-on", onclick: go }, isInside ? "Guess on" : "Write it, and guess on");
   }
 
