@@ -309,6 +309,7 @@ def test_a_guess_reveals_the_bars_and_is_counted(show, text):
         assert value(page, "guesses") == 1
         page.click("#guess-on")
         settled(page)
+        page.wait_for_url(lambda url: "at=4" in url)  # written after a pause: the same address again would be no change
         assert page.locator(".token.here").first.get_attribute("data-place") == "4"
         assert page.locator("#part-next .candidate").count() == 0
 
