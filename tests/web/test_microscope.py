@@ -19,7 +19,7 @@ from pellucid.evaluation.explain_truth import truth_of_text
 from pellucid.evaluation.interventions import nothing, replaced
 from pellucid.web.export import if_known
 from pellucid.web.kept import Kept
-from pellucid.web.microscope import Microscope
+from pellucid.web.microscope import Changes, Microscope
 from pellucid.web.runs import Runs
 from pellucid.web.tensors import packed
 
@@ -61,7 +61,7 @@ def test_a_part_that_is_knocked_out_is_missing_from_the_trace(fables_run):
     microscope, run = Microscope([fables_run]), load(fables_run, "latest")
     off = [("head", 1, 0), ("feed_forward", 0)]
 
-    sent = microscope.logits("fables@4", TEXT, knock_out=off)
+    sent = microscope.logits("fables@4", TEXT, changes=Changes(off))
 
     expected = run.trace(TEXT, knock_out=off).logits[:, -1].double()
     torch.testing.assert_close(unpacked(sent["logits"]), expected, atol=1e-5, rtol=0)

@@ -87,15 +87,15 @@ def model_routes(microscope: Microscope) -> APIRouter:
 
     @routes.post("/api/trace")
     def trace(asked: TraceRequest) -> JSONResponse:
-        return JSONResponse(microscope.trace(asked.checkpoint, asked.text, asked.at, **asked.changes))
+        return JSONResponse(microscope.trace(asked.checkpoint, asked.text, asked.at, asked.changes))
 
     @routes.post("/api/logits")
     def logits(asked: TraceRequest) -> JSONResponse:
-        return JSONResponse(microscope.logits(asked.checkpoint, asked.text, asked.at, **asked.changes))
+        return JSONResponse(microscope.logits(asked.checkpoint, asked.text, asked.at, asked.changes))
 
     @routes.post("/api/inside")
     def inside(asked: InsideRequest) -> JSONResponse:
-        return JSONResponse(microscope.inside(asked.checkpoint, asked.text, asked.layer, **asked.changes))
+        return JSONResponse(microscope.inside(asked.checkpoint, asked.text, asked.layer, asked.changes))
 
     @routes.post("/api/truth")
     def truth(asked: TextRequest) -> JSONResponse:

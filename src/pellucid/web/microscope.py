@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -37,6 +37,16 @@ from pellucid.web.tensors import DType, packed
 Json = dict[str, Any]
 
 KEPT_ANSWERS = 64
+
+
+class Changes(NamedTuple):
+    """What a model is made to do otherwise: these places give nothing or, with patch_text, what they gave for that."""
+
+    knock_out: Sequence[Place] = ()
+    patch_text: str | None = None
+
+
+UNCHANGED = Changes()
 
 
 class Microscope:
@@ -68,19 +78,9 @@ class Microscope:
 
     # What the model computes for a text
 
-    def trace(
-        self,
-        checkpoint: str,
-        text: str,
-        at: int | None = None,
-        knock_out: Sequence[Place] = (),
-        patch_text: str | None = None,
-    ) -> Json:
-        """Attention, surprise and the logit lens at all positions, and the logits at one of them.
-
-        Places that are knocked out give nothing or, with patch_text, what they gave for that text.
-        """
-        traced, shown = self._trace(checkpoint, text, knock_out, patch_text)
+    def trace(self, checkpoint: str, text: str, at: int | None = None, changes: Changes = UNCHANGED) -> Json:
+        """Attention, surprise and the logit lens at all positions, and the logits at one of them."""
+        traced, shown = self._trace(checkpoint, text, changes)
         log_q_NTV = traced.unembed(traced.residuals).float().log_softmax(-1)  # too large to be kept with the trace
         own_end_TV = log_q_NTV[-1]
         best_NT = log_q_NTV.max(dim=-1)
@@ -102,56 +102,41 @@ class Microscope:
             **self._logits_at(traced, at),
         }
 
-    def logits(
-        self,
-        checkpoint: str,
-        text: str,
-        at: int | None = None,
-        knock_out: Sequence[Place] = (),
-        patch_text: str | None = None,
-    ) -> Json:
+    def logits(self, checkpoint: str, text: str, at: int | None = None, changes: Changes = UNCHANGED) -> Json:
         """Only the logits at one position, after each point: a click on a token needs no more."""
-        return self._logits_at(self._trace(checkpoint, text, knock_out, patch_text)[0], at)
+        return self._logits_at(self._trace(checkpoint, text, changes)[0], at)
 
     def _logits_at(self, traced: Trace, at: int | None) -> Json:
         last = len(traced.ids) - 1
         place = last if at is None else min(at, last)
         return {"at": place, "logits": packed(traced.unembed(traced.residuals[:, place]))}
 
-    def _trace(
-        self, checkpoint: str, text: str, knock_out: Sequence[Place], patch_text: str | None = None
-    ) -> tuple[Trace, str]:
+    def _trace(self, checkpoint: str, text: str, changes: Changes = UNCHANGED) -> tuple[Trace, str]:
+        """The trace, and as much of the text as fits."""
         opened = self.runs.open(checkpoint)
         tokenizer = opened.tokenizer
         shown = beginning_that_fits(tokenizer, text, opened.model.context_length - 1)
         ids = [tokenizer.end_of_text, *tokenizer.encode(shown)]
-        key = (tuple(ids), tuple(map(tuple, knock_out)), patch_text)
+        places, patch_text = tuple(changes.knock_out), changes.patch_text
 
         def compute() -> Trace:
-            if patch_text is None:
-                changes: Json = {"knock_out": knock_out}
-            else:
-                changes = {"patch": dict.fromkeys(knock_out, self._trace(checkpoint, patch_text, ())[0])}
+            other = None if patch_text is None else self._trace(checkpoint, patch_text)[0]
             with self._forward:
-                return trace(opened.model, ids, **changes)
+                if other is None:
+                    return trace(opened.model, ids, knock_out=places)
+                return trace(opened.model, ids, patch=dict.fromkeys(places, other))
 
-        return opened.traces.get(key, compute), shown
+        return opened.traces.get((tuple(ids), places, patch_text), compute), shown
 
     def traced(self, checkpoint: str, text: str) -> tuple[Opened, Trace]:
         """For the exported page, which holds more than answers: the model, and its trace of the text."""
-        return self.runs.open(checkpoint), self._trace(checkpoint, text, ())[0]
+        return self.runs.open(checkpoint), self._trace(checkpoint, text)[0]
 
     def inside(
-        self,
-        checkpoint: str,
-        text: str,
-        layer: int,
-        knock_out: Sequence[Place] = (),
-        patch_text: str | None = None,
-        dtype: DType = "float32",
+        self, checkpoint: str, text: str, layer: int, changes: Changes = UNCHANGED, dtype: DType = "float32"
     ) -> Json:
         """What one layer computed, step by step."""
-        steps = self._trace(checkpoint, text, knock_out, patch_text)[0].inside(layer)
+        steps = self._trace(checkpoint, text, changes)[0].inside(layer)
         return {"steps": [{**step._asdict(), "values": packed(step.values, dtype)} for step in steps]}
 
     def heads(self, checkpoint: str) -> Json:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from pellucid.web.microscope import Changes
 
 MAX_CHARACTERS = 50_000  # more than any context here holds; a longer request is a mistake
 N_FABLES, MOST_FABLES = 32, 1000  # held-out texts that are read for one request
@@ -34,9 +36,8 @@ class TraceRequest(TextRequest):
     patch_text: Text | None = None
 
     @property
-    def changes(self) -> dict[str, Any]:
-        """What the model is made to do otherwise."""
-        return {"knock_out": self.knock_out, "patch_text": self.patch_text}
+    def changes(self) -> Changes:
+        return Changes(self.knock_out, self.patch_text)
 
 
 class InsideRequest(TraceRequest):
