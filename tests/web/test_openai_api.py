@@ -268,16 +268,17 @@ def test_a_character_that_the_vocabulary_lacks_is_the_fault_of_the_prompt(tmp_pa
     assert response.json()["error"]["param"] == "prompt"
 
 
-def test_an_engine_that_fails_says_so_and_goes_on(run, monkeypatch):
-    step, fails = engine_module.ContinuousBatch.step, [True]
+@pytest.mark.parametrize("method", ["step", "__init__"])
+def test_an_engine_that_fails_says_so_and_goes_on(run, monkeypatch, method):
+    works, fails = getattr(engine_module.ContinuousBatch, method), [True]
 
-    def fails_once(batch: engine_module.ContinuousBatch) -> object:
+    def fails_once(*arguments: object) -> object:
         if fails:
             fails.pop()
             raise MemoryError
-        return step(batch)
+        return works(*arguments)
 
-    monkeypatch.setattr(engine_module.ContinuousBatch, "step", fails_once)
+    monkeypatch.setattr(engine_module.ContinuousBatch, method, fails_once)
     monkeypatch.setattr(engine_module._log, "exception", lambda *_: None)
 
     async def ask() -> list[object]:
@@ -286,7 +287,7 @@ def test_an_engine_that_fails_says_so_and_goes_on(run, monkeypatch):
         for _ in range(2):
             job = engine.submit([engine_module.Request([0], 3, seed=(1,))], is_streamed=False)
             try:
-                await job.end()
+                await asyncio.wait_for(job.end(), 20)
                 outcomes.append(job.writings[0].n_new)
             except Exception as error:
                 outcomes.append(str(error))

@@ -113,34 +113,37 @@ class Engine:
         self._inbox.put(None)
 
     def _run(self) -> None:
-        batch, jobs, is_closing = self._new_batch(), dict[Writing, Job](), False
-        while not (is_closing and batch.is_idle):
-            while batch.is_idle or not self._inbox.empty():
+        batch: ContinuousBatch | None = None
+        jobs: dict[Writing, Job] = {}
+        is_closing = False
+        while True:
+            added: list[Writing] = []
+            while not (jobs or is_closing) or not self._inbox.empty():
                 job = self._inbox.get()
                 if job is None:
                     is_closing = True
                     break
-                for writing in job.writings:
-                    jobs[writing] = job
-                    batch.add(writing)
+                jobs |= dict.fromkeys(job.writings, job)
+                added += job.writings
+            if not jobs:
+                return
             try:
                 with self._precision.autocast():
+                    batch = batch or ContinuousBatch(self.model, self.tokenizer, self._n_slots)
+                    for writing in added:
+                        batch.add(writing)
                     written = batch.step()
             except Exception as error:  # a fault of ours, or a full memory: the next request starts with a clean slate
                 _log.exception("the engine failed")
                 for job in jobs.values():
                     job.error = error
                 _wake(set(jobs.values()))
-                batch, jobs = self._new_batch(), {}
+                batch, jobs = None, {}
                 continue
             news = {jobs[writing] for writing in written}
             _wake({job for job in news if job.is_streamed or job.has_ended})
             if any(writing.has_ended for writing in jobs):
                 jobs = {writing: job for writing, job in jobs.items() if not writing.has_ended}
-
-    def _new_batch(self) -> ContinuousBatch:
-        with self._precision.autocast():
-            return ContinuousBatch(self.model, self.tokenizer, self._n_slots)
 
 
 def _wake(jobs: set[Job]) -> None:
