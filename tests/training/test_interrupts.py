@@ -1,10 +1,12 @@
 """Signals: the first is a wish, the handlers come back."""
 
+import os
 import signal
+import sys
 
 import pytest
 
-from pellucid.training.interrupts import stop_requests
+from pellucid.training.interrupts import stop_requests, stop_with_parent
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -16,3 +18,25 @@ def test_the_first_signal_is_noted_and_the_second_has_its_default_effect(number)
         assert request.signal_number == number
         assert signal.getsignal(number) == signal.SIG_DFL
     assert signal.getsignal(number) == before
+
+
+def test_a_run_is_asked_to_stop_when_the_pipe_to_its_parent_closes(monkeypatch):
+    reading, writing = os.pipe()
+    monkeypatch.delattr(os, "kill")  # on Windows it ends a process at once, without a save
+    with os.fdopen(reading) as stdin, stop_requests() as request:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        waiting = stop_with_parent()
+        assert (waiting.is_alive(), request.signal_number) == (True, None)
+        os.close(writing)
+        waiting.join(10)
+        assert request.signal_number == signal.SIGTERM
+
+
+def test_while_a_run_waits_for_the_end_of_its_parent_its_standard_input_is_free(monkeypatch):
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as stdin, stop_requests():
+        monkeypatch.setattr(sys, "stdin", stdin)
+        waiting = stop_with_parent()
+        assert os.read(stdin.fileno(), 1) == b""  # and not: a second one that waits on the pipe
+        os.close(writing)
+        waiting.join(10)

@@ -30,6 +30,7 @@ def start_run(run: PlannedRun, run_dir: Path, data_root: Path, n_threads: int) -
             stderr=subprocess.STDOUT,
             env={**os.environ, "OMP_NUM_THREADS": str(n_threads)},
             start_new_session=True,  # Ctrl-C in the terminal goes to the experiment alone, which passes it on
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # the same on Windows
         )
 
 

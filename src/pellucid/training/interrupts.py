@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 from torch.distributed import is_torchelastic_launched
@@ -75,14 +76,22 @@ def stop_requests(world: World = ALONE) -> Iterator[StopRequest]:
             signal.signal(number, handler)
 
 
-def stop_with_parent() -> None:
+def stop_with_parent() -> threading.Thread:
     """When the process that started this one is gone, stops this one as SIGTERM does: it saves first.
 
     Standard input must be a pipe on which nothing is ever sent; it closes when the other process closes it or ends.
+    The thread that waits for that has it alone: others read an empty standard input.
     """
+    # On Windows, libraries that look at standard input while a thread waits there hang (numpy issue 24290).
+    pipe = os.dup(sys.stdin.fileno())
+    with Path(os.devnull).open() as nothing:
+        os.dup2(nothing.fileno(), sys.stdin.fileno())
 
     def wait() -> None:
-        os.read(sys.stdin.fileno(), 1)
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.read(pipe, 1)
+        os.close(pipe)
+        signal.raise_signal(signal.SIGTERM)  # not os.kill: on Windows it ends the process at once, and nothing is saved
 
-    threading.Thread(target=wait, daemon=True).start()
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    return waiting

@@ -31,6 +31,7 @@ def training(config_file: Path, run_dir: Path) -> Iterator[None]:
         [sys.executable, "-m", "pellucid", "train-for-page", str(config_file), str(run_dir)],
         stdin=subprocess.PIPE,  # never written to; when it closes, the training stops: `stop_with_parent`
         start_new_session=True,
+        creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # the same on Windows
     )
     assert process.stdin is not None
     try:
