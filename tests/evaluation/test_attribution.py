@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from evaluation.conftest import CONTEXT
 from model.model_axes import build_away_from_zero, tiny_config
 from pellucid.evaluation import attribution
 from pellucid.evaluation.attribution import (
@@ -24,26 +25,9 @@ from pellucid.evaluation.head_scores import SCORES, HeadScores
 from pellucid.evaluation.knock_out import Costs, held_out_fables, loss_by_skill
 from pellucid.evaluation.trace import trace
 from pellucid.model.build import build_model
-from pellucid.tokenizer.train import train_byte_pairs, train_characters
-from tiny_fables import tiny_fables
+from pellucid.tokenizer.train import train_characters
 
 END = "<|endoftext|>"
-CONTEXT = 400
-
-
-@pytest.fixture(scope="module")
-def corpus():
-    return tiny_fables(0, most=500)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(corpus):
-    return train_byte_pairs(corpus.documents("validation"), vocab_size=600, special_tokens=[END])
-
-
-@pytest.fixture(scope="module")
-def fables(corpus, tokenizer):
-    return held_out_fables(corpus, tokenizer, CONTEXT, n=3)
 
 
 def small_model(tokenizer, **choices):
@@ -157,7 +141,8 @@ def test_a_skill_is_done_by_the_head_that_looks_there_and_is_missed_most():
     lines = found.table().splitlines()
     assert lines[3].split() == ["evenly", "3.0%"]
     assert lines[6].split() == ["1.0", "90.0", "±2.0", "+4.00", "±0.10", "+8.00", "±0.10"]
-    assert lines[-1] == "recall: head 1.0; 50% of what it costs to do without it is recall"
+    sentence = "recall: head 1.0; without it, recall loses 4.00 nats per fable and all skills together 8.00"
+    assert lines[-1] == sentence
     assert replace(found, heads=[other]).table().endswith("recall: no single head does it")
 
 

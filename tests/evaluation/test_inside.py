@@ -85,6 +85,15 @@ def test_the_answers_of_experts_are_added_by_their_shares():
     assert (hidden.values[:3].abs().sum(dim=-1).T > 0).eq(shares_TE > 0).all()
 
 
+def test_an_expert_that_is_asked_for_a_share_of_zero_has_its_hidden_numbers():
+    model = build_away_from_zero(tiny_config(feed_forward=EXPERTS)).eval()
+    with torch.no_grad():
+        model.blocks[0].feed_forward.sublayer.router.weight.mul_(1e6)
+    steps = {step.name: step.values for step in trace(model, IDS).inside(0) if step.sublayer == "feed_forward"}
+    assert (steps["shares of experts"] > 0).sum(dim=1).tolist() == [1] * 5
+    assert (steps["hidden"][:3].abs().sum(dim=-1) > 0).sum(dim=0).tolist() == [2] * 5
+
+
 def test_a_single_token_can_be_looked_into_with_experts():
     _, attention, feed_forward, _ = steps_of(tiny_config(feed_forward=EXPERTS), layer=0, ids=[2])
     assert attention["weights"].tolist() == [[[1.0]], [[1.0]]]

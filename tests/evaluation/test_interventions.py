@@ -106,8 +106,9 @@ def test_a_patch_must_fit():
     model = in_float64()
     with pytest.raises(ConfigError, match="patch: the other text has 2 tokens, this one 5; choose texts of as many"):
         trace(model, IDS, patch={("head", 0, 0): trace(model, [1, 2])})
-    with pytest.raises(ConfigError, match="patch: the other trace is of a model of another width"):
-        trace(model, IDS, patch={("attention", 0): trace(in_float64(d_model=16), IDS)})
+    for place, shape in [(("attention", 0), {"d_model": 16}), (("feed_forward", 1), {"n_layers": 1})]:
+        with pytest.raises(ConfigError, match="patch: the other trace is of a model of another shape"):
+            trace(model, IDS, patch={place: trace(in_float64(**shape), IDS)})
     with pytest.raises(ConfigError, match="patch: .* is knocked out, too"):
         trace(model, IDS, knock_out=[("attention", 0)], patch={("attention", 0): trace(model, OTHER_IDS)})
 

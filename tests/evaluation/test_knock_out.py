@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from evaluation.conftest import CONTEXT
 from model.model_axes import build_away_from_zero, tiny_config
 from pellucid.corpora.fables import FablesCorpus
 from pellucid.errors import ConfigError, DataError
@@ -22,26 +23,6 @@ from pellucid.evaluation.knock_out import (
 )
 from pellucid.evaluation.trace import trace
 from pellucid.model.build import build_model
-from pellucid.tokenizer.train import train_byte_pairs
-from tiny_fables import tiny_fables
-
-END = "<|endoftext|>"
-CONTEXT = 400
-
-
-@pytest.fixture(scope="module")
-def corpus():
-    return tiny_fables(0, most=500)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(corpus):
-    return train_byte_pairs(corpus.documents("validation"), vocab_size=600, special_tokens=[END])
-
-
-@pytest.fixture(scope="module")
-def fables(corpus, tokenizer):
-    return held_out_fables(corpus, tokenizer, CONTEXT, n=3)
 
 
 @pytest.fixture(scope="module")
@@ -128,5 +109,5 @@ def test_what_cannot_be_measured_is_one_clear_line(model, corpus, tokenizer, fab
 
 
 def test_one_fable_alone_has_no_interval(tokenizer):
-    with pytest.raises(DataError, match="one fable alone is held out"):
+    with pytest.raises(DataError, match="the corpus: fables held out: 1, and an interval needs two"):
         held_out_fables(FablesCorpus(20, 3, 0, 0.05), tokenizer, CONTEXT)

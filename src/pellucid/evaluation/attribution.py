@@ -85,8 +85,9 @@ class Attribution:
         head = self.done_by(skill)
         if head is None:
             return f"{skill}: no single head does it"
-        share = head.costs.by_skill[skill].mean / head.costs.all.mean
-        return f"{skill}: head {head.layer}.{head.head}; {share:.0%} of what it costs to do without it is {skill}"
+        of_skill, of_all = head.costs.by_skill[skill].mean, head.costs.all.mean
+        without = f"{skill} loses {of_skill:.2f} nats per fable and all skills together {of_all:.2f}"
+        return f"{skill}: head {head.layer}.{head.head}; without it, {without}"
 
 
 def _looks(share: Estimate) -> str:

@@ -173,8 +173,9 @@ def _in_feed_forward(feed_forward: nn.Module, heard: Heard) -> list[Step]:
     probabilities_TC, choices_TC = heard.outputs[feed_forward.router].topk(feed_forward.top_k)
     shares_TC = probabilities_TC / probabilities_TC.sum(dim=-1, keepdim=True)
     shares_TE = torch.zeros_like(heard.outputs[feed_forward.router]).scatter(1, choices_TC, shares_TC)
+    is_asked_TE = torch.zeros_like(shares_TE, dtype=torch.bool).scatter(1, choices_TC, True)  # if for a share of 0
     hidden = []
-    for expert, is_asked_T in zip(feed_forward.experts, (shares_TE > 0).T, strict=True):
+    for expert, is_asked_T in zip(feed_forward.experts, is_asked_TE.T, strict=True):
         rows_RF = heard.inputs[expert.W_2]  # type: ignore[index]
         hidden.append(rows_RF.new_zeros(len(is_asked_T), rows_RF.size(1)).index_put((is_asked_T,), rows_RF))
     hidden += [heard.inputs[expert.W_2] for expert in feed_forward.shared]  # type: ignore[index]

@@ -100,8 +100,8 @@ class KnockOutTable:
 def held_out_fables(corpus: FablesCorpus, tokenizer: Tokenizer, context_length: int, n: int = N_FABLES) -> list[Fable]:
     """The first n of them, with the truth; of a long one, as many tokens as fit into the context.
 
-    DataError for fewer than two where more are asked for: they have no interval. Also if the tokenizer does not cut
-    text into words: then the truth about a token is not known.
+    DataError if fewer than two are there, of which no interval is known, and more are asked for; also if the tokenizer
+    does not cut text into words: then the truth about a token is not known.
     """
     if not tokenizer.has_words:
         fix = "take a run whose tokenizer was learned here"
@@ -109,7 +109,7 @@ def held_out_fables(corpus: FablesCorpus, tokenizer: Tokenizer, context_length: 
     fables = [_read(corpus, tokenizer, text, context_length) for text in islice(corpus.documents("validation"), n)]
     if len(fables) < min(n, 2):
         fix = "take a run with a larger corpus.validation_fraction"
-        raise DataError("the corpus", "one fable alone is held out, and an interval needs two", fix)
+        raise DataError("the corpus", f"fables held out: {len(fables)}, and an interval needs two", fix)
     return fables
 
 

@@ -55,7 +55,7 @@ class Trace:
 
     def shares(self, where: str) -> Tensor:
         """The attention. ConfigError, at `where`, if a query's weights do not sum to 1: they are no shares then."""
-        if not torch.allclose(self.attention.sum(dim=-1), torch.ones(()), atol=0.01):
+        if ((self.attention.sum(dim=-1) - 1).abs() > 0.01).any():
             what = "the model's weights of attention are no shares: with RoPE, linear attention's need not sum to 1"
             raise ConfigError(where, what, "take a model without one of the two")
         return self.attention
@@ -95,7 +95,7 @@ def trace(
 
     knock_out: places that give zeros, such as ("head", 1, 3). patch: places that give what they gave in another trace.
     The model is unchanged afterwards. ValueError for more tokens than the context_length; ConfigError for a place that
-    is not there, and for a patch from a text of another length.
+    is not there, and for a patch from a text of another length or a model of another shape.
     """
     changed = _changes(model, len(ids), list(knock_out), patch or {})
     device = model.embeddings.embedding_VD.device
@@ -159,9 +159,9 @@ def _changes(
         if len(other.ids) != n_tokens:
             what = f"the other text has {len(other.ids)} tokens, this one {n_tokens}"
             raise ConfigError("patch", what, "choose texts of as many tokens: each gives what it gave at that position")
+        is_there = all(number < n for number, n in zip(place[1:], other.heads.shape, strict=False))
+        if not is_there or other.output_of(place).size(-1) != nothing(place, model).size(0):
+            what = "the other trace is of a model of another shape"
+            raise ConfigError("patch", what, "trace both texts with one model")
         changed[place] = other.output_of(place)
-        if changed[place].size(-1) != nothing(place, model).size(0):
-            raise ConfigError(
-                "patch", "the other trace is of a model of another width", "trace both texts with one model"
-            )
     return changed

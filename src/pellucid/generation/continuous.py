@@ -142,7 +142,7 @@ class ContinuousBatch:
                 self._rows.append(_Row(writing, slot, self._tokenizer, self._max_positions, self._vocab_size))
 
     def _read(self) -> None:
-        """Prompts, all but their last tokens: no more than TOKENS_READ_AT_ONCE in all, so that nobody waits for long.
+        """Prompts, all but their last tokens: fewer than twice TOKENS_READ_AT_ONCE in all, so that nobody waits long.
 
         Where a prompt is cut depends on itself alone.
         """

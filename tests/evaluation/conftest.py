@@ -1,0 +1,26 @@
+"""A small world of fables, a tokenizer of its words, and three held-out fables, for tests of knock-outs and heads."""
+
+import pytest
+
+from pellucid.corpora.fables import FablesCorpus
+from pellucid.evaluation.knock_out import Fable, held_out_fables
+from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.train import train_byte_pairs
+from tiny_fables import tiny_fables
+
+CONTEXT = 400  # no fable here is longer
+
+
+@pytest.fixture(scope="session")
+def corpus() -> FablesCorpus:
+    return tiny_fables(0, most=500)
+
+
+@pytest.fixture(scope="session")
+def tokenizer(corpus: FablesCorpus) -> Tokenizer:
+    return train_byte_pairs(corpus.documents("validation"), vocab_size=600, special_tokens=["<|endoftext|>"])
+
+
+@pytest.fixture(scope="session")
+def fables(corpus: FablesCorpus, tokenizer: Tokenizer) -> list[Fable]:
+    return held_out_fables(corpus, tokenizer, CONTEXT, n=3)
