@@ -45,7 +45,7 @@ DOCUMENTS = {
     "Preferences": ([text for pair in range(9) for text in turns_of(pair)], turns_of(9)),
     "Fine-tuning: a run from a run": ([TEXT[:-8]], [TEXT[-8:]]),
 }
-FETCHED = {"A file of the web", "A data set of the Hugging Face hub"}  # the first: tests/corpora/test_download.py
+FETCHED = {"A file from the web", "A data set of the Hugging Face hub"}  # the first: tests/corpora/test_download.py
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_every_corpus_of_the_data_page_gives_the_documents_that_it_says(files, h
 def test_the_download_of_the_page_is_that_of_the_configs():
     for name in ("shakespeare_char", "speedrun_shakespeare", "speedrun_shakespeare_gpu"):
         config = load_run_config(find_config(Path(name)))
-        assert config.corpus.model_dump(mode="json")["download"] == CORPORA["A file of the web"]["download"]
+        assert config.corpus.model_dump(mode="json")["download"] == CORPORA["A file from the web"]["download"]
 
 
 def test_the_commands_of_the_page_work(files, pellucid):

@@ -23,8 +23,8 @@ from pellucid.version import __version__
 
 app = typer.Typer(
     epilog="Exit codes: 0 done; 2 usage or config; 3 data or tokenizer; 4 checkpoint; 5 input/output; 6 non-finite "
-    "loss; 7 run directory in use; 8 out of memory; 9 a process of several is gone; 130 Ctrl-C; 143 SIGTERM. With "
-    "--debug, anywhere, an error shows its traceback.",
+    "loss; 7 run directory in use; 8 out of memory; 9 a training process was lost; 130 Ctrl-C; 143 SIGTERM. Add "
+    "--debug to see the traceback of an error.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -44,7 +44,7 @@ def pellucid(
         bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Train a decoder-only transformer that you can see through, and read what it writes."""
+    """Train, use and look inside a decoder-only transformer that you can see through."""
 
 
 # In the order of `pellucid --help`.

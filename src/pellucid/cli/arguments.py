@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 DATA_ROOT, RUNS_ROOT = Path("data"), Path("checkpoints")
 
-ConfigFile = Annotated[Path, Argument(metavar="CONFIG", help="YAML file, or a name of `pellucid configs`.")]
+ConfigFile = Annotated[Path, Argument(metavar="CONFIG", help="YAML file, or a name that `pellucid configs` lists.")]
 Overrides = Annotated[
-    list[str] | None, Argument(metavar="[KEY=VALUE]...", help="Change the config: optimizer.lr=3e-4 train.steps=100.")
+    list[str] | None, Argument(metavar="[KEY=VALUE]...", help="Change keys: optimizer.lr=3e-4 train.steps=100.")
 ]
-Run = Annotated[Path, Argument(metavar="RUN", help="Run directory or one of its step directories.")]
-Which = Annotated[str, Option("--checkpoint", metavar="best|latest|STEP", help="Which checkpoint.")]
+Run = Annotated[Path, Argument(metavar="RUN", help="Run folder, or one of its step folders.")]
+Which = Annotated[str, Option("--checkpoint", metavar="best|latest|STEP", help="Which checkpoint to use.")]
 Json = Annotated[bool, Option("--json", help="Print exactly one JSON object on stdout.")]
 
 

@@ -18,13 +18,13 @@ _log = logging.getLogger(__name__)
 def cost(
     config: ConfigFile,
     overrides: Overrides = None,
-    devices: Annotated[int | None, Option(metavar="N", min=1, help="Instead: training on N GPUs, on paper.")] = None,
-    per_node: Annotated[int, Option(metavar="N", min=1, help="With --devices: GPUs in a node.")] = 8,
-    tflops: Annotated[float, Option(min=1e-3, help="With --devices: a GPU's peak, in TFLOP/s.")] = 989.0,
-    bandwidth: Annotated[float, Option(min=1e-3, help="With --devices: GB/s that a GPU sends to other nodes.")] = 40.0,
+    devices: Annotated[int | None, Option(metavar="N", min=1, help="Estimate training on N GPUs instead.")] = None,
+    per_node: Annotated[int, Option(metavar="N", min=1, help="With --devices: GPUs per node.")] = 8,
+    tflops: Annotated[float, Option(min=1e-3, help="With --devices: peak of one GPU, in TFLOP/s.")] = 989.0,
+    bandwidth: Annotated[float, Option(min=1e-3, help="With --devices: GB/s from a GPU to other nodes.")] = 40.0,
     as_json: Json = False,
 ) -> None:
-    """Count parameters, FLOPs and memory before anything is built. Predicts the time of the training as well."""
+    """Count parameters, FLOPs and memory before anything is built. Also predicts how long training takes."""
     from pellucid.cost.cost_table import cost_report, cost_table
     from pellucid.cost.devices_table import devices_report, devices_table, gpu, gpus
     from pellucid.cost.machine import measure_machine
@@ -58,9 +58,9 @@ def configs() -> None:
 
 
 def schema(
-    of: Annotated[Literal["run", "experiment"], Argument(metavar="[run|experiment]", help="Which file.")] = "run",
+    of: Annotated[Literal["run", "experiment"], Argument(metavar="[run|experiment]", help="Kind of config.")] = "run",
 ) -> None:
-    """Print the JSON Schema of a config, for completion in editors."""
+    """Print the JSON Schema of a config, for editors."""
     from pellucid.config.experiment import ExperimentConfig
     from pellucid.config.run import RunConfig
 

@@ -13,12 +13,12 @@ from pellucid.cli.terminal import heed_stop_during_imports, note, print_result
 
 def export(
     run: Run,
-    directory: Annotated[Path, Argument(metavar="DIR", help="A new folder.")],
+    directory: Annotated[Path, Argument(metavar="DIR", help="The new folder.")],
     to: Annotated[Literal["hf", "gguf"], Option(help="hf: for transformers; gguf: for llama.cpp.")],
-    precision: Annotated[Literal["fp32", "bf16", "fp16"], Option(help="Of the numbers in the files.")] = "fp32",
+    precision: Annotated[Literal["fp32", "bf16", "fp16"], Option(help="Number format of the weights.")] = "fp32",
     checkpoint: Which = "best",
 ) -> None:
-    """Write a trained model as others read it. A folder for Hugging Face transformers, or one with a GGUF file."""
+    """Export a trained model for other programs. As a folder for transformers, or a GGUF file for llama.cpp."""
     from pellucid.exchange.export import export_run
 
     heed_stop_during_imports()
@@ -27,10 +27,10 @@ def export(
 
 
 def import_(
-    source: Annotated[str, Argument(metavar="DIR_OR_HUB_ID", help="Folder of transformers, or a name on the hub.")],
-    run: Annotated[Path, Argument(metavar="RUN", help="The run to make of it: a new folder.")],
+    source: Annotated[str, Argument(metavar="DIR_OR_HUB_ID", help="A transformers folder, or a name on the hub.")],
+    run: Annotated[Path, Argument(metavar="RUN", help="Folder of the new run.")],
 ) -> None:
-    """Make a run of a model from elsewhere. GPT-2, Llama, Qwen3 and whatever `export` writes."""
+    """Turn a model from elsewhere into a run. Reads GPT-2, Llama, Qwen3 and others, and what `export` writes."""
     from pellucid.exchange.imports import import_run
 
     heed_stop_during_imports()
@@ -40,10 +40,10 @@ def import_(
 
 def merge(
     run: Run,
-    out: Annotated[Path, Option(metavar="DIR", help="The run to make of it: a new folder.")],
+    out: Annotated[Path, Option(metavar="DIR", help="Folder of the new run.")],
     checkpoint: Which = "best",
 ) -> None:
-    """Make a run that needs no other. Its adapter becomes part of the weights, and codes are numbers again."""
+    """Merge an adapter into its base. The new run needs no other, and is no longer quantized."""
     from pellucid.exchange.converted import merge_run
 
     heed_stop_during_imports()
@@ -53,12 +53,12 @@ def merge(
 
 def quantize(
     run: Run,
-    to: Annotated[Literal["int8", "nf4", "nf4-double"], Option(help="8.5, 4.5 or 4.13 bits for each weight.")],
-    out: Annotated[Path, Option(metavar="DIR", help="The run to make of it: a new folder.")],
+    to: Annotated[Literal["int8", "nf4", "nf4-double"], Option(help="8.5, 4.5 or 4.13 bits per weight.")],
+    out: Annotated[Path, Option(metavar="DIR", help="Folder of the new run.")],
     checkpoint: Which = "best",
     as_json: Json = False,
 ) -> None:
-    """Make a run of the same weights in fewer bits. Those of linear layers inside blocks; prints what it saves."""
+    """Store a run in fewer bits. Rounds the linear layers inside the blocks, and prints what that saves."""
     from pellucid.exchange.converted import quantize_run
 
     heed_stop_during_imports()

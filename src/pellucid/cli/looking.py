@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 def evaluate(
     run: Run,
-    text: Annotated[Path | None, Option(metavar="FILE", help="Measure on this text instead.")] = None,
-    on: Annotated[Path | None, Option(metavar="RUN|CONFIG", help="Measure on the validation text of this.")] = None,
+    text: Annotated[Path | None, Option(metavar="FILE", help="Evaluate on this text file instead.")] = None,
+    on: Annotated[Path | None, Option(metavar="RUN|CONFIG", help="Evaluate on the validation text of this.")] = None,
     answers: Annotated[
-        int | None, Option(metavar="N", min=0, help="Held-out instructions to answer, if it knows any. [default: 200]")
+        int | None, Option(metavar="N", min=0, help="For fine-tuned runs: instructions to answer. [default: 200]")
     ] = None,
     checkpoint: Which = "best",
     as_json: Json = False,
 ) -> None:
-    """Measure a trained model on its validation text. Loss, perplexity, bits per byte; floor, excess if known."""
+    """Evaluate a trained model on its validation text. Loss, perplexity, bits per byte; floor and excess if known."""
     from pellucid.checkpoint.build import load_trained_run
     from pellucid.checkpoint.run_directory import find_step_directory
     from pellucid.evaluation.build import evaluate_on, evaluate_text
@@ -51,16 +51,16 @@ def evaluate(
 
 def explain(
     run: Run,
-    prompt: Annotated[str | None, Option(metavar="TEXT", help="Text to explain, and what may follow.")] = None,
+    prompt: Annotated[str | None, Option(metavar="TEXT", help="Text to explain, and what may come next.")] = None,
     prompt_file: Annotated[Path | None, Option(metavar="F", help="File that holds the text.")] = None,
-    fable: Annotated[int | None, Option(metavar="N", min=1, help="The N-th held-out document. [default: 1]")] = None,
-    top: Annotated[int, Option(metavar="N", min=1, help="The N most likely next tokens of each.")] = 10,
+    fable: Annotated[int | None, Option(metavar="N", min=1, help="The Nth held-out document. [default: 1]")] = None,
+    top: Annotated[int, Option(metavar="N", min=1, help="How many next tokens to list at each place.")] = 10,
     attention: Annotated[str | None, Option(metavar="all|LAYER.HEAD", help="Where all heads, or one, look.")] = None,
     checkpoint: Which = "best",
     as_json: Json = False,
-    html: Annotated[Path | None, Option(metavar="FILE", help="Write a page to look at instead.")] = None,
+    html: Annotated[Path | None, Option(metavar="FILE", help="Write an HTML page instead.")] = None,
 ) -> None:
-    """Show what a model expects at each token of a text. Beside it stands the exact truth, where that is known."""
+    """Show what a model expects at each token of a text. The exact truth stands beside it where it is known."""
     from pellucid.checkpoint.build import load_trained_run
     from pellucid.evaluation.build import explain_run
     from pellucid.evaluation.explain_page import explanation_page, write_page
@@ -84,11 +84,11 @@ def explain(
 
 def heads(
     run: Run,
-    fables: Annotated[int, Option(metavar="N", min=2, help="How many held-out fables to measure on.")] = 64,
+    fables: Annotated[int, Option(metavar="N", min=2, help="Number of held-out fables to measure on.")] = 64,
     checkpoint: Which = "best",
     as_json: Json = False,
 ) -> None:
-    """Show what each attention head looks at. For Fables also what it is for: by skill, with the loss without it."""
+    """Show what each attention head looks at. For Fables also which skill it serves, and what is lost without it."""
     from pellucid.checkpoint.build import load_trained_run
     from pellucid.evaluation.build import heads_of_run
 
@@ -103,22 +103,26 @@ def heads(
 
 def embed(
     run: Run,
-    text: Annotated[list[str] | None, Option("--text", metavar="TEXT", help="A text, as often as you like.")] = None,
-    file: Annotated[list[Path] | None, Option("--file", metavar="F", help="A file that holds a text.")] = None,
-    documents: Annotated[int, Option(metavar="N", min=1, help="Without a text: N held-out ones, at most.")] = 1000,
-    per: Annotated[Literal["text", "token"], Option(help="A vector for each text, or for each token.")] = "text",
-    pooling: Annotated[Literal["mean", "last"], Option(help="Of a text's tokens: the mean, or the last.")] = "mean",
+    text: Annotated[list[str] | None, Option("--text", metavar="TEXT", help="A text; may be repeated.")] = None,
+    file: Annotated[list[Path] | None, Option("--file", metavar="F", help="A text file; may be repeated.")] = None,
+    documents: Annotated[int, Option(metavar="N", min=1, help="Without a text: at most N held-out documents.")] = 1000,
+    per: Annotated[Literal["text", "token"], Option(help="One vector per text, or per token.")] = "text",
+    pooling: Annotated[Literal["mean", "last"], Option(help="Mean over a text's tokens, or the last one.")] = "mean",
     layer: Annotated[str, Option(metavar="N|last", help="0 is the embedding, N is after block N.")] = "last",
-    nearest: Annotated[str | None, Option(metavar="TEXT", help="Show the texts that are most like this one.")] = None,
+    nearest: Annotated[str | None, Option(metavar="TEXT", help="Show the texts most similar to this one.")] = None,
     k: Annotated[int | None, Option("--k", metavar="K", min=1, help="With --nearest: how many. [default: 5]")] = None,
-    map_file: Annotated[Path | None, Option("--map", metavar="FILE", help="Draw a map of them: PNG or SVG.")] = None,
-    colour: Annotated[str | None, Option(metavar="PROPERTY", help="With --map, of fables. [default: plot]")] = None,
-    probe: Annotated[bool, Option("--probe", help="Show what a linear probe reads off each layer.")] = False,
+    map_file: Annotated[
+        Path | None, Option("--map", metavar="FILE", help="Draw the vectors on a map: PNG or SVG.")
+    ] = None,
+    colour: Annotated[
+        str | None, Option(metavar="PROPERTY", help="With --map: colour by this. [default: plot]")
+    ] = None,
+    probe: Annotated[bool, Option("--probe", help="Show what a linear probe can read off each layer.")] = False,
     checkpoint: Which = "best",
     output: Annotated[Path | None, Option(metavar="FILE", help="Write the vectors: .npz or .safetensors.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Turn texts into vectors, one for each text or token. Shows nearest texts, a map, and what they tell a probe."""
+    """Turn texts into vectors, one per text or token. Can show the nearest texts, a map, and a linear probe."""
     from pellucid.checkpoint.build import load_trained_run
     from pellucid.evaluation import build
     from pellucid.evaluation import embed as embedding
@@ -162,13 +166,13 @@ def embed(
 
 
 def tokenize(
-    text: Annotated[str, Argument(metavar="TEXT", help="Text to cut into tokens.")],
+    text: Annotated[str, Argument(metavar="TEXT", help="Text to split into tokens.")],
     run: Annotated[Path | None, Option(metavar="RUN", help="Use the tokenizer of this run.")] = None,
-    learn_from: Annotated[Path | None, Option(metavar="FILE", help="Learn from this text. [default: TEXT]")] = None,
-    vocab_size: Annotated[int | None, Option(metavar="N", min=257, help="Tokens, at most. [default: 512]")] = None,
+    learn_from: Annotated[Path | None, Option(metavar="FILE", help="Learn from this file. [default: TEXT]")] = None,
+    vocab_size: Annotated[int | None, Option(metavar="N", min=257, help="At most N tokens. [default: 512]")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the tokens of a text. Their ids, their bytes, and the merges that made them."""
+    """Show the tokens of a text. With their ids, bytes, and the merges that made them."""
     from pellucid.checkpoint.run_directory import find_step_directory
     from pellucid.config.data import BytePairConfig
     from pellucid.corpora.corpus import cut_into_pieces
@@ -188,7 +192,7 @@ def tokenize(
 
 
 def verify(run: Run) -> None:
-    """Check each checkpoint and snapshot of a run. Hashes, shapes, finite numbers; exit code 4 if one is bad."""
+    """Check each checkpoint and snapshot of a run. Hashes, shapes, finite numbers; exits with 4 if one is bad."""
     from pellucid.checkpoint.build import verify as verify_checkpoint
     from pellucid.checkpoint.run_directory import find_step_directory, step_directories
 

@@ -23,20 +23,20 @@ EVERYWHERE = ("0.0.0.0", "::")
 
 
 def serve(
-    runs: Annotated[list[Path], Argument(metavar="RUN...", help="Run directories, or step directories in them.")],
-    port: Annotated[int, Option(metavar="N", min=0, max=65535, help="0 is any that is free.")] = PORT,
-    host: Annotated[str, Option(metavar="ADDRESS", help="0.0.0.0 is for others too.")] = HOST,
+    runs: Annotated[list[Path], Argument(metavar="RUN...", help="Run folders, or step folders in them.")],
+    port: Annotated[int, Option(metavar="N", min=0, max=65535, help="0 picks a free one.")] = PORT,
+    host: Annotated[str, Option(metavar="ADDRESS", help="0.0.0.0 lets other machines in.")] = HOST,
     opens: Annotated[bool, Option("--open", help="Open the page in a browser.")] = False,
     checkpoint: Which = "best",
     train: Annotated[
-        Path | None, Option(metavar="CONFIG", help="Train RUN meanwhile, unless it is trained already.")
+        Path | None, Option(metavar="CONFIG", help="Train RUN while serving, unless it is trained.")
     ] = None,
     export: Annotated[
-        Path | None, Option(metavar="FILE", help="Write the page of RUN instead, as one file that needs no server.")
+        Path | None, Option(metavar="FILE", help="Write the page into one file that needs no server.")
     ] = None,
-    prompt: Annotated[str | None, Option(metavar="TEXT", help="With --export: the text that it opens with.")] = None,
+    prompt: Annotated[str | None, Option(metavar="TEXT", help="With --export: the text it opens with.")] = None,
 ) -> None:
-    """Show runs as a page, the Model Microscope. Also while they train; and serve the first to OpenAI's clients."""
+    """Open the Model Microscope, a page about your runs. OpenAI's clients can call the first one."""
     if export is not None:
         given = {"the other runs": len(runs) > 1, "--train": train is not None, "--open": opens}
         given |= {"--checkpoint": checkpoint != "best", "--port": port != PORT, "--host": host != HOST}

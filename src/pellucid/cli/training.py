@@ -14,7 +14,7 @@ from pellucid.errors import ConfigError
 
 
 def prepare(config: ConfigFile, overrides: Overrides = None) -> None:
-    """Write a corpus as tokens, once. Learns the tokenizer from it; prints the folder."""
+    """Turn a corpus into token files, once. Learns the tokenizer from it; prints the folder."""
     from pellucid.data.build import prepare_data
 
     run_config = load_config(config, overrides)
@@ -25,12 +25,12 @@ def prepare(config: ConfigFile, overrides: Overrides = None) -> None:
 def train(
     config: ConfigFile,
     overrides: Overrides = None,
-    run_dir: Annotated[Path | None, Option(metavar="DIR", help="Its folder. [default: checkpoints/NAME]")] = None,
+    run_dir: Annotated[Path | None, Option(metavar="DIR", help="Run folder. [default: checkpoints/NAME]")] = None,
     resume: Annotated[bool, Option("--resume", help="Continue from the newest checkpoint, if any.")] = False,
-    overwrite: Annotated[bool, Option("--overwrite", help="Delete the run that is there.")] = False,
-    minutes: Annotated[float | None, Option(metavar="M", min=0.01, help="Only as many steps as this takes.")] = None,
+    overwrite: Annotated[bool, Option("--overwrite", help="Delete an earlier run in that folder.")] = False,
+    minutes: Annotated[float | None, Option(metavar="M", min=0.01, help="As many steps as fit into M minutes.")] = None,
 ) -> None:
-    """Train a model. Prints its loss on the validation text at the end, and the floor where it is known."""
+    """Train a model. Prints the validation loss at the end, and the floor where it is known."""
     from pellucid.training.train_run import train_run
 
     if resume and overwrite:
@@ -55,11 +55,11 @@ def train(
 def experiment(
     file: Annotated[Path, Argument(metavar="EXPERIMENT", help="YAML file, or experiments/NAME.")],
     overrides: Overrides = None,
-    jobs: Annotated[int, Option(metavar="N", min=1, help="Runs at a time, which share the cores.")] = 1,
+    jobs: Annotated[int, Option(metavar="N", min=1, help="Runs at a time; they share the cores.")] = 1,
     report: Annotated[Path | None, Option(metavar="DIR", help="[default: checkpoints/experiments/NAME]")] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Print the runs and how long they will take.")] = False,
 ) -> None:
-    """Make many runs that differ in one or two things. Writes results.csv, figures and report.md."""
+    """Train many runs that differ in one or two things. Writes results.csv, figures and report.md."""
     from pellucid.experiments.plan import plan_experiment
 
     plan = plan_experiment(file, overrides or [])

@@ -23,22 +23,24 @@ def generate(
     prompt_file: Annotated[Path | None, Option(metavar="F", help="File that holds the prompt.")] = None,
     max_new_tokens: Annotated[int, Option(metavar="N", min=0)] = 256,
     temperature: Annotated[float | None, Option(metavar="X", help="0 is greedy. [default: 1.0]")] = None,
-    top_k: Annotated[int | None, Option(metavar="K", help="Draw from the K most likely tokens.")] = None,
-    top_p: Annotated[float | None, Option(metavar="P", help="Draw from the fewest tokens of probability P.")] = None,
-    min_p: Annotated[float | None, Option(metavar="P", help="Draw from tokens P times as likely as the best.")] = None,
-    greedy: Annotated[bool, Option("--greedy", help="Always the most likely token.")] = False,
+    top_k: Annotated[int | None, Option(metavar="K", help="Sample from the K most likely tokens.")] = None,
+    top_p: Annotated[float | None, Option(metavar="P", help="Sample from the smallest set of probability P.")] = None,
+    min_p: Annotated[float | None, Option(metavar="P", help="Drop tokens below P times the top probability.")] = None,
+    greedy: Annotated[bool, Option("--greedy", help="Always take the most likely token.")] = False,
     repetition_penalty: Annotated[
         float | None, Option(metavar="X", help="Above 1: repeat less. [default: 1.0]")
     ] = None,
-    beams: Annotated[int | None, Option(metavar="N", min=1, help="Instead: seek the likeliest, N at once.")] = None,
-    length_penalty: Annotated[float | None, Option(metavar="X", help="With --beams: 0 is short. [default: 1]")] = None,
-    stop: Annotated[list[str] | None, Option(metavar="TEXT", help="End before this; may be repeated.")] = None,
+    beams: Annotated[int | None, Option(metavar="N", min=1, help="Beam search with N beams.")] = None,
+    length_penalty: Annotated[
+        float | None, Option(metavar="X", help="With --beams: 0 prefers short texts. [default: 1]")
+    ] = None,
+    stop: Annotated[list[str] | None, Option(metavar="TEXT", help="Stop before this text; may be repeated.")] = None,
     num_samples: Annotated[int, Option(metavar="N", min=1)] = 1,
-    seed: Annotated[int | None, Option(metavar="S", help="The same seed, the same text.")] = None,
+    seed: Annotated[int | None, Option(metavar="S", help="The same seed gives the same text.")] = None,
     checkpoint: Which = "best",
     as_json: Json = False,
 ) -> None:
-    """Write text with a trained model. Continues a prompt, or begins a document."""
+    """Write text with a trained model. Continues a prompt, or starts a new document."""
     from pellucid.checkpoint.build import load_trained_run
     from pellucid.generation.sampling import Sampling
     from pellucid.generation.text import generate_text, search_text, stream_text
@@ -78,17 +80,17 @@ def generate(
 
 def chat(
     run: Run,
-    prompt: Annotated[list[str] | None, Option(metavar="TEXT", help="Say this, then end; may be repeated.")] = None,
+    prompt: Annotated[list[str] | None, Option(metavar="TEXT", help="Say this and exit; may be repeated.")] = None,
     max_new_tokens: Annotated[int | None, Option(metavar="N", min=1, help="[default: 3/4 of the context]")] = None,
     temperature: Annotated[float | None, Option(metavar="X", help="0 is greedy. [default: 1.0]")] = None,
-    top_k: Annotated[int | None, Option(metavar="K", help="Draw from the K most likely tokens.")] = None,
-    top_p: Annotated[float | None, Option(metavar="P", help="Draw from the fewest tokens of probability P.")] = None,
-    greedy: Annotated[bool, Option("--greedy", help="Always the most likely token.")] = False,
-    seed: Annotated[int | None, Option(metavar="S", help="The same seed, the same answers.")] = None,
+    top_k: Annotated[int | None, Option(metavar="K", help="Sample from the K most likely tokens.")] = None,
+    top_p: Annotated[float | None, Option(metavar="P", help="Sample from the smallest set of probability P.")] = None,
+    greedy: Annotated[bool, Option("--greedy", help="Always take the most likely token.")] = False,
+    seed: Annotated[int | None, Option(metavar="S", help="The same seed gives the same answers.")] = None,
     checkpoint: Which = "best",
     as_json: Json = False,
 ) -> None:
-    """Talk with a model that was fine-tuned on conversations. A line is a turn; /new starts over, /quit ends."""
+    """Talk with a model that was fine-tuned on conversations. One line is one turn; /new starts over, /quit ends."""
     from pellucid.checkpoint.build import load_trained_run
     from pellucid.generation.chat import Conversation
     from pellucid.generation.sampling import Sampling
