@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from pellucid.web import server
 from pellucid.web.app import make_app
 from pellucid.web.openai_api import openai_routes
-from pellucid.web.served import ServedRun
+from pellucid.web.served import served_runs
 
 
 @contextmanager
@@ -26,6 +26,6 @@ def served(app: FastAPI) -> Iterator[tuple[str, int]]:
         thread.join()
 
 
-def app_of(run: Path) -> FastAPI:
-    """What `pellucid serve` serves of a run: the page and OpenAI's API."""
-    return make_app([run], [openai_routes(ServedRun(run))])
+def app_of(*runs: Path) -> FastAPI:
+    """What `pellucid serve` serves of runs: the page and OpenAI's API."""
+    return make_app(runs, [openai_routes(served_runs(runs))])

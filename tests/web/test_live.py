@@ -4,8 +4,10 @@ import asyncio
 import json
 import shutil
 import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
@@ -15,7 +17,9 @@ from pellucid.checkpoint.snapshots import write_snapshot
 from pellucid.checkpoint.step_directory import write_checkpoint
 from pellucid.training import metrics
 from pellucid.web import live
-from pellucid.web.live import Event, Tail, Watcher, watch
+from pellucid.web.errors import install_errors
+from pellucid.web.live import Event, Tail, Watch, Watcher
+from serving import served
 from tiny_checkpoint import tiny_checkpoint
 from tiny_run import TINY_RUN
 
@@ -164,27 +168,71 @@ def test_asking_makes_no_lock_where_there_was_none(run: Path):
     assert not (run / ".lock").exists()
 
 
+async def next_of(events: AsyncIterator[Event], n: int) -> list[Event]:
+    return [await events.__anext__() for _ in range(n)]
+
+
 def test_events_of_several_runs_come_with_their_names(run: Path, tmp_path: Path):
-    async def first(n: int) -> list[Event]:
-        events = watch({"a": run, "b": tmp_path / "none"}, seconds=0)
-        return [await anext_of(events) for _ in range(n)]
-
-    async def anext_of(events):
-        return await events.__anext__()
-
-    events = asyncio.run(first(5))
+    watch = Watch({"a": run, "b": tmp_path / "none"}, seconds=0)
+    events = asyncio.run(next_of(watch.events(), 5))
     assert [(event.data["run"], event.type) for event in events] == [
         *(("a", kind) for kind in ("metrics", "state", "checkpoint", "sample")),
         ("b", "state"),
     ]
 
 
+def test_one_task_looks_for_all_who_listen_from_the_first_to_the_last(run: Path):
+    async def listen() -> None:
+        watch = Watch({"run": run}, seconds=0.01)
+        for step in (15, 20):
+            first, *others = (watch.events() for _ in range(3))
+            everything = await next_of(first, 4)
+            assert [await next_of(each, 4) for each in others] == [everything] * 2
+            log(run, step)
+            [change] = {str(await next_of(each, 2)) for each in (first, *others)}
+            assert f"'step': {step}" in change
+            assert len(asyncio.all_tasks()) == 2
+            for each in (first, *others):
+                await each.aclose()
+            await asyncio.sleep(0)
+            assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(listen())
+
+
+def test_if_nobody_can_look_any_more_the_events_end_so_that_a_page_asks_again(run: Path, monkeypatch):
+    def fails(_watcher: Watcher) -> list[Event]:
+        raise ValueError("a fault of ours")
+
+    monkeypatch.setattr(Watcher, "look", fails)
+    monkeypatch.setattr(live._log, "exception", lambda *_: None)
+
+    async def listen() -> list[Event]:
+        return [event async for event in Watch({"run": run}).events()]
+
+    assert asyncio.run(listen()) == []
+
+
+def test_too_many_listeners_are_sent_away_with_when_to_come_back(run: Path, monkeypatch):
+    monkeypatch.setattr(live, "MOST_LISTENERS", 1)
+    app = FastAPI()
+    app.include_router(live.event_routes({"run": run}))
+    install_errors(app)
+    with served(app) as (host, port), httpx.Client(base_url=f"http://{host}:{port}") as client:
+        with client.stream("GET", "/api/events") as stream:
+            lines = stream.iter_lines()
+            assert next(lines).startswith("event: ")
+            refused = client.get("/api/events")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert refused.json()["error"]["message"] == "1 page listens already; close one, or ask again later"
+
+
 def test_the_route_sends_events_that_a_browser_reads(run: Path, monkeypatch):
-    async def two(_runs):
+    async def two(_watch):
         yield Event("state", {"run": "run", "step": 1})
         yield Event("checkpoint", {"run": "run", "steps": [0, 1]})
 
-    monkeypatch.setattr(live, "watch", two)
+    monkeypatch.setattr(Watch, "events", two)
     app = FastAPI()
     app.include_router(live.event_routes({"run": run}))
     with TestClient(app) as client:

@@ -144,6 +144,21 @@ def test_a_run_that_has_not_begun_is_waited_for_and_one_that_is_gone_is_an_error
     assert microscope.runs.described()["runs"][0]["best"] == "fables@4"
 
 
+def test_of_two_runs_the_one_that_is_gone_says_so_and_the_other_goes_on(fables_run, tmp_path):
+    runs = Runs([fables_run, tmp_path / "gone"])
+    alone = Runs([fables_run]).described()["runs"]
+
+    found, gone = runs.described()["runs"]
+
+    assert [found] == alone
+    assert "problem" not in found
+    assert (gone["name"], gone["checkpoints"]) == ("gone", [])
+    assert "this folder is gone" in gone["problem"]
+    assert runs.metrics("fables")
+    with pytest.raises(CheckpointError, match="this folder is gone"):
+        runs.metrics("gone")
+
+
 def test_a_run_that_is_trained_again_on_other_fables_is_not_shown_with_the_old_ones(fables_run, tmp_path):
     run = tmp_path / "fables"
     shutil.copytree(fables_run, run)

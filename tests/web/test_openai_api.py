@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -215,6 +216,30 @@ def test_a_system_message_begins_the_first_turn_and_the_oldest_turns_are_left_ou
             ask(*((role, "The fox") for role in roles))
 
 
+def test_of_several_runs_each_is_asked_by_its_name(run, fables_run, tmp_path, monkeypatch):
+    monkeypatch.setattr(served_module, "LOOKS_EVERY_SECONDS", 0.0)
+    shutil.copytree(fables_run, tmp_path / "other")
+    with served(app_of(run.directory.parent, tmp_path / "other")) as address, calling(address) as client:
+
+        def ask(model: str) -> str:
+            return client.completions.create(model=model, prompt="The fox", max_tokens=8, **GREEDY).choices[0].text
+
+        expected = {
+            "tiny": run.generate("The fox", max_new_tokens=8, temperature=0),
+            "other": pellucid.load(fables_run).generate("The fox", max_new_tokens=8, temperature=0),
+        }
+        assert [model.id for model in client.models.list()] == ["tiny", "other"]
+        assert {name: ask(name) for name in expected} == expected
+        with pytest.raises(openai.NotFoundError, match="'gpt' is not here; ask for 'tiny' or 'other'"):
+            ask("gpt")
+        (tmp_path / "other").rename(tmp_path / "away")
+        assert [model.id for model in client.models.list()] == ["tiny"]
+        assert ask("tiny") == expected["tiny"]
+        with pytest.raises(openai.InternalServerError, match="other") as caught:
+            ask("other")
+        assert caught.value.status_code == 503
+
+
 def test_a_run_without_a_chat_template_says_so(fables_run):
     with served(app_of(fables_run)) as address, calling(address) as client:
         with pytest.raises(openai.BadRequestError, match="not trained on conversations") as caught:
@@ -319,7 +344,7 @@ def test_before_its_first_checkpoint_a_run_is_served_with_its_newest_snapshot(ru
     copy.mkdir()
 
     async def steps() -> list[int]:
-        served_run, found = ServedRun(copy), []
+        served_run, found = ServedRun("tiny", copy), []
         for step in (1, 3):
             write_snapshot(copy, replace(saved, state=saved.state.model_copy(update={"step": step})))
             found.append((await served_run.current()).trained.step)

@@ -36,7 +36,7 @@ def serve(
     ] = None,
     prompt: Annotated[str | None, Option(metavar="TEXT", help="With --export: the text it opens with.")] = None,
 ) -> None:
-    """Open the Model Microscope, a page about your runs. OpenAI's clients can call the first one."""
+    """Open the Model Microscope, a page about your runs. OpenAI's clients can call them."""
     if export is not None:
         given = {"the other runs": len(runs) > 1, "--train": train is not None, "--open": opens}
         given |= {"--checkpoint": checkpoint != "best", "--port": port != PORT, "--host": host != HOST}
@@ -62,11 +62,11 @@ def _show(runs: list[Path], checkpoint: str, host: str, listening: socket, opens
     view = "" if checkpoint == "best" else _view(runs[0], checkpoint)
     from pellucid.web.app import make_app  # PyTorch: two seconds, in which the training has begun
     from pellucid.web.openai_api import openai_routes
-    from pellucid.web.served import ServedRun
+    from pellucid.web.served import served_runs
     from pellucid.web.server import run
 
     heed_stop_during_imports()
-    app = make_app(runs, [openai_routes(ServedRun(runs[0], checkpoint))], host=host)
+    app = make_app(runs, [openai_routes(served_runs(runs, checkpoint))], host=host)
     name = HOST if host in EVERYWHERE else f"[{host}]" if ":" in host else host
     url = f"http://{name}:{listening.getsockname()[1]}/{view}"
     print(url, flush=True)

@@ -1,13 +1,14 @@
 """What happens in the folder of a run while it trains, as events for the page.
 
-The process that trains knows nothing of it: whoever watches looks at its files, twice a second, and only as long as a
-page listens. An event says how things are, and not only what was added: a page that missed some, or has lost its
-connection for a while, is right again after the next.
+The process that trains knows nothing of it: one task looks at its files, twice a second, for all pages that listen, and
+only as long as one does. An event says how things are, and not only what was added: a page that missed some, or has
+lost its connection for a while, is right again after the next.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from os import stat_result
@@ -21,10 +22,13 @@ from pellucid.checkpoint.run_directory import is_locked, step_directories
 from pellucid.config.load import load_run_config
 from pellucid.errors import ConfigError
 from pellucid.training.metrics import Row, row_in
+from pellucid.web.errors import ApiError
 
 SECONDS_BETWEEN_LOOKS = 0.5
+MOST_LISTENERS = 256  # each holds a connection
 MOST_BYTES_OF_SAMPLES = 1 << 18  # the end of samples.md is enough for the newest
 Read = TypeVar("Read")
+_log = logging.getLogger(__name__)
 
 
 class Event(NamedTuple):
@@ -154,23 +158,71 @@ def newest_samples(samples_file: Path) -> dict[str, Any] | None:
     return {"step": int(last[1]), "samples": samples}
 
 
-async def watch(runs: Mapping[str, Path], seconds: float = SECONDS_BETWEEN_LOOKS) -> AsyncIterator[Event]:
-    """The events of these runs as they come, each with the name of its run; it does not end by itself."""
-    watchers = {name: Watcher(run_dir) for name, run_dir in runs.items()}
-    while True:
-        for name, watcher in watchers.items():
-            for event in await asyncio.to_thread(watcher.look):
-                yield Event(event.type, {"run": name, **event.data})
-        await asyncio.sleep(seconds)
+class Watch:
+    """What happens in these runs, for all who listen. One task looks, from the first listener to the last."""
+
+    def __init__(self, runs: Mapping[str, Path], seconds: float = SECONDS_BETWEEN_LOOKS) -> None:
+        self._runs, self._seconds = runs, seconds
+        self._listeners: set[asyncio.Queue[Event | None]] = set()
+        self._looking: asyncio.Task[None] | None = None
+
+    @property
+    def n_listeners(self) -> int:
+        return len(self._listeners)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """How things are, then what changes, each with the name of its run. They end only if nobody can look on."""
+        news: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._listeners.add(news)
+        try:
+            if self._looking is None:
+                self._looking = asyncio.create_task(self._look())  # its first look tells everything
+            else:
+                for event in await asyncio.to_thread(_changes, self._watchers()):
+                    yield event
+            while (event_or_end := await news.get()) is not None:
+                yield event_or_end
+        finally:
+            self._listeners.remove(news)
+            if not self._listeners and self._looking is not None:
+                self._looking.cancel()
+                self._looking = None
+
+    def _watchers(self) -> dict[str, Watcher]:
+        return {name: Watcher(run_dir) for name, run_dir in self._runs.items()}
+
+    async def _look(self) -> None:
+        watchers = self._watchers()
+        try:
+            while True:
+                for event in await asyncio.to_thread(_changes, watchers):
+                    self._tell(event)
+                await asyncio.sleep(self._seconds)
+        except Exception:  # a fault of ours: a page whose events end asks again
+            _log.exception("watching failed")
+            self._looking = None
+            self._tell(None)
+
+    def _tell(self, event: Event | None) -> None:
+        for news in self._listeners:
+            news.put_nowait(event)
+
+
+def _changes(watchers: Mapping[str, Watcher]) -> list[Event]:
+    return [
+        Event(event.type, {"run": name, **event.data}) for name, watcher in watchers.items() for event in watcher.look()
+    ]
 
 
 def event_routes(runs: Mapping[str, Path]) -> APIRouter:
     """`/api/events`: what happens in these runs, as server-sent events."""
-    routes = APIRouter()
+    routes, watch = APIRouter(), Watch(runs)
 
     @routes.get("/api/events")
     async def events() -> EventSourceResponse:
-        messages = (JSONServerSentEvent(event.data, event=event.type) async for event in watch(runs))
-        return EventSourceResponse(messages)
+        if watch.n_listeners >= MOST_LISTENERS:
+            pages = "page listens" if watch.n_listeners == 1 else "pages listen"
+            raise ApiError(503, f"{watch.n_listeners} {pages} already; close one, or ask again later")
+        return EventSourceResponse(JSONServerSentEvent(event.data, event=event.type) async for event in watch.events())
 
     return routes

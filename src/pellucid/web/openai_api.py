@@ -1,4 +1,4 @@
-"""OpenAI's completions API in front of a run, so that any client of theirs can call your model.
+"""OpenAI's completions API in front of some runs, so that any client of theirs can call your models.
 
 `openai_routes` makes the routes; docs/server.md shows calls. Each answer is put together from the pieces that the
 engine writes: as a stream of events, or all at the end.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from pellucid.errors import PellucidError
 from pellucid.generation.continuous import Request as TextRequest
 from pellucid.web.engine import Engine, Job
 from pellucid.web.errors import ApiError
@@ -28,37 +29,51 @@ from pellucid.web.served import Served, ServedRun
 Json = dict[str, Any]
 
 
-def openai_routes(run: ServedRun) -> APIRouter:
-    """/v1/models, /v1/completions and /v1/chat/completions of this run. `install_limits` gives errors their shape."""
+def openai_routes(runs: Mapping[str, ServedRun]) -> APIRouter:
+    """/v1/models, /v1/completions and /v1/chat/completions: `model` is the name of a run, and each has an engine of its
+    own. `install_limits` gives errors their shape."""
 
     @asynccontextmanager
     async def lifespan(_: object) -> AsyncIterator[None]:
         yield
-        run.close()
+        for run in runs.values():
+            run.close()
+
+    async def named(model: str) -> Served:
+        if model not in runs:
+            message = f"model: {model[:80]!r} is not here; ask for {' or '.join(map(repr, runs))}"
+            raise ApiError(404, message, param="model", code="model_not_found")
+        return await runs[model].current()
 
     routes = APIRouter(prefix="/v1", lifespan=lifespan)
 
     @routes.get("/models")
     async def models() -> JSONResponse:
-        return JSONResponse({"object": "list", "data": [_about(await run.current())]})
+        """Those that can be asked now. If none can, why not."""
+        found: list[Json] = []
+        problem: PellucidError | None = None
+        for name in runs:
+            try:
+                found.append(_about(await named(name)))
+            except PellucidError as error:
+                problem = error
+        if problem and not found:
+            raise problem
+        return JSONResponse({"object": "list", "data": found})
 
     @routes.get("/models/{model}")
     async def model(model: str) -> JSONResponse:
-        served = await run.current()
-        _require_name(served, model)
-        return JSONResponse(_about(served))
+        return JSONResponse(_about(await named(model)))
 
     @routes.post("/completions")
     async def completions(body: CompletionRequest, request: Request) -> Response:
-        served = await run.current()
-        _require_name(served, body.model)
+        served = await named(body.model)
         prompts = read_prompts(body, served.engine.tokenizer)
         return await _answer(request, served, body, prompts, CompletionFormat(served.engine.tokenizer, body, prompts))
 
     @routes.post("/chat/completions")
     async def chat(body: ChatRequest, request: Request) -> Response:
-        served = await run.current()
-        _require_name(served, body.model)
+        served = await named(body.model)
         prompt = read_messages(body, served)
         return await _answer(request, served, body, [prompt], ChatFormat(served.engine.tokenizer, body))
 
@@ -175,9 +190,3 @@ def _about(served: Served) -> Json:
         "context_length": served.trained.model.context_length,
         "has_chat_template": served.engine.tokenizer.has_chat_tokens,
     }
-
-
-def _require_name(served: Served, model: str) -> None:
-    if model != served.name:
-        message = f"model: {model[:80]!r} is not here; ask for {served.name!r}"
-        raise ApiError(404, message, param="model", code="model_not_found")

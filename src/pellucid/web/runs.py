@@ -23,7 +23,7 @@ from pellucid.config.run import RunConfig
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.corpus import SPELLING, Corpus, KnownCorpus
 from pellucid.data.truth import skill_characters
-from pellucid.errors import CheckpointError, ConfigError, PellucidError
+from pellucid.errors import CheckpointError, ConfigError, PellucidError, explained
 from pellucid.evaluation.explain import validation_documents
 from pellucid.evaluation.trace import Trace
 from pellucid.model.decoder import Decoder
@@ -79,13 +79,7 @@ class Runs:
     """The runs that one server shows. Raises PellucidError where a run or a checkpoint cannot be shown."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        self._paths: dict[str, Path] = {}
-        for path in map(Path.resolve, paths):
-            name, number = _folder(path).name, 1
-            while name in self._paths:
-                number += 1
-                name = f"{_folder(path).name}-{number}"
-            self._paths[name] = path
+        self._paths = named(paths)
         self.folders = {name: _folder(path) for name, path in self._paths.items()}
         self.grammar = Lock()  # to be held by whoever asks a corpus
         self._models: Kept[Opened] = Kept(MOST_BYTES_OF_MODELS, lambda opened: opened.n_bytes)
@@ -96,10 +90,24 @@ class Runs:
     # Runs
 
     def described(self) -> Json:
-        """The runs, their models in figures, and their checkpoints, oldest first."""
-        return {"runs": [self._described(name, _present(path)) for name, path in self._paths.items()]}
+        """The runs, their models in figures, and their checkpoints, oldest first.
+
+        One that cannot be shown has a `problem` instead. If none can, the first one's is raised.
+        """
+        found: list[Json] = []
+        problems: list[Exception] = []
+        for name, path in self._paths.items():
+            try:
+                found.append(self._described(name, path))
+            except (PellucidError, OSError) as problem:
+                problems.append(problem)
+                found.append({"name": name, **NOT_BEGUN, "problem": str(explained(problem))})
+        if len(problems) == len(found):
+            raise problems[0]
+        return {"runs": found}
 
     def _described(self, name: str, path: Path) -> Json:
+        _present(path)
         if not (path / "config.yaml").exists():
             return {"name": name, **NOT_BEGUN}
         config = load_run_config(path / "config.yaml")
@@ -203,6 +211,18 @@ class Runs:
             known, further = self._documents.get(opened.reading, begin)
             known += islice(further, max(0, n - len(known)))
             return known[:n]
+
+
+def named(paths: Sequence[Path]) -> dict[str, Path]:
+    """The runs at these paths by the names of their folders: a second one of the same name is called NAME-2."""
+    found: dict[str, Path] = {}
+    for path in map(Path.resolve, paths):
+        name, number = _folder(path).name, 1
+        while name in found:
+            number += 1
+            name = f"{_folder(path).name}-{number}"
+        found[name] = path
+    return found
 
 
 def _present(path: Path) -> Path:

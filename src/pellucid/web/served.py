@@ -1,9 +1,10 @@
-"""A run on disk as a model that is ready to write, whatever becomes of the run meanwhile."""
+"""Runs on disk as models that are ready to write, whatever becomes of the runs meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from pellucid.checkpoint.step_directory import MANIFEST, STEP_NAME
 from pellucid.errors import PellucidError
 from pellucid.generation.continuous import N_SLOTS
 from pellucid.web.engine import Engine
+from pellucid.web.runs import named
 
 LOOKS_EVERY_SECONDS = 1.0
 
@@ -21,13 +23,10 @@ LOOKS_EVERY_SECONDS = 1.0
 class Served:
     """A checkpoint and the engine that writes with it."""
 
+    name: str  # of its run, as the page calls it
     trained: TrainedModel
     engine: Engine
     loaded_at: int  # seconds since 1970
-
-    @property
-    def name(self) -> str:
-        return self.trained.config.name
 
 
 class ServedRun:
@@ -37,8 +36,8 @@ class ServedRun:
     So a run can be served while it trains, and one that is gone for a while is served again when it is back.
     """
 
-    def __init__(self, run: Path, checkpoint: str = "best", n_slots: int = N_SLOTS) -> None:
-        self._run, self._checkpoint, self._n_slots = run, checkpoint, n_slots
+    def __init__(self, name: str, run: Path, checkpoint: str = "best", n_slots: int = N_SLOTS) -> None:
+        self._name, self._run, self._checkpoint, self._n_slots = name, run, checkpoint, n_slots
         self._served: Served | None = None
         self._error: PellucidError | None = None
         self._seen: object = None  # what the folder looked like when it was loaded
@@ -74,7 +73,8 @@ class ServedRun:
             self._error, self._seen = error, seen
             return
         engine = Engine(trained.model, trained.tokenizer, precision, self._n_slots)
-        self._served, self._error, self._seen = Served(trained, engine, int(time.time())), None, seen
+        self._served = Served(self._name, trained, engine, int(time.time()))
+        self._error, self._seen = None, seen
 
     def _directory(self) -> Path:
         folders = self._folders()
@@ -95,3 +95,8 @@ class ServedRun:
                 continue
             found.append((folder, stat.st_mtime_ns, stat.st_size, stat.st_ino))
         return found
+
+
+def served_runs(paths: Sequence[Path], checkpoint: str = "best") -> dict[str, ServedRun]:
+    """The runs at these paths by their names. Each is loaded when it is first asked for."""
+    return {name: ServedRun(name, path, checkpoint) for name, path in named(paths).items()}
