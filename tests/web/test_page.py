@@ -286,6 +286,77 @@ def test_sampling_adds_a_token_and_rewinding_takes_it_back(show, run, text):
     assert page.input_value("#text") == text
 
 
+def test_a_text_that_fills_the_context_is_written_anew_from_an_earlier_token(show, run, text):
+    page = show(text=text * 20)
+    page.click("#write")
+    expect(page.locator(".said")).to_have_text("The model reads 256 tokens at most.")
+    expect(page.locator("#write")).to_have_text("Write on")
+
+    page.evaluate("microscope.store.set({ at: 3, top_k: 1 })")
+    settled(page).click("#sample")
+    ids = run.trace(text).ids[:4]
+    best = int(run.model(torch.tensor([ids]))[0, -1].argmax())
+    expect(page.locator("#text")).to_have_value(run.tokenizer.decode([*ids[1:], best]))
+
+
+def test_writing_goes_on_after_a_token_that_is_only_a_part_of_a_character(show, text):
+    page = show(text=text)
+    page.evaluate("window.bytes = microscope.model.bytes; microscope.model.bytes = bytes.map(() => 'c3')")
+    page.click("#write")
+    expect(page.locator(".said")).to_contain_text("a part of a character")
+
+    page.evaluate("microscope.model.bytes = bytes")
+    page.wait_for_function("length => microscope.trace.text.length > length", arg=len(text))
+    page.click("#write")
+    settled(page)
+
+
+def test_when_held_out_texts_are_used_up_the_page_says_so_and_begins_again(show, text):
+    page = show(text=text)
+    page.evaluate("""() => {
+        window.numbers = [];
+        window.fable = microscope.source.fable;
+        microscope.source.fable = async ({ number }) => {
+            numbers.push(number);
+            throw new Error("5 documents are held out here");
+        };
+    }""")
+    page.click("#held-out")
+    expect(page.locator("#part-text .note")).to_contain_text("5 documents are held out here")
+    page.click("#held-out")
+    page.evaluate("() => { microscope.source.fable = fable; }")
+    assert page.evaluate("numbers") == [1, 1]
+
+
+def test_another_run_is_shown_with_its_own_vocabulary_however_late_that_comes(show, text):
+    page = show(text=text)
+    page.evaluate("""() => {
+        const { source } = microscope;
+        window.own = { ...source };
+        const asFables = (asked) => ({ ...asked, checkpoint: "fables@4" });
+        for (const name of Object.keys(own).filter((name) => typeof own[name] === "function"))
+            source[name] = (asked) => own[name](asFables(asked));
+        // The same words under other numbers, which the vocabulary at hand does not reach.
+        source.model = async (asked) => {
+            await new Promise((resolve) => setTimeout(resolve, 200));
+            const model = await own.model(asFables(asked));
+            return { ...model, texts: [...model.texts, ...model.texts.map((text) => text.toUpperCase())] };
+        };
+        source.trace = async (asked) => {
+            const trace = await own.trace(asFables(asked));
+            return { ...trace, checkpoint: asked.checkpoint, ids: trace.ids.map((id) => id + microscope.model.vocab_size) };
+        };
+        microscope.store.set({ checkpoint: "other@1" });
+    }""")
+    page.wait_for_function("() => microscope.model.texts.length > microscope.model.vocab_size && microscope.deciding")
+    shown, has_problem = page.locator("#part-text .token").nth(1).text_content(), page.locator("#problem").is_visible()
+    page.evaluate("Object.assign(microscope.source, own)")
+    show(text=text)
+
+    assert shown == page.locator("#part-text .token").nth(1).text_content().upper()
+    assert not has_problem
+
+
 def test_the_grammar_says_from_where_on_a_text_is_impossible(show, text):
     page = show(text=text)
     assert "a fable can begin so" in page.text_content(".verdict")

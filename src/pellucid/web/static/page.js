@@ -18,7 +18,7 @@ import { nextPanel } from "./panel_next.js";
 import { runPanel } from "./panel_run.js";
 import { textPanel } from "./panel_text.js";
 import { settings, applySettings } from "./settings.js";
-import { makeStore, nameOfPart, partsOff } from "./store.js";
+import { makeStore, nameOfPart, partsOff, runOf, stepOf } from "./store.js";
 
 const PANELS = {
   run: runPanel,
@@ -36,6 +36,7 @@ const REST = 250; // milliseconds without a keystroke
 export async function showPage(source) {
   const store = makeStore();
   // What the panels draw. trace: of checkpoint A without the parts that are switched off; base: with them; other: of B.
+  // model: of the same run as the trace, for another may have another vocabulary.
   const view = {
     source,
     store,
@@ -43,7 +44,6 @@ export async function showPage(source) {
     runs: [],
     metrics: {},
     model: null,
-    otherModel: null,
     examples: null,
     samples: {},
     live: {},
@@ -65,7 +65,6 @@ export async function showPage(source) {
     panel(document.querySelector(`#part-${name} .body`), view),
   );
   view.draw = draw;
-  view.panels = panels;
   window.microscope = view; // for whoever opens the console
 
   function draw() {
@@ -78,9 +77,8 @@ export async function showPage(source) {
   function showStatus() {
     const { checkpoint, off } = view.state;
     const parts = off.split(" ").filter(Boolean).map(nameOfPart);
-    const end = checkpoint.lastIndexOf("@");
-    const step = `step ${thousands(Number(checkpoint.slice(end + 1)))}`;
-    const name = view.runs.length > 1 ? `${checkpoint.slice(0, end)}, ` : "";
+    const step = `step ${thousands(stepOf(checkpoint))}`;
+    const name = view.runs.length > 1 ? `${runOf(checkpoint)}, ` : "";
     const training = Object.values(view.live).find(({ is_training }) => is_training);
     document.getElementById("main").classList.toggle("waiting", !checkpoint);
     document.getElementById("live").hidden = !training;
@@ -111,10 +109,25 @@ export async function showPage(source) {
     patchText: keys.knockOut.length ? keys.patchText : undefined,
   });
 
+  const models = new Map(); // by run
+
+  async function modelOf(checkpoint) {
+    const run = runOf(checkpoint);
+    if (!models.has(run)) models.set(run, source.model({ checkpoint }));
+    try {
+      return await models.get(run);
+    } catch (error) {
+      models.delete(run);
+      throw error;
+    }
+  }
+
   const askTrace = newest(
-    (asked) => source.trace(ask(asked)),
-    (trace, asked) => {
+    (asked) => Promise.all([source.trace(ask(asked)), modelOf(asked.checkpoint)]),
+    ([trace, model], asked) => {
       noProblem();
+      if (view.model !== model)
+        Object.assign(view, { model, base: null, baseLogits: null, truth: null, deciding: null, inside: null });
       Object.assign(view, { trace, logits: { at: trace.at, logits: trace.logits } });
       if (!asked.knockOut.length) Object.assign(view, { base: trace, baseLogits: view.logits });
       draw();
@@ -199,7 +212,7 @@ export async function showPage(source) {
     const keys = { ...keysOf(state), typedAt };
     const { asked } = view;
     if (view.logits.at !== placeOf(view)) askLogits(keys);
-    const truth = `${view.modelOf} ${state.text}`;
+    const truth = `${runOf(state.checkpoint)} ${state.text}`;
     if (asked.truth !== truth) {
       askTruth(keys);
       clearTimeout(resting); // it takes the grammar longer than a keystroke, so it is asked when nobody types
@@ -235,15 +248,17 @@ export async function showPage(source) {
     if (view.trace) followUp();
   }
 
+  let examplesOf = null; // a run
+
   async function openCheckpoint(checkpoint) {
-    const run = checkpoint.slice(0, checkpoint.lastIndexOf("@"));
-    if (view.modelOf !== run) {
-      view.modelOf = run;
+    const run = runOf(checkpoint);
+    if (examplesOf !== run) {
+      examplesOf = run;
       try {
-        view.model = await source.model({ checkpoint });
-        view.examples = await source.examples({ checkpoint });
+        const examples = await source.examples({ checkpoint });
+        if (examplesOf === run) view.examples = examples;
       } catch (error) {
-        view.modelOf = undefined;
+        if (examplesOf === run) examplesOf = null;
         throw error;
       }
     }
@@ -276,7 +291,7 @@ export async function showPage(source) {
     noProblem();
     view.asked = {};
     const { checkpoint } = store.get();
-    if (checkpoint && view.modelOf === undefined) await open(checkpoint);
+    if (checkpoint && examplesOf === null) await open(checkpoint);
     refresh();
     draw();
   }
@@ -347,7 +362,7 @@ export async function showPage(source) {
 
   try {
     await readRuns();
-    if (store.get().checkpoint && view.modelOf === undefined) await open(store.get().checkpoint);
+    if (store.get().checkpoint && examplesOf === null) await open(store.get().checkpoint);
     refresh();
     draw();
   } catch (error) {

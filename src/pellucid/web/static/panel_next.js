@@ -270,12 +270,12 @@ export function nextPanel(root, view) {
       stop();
       return false;
     }
-    if (trace.ids.length >= model.context_length) {
+    const here = placeOf(view);
+    if (here + 1 >= model.context_length) {
       said.textContent = `The model reads ${model.context_length} tokens at most.`;
       stop();
       return false;
     }
-    const here = placeOf(view);
     const text = textOf([...trace.ids.slice(1, here + 1), id]);
     if (text.endsWith("\ufffd")) {
       said.textContent = "It drew a part of a character, which a text cannot end with. Sample again.";
@@ -309,9 +309,9 @@ export function nextPanel(root, view) {
     write.textContent = "Stop";
     let traceBefore = null;
     writing = setInterval(() => {
-      if (view.trace === traceBefore || view.trace.text !== view.state.text) return; // not drawn yet
-      traceBefore = view.trace;
-      step();
+      const { trace, state } = view;
+      if (trace === traceBefore || (trace.text !== state.text && !trace.is_cut)) return; // not drawn yet
+      if (step()) traceBefore = trace; // or else the next try draws another
     }, PAUSE);
   }
 

@@ -2,6 +2,7 @@
 
 import { changed, figure, fill, fixed, h, setFigure, svg, thousands } from "./elements.js";
 import { moveCheckpoint } from "./moves.js";
+import { runOf } from "./store.js";
 
 const HEIGHT = 230;
 const MARGIN = { left: 46, right: 16, top: 24, bottom: 34 };
@@ -92,7 +93,7 @@ export function runPanel(root, view) {
 
   function draw() {
     const { runs: all, metrics, state, model, look } = view;
-    const run = all.find(({ name }) => state.checkpoint.startsWith(`${name}@`)) ?? all[0];
+    const run = all.find(({ name }) => name === runOf(state.checkpoint)) ?? all[0];
     if (!run) return;
     if (changed(memory, run, metrics[run.name], state.checkpoint, model, look, view.samples[run.name])) redraw(run);
   }

@@ -3,6 +3,7 @@
 import { SHADES, shadeOf } from "./colours.js";
 import { changed, figure, fill, fixed, h, piece, setFigure, visible } from "./elements.js";
 import { placeOf, rove, selectToken } from "./moves.js";
+import { runOf } from "./store.js";
 import { matching } from "./truth.js";
 
 const SKILLS = {
@@ -112,13 +113,19 @@ export function textPanel(root, view) {
 
   async function nextFable() {
     fable += 1;
-    const { text } = await view.source.fable({ checkpoint: view.state.checkpoint, number: fable });
-    view.store.set({ text, at: -1 });
+    try {
+      const { text } = await view.source.fable({ checkpoint: view.state.checkpoint, number: fable });
+      view.store.set({ text, at: -1 });
+    } catch (error) {
+      fable = 0; // all have been shown: the next one is the first again
+      note.textContent = error.message;
+      note.hidden = false;
+    }
   }
 
   function drawStrip(truth) {
     const { trace, model } = view;
-    const run = view.runs.find(({ name }) => view.state.checkpoint.startsWith(`${name}@`));
+    const run = view.runs.find(({ name }) => name === runOf(view.state.checkpoint));
     note.textContent = [
       trace.is_cut && `The model reads ${model.context_length} tokens at most: the text is shown as far as they reach.`,
       run?.has_chat &&

@@ -57,6 +57,15 @@ function fromAddress() {
   return state;
 }
 
+// A checkpoint is named RUN@STEP.
+export function runOf(checkpoint) {
+  return checkpoint.slice(0, checkpoint.lastIndexOf("@"));
+}
+
+export function stepOf(checkpoint) {
+  return Number(checkpoint.slice(checkpoint.lastIndexOf("@") + 1));
+}
+
 // "1.3 f0" as the server wants it: [["head", 1, 3], ["feed_forward", 0]].
 export function partsOff(off) {
   return off.split(" ").filter(Boolean).map(placeOfPart);
