@@ -344,7 +344,8 @@ def test_another_run_is_shown_with_its_own_vocabulary_however_late_that_comes(sh
         };
         source.trace = async (asked) => {
             const trace = await own.trace(asFables(asked));
-            return { ...trace, checkpoint: asked.checkpoint, ids: trace.ids.map((id) => id + microscope.model.vocab_size) };
+            const ids = trace.ids.map((id) => id + microscope.model.vocab_size);
+            return { ...trace, checkpoint: asked.checkpoint, ids };
         };
         microscope.store.set({ checkpoint: "other@1" });
     }""")
