@@ -5,6 +5,7 @@ import json
 import math
 import shutil
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,6 +18,7 @@ import torch
 import pellucid
 from pellucid.checkpoint.snapshots import write_snapshot
 from pellucid.checkpoint.step_directory import read_checkpoint, write_checkpoint
+from pellucid.errors import CheckpointError
 from pellucid.generation.text import first_stop
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.tokenizer.tokenizer import CHAT_TOKENS
@@ -335,6 +337,18 @@ def test_a_long_answer_does_not_hold_up_the_server(client):
         started = time.monotonic()
         assert httpx.get(f"{client.base_url.copy_with(path='/health')}").json()["status"] == "ok"
         assert time.monotonic() - started < 5
+
+
+def test_the_error_of_a_run_that_is_gone_keeps_nothing_of_the_requests_that_met_it(tmp_path):
+    gone = ServedRun("tiny", tmp_path / "tiny")
+
+    async def ask() -> int:
+        with pytest.raises(CheckpointError) as met:
+            await gone.current()
+        return len(traceback.extract_tb(met.value.__traceback__))
+
+    asyncio.run(ask())
+    assert asyncio.run(ask()) == asyncio.run(ask())
 
 
 def test_before_its_first_checkpoint_a_run_is_served_with_its_newest_snapshot(run, tmp_path, monkeypatch):

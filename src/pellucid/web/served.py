@@ -54,7 +54,7 @@ class ServedRun:
                 if before is not None and before is not self._served:
                     before.engine.close()
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)  # or it would keep the frames of all who met it
         assert self._served is not None
         return self._served
 
