@@ -207,16 +207,16 @@ def test_what_each_part_is_for_was_measured_before(opened, fables_run):
 
 def test_what_a_file_does_not_know_it_says_in_words(opened):
     opened.fill("#text", TYPED)
-    expect(opened.locator("#part-next .verdict")).to_contain_text("This file knows the truth of the examples alone")
+    expect(opened.locator("#part-next .verdict")).to_contain_text("This file knows the truth only for its examples")
     opened.evaluate("microscope.store.set({ checkpoint: 'fables@2' })")
-    words = "Of fables@2, this file knows what it makes of one text: "
+    words = "For fables@2, this file holds only one text: "
     expect(opened.locator("#problem")).to_contain_text(words)
     expect(opened.locator("#problem")).to_contain_text("Choose fables@4, which runs in your browser.")
 
 
 def test_the_truth_of_the_examples_is_in_the_file(opened):
     opened.wait_for_function("() => microscope.truth?.known")
-    expect(opened.locator("#part-next .verdict")).to_contain_text("a fable can begin so")
+    expect(opened.locator("#part-next .verdict")).to_contain_text("a fable can begin like this")
 
 
 def test_a_prompt_is_what_the_page_opens_with(browser, fables_run, tmp_path):
@@ -271,7 +271,7 @@ def test_a_model_that_no_browser_runs_is_shown_on_the_recorded_text(browser, fab
         logits, expected = check(shown(page, TYPED, "linear@1"), load(tmp_path / "linear").trace(TYPED), atol=1e-3)
         np.testing.assert_allclose(torch.tensor(logits).softmax(-1), expected.softmax(-1), atol=LEAST_PROBABILITY)
         page.fill("#text", "Another text")
-        words = "Of linear@1, this file knows what it makes of one text: “Once upon a time there was a fox…”."
+        words = "For linear@1, this file holds only one text: “Once upon a time there was a fox…”."
         expect(page.locator("#problem")).to_have_text(words)
 
 

@@ -360,7 +360,7 @@ def test_another_run_is_shown_with_its_own_vocabulary_however_late_that_comes(sh
 
 def test_the_grammar_says_from_where_on_a_text_is_impossible(show, text):
     page = show(text=text)
-    assert "a fable can begin so" in page.text_content(".verdict")
+    assert "a fable can begin like this" in page.text_content(".verdict")
 
     page.fill("#text", text + " xylophone")
     settled(page)

@@ -139,7 +139,7 @@ export const EQUATIONS = {
   },
   11: {
     title: "Feed-forward",
-    says: "At every position alone: widen, apply an activation to each number, narrow again.",
+    says: "At each position separately: widen, apply an activation to each number, narrow again.",
     math:
       i("f") +
       o("(") +
@@ -166,7 +166,7 @@ export const EQUATIONS = {
   },
   19: {
     title: "Temperature",
-    says: "Logits are divided by α before the softmax: below 1 the likely gets likelier, above 1 all get more alike, 0 always takes the likeliest.",
+    says: "Logits are divided by α before the softmax: below 1, likely tokens become likelier; above 1, all become more alike; 0 always takes the likeliest.",
     math: sub(hat, i("i")) + o("∝") + sup(i("e"), sub(i("z"), i("i")) + o("/") + i("α")),
     code: "src/pellucid/generation/sampling.py",
   },
@@ -201,7 +201,7 @@ export const EQUATIONS = {
   },
   22: {
     title: "SwiGLU",
-    says: "A second projection opens and shuts the first.",
+    says: "A second projection gates the first.",
     math:
       i("f") +
       o("(") +

@@ -159,7 +159,7 @@ export function attentionPanel(root, view) {
     map.setAttribute("aria-label", `Attention weights of head ${layer}.${head}, a row for each of ${T} tokens`);
     const named = nameOf(layer, head);
     why.hidden = nameInWords(layer, head) !== "unclassified";
-    why.textContent = "No score reaches 0.4, so none gives it a name. Part 7 measures what it is for.";
+    why.textContent = "No score reaches 0.4, so it gets no name. Part 7 measures what it does.";
     fill(title, `Head ${layer}.${head}`, h("span", { class: "head-tag" }, nameInWords(layer, head)));
     fill(
       scores,

@@ -43,7 +43,7 @@ export function comparePanel(root, view) {
     if (String(other.ids) !== String(base.ids))
       return fill(
         sides,
-        h("p", { class: "empty" }, "B cuts this text into other tokens, so the two cannot be compared token by token."),
+        h("p", { class: "empty" }, "B splits this text into different tokens, so the two cannot be compared token by token."),
       );
     const floor = matching(truth, base)?.floor;
     const isKnown = floor?.length > 0 && floor.length === base.ids.length - 1 && !floor.includes(null);

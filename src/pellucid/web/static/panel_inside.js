@@ -16,18 +16,18 @@ const AXES = {
   E: "experts",
 };
 const SAYS = {
-  x: "The stream as it arrives: all that the parts before have added up.",
+  x: "The stream as it arrives: the sum of all earlier parts.",
   "norm(x)": "The same, brought to mean 0 and variance 1, so that no part sees huge or tiny numbers.",
   q: "Queries: what each token looks for.",
-  k: "Keys: what each token can be found by.",
+  k: "Keys: what each token offers.",
   v: "Values: what each token passes on.",
-  scores: "Query times key: how much each token wants each other. Grey is −∞: the future.",
-  weights: "Scores made into shares: each row sums to 1. This is what part 3 shows.",
+  scores: "Query times key: how much each token wants from each other one. Grey is −∞: the future.",
+  weights: "Scores turned into shares: each row sums to 1. This is what part 3 shows.",
   heads: "What each head found: the weighted mean of the values.",
   output: "What this part adds to the stream.",
   "new x": "The stream after the addition.",
-  hidden: "The wide layer after its activation: mostly zeros, and each number a feature that fires or not.",
-  "shares of experts": "What share each expert has in a token's answer.",
+  hidden: "The wide layer after its activation: mostly zeros; each number is a feature that fires or not.",
+  "shares of experts": "Each expert's share in the output for a token.",
 };
 
 export function insidePanel(root, view) {
@@ -36,7 +36,7 @@ export function insidePanel(root, view) {
   const steps = h("div", { class: "steps" });
   const layers = h("div", { class: "chips", role: "group", "aria-label": "Layer" });
   const note = h("span", { class: "muted" });
-  const summary = h("summary", {}, "The shapes drawer: all numbers of a layer");
+  const summary = h("summary", {}, "All numbers of a layer, with their shapes");
   drawer.append(summary, h("div", { class: "row" }, layers, note), steps);
   drawer.addEventListener("toggle", () => view.store.set({ inside: drawer.open }));
   root.append(drawer);
@@ -68,7 +68,7 @@ export function insidePanel(root, view) {
         ),
       ),
     );
-    note.textContent = `Of several heads, head ${layer}.${head} is shown, as chosen in part 3.`;
+    note.textContent = `Where there are several heads, this shows head ${layer}.${head}, as chosen in part 3.`;
     const seen = new Set();
     const sublayers = [...new Set(inside.steps.map((step) => step.sublayer))];
     fill(
@@ -77,7 +77,7 @@ export function insidePanel(root, view) {
         h(
           "h3",
           {},
-          name === "attention" ? "Attention: tokens look at each other" : "Feed-forward: each token by itself",
+          name === "attention" ? "Attention: tokens look at each other" : "Feed-forward: each token separately",
         ),
         h(
           "div",
@@ -153,7 +153,7 @@ export function insidePanel(root, view) {
       h(
         "p",
         { class: "small muted" },
-        "mean of the row of the token looked from: ",
+        "mean of the selected token's row: ",
         figure(`mean_${sublayer}_${name}`, mean(row), fixed(mean(row), 4)),
       ),
     );

@@ -23,13 +23,13 @@ export function knockPanel(root, view) {
   const instead = h("input", {
     id: "instead",
     type: "text",
-    placeholder: "another text of as many tokens",
+    placeholder: "another text with as many tokens",
     onchange: () => view.store.set({ instead: instead.value }),
   });
   const patch = h(
     "p",
     { class: "row patch" },
-    h("label", { for: "instead" }, "A part that is off gives nothing or, if a text stands here, what it gave for that:"),
+    h("label", { for: "instead" }, "A part that is off outputs zeros or, if you type a text here, its output for that text:"),
     instead,
   );
   patch.hidden = !view.source.canPatch;
@@ -89,7 +89,7 @@ export function knockPanel(root, view) {
   async function ask() {
     const { checkpoint } = view.state;
     measure.disabled = true;
-    note.textContent = "Reading held-out fables without each part in turn: this takes some seconds …";
+    note.textContent = "Reading held-out fables without each part in turn; this takes a few seconds …";
     try {
       view.table = { ...(await waitedFor(view.source.knockOutTable({ checkpoint }))), checkpoint };
       note.textContent = "";

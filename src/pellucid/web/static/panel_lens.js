@@ -26,7 +26,7 @@ export function lensPanel(root, view) {
       h(
         "dl",
         { class: "facts" },
-        h("div", {}, h("dt", {}, "KL to its own end"), h("dd", {}, toEnd, h("small", {}, " nats"))),
+        h("div", {}, h("dt", {}, "KL to the final prediction"), h("dd", {}, toEnd, h("small", {}, " nats"))),
         h("div", { class: "if-truth" }, h("dt", {}, "KL to the truth"), h("dd", {}, toTruth, h("small", {}, " nats"))),
       ),
       list,
@@ -113,7 +113,7 @@ export function lensPanel(root, view) {
                 "data-value": p.toPrecision(7),
                 "data-kl": trace.lens.kl.at(n, place).toPrecision(7),
                 style: { "--p": hidden ? 0 : p },
-                title: hidden ? "" : `${percent(p)}, KL to its own end ${fixed(trace.lens.kl.at(n, place))} nats`,
+                title: hidden ? "" : `${percent(p)}, KL to the final prediction ${fixed(trace.lens.kl.at(n, place))} nats`,
               },
               hidden ? "?" : visible(model.texts[id]),
             );

@@ -166,7 +166,7 @@ export function nextPanel(root, view) {
     const sample = (name, words) => h("span", {}, h("span", { class: `bar ${name}` }), words);
     fill(
       key,
-      sample("model", "model, as it is drawn from"),
+      sample("model", "model, after the sliders"),
       sample("raw", "before the sliders"),
       without && sample("base", state.instead ? "as it was" : "with all its parts"),
       truth?.known && sample("truth", p ? "truth" : "truth: not known here"),
@@ -338,7 +338,7 @@ export function nextPanel(root, view) {
       fill(
         verdict,
         sign("✓"),
-        "The grammar's verdict: a fable can begin so.",
+        "The grammar's verdict: a fable can begin like this.",
         truth.positions.at(-1) ? "" : " The text stops inside a word, so the next token has no exact truth.",
       );
     else {

@@ -58,7 +58,7 @@ export function textPanel(root, view) {
         h("span", { class: "sample-token s3" }, "fill"),
         " the model's",
         h("span", { class: "sample-token under-s3" }, "line"),
-        " the least possible: where both match, it could not do better",
+        " the least possible: where both match, no model could do better",
       ),
     ),
   );
@@ -129,7 +129,7 @@ export function textPanel(root, view) {
     note.textContent = [
       trace.is_cut && `The model reads ${model.context_length} tokens at most: the text is shown as far as they reach.`,
       run?.has_chat &&
-        "This model was fine-tuned on conversations. Here it reads plain text, without the marks of who speaks.",
+        "This model was fine-tuned on conversations. Here it reads plain text, without the marks that say who speaks.",
     ]
       .filter(Boolean)
       .join(" ");

@@ -8,8 +8,8 @@ import { SourceError, withTensors } from "./source_server.js";
 import { Tensor } from "./tensor.js";
 import { Tokenizer } from "./tokenizer.js";
 
-const NO_TRUTH = "This file knows the truth of the examples alone: the grammar that it is computed from is not in it. "
-  + "The server, `pellucid serve`, knows it for any text.";
+const NO_TRUTH = "This file knows the truth only for its examples, because the grammar is not in it. "
+  + "`pellucid serve` knows it for any text.";
 
 export function offlineSource(recorded) {
   const live = recorded.browser && liveAnswers(recorded);
@@ -36,8 +36,8 @@ export function offlineSource(recorded) {
 }
 
 function knockOutOf({ knock_out, latest }, checkpoint) {
-  if (!knock_out) throw new SourceError("What each part is for can be measured only where a grammar tells the skills.");
-  if (checkpoint !== latest) throw new SourceError(`In this file, it is measured what the parts of ${latest} are for.`);
+  if (!knock_out) throw new SourceError("What each part is for can be measured only where a grammar labels the skills.");
+  if (checkpoint !== latest) throw new SourceError(`This file has measured only the parts of ${latest}.`);
   return knock_out;
 }
 
@@ -132,8 +132,8 @@ function recordedAnswers(recorded, checkpoint, live) {
     const cure = live ? ` Choose ${recorded.latest}, which runs in your browser.` : "";
     const start = recorded.text.slice(0, 40);
     if (text !== recorded.text)
-      throw new SourceError(`Of ${checkpoint}, this file knows what it makes of one text: “${start}…”.${cure}`);
-    if (knockOut.length) throw new SourceError(`Of ${checkpoint}, this file knows only the whole model.${cure}`);
+      throw new SourceError(`For ${checkpoint}, this file holds only one text: “${start}…”.${cure}`);
+    if (knockOut.length) throw new SourceError(`For ${checkpoint}, this file holds only the whole model.${cure}`);
     return recorded.answers[checkpoint];
   }
 
