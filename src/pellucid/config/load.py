@@ -4,66 +4,26 @@ from __future__ import annotations
 
 import copy
 import difflib
-import functools
 import os
-import re
-import reprlib
 import sys
 from collections.abc import Iterable
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from pellucid.config.base import Section
 from pellucid.config.experiment import ExperimentConfig
+from pellucid.config.faults import EXAMPLE_OF_A_SECTION, Places, explain
 from pellucid.config.run import RunConfig, run_and_checkpoint
 from pellucid.config.shipped import find_config, shipped_configs
 from pellucid.config.yaml_source import MAX_CHARACTERS, Path, dotted, parse_yaml, shortened, write_yaml
 from pellucid.errors import CheckpointError, ConfigError
 
 COMMAND_LINE = "command line"
-_EXAMPLE_OF_A_SECTION = "{type: text, files: [a.txt]}"
 MAX_BYTES = 4 * MAX_CHARACTERS
 MAX_DEPTH = 8
 
-# What a rule of our own says (a ValueError of a validator): the key to blame among several, what is wrong, how to fix.
-_RULE = re.compile(r"(?:([a-z0-9_.]+): )?(.*); (.*)", re.DOTALL)
-
-_TYPE_NAMES = {
-    "a whole number": ("int_type", "int_from_float"),
-    "a number": ("float_type",),
-    "a finite number": ("finite_number",),
-    "text": ("string_type",),
-    "true or false": ("bool_type",),
-    "a list": ("tuple_type", "list_type"),
-    "a section of keys and values": ("dict_type", "model_type", "model_attributes_type"),
-}
-_LIMITS = {
-    "greater than {gt}": "greater_than",
-    "of at least {ge}": "greater_than_equal",
-    "less than {lt}": "less_than",
-    "of at most {le}": "less_than_equal",
-}
-# What pydantic calls a fault; and for a learner, what is wrong and how to fix it.
-_WORDS = {
-    **{kind: ("{value} is of the wrong type", f"give {name}") for name, kinds in _TYPE_NAMES.items() for kind in kinds},
-    **{kind: ("{value} is out of range", f"give a value {limit}") for limit, kind in _LIMITS.items()},
-    "too_short": ("too few values", "give a longer list"),
-    "too_long": ("too many values", "give a shorter list"),
-    "missing": ("this key is missing", "add `{key}: ...`"),
-    "union_tag_not_found": ("this key is missing", "add `type: ...`, one of {choices}"),
-    "union_tag_invalid": ("{value} is not a choice", "use one of {expected_tags}"),
-    "literal_error": ("{value} is not a choice", "use {expected}"),
-    # of the only keys with a pattern: names of folders
-    "string_pattern_mismatch": (
-        "{value} is not accepted",
-        "use letters, digits, '.', '_' and '-', the first a letter or a digit",
-    ),
-}
-
-Places = dict[Path, str]  # of each key path: what errors call the place where it stands, as `configs/x.yaml:12`
 AnySection = TypeVar("AnySection", bound=Section)
 
 
@@ -137,7 +97,7 @@ def _validated(
     try:
         return section.model_validate(data)
     except ValidationError as error:
-        raise _explain(error.errors(), data, places, section, changed) from None
+        raise explain(error.errors(), data, places, section, changed) from None
 
 
 def run_config_to_yaml(config: RunConfig) -> str:
@@ -187,7 +147,7 @@ def parse_override(override: str) -> Change:
     except ConfigError as error:
         fix = "write one value after `=`, as optimizer.lr=3e-4"
         if value_text[0] in "{[":
-            fix = f"if the shell has split it, quote it: {shortened(key_text)}='{_EXAMPLE_OF_A_SECTION}'"
+            fix = f"if the shell has split it, quote it: {shortened(key_text)}='{EXAMPLE_OF_A_SECTION}'"
         raise ConfigError(f"{COMMAND_LINE}: {dotted(path)}", error.what, fix) from None
     return Change(path, value, COMMAND_LINE)
 
@@ -243,110 +203,3 @@ def _apply(data: dict[str, Any], places: Places, change: Change) -> None:
         del places[old]
     for n in range(1, len(path) + 1):
         places.setdefault(path[:n], place)
-
-
-def _explain(
-    errors: list[ErrorDetails], data: dict[str, Any], places: Places, section: type[Section], changed: Iterable[Path]
-) -> ConfigError:
-    """The fault to fix first: a misspelled key is also a missing one; of several types, the one that fits best."""
-    error = min(errors, key=lambda e: (e["type"] != "extra_forbidden", -len(_path_in_data(e, data))))
-    kind, path = error["type"], _path_in_data(error, data)
-    if kind == "value_error":
-        path, what, fix = _broken_rule(error, path, changed)
-    elif kind == "extra_forbidden":
-        what, fix = _unknown_key(error["loc"], path, section)
-    elif kind == "union_tag_not_found" and (slips := difflib.get_close_matches("type", error["input"], n=1)):
-        path, what, fix = (*path, slips[0]), "unknown key", "did you mean 'type'?"
-    else:
-        path = (*path, "type") if kind.startswith("union_tag") else path
-        what, fix = _what_and_fix(error, path, section)
-        if kind == "literal_error":  # a word or, of another type, something else
-            others = [other for other in errors if other is not error and _path_in_data(other, data) == path]
-            fix = " or ".join([fix, *(_what_and_fix(other, path, section)[1] for other in others)])
-    return ConfigError(_where(path, places), what, fix)
-
-
-def _where(path: Path, places: Places) -> str:
-    nearest = next(path[:n] for n in range(len(path), -1, -1) if path[:n] in places)
-    return places[nearest] + (f": {dotted(path)}" if path else "")
-
-
-def _broken_rule(error: ErrorDetails, path: Path, changed: Iterable[Path]) -> tuple[Path, str, str]:
-    """The key to blame for a rule of our own, what is wrong, and how to fix it.
-
-    It is the rule's first key, unless that stands unchanged in the file and another one that the rule names does not.
-    """
-    rule = _RULE.fullmatch(str(error["ctx"]["error"]))
-    assert rule, error
-    key, what, fix = rule.groups()
-    if key is None:
-        return path, what, fix
-    blamed = (*path, *key.split("."))
-    if not any(blamed[: len(change)] == change for change in changed):
-        for change in changed:
-            rest = ".".join(map(str, change[len(path) :]))
-            if change[: len(path)] == path and re.search(rf"\b{re.escape(rest)}\b", f"{what} {fix}"):
-                return change, f"{key} {what}" if what[0].isdigit() else what, fix
-    return blamed, what, fix
-
-
-def _path_in_data(error: ErrorDetails, data: Any) -> Path:
-    """pydantic's location without the names of union members, which do not stand in the file."""
-    path: list[str | int] = []
-    for key in error["loc"]:
-        is_index = isinstance(data, list) and isinstance(key, int) and key < len(data)
-        if is_index or (isinstance(data, dict) and key in data):
-            data = data[key]
-            path.append(key)
-    if error["type"] == "missing" and isinstance(error["loc"][-1], str):
-        path.append(error["loc"][-1])
-    return tuple(path)
-
-
-def _unknown_key(location: Path, path: Path, section: type[Section]) -> tuple[str, str]:
-    key, known = str(path[-1]), list(_schema_at(location[:-1], section)["properties"])
-    siblings = _schema_at(location[:-2], section).get("discriminator", {}).get("mapping", {})
-    types = [name for name in siblings if key in _schema_at((*location[:-2], name), section)["properties"]]
-    if types:
-        example = f"{'.'.join(map(str, path[:-1]))}='{{type: {types[0]}, {key}: ...}}'"
-        return "unknown key for this type", f"set type: {' or '.join(types)}, as {shortened(example)}"
-    close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-    return "unknown key", f"did you mean {close[0]!r}?" if close else f"the keys here are {', '.join(known)}"
-
-
-def _what_and_fix(error: ErrorDetails, path: Path, section: type[Section]) -> tuple[str, str]:
-    kind, value, context = error["type"], error["input"], error.get("ctx", {})
-    if kind == "missing" and isinstance(error["loc"][-1], int):
-        kind = "too_short"
-    elif kind == "union_tag_not_found":
-        context = {"choices": ", ".join(_schema_at(error["loc"], section)["discriminator"]["mapping"])}
-    elif kind == "union_tag_invalid":
-        value = value["type"]
-    shown = shortened(reprlib.repr(value))
-    if kind not in _WORDS:
-        return f"{shown} is not accepted", error["msg"][0].lower() + error["msg"][1:]
-    what, fix = (words.format(value=shown, key=path[-1] if path else "", **context) for words in _WORDS[kind])
-    if kind.startswith("model_") and ":" in str(value):  # a shell has taken the braces
-        fix += f", quoted: {dotted(path)}='{_EXAMPLE_OF_A_SECTION}'"
-    return what, fix
-
-
-@functools.cache
-def _json_schema(section: type[Section]) -> dict[str, Any]:
-    return section.model_json_schema()
-
-
-def _schema_at(location: Path, section: type[Section]) -> dict[str, Any]:
-    """The JSON Schema at a location as pydantic tells it, where the `type` follows the key of a section with types."""
-    root = schema = _json_schema(section)
-    for key in location:
-        if key in root["$defs"]:  # where a value may be a word or a section, pydantic names the section by its class
-            schema = root["$defs"][key]
-            continue
-        variants = schema.get("discriminator", {}).get("mapping", {})
-        inner = schema.get("items", {}) if isinstance(key, int) else schema.get("properties", {}).get(key, {})
-        schema = {"$ref": variants[key]} if key in variants else inner
-        schema = schema.get("anyOf", [schema])[0]  # a section, or null
-        if "$ref" in schema:
-            schema = root["$defs"][schema["$ref"].rsplit("/", 1)[-1]]
-    return schema
