@@ -19,6 +19,7 @@ from pellucid.evaluation.explain_truth import truth_of_text
 from pellucid.generation.sampling import apply_temperature, keep_top_k, keep_top_p
 from pellucid.web import server
 from pellucid.web.app import make_app
+from pellucid.web.runs import NOT_BEGUN
 
 LAPTOP, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
 READY = "main[aria-busy=false]"
@@ -385,6 +386,12 @@ def test_a_guess_reveals_the_bars_and_is_counted(show, text):
         assert page.locator(".token.here").first.get_attribute("data-place") == "4"
         assert page.locator("#part-next .candidate").count() == 0
 
+    page.reload()
+    settled(page)
+    assert value(page, "guesses") == 1
+    page.click("#score-reset")
+    assert value(page, "guesses") == 0
+
 
 def test_a_link_opens_the_same_view_again(show, browser, address, text):
     page = show(text=text, at=4, head="1.1", off="0.0", temperature=0.7, theme="dark", large=True)
@@ -483,6 +490,28 @@ def test_a_page_without_a_server_says_so_and_fills_itself_when_it_answers(browse
 
     page.unroute("**/api/**")
     expect(page.locator("#part-text .token").first).to_be_attached(timeout=20_000)
+    expect(page.locator("#problem")).to_be_hidden()
+    page.close()
+
+
+def test_what_the_server_cannot_give_is_said_where_it_is_missing_and_the_rest_is_shown(browser, address):
+    page = browser.new_page()
+    page.clock.install()
+    gone = {"name": "other", **NOT_BEGUN, "problem": "other: this folder is gone; bring it back"}
+    fable = page.request.get(f"{address}api/run").json()["runs"]
+    refused = {"error": {"message": "heads: attention weights are not shares here; choose another run"}}
+    page.route("**/api/run*", lambda route: route.fulfill(json={"runs": [gone, *fable]}))
+    page.route("**/api/heads*", lambda route: route.fulfill(status=400, json=refused))
+    page.route("**/api/events", lambda route: route.fulfill(status=503))
+    page.goto(address)
+    expect(page.locator("#problem")).to_contain_text("Too many pages are open on this server")
+    expect(page.locator("#part-text .token").first).to_be_attached()
+    expect(page.locator("#part-attention")).to_contain_text("No names for these heads: heads: attention weights")
+    expect(page.locator("#run-choice")).to_have_value("fables")
+    assert page.locator("#run-choice option").all_inner_texts() == ["other (not available)", "fables"]
+
+    page.unroute("**/api/events")
+    page.clock.fast_forward(5000)
     expect(page.locator("#problem")).to_be_hidden()
     page.close()
 

@@ -56,7 +56,7 @@ def attention_maps(trace: Trace, which: str = "all") -> AttentionMaps:
     maps = heads if which == "all" else {which: heads[which]}
     for name, weights_TS in maps.items():
         if not np.allclose(weights_TS.sum(axis=1), 1, atol=0.01):
-            what = f"the weights of head {name} are no shares: with RoPE, linear attention's need not sum to 1"
+            what = f"the weights of head {name} are not shares: with RoPE, linear attention's need not sum to 1"
             raise ConfigError("--attention", what, "ask for a head of a layer without RoPE")
     return AttentionMaps(list(map(visible, trace.texts)), maps)
 

@@ -56,8 +56,8 @@ class Trace:
     def shares(self, where: str) -> Tensor:
         """The attention. ConfigError, at `where`, if a query's weights do not sum to 1: they are no shares then."""
         if ((self.attention.sum(dim=-1) - 1).abs() > 0.01).any():
-            what = "the model's weights of attention are no shares: with RoPE, linear attention's need not sum to 1"
-            raise ConfigError(where, what, "take a model without one of the two")
+            what = "attention weights are not shares here: with RoPE, those of linear attention need not sum to 1"
+            raise ConfigError(where, what, "choose a run with softmax attention, or without RoPE")
         return self.attention
 
     def inside(self, layer: int) -> list[Step]:

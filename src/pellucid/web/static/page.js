@@ -264,7 +264,7 @@ export async function showPage(source) {
     }
     useDefaults();
     draw();
-    const heads = await source.heads({ checkpoint }).catch(() => null); // of a model too short for it, none
+    const heads = await source.heads({ checkpoint }).catch(({ message }) => ({ problem: message }));
     if (store.get().checkpoint === checkpoint) view.heads = heads;
     draw();
   }
@@ -273,9 +273,9 @@ export async function showPage(source) {
 
   // What an address leaves unsaid: the best checkpoint, and a text to begin with.
   function useDefaults() {
-    const [run] = view.runs;
+    const run = view.runs.find(({ checkpoints }) => checkpoints.length);
     const { checkpoint, text } = store.get();
-    const best = run?.best ?? run?.checkpoints.at(-1)?.id;
+    const best = run?.best ?? run?.checkpoints.at(-1).id;
     if (!checkpoint && best) store.set({ checkpoint: best });
     if (text === null && view.examples?.length) {
       store.set({ text: (view.examples.find(({ skill }) => skill === "recall") ?? view.examples[0]).text });
@@ -291,7 +291,7 @@ export async function showPage(source) {
     noProblem();
     view.asked = {};
     const { checkpoint } = store.get();
-    if (checkpoint && examplesOf === null) await open(checkpoint);
+    if (checkpoint && (examplesOf === null || view.heads?.problem)) await open(checkpoint);
     refresh();
     draw();
   }
@@ -312,11 +312,12 @@ export async function showPage(source) {
       const before = (view.metrics[run] ?? []).filter((row) => event.after !== null && row.step <= event.after);
       view.metrics = { ...view.metrics, [run]: [...before, ...event.rows] };
     }
-    const hasBegun = type === "state" && event.is_there && (!known?.is_there || known.steps !== event.steps);
-    if (type === "checkpoint" || hasBegun) {
+    const isOther = type === "state" && (known?.is_there !== event.is_there || known.steps !== event.steps);
+    if (type === "checkpoint" || isOther) {
       const newestOf = () => view.runs.find(({ name }) => name === run)?.checkpoints.at(-1)?.id;
       const isFollowed = store.get().checkpoint === newestOf() && view.live[run]?.is_training;
       await readRuns();
+      if (known?.is_there === false) noProblem();
       if (isFollowed) store.set({ checkpoint: newestOf() });
     }
     draw();
@@ -324,7 +325,8 @@ export async function showPage(source) {
 
   async function readRuns() {
     view.runs = (await source.run()).runs;
-    for (const run of view.runs) view.metrics[run.name] = await source.metrics({ run: run.name });
+    for (const { name, problem } of view.runs)
+      if (!problem) view.metrics[name] = await source.metrics({ run: name });
     const run = view.runs[0];
     document.getElementById("run-name").textContent = view.runs.map(({ name }) => name).join(" | ");
     document.title = `${run.name}: Model Microscope`;

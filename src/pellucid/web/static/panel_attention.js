@@ -158,8 +158,11 @@ export function attentionPanel(root, view) {
     drawNames();
     map.setAttribute("aria-label", `Attention weights of head ${layer}.${head}, a row for each of ${T} tokens`);
     const named = nameOf(layer, head);
-    why.hidden = nameInWords(layer, head) !== "unclassified";
-    why.textContent = "No score reaches 0.4, so it gets no name. Part 7 measures what it does.";
+    const problem = view.heads?.problem;
+    why.hidden = !problem && nameInWords(layer, head) !== "unclassified";
+    why.textContent = problem
+      ? `No names for these heads: ${problem}`
+      : "No score reaches 0.4, so it gets no name. Part 7 measures what it does.";
     fill(title, `Head ${layer}.${head}`, h("span", { class: "head-tag" }, nameInWords(layer, head)));
     fill(
       scores,

@@ -3,6 +3,7 @@
 import { changed, figure, fill, fixed, h, percent, setFigure, thousands, visible } from "./elements.js";
 import { moveToken, placeOf } from "./moves.js";
 import { candidates, divergenceFromTruth, draw as drawToken, likeliest, logSoftmax } from "./sampling.js";
+import { keepScore, keptScore, NO_SCORE } from "./score.js";
 import { matching } from "./truth.js";
 
 const N_SHOWN = 9;
@@ -67,8 +68,7 @@ export function nextPanel(root, view) {
   const sample = h("button", { type: "button", id: "sample", class: "main", onclick: () => step() }, "Sample a token");
   const write = h("button", { type: "button", id: "write", onclick: () => (writing ? stop() : start()) }, "Write on");
   const rewind = h("button", { type: "button", id: "rewind", onclick: back }, "Rewind");
-  const score = { guesses: 0, right: 0, model: 0 };
-  const counted = new Set(); // places that were guessed before: each counts once
+  let score = keptScore();
   let writing = null;
   let revealed = null; // the place and trace of which the answer has been shown
   root.classList.add("next");
@@ -128,6 +128,7 @@ export function nextPanel(root, view) {
         state.top_p,
         state.guess,
         revealed,
+        score,
         state.off,
       )
     )
@@ -369,6 +370,8 @@ export function nextPanel(root, view) {
       figure("guesses", score.guesses, String(score.guesses)),
       " · the model: ",
       figure("model_right", score.model, String(score.model)),
+      score.guesses > 0 &&
+        h("button", { type: "button", id: "score-reset", class: "chip", onclick: () => setScore(NO_SCORE) }, "Reset"),
     );
     if (!isHidden) {
       const name = (id) => h("b", { class: "mono" }, visible(model.texts[id]));
@@ -419,15 +422,21 @@ export function nextPanel(root, view) {
 
     function guess(id) {
       const place = trace.ids.slice(0, here + 1).join(" ");
-      if (!counted.has(place)) {
-        score.guesses += 1;
-        score.right += id === answer;
-        score.model += likeliest(logQ, 1)[0] === answer;
-        counted.add(place);
-      }
       revealed = { trace, here, guess: id };
-      view.draw();
+      if (score.places.includes(place)) return view.draw();
+      setScore({
+        guesses: score.guesses + 1,
+        right: score.right + (id === answer),
+        model: score.model + (likeliest(logQ, 1)[0] === answer),
+        places: [...score.places, place],
+      });
     }
+  }
+
+  function setScore(now) {
+    score = now;
+    keepScore(score);
+    view.draw();
   }
 
   // To the next place; behind the last one, the answer is written first.

@@ -30,6 +30,7 @@ export function runPanel(root, view) {
   const heldOutRow = h("div", {}, h("dt", {}, "loss, held out"), h("dd", {}, loss));
   const trainRow = h("div", {}, h("dt", {}, "loss, training text"), h("dd", {}, train)); // where no other was measured
   const samples = h("div", { class: "samples" });
+  const problem = h("p", { class: "note", hidden: true });
   const runs = h("select", {
     id: "run-choice",
     "aria-label": "Run",
@@ -54,6 +55,7 @@ export function runPanel(root, view) {
       "aside",
       {},
       runs,
+      problem,
       h(
         "dl",
         { class: "facts" },
@@ -101,8 +103,10 @@ export function runPanel(root, view) {
   function redraw(run) {
     const { metrics, state, model } = view;
     const rows = metrics[run.name] ?? [];
-    fill(runs, ...view.runs.map(({ name }) => h("option", { value: name, selected: name === run.name }, name)));
+    fill(runs, ...view.runs.map((each) => option(each, each === run)));
     runs.hidden = view.runs.length < 2;
+    problem.hidden = !run.problem;
+    problem.textContent = run.problem ?? "";
     const chosen = run.checkpoints.find(({ id }) => id === state.checkpoint);
     drawCurve(run, rows, chosen);
     const row = chosen && nearestRow(rows, chosen.step, "val_loss");
@@ -232,6 +236,11 @@ export function runPanel(root, view) {
         : []),
     );
   }
+}
+
+function option({ name, problem, checkpoints }, selected) {
+  const why = problem ? " (not available)" : checkpoints.length ? "" : " (no checkpoint yet)";
+  return h("option", { value: name, selected, disabled: !checkpoints.length }, name + why);
 }
 
 function mark(name) {

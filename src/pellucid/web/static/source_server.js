@@ -4,7 +4,8 @@
 // exported page has another source with the same methods (`source_offline.js`).
 //
 //   run()                                     {runs: [{name, loss_unit, steps, knows_truth, has_chat, context_length,
-//                                               best, checkpoints: [{id, step, val_loss}]}]}
+//                                               best, checkpoints: [{id, step, val_loss}], problem: where it cannot
+//                                               be shown, why}]}
 //   metrics({run})                            rows of metrics.jsonl
 //   model({checkpoint})                       {n_parameters, n_layers, vocab_size, context_length, end_of_text, stop_ids,
 //                                               texts: [V], bytes: [V] in hex, merges: [[rank, id, left id, right id]]}
@@ -84,12 +85,18 @@ export function withTensors(value) {
   return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, withTensors(each)]));
 }
 
+const FULL = "Too many pages are open on this server: this one does not follow the training. Close one, and it does.";
+const PAUSE = 5000; // milliseconds
+
 function listen(callback) {
   const events = new EventSource("/api/events");
   for (const type of ["state", "metrics", "checkpoint", "sample"]) {
     events.addEventListener(type, (event) => callback({ type, ...JSON.parse(event.data) }));
   }
-  events.addEventListener("error", () => callback({ type: "gone", why: GONE })); // the browser tries again by itself
+  events.addEventListener("error", () => {
+    const isRefused = events.readyState === EventSource.CLOSED; // else the browser tries again by itself
+    if (isRefused) setTimeout(() => listen(callback), PAUSE);
+    callback({ type: "gone", why: isRefused ? FULL : GONE });
+  });
   events.addEventListener("open", () => callback({ type: "back" }));
-  return () => events.close();
 }
