@@ -31,6 +31,7 @@ from pellucid.objectives.policy import (
     k1,
     k2,
     k3,
+    log_distributions,
     log_probabilities,
     ppo,
     token_rewards,
@@ -206,7 +207,7 @@ def test_log_probabilities_are_those_of_the_drawn_distribution_and_zero_without_
 def test_entropy_is_that_of_the_next_token():
     logits = torch.tensor([[[0.0, 0, 0, 0], [100.0, 0, 0, 0], [math.log(3.0), 0, -200, -200]]])
     expected = [math.log(4), 0, 0.75 * math.log(4 / 3) + 0.25 * math.log(4)]
-    assert entropy(logits)[0].tolist() == pytest.approx(expected, abs=1e-5)
+    assert entropy(log_distributions(logits))[0].tolist() == pytest.approx(expected, abs=1e-5)
 
 
 # The KL estimators, over all tokens that can be drawn: nothing here is left to chance.

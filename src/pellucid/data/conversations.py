@@ -26,12 +26,13 @@ def write_conversations(conversations: Iterable[Sequence[Turn]], tokenizer: Toke
         targets_file.write(b"\0")  # the end_of_text before the first document
         for turns in conversations:
             encoded = tokenizer.encode_batch([text for _, text in turns])  # faster than one by one: words come again
+            document: list[int] = []
             for (role, text), text_ids in zip(turns, encoded, strict=True):
                 ids, n_targets = in_template(tokenizer, role, text_ids.tolist())
-                writer.append(np.array(ids))
+                document += ids
                 targets_file.write(b"\0" * (len(ids) - n_targets) + b"\1" * n_targets)
                 n_bytes += len(text.encode()) if n_targets else 0
                 n_characters += len(text) if n_targets else 0
-            writer.end_document()
+            writer.append(np.array([*document, tokenizer.end_of_text]), ends=[len(document)])
             targets_file.write(b"\0")
     return n_bytes, n_characters

@@ -14,6 +14,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -147,13 +148,14 @@ def spell(tokenizer: Tokenizer, words: Mapping[NextWord, float]) -> Spellings:
 
     Where a character vocabulary lacks a character, UNWRITABLE is the last one: possible in truth, but never met.
     """
-    lengths = [tokenizer.writable_length(word.text) for word in words]
-    ids = tokenizer.encode_batch([word.text[:length] for word, length in zip(words, lengths, strict=True)])
-    spellings = []
-    for (word, p), length, ids_of_word in zip(words.items(), lengths, ids, strict=True):
-        end = [UNWRITABLE] if length < len(word.text) else [tokenizer.end_of_text] * word.ends_document
-        spellings.append(((*ids_of_word.tolist(), *end), p))
-    return spellings
+    return [(_spelling(tokenizer, word), p) for word, p in words.items()]
+
+
+@lru_cache(maxsize=1 << 14)  # words come again
+def _spelling(tokenizer: Tokenizer, word: NextWord) -> tuple[int, ...]:
+    length = tokenizer.writable_length(word.text)
+    end = [UNWRITABLE] if length < len(word.text) else [tokenizer.end_of_text] * word.ends_document
+    return (*tokenizer.encode(word.text[:length]), *end)
 
 
 def after_tokens(spellings: Spellings, known: Sequence[int]) -> tuple[dict[int, float], float]:

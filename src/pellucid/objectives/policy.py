@@ -64,17 +64,24 @@ def log_probabilities(logits_NTV: Tensor, targets_NT: Tensor, temperature: float
 
     Of the distribution from which answers are drawn at this temperature.
     """
-    wide = torch.promote_types(logits_NTV.dtype, torch.float32)
-    logits_MV, targets_M = logits_NTV.flatten(0, 1).to(wide) / temperature, targets_NT.flatten()
-    nats_M = F.cross_entropy(logits_MV, targets_M, ignore_index=IGNORE_INDEX, reduction="none")
-    return -nats_M.view_as(targets_NT)
+    return _of_targets(log_distributions(logits_NTV, temperature), targets_NT)
 
 
-def entropy(logits_NTV: Tensor, temperature: float = 1.0) -> Tensor:
+def log_distributions(logits_NTV: Tensor, temperature: float = 1.0) -> Tensor:
+    """log p of every token at each position, at this temperature, in float32 or wider: (N, T, V)."""
+    wide_NTV = logits_NTV.to(torch.promote_types(logits_NTV.dtype, torch.float32))
+    return F.log_softmax(wide_NTV if temperature == 1 else wide_NTV / temperature, dim=-1)
+
+
+def entropy(log_p_NTV: Tensor) -> Tensor:
     """-Σ p log p of the next token at each position, in nats: (N, T)."""
-    wide = torch.promote_types(logits_NTV.dtype, torch.float32)
-    log_p_NTV = F.log_softmax(logits_NTV.to(wide) / temperature, dim=-1)
-    return -(log_p_NTV.exp() * log_p_NTV).sum(dim=-1)
+    # Row by row: of all rows at once, e^log p would not fit into the caches of a CPU.
+    return torch.stack([-(log_p_TV.exp() * log_p_TV).sum(dim=-1) for log_p_TV in log_p_NTV])
+
+
+def _of_targets(log_p_NTV: Tensor, targets_NT: Tensor) -> Tensor:
+    log_p_MV, targets_M = log_p_NTV.flatten(0, 1), targets_NT.flatten()
+    return -F.nll_loss(log_p_MV, targets_M, ignore_index=IGNORE_INDEX, reduction="none").view_as(targets_NT)
 
 
 def k1(log_p: Tensor, log_reference: Tensor) -> Tensor:
@@ -194,11 +201,12 @@ def _surrogate(
     each answer, the share that is clipped, and entropy; and the number of tokens.
     """
     targets_NT = batch.targets_PGT.flatten(0, 1)
-    log_p_PGT = log_probabilities(logits_NTV, targets_NT, temperature).view_as(batch.old_PGT)
+    log_p_NTV = log_distributions(logits_NTV, temperature)
+    log_p_PGT = _of_targets(log_p_NTV, targets_NT).view_as(batch.old_PGT)
     is_answer_PGT = batch.targets_PGT != IGNORE_INDEX
     losses_PGT = clipped_surrogate(log_p_PGT, batch.old_PGT, batch.advantages_PGT, clip)
     clipped_PGT = is_clipped(log_p_PGT.detach(), batch.old_PGT, batch.advantages_PGT, clip)
-    entropy_PGT = entropy(logits_NTV.detach(), temperature).view_as(log_p_PGT)
+    entropy_PGT = entropy(log_p_NTV.detach()).view_as(log_p_PGT)
     figures = {
         "reward": batch.rewards_PG.sum(),
         "kl": (k3(log_p_PGT.detach(), batch.reference_PGT) * is_answer_PGT).sum(),

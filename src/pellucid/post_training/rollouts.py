@@ -282,13 +282,11 @@ class Rollouts:
         stop_ids = self.tokenizer.control_ids
         with merged(model), self.precision.for_decoding().autocast():
             found = write_answers(model, prompts, uniforms_NT, stop_ids=stop_ids, temperature=self.temperature)
-        pairs = zip(asked, found.token_ids, strict=True)
-        verdicts = [verdict_on(self.corpus, self.tokenizer, instruction.task, ids) for instruction, ids in pairs]
+        verdicts, settled = [], []
+        for instruction, ids in zip(asked, found.token_ids, strict=True):
+            verdicts.append(verdict_on(self.corpus, self.tokenizer, instruction.task, ids))
+            settled.append(places_settled(self.corpus, self.tokenizer, instruction.task, ids, verdicts[-1]))
         rewards_N = self.reward(prompts, found.token_ids, verdicts)
-        answered = zip(asked, found.token_ids, verdicts, strict=True)
-        settled = [
-            places_settled(self.corpus, self.tokenizer, ask.task, ids, verdict) for ask, ids, verdict in answered
-        ]
         settled_N2 = torch.tensor(settled) + torch.tensor([len(prompt) - 1 for prompt in prompts])[:, None]
         return Written(prompts, found.token_ids, found.log_probabilities, verdicts, rewards_N, settled_N2)
 

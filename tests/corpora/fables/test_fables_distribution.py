@@ -66,9 +66,13 @@ def test_a_larger_world_has_more_entropy_and_every_world_is_rich():
 def test_a_fable_reads_back_as_the_choices_that_were_drawn():
     rng = random.Random(4)
     for _ in range(200):
-        text, drawn = FABLES.grammar.derive(rng.random)
+        numbers: list[float] = []
+        text = FABLES.grammar.derive(lambda numbers=numbers: numbers.append(rng.random()) or numbers[-1])
         read = FABLES.read(text)
-        assert [(fork.write(i)[0], i) for fork, i in read] == [(fork.write(i)[0], i) for fork, i in drawn]
+        assert [index for _, index in read] == [
+            fork.draw(number) for (fork, _), number in zip(read, numbers, strict=True)
+        ]
+        assert "".join(fork.write(index)[0] for fork, index in read) == text
         assert math.isfinite(FABLES.log_probability(text))
 
 
@@ -77,7 +81,7 @@ def test_at_every_choice_no_option_begins_like_another(world_size, soak):
     fables, rng = Fables(world_size), random.Random(6)
     checked = set()
     for _ in range(150 if soak or world_size <= 24 else 15):  # a choice among 2,000 takes long to list
-        for fork, _ in fables.grammar.derive(rng.random)[1]:
+        for fork, _ in fables.read(fables.write(rng)):
             openings = tuple(sorted(fork.write(index)[0] for index in fork.allowed()))
             if openings not in checked:
                 checked.add(openings)

@@ -3,6 +3,7 @@ import json
 import math
 import random
 import statistics
+from itertools import islice
 
 import pytest
 
@@ -49,6 +50,11 @@ def test_training_passes_over_validation_answers(monkeypatch):
     monkeypatch.setattr(corpus, "_stream", lambda split: ((f"{split}?", answer) for answer in streams[split]))
     assert [answer for _, answer in corpus.examples("validation")] == ["a", "b"]
     assert [answer for _, answer in corpus.examples("train")] == ["c", "c", "d", "e"]
+
+
+def test_the_first_held_out_instructions_are_found_without_the_rest(monkeypatch):
+    monkeypatch.setattr(CORPUS, "_stream", lambda split: iter([(f"{split}?", "a"), (f"{split}?", "b")]))
+    assert [answer for _, answer in islice(CORPUS.examples("validation"), 2)] == ["a", "b"]
 
 
 def test_every_answer_is_a_whole_fable_that_obeys(train, validation):

@@ -48,9 +48,9 @@ class Fables:
 
     def write(self, rng: random.Random) -> str:
         """Draw a fable."""
-        return self.grammar.derive(rng.random)[0]
+        return self.grammar.derive(rng.random)
 
-    def read(self, text: str) -> list[tuple[Fork, int]]:
+    def read(self, text: str) -> Sequence[tuple[Fork, int]]:
         """The choices that write this text. Raises DataError for a text that is no fable."""
         drawn, end, following = self.grammar.read(text)
         if following or end < len(text):

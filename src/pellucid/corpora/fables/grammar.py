@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise, takewhile
 
 from pellucid.corpora.fables.notation import Bind, Choice, Hole, Option, Part, capitalize, join_text
@@ -146,6 +146,9 @@ class Fork:
         return self._grammar.advance(rest, bind(self.state, variable, option.attributes) if variable else self.state)
 
 
+Read = tuple[Sequence[tuple[Fork, int]], int, Fork | None]
+
+
 class Grammar:
     """Rules, and what can be computed from them. `constants` are variables that are known before the first choice."""
 
@@ -233,32 +236,47 @@ class Grammar:
         """The first choice of every story."""
         return Fork(self, self.start, None, self.constants)
 
-    def derive(self, random: Callable[[], float]) -> tuple[str, list[tuple[Fork, int]]]:
-        """Draw a story: its text, and its choices with the option drawn. `random` gives numbers from [0, 1)."""
-        story = ""
-        drawn: list[tuple[Fork, int]] = []
-        fork: Fork | None = self.begin()
-        while fork:
-            drawn.append((fork, fork.draw(random())))
-            text, fork = fork.write(drawn[-1][1])
-            story += text
-        return story, drawn
+    def derive(self, random: Callable[[], float]) -> str:
+        """Draw a story. `random` gives numbers from [0, 1)."""
+        story: list[str] = []
+        ahead: list[Part] = [self.start]  # the next comes last
+        state = self.constants
+        while ahead:
+            part = ahead.pop()
+            if isinstance(part, str):
+                story.append(part)
+            elif isinstance(part, Hole):
+                story.append(fill(part, state))
+            elif isinstance(part, Bind):
+                state = bind(state, part.variable, part.attributes)
+            else:
+                fork = Fork(self, part, None, state)
+                option = fork.rule.options[fork.draw(random())]
+                ahead += reversed(option.parts)
+                if part.variable:
+                    state = bind(state, part.variable, option.attributes)
+        return "".join(story)
 
-    def read(self, text: str) -> tuple[list[tuple[Fork, int]], int, Fork | None]:
+    def read(self, text: str) -> Read:
         """The choices that write the beginning of a text, each with the option drawn; where they end; the next choice.
 
-        The text is a whole story if they end where it ends, and no choice is next.
+        The text is a whole story if they end where it ends, and no choice is next. Change nothing of what is returned.
         """
-        drawn: list[tuple[Fork, int]] = []
-        end, fork = 0, self.begin()
-        while (index := fork.find(text, end)) is not None:
-            drawn.append((fork, index))
-            written, after = fork.write(index)
-            end += len(written)
-            if after is None:
-                return drawn, end, None
-            fork = after
-        return drawn, end, fork
+        return _read(self, text)
+
+
+@lru_cache(maxsize=2)  # several things are asked of a text, one after the other, and perhaps under two grammars
+def _read(grammar: Grammar, text: str) -> Read:
+    drawn: list[tuple[Fork, int]] = []
+    end, fork = 0, grammar.begin()
+    while (index := fork.find(text, end)) is not None:
+        drawn.append((fork, index))
+        written, after = fork.write(index)
+        end += len(written)
+        if after is None:
+            return drawn, end, None
+        fork = after
+    return drawn, end, fork
 
 
 def _capitalized(option: Option) -> Option:

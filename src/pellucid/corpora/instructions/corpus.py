@@ -69,15 +69,16 @@ class InstructionsCorpus:
 
     def examples(self, split: Split) -> Iterator[Example]:
         """The instructions of a split with their answers, written on demand; each call starts over."""
-        held_out: dict[str, Instruction] = {}  # by answer
+        held_out: set[str] = set()  # the answers
         for instruction, answer in self._stream("validation"):
-            held_out.setdefault(answer, instruction)
+            if split == "validation" and answer not in held_out:
+                yield instruction, answer
+            held_out.add(answer)
             if len(held_out) == self._n_validation:
                 break
-        if split == "validation":
-            return ((instruction, answer) for answer, instruction in held_out.items())
-        new = (example for example in self._stream("train") if example[1] not in held_out)
-        return islice(new, self._size - self._n_validation)
+        if split == "train":
+            new = (example for example in self._stream("train") if example[1] not in held_out)
+            yield from islice(new, self._size - self._n_validation)
 
     def conversations(self, split: Split) -> Iterator[Sequence[Turn]]:
         """The same as conversations of two turns."""
