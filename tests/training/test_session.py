@@ -14,6 +14,7 @@ from pellucid.checkpoint.step_directory import TENSOR_FILES, read_checkpoint
 from pellucid.config import load_run_config
 from pellucid.data.build import build_batches, prepare_data
 from pellucid.runtime.distributed import ALONE
+from pellucid.training import progress_bar
 from pellucid.training import session as session_module
 from pellucid.training import train_run as train_run_module
 from pellucid.training.metrics import read_rows
@@ -230,7 +231,7 @@ def test_a_text_that_will_be_read_often_is_a_warning_that_early_stopping_answers
 def test_after_the_first_updates_a_run_says_how_long_it_will_take(workplace: Path, monkeypatch, capfd):
     train(workplace, "short")
     assert "to go" not in capfd.readouterr().err
-    monkeypatch.setattr(session_module, "SECONDS_TO_JUDGE", 1e-4)
+    monkeypatch.setattr(progress_bar, "SECONDS_TO_JUDGE", 1e-4)
     train(workplace, "long")
     assert len(re.findall(r"[\d.]+ steps a second: about [\d.]+ \w+ to go", capfd.readouterr().err)) == 1
     assert_same_run(workplace / "short", workplace / "long", 20)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -66,6 +66,7 @@ from pellucid.objectives.next_token import next_token, with_load_balance
 from pellucid.post_training.build import build_policy, learning_from_pairs, reward_sha256
 from pellucid.runtime.distributed import ALONE, World, divides
 from pellucid.runtime.precision import Precision, resolve_precision
+from pellucid.tokenizer import Tokenizer
 from pellucid.training import optimizers, schedules
 from pellucid.training.schedules import Schedule
 from pellucid.training.session import Session
@@ -82,37 +83,12 @@ def build_session(
 ) -> Session:
     """A session at step 0, its weights drawn from `config.seed`, or those of the base."""
     trainer, task = build_trainer(config, data, world, base)
-    tokenizer, sample = data.tokenizer, config.sample
-    model, precision = trainer.model, trainer.precision
+    model = trainer.model
     assert isinstance(model, LanguageModel)
-
-    def validate() -> Validation:
-        return task.evaluate(model, config.evaluation.max_tokens)
-
-    questions = first_questions(config, sample.n_samples)
-
-    def write_samples() -> list[str]:
-        if task.write_samples is not None:
-            return task.write_samples(model, sample.n_samples)
-        if questions:
-            with trainer.whole_model(), merged(model):
-                return [f"**{question}**\n\n{conversation().ask(question)}" for question in questions]
-        with trainer.whole_model(), merged(model), precision.for_decoding().autocast():
-            completions = generate_text(
-                model,
-                tokenizer,
-                sample.prompt,
-                n_samples=sample.n_samples,
-                max_new_tokens=sample.max_new_tokens,
-                sampling=build_sampling(sample),
-                seed=config.seed,
-            )
-        return [sample.prompt + completion.completion for completion in completions]
-
-    def conversation() -> Conversation:
-        sampling, most = build_sampling(sample), sample.max_new_tokens
-        return Conversation(model, tokenizer, precision, sampling=sampling, max_new_tokens=most, seed=config.seed)
-
+    if task.write_samples is None:
+        write_samples = build_samples(config, data.tokenizer, trainer)
+    else:
+        write_samples = partial(task.write_samples, model, config.sample.n_samples)
     return Session(
         trainer=trainer,
         task=task,
@@ -123,21 +99,45 @@ def build_session(
         patience=config.evaluation.early_stopping_patience,
         log_every=config.train.log_every_steps,
         evaluate_every=config.evaluation.every_steps,
-        sample_every=sample.every_steps,
+        sample_every=config.sample.every_steps,
         save_every=config.checkpoint.every_steps,
         keep_last=config.checkpoint.keep_last,
         before_decay=step_before_decay(config.schedule, config.train.steps),
         snapshots_at=snapshot_steps(config.train.steps, config.checkpoint.snapshots),
         floor=data.validation_floor_nats_per_token if config.reads_text else None,
-        validate=validate,
+        validate=partial(task.evaluate, model, config.evaluation.max_tokens),
         write_samples=write_samples,
         config_yaml=run_config_to_yaml(config),
-        tokenizer_json=tokenizer.to_json(),
+        tokenizer_json=data.tokenizer.to_json(),
         data_fingerprint=data.fingerprint,
         base_sha256=base.sha256 if base is not None and needs_base(config) else None,
         reward_sha256=reward_sha256(config),
         trackers=build_trackers(config, run_dir, world),
     )
+
+
+def build_samples(config: RunConfig, tokenizer: Tokenizer, trainer: Trainer) -> Callable[[], list[str]]:
+    """What shows how well a model writes by now: texts or, if it learns conversations, answers."""
+    model, precision, sample = trainer.model, trainer.precision, config.sample
+    assert isinstance(model, LanguageModel)
+    options: dict[str, Any] = {
+        "sampling": build_sampling(sample),
+        "max_new_tokens": sample.max_new_tokens,
+        "seed": config.seed,
+    }
+    questions = first_questions(config, sample.n_samples)
+
+    def answers() -> list[str]:
+        with trainer.whole_model(), merged(model):
+            asked = [(question, Conversation(model, tokenizer, precision, **options)) for question in questions]
+            return [f"**{question}**\n\n{conversation.ask(question)}" for question, conversation in asked]
+
+    def texts() -> list[str]:
+        with trainer.whole_model(), merged(model), precision.for_decoding().autocast():
+            completions = generate_text(model, tokenizer, sample.prompt, n_samples=sample.n_samples, **options)
+        return [sample.prompt + completion.completion for completion in completions]
+
+    return answers if questions else texts
 
 
 def first_questions(config: RunConfig, n: int) -> list[str]:

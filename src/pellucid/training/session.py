@@ -6,18 +6,14 @@ What a run leaves in its folder: metrics.jsonl, samples.md, loss.png or rewards.
 
 from __future__ import annotations
 
-import logging
 import math
 import re
-import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
-from tqdm import tqdm
 
 from pellucid import failpoints
 from pellucid.checkpoint.run_directory import keep_last_and_best
@@ -31,21 +27,15 @@ from pellucid.checkpoint.training_state import (
     rng_tensors,
     task_tensors,
 )
-from pellucid.cost.step_time import duration
 from pellucid.errors import NonFiniteLossError
 from pellucid.files import fsync
 from pellucid.training import metrics
 from pellucid.training.interrupts import StoppedBySignal, StopRequest, stop_requests
+from pellucid.training.progress_bar import ProgressBar
 from pellucid.training.task import Task, Validation
 from pellucid.training.trackers import Trackers
 from pellucid.training.trainer import Trainer, Update, not_finite
 from pellucid.version import __version__
-
-_log = logging.getLogger(__name__)
-
-CHARACTERS_TO_SHOW = 100  # of a sample, in the terminal
-SECONDS_TO_JUDGE = 5.0  # of updates, before it is said how long the rest will take
-EVALUATIONS_TO_WARN = 3  # so many in a row without a new best are hardly chance
 
 
 @dataclass(eq=False, kw_only=True)
@@ -89,9 +79,6 @@ class Session:
     best_loss: float = math.inf
     best_step: int | None = None
     evaluations_since_best: int = 0
-    has_warned: bool = False
-    has_said_pace: bool = False
-    first_updates: list[float] = field(default_factory=list)
     saved_step: int | None = None
     unreported: Update | None = None
 
@@ -125,14 +112,7 @@ class Session:
         """
         try:
             n_reported = self.trainer.step - (self.unreported is not None)
-            bar = tqdm(
-                total=self.n_steps,
-                initial=n_reported,
-                unit="step",
-                mininterval=0.5,
-                dynamic_ncols=True,
-                disable=not self.world.is_first,
-            )
+            bar = ProgressBar(self.n_steps, n_reported, self.floor, is_shown=self.world.is_first)
             with self.trackers.opened(n_reported + 1, metrics.read_rows(self.metrics_file)):
                 with stop_requests(self.world) as stop, bar:
                     self._train(stop, bar)
@@ -174,7 +154,7 @@ class Session:
             "processes": self.world.size,
         }
 
-    def _train(self, stop: StopRequest, bar: tqdm[Any]) -> None:
+    def _train(self, stop: StopRequest, bar: ProgressBar) -> None:
         if self.unreported is not None:
             self._report(self.unreported, stop, bar)
             self.unreported = None
@@ -187,7 +167,7 @@ class Session:
             self.elapsed_seconds += update.seconds
             self._report(update, stop, bar)
 
-    def _report(self, update: Update, stop: StopRequest, bar: tqdm[Any]) -> None:
+    def _report(self, update: Update, stop: StopRequest, bar: ProgressBar) -> None:
         """Does what is due after an update: evaluate, write samples, log, save.
 
         A stop request comes first: the update is saved as it is, and the resumed run begins with its report.
@@ -216,7 +196,8 @@ class Session:
         self.best_loss, self.evaluations_since_best = best_loss, since_best
         self.best_step = self.trainer.step if is_best else self.best_step
         if self.world.is_first:
-            self._show(bar, update, evaluation, samples)
+            bar.show(self.trainer.step, update, evaluation, samples)
+            bar.warn_if_memorizing(self.evaluations_since_best, self.best_loss, self.best_step)
         self._snapshot(val_loss)  # before the save: a run that resumes there does not make it again
         is_needed = self._due(self.save_every) or self.trainer.step == self.before_decay
         if is_best or is_last or is_needed or stop.signal_number is not None:
@@ -303,41 +284,6 @@ class Session:
                 fsync(log)
         write_checkpoint(self.run_dir, checkpoint)
         keep_last_and_best(self.run_dir, self.keep_last, self.before_decay)
-
-    def _show(self, bar: tqdm[Any], update: Update, evaluation: Validation | None, samples: Sequence[str]) -> None:
-        rate = bar.format_dict["rate"] or 0.0
-        figures = {
-            "loss": f"{update.loss:.3f}",
-            **({} if self.floor is None else {"floor": f"{self.floor:.3f}"}),
-            "lr": f"{update.learning_rate:.1e}",
-            "tokens/s": f"{update.tokens * rate:,.0f}",
-        }
-        bar.set_postfix(figures, refresh=False)
-        bar.update()
-        if evaluation is not None:
-            bar.write(f"step {self.trainer.step}: {evaluation.brief()}", file=bar.fp)
-        if samples:
-            line = " ".join(samples[0].split())
-            shown = line if len(line) <= CHARACTERS_TO_SHOW else line[:CHARACTERS_TO_SHOW] + "…"
-            bar.write(f"step {self.trainer.step}: it writes “{shown}”", file=bar.fp)
-        self._say_pace(bar, update)
-        if self.evaluations_since_best >= EVALUATIONS_TO_WARN and not self.has_warned:
-            self.has_warned = True
-            what = "validation loss no longer falls: its best is %.4f, at step %s; the model may be memorizing its text"
-            with tqdm.external_write_mode(file=bar.fp):
-                _log.warning(what, self.best_loss, self.best_step)
-
-    def _say_pace(self, bar: tqdm[Any], update: Update) -> None:
-        """Once, after the first updates (the very first takes longer): how fast it goes and how long it will take."""
-        if self.has_said_pace:
-            return
-        self.first_updates.append(update.seconds)
-        if sum(self.first_updates[1:]) < SECONDS_TO_JUDGE:
-            return
-        self.has_said_pace = True
-        seconds = statistics.median(self.first_updates)
-        if (left := seconds * (self.n_steps - self.trainer.step)) > SECONDS_TO_JUDGE:
-            bar.write(f"{1 / seconds:.1f} steps a second: about {duration(round(left))} to go", file=bar.fp)
 
     def _append_samples(self, samples: Sequence[str]) -> None:
         quoted = "\n\n".join("> " + sample.replace("\n", "\n> ") for sample in samples)

@@ -1,0 +1,80 @@
+"""What the terminal shows while a run trains: a bar, losses and samples as they come, and how long it will take."""
+
+from __future__ import annotations
+
+import logging
+import statistics
+from collections.abc import Sequence
+
+from tqdm import tqdm
+from typing_extensions import Self
+
+from pellucid.cost.step_time import duration
+from pellucid.training.task import Validation
+from pellucid.training.trainer import Update
+
+_log = logging.getLogger(__name__)
+
+CHARACTERS_TO_SHOW = 100  # of a sample
+SECONDS_TO_JUDGE = 5.0  # of updates, before it is said how long the rest will take
+EVALUATIONS_TO_WARN = 3  # so many in a row without a new best are hardly chance
+
+
+class ProgressBar:
+    """A step of the bar for each update that is reported; `floor` is the least possible loss, if that is known."""
+
+    def __init__(self, n_steps: int, n_reported: int, floor: float | None, *, is_shown: bool) -> None:
+        self._n_steps, self._floor = n_steps, floor
+        self._bar = tqdm(
+            total=n_steps, initial=n_reported, unit="step", mininterval=0.5, dynamic_ncols=True, disable=not is_shown
+        )
+        self._seconds: list[float] = []  # of the first updates
+        self._has_said_pace = self._has_warned = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+    def show(self, step: int, update: Update, evaluation: Validation | None, samples: Sequence[str]) -> None:
+        """An update, and what came with it."""
+        rate = self._bar.format_dict["rate"] or 0.0
+        figures = {
+            "loss": f"{update.loss:.3f}",
+            **({} if self._floor is None else {"floor": f"{self._floor:.3f}"}),
+            "lr": f"{update.learning_rate:.1e}",
+            "tokens/s": f"{update.tokens * rate:,.0f}",
+        }
+        self._bar.set_postfix(figures, refresh=False)
+        self._bar.update()
+        if evaluation is not None:
+            self._write(f"step {step}: {evaluation.brief()}")
+        if samples:
+            line = " ".join(samples[0].split())
+            shown = line if len(line) <= CHARACTERS_TO_SHOW else line[:CHARACTERS_TO_SHOW] + "…"
+            self._write(f"step {step}: it writes “{shown}”")
+        self._say_pace(update.seconds, self._n_steps - step)
+
+    def _say_pace(self, seconds: float, n_left: int) -> None:
+        """Once, after the first updates (the very first takes longer): how fast it goes and how long it will take."""
+        if self._has_said_pace:
+            return
+        self._seconds.append(seconds)
+        if sum(self._seconds[1:]) < SECONDS_TO_JUDGE:
+            return
+        self._has_said_pace = True
+        seconds_each = statistics.median(self._seconds)
+        if (left := seconds_each * n_left) > SECONDS_TO_JUDGE:
+            self._write(f"{1 / seconds_each:.1f} steps a second: about {duration(round(left))} to go")
+
+    def warn_if_memorizing(self, evaluations_since_best: int, best_loss: float, best_step: int | None) -> None:
+        """Once, when the validation loss has not fallen for some evaluations."""
+        if evaluations_since_best >= EVALUATIONS_TO_WARN and not self._has_warned:
+            self._has_warned = True
+            what = "validation loss no longer falls: its best is %.4f, at step %s; the model may be memorizing its text"
+            with tqdm.external_write_mode(file=self._bar.fp):
+                _log.warning(what, best_loss, best_step)
+
+    def _write(self, line: str) -> None:
+        self._bar.write(line, file=self._bar.fp)
