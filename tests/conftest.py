@@ -12,6 +12,7 @@ import torch
 import typer.main
 from hypothesis import settings
 
+from pellucid.cost.machine import Machine, measure_machine
 from tiny_run import TINY_RUN, VERSES, Result
 
 # Examples are the same on every run, so that a red test stays red until it is fixed; no deadline on noisy machines.
@@ -31,6 +32,17 @@ def blank_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 @pytest.fixture
 def ink() -> None:
     """Figures are drawn."""
+
+
+@pytest.fixture(autouse=True)
+def uncounted_flops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last line of `train` tells no true FLOP/s: to count them takes as long as to train a tiny model."""
+    monkeypatch.setattr("pellucid.training.train_run.training_flops", lambda config, vocab_size, tokens: 0)
+
+
+@functools.cache
+def measured_once(device: torch.device, dtype: torch.dtype) -> Machine:
+    return measure_machine(device, dtype)
 
 
 @pytest.fixture
@@ -58,6 +70,8 @@ def trained_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def pellucid(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Result]:
     """`pellucid("train", "tiny.yaml")` as typed in a shell, but in this process."""
     from pellucid.cli import main
+
+    monkeypatch.setattr("pellucid.cost.machine.measure_machine", measured_once)
 
     def run(*arguments: str) -> Result:
         capfd.readouterr()

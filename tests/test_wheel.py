@@ -1,5 +1,6 @@
 """What `pip install dist/*.whl` brings: all that a run needs, configs included, and nothing of the checkout."""
 
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,12 @@ import pytest
 from pellucid import __version__
 
 ROOT = Path(__file__).parents[1]
+RUN_ALL = """
+import json, sys
+from pellucid.cli import app
+for command in json.loads(sys.argv[1]):  # in one process: to import PyTorch takes longer than either
+    app(command, standalone_mode=False)
+"""
 
 
 def run(*command: object, **options) -> str:
@@ -43,9 +50,11 @@ def test_an_installed_wheel_trains_and_generates_from_an_empty_folder(wheel: Pat
     place.mkdir()
     there = {"cwd": place, "env": {**os.environ, "PYTHONPATH": str(site), "OMP_NUM_THREADS": "1"}}
     assert Path(run(sys.executable, "-c", "import pellucid; print(pellucid.__file__)", **there)).is_relative_to(site)
-    assert "experiments/positions  " in run(sys.executable, "-m", "pellucid", "configs", **there)
+    for command in ([sys.executable, "-m", "pellucid"], [site / "bin/pellucid"]):
+        assert "experiments/positions  " in run(*command, "configs", **there)
     tiny = ["corpus.size=40", "corpus.validation_fraction=0.25", "model.n_layers=1", "train.steps=5"]
-    trained = run(sys.executable, "-m", "pellucid", "train", "debug", *tiny, **there)
+    commands = [["train", "debug", *tiny], ["generate", "checkpoints/debug", "--max-new-tokens", "4"]]
+    trained, written = run(sys.executable, "-c", RUN_ALL, json.dumps(commands), **there).split("\n", 1)
     assert trained.startswith("validation: loss ")
-    assert run(site / "bin/pellucid", "generate", "checkpoints/debug", "--max-new-tokens", "4", **there)
+    assert written.strip()
     assert sorted(path.name for path in place.iterdir()) == ["checkpoints", "data"]
