@@ -161,19 +161,7 @@ def _write(
                 "the corpus", "was changed while it was read", "prepare it again, and leave it alone meanwhile"
             )
 
-    def texts(split: Split, doing: str) -> Iterator[str]:
-        return (piece.text for piece in _with_bar(corpus.pieces(split), f"{doing} {split} text"))
-
-    if progress := read_progress(draft, draft / TOKENIZER_FILE, FILE_OF_SPLIT):
-        _log.warning("going on with what was prepared before, in %s", draft)
-        tokenizer = Tokenizer.load(draft / TOKENIZER_FILE)
-    else:
-        tokenizer = train_tokenizer(*(texts(split, "learning tokens from") for split in FILE_OF_SPLIT))
-        if isinstance(corpus, ConversationCorpus):
-            tokenizer = tokenizer.with_chat_tokens()
-        tokenizer.save(draft / TOKENIZER_FILE)
-        fsync(draft / TOKENIZER_FILE)
-        progress = Progress(tokenizer_sha256=sha256(draft / TOKENIZER_FILE), splits={})
+    tokenizer, progress = _tokenizer_and_progress(draft, corpus, train_tokenizer)
     counts = {}
     for split, file in FILE_OF_SPLIT.items():
 
@@ -189,13 +177,7 @@ def _write(
             continue
         parts, done = _parts_of(corpus, split), progress.splits.get(split)
         counts[split] = write_split(parts, tokenizer, draft / file, name=split, done=done, record=record)
-    nats, skills = None, list[str]()
-    if isinstance(corpus, KnownCorpus) and tokenizer.has_words:
-        nats = write_truth(corpus, tokenizer, texts("validation", "writing the truth about"), draft)
-        skills = list(corpus.skills)
-    elif isinstance(corpus, KnownConversations) and tokenizer.has_words:
-        nats = write_truth_of_answers(corpus, tokenizer, corpus.conversations("validation"), draft)
-        skills = list(corpus.skills)
+    nats, skills = _write_truth_if_known(draft, corpus, tokenizer)
     check_unchanged()
     manifest = Manifest(
         fingerprint=_fingerprint(identity, tokenizer_settings),
@@ -212,6 +194,33 @@ def _write(
     (draft / MANIFEST_FILE).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
     (draft / CHECKSUMS_FILE).write_bytes(_checksums(draft))
     return manifest
+
+
+def _tokenizer_and_progress(draft: Path, corpus: Corpus, train_tokenizer: TrainTokenizer) -> tuple[Tokenizer, Progress]:
+    """The tokenizer, learned and saved, or saved before; and how far the writing of tokens had got then."""
+    file = draft / TOKENIZER_FILE
+    if progress := read_progress(draft, file, FILE_OF_SPLIT):
+        _log.warning("going on with what was prepared before, in %s", draft)
+        return Tokenizer.load(file), progress
+    tokenizer = train_tokenizer(*(_texts(corpus, split, "learning tokens from") for split in FILE_OF_SPLIT))
+    if isinstance(corpus, ConversationCorpus):
+        tokenizer = tokenizer.with_chat_tokens()
+    tokenizer.save(file)
+    fsync(file)
+    return tokenizer, Progress(tokenizer_sha256=sha256(file), splits={})
+
+
+def _write_truth_if_known(draft: Path, corpus: Corpus, tokenizer: Tokenizer) -> tuple[float | None, list[str]]:
+    """All nats of the validation text under the corpus's own distribution, and the skills that its tokens take."""
+    if not tokenizer.has_words:
+        return None, []
+    if isinstance(corpus, KnownCorpus):
+        texts = _texts(corpus, "validation", "writing the truth about")
+        return write_truth(corpus, tokenizer, texts, draft), list(corpus.skills)
+    if isinstance(corpus, KnownConversations):
+        conversations = corpus.conversations("validation")
+        return write_truth_of_answers(corpus, tokenizer, conversations, draft), list(corpus.skills)
+    return None, []
 
 
 def write_split(
@@ -277,6 +286,10 @@ def _parts(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
             yield part
             part, n_bytes = [], 0
     yield part
+
+
+def _texts(corpus: Corpus, split: Split, doing: str) -> Iterator[str]:
+    return (piece.text for piece in _with_bar(corpus.pieces(split), f"{doing} {split} text"))
 
 
 def _with_bar(pieces: Iterable[Piece], title: str) -> Iterator[Piece]:

@@ -158,12 +158,12 @@ export function lensPanel(root, view) {
   }
 }
 
-export function pointOf(state, trace) {
+function pointOf(state, trace) {
   return state.point < 0 ? trace.points.length - 1 : Math.min(state.point, trace.points.length - 1);
 }
 
 // "1.feed_forward" in words, as part 7 names it; the last is where the model's answer is read.
-export function nameOfPoint(point, n, trace) {
+function nameOfPoint(point, n, trace) {
   if (point === "embedding") return "embedding";
   const [layer, part] = point.split(".");
   return `${part.replace("_", "-")} ${layer}${n === trace.points.length - 1 ? " (end)" : ""}`;

@@ -40,7 +40,7 @@ export function makeStore() {
   return { get: () => state, set: change, onChange: (listener) => listeners.push(listener) };
 }
 
-export function toAddress(state) {
+function toAddress(state) {
   const said = Object.entries(state).filter(([key, value]) => value !== DEFAULTS[key]);
   return said.length ? `#${new URLSearchParams(said)}` : "";
 }
