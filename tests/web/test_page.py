@@ -503,11 +503,12 @@ def test_what_the_server_cannot_give_is_said_where_it_is_missing_and_the_rest_is
     page.route("**/api/run*", lambda route: route.fulfill(json={"runs": [gone, *fable]}))
     page.route("**/api/heads*", lambda route: route.fulfill(status=400, json=refused))
     page.route("**/api/events", lambda route: route.fulfill(status=503))
-    page.goto(address)
+    page.goto(f"{address}#other=fables@9")
     expect(page.locator("#problem")).to_contain_text("Too many pages are open on this server")
     expect(page.locator("#part-text .token").first).to_be_attached()
     expect(page.locator("#part-attention")).to_contain_text("No names for these heads: heads: attention weights")
     expect(page.locator("#run-choice")).to_have_value("fables")
+    expect(page.locator("#part-compare .empty")).to_have_text("fables, step 9 is not there any more. Choose another B.")
     assert page.locator("#run-choice option").all_inner_texts() == ["other (not available)", "fables"]
 
     page.unroute("**/api/events")

@@ -18,7 +18,7 @@ import { nextPanel } from "./panel_next.js";
 import { runPanel } from "./panel_run.js";
 import { textPanel } from "./panel_text.js";
 import { settings, applySettings } from "./settings.js";
-import { makeStore, nameOfPart, partsOff, runOf, stepOf } from "./store.js";
+import { isThere, makeStore, nameOfPart, partsOff, runOf, stepOf } from "./store.js";
 
 const PANELS = {
   run: runPanel,
@@ -195,7 +195,7 @@ export async function showPage(source) {
   function keysOf(state) {
     return {
       checkpoint: state.checkpoint,
-      other: state.other,
+      other: isThere(view, state.other) ? state.other : "",
       text: state.text,
       at: state.at,
       knockOut: partsOff(state.off),
@@ -222,7 +222,7 @@ export async function showPage(source) {
     const base = state.off ? `${state.checkpoint} ${state.text}` : "";
     if (base && asked.base !== base) askBase(keys);
     asked.base = base;
-    const other = state.other ? `${state.other} ${state.text}` : "";
+    const other = keys.other ? `${keys.other} ${state.text}` : "";
     if (other && asked.other !== other) askOther(keys);
     if (!other) Object.assign(view, { other: null, otherLogits: null });
     asked.other = other;

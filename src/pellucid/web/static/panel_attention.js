@@ -20,7 +20,7 @@ export function attentionPanel(root, view) {
   const [rowNames, columnNames] = [names("rows"), names("columns")];
   const box = h("div", { class: "map-box" });
   box.append(
-    h("span", { class: "corner" }, "from ↓ to →"),
+    h("span", { class: "corner" }, "looks ↓ at →"),
     columnNames,
     h("span", { class: "sums-name", title: "the sum of each row" }, "Σ"),
     rowNames,
@@ -38,7 +38,7 @@ export function attentionPanel(root, view) {
     "p",
     { class: "muted small decided", hidden: true },
     h("span", { class: "decides" }, "outlined"),
-    ": by the grammar, this decides the next token. The head takes ",
+    ": what decides the next token, by the grammar. This head takes ",
     onDeciding,
     " from it.",
   );
@@ -53,7 +53,7 @@ export function attentionPanel(root, view) {
       why,
       box,
       pointed,
-      h("p", { class: "muted small" }, "Σ, at the right: what each row sums to, from ", least, " to ", most, "."),
+      h("p", { class: "muted small" }, "Σ, at the right: the sum of each row, from ", least, " to ", most, "."),
     ),
     h(
       "div",
@@ -189,7 +189,7 @@ export function attentionPanel(root, view) {
     setFigure(sum, sumOf(weights), fixed(sumOf(weights), 3));
     fill(
       sources,
-      h("h3", {}, "From ", h("b", { class: "mono" }, name(here)), " it takes most from"),
+      h("h3", {}, h("b", { class: "mono" }, name(here)), " takes most from"),
       ...order.map((s) =>
         h(
           "button",

@@ -1,9 +1,10 @@
 // Part 8: two checkpoints read the same text.
 
 import { paint, shadeOf, shareColour } from "./colours.js";
-import { changed, figure, fill, fixed, h, percent, piece, setFigure, visible } from "./elements.js";
+import { changed, figure, fill, fixed, h, percent, piece, setFigure, thousands, visible } from "./elements.js";
 import { headOf, placeOf, selectToken } from "./moves.js";
 import { likeliest, logSoftmax } from "./sampling.js";
+import { isThere, runOf, stepOf } from "./store.js";
 import { matching } from "./truth.js";
 
 const N_SHOWN = 6;
@@ -13,7 +14,7 @@ export function comparePanel(root, view) {
   const choice = h("select", { id: "other", onchange: () => view.store.set({ other: choice.value }) });
   const sides = h("div", { class: "sides" });
   const least = figure("compare_floor", null);
-  const leastWords = h("span", {}, " The least possible mean is ", least, " nats.");
+  const leastWords = h("span", {}, " The floor is ", least, " nats.");
   const key = h(
     "p",
     { class: "sides-key muted small", hidden: true },
@@ -21,7 +22,7 @@ export function comparePanel(root, view) {
     ": surprised this model by at least 0.5 nats more than the other.",
     leastWords,
   );
-  root.append(h("div", { class: "row" }, h("label", { for: "other" }, "B:"), choice), key, sides);
+  root.append(h("div", { class: "row" }, h("label", { for: "other" }, "Compare A with B:"), choice), key, sides);
   return { draw };
 
   function draw() {
@@ -30,7 +31,7 @@ export function comparePanel(root, view) {
     if (
       !model ||
       !base ||
-      !changed(memory, base, baseLogits, other, otherLogits, truth, state.at, state.head, state.other, state.guess, look)
+      !changed(memory, runs, base, baseLogits, other, otherLogits, truth, state.at, state.head, state.other, state.guess, look)
     )
       return;
     key.hidden = true;
@@ -39,6 +40,8 @@ export function comparePanel(root, view) {
         sides,
         h("p", { class: "empty" }, "Choose a B: an early checkpoint shows what the last one has learned since."),
       );
+    if (!isThere(view, state.other))
+      return fill(sides, h("p", { class: "empty" }, `${nameOf(state.other)} is not there any more. Choose another B.`));
     if (!other) return fill(sides, h("p", { class: "empty" }, "B is reading …"));
     if (String(other.ids) !== String(base.ids))
       return fill(
@@ -48,7 +51,8 @@ export function comparePanel(root, view) {
     const floor = matching(truth, base)?.floor;
     const isKnown = floor?.length > 0 && floor.length === base.ids.length - 1 && !floor.includes(null);
     leastWords.hidden = !isKnown;
-    setFigure(least, isKnown ? floor.reduce((sum, each) => sum + each, 0) / floor.length : null);
+    const meanFloor = isKnown ? floor.reduce((sum, each) => sum + each, 0) / floor.length : null;
+    setFigure(least, meanFloor, fixed(meanFloor, 3));
     key.hidden = false;
     fill(sides, side("A", state.checkpoint, base, baseLogits, other), side("B", state.other, other, otherLogits, base));
   }
@@ -61,15 +65,13 @@ export function comparePanel(root, view) {
       ...runs.flatMap((run) =>
         run.checkpoints
           .filter(({ id }) => id !== state.checkpoint)
-          .map(({ id, step }) =>
-            h(
-              "option",
-              { value: id, selected: id === state.other },
-              runs.length > 1 ? `${run.name}, step ${step}` : `step ${step}`,
-            ),
-          ),
+          .map(({ id }) => h("option", { value: id, selected: id === state.other }, nameOf(id))),
       ),
     );
+  }
+
+  function nameOf(checkpoint) {
+    return `${view.runs.length > 1 ? `${runOf(checkpoint)}, ` : ""}step ${thousands(stepOf(checkpoint))}`;
   }
 
   function side(name, checkpoint, trace, logits, rival) {
@@ -93,7 +95,7 @@ export function comparePanel(root, view) {
     return h(
       "article",
       { class: "side", "data-side": name },
-      h("h3", {}, name, h("span", { class: "muted" }, ` ${checkpoint}`)),
+      h("h3", {}, name, h("span", { class: "muted" }, ` ${nameOf(checkpoint)}`)),
       h("p", {}, "mean surprise ", figure(`mean_${name}`, surprises.length ? mean : null, fixed(mean, 3)), " nats"),
       h(
         "div",

@@ -19,7 +19,7 @@ const SLIDERS = [
     min: 0,
     max: 2,
     step: 0.05,
-    says: (v) => (v === 0 ? "0: always the likeliest" : v === 1 ? "1: as the model thinks" : fixed(v)),
+    says: (v) => (v === 0 ? "0: always the likeliest" : v === 1 ? "1: unchanged" : fixed(v)),
   },
   {
     key: "top_k",
@@ -35,7 +35,7 @@ const SLIDERS = [
     min: 0.05,
     max: 1,
     step: 0.05,
-    says: (v) => (v >= 1 ? "all of the probability" : `the first ${fixed(100 * v, 0)} %`),
+    says: (v) => (v >= 1 ? "all of the probability" : `the first ${fixed(100 * v, 0)}%`),
   },
 ];
 
@@ -51,13 +51,13 @@ export function nextPanel(root, view) {
     h(
       "div",
       { class: "if-truth" },
-      h("dt", {}, "how open it is: entropy of the truth"),
+      h("dt", {}, "entropy of the truth: how open it is"),
       h("dd", {}, entropy, h("small", {}, " nats")),
     ),
     h(
       "div",
       { class: "if-truth" },
-      h("dt", {}, "how far the model is off: KL to the truth"),
+      h("dt", {}, "KL to the truth: how far off the model is"),
       h("dd", {}, kl, h("small", {}, " nats")),
     ),
   );
@@ -370,6 +370,7 @@ export function nextPanel(root, view) {
       figure("guesses", score.guesses, String(score.guesses)),
       " · the model: ",
       figure("model_right", score.model, String(score.model)),
+      ` of ${score.guesses} `,
       score.guesses > 0 &&
         h("button", { type: "button", id: "score-reset", class: "chip", onclick: () => setScore(NO_SCORE) }, "Reset"),
     );
@@ -383,11 +384,11 @@ export function nextPanel(root, view) {
           revealed.guess === answer ? "Right: " : "Not this time: ",
           name(answer),
           follows === undefined ? " is the likeliest. " : " comes next. ",
-          "You said ",
+          "You guessed ",
           name(revealed.guess),
-          ", to which the model gives ",
+          ": the model gives it ",
           percent(Math.exp(logQ[revealed.guess])),
-          truthOf ? `, and the truth ${truthOf.has(revealed.guess) ? percent(truthOf.get(revealed.guess)) : "nothing"}` : "",
+          truthOf ? `, the truth ${truthOf.has(revealed.guess) ? percent(truthOf.get(revealed.guess)) : "nothing"}` : "",
           ".",
         ),
         h("p", {}, guessOn(here, answer)),
@@ -450,7 +451,7 @@ export function nextPanel(root, view) {
       if (isInside) moveToken(view, 1);
       else view.store.set({ text: textOf([...trace.ids.slice(1), answer]), at: -1 });
     };
-    return h("button", { type: "button", id: "guess-on", onclick: go }, isInside ? "Guess on" : "Write it, and guess on");
+    return h("button", { type: "button", id: "guess-on", onclick: go }, isInside ? "Next guess" : "Write it and guess again");
   }
 
   function best(truthOf) {

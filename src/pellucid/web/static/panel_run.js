@@ -5,7 +5,7 @@ import { moveCheckpoint } from "./moves.js";
 import { runOf } from "./store.js";
 
 const HEIGHT = 230;
-const MARGIN = { left: 46, right: 16, top: 24, bottom: 34 };
+const MARGIN = { left: 46, right: 16, top: 24, bottom: 24 };
 
 export function runPanel(root, view) {
   const memory = {};
@@ -203,10 +203,10 @@ export function runPanel(root, view) {
           "g",
           { class: "grid" },
           svg("line", { x1: x(at), x2: x(at), y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom }),
-          svg("text", { x: x(at), y: HEIGHT - 16, "text-anchor": "middle" }, thousands(at)),
+          svg("text", { x: x(at), y: HEIGHT - 6, "text-anchor": "middle" }, thousands(at)),
         ),
       ),
-      svg("text", { class: "axis", x: width - MARGIN.right, y: HEIGHT - 2, "text-anchor": "end" }, "step"),
+      svg("text", { class: "axis", x: MARGIN.left - 8, y: HEIGHT - 6, "text-anchor": "end" }, "step"),
       svg("text", { class: "axis", x: 2, y: 12 }, run.loss_unit.replace(/^=/, "loss =")),
       line(
         train.map((row) => [x(row.step), y(row.train_loss)]),

@@ -28,8 +28,8 @@ export function textPanel(root, view) {
   const card = h("div", { class: "card", "aria-live": "polite" });
   const note = h("p", { class: "note", hidden: true });
   const [mean, floor, excess] = [figure("surprise", null), figure("floor", null), figure("excess", null)];
-  const floors = h("span", {}, "the least possible ", floor, ", so the model lost ", excess, " more");
-  const noFloors = h("span", { hidden: true }, "the least possible is not known for all of them");
+  const floors = h("span", {}, "floor ", floor, " · excess ", excess);
+  const noFloors = h("span", { hidden: true }, "the floor is not known for all of them");
   const count = h("span", { class: "figure", "data-name": "tokens" });
   let fable = 0;
   root.append(
@@ -56,9 +56,9 @@ export function textPanel(root, view) {
         "span",
         { class: "if-truth" },
         h("span", { class: "sample-token s3" }, "fill"),
-        " the model's",
+        " the model's surprise",
         h("span", { class: "sample-token under-s3" }, "line"),
-        " the least possible: where both match, no model could do better",
+        " the floor, the least possible: where both match, no model could do better",
       ),
     ),
   );
@@ -162,17 +162,20 @@ export function textPanel(root, view) {
     count.textContent = trace.ids.length - 1;
     count.dataset.value = trace.ids.length - 1;
     const surprises = [...trace.surprise.values];
-    setFigure(mean, surprises.length ? total(surprises) / surprises.length : null);
+    const average = surprises.length ? total(surprises) / surprises.length : null;
+    setFigure(mean, average, fixed(average, 3));
     const both = surprises
       .map((nats, i) => [nats, truth?.floor?.[i]])
       .filter(([, least]) => least !== undefined && least !== null);
     root.classList.toggle("no-truth", !truth?.known);
     if (truth !== view.truth) return; // that of this text is on its way
     const known = truth?.known && both.length === surprises.length && both.length;
+    const meanOf = (numbers) => (known ? total(numbers) / both.length : null);
+    const show = (element, value) => setFigure(element, value, fixed(value, 3));
     floors.hidden = !known;
     noFloors.hidden = Boolean(known) || !surprises.length;
-    setFigure(floor, known ? total(both.map(([, least]) => least)) / both.length : null);
-    setFigure(excess, known ? total(both.map(([nats, least]) => nats - least)) / both.length : null);
+    show(floor, meanOf(both.map(([, least]) => least)));
+    show(excess, meanOf(both.map(([nats, least]) => nats - least)));
   }
 
   function mark() {
@@ -222,7 +225,7 @@ export function textPanel(root, view) {
                 {},
                 least === null || least === undefined
                   ? " · no exact truth here"
-                  : [" · least possible ", figure("token_floor", least), " nats"],
+                  : [" · floor ", figure("token_floor", least), " nats"],
               ),
             skills && skills.length
               ? h("span", { class: "muted" }, ` · needs ${skills.map((skill) => SKILLS[skill] ?? skill).join(", ")}`)

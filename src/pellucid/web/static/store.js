@@ -62,6 +62,10 @@ export function runOf(checkpoint) {
   return checkpoint.slice(0, checkpoint.lastIndexOf("@"));
 }
 
+export function isThere({ runs }, checkpoint) {
+  return runs.some(({ checkpoints }) => checkpoints.some(({ id }) => id === checkpoint));
+}
+
 export function stepOf(checkpoint) {
   return Number(checkpoint.slice(checkpoint.lastIndexOf("@") + 1));
 }
