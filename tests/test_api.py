@@ -184,7 +184,13 @@ def test_vectors_are_those_of_the_command(run: library.Run, pellucid):
     assert run.embed(texts[0], layer=1, pooling="last").tolist() == pytest.approx(tokens[-1].tolist(), abs=1e-6)
 
 
-def test_a_run_shows_itself_in_a_notebook(run: library.Run):
+def test_a_text_that_is_too_long_to_trace_is_refused_in_one_line(run: library.Run):
+    with pytest.raises(DataError, match="trace: 80 tokens are more than the .* can read; give a shorter text"):
+        run.trace("é" * 40)
+
+
+def test_a_run_shows_itself_in_a_line_and_in_a_notebook(run: library.Run):
+    assert repr(run) == f"Run(directory={run.directory!r})"
     shown = run._repr_html_()
     assert "tiny, step 20" in shown
     assert 'src="data:image/png;base64,' in shown

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -119,8 +119,8 @@ class Run:
     """A trained model and all that belongs to it. `directory` is that of its checkpoint."""
 
     directory: Path
-    trained: TrainedModel
-    precision: Precision
+    trained: TrainedModel = field(repr=False)
+    precision: Precision = field(repr=False)
 
     @property
     def model(self) -> LanguageModel:

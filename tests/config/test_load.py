@@ -419,7 +419,9 @@ def test_a_scalar_head_is_not_compiled(objective):
 @pytest.mark.parametrize("objective", ["{type: ppo, reward_at: settled", "{type: grpo, credit_decay: 0.9"])
 def test_only_the_verifier_says_which_token_settled_a_reward(objective):
     changes = ["corpus={type: instructions}", f"objective={objective}, reward: {{type: model, run: judge}}}}"]
-    assert "only the verifier says which token settled a reward" in error_of(AFTER_BASE, *changes)
+    error = error_of(AFTER_BASE, *changes)
+    assert "only the verifier says which token settled a reward" in error
+    assert "set credit_decay to null, or reward to" in error or "set reward_at to end, or reward to" in error
 
 
 @pytest.mark.parametrize(
@@ -427,7 +429,7 @@ def test_only_the_verifier_says_which_token_settled_a_reward(objective):
 )
 def test_nobody_knows_where_the_answers_of_a_file_went_wrong(objective):
     changes = ["corpus={type: preferences, files: [pairs.jsonl]}", f"objective={{{objective}}}"]
-    assert "leave out fork and cut, or use corpus instructions" in error_of(AFTER_BASE, *changes)
+    assert "set fork to false and cut to none, or use corpus instructions" in error_of(AFTER_BASE, *changes)
 
 
 @pytest.mark.parametrize("objective", ["dpo", "grpo", "ppo", "reward_model"])

@@ -93,6 +93,8 @@ def test_the_model_is_unchanged_afterwards_and_dropout_is_off():
         (["abc", ""], "last", "the text: it is empty; "),
         (["abcdefgh"], "last", "the text “abcdefgh”: 8 tokens are more than the 7 that the model can read; shorten it"),
         (["xyz"], "last", "the character 'x'"),
+        ([], "last", "embed: there is no text; give at least one"),
+        (["abc"], "lst", "--layer: there is no layer lst in this model; choose from 0 to 3, or last"),
         (["abc"], 4, "--layer: there is no layer 4 in this model; choose from 0 to 3, or last"),
     ],
 )

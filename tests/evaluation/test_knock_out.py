@@ -16,6 +16,8 @@ from pellucid.errors import ConfigError, DataError
 from pellucid.evaluation.estimate import Estimate, mean_of
 from pellucid.evaluation.interventions import places_of
 from pellucid.evaluation.knock_out import (
+    Costs,
+    KnockOutTable,
     costs,
     held_out_fables,
     knock_out_table,
@@ -77,6 +79,12 @@ def test_the_table_has_the_floor_the_intact_model_and_what_each_knock_out_adds(m
     assert max(map(len, lines)) <= 122
 
 
+def test_columns_of_the_table_stay_apart_however_large_the_numbers():
+    large = Estimate(-103.42, 10.01)
+    cells = KnockOutTable(4, {"recall": 1.0}, {"recall": 2.0}, [Costs((("head", 1, 0),), {"recall": large}, large)])
+    assert cells.table().splitlines()[-1].split() == ["head", "1.0", *["-103.42", "±10.01"] * 2]
+
+
 def test_places_can_be_knocked_out_together(model, corpus, fables):
     both = [("head", 0, 0), ("head", 0, 1)]
     [row] = knock_out_table(model, fables, corpus.skills, [both]).rows
@@ -103,6 +111,8 @@ def test_the_interval_is_that_of_the_differences_fable_by_fable():
 def test_what_cannot_be_measured_is_one_clear_line(model, corpus, tokenizer, fables, monkeypatch):
     with pytest.raises(ConfigError, match=r"knock_out: the model has no place \('head', 0, 2\)"):
         loss_by_skill(model, fables, [("head", 0, 2)])
+    with pytest.raises(ConfigError, match="fables: 0 are none to measure on; give 2 or more"):
+        held_out_fables(corpus, tokenizer, CONTEXT, n=0)
     monkeypatch.setattr(tokenizer, "has_words", False)
     with pytest.raises(DataError, match="the tokenizer: its tokens reach across words.*; take a run whose tokenizer"):
         held_out_fables(corpus, tokenizer, CONTEXT)

@@ -235,3 +235,10 @@ def test_two_processes_start_from_the_same_weights_as_one(place: Path, pellucid)
 def test_python_starts_a_run_from_a_run(place: Path):
     run = api.train("tuned.yaml", "again", start_from="base@10", steps=1)
     assert (run.config.start_from, run.step) == ("base@10", 1)
+
+
+def test_a_base_that_never_learned_to_answer_is_pointed_out_before_it_waits_for_rewards(place: Path, pellucid):
+    changes = ("corpus={type: instructions, size: 20, world_size: 3}", "model.context_length=256", *STILL)
+    said = pellucid("train", "tuned.yaml", "objective={type: grpo, group_size: 2, max_new_tokens: 2}", *changes).stderr
+    assert "start_from: base was not trained on conversations" in said
+    assert "fine-tune it first: `pellucid train instructions_sft`" in said

@@ -170,7 +170,7 @@ def _take_from_base(data: dict[str, Any], places: Places, changes: list[Change])
         return  # a run that was copied away from its base has a complete section
     if folder is None:
         what = "no checkpoint here" if run.is_dir() else "no such run"
-        fix = "name the folder that `pellucid train` wrote; a run that has begun resumes from its own config.yaml"
+        fix = "train it first, or name another run; a run that has begun resumes from its own config.yaml"
         raise CheckpointError(str(run), what, fix)
     file = folder / "config.yaml"
     base, _ = _sections(RunConfig, _read(file), str(file))

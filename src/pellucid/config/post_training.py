@@ -111,9 +111,9 @@ class GRPOConfig(PolicySection):
     def _knows_what_settled_a_reward(self) -> GRPOConfig:
         if self.credit_decay is not None and self.reward.type != "verifier":
             what = "only the verifier says which token settled a reward"
-            raise ValueError(f"credit_decay: {what}; set reward to {{type: verifier}}, or leave it out")
+            raise ValueError(f"credit_decay: {what}; set credit_decay to null, or reward to {{type: verifier}}")
         if self.credit_decay is not None and self.kl != "loss":
-            raise ValueError("credit_decay: a divergence belongs to all tokens; set kl to loss, or leave it out")
+            raise ValueError("credit_decay: divergence belongs to all tokens; set credit_decay to null, or kl to loss")
         return self
 
 
@@ -134,7 +134,7 @@ class PPOConfig(PolicySection):
     def _knows_what_settled_a_reward(self) -> PPOConfig:
         if self.reward_at == "settled" and self.reward.type != "verifier":
             what = "only the verifier says which token settled a reward"
-            raise ValueError(f"reward_at: {what}; set reward to {{type: verifier}}, or reward_at to end")
+            raise ValueError(f"reward_at: {what}; set reward_at to end, or reward to {{type: verifier}}")
         return self
 
 

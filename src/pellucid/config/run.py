@@ -148,8 +148,8 @@ class RunConfig(Section, json_schema_extra=for_editors):
             and isinstance(self.objective, PairsSection)
             and self.objective.needs_places
         ):
-            what = "only of answers that are written here the grammar says where they went wrong"
-            raise ValueError(f"objective: {what}; leave out fork and cut, or use corpus instructions")
+            what = "fork and cut need the token where an answer went wrong, which nobody knows of answers from a file"
+            raise ValueError(f"objective: {what}; set fork to false and cut to none, or use corpus instructions")
         if self.corpus.type == "instructions" and objective == "reward_model" and self.start_from is None:
             what = "reward_model compares answers, and start_from names no model to write them"
             raise ValueError(f"objective.type: {what}; add `start_from: RUN`, or use corpus preferences")

@@ -100,8 +100,10 @@ def embed(
     """A vector for each text: the mean over its tokens, or that of the last, which has read all. None: for each token.
 
     A token's vector depends on the tokens up to it alone. DataError for a text that is empty, longer than the
-    context, or impossible to encode; ConfigError if the model has no vectors or no such layer.
+    context, or impossible to encode, and for no text at all; ConfigError if the model has no vectors or no such layer.
     """
+    if not texts:
+        raise DataError("embed", "there is no text", "give at least one")
     tokens = list(vectors_of_tokens(model, tokenizer, texts, layer))
     if pooling is None:
         shown = [visible(token_text(tokenizer, id_)) for text in texts for id_ in tokenizer.encode(text)]
@@ -116,7 +118,7 @@ def vectors_of_tokens(
 ) -> Iterator[Floats]:
     """The vectors (T, D) of each text's tokens at a layer."""
     for layers in layers_of_texts(model, tokenizer, texts):
-        if layer != "last" and not 0 <= layer < len(layers):
+        if layer != "last" and layer not in range(len(layers)):
             what = f"there is no layer {layer} in this model"
             raise ConfigError("--layer", what, f"choose from 0 to {len(layers) - 1}, or last")
         yield layers[-1 if layer == "last" else layer]

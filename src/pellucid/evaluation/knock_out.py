@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pellucid.corpora.fables import FablesCorpus
 from pellucid.data.batches import IGNORE_INDEX
 from pellucid.data.truth import nats_of, skill_characters
-from pellucid.errors import DataError
+from pellucid.errors import ConfigError, DataError
 from pellucid.evaluation.estimate import Estimate, mean_of
 from pellucid.evaluation.interventions import Place, check_places, nothing, place_name, places_of, replaced
 from pellucid.evaluation.loss import nats_and_hits
@@ -87,13 +87,13 @@ class KnockOutTable:
         """For a person to read: a row for each knock-out, a column for each skill."""
         lines = [
             f"knocked out: what it costs each skill, nats per fable (mean over {self.n_fables} held-out fables ± 95 %)",
-            f"{'':<18}" + "".join(f"{skill:>13}" for skill in (*self.floor, "all")),
+            f"{'':<16}" + "".join(f" {skill:>12}" for skill in (*self.floor, "all")),
         ]
         for name, nats in (("the floor", self.floor), ("the intact model", self.intact)):
-            lines.append(f"{name:<18}" + "".join(f"{each:13.2f}" for each in (*nats.values(), sum(nats.values()))))
+            lines.append(f"{name:<16}" + "".join(f" {each:12.2f}" for each in (*nats.values(), sum(nats.values()))))
         for row in self.rows:
             cells = (f"{cost.mean:+.2f} ±{cost.half_width:.2f}" for cost in (*row.by_skill.values(), row.all))
-            lines.append(f"{row.name:<18}" + "".join(f"{cell:>13}" for cell in cells))
+            lines.append(f"{row.name:<16}" + "".join(f" {cell:>12}" for cell in cells))
         return "\n".join(lines)
 
 
@@ -103,6 +103,8 @@ def held_out_fables(corpus: FablesCorpus, tokenizer: Tokenizer, context_length: 
     DataError if fewer than two are there, of which no interval is known, and more are asked for; also if the tokenizer
     does not cut text into words: then the truth about a token is not known.
     """
+    if n < 1:
+        raise ConfigError("fables", f"{n} are none to measure on", "give 2 or more")
     if not tokenizer.has_words:
         fix = "take a run whose tokenizer was learned here"
         raise DataError("the tokenizer", "its tokens reach across words, so the truth about them is not known", fix)

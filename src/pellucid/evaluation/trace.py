@@ -15,7 +15,7 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor, nn
 
-from pellucid.errors import ConfigError
+from pellucid.errors import ConfigError, DataError
 from pellucid.evaluation.explain import token_text
 from pellucid.evaluation.inside import Step, heads_of, listening, steps_inside
 from pellucid.evaluation.interventions import Place, attention_of, check_places, nothing, replaced
@@ -132,12 +132,16 @@ def trace_text(
 ) -> Trace:
     """The trace of a text from the start of a document.
 
-    DataError if the tokenizer cannot encode it, ConfigError if the model is no decoder: others have nothing to show.
+    DataError if the tokenizer cannot encode it or it is longer than the context, ConfigError if the model is no
+    decoder: others have nothing to show.
     """
     if not isinstance(model, Decoder):
         what = "this kind of model has no attention and no residual stream"
         raise ConfigError("model.type", what, "trace a run of type decoder")
     ids = [tokenizer.end_of_text, *tokenizer.encode(text)]
+    if len(ids) > model.context_length:
+        what = f"{len(ids) - 1:,} tokens are more than the {model.context_length - 1:,} that the model can read"
+        raise DataError("trace", what, "give a shorter text")
     texts = [token_text(tokenizer, id_) for id_ in ids]
     return trace(model, ids, texts, knock_out=knock_out, patch=patch)
 

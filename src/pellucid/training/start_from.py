@@ -51,9 +51,13 @@ class Base:
             what = f"{config.quantization} does not fit the weights of {self.run}, {self.weights.quantization}"
             raise ConfigError("quantization", what, "leave it out: it is then that of the base run")
 
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return Tokenizer.from_json(self.checkpoint.tokenizer_json, f"{self.directory}/tokenizer.json")
+
     def require_same_vocabulary(self, tokenizer: Tokenizer) -> None:
         """Raises ConfigError if ids mean other text than they did to the base run. Control tokens may come after."""
-        theirs = Tokenizer.from_json(self.checkpoint.tokenizer_json, f"{self.directory}/tokenizer.json")
+        theirs = self.tokenizer
         if tokenizer.to_json() not in (theirs.to_json(), theirs.with_chat_tokens().to_json()):
             what = (
                 f"this vocabulary ({tokenizer.vocab_size:,} tokens) is not that of {self.run} ({theirs.vocab_size:,})"

@@ -135,6 +135,11 @@ def _train_as_rank(
     config = own
     if base is not None:
         base.require_same_vocabulary(data.tokenizer)
+        writes = config.corpus.type == "instructions" and config.objective.type != "sft"
+        if writes and world.is_first and not base.tokenizer.has_chat_tokens:
+            what = "%s was not trained on conversations, so hardly any of its answers will earn a reward"
+            fix = "fine-tune it first: `pellucid train instructions_sft`"
+            _log.warning(f"start_from: {what}; {fix}", base.run)
     with connected(world, resolve_precision(config.train.device, config.train.precision).device):
         if minutes is not None:
             if found:
