@@ -278,6 +278,38 @@ def test_more_texts_than_ever_fit_are_refused_and_a_long_prompt_is_scored_at_onc
     assert scores.text_offset[-1] == len(text) - 1
 
 
+@pytest.mark.parametrize(
+    ("fields", "param", "what"),
+    [
+        ({"prompt": []}, "prompt", "at least 1 item"),
+        ({"prompt": 5}, "prompt", "a valid string"),
+        ({"prompt": "", "stop": list("abcde")}, "stop", "at most 4 items"),
+        ({"prompt": "", "stop": [""]}, "stop.0", "at least 1 character"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages.0.content.0.type", "'text'"),
+    ],
+)
+def test_a_refusal_names_the_field_and_what_it_should_have_been(client, fields, param, what):
+    route = "/chat/completions" if "messages" in fields else "/completions"
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.post(route, body={"model": "tiny", **fields}, cast_to=object)
+    assert refused.value.param == param
+    assert f"{param}: " in refused.value.message
+    assert what in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "what"),
+    [
+        (b'{"model": ', {"Content-Type": "application/json"}, "body: no JSON at character 10; check quotes"),
+        (b'{"model": "tiny"}', {}, "body: no JSON object; send one, with the header Content-Type: application/json"),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_told_how_to_be_sent(client, content, headers, what):
+    answer = httpx.post(f"{client.base_url}completions", content=content, headers=headers)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, None)
+    assert answer.json()["error"]["message"].startswith(what)
+
+
 def test_a_character_that_the_vocabulary_lacks_is_the_fault_of_the_prompt(tmp_path):
     (tmp_path / "corpus.txt").write_text(VERSES)
     config = TINY_RUN.replace("{type: bpe, vocab_size: 300}", "{type: char}")

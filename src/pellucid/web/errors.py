@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 
@@ -12,6 +13,7 @@ from starlette.exceptions import HTTPException
 
 from pellucid.errors import CheckpointError, ConfigError, DataError, InputOutputError, PellucidError, explained
 
+TRIED = re.compile(r"(constrained-)?str$|list\[")  # what pydantic adds to a path where a field may be one or the other
 SHORTEST_WAIT = "1"  # second, before a client that was sent away should ask again
 
 
@@ -63,12 +65,26 @@ def install_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def of_validation(_: Request, error: RequestValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        param = ".".join(map(str, first["loc"][1:])) or None
-        param = param and " ".join(param.split())  # a name of the client's own may be of several lines
-        what = "unknown field; leave it out" if first["type"] == "extra_forbidden" else first["msg"]
-        return error_response(400, f"{param or 'body'}: {what}", param=param, code=first["type"])
+        param, what, code = fault_of(error)
+        return error_response(400, f"{param or 'body'}: {what}", param=param, code=code)
 
     @app.exception_handler(Exception)
     async def of_ours(_: Request, error: Exception) -> JSONResponse:
         return error_response(500, f"the server failed ({type(error).__name__}); its log says where")
+
+
+def fault_of(error: RequestValidationError) -> tuple[str | None, str, str]:
+    """The field at fault, what is wrong with it, and pydantic's name for that.
+
+    Of a field that may be text or a list, each is tried: the one that was meant says more than "is no text".
+    """
+    faults = error.errors()
+    fault = next((each for each in faults if not each["type"].endswith("_type")), faults[0])
+    where, code = fault["loc"][1:], str(fault["type"])
+    if code == "json_invalid":
+        return None, f"no JSON at character {where[0]}; check quotes, commas and braces", code
+    if not where:
+        return None, "no JSON object; send one, with the header Content-Type: application/json", code
+    fields = [part for part in where if not (isinstance(part, str) and TRIED.match(part))]
+    param = " ".join(".".join(map(str, fields)).split())  # a name of the client's own may be of several lines
+    return param, "unknown field; leave it out" if code == "extra_forbidden" else fault["msg"], code
