@@ -201,6 +201,22 @@ def test_what_decides_the_next_token_is_outlined_with_how_much_the_head_takes_fr
     close(value(page, "on_deciding"), run.trace(fable).attention[1, 1, at, places].sum())
 
 
+def test_a_step_inside_a_layer_is_told_as_its_model_computes_it(show, text):
+    page = show(text=text, inside=True)
+    said = page.locator(".step > p.small:not(.muted)")
+    expect(said.nth(1)).to_contain_text("brought to mean 0 and variance 1")
+    page.evaluate("""() => {
+        const [norm, , , values, scores] = microscope.inside.steps.slice(1);
+        const steps = [{ ...norm, equations: [21] }, { ...scores, equations: [38] }, { ...values, axes: "ETF" }];
+        microscope.inside = { layer: 0, steps };
+        microscope.draw();
+    }""")
+
+    expect(said.nth(0)).to_contain_text("brought to a mean square of 1")
+    expect(said.nth(1)).to_contain_text("The future counts 0")
+    expect(said.nth(2)).to_contain_text("Expert 0 of 2.")
+
+
 def test_without_a_head_all_panels_show_the_model_without_it(show, run, text):
     page = show(text=text)
     page.click("[data-part='1.0']")

@@ -15,14 +15,18 @@ const AXES = {
   F: "width of the feed-forward layer",
   E: "experts",
 };
+// By name; and with the number of an equation, what is so only of a model that computes by it.
 const SAYS = {
   x: "The stream as it arrives: the sum of all earlier parts.",
   "norm(x)": "The same, brought to mean 0 and variance 1, so that no part sees huge or tiny numbers.",
+  "norm(x) 21": "The same, brought to a mean square of 1, so that no part sees huge or tiny numbers.",
   q: "Queries: what each token looks for.",
   k: "Keys: what each token offers.",
   v: "Values: what each token passes on.",
   scores: "Query times key: how much each token wants from each other one. Grey is −∞: the future.",
+  "scores 38": "Query times key: how much each token wants from each other one. The future counts 0.",
   weights: "Scores turned into shares: each row sums to 1. This is what part 3 shows.",
+  "weights 38": "Scores divided by a sum, without a softmax. This is what part 3 shows.",
   heads: "What each head found: the weighted mean of the values.",
   output: "What this part adds to the stream.",
   "new x": "The stream after the addition.",
@@ -146,7 +150,7 @@ export function insidePanel(root, view) {
           ")",
         ),
       ),
-      h("p", { class: "small" }, SAYS[name] ?? "", isMany ? ` ${axes[0] === "E" ? "Expert" : "Head"} ${index} of ${n_first}.` : ""),
+      h("p", { class: "small" }, says(step), isMany ? ` ${axes[0] === "E" ? "Expert" : "Head"} ${index} of ${n_first}.` : ""),
       ...fresh.slice(0, 2).map((number) => formula(number)),
       h("div", { class: "heat-frame" }, canvas),
       shown,
@@ -163,6 +167,11 @@ export function insidePanel(root, view) {
     const { trace, model } = view;
     return row ? visible(model.texts[trace.ids[row]]) : "start";
   }
+}
+
+function says({ name, equations }) {
+  const key = equations.map((number) => `${name} ${number}`).find((each) => each in SAYS) ?? name;
+  return SAYS[key] ?? "";
 }
 
 function mean(numbers) {
