@@ -2,6 +2,7 @@ import multiprocessing
 import time
 import weakref
 
+import numpy as np
 import pytest
 
 from pellucid.corpora.corpus import Piece
@@ -47,13 +48,13 @@ def test_processes_give_what_one_gives_in_order_and_end(processes_from_the_start
 def test_text_that_cannot_be_encoded_is_the_same_error_in_a_process(processes_from_the_start):
     tokenizer = train_characters([TEXT], special_tokens=["<|end|>"])
     with pytest.raises(DataError, match=r"the character 'é' \(U\+00E9\) is not in the vocabulary"):
-        list(encode_parts(tokenizer, [batch("fox")] * 5 + [batch("née")] + [batch("crow")] * 5))
+        list(encode_parts(tokenizer, [batch("fox")] * 5 + [batch("née")] + [batch("crow")] * 5, 1))
     wait_until_no_process_is_left()
 
 
 def test_processes_end_when_their_reader_stops_early(processes_from_the_start):
     tokenizer = train_byte_pairs([TEXT], vocab_size=300, special_tokens=["<|end|>"])
-    stream = encode_parts(tokenizer, iter(BATCHES))
+    stream = encode_parts(tokenizer, iter(BATCHES), 2)
     for _ in range(4):
         next(stream)
     assert multiprocessing.active_children()
@@ -63,7 +64,7 @@ def test_processes_end_when_their_reader_stops_early(processes_from_the_start):
 
 def test_a_process_that_the_system_ends_is_an_error(processes_from_the_start):
     tokenizer = train_byte_pairs([TEXT], vocab_size=300, special_tokens=["<|end|>"])
-    stream = encode_parts(tokenizer, iter(BATCHES))
+    stream = encode_parts(tokenizer, iter(BATCHES), 1)
     for _ in range(4):
         next(stream)
     for process in multiprocessing.active_children():
@@ -80,7 +81,7 @@ class Watched(str):
 def test_written_batches_do_not_stay_in_memory(monkeypatch, tmp_path):
     """At most the batch that is written and the one that is being gathered: 100 pieces are never there at once."""
     monkeypatch.setattr(prepare, "BATCH_BYTES", 1)
-    monkeypatch.setattr(encoding, "PARTS_WITHOUT_PROCESSES", 100)
+    monkeypatch.setattr(encoding, "PARTS_WITHOUT_PROCESSES", 1000)
     alive = []
 
     def pieces():
@@ -105,10 +106,12 @@ def test_little_text_starts_no_process(monkeypatch):
 
 def test_a_part_that_is_too_long_is_answered_bit_by_bit(processes_from_the_start, tmp_path):
     """A text without blanks is one part, and an answer is more than fits into a pipe: the process waits."""
-    text = "fox" * 1_000_000
+    text = "fox" * 430_000
     (tmp_path / "a.txt").write_text(text)
     [part] = TextFilesCorpus([f"{tmp_path}/a.txt"]).parts("train")
     tokenizer = train_characters([text], special_tokens=["<|end|>"])
-    encoded = list(encode_parts(tokenizer, [part] * 6, 2))
-    assert [bit.ends_part for bit in encoded] == [False, False, True] * 6
-    assert "".join(tokenizer.decode(bit.tokens.tolist()) for bit in encoded) == text[:2_700_000] * 6
+    encoded = list(encode_parts(tokenizer, [part] * 4, 1))
+    assert [bit.ends_part for bit in encoded] == [False, True] * 4
+    expected = [*tokenizer.encode("".join(piece.text for piece in part)), tokenizer.end_of_text]
+    assert len(expected) > encoding.ENCODED_BYTES
+    assert np.array_equal(np.concatenate([bit.tokens for bit in encoded]), expected * 4)

@@ -292,7 +292,7 @@ def prepare_and_report(root, results, barrier):
 
 def test_of_many_processes_one_prepares_and_all_find_it_whole(tmp_path):
     context = multiprocessing.get_context("spawn")
-    n, results = 3, context.Queue()
+    n, results = 2, context.Queue()
     barrier = context.Barrier(n)
     processes = [context.Process(target=prepare_and_report, args=(tmp_path, results, barrier)) for _ in range(n)]
     for process in processes:

@@ -38,7 +38,7 @@ def tokenizer(request, listed):
 @pytest.fixture(scope="module", params=[0, 5])
 def corpus(request):
     """Fables of one storyline, so few that they can be listed."""
-    return tiny_fables(request.param, most=500)
+    return tiny_fables(request.param, most=200)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_a_text_that_is_no_fable_has_no_truth(corpus, tokenizer):
 
 def test_the_truth_on_disk_sums_to_the_probability_of_the_fables(corpus, tokenizer, tmp_path):
     rng = random.Random(1)
-    texts = [corpus.write(rng) for _ in range(20)]
+    texts = [corpus.write(rng) for _ in range(8)]
     total = write_truth(corpus, tokenizer, iter(texts), tmp_path)
     truth = TokenTruth.open(tmp_path, corpus.skills)
     assert total == pytest.approx(-sum(map(corpus.log_probability, texts)), abs=1e-9)

@@ -120,7 +120,7 @@ def function_of(config):
 
 @pytest.mark.parametrize("name", CHOICES)
 def test_what_is_exported_computes_the_same_in_transformers_and_comes_back_as_it_was(transformers, name, soak):
-    @settings(max_examples=200 if soak else 12)
+    @settings(max_examples=200 if soak else 8)
     @given(configs_of(name))
     def holds(config):
         ours = random_decoder(config)
@@ -155,7 +155,7 @@ def test_each_combination_of_the_axes_has_a_class_or_a_knob_to_blame():
     fixed = {"norm_placement": ["pre"], "logit_soft_cap": [None], "tied_embeddings": [True], "bias": [False]}
     chosen = all_combinations(**axes, **fixed, activation=["gelu", "swiglu"])
     classes = set()
-    for config in chain(chosen, covering_combinations(**axes)):
+    for config in chain(chosen, covering_combinations(3, **axes)):
         try:
             classes.add(class_for(config).name)
         except ConfigError as error:
@@ -168,7 +168,7 @@ def test_what_can_be_exported_at_all_computes_the_same(transformers):
     positions = [ROPE, {**ROPE, "rotated_fraction": 0.5}, *CHOICES["GPT2LMHeadModel"]["position"]]
     axes = {"position": positions, "norm_placement": ["pre"], "logit_soft_cap": [None], "attention": ["auto", WINDOW]}
     n_exported = 0
-    for config in covering_combinations(**axes, zero_init_projections=[False], head_width=[None, 8]):
+    for config in covering_combinations(3, **axes, zero_init_projections=[False], head_width=[None, 8]):
         ours = random_decoder(config)
         try:
             exported = to_hugging_face(config, model_tensors(ours), VOCAB_SIZE)

@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from pellucid.config.model import LearnedConfig, NoPositionConfig, SinusoidalConfig
+from pellucid.config.model import LearnedConfig, NoPositionConfig, RotaryConfig, SinusoidalConfig
 from pellucid.generation import decoding
 from pellucid.generation.decoding import generate_tokens
 from pellucid.generation.sampling import Sampling, next_token
@@ -62,19 +62,22 @@ def generated(
     return [list(row) for row in zip(*steps, strict=True)]
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, LIVELY, VARIED], ids=["greedy", "sampled", "penalized"])
+POSITIONS = [RotaryConfig(type="rope"), LearnedConfig(type="learned"), SinusoidalConfig(type="sinusoidal")]
+SAMPLINGS = [GREEDY, LIVELY, VARIED]
+
+
 @pytest.mark.parametrize("prompt_length", [1, 5, 11, 12, 13, 40])
-@pytest.mark.parametrize(
-    "position", [None, LearnedConfig(type="learned"), SinusoidalConfig(type="sinusoidal")], ids=str
-)
+@pytest.mark.parametrize("i", range(3))
 def test_generation_with_a_cache_equals_naive_full_forwards_within_and_past_the_context(
-    make_decoder: MakeDecoder, sampling: Sampling, prompt_length: int, position: object
+    make_decoder: MakeDecoder, i: int, prompt_length: int, soak: bool
 ) -> None:
-    model = make_decoder(**({} if position is None else {"position": position}))
-    prompt_ids = [(7 * i) % 23 for i in range(prompt_length)]
-    expected = naive_tokens(model.eval(), prompt_ids, 3, 40, sampling, seed=5)
-    assert generated(model, prompt_ids, n_samples=3, sampling=sampling, seed=5) == expected
-    assert len({token_id for row in expected for token_id in row}) > 3
+    """Positions slide twice. Any two of prompt, position and way to draw meet; in the long form all three."""
+    model = make_decoder(position=POSITIONS[i]).eval()
+    prompt_ids = [(7 * k) % 23 for k in range(prompt_length)]
+    for sampling in SAMPLINGS if soak else [SAMPLINGS[(i + prompt_length // 5) % 3]]:
+        expected = naive_tokens(model, prompt_ids, 3, 24, sampling, seed=5)
+        assert generated(model, prompt_ids, n_samples=3, max_new_tokens=24, sampling=sampling, seed=5) == expected
+        assert len({token_id for row in expected for token_id in row}) > 3
 
 
 @pytest.mark.parametrize("context_length", [1, 2, 3, 5])

@@ -9,9 +9,9 @@ from pellucid.generation.single_token import SingleQueryAttention, SingleTokenDe
 
 
 @pytest.mark.parametrize("n_read_before", [0, 1, 5])
-def test_a_single_token_gives_what_the_whole_text_gives(n_read_before):
+def test_a_single_token_gives_what_the_whole_text_gives(n_read_before, soak):
     tokens_BT = torch.randint(VOCAB_SIZE, (3, 8), generator=torch.Generator().manual_seed(n_read_before))
-    for config in covering_combinations():
+    for config in covering_combinations(strength=3 if soak else 2):
         with float64(), torch.inference_mode():
             model = build_away_from_zero(config).eval()
             expected_BTV = model(tokens_BT)

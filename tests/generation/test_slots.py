@@ -29,8 +29,9 @@ def assert_slots_give_what_whole_texts_give(slots, model):
         steps = {i: t + 1 for i, t in steps.items() if t + 1 < len(TEXTS[i])}
 
 
-def test_texts_side_by_side_give_what_each_gives_as_a_whole():
-    for config in covering_combinations(attention=["explicit"], zero_init_projections=[False], tied_embeddings=[True]):
+def test_texts_side_by_side_give_what_each_gives_as_a_whole(soak):
+    fixed = {"attention": ["explicit"], "zero_init_projections": [False], "tied_embeddings": [True]}
+    for config in covering_combinations(strength=3 if soak else 2, **fixed):
         with float64(), torch.inference_mode():
             model = build_away_from_zero(config).eval()
             slots = make_slots(model, n_slots=5)

@@ -48,17 +48,17 @@ def all_combinations(**fixed):
         yield tiny_config(**dict(zip(axes, values, strict=True)))
 
 
-def covering_combinations(**fixed):
-    """Some sixty of them, in which any three axes meet with each of their values: a covering array of strength 3."""
+def covering_combinations(strength=2, **fixed):
+    """Few of them, in which any two axes meet with each of their values: a covering array of strength 2, or more."""
     axes = {**AXES, **NUMBERS, **fixed}
     rng = random.Random(0)
     choices = [[(axis, i) for i in range(len(values))] for axis, values in axes.items()]
-    missing = {triple for three_axes in combinations(choices, 3) for triple in product(*three_axes)}
+    missing = {tuple_ for some_axes in combinations(choices, strength) for tuple_ in product(*some_axes)}
     while missing:
         wanted = dict(min(missing))
         rows = [{**dict(map(rng.choice, choices)), **wanted} for _ in range(30)]
-        best = max(rows, key=lambda row: len(missing.intersection(combinations(row.items(), 3))))
-        missing.difference_update(combinations(best.items(), 3))
+        best = max(rows, key=lambda row: len(missing.intersection(combinations(row.items(), strength))))
+        missing.difference_update(combinations(best.items(), strength))
         yield tiny_config(**{axis: axes[axis][i] for axis, i in best.items()})
 
 

@@ -66,7 +66,7 @@ def test_no_combination_of_axes_sees_the_future(position, soak):
 
 
 @given(config=tiny_configs, tokens=st.lists(st.integers(0, VOCAB_SIZE - 1), min_size=1, max_size=6))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 def test_the_decoder_is_the_loops(config, tokens):
     """Equations 3 to 11 together, in float64."""
     with float64():
@@ -77,12 +77,13 @@ def test_the_decoder_is_the_loops(config, tokens):
 
 
 def test_decoding_with_a_cache_is_the_full_forward_pass(soak):
-    """Whatever the chunks are; in the short form each model reads one kind of them."""
+    """Whatever the chunks are. In the short form a model reads one kind of them, and two axes meet, not three."""
     kinds_of_chunks = [[8], [1] * 8, [3, 1, 4], [1, 7]]
     tokens_BT = torch.randint(VOCAB_SIZE, (3, 8), generator=torch.Generator().manual_seed(0))
     with float64(), torch.no_grad():
         attentions = [*AXES["attention"], "fused", "auto"]
-        configs = covering_combinations(attention=attentions, zero_init_projections=[False])
+        strength = 3 if soak else 2
+        configs = covering_combinations(strength, attention=attentions, zero_init_projections=[False])
         for config, one_kind in zip(configs, cycle(kinds_of_chunks), strict=False):
             model = build_away_from_zero(config)
             for chunks in kinds_of_chunks if soak else [one_kind]:

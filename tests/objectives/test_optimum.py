@@ -137,7 +137,7 @@ def test_the_reference_is_far_from_the_optimum():
 
 def test_dpo_on_drawn_pairs_ends_at_the_optimum():
     model = reference_copy()
-    train(model, partial(dpo, beta=BETA), drawn_pairs, steps=500)
+    train(model, partial(dpo, beta=BETA), drawn_pairs, steps=300, lr=0.1)
     assert distance(model) < CLOSE
 
 
@@ -166,7 +166,7 @@ def test_grpo_with_the_kl_divergence_in_the_rewards_ends_at_the_optimum(updates)
     """There all answers to a prompt have the same penalised reward, and so no advantage, however it is scaled."""
     model = reference_copy()
     rollouts = Rollouts(model, by_group, n_rows=32, n_answers=8, updates=updates)
-    last = train(model, partial(grpo, beta=0.0, clip=0.2), rollouts, steps=300)
+    last = train(model, partial(grpo, beta=0.0, clip=0.2), rollouts, steps=150, lr=0.1)
     assert distance(model) < CLOSE
     optimum = (OPTIMUM_PX.exp() * (OPTIMUM_PX - REFERENCE_PX)).sum(dim=1).mean().item()
     assert last.figures["kl"] == pytest.approx(optimum, abs=0.15), "k3 of 512 answers"
@@ -176,7 +176,7 @@ def test_grpo_with_the_kl_divergence_in_the_rewards_ends_at_the_optimum(updates)
 def test_ppo_ends_at_the_optimum(updates):
     model = reference_copy()
     rollouts = Rollouts(model, by_values(model), n_rows=256, n_answers=1, updates=updates)
-    train(model, partial(ppo, clip=0.2, value_weight=0.5), rollouts, steps=300, forward=model.with_values)
+    train(model, partial(ppo, clip=0.2, value_weight=0.5), rollouts, steps=150, lr=0.1, forward=model.with_values)
     assert distance(model) < CLOSE
     log_z = torch.logsumexp(REFERENCE_PX + REWARDS_PX / BETA, dim=1)
     values = [model.with_values(torch.tensor([prompt]))[1].item() for prompt in PROMPTS]
@@ -191,7 +191,7 @@ def test_grpo_as_published_ends_elsewhere():
     """
     beta, model = 0.5, reference_copy()
     rollouts = Rollouts(model, by_group_without_kl, n_rows=1, n_answers=768)
-    train(model, partial(grpo, beta=beta, clip=0.2), rollouts, steps=300)
+    train(model, partial(grpo, beta=beta, clip=0.2), rollouts, steps=150, lr=0.1)
     with torch.no_grad():
         p_PX = log_p_of_answers(model).exp()
     mean_P1 = (p_PX * REWARDS_PX).sum(dim=1, keepdim=True)
