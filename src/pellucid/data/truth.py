@@ -110,7 +110,7 @@ def next_token_distributions(corpus: KnownText, tokenizer: Tokenizer, text: str)
     for word, words in corpus.words_of(text, first_word_length):
         spellings = spell(tokenizer, words)
         yield _first_tokens(longer, whole, spellings)
-        ids = tokenizer.encode(word)
+        ids = _spelling(tokenizer, NextWord(word, ends_document=False))
         for n_known in range(1, len(ids)):
             longer, whole = after_tokens(spellings, ids[:n_known])
             # The tokens so far may be a whole word too, as " house" in " houses".
