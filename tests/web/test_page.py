@@ -526,7 +526,7 @@ def test_what_the_server_cannot_give_is_said_where_it_is_missing_and_the_rest_is
     expect(page.locator("#part-attention")).to_contain_text("No names for these heads: heads: attention weights")
     expect(page.locator("#run-choice")).to_have_value("fables")
     expect(page.locator("#part-compare .empty")).to_have_text("fables, step 9 is not there any more. Choose another B.")
-    assert page.locator("#run-choice option").all_inner_texts() == ["other (not available)", "fables"]
+    assert page.locator("#run-choice option").all_inner_texts() == ["other (gone)", "fables"]
 
     page.unroute("**/api/events")
     page.clock.fast_forward(5000)

@@ -31,9 +31,9 @@ export function knockTable(table, toggle) {
     h(
       "caption",
       {},
-      "Nats per fable that each skill loses without a part, with the 95% interval over ",
+      "How much the loss on each skill rises without a part, in nats per fable, with the 95% interval over ",
       figure("fables", table.fables, String(table.fables)),
-      " held-out fables. Coloured where the loss is clearly above zero; below it, the share of the head's attention on the words that decide.",
+      " held-out fables. Coloured where that is clearly above zero; below it, the share of the head's attention on the words that decide.",
     ),
     h(
       "thead",
@@ -94,7 +94,7 @@ export function workInWords(table, select) {
         {},
         h("b", {}, `Head ${part} does ${skill}. `),
         `${percent(looks[part][skill].mean)} of its attention is on the words that decide `,
-        `(${percent(evenly[skill])} if it were spread evenly), and ${skill} loses ${fixed(mean)} ± ${fixed(half_width)} nats per fable without it. `,
+        `(${percent(evenly[skill])} if it were spread evenly), and without it the loss on ${skill} rises by ${fixed(mean)} ± ${fixed(half_width)} nats per fable. `,
         h("button", { type: "button", class: "chip", onclick: () => select(part) }, "see where it looks"),
       );
     }),

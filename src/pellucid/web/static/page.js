@@ -324,7 +324,10 @@ export async function showPage(source) {
   }
 
   async function readRuns() {
-    view.runs = (await source.run()).runs;
+    const before = (name) => view.runs.find((run) => run.name === name);
+    view.runs = (await source.run()).runs.map((run) =>
+      run.problem ? { ...run, ...before(run.name), problem: run.problem, checkpoints: [] } : run,
+    );
     for (const { name, problem } of view.runs)
       if (!problem) view.metrics[name] = await source.metrics({ run: name });
     const run = view.runs[0];

@@ -105,6 +105,7 @@ export function runPanel(root, view) {
     const rows = metrics[run.name] ?? [];
     fill(runs, ...view.runs.map((each) => option(each, each === run)));
     runs.hidden = view.runs.length < 2;
+    root.parentElement.classList.toggle("no-surprise", run.loss_unit !== "nats per token");
     problem.hidden = !run.problem;
     problem.textContent = run.problem ?? "";
     const chosen = run.checkpoints.find(({ id }) => id === state.checkpoint);
@@ -137,7 +138,7 @@ export function runPanel(root, view) {
       samples,
       sample?.samples.length && [
         h("h3", {}, "What it wrote after ", figure("sample_step", sample.step, thousands(sample.step)), " steps"),
-        sample.samples.slice(0, 2).map((text) => h("blockquote", {}, text)),
+        sample.samples.slice(0, 2).map((text) => h("blockquote", {}, run.has_chat ? withBold(text) : text)),
       ],
     );
   }
@@ -195,7 +196,7 @@ export function runPanel(root, view) {
           "g",
           { class: "grid" },
           svg("line", { x1: MARGIN.left, x2: width - MARGIN.right, y1: y(nats), y2: y(nats) }),
-          svg("text", { x: MARGIN.left - 8, y: y(nats) + 4, "text-anchor": "end" }, String(nats)),
+          svg("text", { x: MARGIN.left - 8, y: y(nats) + 4, "text-anchor": "end" }, signed(nats)),
         ),
       ),
       ...ticks(first, last).map((at) =>
@@ -207,7 +208,7 @@ export function runPanel(root, view) {
         ),
       ),
       svg("text", { class: "axis", x: MARGIN.left - 8, y: HEIGHT - 6, "text-anchor": "end" }, "step"),
-      svg("text", { class: "axis", x: 2, y: 12 }, run.loss_unit.replace(/^=/, "loss =")),
+      svg("text", { class: "axis", x: 2, y: 12 }, signed(run.loss_unit.replace(/^=/, "loss =").replace("beta", "β"))),
       line(
         train.map((row) => [x(row.step), y(row.train_loss)]),
         "train",
@@ -238,8 +239,17 @@ export function runPanel(root, view) {
   }
 }
 
+// Of a model that answers, what was asked is written as **bold**.
+function withBold(text) {
+  return text.split("**").map((part, i) => (i % 2 ? h("b", {}, part) : part));
+}
+
+function signed(text) {
+  return String(text).replaceAll("-", "−");
+}
+
 function option({ name, problem, checkpoints }, selected) {
-  const why = problem ? " (not available)" : checkpoints.length ? "" : " (no checkpoint yet)";
+  const why = problem ? " (gone)" : checkpoints.length ? "" : " (no checkpoint yet)";
   return h("option", { value: name, selected, disabled: !checkpoints.length }, name + why);
 }
 

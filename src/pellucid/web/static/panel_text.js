@@ -104,7 +104,7 @@ export function textPanel(root, view) {
         h(
           "button",
           { type: "button", class: "chip", title: text, onclick: use(text) },
-          SKILLS[skill] ?? `${text.slice(0, 24)}…`,
+          SKILLS[skill] ?? `${text.slice(0, 26).replace(/\s\S*$/, "")} …`,
         ),
       ),
       canType && h("button", { type: "button", class: "chip", id: "held-out", onclick: nextFable }, "a held-out fable"),
