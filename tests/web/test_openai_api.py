@@ -145,7 +145,7 @@ def test_logprobs_are_those_of_the_model(complete, run):
     if [run.tokenizer.decode([id_]) for id_ in ids[1:]] == scores.tokens[1:]:  # else the text has several spellings
         expected = [log_p_TV[t, id_].item() for t, id_ in enumerate(ids[1:])]
         assert scores.token_logprobs[1:] == pytest.approx(expected, abs=1e-4)
-    assert (scores.token_logprobs[0], scores.top_logprobs[0]) == (None, None)
+    assert (scores.tokens[0], scores.token_logprobs[0], scores.top_logprobs[0]) == ("<|endoftext|>", None, None)
     for token, log_p, likeliest in list(zip(scores.tokens, scores.token_logprobs, scores.top_logprobs, strict=True))[
         1:
     ]:

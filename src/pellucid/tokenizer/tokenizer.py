@@ -115,6 +115,10 @@ class Tokenizer:
         """The id of a control token that the vocabulary has."""
         return self._control_id[token]
 
+    def control_token(self, id_: int) -> str:
+        """The name of a control token."""
+        return next(token for token, each in self._control_id.items() if each == id_)
+
     def to_json(self) -> str:
         """Text of a tokenizer.json, which `tokenizers.Tokenizer.from_file` reads as well."""
         text: str = self._library.to_str(pretty=True)

@@ -147,9 +147,9 @@ class ChatFormat:
 
 
 def token_name(tokenizer: Tokenizer, id_: int) -> str:
-    """Its text; its bytes, as OpenAI writes them, if they are no whole characters; the number of a control token."""
+    """Its text; its bytes, as OpenAI writes them, if they are no whole characters; of a control token, its name."""
     spelled = tokenizer.token_bytes(id_)
     try:
-        return spelled.decode() or f"<|{id_}|>"
+        return spelled.decode() or tokenizer.control_token(id_)
     except UnicodeDecodeError:
         return "bytes:" + "".join(f"\\x{byte:02x}" for byte in spelled)
