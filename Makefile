@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo demo-chat serve test oracles bench soak lint clean
+.PHONY: help setup demo demo-chat serve test suite oracles bench soak lint clean
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -26,8 +26,13 @@ demo-chat: demo  ## teach the demo to do as it is told (SFT, then GRPO): ten min
 serve: $(VENV)/.web ## the page of the demo; trains it first if need be, while the page is open: Ctrl-C ends both
 	$(BIN)/pellucid serve checkpoints/fables --train configs/fables.yaml --open
 
-test: lint       ## lint, types, layers, then all tests, a file per core at a time
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
+test: $(VENV)/.dev ## lint, types and layers, beside all tests: a file per core at a time
+	$(MAKE) -j2 lint suite
+
+# Modules are compiled once, not by every process, also where Python is told to keep no bytecode.
+suite: $(VENV)/.dev
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
+	    $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
 
 oracles: $(VENV)/.oracles ## what other programs make of our files: trackers, evaluation harness and formats
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest tests/oracles

@@ -7,6 +7,7 @@ base, and knows which key path an error must name.
 from __future__ import annotations
 
 import copy
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -120,6 +121,7 @@ def base(section: Data, choice: int) -> Data:
     return data
 
 
+@functools.cache
 def bases() -> list[Data]:
     """As many as it takes for each variant of a model to come with each variant of its parts, and of the objective."""
     parts = [*SCHEMA["$defs"]["DecoderConfig"]["properties"].values(), SCHEMA["properties"]["objective"]]

@@ -5,7 +5,6 @@ A server that has imported PyTorch already forks each of them, so that a test ma
 
 import multiprocessing
 import os
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,7 +22,7 @@ _CONTEXT.set_forkserver_preload(
     [
         *("pytest", "torch._dynamo", "matplotlib.backends.backend_agg", "pellucid.cli"),
         *("pellucid.training.train_run", "pellucid.training.plots", "pellucid.checkpoint.build"),
-        *("pellucid.experiments.run_experiment", "pellucid.experiments.worker"),
+        *("pellucid.experiments.run_experiment", "pellucid.experiments.worker", "preloaded"),
     ]
 )
 
@@ -68,16 +67,12 @@ def command_line(folder: Path, *arguments: object, fault: Fault | None = None) -
     return Command(folder, *arguments, fault=fault).wait()
 
 
-def fresh_process(folder: Path, *arguments: object, prelude: str = "", shell: str = "exec {command}") -> Result:
-    """The command in a process that has imported nothing yet. `prelude` is Python that runs before it.
-
-    `shell` is a script for sh around {command}, the words of the command line.
-    """
+def fresh_process(folder: Path, *arguments: object, prelude: str) -> Result:
+    """The command in a process that has imported nothing yet. `prelude` is Python that runs before it."""
     program = f"{prelude}\nfrom pellucid.cli import main; main()"
-    words = [sys.executable, "-c", program, *map(str, arguments)]
     path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
-        ["sh", "-c", shell.replace("{command}", shlex.join(words))],
+        [sys.executable, "-c", program, *map(str, arguments)],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
         capture_output=True,

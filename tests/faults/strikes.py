@@ -162,6 +162,12 @@ def full_then_roomy(place: Path, n_bytes: int) -> None:
     os._exit(exit_code)
 
 
+def read_only(disk: Path) -> None:
+    """A disk that nobody may write to."""
+    in_own_namespace()
+    mount(disk, 10_000, READ_ONLY)
+
+
 def in_own_namespace() -> None:
     """Where an ordinary user may mount: Linux calls him root there."""
     user, group = os.getuid(), os.getgid()
@@ -171,7 +177,7 @@ def in_own_namespace() -> None:
         Path(f"/proc/self/{file}").write_text(text)
 
 
-REMOUNT = 32
+READ_ONLY, REMOUNT = 1, 32
 
 
 def mount(folder: Path, n_bytes: int, flags: int = 0) -> None:

@@ -9,18 +9,17 @@ import pytest
 import strikes
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import read_checkpoint, step_name
-from processes import assert_one_error_line, command_line, fresh_process
+from processes import assert_one_error_line, command_line
 from reference_run import Trace, leftovers, trace
 
 CHECKPOINT_BYTES = 57_000
-IN_A_NAMESPACE = "unshare --user --map-root-user --mount sh -c"
 
 
 @pytest.fixture(scope="session")
 def mounts() -> None:
     """Skips where an ordinary user may not mount a small disk of his own."""
     script = "mkdir -p disk && mount -t tmpfs -o size=64k tmpfs disk"
-    command = ["sh", "-c", f"cd $(mktemp -d) && {IN_A_NAMESPACE} '{script}'"]
+    command = ["sh", "-c", f"cd $(mktemp -d) && unshare --user --map-root-user --mount sh -c '{script}'"]
     if subprocess.run(command, capture_output=True).returncode:
         pytest.skip("this system allows no mount namespaces (unshare --user --mount)")
 
@@ -51,19 +50,13 @@ def test_f6_a_full_disk_ends_the_run_and_room_lets_it_go_on(fault_place, referen
             assert trace(place / "roomy/run") == reference
 
 
-def in_namespace(script: str) -> str:
-    """`script` around {command} inside a namespace; the command's words arrive there as "$@"."""
-    inner = script.replace("{command}", '"$@"').replace("'", "'\\''")
-    return f"{IN_A_NAMESPACE} '{inner}' sh {{command}}"
-
-
 @pytest.mark.usefixtures("mounts")
 def test_f8_a_read_only_disk_is_told_before_anything_is_done(fault_place, tmp_path):
     for name in ("corpus.txt", "reference.yaml"):
         shutil.copy(fault_place / name, tmp_path)
     (tmp_path / "disk").mkdir()
-    script = in_namespace("mount -t tmpfs -o ro tmpfs disk; exec {command}")
-    done = fresh_process(tmp_path, "train", "reference.yaml", "--run-dir", "disk/run", shell=script)
+    fault = partial(strikes.read_only, tmp_path / "disk")
+    done = command_line(tmp_path, "train", "reference.yaml", "--run-dir", "disk/run", fault=fault)
     assert_one_error_line(done, 5, "disk/run: cannot be written: Read-only file system", "--run-dir")
     assert not (tmp_path / "data").exists()
 

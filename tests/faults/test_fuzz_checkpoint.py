@@ -77,7 +77,7 @@ def test_fuzz_checkpoint_reader(checkpoint: Path, tally, soak):
     damages += [st.tuples(st.just("state.json"), edited_state(checkpoint / "state.json"))]
 
     @settings(
-        max_examples=2000 if soak else 300,
+        max_examples=2000 if soak else 100,
         derandomize=not soak,
         database=None,
         deadline=None,
@@ -106,4 +106,4 @@ def test_fuzz_checkpoint_reader(checkpoint: Path, tally, soak):
         round_ += 1
         if not soak or time.monotonic() > end:
             break
-    assert tally.tries >= 300
+    assert tally.tries >= 100

@@ -34,9 +34,13 @@ PROMPTS = {
     "edges of Unicode": "\x01\x7f\x80\u2028\ue000\uffff\U0010ffff",
     "right to left": "\u202eשלום",
     **{f"spells {text!r}": text for text in SPELLS_CONTROL_TOKENS},
-    "a megabyte of words": "The fox said: " * 75_000,
 }
-MORE_PROMPTS = {"a megabyte without a blank": "e" * 1_000_000, "a megabyte of foxes": "🦊" * 250_000}
+LONG_PROMPTS = {"70 kilobytes of words": "The fox said: " * 5_000}  # in the long form a megabyte
+LONGER_PROMPTS = {
+    "a megabyte of words": "The fox said: " * 75_000,
+    "a megabyte without a blank": "e" * 1_000_000,
+    "a megabyte of foxes": "🦊" * 250_000,
+}
 # A text file that holds these is refused, so a character vocabulary never has them.
 PROMPTS_FOR_BYTES = {"NUL": "a\0b", "NULs": "\0" * 99, "a character of no corpus": "猫"}
 HALF_SURROGATES = {"high": "\ud83e", "low": "\udd8a", "in words": "The \udd8a\ud83e fox", "of a byte": "\udcff"}
@@ -92,7 +96,9 @@ def test_f22_a_prompt_is_read_as_text(place, pellucid: Pellucid, watch: Watch, t
     run = place / kind
     tokenizer = tokenizer_of(run)
     lengths = {f"{n} tokens": of_exactly(n, tokenizer) for n in range(CONTEXT_LENGTH - 2, CONTEXT_LENGTH + 3)}
-    prompts = PROMPTS | lengths | (MORE_PROMPTS if soak else {}) | (PROMPTS_FOR_BYTES if kind == "bpe" else {})
+    prompts = (
+        PROMPTS | lengths | (LONGER_PROMPTS if soak else LONG_PROMPTS) | (PROMPTS_FOR_BYTES if kind == "bpe" else {})
+    )
     for name, prompt in prompts.items():
         with tally.attempt(f"{kind}: {name}"):
             (tmp_path / "prompt").write_text(prompt, encoding="utf-8", newline="")

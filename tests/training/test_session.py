@@ -90,7 +90,7 @@ def test_a_signal_saves_and_the_resumed_run_equals_the_uninterrupted_one(
 
 def test_on_fables_each_evaluation_records_every_skill_and_a_plot_is_drawn(workplace: Path, ink):
     fables = ["corpus={type: fables, size: 40, validation_fraction: 0.2}", "tokenizer.vocab_size=400"]
-    outcome, _ = train(workplace, "fables", *fables, "model.context_length=256")
+    outcome, _ = train(workplace, "fables", *fables, "model.context_length=256", "train.steps=10")
     rows = [row for row in read_rows(workplace / "fables" / "metrics.jsonl") if "val_loss" in row]
     for row in rows:
         parts = [figures["loss_nats_per_token"] for figures in row["skills"].values()]
@@ -193,7 +193,7 @@ def test_a_run_ends_after_as_many_evaluations_without_a_new_best_as_patience_all
 def test_an_early_stop_comes_at_the_same_step_wherever_the_run_was_cut(workplace: Path, overfits):
     overrides = [*overfits, "evaluation.early_stopping_patience=3", "checkpoint={every_steps: 1, keep_last: 40}"]
     outcome, _ = train(workplace, "whole", *overrides)
-    for last in range(outcome.step - 6, outcome.step):
+    for last in (outcome.step - 6, outcome.step - 3, outcome.step - 1):
         cut = workplace / f"cut-{last}"
         shutil.copytree(workplace / "whole", cut)
         for step in range(last + 1, outcome.step + 1):
@@ -216,11 +216,12 @@ def test_a_run_that_overfits_says_so_once_and_is_evaluated_at_its_best_step_too(
 
 
 def test_a_text_that_will_be_read_often_is_a_warning_that_early_stopping_answers(workplace: Path, caplog):
-    _, notes = train(workplace, "often", "train.steps=60")
+    short = ["train.steps=60", "evaluation.stop_at_val_loss=100"]  # it has that at its first evaluation
+    train(workplace, "often", *short)
     assert "the text will be read" in caplog.text
     assert "evaluation.early_stopping_patience" in caplog.text
     caplog.clear()
-    _, notes = train(workplace, "stops", "train.steps=60", "evaluation.early_stopping_patience=30")
+    _, notes = train(workplace, "stops", *short, "evaluation.early_stopping_patience=30")
     assert "the text will be read" not in caplog.text
     assert any("epochs at most: early stopping may end the run" in note for note in notes)
     caplog.clear()
@@ -238,9 +239,8 @@ def test_after_the_first_updates_a_run_says_how_long_it_will_take(workplace: Pat
 
 
 def test_a_run_shows_its_first_sample_and_its_loss_beside_the_floor_while_it_trains(tmp_path: Path, capfd):
-    config = load_run_config(
-        Path(__file__).parents[2] / "configs" / "debug.yaml", ["train.steps=6", "sample.every_steps=2"]
-    )
+    few = ["corpus.size=40", "corpus.validation_fraction=0.25", "train.steps=6", "sample.every_steps=2"]
+    config = load_run_config(Path(__file__).parents[2] / "configs" / "debug.yaml", few)
     train_run(config, tmp_path, tmp_path / "run", resume=False, overwrite=False, note=print)
     lines = capfd.readouterr().err
     sample = (tmp_path / "run" / "samples.md").read_text().split("> ")[1]
