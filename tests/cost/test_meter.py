@@ -69,9 +69,9 @@ def test_a_fake_model_holds_as_many_bytes_for_the_backward_pass_as_autograd_save
 
 
 @pytest.mark.parametrize("precision", [FP32, BF16], ids=["fp32", "bf16"])
-def test_the_same_holds_for_experts_though_fake_tokens_choose_none(precision):
+def test_the_same_holds_for_experts_though_fake_tokens_choose_none(precision, soak):
     moe = {"type": "moe", "n_experts": 6, "top_k": 2, "shared_experts": 1}
-    for activation in AXES["activation"]:
+    for activation in AXES["activation"] if soak else ["gelu", "swiglu"]:
         assert_as_many_bytes_fake_as_real(small_config(feed_forward=moe, activation=activation), precision)
 
 
@@ -100,8 +100,10 @@ def real_peak_bytes(model, precision):
 
 
 @pytest.mark.parametrize(("precision", "recomputes_blocks"), [(FP32, False), (BF16, True)], ids=["kept", "recomputed"])
-def test_the_peak_of_a_step_is_nearly_that_of_the_real_one(precision, recomputes_blocks):
-    for activation, attention in zip(AXES["activation"], cycle(["explicit", "auto"]), strict=False):
+def test_the_peak_of_a_step_is_nearly_that_of_the_real_one(precision, recomputes_blocks, soak):
+    """In the short form each activation once."""
+    activations = AXES["activation"] if soak else AXES["activation"][recomputes_blocks::2]
+    for activation, attention in zip(activations, cycle(["explicit", "auto"]), strict=False):
         config = small_config(activation=activation, attention=attention, context_length=64, d_model=64, d_ff=256)
         model = build_model(config, VOCAB_SIZE)
         if recomputes_blocks:
@@ -184,7 +186,7 @@ def test_weights_gradients_moments_and_checkpoint_are_those_of_the_tensors(name)
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_deep_model_costs_what_is_measured_of_all_its_layers(name):
-    config = run_config(small_config(n_layers=5, tied_embeddings=False), OPTIMIZERS[name])
+    config = run_config(small_config(n_layers=3, tied_embeddings=False), OPTIMIZERS[name])
     cost = cost_of_run(config, VOCAB_SIZE, BF16)
     with FakeTensorMode():
         model = build_model(config.model, VOCAB_SIZE)

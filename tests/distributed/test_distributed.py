@@ -47,35 +47,44 @@ def test_an_update_reads_the_same_rows_whatever_the_number_of_processes(ranks, n
 
 
 @pytest.mark.parametrize("kind", [name for name, model in FAMILY.items() if model["type"] != "decoder"])
-@pytest.mark.parametrize("is_sharded", [False, True], ids=["ddp", "fsdp"])
-def test_every_kind_of_model_trains_together_as_alone(ranks, is_sharded, kind):
+def test_every_kind_of_model_trains_together_as_alone(ranks, kind, soak):
+    """In the short form an rnn shards nothing and a gru everything: their layers are those of an lstm."""
     updates, weights = together.train(ALONE, "adamw", 1, kind=kind)
-    for updates_of_rank, weights_of_rank in ranks(together.train, "adamw", 1, is_sharded, kind):
-        assert [here.loss for here in updates_of_rank] == pytest.approx([alone.loss for alone in updates], rel=1e-12)
-        for name, weight in weights.items():
-            np.testing.assert_allclose(weights_of_rank[name], weight, rtol=0, atol=1e-10)
+    of_short_form = {"rnn": [False], "gru": [True]}
+    for is_sharded in [False, True] if soak else of_short_form.get(kind, [False, True]):
+        for updates_of_rank, weights_of_rank in ranks(together.train, "adamw", 1, is_sharded, kind):
+            losses = [here.loss for here in updates_of_rank]
+            assert losses == pytest.approx([alone.loss for alone in updates], rel=1e-12)
+            for name, weight in weights.items():
+                np.testing.assert_allclose(weights_of_rank[name], weight, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("n_micro_batches", [1, 4])
-@pytest.mark.parametrize("optimizer", together.OPTIMIZERS)
+@pytest.mark.parametrize("i", range(len(together.OPTIMIZERS)), ids=together.OPTIMIZERS)
 @pytest.mark.parametrize("is_sharded", [False, True], ids=["ddp", "fsdp"])
-def test_losses_norms_and_weights_are_those_of_one_process(ranks, is_sharded, optimizer, n_micro_batches):
-    """Rows that count different numbers of targets, a clipped gradient, five steps, float64."""
-    updates, weights = together.train(ALONE, optimizer, n_micro_batches)
-    for updates_of_rank, weights_of_rank in ranks(together.train, optimizer, n_micro_batches, is_sharded):
-        for here, alone in zip(updates_of_rank, updates, strict=True):
-            assert here.loss == pytest.approx(alone.loss, rel=1e-12)
-            assert here.gradient_norm == pytest.approx(alone.gradient_norm, rel=1e-10)
-            assert here.tokens == alone.tokens
-        for name, weight in weights.items():
-            tolerance = 1e-5 if optimizer == "muon" else 1e-10  # Muon's products are float32
-            np.testing.assert_allclose(weights_of_rank[name], weight, rtol=0, atol=tolerance)
+def test_losses_norms_and_weights_are_those_of_one_process(ranks, is_sharded, i, soak):
+    """Rows that count different numbers of targets, a clipped gradient, five steps, float64.
+
+    In the short form any two of optimizer, sharding and number of micro-batches meet, in the long one all three.
+    """
+    optimizer = list(together.OPTIMIZERS)[i]
+    for n_micro_batches in [1, 4] if soak else [[1, 4][(i + is_sharded) % 2]]:
+        updates, weights = together.train(ALONE, optimizer, n_micro_batches)
+        for updates_of_rank, weights_of_rank in ranks(together.train, optimizer, n_micro_batches, is_sharded):
+            for here, alone in zip(updates_of_rank, updates, strict=True):
+                assert here.loss == pytest.approx(alone.loss, rel=1e-12)
+                assert here.gradient_norm == pytest.approx(alone.gradient_norm, rel=1e-10)
+                assert here.tokens == alone.tokens
+            for name, weight in weights.items():
+                tolerance = 1e-5 if optimizer == "muon" else 1e-10  # Muon's products are float32
+                np.testing.assert_allclose(weights_of_rank[name], weight, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("is_sharded", [False, True], ids=["ddp", "fsdp"])
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_experts_train_as_in_one_process_with_their_balance_loss(ranks, optimizer, is_sharded):
+def test_experts_train_as_in_one_process_with_their_balance_loss(ranks, optimizer, is_sharded, soak):
     """Also where nobody asks an expert on one rank but somebody does on another."""
+    if not soak and is_sharded != (optimizer == "adamw"):
+        pytest.skip("long: part of `make soak`, as dense models meet every optimizer in both ways")
     updates, weights = together.train(ALONE, optimizer, 4, kind="experts")
     assert min(share for update in updates for layer in update.figures["expert_load"] for share in layer) < 0.02
     for updates_of_rank, weights_of_rank in ranks(together.train, optimizer, 4, is_sharded, "experts"):

@@ -1,5 +1,6 @@
 """What is measured besides the loss: at other context lengths, and of the first gradient."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,48 +25,59 @@ from pellucid.runtime.precision import Precision
 CPU = Precision(torch.device("cpu"), torch.float32)
 
 
-def untrained(*overrides: str) -> tuple[TrainedModel, PreparedData]:
-    config = load_run_config(Path("base.yaml"), overrides)
-    data = prepare_data(config, Path("data"))
-    torch.manual_seed(0)
-    decoder = build_model(config.model, data.tokenizer.vocab_size).eval()
-    return TrainedModel(config, data.tokenizer, decoder, 0, data.fingerprint), data
+@pytest.fixture(scope="module")
+def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture
+def untrained(place: Path, data_root: Path) -> Callable[..., tuple[TrainedModel, PreparedData]]:
+    """A model as it begins, and its data, which all tests share."""
+
+    def built(*overrides: str) -> tuple[TrainedModel, PreparedData]:
+        config = load_run_config(Path("base.yaml"), overrides)
+        data = prepare_data(config, data_root)
+        torch.manual_seed(0)
+        decoder = build_model(config.model, data.tokenizer.vocab_size).eval()
+        return TrainedModel(config, data.tokenizer, decoder, 0, data.fingerprint), data
+
+    return built
 
 
 @pytest.mark.parametrize("position", ["rope", "sinusoidal", "none", "learned"])
-def test_at_the_trained_length_the_excess_is_that_of_the_evaluation(place: Path, position):
+def test_at_the_trained_length_the_excess_is_that_of_the_evaluation(untrained, position):
     model, data = untrained(f"model.position={{type: {position}}}")
     excess = evaluate(model.config, data, model.model, CPU).excess_nats_per_token
     assert at_context_lengths(model, data, CPU, (64,)) == [(64, excess)]
 
 
 @pytest.mark.parametrize("position", ["rope", "sinusoidal", "none"])
-def test_positions_that_are_computed_reach_as_far_as_one_likes(place: Path, position):
+def test_positions_that_are_computed_reach_as_far_as_one_likes(untrained, position):
     model, data = untrained(f"model.position={{type: {position}}}")
     found = dict(at_context_lengths(model, data, CPU, (16, 64, 200)))
     assert set(found) == {16, 64, 200}
     assert len(set(found.values())) == 3
 
 
-def test_learned_positions_end_where_they_were_trained(place: Path):
+def test_learned_positions_end_where_they_were_trained(untrained):
     model, data = untrained("model.position={type: learned}")
     assert [length for length, _ in at_context_lengths(model, data, CPU, (16, 64, 65))] == [16, 64]
 
 
 @pytest.mark.parametrize("position", ["rope", "sinusoidal", "none", "learned"])
-def test_another_context_length_changes_no_logit_within_it(place: Path, position):
+def test_another_context_length_changes_no_logit_within_it(untrained, position):
     model, _ = untrained(f"model.position={{type: {position}}}")
     tokens_BT = torch.randint(0, 300, (2, 16))
     assert torch.equal(with_context_length(model, 16)(tokens_BT), model.model(tokens_BT))
 
 
-def test_without_a_known_truth_the_loss_is_measured(place: Path):
+def test_without_a_known_truth_the_loss_is_measured(untrained):
     model, data = untrained("corpus={type: text, files: [corpus.txt]}")
     loss = evaluate(model.config, data, model.model, CPU).loss_nats_per_token
     assert at_context_lengths(model, data, CPU, (64,)) == [(64, loss)]
 
 
-def test_the_first_gradient_is_that_of_the_mean_loss_at_the_seeds_first_weights(place: Path):
+def test_the_first_gradient_is_that_of_the_mean_loss_at_the_seeds_first_weights(untrained):
     _, data = untrained()
     config = load_run_config(Path("base.yaml"), ["model.n_layers=3", "seed=5"])
     torch.manual_seed(5)
@@ -90,7 +102,7 @@ WRITING = WritingConfig.model_validate(
 )
 
 
-def test_each_way_to_write_and_the_true_fables_are_judged(place: Path):
+def test_each_way_to_write_and_the_true_fables_are_judged(untrained):
     model, _ = untrained()
     found = ways_to_write(model, CPU, WRITING)
     assert list(found) == ["drawn", "greedy", "found", "true fables"]
@@ -100,7 +112,7 @@ def test_each_way_to_write_and_the_true_fables_are_judged(place: Path):
     assert ways_to_write(model, CPU, WRITING) == found
 
 
-def test_texts_go_on_from_a_beginning_each_sample_in_its_own_way_and_a_search_in_one(place: Path):
+def test_texts_go_on_from_a_beginning_each_sample_in_its_own_way_and_a_search_in_one(untrained):
     model, _ = untrained()
     drawn, greedy, searched = (write(model, way, 2, 0, "There was once a wolf.") for way in WRITING.ways)
     assert [len(drawn), len(greedy), len(searched)] == [2, 1, 1]
@@ -108,7 +120,7 @@ def test_texts_go_on_from_a_beginning_each_sample_in_its_own_way_and_a_search_in
     assert all(text.startswith("There was once a wolf.") for text in (*drawn, *greedy, *searched))
 
 
-def test_ways_to_write_need_a_grammar(place: Path):
+def test_ways_to_write_need_a_grammar(untrained):
     model, _ = untrained("corpus={type: text, files: [corpus.txt]}")
     with pytest.raises(ConfigError, match="measures.writing is for fables only"):
         ways_to_write(model, CPU, WRITING)

@@ -25,7 +25,7 @@ TINY = {
     "corpus.world_size": 3,
     "corpus.validation_fraction": 0.1,
     "tokenizer.vocab_size": 300,
-    "model.context_length": 32,
+    "model.context_length": 64,
     "model.d_model": 16,
     "model.n_layers": 1,
     "model.n_heads": 1,
@@ -36,7 +36,8 @@ TINY = {
     "train.batch_size": 2,
     "train.precision": "fp32",
     "train.log_every_steps": 1,
-    "evaluation.every_steps": 1,
+    "evaluation.every_steps": 2,
+    "evaluation.max_tokens": 64,
     "sample.n_samples": 1,
     "sample.max_new_tokens": 1,
 }
@@ -149,7 +150,7 @@ def reader(data_root: Path) -> Path:
 def test_a_shipped_experiment_runs_in_a_shrunken_form(path: Path, tmp_path, data_root, reader, monkeypatch, soak):
     monkeypatch.chdir(tmp_path)
     if not soak:  # to fit all 200 takes most of its time
-        monkeypatch.setattr(bootstrap, "N_RESAMPLES", 5)
+        monkeypatch.setattr(bootstrap, "N_RESAMPLES", 2)
     small = tmp_path / path.name
     text, overrides = shrunken(path, reader, soak)
     small.write_text(text)

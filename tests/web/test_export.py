@@ -219,7 +219,13 @@ def test_the_truth_of_the_examples_is_in_the_file(opened):
     expect(opened.locator("#part-next .verdict")).to_contain_text("a fable can begin like this")
 
 
-def test_a_prompt_is_what_the_page_opens_with(browser, fables_run, tmp_path):
+@pytest.fixture
+def measured_little(monkeypatch):
+    """A file in whose table nobody looks is measured on two fables."""
+    monkeypatch.setattr("pellucid.web.export.N_FABLES", 2)
+
+
+def test_a_prompt_is_what_the_page_opens_with(browser, fables_run, tmp_path, measured_little):
     assert export_page(fables_run, tmp_path / "page.html", TYPED) is None
     for page in watched(browser, tmp_path / "page.html"):
         shown(page, TYPED)
@@ -261,7 +267,7 @@ def unpacked(tensor):
     return np.frombuffer(base64.b64decode(tensor["data"]), tensor["dtype"]).reshape(tensor["shape"])
 
 
-def test_a_model_that_no_browser_runs_is_shown_on_the_recorded_text(browser, fables_run, tmp_path):
+def test_a_model_that_no_browser_runs_is_shown_on_the_recorded_text(browser, fables_run, tmp_path, measured_little):
     changes = {"model.attention": "linear", "model.position": {"type": "none"}}
     train(
         fables_run / "config.yaml", tmp_path / "linear", overrides=changes, steps=1, data_dir=fables_run.parent / "data"

@@ -10,8 +10,8 @@ from tiny_fables import N_STORYLINES, all_stories, tiny_fables
 
 
 @pytest.fixture(scope="module", params=range(N_STORYLINES))
-def tiny(request):
-    return tiny_fables(request.param)
+def tiny(request, soak):
+    return tiny_fables(request.param, most=2000 if soak else 500)
 
 
 @pytest.fixture(scope="module")

@@ -83,7 +83,7 @@ RESULTS = [result(d_model, seed) for d_model in (8, 16, 32, 64, 128, 256) for se
 
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch):
-    monkeypatch.setattr(bootstrap, "N_RESAMPLES", 5)
+    monkeypatch.setattr(bootstrap, "N_RESAMPLES", 2)
 
 
 def experiment(figure):

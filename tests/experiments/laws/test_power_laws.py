@@ -22,7 +22,7 @@ SIZE_LAW = PowerLaw(irreducible=0.5, scales=(40.0, 60.0), exponents=(0.5, 0.35))
 
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch):
-    monkeypatch.setattr(bootstrap, "N_RESAMPLES", 40)
+    monkeypatch.setattr(bootstrap, "N_RESAMPLES", 20)
 
 
 def noisy(loss, seed, deviation=0.01):
@@ -63,7 +63,7 @@ def test_the_interval_holds_the_true_floor_for_most_noisy_experiments():
 def test_resamples_of_runs_without_noise_agree():
     fit = fit_with_resamples(BY_SIZE, SIZE_LAW(SIZES, TOKENS))
     assert fit.interval(lambda each: each.irreducible) == pytest.approx((0.5, 0.5), rel=2e-2)
-    assert len(fit.resamples) == 40
+    assert len(fit.resamples) == 20
 
 
 def test_a_constant_on_all_losses_is_a_constant_on_the_floor():
