@@ -30,6 +30,11 @@ PHASES = {
 }
 
 
+def skip_every_other(soak: bool, i: int, name: str) -> None:
+    if not soak and (i + list(SIGNALS).index(name)) % 2:
+        pytest.skip("long: part of `make soak`")
+
+
 @pytest.mark.parametrize("name", SIGNALS)
 @pytest.mark.parametrize("phase", PHASES)
 def test_f5_a_signal_saves_once_a_step_exists(fault_place, reference: Trace, phase, name, soak):
@@ -37,8 +42,7 @@ def test_f5_a_signal_saves_once_a_step_exists(fault_place, reference: Trace, pha
 
     In the short form, every other phase is for Ctrl-C, and the rest for SIGTERM.
     """
-    if not soak and (list(PHASES).index(phase) + list(SIGNALS).index(name)) % 2:
-        pytest.skip("long: part of `make soak`")
+    skip_every_other(soak, list(PHASES).index(phase), name)
     (point, nth), newest = PHASES[phase]
     action, exit_code = SIGNALS[name]
     run = fault_place / f"{name}-in-{phase.replace(' ', '-')}"
@@ -83,7 +87,10 @@ PREPARING = [("pellucid.data.prepare", "write_split"), ("pellucid.tokenizer.buil
 
 @pytest.mark.parametrize("name", SIGNALS)
 @pytest.mark.parametrize("call", PREPARING, ids=lambda call: call[1])
-def test_f5_a_signal_while_preparing_leaves_nothing_half_done(fault_place, reference: Trace, tmp_path, call, name):
+def test_f5_a_signal_while_preparing_leaves_nothing_half_done(
+    fault_place, reference: Trace, tmp_path, call, name, soak
+):
+    skip_every_other(soak, PREPARING.index(call), name)
     for file in ("corpus.txt", "reference.yaml"):
         shutil.copy(fault_place / file, tmp_path)
     action, exit_code = SIGNALS[name]
@@ -97,7 +104,8 @@ def test_f5_a_signal_while_preparing_leaves_nothing_half_done(fault_place, refer
 
 
 @pytest.mark.parametrize("name", SIGNALS)
-def test_f5_a_signal_after_the_last_save_loses_nothing(fault_place, reference: Trace, name):
+def test_f5_a_signal_after_the_last_save_loses_nothing(fault_place, reference: Trace, name, soak):
+    skip_every_other(soak, 1, name)
     action, exit_code = SIGNALS[name]
     run = fault_place / f"{name}-at-the-end"
     arguments = ["train", "reference.yaml", "--run-dir", run.name]
