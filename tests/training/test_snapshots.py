@@ -24,7 +24,7 @@ def test_snapshots_of_a_killed_and_resumed_run_are_those_of_an_undisturbed_one(w
     """Killed at update 10, after snapshot 9: resumed from checkpoint 5, it makes that again."""
     from pellucid.training.session import Trainer
 
-    train = ("train", "tiny.yaml", *QUICK, "--run-dir")
+    train = ("train", "tiny.yaml", *QUICK, "train.log_every_steps=5", "evaluation.every_steps=20", "--run-dir")
     assert pellucid(*train, "whole").exit_code == 0
     update = Trainer.update
 
@@ -40,6 +40,8 @@ def test_snapshots_of_a_killed_and_resumed_run_are_those_of_an_undisturbed_one(w
     (workplace / "killed/snapshots/step-00000009/state.json").unlink()  # and it may have been damaged meanwhile
     assert pellucid(*train, "killed", "--resume").exit_code == 0
     assert list(weights(workplace / "whole")) == STEPS
+    for run in ("whole", "killed"):  # the loss of each is known: that of step 0 is the first update's
+        assert [row["step"] for row in read_rows(workplace / run / "metrics.jsonl")] == [1, 2, 4, 5, 9, 10, 15, 20]
     assert weights(workplace / "killed") == weights(workplace / "whole")
     assert weights(workplace / "whole")[20] == (workplace / "whole/step-00000020/model.safetensors").read_bytes()
 

@@ -191,7 +191,8 @@ class Session:
         self.elapsed_seconds += time.perf_counter() - started
         if samples and self.world.is_first:
             self._append_samples(samples)
-        if self.world.is_first and (val_loss is not None or self._due(self.log_every)):
+        is_kept = self.trainer.step in self.snapshots_at  # then its place on the curve is to be known
+        if self.world.is_first and (val_loss is not None or is_kept or self._due(self.log_every)):
             self._log(update, evaluation)
         self.best_loss, self.evaluations_since_best = best_loss, since_best
         self.best_step = self.trainer.step if is_best else self.best_step
