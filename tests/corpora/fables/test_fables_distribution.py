@@ -29,7 +29,7 @@ def texts():
     return [FABLES.write(rng) for _ in range(1000)]
 
 
-def test_entropy_is_the_mean_surprise_of_thousands_of_fables(soak):
+def test_entropy_is_the_mean_surprise_of_many_fables(soak):
     rng = random.Random(2)
     surprises = [-FABLES.log_probability(FABLES.write(rng)) for _ in range(10_000 if soak else 400)]
     standard_error = statistics.stdev(surprises) / math.sqrt(len(surprises))
