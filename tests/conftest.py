@@ -16,7 +16,8 @@ from pellucid.cost.machine import Machine, measure_machine
 from tiny_run import TINY_RUN, VERSES, Result
 
 # Examples are the same on every run, so that a red test stays red until it is fixed; no deadline on noisy machines.
-settings.register_profile("pellucid", deadline=None, derandomize=True)
+settings.register_profile("pellucid", deadline=None, derandomize=True, max_examples=50)
+settings.register_profile("soak", settings.get_profile("pellucid"), max_examples=100)
 settings.load_profile("pellucid")
 torch.set_num_threads(1)
 typer.main.get_command = functools.cache(typer.main.get_command)  # built once, not at each call in this process
@@ -97,3 +98,8 @@ def soak(request: pytest.FixtureRequest) -> bool:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="the long form (make soak)")
     parser.addoption("--record", action="store_true", help="with --soak: write its table into docs/results.json")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--soak", default=False):
+        settings.load_profile("soak")
