@@ -4,7 +4,8 @@
 
 The page of the run is opened, and letters are typed one after the other at the end of its text. A browser's own clock
 runs from the key event until the frame with the new panels is painted, and until the truth stands beside them. The same
-is done with random weights in a model of ten million parameters. Figures are medians over --keystrokes letters.
+is done with random weights in a model of ten million parameters, and in the run's page exported to one file, where
+the model runs in the browser and typed text has no truth. Figures are medians over --keystrokes letters.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from pellucid.checkpoint.training_state import model_tensors
 from pellucid.config.load import parse_run_config
 from pellucid.model.build import build_model
 from pellucid.tokenizer import Tokenizer
+from pellucid.web.export import export_page
 
 TEN_MILLION = {"d_model": 320, "n_layers": 8, "n_heads": 8}
 TYPED = " they met an old friend by the river and sat down to talk about the weather for a while"
@@ -43,9 +45,13 @@ def main() -> None:
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder, a_browser() as browser:
         larger = with_random_weights(given.run, Path(folder) / "ten_million")
-        figures = {
-            name: typing(browser, run, given.keystrokes) for name, run in (("demo", given.run), ("larger", larger))
-        }
+        figures = {}
+        for name, run in (("demo", given.run), ("larger", larger)):
+            with served(run) as address:
+                figures[name] = typing(browser, address, given.keystrokes)
+        file = Path(folder) / "page.html"
+        export_page(given.run, file)
+        figures["demo, exported"] = typing(browser, file.as_uri(), given.keystrokes)
     print_table("run", figures)
     if given.record:
         record("page", figures)
@@ -66,29 +72,28 @@ def with_random_weights(run: Path, to: Path) -> Path:
     return to
 
 
-def typing(browser: Browser, run: Path, n: int) -> dict[str, float]:
+def typing(browser: Browser, address: str, n: int) -> dict[str, float]:
     """Milliseconds, and how many parameters and tokens there were."""
-    with served(run) as address:
-        page = browser.new_page(viewport={"width": 1366, "height": 768})
-        page.goto(address)
-        page.wait_for_selector("#part-next .candidate", timeout=120_000)
-        page.wait_for_selector("main[aria-busy=false]", timeout=120_000)
-        page.focus("#text")
-        page.keyboard.press("Control+End")
-        for letter in (TYPED * (n // len(TYPED) + 1))[: n + WARM_UP]:
-            page.keyboard.type(letter)
-            page.wait_for_timeout(60)  # nobody types faster
-            page.wait_for_selector("main[aria-busy=false]")
-        page.wait_for_timeout(300)
-        taken = page.evaluate("performance.getEntriesByType('measure').map(({name, duration}) => [name, duration])")
-        figures = {
-            "parameters": float(page.get_attribute("[data-name=parameters]", "data-value") or 0),
-            "tokens": float(page.get_attribute("[data-name=tokens]", "data-value") or 0),
-        }
-        page.close()
+    page = browser.new_page(viewport={"width": 1366, "height": 768})
+    page.goto(address)
+    page.wait_for_selector("#part-next .candidate", timeout=120_000)
+    page.wait_for_selector("main[aria-busy=false]", timeout=120_000)
+    page.focus("#text")
+    page.keyboard.press("Control+End")
+    for letter in (TYPED * (n // len(TYPED) + 1))[: n + WARM_UP]:
+        page.keyboard.type(letter)
+        page.wait_for_timeout(60)  # nobody types faster
+        page.wait_for_selector("main[aria-busy=false]")
+    page.wait_for_timeout(300)
+    taken = page.evaluate("performance.getEntriesByType('measure').map(({name, duration}) => [name, duration])")
+    figures = {
+        "parameters": float(page.get_attribute("[data-name=parameters]", "data-value") or 0),
+        "tokens": float(page.get_attribute("[data-name=tokens]", "data-value") or 0),
+    }
+    page.close()
     for name in ("redrawn", "truth"):
-        durations = [duration for what, duration in taken if what == f"keystroke to {name}"][WARM_UP:]
-        figures[f"keystroke to {name} (ms)"] = median(durations)
+        if durations := [duration for what, duration in taken if what == f"keystroke to {name}"][WARM_UP:]:
+            figures[f"keystroke to {name} (ms)"] = median(durations)
     return figures
 
 
