@@ -51,7 +51,7 @@ def write_all(batch: ContinuousBatch, requests: Sequence[Request], join_every: i
         written.append(added(batch, request))
         for _ in range(join_every):
             batch.step()
-    while not batch.is_idle:
+    while not all(writing.has_ended for writing in written):
         batch.step()
     return written
 
@@ -197,7 +197,7 @@ def test_a_cancelled_text_ends_before_its_next_token_and_frees_its_slot(model, t
     batch.step()
     n_new = first.n_new
     first.is_cancelled = second.is_cancelled = True
-    while not batch.is_idle:
+    while not (first.has_ended and second.has_ended and third.has_ended):
         batch.step()
     assert (first.n_new, second.n_new) == (n_new, 0)
     assert third.has_ended

@@ -107,10 +107,6 @@ class ContinuousBatch:
         self._rows: list[_Row] = []
         self._waiting: deque[Writing] = deque()
 
-    @property
-    def is_idle(self) -> bool:
-        return not self._rows and not self._waiting
-
     def add(self, writing: Writing) -> None:
         """Puts a text at the end of those that wait. Its pieces come with the steps that follow."""
         assert writing.request.prompt_ids, "a document begins after an end_of_text"

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Sequence
 from queue import SimpleQueue
 
-from pellucid.errors import explained
+from pellucid.errors import explained, is_out_of_memory
 from pellucid.generation.continuous import N_SLOTS, ContinuousBatch, Piece, Request, Writing
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import Precision
@@ -49,7 +49,7 @@ class Job:
         await self._has_news.wait()
         self._has_news.clear()
         if self.error is not None:
-            raise ApiError(500, f"the engine failed: {explained(self.error)}")
+            raise failure(self.error)
         found = []
         for number, writing in enumerate(self.writings):
             pieces = writing.pieces[self._n_told[number] :]
@@ -62,7 +62,7 @@ class Job:
         while not self.has_ended:
             await self.news()
         if self.error is not None:
-            raise ApiError(500, f"the engine failed: {explained(self.error)}")
+            raise failure(self.error)
 
     def cancel(self) -> None:
         """No text gets more than the token that is being made."""
@@ -144,6 +144,13 @@ class Engine:
             _wake({job for job in news if job.is_streamed or job.has_ended})
             if any(writing.has_ended for writing in jobs):
                 jobs = {writing: job for writing, job in jobs.items() if not writing.has_ended}
+
+
+def failure(error: BaseException) -> ApiError:
+    """The answer to a client whose text this error has ended."""
+    is_full = is_out_of_memory(error)
+    why = "memory is full; ask for fewer or shorter texts at once" if is_full else explained(error)
+    return ApiError(500, f"the engine failed: {why}")
 
 
 def _wake(jobs: set[Job]) -> None:
