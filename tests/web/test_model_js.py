@@ -89,6 +89,33 @@ def test_one_token_at_a_time_gives_the_logits_of_the_whole_text_at_once(modules,
         np.testing.assert_allclose(answer["pieces"], answer["whole"], atol=1e-6)
 
 
+def test_a_trace_that_goes_on_from_an_earlier_one_is_the_same_as_one_from_nothing(modules, models):
+    typed = [[3, 1, 4], [3, 1, 4, 1, 5], [3, 1, 4, 1, 5, 9, 2, 6], [3, 1, 4, 7, 5], [3, 1], [3, 1], [5, 1, 4]]
+    answers = in_browser(
+        modules,
+        """const same = (a, b) => String(lists(a)) === String(lists(b));
+        return given.models.flatMap(({ config, weights }) => {
+            const decoder = new Decoder(config, weights);
+            return given.placesOff.map((places) => {
+                let before = null;
+                return given.typed.map((ids) => {
+                    const off = places.map((place) => [place, nothing(decoder, place, ids.length)]);
+                    before = trace(decoder, ids, off, before);
+                    const { seen, residuals } = trace(decoder, ids, off);
+                    const differ = Object.keys(seen).filter((name) => !same(before.seen[name], seen[name]));
+                    return [before.nKept, differ, same(before.residuals, residuals)];
+                });
+            });
+        })""",
+        {
+            "models": [browser_model for _, browser_model in models],
+            "placesOff": [[], [["head", 0, 1], ["attention", 1]], [["feed_forward", 0]]],
+            "typed": typed,
+        },
+    )
+    assert answers == [[[n, [], True] for n in (0, 3, 5, 3, 1, 1, 0)]] * 3 * len(models)
+
+
 def test_more_tokens_than_the_context_are_refused_in_words(modules):
     code = """const decoder = new Decoder(given.config, given.weights);
         try { decoder.forward(Array(9).fill(0)); } catch (error) { return error.message; }"""

@@ -363,14 +363,21 @@ function clockAngles(t, width, base) {
 //
 // instead: [[place, rows], …]: at a place stand these T rows, not what the model computes. A place is ["head", layer,
 // head], ["attention", layer] or ["feed_forward", layer]. With the rows of another text, this is activation patching.
-export function trace(model, tokens, instead = []) {
+//
+// before: an earlier trace by the same model, with the same instead. What is computed at a token depends on no later
+// token, so for the `nKept` tokens with which both texts begin, it is taken from there: nearly all, while one types.
+export function trace(model, tokens, instead = [], before = null) {
+  const nKept = before ? sameBeginning(before.tokens, tokens) : 0;
   const seen = {};
-  model.hidden(tokens, model.newState(), (name, x) => {
-    seen[name] = replaced(instead, name, x);
-    return seen[name];
+  model.hidden(tokens.slice(nKept), stateAfter(model, before, nKept), (name, x) => {
+    x = replaced(instead, name, x, nKept);
+    seen[name] = nKept ? withKept(name, before.seen[name], nKept, x) : x;
+    return x;
   });
   const sublayers = model.blocks.flatMap((_, layer) => [`${layer}.attention`, `${layer}.feed_forward`]);
   return {
+    tokens,
+    nKept,
     seen,
     points: ["embedding", ...sublayers],
     residuals: [seen.embedding, ...sublayers.map((sublayer) => seen[`${sublayer}.new x`])],
@@ -389,12 +396,43 @@ export function nothing(model, place, nTokens) {
   return Array.from({ length: nTokens }, () => new Float32Array(width));
 }
 
-function replaced(instead, name, x) {
+function replaced(instead, name, x, start) {
   for (const [[kind, layer, head], rows] of instead) {
-    if (kind === "head" && name === `${layer}.attention.heads`) x = x.with(head, rows);
-    if (kind !== "head" && name === `${layer}.${kind}.output`) x = rows;
+    if (kind === "head" && name === `${layer}.attention.heads`) x = x.with(head, rows.slice(start));
+    if (kind !== "head" && name === `${layer}.${kind}.output`) x = rows.slice(start);
   }
   return x;
+}
+
+// With how many tokens both begin. The last is not counted: a model needs a token to read.
+function sameBeginning(before, tokens) {
+  let n = 0;
+  while (n < tokens.length - 1 && before[n] === tokens[n]) n++;
+  return n;
+}
+
+// The model's state after the first n tokens of a trace.
+function stateAfter(model, before, n) {
+  const state = model.newState();
+  if (n === 0) return state;
+  const first = (name) => before.seen[name].map((x_TK) => x_TK.slice(0, n));
+  state.layers.forEach((cache, layer) => cache.append(first(`${layer}.attention.k`), first(`${layer}.attention.v`)));
+  return state;
+}
+
+// The first n rows of what was seen before, then the new ones; by head, where x has heads. Rows of scores and weights
+// are as long as the text: they end with what the mask makes of the later tokens.
+function withKept(name, before, n, x) {
+  if (Array.isArray(x[0])) return x.map((x_T, head) => withKept(name, before[head], n, x_T));
+  const width = x[0].length;
+  if (width === before[0].length) return [...before.slice(0, n), ...x];
+  const masked = name.endsWith(".scores") ? -Infinity : 0;
+  const kept = before.slice(0, n).map((row) => {
+    const fitted = new Float32Array(width).fill(masked);
+    fitted.set(row.subarray(0, width));
+    return fitted;
+  });
+  return [...kept, ...x];
 }
 
 // The logit lens (nostalgebraist 2020): logits (T, V), were the stream at this point the last.

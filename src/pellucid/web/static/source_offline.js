@@ -59,14 +59,11 @@ function liveAnswers(recorded) {
     const before = kept.get(key);
     if (before?.shown === shown) return before;
     const ids = [recorded.model.end_of_text, ...tokenizer.encode(shown)];
-    const found = trace(model, ids, changes(ids.length, knockOut, patchText));
-    // What the model says at a place depends on the tokens up to there, and most of them stay while one types.
-    let same = 0;
-    while (before && same < ids.length && ids[same] === before.ids[same]) same++;
+    const found = trace(model, ids, changes(ids.length, knockOut, patchText), before);
     const column = (t) => columnOf(lens(model, found.residuals.map((x_TD) => x_TD[t])));
-    const columns_T = ids.map((_, t) => (t < same ? before.columns_T[t] : column(t)));
+    const columns_T = ids.map((_, t) => (t < found.nKept ? before.columns_T[t] : column(t)));
     if (kept.size > 8) kept.clear();
-    kept.set(key, { ...found, ids, shown, columns_T });
+    kept.set(key, { ...found, shown, columns_T });
     return kept.get(key);
   }
 
@@ -74,8 +71,9 @@ function liveAnswers(recorded) {
   function changes(nTokens, knockOut, patchText) {
     if (patchText === undefined) return knockOut.map((place) => [place, nothing(model, place, nTokens)]);
     const other = traced({ text: patchText });
-    if (other.ids.length !== nTokens)
-      throw new SourceError(`The other text has ${other.ids.length} tokens, this one ${nTokens}: choose one of as many.`);
+    const { length } = other.tokens;
+    if (length !== nTokens)
+      throw new SourceError(`The other text has ${length} tokens, this one ${nTokens}: choose one of as many.`);
     return knockOut.map((place) => [place, outputOf(other, place)]);
   }
 
@@ -86,7 +84,7 @@ function liveAnswers(recorded) {
 
   return {
     trace(asked) {
-      const { ids, shown, points, attention, columns_T } = traced(asked);
+      const { tokens: ids, shown, points, attention, columns_T } = traced(asked);
       const cells = (name) => tensorOf(points.map((_, n) => columns_T.map((column) => column[name][n])));
       const surprise = (id, t) => columns_T[t].logSum - columns_T[t].logits_NV.at(-1)[id];
       return {
