@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bad_configs import bases, dump
 from pellucid.config import RunConfig
 from pellucid.config.load import parse_run_config, run_config_to_yaml
-from pellucid.errors import ConfigError
+from pellucid.errors import CheckpointError, ConfigError
 
 SOAK_SECONDS = 300
 
@@ -90,7 +90,7 @@ def outcome(text: str, overrides: list[str]) -> tuple[RunConfig | None, str]:
     """The config that the text is, or the line that says why it is none."""
     try:
         return parse_run_config(text, "fuzzed.yaml", overrides), ""
-    except ConfigError as error:
+    except (ConfigError, CheckpointError) as error:  # the second names a run of `start_from` that is not there
         return None, str(error)
 
 
