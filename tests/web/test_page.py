@@ -23,6 +23,12 @@ from pellucid.web.runs import NOT_BEGUN
 
 LAPTOP, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
 READY = "main[aria-busy=false]"
+CHANGE_OF_ADDRESS = """said => new Promise((heard) => {
+  const to = `#${new URLSearchParams(said)}`;
+  if (location.hash === to) return heard();
+  addEventListener("hashchange", () => heard(), { once: true }); // the page has heard it before
+  location.hash = to;
+})"""
 CONTROLS = "button, select, textarea, input, summary, [role=slider]"
 
 
@@ -58,7 +64,7 @@ def show(window: Page):
 
     def shown(**state: object) -> Page:
         said = {key: json.dumps(each) if isinstance(each, bool) else str(each) for key, each in state.items()}
-        window.evaluate("said => { location.hash = new URLSearchParams(said) }", said)
+        window.evaluate(CHANGE_OF_ADDRESS, said)
         return settled(window)
 
     return shown
