@@ -29,7 +29,7 @@ def test_an_open_page_follows_a_run_from_before_its_first_step(browser: Browser,
         expect(page.get_by_text("There is no checkpoint yet")).to_be_visible()
         with locked(run):
             shutil.copy(fables_run / "config.yaml", tmp_path)
-                (tmp_path / "config.yaml").rename(run / "config.yaml")  # at once, as a run writes it
+            (tmp_path / "config.yaml").rename(run / "config.yaml")  # at once, as a run writes it
             for step, row in enumerate(rows, 1):
                 with (run / "metrics.jsonl").open("a") as log:
                     log.write(row)

@@ -193,8 +193,8 @@ def _train(config: RunConfig, data: PreparedData, session: Session, note: Note, 
             session.plot()
     else:
         if world.is_first:
-            (run_dir / "config.yaml").write_text(run_config_to_yaml(config), encoding="utf-8")
-            (run_dir / "tokenizer.json").write_text(session.tokenizer_json, encoding="utf-8")
+            _write_at_once(run_dir / "config.yaml", run_config_to_yaml(config))
+            _write_at_once(run_dir / "tokenizer.json", session.tokenizer_json)
             for line in _introduction(config, data, session, base):
                 note(line)
         try:
@@ -251,3 +251,10 @@ def _introduction(config: RunConfig, data: PreparedData, session: Session, base:
         f"device  {trainer.precision.device}, {precision}{processes}",
         *([] if floor is None else [f"floor   {floor:.4f} nats/token: no model can do better on the validation text"]),
     ]
+
+
+def _write_at_once(file: Path, text: str) -> None:
+    """A page that follows the run reads all of it or nothing. Whatever a kill leaves, the next start removes."""
+    draft = file.with_name(f".tmp-{file.name}")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(file)
