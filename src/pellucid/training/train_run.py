@@ -22,6 +22,7 @@ from pellucid.cost.machine import measure_flops_per_second
 from pellucid.cost.step_time import model_flops_utilization
 from pellucid.data.build import PreparedData, build_batches, prepare_data
 from pellucid.errors import ConfigError
+from pellucid.files import written_whole
 from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.distributed import World, connected, with_helpers
@@ -193,8 +194,10 @@ def _train(config: RunConfig, data: PreparedData, session: Session, note: Note, 
             session.plot()
     else:
         if world.is_first:
-            _write_at_once(run_dir / "config.yaml", run_config_to_yaml(config))
-            _write_at_once(run_dir / "tokenizer.json", session.tokenizer_json)
+            texts = {"config.yaml": run_config_to_yaml(config), "tokenizer.json": session.tokenizer_json}
+            for name, text in texts.items():
+                with written_whole(run_dir / name) as draft:  # a page may be reading it
+                    draft.write_text(text, encoding="utf-8")
             for line in _introduction(config, data, session, base):
                 note(line)
         try:
@@ -251,10 +254,3 @@ def _introduction(config: RunConfig, data: PreparedData, session: Session, base:
         f"device  {trainer.precision.device}, {precision}{processes}",
         *([] if floor is None else [f"floor   {floor:.4f} nats/token: no model can do better on the validation text"]),
     ]
-
-
-def _write_at_once(file: Path, text: str) -> None:
-    """A page that follows the run reads all of it or nothing. Whatever a kill leaves, the next start removes."""
-    draft = file.with_name(f".tmp-{file.name}")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(file)

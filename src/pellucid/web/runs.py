@@ -18,6 +18,7 @@ from typing import Any
 from pellucid.checkpoint.build import TrainedModel, load_trained_model
 from pellucid.checkpoint.run_directory import find_step_directory, run_of, step_directories
 from pellucid.checkpoint.step_directory import MANIFEST, STEP_NAME
+from pellucid.config.data import CONVERSATIONS
 from pellucid.config.load import load_run_config
 from pellucid.config.run import RunConfig
 from pellucid.corpora.build import build_corpus
@@ -119,7 +120,7 @@ class Runs:
             "loss_unit": config.loss_unit,
             "steps": getattr(config.train, "steps", None),
             "knows_truth": isinstance(self.corpus(config), KnownCorpus),
-            "has_chat": config.corpus.type in ("instructions", "chat"),
+            "has_chat": config.corpus.type in CONVERSATIONS,
             "context_length": config.model.context_length,
             "best": f"{name}@{min(evaluated, key=lambda step: evaluated[step])}" if evaluated else None,
             "checkpoints": [{"id": f"{name}@{step}", "step": step, "val_loss": losses.get(step)} for step in steps],
