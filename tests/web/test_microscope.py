@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from pellucid import load, train
 from pellucid.checkpoint.run_directory import find_step_directory
@@ -207,3 +208,11 @@ def test_where_weights_are_no_shares_the_costs_are_known_and_nothing_is_said_of_
     assert [row["name"] for row in table["knocked_out"]][:3] == ["head 0.0", "head 0.1", "attention 0"]
     with pytest.raises(ConfigError, match="are not shares"):
         microscope.heads("turned@1")
+
+
+def test_of_a_run_of_conversations_the_page_is_told_that_it_is_one(fables_run, tmp_path):
+    config = yaml.safe_load((fables_run / "config.yaml").read_text())
+    config |= {"corpus": {"type": "conversations", "files": ["gone.jsonl"]}, "objective": {"type": "sft"}}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    of_fables, of_conversations = Runs([fables_run, tmp_path]).described()["runs"]
+    assert (of_fables["has_chat"], of_conversations["has_chat"]) == (False, True)
