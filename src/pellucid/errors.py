@@ -53,7 +53,7 @@ class InputOutputError(PellucidError, exit_code=5):
     """The disk is full, read-only, or fails."""
 
 
-class NonFiniteLossError(PellucidError, exit_code=6):
+class NonFiniteError(PellucidError, exit_code=6):
     """The loss or a gradient is NaN or infinite."""
 
 

@@ -8,7 +8,7 @@ from pellucid.checkpoint.training_state import model_tensors
 from pellucid.config.model import ModelConfig
 from pellucid.config.training import AdamWConfig, MuonConfig, OptimizerConfig, SGDConfig
 from pellucid.data.batches import Batch
-from pellucid.errors import NonFiniteLossError
+from pellucid.errors import NonFiniteError
 from pellucid.evaluation.loss import score
 from pellucid.model.build import build_model
 from pellucid.runtime.distributed import ALONE, World
@@ -79,7 +79,7 @@ def meet_nan(world: World) -> tuple[str, bool]:
     before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
     try:
         trainer.update()
-    except NonFiniteLossError as error:
+    except NonFiniteError as error:
         same = [
             torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(before, trainer.model.parameters(), strict=True)
         ]

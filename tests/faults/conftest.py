@@ -88,7 +88,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     terminalreporter.write_line("| row | tries | survived |\n|---|---:|---:|")
     tallies = config.stash.get(TALLIES, [])
     rows = {}
-    for row in [*(f"F{i}" for i in range(1, 34)), "fuzz"]:
+    for row in [*(f"F{i}" for i in range(1, 38)), "fuzz"]:
         of_row = [tally for tally in tallies if tally.row == row]
         tries = sum(tally.tries for tally in of_row)
         survived = tries - sum(len(tally.broken) for tally in of_row)

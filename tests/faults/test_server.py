@@ -82,6 +82,16 @@ WRONG_OF_THE_PAGE: list[tuple[str, Json | None]] = [  # None: GET
     ("/api/trace", {**TRACE, "a\nb": 1}),
     ("/api/truth", {**TRACE, "\ud83e": 1}),
 ]
+EDGES = [5e-324, 1e-300, 1e-46, 1.4e-45, 1e-38, 1e-7, 0.5, 1 - 2**-53, 1]  # of what float32 can hold, and beyond
+EXTREME: dict[str, list[float]] = {  # valid all the same
+    "temperature": [0, *EDGES, 100],
+    "top_p": EDGES,
+    "top_k": [1, 2**31 - 1],
+    "min_p": [0, *EDGES],
+    "repetition_penalty": [*EDGES, 100],
+    "seed": [-(2**63), 2**64 - 1],
+    "logprobs": [0, 20],
+}
 HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
@@ -465,3 +475,35 @@ def test_f30_a_run_that_vanishes_or_changes_is_served_again_when_it_is_back(run,
                 await assert_alive(app)
 
     asyncio.run(each_fault())
+
+
+def extreme(rng: random.Random) -> Json:
+    """A valid request whose numbers are as small or as large as numbers get."""
+    fields = rng.sample(sorted(EXTREME), rng.randint(1, len(EXTREME)))
+    return {**COMPLETION, "max_tokens": 8} | {field: rng.choice(EXTREME[field]) for field in fields}
+
+
+def test_f34_an_extreme_request_is_answered_and_touches_no_other(app, tally, soak):
+    rng = random.Random(0)
+    bodies = [{**COMPLETION, "max_tokens": 8, field: value} for field, values in EXTREME.items() for value in values]
+    bodies += [extreme(rng) for _ in range(2_000 if soak else 60)]
+    sound = [{**COMPLETION, "max_tokens": 12, "seed": seed} for seed in range(4)]
+
+    async def answers(requests: list[Json]) -> list[Reply]:
+        return await asyncio.gather(*(call(app, "POST", "/v1/completions", json.dumps(r).encode()) for r in requests))
+
+    def texts(replies: list[Reply]) -> list[str]:
+        return [json.loads(body)["choices"][0]["text"] for _, _, body in replies]
+
+    async def send_them() -> None:
+        alone = [texts(await answers([request]))[0] for request in sound]
+        for start in range(0, len(bodies), 12):
+            extremes = bodies[start : start + 12]
+            replies = await answers([*extremes, *sound])
+            for body, (status, _, answer) in zip([*extremes, *sound], replies, strict=True):
+                with tally.attempt(body):
+                    assert status == 200, answer
+            with tally.attempt(f"others beside {extremes}"):
+                assert texts(replies[-len(sound) :]) == alone
+
+    asyncio.run(send_them())

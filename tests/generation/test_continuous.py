@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from pellucid.config.model import BigramConfig, RecurrentConfig
+from pellucid.errors import NonFiniteError
 from pellucid.generation.continuous import ContinuousBatch, Request, Writing
 from pellucid.generation.decoding import generate_tokens
 from pellucid.generation.sampling import Sampling
@@ -247,3 +248,27 @@ def test_other_families_are_written_one_after_the_other(tokenizer):
         requests = [Request(ids_of(tokenizer, prompt), 12, seed=(i,)) for i, prompt in enumerate(PROMPTS)]
         crowd = write_all(batch, requests)
         assert [text_of(each) for each in crowd] == [text_of(*write_all(batch, [each])) for each in requests]
+
+
+def with_nan(logits_WV: torch.Tensor, in_slot: int) -> torch.Tensor:
+    logits_WV[in_slot : in_slot + 1] = torch.nan
+    return logits_WV
+
+
+def test_a_text_that_fails_fails_alone(model, tokenizer, monkeypatch):
+    """One has a seed that no generator takes, one has no token of this model, one logits that are no numbers."""
+    ids = ids_of(tokenizer, "The fox")
+    sound = [Request(ids, 9, seed=(i,)) for i in range(3)]
+    alone = [ids_written(write_all(ContinuousBatch(model, tokenizer, 8), [request])[0]) for request in sound]
+
+    batch = ContinuousBatch(model, tokenizer, 8)
+    step = batch._slots.step
+    monkeypatch.setattr(batch._slots, "step", lambda token_of: with_nan(step(token_of), in_slot=4))
+    negative_seed, no_token = Request(ids, 9, seed=(-1,)), Request([10**6, *ids], 9)
+    requests = [sound[0], negative_seed, sound[1], no_token, sound[2], Request(ids, 9, seed=(4,))]
+    written = write_all(batch, requests)
+    assert [ids_written(written[i]) for i in (0, 2, 4)] == alone
+    assert [type(writing.error) for writing in written] == [
+        *(type(None), ValueError, type(None), IndexError, type(None), NonFiniteError),
+    ]
+    assert ids_written(write_all(batch, [sound[0]])[0]) == alone[0], "their slots are free again"

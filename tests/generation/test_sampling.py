@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy.stats import chisquare
@@ -227,7 +227,7 @@ def test_f23_every_repetition_penalty_gives_a_distribution(penalty: float) -> No
     seen = torch.ones(1, 5, dtype=torch.bool)
     probabilities = apply_temperature(penalize_repetition(logits, seen, penalty), 0.5).softmax(-1)
     assert probabilities.sum().item() == pytest.approx(1)
-    assert probabilities[0, -1] == 0 or penalty > 1e30
+    assert probabilities[0, -1] == 0
 
 
 @given(st.integers(0, 2**32))
@@ -244,6 +244,37 @@ def test_the_extreme_random_numbers_hit_possible_tokens(point: float, monkeypatc
     logits[:, [0, -1]] = -torch.inf
     tokens = draw(logits, seeded())
     assert ((tokens > 0) & (tokens < 299)).all()
+
+
+EDGES = [5e-324, 1e-300, 1e-46, 1.4e-45, 1e-38, 1.2e-38, 1e-7, 0.5, 1 - 2**-25, 1 - 2**-53, 1.0]
+LARGE_EDGES = [*EDGES, 3.4e38, 3.5e38, 1.7e308]
+EDGE_LOGITS = [-math.inf, -3.4e38, -1e30, -1e-45, 0.0, 1e-45, 1e-38, 1.0, 88.8, 1e30, 3.4e38]
+
+
+@given(
+    logits=st.lists(st.sampled_from(EDGE_LOGITS) | st.floats(width=32, allow_nan=False), min_size=1, max_size=12),
+    temperature=st.sampled_from([0.0, *LARGE_EDGES]),
+    top_k=st.sampled_from([None, 1, 2, 2**31]),
+    top_p=st.sampled_from([None, *EDGES]),
+    min_p=st.sampled_from([None, 0.0, *EDGES]),
+    penalty=st.sampled_from(LARGE_EDGES),
+    point=st.sampled_from([0.0, 1 - 2**-24]),
+)
+def test_f34_every_number_at_the_edge_of_float32_draws_a_possible_token(
+    logits: list[float], temperature, top_k, top_p, min_p, penalty, point
+) -> None:
+    assume(math.isfinite(max(logits)))
+    row = torch.tensor([logits, logits])
+    seen = torch.tensor([[True] * len(logits), [i % 2 == 0 for i in range(len(logits))]])
+    sampling = Sampling(temperature, top_k, top_p, min_p, penalty)
+    for token in next_token(row, sampling, torch.full((2, 1), point), seen).tolist():
+        assert logits[token] > -math.inf
+
+
+@given(logit_rows, st.sampled_from(EDGES[:4]))
+def test_top_p_keeps_the_first_token_however_small_it_is(logits: np.ndarray, p: float) -> None:
+    kept = keep_top_p(torch.tensor(np.sort(logits)[::-1].copy())[None], p)[0]
+    assert kept.isfinite().tolist() == [True] + [False] * (len(logits) - 1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pellucid.data.batches import IGNORE_INDEX, Batch
-from pellucid.errors import NonFiniteLossError
+from pellucid.errors import NonFiniteError
 from pellucid.objectives.next_token import next_token_nats
 from pellucid.training.build import choose_objective, recompute_activations
 from tiny import CONTEXT_LENGTH, VOCAB_SIZE, decoder_config, random_batch, tiny_decoder, tiny_trainer
@@ -138,7 +138,7 @@ def test_nothing_is_updated_when_the_loss_or_a_gradient_is_not_finite(poison):
         logits.register_hook(lambda gradient: gradient * math.inf)
         return logits
 
-    with pytest.raises(NonFiniteLossError, match=rf"step 1: the {poison}( of micro-batch 1 of 1)? is not finite"):
+    with pytest.raises(NonFiniteError, match=rf"step 1: the {poison}( of micro-batch 1 of 1)? is not finite"):
         tiny_trainer(decoder, forward=forward).update()
     assert all(torch.equal(before[name], parameter) for name, parameter in decoder.named_parameters())
 

@@ -357,6 +357,24 @@ def test_an_engine_that_fails_says_so_and_goes_on(run, monkeypatch, method):
     assert asyncio.run(ask()) == ["the engine failed: memory is full; ask for fewer or shorter texts at once", 3]
 
 
+def test_a_request_that_fails_in_the_engine_ends_no_other(run, monkeypatch):
+    monkeypatch.setattr(engine_module._log, "error", lambda *_, **__: None)
+    fails, works = engine_module.Request([0], 3, seed=(-1,)), engine_module.Request([0], 3, seed=(1,))
+
+    async def ask() -> list[object]:
+        engine = Engine(run.model, run.tokenizer, run.precision)
+        jobs = [engine.submit([request], is_streamed=False) for request in (works, fails, works)]
+        outcomes = await asyncio.gather(*(job.end() for job in jobs), return_exceptions=True)
+        for job in jobs:
+            engine.release(job)
+        engine.close()
+        return [outcome and str(outcome).partition(":")[0] for outcome in outcomes] + [
+            job.writings[0].n_new for job in jobs
+        ]
+
+    assert asyncio.run(ask()) == [None, "the engine failed", None, 3, 0, 3]
+
+
 def test_a_long_answer_does_not_hold_up_the_server(client):
     with client.completions.create(model="tiny", prompt="", max_tokens=4000, stream=True) as stream:
         next(iter(stream))

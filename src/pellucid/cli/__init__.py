@@ -18,7 +18,7 @@ from typer import Option
 
 from pellucid.cli import configs, exchange, looking, serving, training, writing
 from pellucid.cli.terminal import Stopped, is_first, note
-from pellucid.errors import ConfigError, NonFiniteLossError, PellucidError, explained
+from pellucid.errors import ConfigError, NonFiniteError, PellucidError, explained
 from pellucid.version import __version__
 
 app = typer.Typer(
@@ -115,6 +115,6 @@ def _report(error: BaseException) -> int:
         error = explained(error)
     if not isinstance(error, PellucidError):
         raise error
-    if is_first() or not isinstance(error, NonFiniteLossError):  # which all find alike
+    if is_first() or not isinstance(error, NonFiniteError):  # which all find alike
         print(f"error: {error}", file=sys.stderr, flush=True)
     return error.exit_code

@@ -16,6 +16,7 @@ import torch
 
 from pellucid.errors import ConfigError
 from pellucid.generation.decoding import SlidingWindow
+from pellucid.generation.sampling import are_distributions, no_distribution
 from pellucid.model.language_model import LanguageModel, eval_mode
 
 
@@ -55,6 +56,8 @@ def beam_search(
     with eval_mode(model):
         for length in range(1, max_new_tokens + 1):
             logits_BV = window.read().float().index_fill(-1, forbidden, -math.inf)
+            if not all(are_distributions(logits_BV)):
+                raise no_distribution()
             log_p_BV = log_p_B1 + logits_BV.log_softmax(dim=-1)
             # Twice as many as beams: if every beam can end here, as many are left to go on. One beam ends when it can.
             n_candidates = min(2 * n_beams if n_beams > 1 else 1, log_p_BV.numel())

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import codecs
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,7 +26,7 @@ import torch
 from torch import Tensor
 
 from pellucid.generation.decoding import TOKENS_READ_AT_ONCE
-from pellucid.generation.sampling import Sampling, next_token
+from pellucid.generation.sampling import Sampling, are_distributions, next_token, no_distribution
 from pellucid.generation.slots import make_slots
 from pellucid.generation.text import FinishReason, first_stop, length_before_a_beginning
 from pellucid.model.language_model import LanguageModel
@@ -74,17 +75,30 @@ class Piece:
 
 @dataclass(eq=False)
 class Writing:
-    """A text while it is written. `pieces` grows; set `is_cancelled` to end it before the next token."""
+    """A text while it is written. `pieces` grows; set `is_cancelled` to end it before the next token.
+
+    error: what ended it before its time. The others go on.
+    """
 
     request: Request
     pieces: list[Piece] = field(default_factory=list)
     prompt_tokens: list[Token] = field(default_factory=list)  # those that were read, if their scores are wanted
     n_new: int = 0
     is_cancelled: bool = False
+    error: Exception | None = None
 
     @property
     def has_ended(self) -> bool:
-        return self.is_cancelled or (bool(self.pieces) and self.pieces[-1].finish_reason is not None)
+        is_whole = bool(self.pieces) and self.pieces[-1].finish_reason is not None
+        return is_whole or self.is_cancelled or self.error is not None
+
+    @contextmanager
+    def fails_alone(self) -> Iterator[None]:
+        """What goes wrong in this block ends this text."""
+        try:
+            yield
+        except Exception as error:
+            self.error = error
 
 
 class ContinuousBatch:
@@ -121,6 +135,7 @@ class ContinuousBatch:
         self._let_go(row for row in self._rows if row.writing.is_cancelled)
         self._admit()
         self._read()
+        self._let_go(row for row in self._rows if row.writing.error)
         ended = [row for row in self._rows if row.has_read and row.writing.n_new == row.writing.request.max_new_tokens]
         for row in ended:  # of no new token at all
             row.end("length")
@@ -135,7 +150,10 @@ class ContinuousBatch:
                 slot = min(self._free)
                 self._free.remove(slot)
                 self._slots.empty(slot)
-                self._rows.append(_Row(writing, slot, self._tokenizer, self._max_positions, self._vocab_size))
+                row = None
+                with writing.fails_alone():
+                    row = _Row(writing, slot, self._tokenizer, self._max_positions, self._vocab_size)
+                self._rows.append(row) if row else self._free.append(slot)
 
     def _read(self) -> None:
         """Prompts, all but their last tokens: fewer than twice TOKENS_READ_AT_ONCE in all, so that nobody waits long.
@@ -148,10 +166,11 @@ class ContinuousBatch:
                 ids = row.unread[:-1][:TOKENS_READ_AT_ONCE]
                 del row.unread[: len(ids)]
                 n_read += len(ids)
-                if row.scores_prompt:
-                    row.add_prompt_tokens(ids, self._slots.score(row.slot, ids))
-                else:
-                    self._slots.read(row.slot, ids)
+                with row.writing.fails_alone():
+                    if row.scores_prompt:
+                        row.add_prompt_tokens(ids, self._slots.score(row.slot, ids))
+                    else:
+                        self._slots.read(row.slot, ids)
 
     def _write(self) -> list[_Row]:
         """The next token of each row that has read all but one of its tokens."""
@@ -164,6 +183,8 @@ class ContinuousBatch:
         scored = [i for i, row in enumerate(rows) if row.writing.request.n_likeliest is not None]
         scores = dict(zip(scored, logits_RV[scored].log_softmax(dim=-1), strict=True)) if scored else {}
         for i, (row, token_id) in enumerate(zip(rows, token_ids, strict=True)):
+            if row.writing.error:
+                continue
             row.add(token_id, scores.get(i))
             if self._slots.length(row.slot) == self._max_positions:
                 self._slots.empty(row.slot)
@@ -172,12 +193,18 @@ class ContinuousBatch:
         return rows
 
     def _choose(self, rows: list[_Row], logits_RV: Tensor) -> list[int]:
-        """A token for each row, by its own settings and numbers; rows with equal settings together."""
+        """A token for each row, by its own settings and numbers; rows with equal settings together.
+
+        A row whose logits are no distribution fails alone, and gets token 0.
+        """
         if len(self._forbidden):
             logits_RV = logits_RV.index_fill(-1, self._forbidden, -torch.inf)
         groups: dict[Sampling, list[int]] = {}
-        for i, row in enumerate(rows):
-            groups.setdefault(row.writing.request.sampling, []).append(i)
+        for i, (row, is_drawn) in enumerate(zip(rows, are_distributions(logits_RV), strict=True)):
+            if is_drawn:
+                groups.setdefault(row.writing.request.sampling, []).append(i)
+            else:
+                row.writing.error = no_distribution()
         token_ids = [0] * len(rows)
         for sampling, members in groups.items():
             uniforms_B1 = torch.tensor([[rows[i].uniform()] for i in members], device=self._device)

@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 import torch
 from torch import Tensor
 
-from pellucid.generation.sampling import Sampling, next_token
+from pellucid.generation.sampling import Sampling, are_distributions, next_token, no_distribution
 from pellucid.generation.single_token import SingleTokenDecoder
 from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import LanguageModel, eval_mode
@@ -35,9 +35,9 @@ def generate_tokens(
     """Yield the next token of each sample, step by step, until all have drawn one of `stop_ids` or reached the limit.
 
     `prompt_ids` needs at least one token: a document begins after an end_of_text, which the caller puts first. A
-    finished sample keeps yielding the first of `stop_ids`. Without a seed each call differs; the global random
-    generator is never touched. The model is in eval mode meanwhile. SlidingWindow says what happens beyond its context.
-    A repetition penalty counts the whole prompt, but no `stop_ids`: the one before a document is no reason not to end.
+    finished sample keeps yielding the first of `stop_ids`. Without a seed each call differs. SlidingWindow says what
+    happens beyond the context. A repetition penalty counts the whole prompt, but no `stop_ids`: the one before a
+    document is no reason not to end. Raises NonFiniteError for logits that are no distribution.
     """
     device = next(model.parameters()).device
     generator = torch.Generator(device)
@@ -56,6 +56,8 @@ def generate_tokens(
                 logits_BV = window.read()
                 if forbidden_ids:
                     logits_BV.index_fill_(-1, forbidden, -torch.inf)
+                if not all(are_distributions(logits_BV)):
+                    raise no_distribution()
                 token_ids_B = next_token(logits_BV, sampling, generator, seen_BV)
                 window.add(token_ids_B)
                 if seen_BV is not None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pellucid.errors import ConfigError
+from pellucid.errors import ConfigError, NonFiniteError
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,17 @@ class Sampling:
             raise ConfigError("repetition_penalty", what, "1 is none, 1.2 a usual one")
 
 
+def are_distributions(logits_BV: Tensor) -> list[bool]:
+    """Whether each row can be drawn from: its largest logit is a number, not NaN or infinity."""
+    return [math.isfinite(largest) for largest in logits_BV.amax(dim=-1).tolist()]
+
+
+def no_distribution() -> NonFiniteError:
+    """For a row that cannot be drawn from."""
+    fix = "let `pellucid verify RUN` look at its weights, or train in another train.precision"
+    return NonFiniteError("the model", "its logits are NaN or infinite", fix)
+
+
 def next_token(
     logits_BV: Tensor, sampling: Sampling, random: torch.Generator | Tensor, seen_BV: Tensor | None = None
 ) -> Tensor:
@@ -55,7 +66,7 @@ def next_token(
     The order is that of transformers (repetition penalty, temperature, top-k, top-p, min-p), but for top-k, which comes
     before temperature: temperature never changes the order of the tokens, and to scale k candidates is cheaper.
     `random`: where random numbers come from, or one in [0, 1) for each row, (B, 1). `seen_BV` marks the tokens that
-    have occurred; only a repetition penalty needs it.
+    have occurred; only a repetition penalty needs it. The rows must be distributions (`are_distributions`).
     """
     if sampling.repetition_penalty != 1:
         assert seen_BV is not None, "a repetition penalty needs the tokens so far"
@@ -82,7 +93,8 @@ def penalize_repetition(logits_BV: Tensor, seen_BV: Tensor, penalty: float) -> T
     float32 = torch.finfo(torch.float32)
     penalty = min(max(penalty, float32.tiny), float32.max)
     penalized_BV = torch.where(logits_BV < 0, logits_BV * penalty, logits_BV / penalty)
-    return torch.where(seen_BV, penalized_BV.clamp(float32.min, float32.max), logits_BV)  # or infinities become NaN
+    is_possible_BV = logits_BV > -math.inf  # a forbidden token stays forbidden
+    return torch.where(seen_BV & is_possible_BV, penalized_BV.clamp(float32.min, float32.max), logits_BV)
 
 
 def apply_temperature(logits_BV: Tensor, temperature: float) -> Tensor:
@@ -113,7 +125,8 @@ def keep_top_p(logits_BC: Tensor, p: float) -> Tensor:
         return logits_BC
     probabilities_BC = logits_BC.softmax(dim=-1)
     mass_before_BC = probabilities_BC.cumsum(dim=-1) - probabilities_BC
-    return logits_BC.masked_fill(mass_before_BC >= p, -math.inf)
+    smallest = torch.finfo(torch.float32).tiny  # below it p would be 0, which the first token reaches too
+    return logits_BC.masked_fill(mass_before_BC >= max(p, smallest), -math.inf)
 
 
 def keep_min_p(logits_BC: Tensor, p: float) -> Tensor:

@@ -27,7 +27,7 @@ from pellucid.checkpoint.training_state import (
     rng_tensors,
     task_tensors,
 )
-from pellucid.errors import NonFiniteLossError
+from pellucid.errors import NonFiniteError
 from pellucid.files import fsync
 from pellucid.training import metrics
 from pellucid.training.interrupts import StoppedBySignal, StopRequest, stop_requests
@@ -108,7 +108,7 @@ class Session:
     def run(self) -> None:
         """Trains to the last step. On Ctrl-C or SIGTERM saves first and raises StoppedBySignal.
 
-        Raises NonFiniteLossError, naming the last good checkpoint, before NaN or infinity gets into the weights.
+        Raises NonFiniteError, naming the last good checkpoint, before NaN or infinity gets into the weights.
         """
         try:
             n_reported = self.trainer.step - (self.unreported is not None)
@@ -118,9 +118,9 @@ class Session:
                     self._train(stop, bar)
                 if self.world.is_first:
                     self.plot()
-        except NonFiniteLossError as error:
+        except NonFiniteError as error:
             last = "nothing was saved yet" if self.saved_step is None else f"{step_name(self.saved_step)} is good"
-            raise NonFiniteLossError(error.where, error.what, f"{error.fix}; {last}") from None
+            raise NonFiniteError(error.where, error.what, f"{error.fix}; {last}") from None
 
     def plot(self) -> None:
         """Draws loss.png or rewards.png from metrics.jsonl, and skills.png where the truth is known."""
@@ -239,7 +239,7 @@ class Session:
     def save(self, val_loss: float | None, unreported: Update | None = None) -> None:
         """Writes a checkpoint of this moment and deletes those that are no longer kept.
 
-        Raises NonFiniteLossError, and writes nothing, if a weight or a moment is NaN or infinite.
+        Raises NonFiniteError, and writes nothing, if a weight or a moment is NaN or infinite.
         """
         trainer = self.trainer
         moments, generators = optimizer_tensors(trainer.model, trainer.optimizers), rng_tensors(self.task.kept())

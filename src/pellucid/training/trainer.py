@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from pellucid.errors import NonFiniteLossError
+from pellucid.errors import NonFiniteError
 from pellucid.objectives.loss import AnyBatch, Objective
 from pellucid.objectives.next_token import next_token
 from pellucid.runtime.distributed import ALONE, World, share_of_update, whole
@@ -42,9 +42,9 @@ class Update:
     figures: dict[str, Any] = field(default_factory=dict)
 
 
-def not_finite(step: int, what: str) -> NonFiniteLossError:
+def not_finite(step: int, what: str) -> NonFiniteError:
     """The error for NaN or infinity at a step, with what usually helps."""
-    return NonFiniteLossError(f"step {step}", what, "lower optimizer.lr or lengthen schedule.warmup_steps")
+    return NonFiniteError(f"step {step}", what, "lower optimizer.lr or lengthen schedule.warmup_steps")
 
 
 class Trainer:
@@ -86,7 +86,7 @@ class Trainer:
     def update(self) -> Update:
         """Takes one optimizer step on the mean loss of k micro-batches (equation 16).
 
-        Raises NonFiniteLossError before the weights change if the loss or the gradient is NaN or infinite.
+        Raises NonFiniteError before the weights change if the loss or the gradient is NaN or infinite.
         """
         started = time.perf_counter()
         first = self.step * self.gradient_accumulation_steps

@@ -141,6 +141,11 @@ class Engine:
                 batch, jobs = None, {}
                 continue
             news = {jobs[writing] for writing in written}
+            for writing, job in jobs.items():
+                if writing.error is not None:  # its own: the others go on
+                    _log.error("a text failed", exc_info=writing.error)
+                    job.error = writing.error
+                    news.add(job)
             _wake({job for job in news if job.is_streamed or job.has_ended})
             if any(writing.has_ended for writing in jobs):
                 jobs = {writing: job for writing, job in jobs.items() if not writing.has_ended}
