@@ -6,6 +6,10 @@ from torch import nn
 
 from model_axes import VOCAB_SIZE, build_away_from_zero, covering_combinations, float64, tiny_config
 from pellucid.generation.single_token import SingleQueryAttention, SingleTokenDecoder, on_one_token
+from pellucid.generation.slots import make_slots
+from pellucid.model.attention import project
+from pellucid.model.embeddings import TiedEmbeddings
+from pellucid.model.norms import LayerNorm
 
 
 @pytest.mark.parametrize("n_read_before", [0, 1, 5])
@@ -110,3 +114,38 @@ def test_attention_that_is_not_causal_attention_is_called_as_it_is():
         cache, single_token = model.new_state(2), SingleTokenDecoder(model)
         logits_BTV = torch.stack([single_token(tokens_BT[:, t], cache) for t in range(8)], dim=1)
     torch.testing.assert_close(logits_BTV, expected_BTV)
+
+
+class Louder(LayerNorm):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+class Hotter(TiedEmbeddings):
+    def unembed(self, x_BTD):
+        return super().unembed(x_BTD) / 2
+
+
+def project_halved(x_BTD, W_Q, W_K, W_V, head_width):
+    return tuple(part / 2 for part in project(x_BTD, W_Q, W_K, W_V, head_width))
+
+
+def test_what_is_derived_from_a_known_part_is_called_as_it_is():
+    for change in (
+        lambda model: setattr(model.blocks[0].attention, "norm", Louder(8, bias=False)),
+        lambda model: setattr(model, "final_norm", Louder(8, bias=False)),
+        lambda model: setattr(model.embeddings, "__class__", Hotter),
+        lambda model: setattr(model.blocks[0].attention.sublayer, "project", project_halved),
+    ):
+        model = build_away_from_zero(tiny_config()).eval()
+        change(model)
+        tokens_BT = torch.randint(VOCAB_SIZE, (2, 8))
+        with torch.inference_mode():
+            expected_BTV = model(tokens_BT)
+            cache, single_token, slots = model.new_state(2), SingleTokenDecoder(model), make_slots(model, 2)
+            lean_BTV = torch.stack([single_token(tokens_BT[:, t], cache) for t in range(8)], dim=1)
+            for slot in (0, 1):
+                slots.empty(slot)
+            slots_BTV = torch.stack([slots.step(dict(enumerate(tokens_BT[:, t].tolist()))) for t in range(8)], dim=1)
+        torch.testing.assert_close(lean_BTV, expected_BTV)
+        torch.testing.assert_close(slots_BTV, expected_BTV)

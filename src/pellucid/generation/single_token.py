@@ -23,12 +23,14 @@ from pellucid.kernels.attention import fused_attention
 from pellucid.kernels.hooks import has_hooks
 from pellucid.model.attention import MultiHeadAttention, explicit_attention
 from pellucid.model.block import Block
-from pellucid.model.build import FAST
+from pellucid.model.build import FAST, PLAIN
 from pellucid.model.decoder import Decoder
+from pellucid.model.embeddings import SeparateEmbeddings, TiedEmbeddings
 from pellucid.model.feed_forward import FeedForward, SwiGLU
 from pellucid.model.kv_cache import KVCache, LayerCache
 from pellucid.model.language_model import State, product_dtype
 from pellucid.model.linear_attention import LinearAttention
+from pellucid.model.norms import LayerNorm
 from pellucid.model.residual import PostNorm, PreNorm, Sublayer
 from pellucid.model.sliding_window import SlidingWindowAttention, explicit_window
 
@@ -46,7 +48,7 @@ class SingleTokenDecoder:
         self._embed, self._add_positions = decoder.embeddings.embed, decoder.positions.add_to_embeddings
         self._blocks = [on_one_token(block, attention_of or SingleQueryAttention) for block in decoder.blocks]
         self._final_norm, self._soft_cap = as_function(decoder.final_norm), as_function(decoder.soft_cap)
-        self._unembed = projection(decoder.embeddings.unembedding_VD)
+        self._unembed = as_projection(decoder.embeddings)
         self._dtype = product_dtype(decoder.embeddings.unembedding_VD)
         self._kernels = without_onednn if self._dtype == torch.float32 else nullcontext
 
@@ -118,6 +120,8 @@ def on_one_token(module: Sublayer, attention_of: type[SingleQueryAttention] = Si
 
 
 def has_lean_form(attention: MultiHeadAttention) -> bool:
+    if attention.project not in (PLAIN.project, FAST.project):
+        return False
     if type(attention) is MultiHeadAttention:
         return attention.attend in CAUSAL_ATTENTIONS
     if type(attention) is SlidingWindowAttention:
@@ -138,12 +142,19 @@ def silu_gate(gate_BF: Tensor, hidden_BF: Tensor) -> Tensor:
 def as_function(module: Sublayer) -> Projection:
     """What the module computes, without the search for its parameters, which takes as long as a norm itself."""
     match module:
-        case nn.LayerNorm(normalized_shape=shape, weight=weight, bias=bias, eps=epsilon):
+        case LayerNorm(normalized_shape=shape, weight=weight, bias=bias, eps=epsilon) if type(module) is LayerNorm:
             return lambda x: torch.layer_norm(x, shape, weight, bias, epsilon)
         case nn.Module(forward=forward):
             return forward
         case _:
             return module
+
+
+def as_projection(embeddings: nn.Module) -> Projection:
+    """From the last vectors to logits."""
+    if type(embeddings) in (TiedEmbeddings, SeparateEmbeddings):
+        return projection(embeddings.unembedding_VD)  # type: ignore[arg-type]
+    return embeddings.unembed  # type: ignore[return-value]
 
 
 def side_by_side(*linears: nn.Linear) -> Projection:

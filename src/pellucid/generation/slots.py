@@ -27,13 +27,12 @@ from pellucid.generation.single_token import (
     is_plain,
 )
 from pellucid.model.attention import MultiHeadAttention
-from pellucid.model.block import Block
 from pellucid.model.decoder import Decoder
 from pellucid.model.feed_forward import FeedForward, SwiGLU
+from pellucid.model.known_parts import unknown_parts
 from pellucid.model.kv_cache import KVCache, LayerCache
 from pellucid.model.language_model import LanguageModel, State
-from pellucid.model.positions import Learned, NoPositions, Rotary, Sinusoidal
-from pellucid.model.residual import PostNorm, PreNorm
+from pellucid.model.positions import Learned, Rotary, Sinusoidal
 
 KEYS_AT_ONCE = 64  # keys are looked at in multiples of it, so that every row meets full vectors: see the tests
 
@@ -70,18 +69,14 @@ def can_run_side_by_side(decoder: Decoder) -> bool:
     """Whether every layer treats each row by itself, at the row's own position. Experts do not: a row's expert gets as
     many rows as happen to ask it. A window and a linear attention keep a state with one position for all rows.
     """
-    has_known_positions = type(decoder.positions) in (NoPositions, Learned, Sinusoidal, Rotary)
-    return has_known_positions and all(keeps_rows_apart(block) for block in decoder.blocks)
+    return not unknown_parts(decoder) and all(keeps_rows_apart(block) for block in decoder.blocks)
 
 
 def keeps_rows_apart(block: nn.Module) -> bool:
-    if type(block) is not Block:
-        return False
     residuals = [block.attention, block.feed_forward]
-    attention, feed_forward = (residual.sublayer for residual in residuals)
+    attention, feed_forward = (residual.sublayer for residual in residuals)  # type: ignore[union-attr]
     return (
-        all(type(residual) in (PreNorm, PostNorm) for residual in residuals)
-        and type(attention) is MultiHeadAttention
+        type(attention) is MultiHeadAttention
         and has_lean_form(attention)
         and type(feed_forward) in (FeedForward, SwiGLU)
         and all(isinstance(part, nn.Module) and is_plain(part) for part in (block, *residuals, attention, feed_forward))
