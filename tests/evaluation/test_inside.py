@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from model.model_axes import build_away_from_zero, float64, tiny_config, tiny_configs
 from pellucid.errors import ConfigError
 from pellucid.evaluation.trace import trace
+from pellucid.model.attention import explicit_attention
 
 SIZES = {"T": 5, "S": 5, "D": 8, "H": 2, "F": 12, "E": 4}
 EXPERTS = {"type": "moe", "n_experts": 3, "top_k": 2, "shared_experts": 1}
@@ -98,6 +99,18 @@ def test_a_single_token_can_be_looked_into_with_experts():
     _, attention, feed_forward, _ = steps_of(tiny_config(feed_forward=EXPERTS), layer=0, ids=[2])
     assert attention["weights"].tolist() == [[[1.0]], [[1.0]]]
     assert feed_forward["hidden"].shape == (4, 1, 12)
+
+
+def flipped(q, k, v, dropout):
+    return explicit_attention(q, k.flip(1), v, dropout)
+
+
+def test_of_an_attention_that_nobody_listed_only_what_it_gave_is_shown():
+    model = build_away_from_zero(tiny_config()).eval()
+    model.blocks[1].attention.sublayer.attend = flipped
+    steps = {step.name: step.values for step in trace(model, IDS).inside(1) if step.sublayer == "attention"}
+    assert list(steps) == ["x", "norm(x)", "v", "weights", "heads", "output", "new x"]
+    torch.testing.assert_close(steps["heads"], steps["weights"] @ steps["v"])
 
 
 ROPE = {"position": {"type": "rope"}}

@@ -20,6 +20,7 @@ from pellucid.model.block import Block
 from pellucid.model.decoder import Decoder
 from pellucid.model.experts import Experts
 from pellucid.model.feed_forward import SwiGLU
+from pellucid.model.known_parts import unknown_parts
 from pellucid.model.kv_cache import NoCache
 from pellucid.model.linear_attention import LinearAttention, feature_map
 from pellucid.model.norms import RMSNorm
@@ -46,18 +47,20 @@ class Step(NamedTuple):
 
 class Heard(NamedTuple):
     """What was computed while a model ran over one text: the input and output of its modules, and of each layer the
-    queries, keys and values before they are rotated, and the weights (H, T, S)."""
+    queries, keys and values before they are rotated, the weights (H, T, S), and whether its attention is known."""
 
     inputs: dict[nn.Module, Tensor]
     outputs: dict[nn.Module, Tensor]
     queries_keys_values: list[tuple[Tensor, Tensor, Tensor]]
     weights: list[Tensor]
+    is_known: list[bool]
 
 
 @contextmanager
 def listening(model: Decoder) -> Iterator[Heard]:
     """Inside, a forward pass over one text is heard. It computes what it always does."""
-    heard = Heard({}, {}, [], [])
+    is_known = [not unknown_parts(attention_of(model, layer)) for layer in range(model.n_layers)]
+    heard = Heard({}, {}, [], [], is_known)
 
     def keep(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         x, y = inputs[0], output  # an expert gets rows without a batch axis
@@ -126,6 +129,8 @@ def _stream(residual: nn.Module, heard: Heard, sublayer: str, steps: list[Step])
 def _in_attention(attention: MultiHeadAttention, heard: Heard, layer: int) -> list[Step]:
     """Queries and keys as they are multiplied: normalised and rotated, where the model does so."""
     q_BHTK, k_BGSK, v_BGSK = heard.queries_keys_values[layer]
+    if not heard.is_known[layer]:  # what it makes of queries and keys is not known, only what it gave
+        return [Step("attention", "v", "GSK", (7,), v_BGSK[0]), *_given(attention, heard, layer, ())]
     of_all = _equations_of_queries(attention)
     of_keys = () if attention.n_kv_heads == attention.n_heads else (23,)
     if isinstance(attention, LinearAttention):
@@ -146,6 +151,13 @@ def _in_attention(attention: MultiHeadAttention, heard: Heard, layer: int) -> li
         Step("attention", "k", "GSK", (7, *of_keys, *of_all), k_BGSK[0]),
         Step("attention", "v", "GSK", (7, *of_keys), v_BGSK[0]),
         Step("attention", "scores", "HTS", scored, scores_HTS),
+        *_given(attention, heard, layer, mixed),
+    ]
+
+
+def _given(attention: MultiHeadAttention, heard: Heard, layer: int, mixed: tuple[int, ...]) -> list[Step]:
+    """What was heard of the mixing itself, which is by these equations."""
+    return [
         Step("attention", "weights", "HTS", mixed, heard.weights[layer]),
         Step("attention", "heads", "HTK", mixed, heads_of(attention, heard)),
         Step("attention", "output", "TD", (9,), heard.outputs[attention]),
