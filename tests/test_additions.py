@@ -29,11 +29,29 @@ COMMANDS = [
 ]
 RUN_ALL = """
 import json, sys
+from pathlib import Path
+import torch
+import pellucid
 from matplotlib.figure import Figure
 from pellucid.cli import app
 Figure.draw = lambda self, renderer: None  # blank, as everywhere in the tests
 for command in json.loads(sys.argv[1]):
     app(command, standalone_mode=False)
+from pellucid.errors import ConfigError
+from pellucid.web.export import export_page
+for name in ("parts", "layers"):
+    run = pellucid.load(f"checkpoints/{name}")
+    ids = [run.tokenizer.end_of_text, *run.tokenizer.encode("Once")]
+    with torch.no_grad():
+        for _ in range(8):
+            ids.append(int(run.model(torch.tensor([ids]))[0, -1].argmax()))
+    assert run.generate("Once", temperature=0, max_new_tokens=8) == run.tokenizer.decode(ids[-8:])
+    for to in ("hf", "gguf"):
+        try:
+            run.export(f"{name}-{to}", to=to)
+        except ConfigError as refusal:
+            print(f"{name} to {to}: {refusal}")
+    print(f"{name} in a browser: {export_page(Path('checkpoints', name), Path(f'{name}.html'), 'Once')}")
 """
 
 # Of each row: a file, the text before which something is put, and what is put there. Without such a text: a new file.
@@ -147,6 +165,23 @@ class LowRank(LanguageModel):
 """,
         ),
     ],
+    "a way to attend": [
+        (
+            "model/attention.py",
+            "class MultiHeadAttention",
+            "def later_attention(q_BHTK, k_BHSK, v_BHSK, dropout):\n"
+            "    return explicit_attention(q_BHTK, k_BHSK, v_BHSK.flip(1), dropout)\n\n\n",
+        ),
+        ("config/model.py", '"auto", "explicit"', '"later", '),
+        (
+            "model/build.py",
+            '        case "fused"',
+            """        case "later":
+            from pellucid.model.attention import later_attention
+            return MultiHeadAttention(attend=later_attention, **parts)
+""",
+        ),
+    ],
     "a norm": [
         (
             "model/norms.py",
@@ -207,7 +242,12 @@ class LowRank(LanguageModel):
 
 CHANGES = {
     "parts": {"norm": "max_norm", "activation": "cosine", "optimizer": "{type: rprop}"},
-    "layers": {"activation": "bilinear", "position": "{type: parity}", "schedule": "{type: halves}"},
+    "layers": {
+        "activation": "bilinear",
+        "position": "{type: parity}",
+        "attention": "later",
+        "schedule": "{type: halves}",
+    },
     "models": {"model": "{type: low_rank, context_length: 32}"},
 }
 
@@ -234,6 +274,10 @@ def test_what_the_readme_says_to_edit_is_all_there_is_to_edit(tmp_path):
     assert ended.returncode == 0, ended.stderr
     for shown in ("validation: loss", "\nparameters"):
         assert ended.stdout.count(shown) >= len(CHANGES), ended.stdout
+    for name, parts in {"parts": "MaxNorm, cosine", "layers": "Parity, later_attention, Bilinear"}.items():
+        refused = f"model: {parts} has no name in other programs; export a model without it"
+        for where, said in {"to hf": refused, "to gguf": refused, "in a browser": parts}.items():
+            assert f"{name} {where}: {said}\n" in ended.stdout
 
 
 def config_with(name, changes):

@@ -29,6 +29,7 @@ from pellucid.exchange.gguf import Precision, loading_arguments, write_gguf
 from pellucid.exchange.model_card import HUGGING_FACE, HUGGING_FACE_CHAT, Exported, gguf_loading, model_card
 from pellucid.exchange.rewrites import as_llama
 from pellucid.exchange.tokenizer_files import generation_settings, tokenizer_files
+from pellucid.model.known_parts import unknown_parts
 
 Format = Literal["hf", "gguf"]
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -49,6 +50,9 @@ def export_run(
     if not isinstance(trained.config.model, DecoderConfig):
         what = f"{trained.config.model.type} has no equal in other programs"
         raise ConfigError("model.type", what, "export a run of model.type decoder")
+    if unknown := unknown_parts(trained.model):
+        what = f"{', '.join(unknown)} has no name in other programs"
+        raise ConfigError("model", what, "export a model without it")
     match to:
         case "hf":
             _write_hugging_face(trained, trained.config.model, directory, precision, step_directory)

@@ -24,6 +24,7 @@ from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.config.model import DecoderConfig, ExpertsConfig
 from pellucid.errors import ConfigError, DataError
 from pellucid.files import written_whole
+from pellucid.model.known_parts import unknown_parts
 from pellucid.web.microscope import Microscope
 from pellucid.web.runs import Opened
 from pellucid.web.schemas import N_FABLES
@@ -149,6 +150,8 @@ def lacking(opened: Opened) -> str | None:
     """What of a model or its tokenizer no browser computes; None if nothing."""
     config = opened.trained.config.model
     assert isinstance(config, DecoderConfig)
+    if unknown := unknown_parts(opened.model):
+        return ", ".join(unknown)
     if config.attention == "linear":
         return "linear attention"
     if isinstance(config.feed_forward, ExpertsConfig):
