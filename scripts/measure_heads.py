@@ -18,11 +18,11 @@ from results import parser, print_table, record
 
 from pellucid.checkpoint.build import load_trained_run
 from pellucid.evaluation.attribution import Attribution, attribute
-from pellucid.evaluation.build import decoder_of, fables_of
+from pellucid.evaluation.build import fables_of
 from pellucid.evaluation.estimate import Estimate
 from pellucid.evaluation.interventions import Place, replaced
 from pellucid.evaluation.knock_out import N_FABLES, Fable, costs, held_out_fables, loss_by_skill
-from pellucid.evaluation.trace import trace
+from pellucid.evaluation.trace import the_decoder, trace
 from pellucid.model.decoder import Decoder
 
 
@@ -32,7 +32,7 @@ def main() -> None:
     arguments.add_argument("--fables", type=int, default=N_FABLES)
     options = arguments.parse_args()
     trained, _ = load_trained_run(options.run)
-    model, corpus = decoder_of(trained, "heads"), fables_of(trained, "heads")
+    model, corpus = the_decoder(trained.model, "heads"), fables_of(trained, "heads")
     fables = held_out_fables(corpus, trained.tokenizer, model.context_length, options.fables)
     found = attribute(model, trained.tokenizer, corpus, fables)
     figures: dict[str, Any] = {

@@ -58,4 +58,5 @@ def test_a_model_without_heads_is_one_clear_line(workplace, pellucid):
     library.train("tiny.yaml", "run", steps=2, data_dir="data", overrides={"model": BIGRAM})
     result = pellucid("heads", "run")
     assert result.exit_code == 2
-    assert result.stderr == "error: heads: this kind of model has no heads; take a run of model.type decoder\n"
+    what = "this kind of model has no attention heads and no residual stream"
+    assert result.stderr == f"error: heads: {what}; take a run of model.type decoder\n"

@@ -38,6 +38,15 @@ def fables_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "fables"
 
 
+@pytest.fixture(scope="session")
+def lstm_run(fables_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of the same text that is no decoder."""
+    folder = tmp_path_factory.mktemp("lstm") / "lstm"
+    changes = {"model": {"type": "lstm", "context_length": 256, "d_model": 8}}
+    train(fables_run / "config.yaml", folder, overrides=changes, steps=1, data_dir=fables_run.parent / "data")
+    return folder
+
+
 @pytest.fixture(scope="module")  # not longer: while it is open, no test of this process can run an event loop
 def browser() -> Iterator[Browser]:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -281,6 +281,17 @@ def test_a_model_that_no_browser_runs_is_shown_on_the_recorded_text(browser, fab
         expect(page.locator("#problem")).to_have_text(words)
 
 
+def test_a_model_of_another_kind_is_shown_without_what_it_does_not_have(browser, lstm_run, tmp_path):
+    assert export_page(lstm_run, tmp_path / "page.html", TYPED) == "a model of type lstm"
+    run = load(lstm_run)
+    ids = [run.tokenizer.end_of_text, *run.tokenizer.encode(TYPED)]
+    log_q_TV = run.model.eval()(torch.tensor([ids]))[0].detach().log_softmax(-1)
+    for page in watched(browser, tmp_path / "page.html"):
+        page_trace = shown(page, TYPED, "lstm@1")
+        expect(page.locator("main > section:visible")).to_have_count(4)
+        np.testing.assert_allclose(page_trace["surprise"], -log_q_TV[range(len(ids) - 1), ids[1:]], atol=1e-4)
+
+
 def test_the_command_says_what_it_wrote_and_what_is_missing(fables_run, tmp_path, pellucid, monkeypatch):
     monkeypatch.setattr("pellucid.web.export.record", lambda *_: {"latest": "fables@4", "text": "", "browser": None})
     monkeypatch.setattr("pellucid.web.export.lacking", lambda _: "linear attention")

@@ -210,6 +210,24 @@ def test_where_weights_are_no_shares_the_costs_are_known_and_nothing_is_said_of_
         microscope.heads("turned@1")
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        Microscope.heads,
+        lambda it, name: it.inside(name, TEXT, 0),
+        lambda it, name: it.knock_out(name, 2),
+        lambda it, name: it.trace(name, TEXT, changes=Changes([("head", 0, 0)])),
+    ],
+)
+def test_what_looks_inside_a_model_of_another_kind_is_refused_in_one_line(lstm_run, ask):
+    with pytest.raises(
+        ConfigError, match="no attention heads and no residual stream; take a run of model.type decoder"
+    ):
+        ask(Microscope([lstm_run]), "lstm@1")
+    with pytest.raises(ConfigError, match="no attention heads and no residual stream"):
+        load(lstm_run).trace(TEXT)
+
+
 def test_of_a_run_of_conversations_the_page_is_told_that_it_is_one(fables_run, tmp_path):
     config = yaml.safe_load((fables_run / "config.yaml").read_text())
     config |= {"corpus": {"type": "conversations", "files": ["gone.jsonl"]}, "objective": {"type": "sft"}}

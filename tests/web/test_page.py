@@ -1,9 +1,10 @@
 """The page in a real browser: every number is torch's, every part can be reached, and nothing leaves this machine."""
 
 import json
-import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 import torch
@@ -17,9 +18,9 @@ from pellucid.evaluation.build import fables_of
 from pellucid.evaluation.explain import beginning_that_fits
 from pellucid.evaluation.explain_truth import truth_of_text
 from pellucid.generation.sampling import apply_temperature, keep_top_k, keep_top_p
-from pellucid.web import server
 from pellucid.web.app import make_app
 from pellucid.web.runs import NOT_BEGUN
+from serving import served
 
 LAPTOP, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
 READY = "main[aria-busy=false]"
@@ -35,24 +36,26 @@ CONTROLS = "button, select, textarea, input, summary, [role=slider]"
 @pytest.fixture(scope="module")
 def address(fables_run: Path) -> Iterator[str]:
     """Where the page of the run is served."""
-    listening = server.listen("127.0.0.1", 0)
-    running = server.made(make_app([fables_run]))
-    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
-    thread.start()
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
-    running.should_exit = True
-    thread.join()
+    with served(make_app([fables_run])) as (host, port):
+        yield f"http://{host}:{port}/"
 
 
 @pytest.fixture(scope="module")
 def window(browser: Browser, address: str) -> Iterator[Page]:
-    """One window for all tests; at its end, that nothing went wrong in it and nothing was asked of others."""
+    """One window for all tests."""
+    with watched(browser, address) as page:
+        yield page
+
+
+@contextmanager
+def watched(browser: Browser, address: str, view: str = "") -> Iterator[Page]:
+    """A window; at its end, that nothing went wrong in it and nothing was asked of others."""
     page = browser.new_page(viewport=LAPTOP)
     faults: list[str] = []
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("console", lambda said: faults.append(said.text) if said.type in ("error", "warning") else None)
     page.on("request", lambda asked: None if asked.url.startswith(address) else faults.append(asked.url))
-    page.goto(address)
+    page.goto(address + view)
     yield page
     page.close()
     assert faults == []
@@ -539,6 +542,37 @@ def test_what_the_server_cannot_give_is_said_where_it_is_missing_and_the_rest_is
     page.clock.fast_forward(5000)
     expect(page.locator("#problem")).to_be_hidden()
     page.close()
+
+
+def test_of_a_model_without_heads_the_page_leaves_out_what_there_is_not_and_shows_the_rest(
+    browser, fables_run, lstm_run, text
+):
+    run = load(lstm_run)
+    ids = [run.tokenizer.end_of_text, *run.tokenizer.encode(text)]
+    log_q_TV = run.model.eval()(torch.tensor([ids]))[0].detach().log_softmax(-1)
+    view = urlencode({"checkpoint": "lstm@1", "text": text, "off": "1.0", "inside": "true", "other": "fables@4"})
+    with (
+        served(make_app([lstm_run, fables_run])) as (_, port),
+        watched(browser, f"http://127.0.0.1:{port}/", f"#{view}") as page,
+    ):
+        settled(page)
+        shown = ["1 The run", "2 The text", "5 The next token", "8 Compare"]
+        for headings in ("main h2", ".parts button"):
+            assert page.locator(f"{headings}:visible").all_inner_texts() == shown
+        why = "this kind of model (lstm) has no attention heads and no residual stream"
+        expect(page.locator("#left-out")).to_contain_text(f"7 Knock out, because {why}.")
+        close(values(page, "#part-text .token")[1:], -log_q_TV[range(len(ids) - 1), ids[1:]])
+        best = values(page, "#part-next .candidate", "data-id").long()
+        close(values(page, "#part-next [data-name=model]"), log_q_TV[-1, best].exp())
+        expect(page.locator("[data-side=A] .map")).to_have_count(0)
+        close(values(page, "[data-side=B] .token")[1:].mean(), value(page, "mean_B"))
+        page.keyboard.press(".")
+        expect(page.locator("#problem")).to_be_hidden()
+
+        page.select_option("#run-choice", "fables")
+        settled(page)
+        expect(page.locator("main > section:visible")).to_have_count(8)
+        expect(page.locator("#left-out")).to_be_hidden()
 
 
 def test_the_page_may_load_nothing_from_elsewhere(window, address):

@@ -63,6 +63,17 @@ def test_the_address_is_printed_and_opened_with_the_checkpoint_that_was_asked_fo
     assert opened == [done.stdout.strip()]
 
 
+def test_what_the_page_leaves_out_of_a_model_of_another_kind_is_said_at_the_start(
+    fables_run, lstm_run, pellucid, monkeypatch
+):
+    monkeypatch.setattr(server, "run", lambda app, listening: None)
+    done = pellucid("serve", fables_run, lstm_run, "--port", 0)
+    assert done.exit_code == 0, done
+    parts = "attention, lens, inside, knock"
+    why = "this kind of model (lstm) has no attention heads and no residual stream"
+    assert done.stderr == f"{lstm_run}: the page leaves out {parts}: {why}\n"
+
+
 def test_a_run_that_is_trained_already_is_not_trained_again(fables_run, pellucid, monkeypatch):
     monkeypatch.setattr(server, "run", lambda app, listening: None)
     done = pellucid("serve", fables_run, "--port", 0, "--train", fables_run / "config.yaml")

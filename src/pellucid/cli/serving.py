@@ -60,12 +60,17 @@ def serve(
 def _show(runs: list[Path], checkpoint: str, host: str, listening: socket, opens: bool) -> None:
     """The page and the API, until they are stopped."""
     view = "" if checkpoint == "best" else _view(runs[0], checkpoint)
+    from pellucid.config.load import load_run_config
     from pellucid.web.app import make_app  # PyTorch: two seconds, in which the training has begun
     from pellucid.web.openai_api import openai_routes
+    from pellucid.web.runs import left_out
     from pellucid.web.served import served_runs
     from pellucid.web.server import run
 
     heed_stop_during_imports()
+    for config in [each / "config.yaml" for each in runs]:
+        if config.exists() and (lacks := left_out(load_run_config(config))):
+            note(f"{config.parent}: the page leaves out {', '.join(lacks['parts'])}: {lacks['why']}")
     app = make_app(runs, [openai_routes(served_runs(runs, checkpoint))], host=host)
     name = HOST if host in EVERYWHERE else f"[{host}]" if ":" in host else host
     url = f"http://{name}:{listening.getsockname()[1]}/{view}"

@@ -34,9 +34,8 @@ from pellucid.evaluation.interventions import Place
 from pellucid.evaluation.knock_out import KnockOutTable, held_out_fables, knock_out_table
 from pellucid.evaluation.loss import Evaluation, evaluation_of, score
 from pellucid.evaluation.probe import ProbeTable, probe
-from pellucid.evaluation.trace import trace_text
+from pellucid.evaluation.trace import the_decoder, trace_text
 from pellucid.model.build import build_model
-from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
@@ -217,27 +216,20 @@ def knock_out_run(
 ) -> KnockOutTable:
     """What it costs each skill to knock these places out, each entry together, or every head and sublayer alone."""
     fables = fables_of(trained, "knock_out")
-    model = decoder_of(trained, "knock_out")
+    model = the_decoder(trained.model, "knock_out")
     sample = held_out_fables(fables, trained.tokenizer, model.context_length, n_fables)
     return knock_out_table(model, sample, fables.skills, knock_outs)
 
 
 def heads_of_run(trained: TrainedModel, *, n_fables: int) -> HeadTable:
     """Where the heads look and, if the run's text is Fables, what work each does for the skills."""
-    model, tokenizer = decoder_of(trained, "heads"), trained.tokenizer
+    model, tokenizer = the_decoder(trained.model, "heads"), trained.tokenizer
     scores = head_scores(model, tokenizer)
     if trained.config.corpus.type != "fables" or not tokenizer.has_words:
         return HeadTable(scores, attribution=None)
     corpus = fables_of(trained, "heads")
     fables = held_out_fables(corpus, tokenizer, model.context_length, n_fables)
     return HeadTable(scores, attribute(model, tokenizer, corpus, fables))
-
-
-def decoder_of(trained: TrainedModel, where: str) -> Decoder:
-    """ConfigError if the model is of another kind."""
-    if not isinstance(trained.model, Decoder):
-        raise ConfigError(where, "this kind of model has no heads", "take a run of model.type decoder")
-    return trained.model
 
 
 def fables_of(trained: TrainedModel, where: str) -> FablesCorpus:

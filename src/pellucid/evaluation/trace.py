@@ -24,6 +24,7 @@ from pellucid.model.language_model import LanguageModel, eval_mode
 from pellucid.tokenizer import Tokenizer
 
 SUBLAYERS = ("attention", "feed_forward")
+NOTHING_INSIDE = "this kind of model has no attention heads and no residual stream"
 
 
 @dataclass(frozen=True)
@@ -132,18 +133,30 @@ def trace_text(
 ) -> Trace:
     """The trace of a text from the start of a document.
 
-    DataError if the tokenizer cannot encode it or it is longer than the context, ConfigError if the model is no
-    decoder: others have nothing to show.
+    DataError if the tokenizer cannot encode it or it is longer than the context; ConfigError if this is no decoder.
     """
-    if not isinstance(model, Decoder):
-        what = "this kind of model has no attention and no residual stream"
-        raise ConfigError("model.type", what, "trace a run of type decoder")
+    decoder = the_decoder(model, "trace")
     ids = [tokenizer.end_of_text, *tokenizer.encode(text)]
     if len(ids) > model.context_length:
         what = f"{len(ids) - 1:,} tokens are more than the {model.context_length - 1:,} that the model can read"
         raise DataError("trace", what, "give a shorter text")
     texts = [token_text(tokenizer, id_) for id_ in ids]
-    return trace(model, ids, texts, knock_out=knock_out, patch=patch)
+    return trace(decoder, ids, texts, knock_out=knock_out, patch=patch)
+
+
+def the_decoder(model: nn.Module, where: str) -> Decoder:
+    """The same model. ConfigError, at `where`, if it is of another kind, which has nothing to trace."""
+    if not isinstance(model, Decoder):
+        raise ConfigError(where, NOTHING_INSIDE, "take a run of model.type decoder")
+    return model
+
+
+def trace_outside(model: LanguageModel, ids: Sequence[int]) -> Trace:
+    """Of a model of any kind, what it predicts: a trace without heads, whose only point, the output, is the logits."""
+    with torch.no_grad(), eval_mode(model):
+        logits_1TV = model(torch.tensor([ids], device=next(model.parameters()).device)).cpu()
+    none = torch.zeros(0, 0, len(ids), len(ids))
+    return Trace(list(ids), list(map(str, ids)), none, none, none, ["output"], logits_1TV, lambda x: x, lambda _: [])
 
 
 def _sublayers(model: Decoder, layer: int) -> Iterable[tuple[str, nn.Module]]:

@@ -103,8 +103,8 @@ def answers(microscope: Microscope, checkpoint: str, text: str, truth: Json) -> 
     """What a checkpoint that does not run in the browser answers for the text."""
     trace = microscope.trace(checkpoint, text)
     del trace["logits"], trace["at"]  # those of all places come instead
-    opened, traced = microscope.traced(checkpoint, text)
-    layers = range(opened.model.n_layers)
+    _, traced = microscope.traced(checkpoint, text)
+    layers = range(len(traced.attention))
     true_ids = [p["ids"] if p else [] for p in truth["positions"]] if truth["known"] else []
     return {
         "trace": trace,
@@ -137,7 +137,7 @@ def browser_model(microscope: Microscope, checkpoint: str, text: str) -> Json | 
     opened, traced = microscope.traced(checkpoint, text)
     if lacking(opened):
         return None
-    layers = range(opened.model.n_layers)
+    layers = range(len(traced.attention))
     return {
         "config": opened.trained.config.model.model_dump(mode="json"),
         "weights": {name: packed(weight, "float16") for name, weight in opened.model.named_parameters()},
@@ -149,7 +149,8 @@ def browser_model(microscope: Microscope, checkpoint: str, text: str) -> Json | 
 def lacking(opened: Opened) -> str | None:
     """What of a model or its tokenizer no browser computes; None if nothing."""
     config = opened.trained.config.model
-    assert isinstance(config, DecoderConfig)
+    if not isinstance(config, DecoderConfig):
+        return f"a model of type {config.type}"
     if unknown := unknown_parts(opened.model):
         return ", ".join(unknown)
     if config.attention == "linear":

@@ -28,7 +28,8 @@ from pellucid.evaluation.explain_truth import truth_of_text
 from pellucid.evaluation.head_scores import head_scores
 from pellucid.evaluation.interventions import Place, places_of
 from pellucid.evaluation.knock_out import held_out_fables, knock_out_table
-from pellucid.evaluation.trace import Trace, trace
+from pellucid.evaluation.trace import Trace, the_decoder, trace, trace_outside
+from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
 from pellucid.web.kept import Kept
 from pellucid.web.runs import Opened, Runs
@@ -66,7 +67,7 @@ class Microscope:
         merges = [[rank, id_, *pair] for rank, (id_, pair) in enumerate(tokenizer.merges.items(), start=1)]
         return {
             "n_parameters": sum(parameter.numel() for parameter in opened.model.parameters()),
-            "n_layers": opened.model.n_layers,
+            "n_layers": len(opened.model.blocks),
             "vocab_size": tokenizer.vocab_size,
             "context_length": opened.model.context_length,
             "end_of_text": tokenizer.end_of_text,
@@ -122,9 +123,12 @@ class Microscope:
         def compute() -> Trace:
             other = None if patch_text is None else self._trace(checkpoint, patch_text)[0]
             with self._forward:
+                if not places and not isinstance(opened.model, Decoder):
+                    return trace_outside(opened.model, ids)
+                model = the_decoder(opened.model, "knock_out")
                 if other is None:
-                    return trace(opened.model, ids, knock_out=places)
-                return trace(opened.model, ids, patch=dict.fromkeys(places, other))
+                    return trace(model, ids, knock_out=places)
+                return trace(model, ids, patch=dict.fromkeys(places, other))
 
         return opened.traces.get((tuple(ids), places, patch_text), compute), shown
 
@@ -136,6 +140,7 @@ class Microscope:
         self, checkpoint: str, text: str, layer: int, changes: Changes = UNCHANGED, dtype: DType = "float32"
     ) -> Json:
         """What one layer computed, step by step."""
+        the_decoder(self.runs.open(checkpoint).model, "inside")
         steps = self._trace(checkpoint, text, changes)[0].inside(layer)
         return {"steps": [{**step._asdict(), "values": packed(step.values, dtype)} for step in steps]}
 
@@ -145,7 +150,8 @@ class Microscope:
 
         def compute() -> Json:
             with self._forward:
-                return {"heads": [each.to_json() for each in head_scores(opened.model, opened.tokenizer)]}
+                model = the_decoder(opened.model, "heads")
+                return {"heads": [each.to_json() for each in head_scores(model, opened.tokenizer)]}
 
         return self._measured.get(("heads", opened.digest), compute)
 
@@ -156,7 +162,7 @@ class Microscope:
         def compute() -> Json:
             corpus = fables_of(opened.trained, "knock_out")
             with self._forward:  # no trace changes the model while it is copied
-                model = copy.deepcopy(opened.model)  # so that traces need not wait for it
+                model = copy.deepcopy(the_decoder(opened.model, "knock_out"))  # so that traces need not wait for it
             fables = held_out_fables(corpus, opened.tokenizer, model.context_length, n)
             try:
                 attribution = attribute(model, opened.tokenizer, corpus, fables)

@@ -26,8 +26,8 @@ from pellucid.corpora.corpus import SPELLING, Corpus, KnownCorpus
 from pellucid.data.truth import skill_characters
 from pellucid.errors import CheckpointError, ConfigError, PellucidError, explained
 from pellucid.evaluation.explain import validation_documents
-from pellucid.evaluation.trace import Trace
-from pellucid.model.decoder import Decoder
+from pellucid.evaluation.trace import NOTHING_INSIDE, Trace
+from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import precision_here
 from pellucid.tokenizer import Tokenizer
 from pellucid.training.metrics import read_rows
@@ -48,7 +48,9 @@ NOT_BEGUN: Json = {  # of a run whose folder holds no config yet
     "checkpoints": [],
     "knows_truth": False,
     "has_chat": False,
+    "left_out": None,
 }
+LOOK_INSIDE = ("attention", "lens", "inside", "knock")  # the page's parts that need a decoder
 
 
 def bytes_of(traced: Trace) -> int:
@@ -64,7 +66,7 @@ class Opened:
     digest: str
     reading: str
     trained: TrainedModel
-    model: Decoder
+    model: LanguageModel
     traces: Kept[Trace] = field(default_factory=lambda: Kept(MOST_BYTES_OF_TRACES, bytes_of), repr=False)
 
     @property
@@ -121,6 +123,7 @@ class Runs:
             "steps": getattr(config.train, "steps", None),
             "knows_truth": isinstance(self.corpus(config), KnownCorpus),
             "has_chat": config.corpus.type in CONVERSATIONS,
+            "left_out": left_out(config),
             "context_length": config.model.context_length,
             "best": f"{name}@{min(evaluated, key=lambda step: evaluated[step])}" if evaluated else None,
             "checkpoints": [{"id": f"{name}@{step}", "step": step, "val_loss": losses.get(step)} for step in steps],
@@ -226,6 +229,13 @@ def named(paths: Sequence[Path]) -> dict[str, Path]:
     return found
 
 
+def left_out(config: RunConfig) -> Json | None:
+    """The parts of the page that there are not for a model of this kind, and why; None if it has all."""
+    if config.model.type == "decoder":
+        return None
+    return {"parts": LOOK_INSIDE, "why": NOTHING_INSIDE.replace("model", f"model ({config.model.type})", 1)}
+
+
 def _present(path: Path) -> Path:
     """The same path. Raises CheckpointError as long as nothing is there."""
     if not path.is_dir():
@@ -250,9 +260,6 @@ def _steps(path: Path) -> list[int]:
 
 def _load(directory: Path, digest: str) -> Opened:
     trained = load_trained_model(directory)
-    if not isinstance(trained.model, Decoder):
-        what = "this kind of model has no attention and no residual stream"
-        raise ConfigError("model.type", what, "show a run of type decoder")
     reading = hashlib.sha256(f"{trained.tokenizer.to_json()}{trained.config.model_dump_json()}".encode()).hexdigest()
     precision = precision_here(trained.config.train.device, trained.config.train.precision)
     return Opened(digest, reading, trained, trained.model.to(precision.device).eval())

@@ -21,6 +21,7 @@ export function placeOf(view) {
 export function moveHead(view, by) {
   if (!view.trace) return;
   const [n_layers, n_heads] = view.trace.attention.shape;
+  if (!n_heads) return;
   const [layer, head] = view.store.get().head.split(".").map(Number);
   const place = (layer * n_heads + head + by + n_layers * n_heads) % (n_layers * n_heads);
   view.store.set({ head: `${Math.floor(place / n_heads)}.${place % n_heads}` });
@@ -30,7 +31,8 @@ export function moveHead(view, by) {
 export function headOf(view) {
   const [n_layers, n_heads] = view.trace.attention.shape;
   const [layer, head] = view.store.get().head.split(".").map(Number);
-  return [Math.min(layer || 0, n_layers - 1), Math.min(head || 0, n_heads - 1)];
+  const within = (number, n) => Math.max(0, Math.min(number || 0, n - 1));
+  return [within(layer, n_layers), within(head, n_heads)];
 }
 
 export function moveCheckpoint(view, by) {

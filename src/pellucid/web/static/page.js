@@ -18,7 +18,7 @@ import { nextPanel } from "./panel_next.js";
 import { runPanel } from "./panel_run.js";
 import { textPanel } from "./panel_text.js";
 import { settings, applySettings } from "./settings.js";
-import { isThere, makeStore, nameOfPart, partsOff, runOf, stepOf } from "./store.js";
+import { isThere, leftOut, makeStore, nameOfPart, partsOff, runOf, stepOf } from "./store.js";
 
 const PANELS = {
   run: runPanel,
@@ -61,16 +61,33 @@ export async function showPage(source) {
     asked: null,
     byTyping: 0,
   };
-  const panels = Object.entries(PANELS).map(([name, panel]) =>
-    panel(document.querySelector(`#part-${name} .body`), view),
-  );
+  const panels = Object.entries(PANELS).map(([name, panel]) => {
+    const section = document.getElementById(`part-${name}`);
+    return { name, section, ...panel(section.querySelector(".body"), view) };
+  });
   view.draw = draw;
+  // The state, without what a model of this kind cannot do.
+  const stateNow = () => ({ ...store.get(), ...(leftOut(view, store.get().checkpoint) && { off: "", inside: false }) });
   window.microscope = view; // for whoever opens the console
 
   function draw() {
-    view.state = store.get();
-    panels.forEach((panel) => panel.draw());
+    view.state = stateNow();
+    // Until the trace of another run is there, nothing is drawn that the trace at hand does not have either.
+    leaveOut(leftOut(view, view.state.checkpoint) ?? leftOut(view, view.trace?.checkpoint ?? ""));
+    panels.filter(({ section }) => !section.hidden).forEach((panel) => panel.draw());
     showStatus();
+  }
+
+  // What this kind of model does not have: its parts of the page are hidden, and a line says why.
+  function leaveOut(lacks) {
+    const links = document.getElementById("parts").children;
+    panels.forEach(({ name, section }, i) => {
+      section.hidden = links[i].hidden = lacks?.parts.includes(name) ?? false;
+    });
+    const names = panels.filter(({ section }) => section.hidden).map(({ section }) => section.querySelector("h2").textContent);
+    const line = document.getElementById("left-out");
+    line.hidden = !lacks;
+    line.textContent = lacks && `Left out: ${names.join(", ")}, because ${lacks.why}.`;
   }
 
   // In the bar that stays in sight: which model all of this is about.
@@ -208,7 +225,7 @@ export async function showPage(source) {
 
   // What else the view lacks once the trace is there. The trace comes first: it is what one waits for.
   function followUp(typedAt = 0) {
-    const state = store.get();
+    const state = stateNow();
     const keys = { ...keysOf(state), typedAt };
     const { asked } = view;
     if (view.logits.at !== placeOf(view)) askLogits(keys);
@@ -234,7 +251,7 @@ export async function showPage(source) {
 
   // Asks for what a change of the state makes necessary.
   function refresh() {
-    const state = store.get();
+    const state = stateNow();
     if (!state.checkpoint || state.text === null) return;
     view.asked ??= {};
     const keys = keysOf(state);
@@ -264,6 +281,7 @@ export async function showPage(source) {
     }
     useDefaults();
     draw();
+    if (leftOut(view, checkpoint)) return;
     const heads = await source.heads({ checkpoint }).catch(({ message }) => ({ problem: message }));
     if (store.get().checkpoint === checkpoint) view.heads = heads;
     draw();

@@ -66,6 +66,11 @@ export function isThere({ runs }, checkpoint) {
   return runs.some(({ checkpoints }) => checkpoints.some(({ id }) => id === checkpoint));
 }
 
+// What of a checkpoint's run the page leaves out, and why: null, or {parts: [name], why}.
+export function leftOut({ runs }, checkpoint) {
+  return runs.find(({ name }) => name === runOf(checkpoint))?.left_out ?? null;
+}
+
 export function stepOf(checkpoint) {
   return Number(checkpoint.slice(checkpoint.lastIndexOf("@") + 1));
 }
