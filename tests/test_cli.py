@@ -369,6 +369,11 @@ def test_any_text_can_be_scored(workplace: Path, pellucid):
     )
     assert like["bits_per_byte"] < unlike["bits_per_byte"]
     assert like["floor_nats_per_token"] is None
+    (workplace / "deeper").mkdir()
+    (workplace / "unlike.txt").rename("deeper/unlike.txt")
+    both = json.loads(pellucid("evaluate", "checkpoints/tiny", "--text", "**/*like.txt", "--json").stdout)
+    assert both["bytes"] == like["bytes"] + unlike["bytes"]
+    assert both["tokens"] == like["tokens"] + unlike["tokens"], "each is a document"
     (workplace / "empty.txt").write_text(" ")
     refused = pellucid("evaluate", "checkpoints/tiny", "--text", "empty.txt")
     assert_one_error_line(refused, 3, "empty.txt: holds no text")

@@ -160,9 +160,9 @@ def find_files(patterns: Sequence[str]) -> list[Path]:
 
 
 def text_file_pieces(file: Path) -> Iterator[Piece]:
-    """A whole file as one document. Raises as a corpus of it would."""
-    [path] = find_files([str(file)])
-    return cut_into_pieces(read_text(_whole(path)))
+    """A whole file, or each that a glob matches, as one document. Raises as a corpus of it would."""
+    for path in find_files([str(file)]):
+        yield from cut_into_pieces(read_text(_whole(path)))
 
 
 def read_text(part: ByteRange) -> Iterator[str]:

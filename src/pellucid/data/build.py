@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pellucid.config.data import CONVERSATIONS
 from pellucid.config.run import RunConfig
@@ -80,13 +81,19 @@ def data_of_run(config: RunConfig, fingerprint: str, data_root: Path) -> Prepare
 
 
 def text_as_tokens(file: Path, tokenizer: Tokenizer) -> TokenFile:
-    """A text file as one document, in memory. DataError if it is no UTF-8 text, empty, or cannot be encoded."""
-    texts = [piece.text for piece in text_file_pieces(file)]
-    if not texts:
+    """A text file, or each that a glob matches, as one document, in memory.
+
+    DataError if it is no UTF-8 text, empty, or cannot be encoded.
+    """
+    pieces = list(text_file_pieces(file))
+    if not pieces:
         raise DataError(str(file), "holds no text", "name a file with text in it")
-    end = [tokenizer.end_of_text]
-    tokens = np.concatenate([end, *tokenizer.encode_batch(texts), end])
-    return TokenFile(str(file), tokens.astype(token_type(tokenizer.vocab_size)), np.array([0, len(tokens) - 1]))
+    end = np.array([tokenizer.end_of_text])
+    parts: list[NDArray[np.integer]] = [end]
+    for piece, ids in zip(pieces, tokenizer.encode_batch([piece.text for piece in pieces]), strict=True):
+        parts += [ids, end] if piece.ends_document else [ids]
+    tokens = np.concatenate(parts).astype(token_type(tokenizer.vocab_size))
+    return TokenFile(str(file), tokens, np.flatnonzero(tokens == tokenizer.end_of_text))
 
 
 def _opened(directory: Path, manifest: Manifest) -> PreparedData:
