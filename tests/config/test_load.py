@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pellucid.config.generation import SampleConfig
 from pellucid.config.load import load_experiment, load_run_config, parse_run_config, run_config_to_yaml
+from pellucid.config.model import RecurrentConfig
 from pellucid.errors import ConfigError
 
 SMALL = """\
@@ -169,6 +170,45 @@ def test_an_override_reaches_into_a_section_and_may_replace_a_whole_one():
     assert config.corpus.files == ("a.txt",)
 
 
+@pytest.mark.parametrize("key", ["files", "validation_files"])
+def test_one_file_is_a_list_of_one(key):
+    text = SMALL.replace("{type: fables}", "{type: text, files: [b.txt]}")
+    assert getattr(parse_run_config(text, "small.yaml", [f"corpus.{key}=my.txt"]).corpus, key) == ("my.txt",)
+
+
+SWITCHED = SMALL.replace("n_heads: 2", "n_heads: 2\n  activation: swiglu\n  dropout: 0.1")
+
+
+def test_another_type_keeps_the_keys_that_it_shares_and_says_which_it_leaves_out():
+    notes: list[str] = []
+    model = parse_run_config(SWITCHED, "small.yaml", ["model.type=lstm"], note=notes.append).model
+    assert model == RecurrentConfig(type="lstm", context_length=64, d_model=64, n_layers=2, dropout=0.1)
+    assert notes == ["model.type=lstm leaves out what another type has: n_heads, activation, position"]
+
+
+def test_a_key_of_another_type_with_other_choices_is_left_out_too():
+    """A decoder's activation may be swiglu, that of an MLP may not."""
+    assert parse_run_config(SWITCHED, "small.yaml", ["model.type=mlp", "model.window=4"]).model.activation == "tanh"
+
+
+def test_another_type_inside_of_a_section_is_the_same():
+    config = parse_run_config(SMALL, "small.yaml", ["model.position.type=none", "schedule.type=constant"])
+    assert (config.model.position.type, config.schedule.warmup_steps) == ("none", 10)
+
+
+def test_nothing_is_left_out_that_was_asked_for():
+    for order in (["model.type=lstm", "model.n_heads=4"], ["model.n_heads=4", "model.type=lstm"]):
+        assert "model.n_heads: lstm has no such key; " in error_of(SMALL, *order)
+
+
+def test_the_same_type_again_and_an_unknown_one_leave_nothing_out():
+    notes: list[str] = []
+    parse_run_config(SMALL, "small.yaml", ["model.type=decoder"], note=notes.append)
+    with pytest.raises(ConfigError, match="command line: model.type: 'lstn' is not a choice"):
+        parse_run_config(SMALL, "small.yaml", ["model.type=lstn"], note=notes.append)
+    assert notes == []
+
+
 def test_a_misspelled_key_is_named_with_its_line_and_a_suggestion():
     message = error_of(SMALL.replace("steps: 100", "stepz: 100"))
     assert message == "small.yaml:14: train.stepz: unknown key; did you mean 'steps'?"
@@ -235,7 +275,7 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
         (
             "corpus={files: [a]}",
             "command line: corpus.type: this key is missing; "
-            "add `type: ...`, one of conversations, fables, hugging_face, instructions, none, preferences, text",
+            "add `type: ...`, one of fables, instructions, text, hugging_face, conversations, preferences, none",
         ),
         (
             "corpus={type: text}",
@@ -293,9 +333,48 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
         ),
         (
             "corpus.files=[a.txt]",
-            "command line: corpus.files: unknown key for this type; "
-            "set type: conversations or preferences or text, as corpus='{type: conversations, files: ...}'",
+            "command line: corpus.files: fables has no such key; "
+            "leave it out, or set type: text or conversations or preferences, as corpus='{type: text, files: ...}'",
         ),
+        (
+            "corpus.files=my.txt",
+            "command line: corpus.files: fables has no such key; "
+            "leave it out, or set type: text or conversations or preferences, as corpus='{type: text, files: my.txt}'",
+        ),
+        (
+            "model={type: lstm, context_length: 8, d_model: 8, n_heads: 2}",
+            "command line: model.n_heads: lstm has no such key; "
+            "leave it out, or set type: decoder, as model='{type: decoder, n_heads: 2}'",
+        ),
+        (
+            "optimizer=sgd",
+            "command line: optimizer: 'sgd' is a type, not a section; "
+            "write `{type: sgd}`, or optimizer.type=sgd on the command line",
+        ),
+        (
+            "model=lstm",
+            "command line: model: 'lstm' is a type, not a section; "
+            "write `{type: lstm}`, or model.type=lstm on the command line",
+        ),
+        (
+            "model.position=alibi",
+            "command line: model.position: 'alibi' is not a choice; use one of sinusoidal, rope, learned, none, "
+            "as `{type: sinusoidal}`, or model.position.type=sinusoidal on the command line",
+        ),
+        ("steps=5", "command line: steps: unknown key; did you mean 'train.steps'?"),
+        ("lr=1e-3", "command line: lr: unknown key; did you mean 'optimizer.lr'?"),
+        ("train.seed=3", "command line: train.seed: unknown key; did you mean 'seed' or 'corpus.seed'?"),
+        (
+            "every_steps=3",
+            "command line: every_steps: unknown key; "
+            "did you mean 'evaluation.every_steps' or 'sample.every_steps' or 'checkpoint.every_steps'?",
+        ),
+        (
+            "optimizer.adamw_lr=1",
+            "command line: optimizer.adamw_lr: adamw has no such key; "
+            "leave it out, or set type: muon, as optimizer='{type: muon, adamw_lr: 1}'",
+        ),
+        ("trackers=wandb", "command line: trackers: 'wandb' is of the wrong type; give a list, as trackers='[wandb]'"),
         (
             "corpus={type:",
             "command line: corpus: not readable as YAML: expected the node content, but found '<stream end>'; "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from pellucid.cli.terminal import heed_stop_during_imports
+from pellucid.cli.terminal import heed_stop_during_imports, note
 from pellucid.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def load_config(file: Path, overrides: list[str] | None) -> RunConfig:
     from pellucid.config.load import load_run_config
 
     heed_stop_during_imports()
-    return load_run_config(file, overrides or [])
+    return load_run_config(file, overrides or [], note)
 
 
 def read_prompt(prompt: str | None, file: Path | None) -> str | None:

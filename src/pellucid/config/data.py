@@ -9,12 +9,16 @@ import re
 from pathlib import PurePath
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from pellucid.config.base import Section
 
 # YAML gives lists; a frozen config holds tuples. This is the one conversion that we want.
 Strings = Annotated[tuple[str, ...], Field(strict=False)]
+Files = Annotated[  # `files: a.txt` is a list of one
+    Strings,
+    BeforeValidator(lambda files: [files] if isinstance(files, str) else files, json_schema_input_type=str | Strings),
+]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 FORMATS = ("json", "text", "parquet", "csv")
 # Without this the hub would be searched for a data set of that name, which takes half a minute.
@@ -61,10 +65,10 @@ class TextFilesConfig(Section):
     """UTF-8 text files, your own or one of the web."""
 
     type: Literal["text"]
-    files: Strings = Field((), description="paths or globs, seen from the current folder, read in order")
+    files: Files = Field((), description="paths or globs, seen from the current folder, read in order")
     download: DownloadConfig | None = Field(None, description="the file to train on where no `files` are given")
     separator: str | None = Field(None, min_length=1, description="text between two documents; null: one per file")
-    validation_files: Strings = Field((), description="files held out; empty: the end of `files` is held out")
+    validation_files: Files = Field((), description="files held out; empty: the end of `files` is held out")
     validation_fraction: Fraction = Field(0.1, description="share at the end of `files` that is held out")
 
     @model_validator(mode="after")
@@ -102,7 +106,7 @@ class PreferencesConfig(Section):
     """Pairs of answers to the same prompt, of which one was preferred to the other."""
 
     type: Literal["preferences"]
-    files: Strings = Field(
+    files: Files = Field(
         min_length=1, description="JSON lines or Parquet, as paths or globs, with columns prompt, chosen and rejected"
     )
     validation_fraction: Fraction = Field(0.1, description="share of the pairs held out")
@@ -112,8 +116,8 @@ class ConversationsConfig(Section):
     """Conversations from files or from the hub: a record is a list `messages`, or has a question and its answer."""
 
     type: Literal["conversations"]
-    files: Strings = Field((), description="paths or globs of JSON lines, JSON, Parquet or CSV")
-    validation_files: Strings = Field((), description="files held out; empty: every n-th record of `files` is")
+    files: Files = Field((), description="paths or globs of JSON lines, JSON, Parquet or CSV")
+    validation_files: Files = Field((), description="files held out; empty: every n-th record of `files` is")
     path: str | None = Field(None, min_length=1, description="instead of `files`: a data set on the hub")
     name: str | None = Field(None, description="configuration of that data set")
     split: str = Field("train", description="its split to train on")

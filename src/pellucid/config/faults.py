@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import functools
 import re
 import reprlib
 from collections.abc import Iterable
@@ -12,6 +11,7 @@ from typing import Any
 from pydantic_core import ErrorDetails
 
 from pellucid.config.base import Section
+from pellucid.config.section_types import json_schema, schema_at, types_at
 from pellucid.config.yaml_source import Path, dotted, shortened
 from pellucid.errors import ConfigError
 
@@ -64,7 +64,7 @@ def explain(
     if kind == "value_error":
         path, what, fix = _broken_rule(error, path, changed)
     elif kind == "extra_forbidden":
-        what, fix = _unknown_key(error["loc"], path, section)
+        what, fix = _unknown_key(error, path, section, data)
     elif kind == "union_tag_not_found" and (slips := difflib.get_close_matches("type", error["input"], n=1)):
         path, what, fix = (*path, slips[0]), "unknown key", "did you mean 'type'?"
     else:
@@ -113,15 +113,27 @@ def _path_in_data(error: ErrorDetails, data: Any) -> Path:
     return tuple(path)
 
 
-def _unknown_key(location: Path, path: Path, section: type[Section]) -> tuple[str, str]:
-    key, known = str(path[-1]), list(_schema_at(location[:-1], section)["properties"])
-    siblings = _schema_at(location[:-2], section).get("discriminator", {}).get("mapping", {})
-    types = [name for name in siblings if key in _schema_at((*location[:-2], name), section)["properties"]]
+def _unknown_key(error: ErrorDetails, path: Path, section: type[Section], data: dict[str, Any]) -> tuple[str, str]:
+    location, key = error["loc"], str(path[-1])
+    known = list(schema_at(location[:-1], section)["properties"])
+    types = [name for name, keys in types_at(location[:-2], section).items() if key in keys]
     if types:
-        example = f"{'.'.join(map(str, path[:-1]))}='{{type: {types[0]}, {key}: ...}}'"
-        return "unknown key for this type", f"set type: {' or '.join(types)}, as {shortened(example)}"
+        value = str(error["input"]) if re.fullmatch(r"[\w./*-]{1,40}", str(error["input"])) else "..."
+        example = f"{dotted(path[:-1])}='{{type: {types[0]}, {key}: {value}}}'"
+        return f"{location[-2]} has no such key", f"leave it out, or set type: {' or '.join(types)}, as {example}"
     close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-    return "unknown key", f"did you mean {close[0]!r}?" if close else f"the keys here are {', '.join(known)}"
+    names = [repr(name) for name in (*close, *_where_else(key, section, data))]
+    return "unknown key", f"did you mean {' or '.join(names)}?" if names else f"the keys here are {', '.join(known)}"
+
+
+def _where_else(key: str, section: type[Section], data: dict[str, Any]) -> list[str]:
+    """The keys of that name in other sections of these types: `train.steps` for `steps`, `seed` for `train.seed`."""
+    found = [key] if key in json_schema(section)["properties"] else []
+    for name in json_schema(section)["properties"]:
+        type_ = data[name].get("type") if isinstance(data.get(name), dict) else None
+        keys = types_at((name,), section).get(str(type_)) or schema_at((name,), section).get("properties", {})
+        found += [f"{name}.{key}"] if key in keys and key != "type" else []
+    return found
 
 
 def _what_and_fix(error: ErrorDetails, path: Path, section: type[Section]) -> tuple[str, str]:
@@ -129,34 +141,28 @@ def _what_and_fix(error: ErrorDetails, path: Path, section: type[Section]) -> tu
     if kind == "missing" and isinstance(error["loc"][-1], int):
         kind = "too_short"
     elif kind == "union_tag_not_found":
-        context = {"choices": ", ".join(_schema_at(error["loc"], section)["discriminator"]["mapping"])}
+        context = {"choices": ", ".join(types_at(error["loc"], section))}
     elif kind == "union_tag_invalid":
         value = value["type"]
     shown = shortened(reprlib.repr(value))
+    types = list(types_at(error["loc"], section)) if kind.startswith("model_") else []
+    if types and isinstance(value, str) and ":" not in value:
+        return _type_alone(value, types, path)
     if kind not in _WORDS:
         return f"{shown} is not accepted", error["msg"][0].lower() + error["msg"][1:]
     what, fix = (words.format(value=shown, key=path[-1] if path else "", **context) for words in _WORDS[kind])
     if kind.startswith("model_") and ":" in str(value):  # a shell has taken the braces
         fix += f", quoted: {dotted(path)}='{EXAMPLE_OF_A_SECTION}'"
+    elif kind in _TYPE_NAMES["a list"] and isinstance(value, str) and path:
+        fix += f", as {dotted(path)}='[{shown[1:-1]}]'"
     return what, fix
 
 
-@functools.cache
-def _json_schema(section: type[Section]) -> dict[str, Any]:
-    return section.model_json_schema()
-
-
-def _schema_at(location: Path, section: type[Section]) -> dict[str, Any]:
-    """The JSON Schema at a location as pydantic tells it, where the `type` follows the key of a section with types."""
-    root = schema = _json_schema(section)
-    for key in location:
-        if key in root["$defs"]:  # where a value may be a word or a section, pydantic names the section by its class
-            schema = root["$defs"][key]
-            continue
-        variants = schema.get("discriminator", {}).get("mapping", {})
-        inner = schema.get("items", {}) if isinstance(key, int) else schema.get("properties", {}).get(key, {})
-        schema = {"$ref": variants[key]} if key in variants else inner
-        schema = schema.get("anyOf", [schema])[0]  # a section, or null
-        if "$ref" in schema:
-            schema = root["$defs"][schema["$ref"].rsplit("/", 1)[-1]]
-    return schema
+def _type_alone(value: str, types: list[str], path: Path) -> tuple[str, str]:
+    """`optimizer=sgd`: the name of a type where its section belongs."""
+    is_one = value in types
+    name = value if is_one else types[0]
+    example = f"`{{type: {name}}}`, or {dotted(path)}.type={name} on the command line"
+    if is_one:
+        return f"{value!r} is a type, not a section", f"write {example}"
+    return f"{shortened(repr(value))} is not a choice", f"use one of {', '.join(types)}, as {example}"

@@ -6,7 +6,7 @@ import copy
 import difflib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,6 +16,7 @@ from pellucid.config.base import Section
 from pellucid.config.experiment import ExperimentConfig
 from pellucid.config.faults import EXAMPLE_OF_A_SECTION, Places, explain
 from pellucid.config.run import RunConfig, run_and_checkpoint
+from pellucid.config.section_types import keys_left_out
 from pellucid.config.shipped import find_config, shipped_configs
 from pellucid.config.yaml_source import MAX_CHARACTERS, Path, dotted, parse_yaml, shortened, write_yaml
 from pellucid.errors import CheckpointError, ConfigError
@@ -25,6 +26,13 @@ MAX_BYTES = 4 * MAX_CHARACTERS
 MAX_DEPTH = 8
 
 AnySection = TypeVar("AnySection", bound=Section)
+
+
+Note = Callable[[str], None]
+
+
+def _say_nothing(_line: str) -> None:
+    pass
 
 
 class Change(NamedTuple):
@@ -47,23 +55,29 @@ class LoadedExperiment(NamedTuple):
     places: Places
 
 
-def load_run_config(file: FilePath, changes: Iterable[str | Change] = ()) -> RunConfig:
+def load_run_config(file: FilePath, changes: Iterable[str | Change] = (), note: Note = _say_nothing) -> RunConfig:
     """Reads a run config and applies changes, such as the override `optimizer.lr=3e-4`, validated like the file.
 
-    The last change of a key counts. Raises ConfigError with file, line and key path, and a suggestion for a slip.
+    The last change of a key counts. A section with another type, as by `model.type=lstm`, keeps the keys that both
+    have; `note` is told which it leaves out. Raises ConfigError with file, line and key, and a suggestion for a slip.
     """
     file = find_config(file)
-    return parse_run_config(_read(file), str(file), changes)
+    return parse_run_config(_read(file), str(file), changes, note)
 
 
-def parse_run_config(text: str, source: str, changes: Iterable[str | Change] = ()) -> RunConfig:
+def parse_run_config(
+    text: str, source: str, changes: Iterable[str | Change] = (), note: Note = _say_nothing
+) -> RunConfig:
     """The same for YAML text; `source` is what errors call it."""
     parsed = [parse_override(change) if isinstance(change, str) else change for change in changes]
     data, places = _sections(RunConfig, text, source)
     _take_from_base(data, places, parsed)
+    asked = {change.path for change in parsed}
     for change in parsed:
+        if change.path[-1] == "type":
+            _leave_out_keys_of_old_type(data, change, asked, note)
         _apply(data, places, change)
-    config = _validated(RunConfig, data, places, {change.path for change in parsed})
+    config = _validated(RunConfig, data, places, asked)
     if len(run_config_to_yaml(config)) > MAX_CHARACTERS:  # a run must be able to read the config that it wrote
         what = f"more than {MAX_CHARACTERS:,} characters once it is written out"
         raise ConfigError(source, what, "name fewer files, by globs for example")
@@ -203,3 +217,19 @@ def _apply(data: dict[str, Any], places: Places, change: Change) -> None:
         del places[old]
     for n in range(1, len(path) + 1):
         places.setdefault(path[:n], place)
+
+
+def _leave_out_keys_of_old_type(data: dict[str, Any], change: Change, asked: set[Path], note: Note) -> None:
+    """`model.type=lstm`: what the file says of a decoder alone goes. What was asked for beside it stays."""
+    path = change.path[:-1]
+    section: Any = data
+    for key in path:
+        section = section.get(str(key)) if isinstance(section, dict) else None
+    if not isinstance(section, dict) or not path:
+        return
+    kept = {key for key in section for each in asked if all(a == b for a, b in zip((*path, key), each, strict=False))}
+    left_out = [key for key in keys_left_out(path, data, change.value, RunConfig) if key not in kept]
+    for key in left_out:
+        del section[key]
+    if left_out:
+        note(f"{change.key}={change.value} leaves out what another type has: {', '.join(left_out)}")
