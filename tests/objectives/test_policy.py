@@ -84,15 +84,17 @@ def test_clipping_stops_what_has_gone_far_enough_and_never_what_must_come_back(r
     assert is_clipped(log_p, old, advantages, clip=0.2).item() is is_held
 
 
-def test_on_policy_the_loss_is_zero_and_its_gradient_is_not():
-    """Answers of one length. The loss is then minus the mean advantage; what it is for is its gradient."""
+@pytest.mark.parametrize("answers", [[3, 4, 5, 6], [0, 1, 3, 4]], ids=["of one length", "of different lengths"])
+def test_on_policy_the_loss_is_minus_the_mean_of_length_times_advantage(answers):
+    """So it is zero for answers of one length alone. What it is for is its gradient."""
     model = Tabular(seed=4)
-    batch = some_rollouts(model, model)
-    rows = [x for x, answer in enumerate(ANSWERS) if len(answer) == 3][:4]
-    batch = RolloutBatch(*(tensor[:, rows] for tensor in batch))
+    batch = RolloutBatch(*(tensor[:, answers] for tensor in some_rollouts(model, model)))
     advantages_PG = group_advantages(torch.tensor([[1.0, 0, 0, 0]] * 2, dtype=torch.float64))
     loss = grpo(model, batch._replace(advantages_PGT=advantages_PG[..., None]), beta=0.1, clip=0.2)
-    assert loss.sum.item() == pytest.approx(0, abs=1e-12)
+    lengths = [len(ANSWERS[x]) for x in answers]
+    expected = -sum(length * a for length, a in zip(lengths, advantages_PG[0].tolist(), strict=True)) / 4
+    assert loss.sum.item() / loss.count == pytest.approx(expected, abs=1e-12)
+    assert (abs(expected) < 1e-12) == (len(set(lengths)) == 1)
     loss.sum.backward()
     assert model.table.grad.norm() > 0.1
     assert loss.figures["clip_fraction"] == 0
@@ -109,6 +111,21 @@ def test_the_gradient_on_policy_is_that_of_the_mean_reward():
     batch = some_rollouts(model, model)._replace(advantages_PGT=(weights_PX * (rewards_PX - 7))[..., None])
     grpo(model, batch, beta=0, clip=0.2).sum.backward()
     torch.testing.assert_close(-model.table.grad, expected)
+
+
+def test_over_all_groups_the_gradient_is_that_of_the_mean_reward_times_1_less_1_over_the_group():
+    """All pairs of answers, each weighted with its probability: each answer is half of what it is compared with."""
+    model, rewards_PX = Tabular(seed=4), some_rewards()
+    p_PX = log_p_of_answers(model).exp()
+    [expected] = torch.autograd.grad((p_PX * rewards_PX).sum(), model.table)
+    pairs_N2, p_PX = torch.cartesian_prod(*[torch.arange(len(ANSWERS))] * 2), p_PX.detach()
+    rewards_PN2, weights_PN = rewards_PX[:, pairs_N2], p_PX[:, pairs_N2].prod(dim=-1)
+    advantages_PN2 = (rewards_PN2 - rewards_PN2.mean(dim=-1, keepdim=True)) * weights_PN[..., None]
+    batch = some_rollouts(model, model)
+    groups = RolloutBatch(*(tensor[:, pairs_N2].flatten(0, 1) for tensor in batch))
+    loss = grpo(model, groups._replace(advantages_PGT=advantages_PN2.flatten(0, 1)[..., None]), beta=0, clip=0.2)
+    (loss.sum / 2).backward()
+    torch.testing.assert_close(-model.table.grad, expected * (1 - 1 / 2))
 
 
 def as_numbers(batch, log_p_PGT, *tensors):
