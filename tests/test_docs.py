@@ -87,6 +87,56 @@ def test_every_equation_has_code_and_a_test(page):
             assert "\n- Test" in equation, equation
 
 
+SUBSCRIPT = re.compile(r"_(?:\{[^{}]*\}|\\[a-zA-Z]+|\w)")
+SYMBOL = re.compile(r"\\mathcal\{\w\}|\\[a-zA-Z]+|[A-Za-z]'?")
+GREEK = (
+    "alpha beta gamma delta varepsilon zeta eta theta kappa lambda mu nu xi pi rho sigma tau phi ell Delta Sigma Phi"
+)
+GATE = r"\gate"  # i_t: the one symbol that its subscript tells from another, the index i
+LETTERS = {GATE, *(f"\\{name}" for name in GREEK.split())}
+
+
+def symbols_in(text: str) -> set[str]:
+    """Of all formulas in it, without indices, numbers and words."""
+    found = set()
+    for formula in re.findall(r"\$\$\n(.+)\n\$\$|\$(?!\$)([^$\n]+)\$", text):
+        bare = re.sub(r"\\(text|mathrm|begin|end)\{[^{}]*\}", " ", "".join(formula))
+        bare = re.sub(r"(?<![\w\\])i_t\b", lambda _: GATE, bare)
+        while (shorter := SUBSCRIPT.sub(" ", bare)) != bare:  # from the inner ones outwards
+            bare = shorter
+        found.update(
+            symbol for symbol in SYMBOL.findall(bare) if symbol[0] != "\\" or symbol in LETTERS or "{" in symbol
+        )
+    return found - {"e"}
+
+
+def legend_of(page: Path) -> list[tuple[str, set[str]]]:
+    """Each symbol with the equations it occurs in; none for one that may occur in all."""
+    section = re.search(r"^## Symbols\n(.+?)^## ", text_of(page), re.MULTILINE | re.DOTALL)[1]
+    legend = []
+    for row in re.findall(r"^\|(.+)\|$", section, re.MULTILINE):
+        cells = [cell.strip() for cell in row.split("|")]
+        where = set()
+        for p, first, last in re.findall(r"(P?)(\d+)(?: to P(\d+))?", cells[2] if len(cells) == 3 else ""):
+            where |= {f"{p}{number}" for number in range(int(first), int(last or first) + 1)}
+        legend += [(symbol, where) for cell in (cells[0], *cells[3:4]) for symbol in sorted(symbols_in(cell))]
+    return legend
+
+
+@all_pages_of_equations
+def test_every_symbol_has_one_meaning_and_the_legend_names_it(page):
+    """In each equation; on the page of equations everywhere. A letter in a new place needs a row in the legend."""
+    legend = legend_of(page)
+    assert len(legend) > 15
+    for number, text in re.findall(r"^### (P?\d+)\. (.+?)(?=^##|\Z)", text_of(page), re.MULTILINE | re.DOTALL):
+        for symbol in symbols_in(text):
+            rows = [where for name, where in legend if name == symbol and (not where or number in where)]
+            assert len(rows) == 1, f"equation {number}: {symbol} is in {len(rows)} rows of the legend"
+    if page == EQUATIONS:
+        names = [name for name, _ in legend]
+        assert sorted(names) == sorted(set(names))
+
+
 @all_pages_of_equations
 def test_every_function_that_a_page_of_equations_links_exists(page):
     links = re.findall(r"\[`(\w+)`\]\(\.\./(src/[\w/]+\.py)\)", text_of(page))

@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,13 +14,18 @@ from pellucid.model.build import build_model
 from pellucid.model.linear_attention import CHUNK
 
 D, N_LAYERS, CONTEXT_LENGTH = 12_288, 96, 2048
+EQUATIONS = Path(__file__).parents[2] / "docs/equations.md"
+
+
+def gpt_3_of_two_layers(*, tied):
+    sizes = {"context_length": CONTEXT_LENGTH, "d_model": D, "n_heads": 96, "d_ff": 4 * D, "n_layers": 2}
+    return cost_of(tiny_config(**sizes, tied_embeddings=tied), 50_257)
 
 
 @pytest.fixture(scope="module")
 def gpt_3():
     """Counted from two of its layers, which are all alike."""
-    sizes = {"context_length": CONTEXT_LENGTH, "d_model": D, "n_heads": 96, "d_ff": 4 * D, "n_layers": 2}
-    return cost_of(tiny_config(**sizes, tied_embeddings=False), 50_257)
+    return gpt_3_of_two_layers(tied=False)
 
 
 def test_gpt_3_has_the_parameters_of_equation_12(gpt_3):
@@ -31,16 +39,26 @@ def test_gpt_3_has_the_parameters_of_equation_12(gpt_3):
     assert counted.active == counted.total == sum(vars(counted).values()) - 2 * counted.total
 
 
+@pytest.mark.parametrize(("tied", "words"), [(True, "with tied embeddings"), (False, "without")])
+def test_gpt_3_has_as_many_weights_as_the_page_says(tied, words):
+    """In matrices and embeddings, which is what equation 12 counts."""
+    counted = gpt_3_of_two_layers(tied=tied).parameters
+    in_layers = N_LAYERS // 2 * (counted.attention + counted.feed_forward)
+    n_weights = counted.embedding + counted.unembedding + in_layers
+    assert re.search(rf"\b{n_weights:,}( weights)? {words}", EQUATIONS.read_text(encoding="utf-8"))
+
+
 def parameters_by_formula(config, vocab_size):
     """Equation 12 on paper, with the parts that its model does not have."""
-    d, d_kv = config.d_model, config.n_kv_heads * config.d_model // config.n_heads
+    d, k = config.d_model, config.head_width or config.d_model // config.n_heads
+    d_q, d_kv = config.n_heads * k, config.n_kv_heads * k
     d_ff = config.d_ff or 4 * d
     n_wide, n_norms = 1 + (config.activation == "swiglu"), 2 * config.n_layers + (config.norm_placement == "pre")
-    norm_widths = n_norms * d + 2 * config.n_layers * config.qk_norm * d // config.n_heads
+    norm_widths = n_norms * d + 2 * config.n_layers * config.qk_norm * k
     parts = {
         "embedding": vocab_size * d,
         "positions": config.context_length * d if config.position.type == "learned" else 0,
-        "attention": config.n_layers * (2 * d * d + 2 * d * d_kv + config.bias * 2 * (d + d_kv)),
+        "attention": config.n_layers * (2 * d * d_q + 2 * d * d_kv + config.bias * (d_q + 2 * d_kv + d)),
         "feed_forward": config.n_layers * ((n_wide + 1) * d * d_ff + config.bias * (n_wide * d_ff + d)),
         "recurrent": 0,
         "norms": (1 + (config.bias and config.norm == "layer_norm")) * norm_widths,
@@ -55,7 +73,8 @@ sizes = st.fixed_dictionaries(
         "context_length": st.integers(1, 50),
         "n_layers": st.integers(1, 3),
         "d_ff": st.none() | st.integers(1, 70),
-        "quarter_head_width": st.integers(1, 5),
+        "quarter_width": st.integers(1, 5),
+        "head_width": st.none() | st.sampled_from([4, 8]),
         "n_kv_heads": st.integers(1, 3),
         "heads_per_kv_head": st.integers(1, 3),
     }
@@ -68,8 +87,8 @@ def test_every_size_has_as_many_parameters_as_the_formula_says(size, choices):
     n_heads = size["n_kv_heads"] * size["heads_per_kv_head"]
     config = tiny_config(
         **choices
-        | {name: size[name] for name in ("context_length", "n_layers", "d_ff", "n_kv_heads")}
-        | {"n_heads": n_heads, "d_model": n_heads * 4 * size["quarter_head_width"]}
+        | {name: size[name] for name in ("context_length", "n_layers", "d_ff", "n_kv_heads", "head_width")}
+        | {"n_heads": n_heads, "d_model": n_heads * 4 * size["quarter_width"]}
     )
     with torch.device("meta"):
         counted = count_parameters(build_model(config, size["vocab_size"]))

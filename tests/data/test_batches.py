@@ -209,6 +209,22 @@ def test_a_corpus_of_exactly_one_context_is_enough_and_one_token_less_is_an_erro
         Batches(file, context_length + 1, 2, seed=0, packing=packing)
 
 
+def test_the_first_token_of_a_document_is_predicted_from_the_end_of_text_before_it():
+    """Equation 2: w_0 is the end_of_text, in training and in evaluation."""
+    end_of_text = 0
+    tokens = np.array([end_of_text, 5, 6, end_of_text, 7, end_of_text], dtype=np.uint16)
+    file = TokenFile("train", tokens, np.array([0, 3, 5]))
+    trained = batch_of(file, document_rows(file, 8).places(np.arange(2), 8))
+    [(evaluated, _)] = evaluation_batches(file, 8, 2, from_document_starts=True)
+    for inputs_BT, targets_BT in (trained, evaluated):
+        counts = targets_BT != IGNORE_INDEX
+        found = sorted(
+            (row[is_there].tolist(), after[is_there].tolist())
+            for row, after, is_there in zip(inputs_BT, targets_BT, counts, strict=True)
+        )
+        assert found == [([end_of_text, 5, 6], [5, 6, end_of_text]), ([end_of_text, 7], [7, end_of_text])]
+
+
 @given(LENGTHS, CONTEXTS, st.integers(1, 5), st.booleans())
 def test_evaluation_scores_every_target_once(lengths, context_length, batch_size, from_document_starts):
     file = token_file(lengths)

@@ -1,4 +1,6 @@
 from functools import partial
+from itertools import product
+from math import sqrt
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from pellucid.model.attention import (
     scaled_dot_product,
 )
 from pellucid.model.kv_cache import NoCache
+from pellucid.model.norms import LayerNorm, RMSNorm
 from pellucid.model.positions import NoPositions
 from reference import attention as reference
 
@@ -26,7 +29,7 @@ def random(*shape, seed=0):
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def build_attention(*, n_heads=4, n_kv_heads=2, bias=True, dropout=0.0, attend=explicit_attention):
+def build_attention(*, n_heads=4, n_kv_heads=2, bias=True, dropout=0.0, attend=explicit_attention, norm=nn.Identity):
     torch.manual_seed(0)
     return MultiHeadAttention(
         d_model=8,
@@ -36,8 +39,8 @@ def build_attention(*, n_heads=4, n_kv_heads=2, bias=True, dropout=0.0, attend=e
         rotate=NoPositions().rotate,
         project=project,
         attend=attend,
-        query_norm=nn.Identity(),
-        key_norm=nn.Identity(),
+        query_norm=norm(),
+        key_norm=norm(),
         bias=bias,
         dropout=dropout,
     ).double()
@@ -68,6 +71,34 @@ def test_attention_without_a_mask_is_the_loop_of_equation_7():
     output = scaled_dot_product(q, k, v, torch.zeros(3, 5, dtype=torch.float64), 0.0)
     expected = reference.attention(*(x[0, 0].numpy() for x in (q, k, v)), causal=False)
     np.testing.assert_allclose(output[0, 0].numpy(), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("numbers", "variance"), [((-1.0, 1.0), 1), ((0.0, 2.0), 3)], ids=["mean 0", "mean 1"])
+def test_the_root_gives_scores_the_variance_1_if_queries_and_keys_have_mean_0_and_variance_1(numbers, variance):
+    """Over all queries and keys of three coordinates. Beside a key of zeros, the odds of a weight are e^score."""
+    vectors = torch.tensor(list(product(numbers, repeat=3)), dtype=torch.float64)
+    q, keys = vectors[None, None], torch.stack([vectors, torch.zeros_like(vectors)], dim=1)[:, None]
+    v, no_mask = torch.eye(2, dtype=torch.float64), torch.zeros(len(vectors), 2, dtype=torch.float64)
+    weights = scaled_dot_product(q.expand(len(keys), -1, -1, -1), keys, v.expand(len(keys), 1, 2, 2), no_mask, 0.0)
+    scores = (weights[..., 0] / weights[..., 1]).log()
+    assert scores.var(correction=0).item() == pytest.approx(variance)
+
+
+@pytest.mark.parametrize("norm", [LayerNorm, RMSNorm])
+def test_with_qk_norm_no_score_exceeds_the_root_of_the_head_width(norm):
+    """However large x is; without it they grow with the square of x."""
+    highest = []
+
+    def attend(q_BHTK, k_BHSK, v_BHSK, _dropout):
+        highest.append((q_BHTK @ k_BHSK.mT / sqrt(4)).abs().max().item())
+        return v_BHSK
+
+    settings = {"n_heads": 2, "n_kv_heads": 2, "attend": attend}
+    with_norm = build_attention(**settings, norm=partial(norm, 4, **({"bias": False} if norm is LayerNorm else {})))
+    for attention in (with_norm, build_attention(**settings)):
+        attention(1e3 * random(4, 50, 8), NoCache())
+    assert 0.9 * sqrt(4) < highest[0] <= sqrt(4)
+    assert highest[1] > 1e3
 
 
 def test_the_causal_mask_is_equation_8():

@@ -76,6 +76,22 @@ def test_the_decoder_is_the_loops(config, tokens):
     np.testing.assert_allclose(logits_TV, reference_decoder(tokens, config, weights), rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("placement", ["pre", "post"])
+@pytest.mark.parametrize("norm", ["layer_norm", "rms_norm"])
+def test_logits_are_products_with_what_leaves_the_blocks_normalised_once(placement, norm):
+    """Equation 3: z = U norm(x); with post-norm the last block has normalised x."""
+    with float64():
+        model = build_away_from_zero(tiny_config(norm_placement=placement, norm=norm, tied_embeddings=False))
+    left = []
+    model.blocks[-1].register_forward_hook(lambda _block, _inputs, output: left.append(output))
+    logits_BTV = model(torch.tensor([[1, 2, 3]]))
+    x_BTD, U_VD = left[0], model.embeddings.unembedding_VD
+    if placement == "pre":
+        x_BTD = x_BTD - x_BTD.mean(-1, keepdim=True) if norm == "layer_norm" else x_BTD
+        x_BTD = model.final_norm.weight * x_BTD / (x_BTD.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+    torch.testing.assert_close(logits_BTV, x_BTD @ U_VD.T)
+
+
 def test_decoding_with_a_cache_is_the_full_forward_pass(soak):
     """Whatever the chunks are. In the short form a model reads one kind of them, and two axes meet, not three."""
     kinds_of_chunks = [[8], [1] * 8, [3, 1, 4], [1, 7]]
@@ -142,6 +158,20 @@ def test_dropout_of_the_whole_model_is_on_in_training_and_off_in_evaluation():
     assert not torch.allclose(with_dropout(tokens_BT), with_dropout(tokens_BT))
     _, embedded_BTD = logits_and_embedded(with_dropout, tokens_BT)
     assert 0.35 < (embedded_BTD == 0).float().mean() < 0.65
+
+
+def test_dropout_drops_a_share_of_embeddings_and_of_what_is_added_and_keeps_their_mean():
+    """Equation 46: what stays is divided by 1 - delta."""
+    share, n = 0.25, 4000
+    model = build_away_from_zero(tiny_config(dropout=share)).train()
+    _, embedded_BTD = logits_and_embedded(model, torch.full((n, 1), 3))
+    layer, x_D = model.blocks[0].feed_forward.sublayer, torch.arange(8.0)
+    added_BTD = layer(x_D.expand(n, 1, 8))
+    pairs = [(embedded_BTD, model.embeddings.embedding_VD[3]), (added_BTD, layer.eval()(x_D))]
+    for found_BTD, whole_D in pairs:
+        is_kept = found_BTD != 0
+        assert abs(is_kept.float().mean().item() - (1 - share)) < 0.02
+        torch.testing.assert_close(found_BTD, is_kept * whole_D / (1 - share))
 
 
 # The compiler makes an instance of our autograd functions, and PyTorch warns of that, though nobody else can fix it.

@@ -28,6 +28,24 @@ def test_deviations_are_as_documented():
         assert abs(parameter.mean().item()) < 0.1 * expected, name
 
 
+def test_the_first_matrices_make_outputs_of_0_63_of_the_size_of_their_inputs():
+    """sqrt(2 / 5), since each output sums d_model inputs."""
+    torch.manual_seed(0)
+    model = build_model(tiny_config(**WIDE | {"d_model": 256}), vocab_size=50)
+    x_ND = torch.randn(200, 256)
+    for block in model.blocks:
+        for matrix in (*(getattr(block.attention.sublayer, f"W_{s}") for s in "QKV"), block.feed_forward.sublayer.W_1):
+            assert matrix(x_ND).std().item() == pytest.approx(0.63, abs=0.01)
+
+
+def test_routers_start_small():
+    torch.manual_seed(0)
+    experts = {"type": "moe", "n_experts": 32, "top_k": 2}
+    model = build_model(tiny_config(**WIDE | {"d_ff": 4, "feed_forward": experts}), vocab_size=50)
+    for block in model.blocks:
+        assert block.feed_forward.sublayer.router.weight.std().item() == pytest.approx(0.02, rel=0.08)
+
+
 @pytest.mark.parametrize("tied", [True, False])
 def test_the_spread_of_token_embeddings_can_be_chosen_and_is_theirs_alone(tied):
     config = tiny_config(**WIDE | {"embedding_std": 0.5, "tied_embeddings": tied, "position": {"type": "learned"}})
@@ -92,11 +110,20 @@ def test_a_copying_start_makes_the_token_attended_to_the_likeliest_after_the_one
     assert (second == 70) == copying
 
 
-def test_what_a_copying_start_adds_is_half_of_what_it_attends_to():
+@pytest.mark.parametrize("attended_to", [[5, 5, 5, 5], [5, 0, 2, 2]], ids=["all heads agree", "each looks elsewhere"])
+def test_a_copying_start_adds_half_of_what_is_attended_to_in_the_directions_of_the_head_that_does(attended_to):
+    """So it adds half of a position's x only if all heads attend to it (equation 32)."""
     torch.manual_seed(0)
-    attention = build_model(tiny_config(**WIDE, copying_init=True), vocab_size=50).blocks[-1].attention.sublayer
-    x_1D = torch.randn(1, 64)
-    torch.testing.assert_close(attention(x_1D[None], NoCache())[0], x_1D / 2)
+    config = tiny_config(**WIDE | {"n_heads": 4}, copying_init=True)
+    attention = build_model(config, vocab_size=50).blocks[-1].attention.sublayer
+    attention.attend = lambda _q, _k, v_BHSK, _: v_BHSK[:, range(4), attended_to][:, :, None].expand_as(v_BHSK)
+    x_TD = torch.randn(6, 64)
+    added_D = attention(x_TD[None], NoCache())[0, -1]
+    directions_HKD = attention.W_V.weight.unflatten(0, (4, 16))
+    expected_D = sum(W_KD.T @ W_KD @ x_TD[s] / 2 for W_KD, s in zip(directions_HKD, attended_to, strict=True))
+    torch.testing.assert_close(added_D, expected_D)
+    is_copy = [torch.allclose(added_D, x_D / 2, atol=1e-5) for x_D in x_TD]
+    assert is_copy == [s == 5 and len(set(attended_to)) == 1 for s in range(6)]
 
 
 def test_no_parameter_is_left_uninitialised():

@@ -50,6 +50,19 @@ def build_attention(*, n_heads=4, n_kv_heads=2, rotate=not_at_all, dropout=0.0):
     ).double()
 
 
+def test_no_two_keys_are_orthogonal_so_every_answer_holds_some_of_every_value():
+    """Even of keys that point in opposite directions: phi is positive."""
+    k = 5 * torch.cat([torch.eye(4), -torch.eye(4)]).double()
+    keys, values = feature_map(k), torch.eye(8, dtype=torch.float64)
+    assert (keys @ keys.T > 0).all()
+    answers, _ = in_parallel(
+        *(x.view(1, 1, 1, 8, -1) for x in (keys, keys, values)), torch.zeros(1, 1, 1, 4, 8).double()
+    )
+    shares = answers[0, 0, 0, -1] / answers[0, 0, 0, -1].sum()
+    assert (shares > 0).all()
+    assert shares[-1] < 0.5, "less than half of its own"
+
+
 def test_the_feature_map_is_elu_plus_one():
     x = torch.tensor([-2.0, -0.5, 0.0, 3.0])
     torch.testing.assert_close(feature_map(x), torch.tensor([np.exp(-2.0), np.exp(-0.5), 1.0, 4.0], dtype=x.dtype))

@@ -48,6 +48,22 @@ def test_at_first_the_way_from_token_to_token_keeps_lengths_and_an_lstm_its_cell
             assert [gate.unique().tolist() for gate in gates] == [[float(one)] for one in is_forget_gate]
 
 
+@pytest.mark.parametrize(("lets_in", "stays"), [(-1e3, True), (1e3, False)], ids=["i = 0", "i = 1"])
+def test_an_lstm_keeps_its_cells_where_it_forgets_nothing_and_lets_nothing_in(lets_in, stays):
+    """Equation 36: c = f c + i c~, so f = 1 alone is not enough. The gradient along the cells takes f alone."""
+    with float64():
+        model = build_away_from_zero(tiny_recurrent("lstm", n_layers=1))
+    input_gate, forget_gate = slice(0, 4), slice(4, 8)
+    with torch.no_grad():
+        model.layers.bias_ih_l0[input_gate], model.layers.bias_ih_l0[forget_gate] = lets_in, 1e3
+        model.layers.weight_hh_l0.zero_()  # the gates see the token alone: no other way back leads to c
+    cells = torch.randn(1, 1, 4, dtype=torch.float64, requires_grad=True)
+    _, (_, after) = model.layers(torch.randn(1, 5, 4, dtype=torch.float64), (torch.zeros_like(cells), cells))
+    assert torch.equal(after, cells) is stays
+    [gradient] = torch.autograd.grad(after.sum(), cells)
+    assert torch.equal(gradient, torch.ones_like(cells))
+
+
 @pytest.mark.parametrize("type_", TYPES)
 def test_the_hidden_state_is_all_there_is_and_no_longer_for_a_longer_text(type_):
     model = build_model(tiny_recurrent(type_), VOCAB_SIZE)

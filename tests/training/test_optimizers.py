@@ -45,12 +45,21 @@ def test_adamw_is_equation_15_with_the_decay_outside_the_statistics_and_on_matri
     torch.testing.assert_close(model.bias.detach(), torch.tensor([b for (b,) in naive["bias"]], dtype=torch.float64))
 
 
-def test_sgd_steps_against_the_gradient():
-    model = nn.Linear(1, 1, bias=False)
-    before = model.weight.item()
-    model.weight.grad = torch.tensor([[2.0]])
-    sgd(model, lr=0.1, momentum=0.0, weight_decay=0.0)[0].step()
-    assert model.weight.item() == pytest.approx(before - 0.2)
+@pytest.mark.parametrize("momentum", [0.0, 0.8])
+def test_sgd_is_equation_47_with_the_decay_in_the_gradient_and_on_matrices_alone(momentum):
+    model = nn.Linear(3, 2).double()
+    generator = torch.Generator().manual_seed(0)
+    expected = [parameter.detach().clone() for parameter in model.parameters()]
+    sums = [torch.zeros_like(theta) for theta in expected]
+    (optimizer,) = sgd(model, lr=0.1, momentum=momentum, weight_decay=0.3)
+    for _ in range(5):
+        for i, (parameter, decay) in enumerate(zip(model.parameters(), (0.3, 0.0), strict=True)):
+            g = parameter.grad = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            sums[i] = momentum * sums[i] + g + decay * expected[i]
+            expected[i] = expected[i] - 0.1 * sums[i]
+        optimizer.step()
+    for parameter, theta in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.detach(), theta)
 
 
 @pytest.mark.parametrize("tied", [True, False])
