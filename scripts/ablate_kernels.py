@@ -1,19 +1,19 @@
-"""What each fast form of src/pellucid/kernels/ pays, measured on the update of the demo, its decoding, its preparing.
+"""What each fast form of src/pellucid/kernels/ gains, measured on the demo's update, its decoding, its encoding.
 
     python scripts/ablate_kernels.py --record
 
 With and without take turns in one process, a few updates each; a line gives the median over the pairs of the time
-without divided by the time with. A fast form that pays less than 3 % on every kind of machine has to go.
+without divided by the time with. A fast form that gains less than 3 % on every kind of machine has to go.
 """
 
 from __future__ import annotations
 
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +21,7 @@ import torch
 from results import parser, print_table, record
 
 from pellucid.config import load_run_config
-from pellucid.config.run import RunConfig
-from pellucid.data import encoding
+from pellucid.corpora.build import build_corpus
 from pellucid.data.build import prepare_data
 from pellucid.generation import decoding
 from pellucid.generation.decoding import generate_tokens
@@ -32,12 +31,12 @@ from pellucid.model.attention import explicit_attention, project
 from pellucid.model.feed_forward import relu_squared
 from pellucid.model.positions import rotate_pairs
 from pellucid.objectives.next_token import next_token
-from pellucid.tokenizer import tokenizer
+from pellucid.tokenizer import Tokenizer
 from pellucid.training.build import build_trainer
 from pellucid.training.trainer import Trainer
 
 CONFIG = Path(__file__).parent.parent / "configs" / "fables.yaml"
-UPDATES_A_TURN, TOKENS_A_TURN = 3, 100
+UPDATES_A_TURN, TOKENS_A_TURN, TEXTS_AT_ONCE = 3, 100, 1000
 
 
 def plain_projections(trainer: Trainer) -> None:
@@ -108,31 +107,24 @@ def decode(trainer: Trainer, single_token: Callable[..., object]) -> None:
     list(generate_tokens(trainer.model, [0], n_samples=1, **options))
 
 
-class EveryTextAnew:
-    """In place of WordCache: each text is encoded as a whole, and no word is remembered."""
-
-    def __init__(self, _cut, encode_words):
-        self.encode_words = encode_words
-
-    def __call__(self, texts):
-        return [np.array(ids, dtype=np.uint32) for ids in self.encode_words(texts)]
-
-
-def prepare(config: RunConfig, word_cache: Callable[..., object]) -> None:
-    tokenizer.WordCache = word_cache
-    with tempfile.TemporaryDirectory() as folder:
-        prepare_data(config, Path(folder))
+def encode(tokenizer_json: str, texts: list[str], with_cache: bool) -> None:
+    """All texts, some at a time, by a tokenizer that has seen none of them."""
+    tokenizer, remaining = Tokenizer.from_json(tokenizer_json), iter(texts)
+    while some := list(islice(remaining, TEXTS_AT_ONCE)):
+        if with_cache:
+            tokenizer.encode_batch(some)
+        else:
+            for ids in tokenizer._encode_words(some):
+                np.array(ids, dtype=np.uint32)
 
 
-def measure_word_cache(pairs: int, is_recorded: bool) -> None:
-    """Of the demo's preparation: its corpus, its tokenizer and its tokens, in one process."""
-    encoding.BATCHES_WITHOUT_PROCESSES = sys.maxsize  # other processes would not know what is tried here
+def measure_word_cache(pairs: int) -> dict[str, dict[str, float]]:
+    """Of turning some of the demo's fables into tokens."""
     config = load_run_config(CONFIG, ["corpus.size=10000"])
-    cached, anew = partial(prepare, config, tokenizer.WordCache), partial(prepare, config, EveryTextAnew)
-    figures = {"each word encoded once": {"times as long": ratio(cached, anew, 1, pairs)}}
-    print_table("preparing without", figures)
-    if is_recorded:
-        record("word_cache", figures)
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer_json = prepare_data(config, Path(folder)).tokenizer.to_json()
+    work = partial(encode, tokenizer_json, list(build_corpus(config.corpus).documents("train")))
+    return {"each word encoded once": {"times as long": ratio(partial(work, True), partial(work, False), 1, pairs)}}
 
 
 def main() -> None:
@@ -143,10 +135,10 @@ def main() -> None:
     config = load_run_config(CONFIG, ["corpus.size=2000"])
     with tempfile.TemporaryDirectory() as folder:
         data = prepare_data(config, Path(folder))
-        fast = build_trainer(config, data)
+        fast, _ = build_trainer(config, data)
         times_as_long = {}
         for name, make_plain in UPDATES.items():
-            without = build_trainer(config, data)
+            without, _ = build_trainer(config, data)
             make_plain(without)
             times_as_long[name] = ratio(fast.update, without.update, UPDATES_A_TURN, chosen.pairs)
         lean = partial(decode, fast, decoding.SingleTokenDecoder)
@@ -157,7 +149,10 @@ def main() -> None:
     print_table("without", figures)
     if chosen.record:
         record(f"kernels_{kind.lower()}", figures)
-    measure_word_cache(min(3, chosen.pairs), chosen.record)
+    of_cache = measure_word_cache(min(3, chosen.pairs))
+    print_table("encoding without", of_cache)
+    if chosen.record:
+        record("word_cache", of_cache)
 
 
 if __name__ == "__main__":

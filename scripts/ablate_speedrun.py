@@ -57,13 +57,13 @@ def seconds_to_target(without: list[str], text_file: Path, seed: int) -> tuple[i
     if "freed memory goes back" not in without:
         keep_freed_memory()
     if "PyTorch's Muon" in without:
-        optimizers.Muon = lambda *args, dtype, **settings: torch.optim.Muon(*args, **settings)
+        optimizers.Muon = lambda *args, dtype, world, **settings: torch.optim.Muon(*args, **settings)
     overrides = [f"corpus.files=[{text_file}]", f"seed={seed}", *(o for o in without if "=" in o)]
     steps = FEWEST_STEPS
     while steps <= MOST_STEPS:
         config = load_run_config(CONFIG, [*overrides, f"train.steps={steps}"])
         data = prepare_data(config, Path("data"))
-        trainer = build_trainer(config, data)
+        trainer, _ = build_trainer(config, data)
         seconds = sum(trainer.update().seconds for _ in range(steps))
         if evaluate(config, data, trainer.model, trainer.precision).loss_nats_per_token <= TARGET:
             return steps, seconds

@@ -33,7 +33,7 @@ from pellucid.training.metrics import read_rows
 
 PROCESSES = (1, 2, 4)
 WARM_UP_UPDATES, ALL_REDUCES = 10, 30
-CONFIG = Path("configs/fables.yaml")
+CONFIG = Path(__file__).parent.parent / "configs" / "fables.yaml"
 FEW_FABLES = ["corpus={type: fables, size: 3000}"]
 
 
@@ -70,7 +70,7 @@ def train(n: int, updates: int, folder: Path) -> float:
     """Tokens per second of `pellucid train`, the median of its updates."""
     run_dir = folder / f"run-{n}"
     changes = [*FEW_FABLES, f"train.processes={n}", f"train.steps={updates}", "train.log_every_steps=1"]
-    command = [sys.executable, "-m", "pellucid", "train", str(CONFIG.resolve()), *changes, "--run-dir", str(run_dir)]
+    command = [sys.executable, "-m", "pellucid", "train", str(CONFIG), *changes, "--run-dir", str(run_dir)]
     done = subprocess.run(
         command, cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True
     )

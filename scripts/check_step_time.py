@@ -23,6 +23,7 @@ from pellucid.runtime.precision import resolve_precision
 from pellucid.training.build import build_trainer, cost_of_run
 from pellucid.training.trainer import Trainer
 
+CONFIG = Path(__file__).parent.parent / "configs" / "fables.yaml"
 UPDATES_A_TURN = 5
 FEW_FABLES = ["corpus={type: fables, size: 3000}"]
 NARROW = "narrow: d 32"
@@ -48,9 +49,9 @@ def main() -> None:
     figures = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, overrides in VARIANTS.items():
-            config = load_run_config(Path("configs/fables.yaml"), [*FEW_FABLES, *overrides])
+            config = load_run_config(CONFIG, [*FEW_FABLES, *overrides])
             data = prepare_data(config, Path(folder))
-            trainer = build_trainer(config, data)
+            trainer, _ = build_trainer(config, data)
             trainer.update()  # the first one warms up
             turns = [one_turn(config, data, trainer) for _ in range(options.turns)]
             predicted, measured = (1000 * statistics.median(seconds) for seconds in zip(*turns, strict=True))

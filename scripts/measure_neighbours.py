@@ -68,6 +68,7 @@ def main() -> None:
                 finally:
                     for process in busy:
                         process.kill()
+                        process.wait()
     figures = {}
     for name in WAYS:
         alone, beside = (statistics.median(measured[name, is_beside]) for is_beside in (False, True))

@@ -4,7 +4,7 @@
 
 The folder holds the runs of `make demo-chat`. Trains the other methods from the same fine-tuned model (a reward model,
 DPO, PPO), and GRPO on what the reward model says: free of charge (β = 0), and with prices on the divergence from
-the reference. Then draws docs/frontier.png, rewards against KL divergence with the exact optimum; and
+the reference. With --record it also draws docs/frontier.png, rewards against KL divergence with the exact optimum; and
 docs/over_optimization.png, what the reward model says and what the grammar says. About half an hour on four cores.
 """
 
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 from results import ROOT, here, parser, print_table, record
 
 from pellucid.checkpoint.build import load_trained_run
@@ -77,7 +78,7 @@ def rewards_of_reference(trained: Any, corpus: InstructionsCorpus, precision: An
     return [RewardDistribution.of_samples(rewards) for rewards in zip(*samples, strict=True)]
 
 
-def frontier(folder: Path) -> dict[str, dict[str, float]]:
+def frontier(folder: Path) -> tuple[dict[str, dict[str, float]], Figure]:
     """Each method beside the best that is possible, as a table and a figure."""
     trained, precision = load_trained_run(folder / REFERENCE, "latest")
     base = trained.config.base_run
@@ -101,17 +102,13 @@ def frontier(folder: Path) -> dict[str, dict[str, float]]:
             "obey (%)": 100 * mean([float(answer.verdict.obeys) for answer in answers]),
             "excess on plain fables (%)": 100 * excess_on_fables(folder / run, base[0]),
         }
-    sketch = draw_frontier("Reward and divergence, on Fables", prompts, points)
-    sketch.figure.savefig(ROOT / "docs/frontier.png", dpi=150)
-    return table
+    return table, draw_frontier("Reward and divergence, on Fables", prompts, points).figure
 
 
-def over_optimization(fooled: dict[str, Path]) -> dict[str, dict[str, float]]:
+def over_optimization(fooled: dict[str, Path]) -> tuple[dict[str, dict[str, float]], Figure]:
     """What the reward model says and what the grammar says, as a table and a figure: means of five updates."""
     curves = {name: read_rows(run / "metrics.jsonl") for name, run in fooled.items()}
-    sketch = draw_over_optimization("A reward model is not the truth", curves)
-    sketch.figure.savefig(ROOT / "docs/over_optimization.png", dpi=150)
-    return {
+    table = {
         name: {
             "reward model, start": mean([row["reward"] for row in rows[:5]]),
             "reward model, end": mean([row["reward"] for row in rows[-5:]]),
@@ -121,6 +118,7 @@ def over_optimization(fooled: dict[str, Path]) -> dict[str, dict[str, float]]:
         }
         for name, rows in curves.items()
     }
+    return table, draw_over_optimization("A reward model is not the truth", curves).figure
 
 
 def main() -> None:
@@ -146,13 +144,15 @@ def main() -> None:
     }
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)  # one token at a time is so little work that threads would only wait for each other
-    reached, ends = frontier(folder), over_optimization(fooled)
+    (reached, frontier_figure), (ends, proxy_figure) = frontier(folder), over_optimization(fooled)
     print_table("method", reached)
     print_table("reward of", ends)
     torch.set_num_threads(n_threads)
     if options.record:
         record(here("frontier"), reached)
         record(here("over_optimization"), ends)
+        frontier_figure.savefig(ROOT / "docs/frontier.png", dpi=150)
+        proxy_figure.savefig(ROOT / "docs/over_optimization.png", dpi=150)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import numpy as np
 from results import here, parser, print_table, record
 
 LEARNING_MEGABYTES = 32
+N_WORDS, WORDS_AT_ONCE = 50_000, 240_000
 SECONDS_BETWEEN_LOOKS = 0.5
 
 CONFIG = """\
@@ -32,19 +33,19 @@ train: {steps: 1, batch_size: 1}
 """
 
 
-def write_text(file: Path, megabytes: int) -> None:
+def write_text(file: Path, megabytes: float) -> None:
     """Lines of words, frequent ones short, as in a natural language."""
     rng = np.random.default_rng(0)
     letters = np.array(list("etaoinshrdlucmfwypvbgkjqxz"))
     weights = 1 / np.arange(1, 27)
     words = [
         "".join(rng.choice(letters, size=2 + int(np.log2(rank) / 2) + rng.integers(3), p=weights / weights.sum()))
-        for rank in range(1, 50_001)
+        for rank in range(1, N_WORDS + 1)
     ]
-    frequencies = 1 / np.arange(1, 50_001)
+    frequencies = 1 / np.arange(1, N_WORDS + 1)
     with file.open("w", encoding="utf-8") as stream:
         while stream.tell() < megabytes * 1_000_000:
-            drawn = rng.choice(50_000, size=240_000, p=frequencies / frequencies.sum())
+            drawn = rng.choice(N_WORDS, size=WORDS_AT_ONCE, p=frequencies / frequencies.sum())
             stream.write("\n".join(" ".join(words[i] for i in line) for line in drawn.reshape(-1, 12)) + ".\n")
 
 
@@ -77,7 +78,7 @@ def mebibytes(pid: int) -> float:
 
 def main() -> None:
     arguments = parser(__doc__)
-    arguments.add_argument("--megabytes", type=int, default=2000)
+    arguments.add_argument("--megabytes", type=float, default=2000)
     options = arguments.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -106,7 +106,7 @@ ENGINES: dict[str, MakeTrainer] = {
     "ddp": with_ddp,
     "fsdp": with_fsdp,
     "DistributedDataParallel": with_pytorch,
-    "accelerate": with_accelerate,
+    **({"accelerate": with_accelerate} if importlib.util.find_spec("accelerate") else {}),
 }
 
 
@@ -114,8 +114,6 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--turns", type=int, default=6)
     options = arguments.parse_args()
-    if importlib.util.find_spec("accelerate") is None:
-        del ENGINES["accelerate"]
     figures: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         config = load_run_config(CONFIG, ["corpus.size=3000", "train.device=cpu"])

@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def update_of(overrides: list[str]) -> Update:
-    config = load_run_config(Path("configs/gpt2_124m.yaml"), overrides)
+    config = load_run_config(Path("gpt2_124m"), overrides)
     return update_on_one_device(config, vocab_size_of(config), PRECISION, GPU)
 
 

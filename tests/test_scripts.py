@@ -1,14 +1,205 @@
-"""Scripts are run by hand, so a test sees that what they import is still there."""
+"""Every script runs in its smallest form: what it imports is there, and what it calls takes what it is given."""
 
-import runpy
+import importlib
+import multiprocessing
+import shutil
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from scripts.results import ROOT
+from torch.multiprocessing import start_processes
 
-SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
+import in_this_process
+from pellucid.config import load_run_config
+from pellucid.corpora.instructions import InstructionsCorpus
+from pellucid.cost.machine import Machine
+from pellucid.data.build import prepare_data
+from pellucid.training.build import build_trainer
+from tiny_run import VERSES
+
+SCRIPTS = {file.stem for file in (ROOT / "scripts").glob("*.py")}
+# The arguments of each, and what is made smaller in it.
+SMALLEST: dict[str, tuple[str, dict[str, object]]] = {
+    "ablate_kernels": ("--pairs 1", {"UPDATES_A_TURN": 1, "TOKENS_A_TURN": 2}),
+    "ablate_speedrun": ("text.txt --seeds 1", {"FEWEST_STEPS": 2, "MOST_STEPS": 2, "TARGET": 100}),
+    "benchmark": ("--pairs 1", {"SECONDS_A_TURN": 0.01, "NEW_TOKENS": 2}),
+    "check_devices": ("--updates 4", {"PROCESSES": (1,), "WARM_UP_UPDATES": 1, "ALL_REDUCES": 1}),
+    "check_step_time": ("--turns 1", {"UPDATES_A_TURN": 1, "VARIANTS": {"the demo": [], "narrow: d 32": []}}),
+    "draw_equations": ("drawn", {}),
+    "draw_parallel": ("drawn", {}),
+    "judge_fables": ("checkpoints/fables --num-samples 2", {}),
+    "measure_adapters": ("--demo checkpoints/fables", {}),
+    "measure_chat": ("checkpoints/fables --seeds 1", {"N_ANSWERS": 16}),
+    "measure_commands": ("", {}),
+    "measure_context": ("context.png --turns 1", {"LENGTHS": [10, 20], "TOKENS_A_TURN": 1}),
+    "measure_demo": ("--seeds 2", {}),
+    "measure_heads": ("checkpoints/fables --fables 2", {}),
+    "measure_neighbours": ("--turns 1", {"WARM_UP_UPDATES": 1}),
+    "measure_own_text": ("", {"topics": {"a": VERSES}, "LARGE_BYTES": 5_000}),
+    "measure_page": ("checkpoints/fables --keystrokes 1", {"WARM_UP": 0}),
+    "measure_pairs": ("checkpoints/instructions_sft", {"N_PAIRS": 8}),
+    "measure_post_training": (
+        "checkpoints",  # with one price, which GRPO pays
+        {"METHODS": {"DPO": "instructions_dpo", "PPO": "instructions_ppo"}, "PRICES": (0,)}
+        | {"N_PROMPTS": 2, "N_SAMPLES": 2, "N_ANSWERS": 2},
+    ),
+    "measure_preparation": (
+        "--megabytes 0.01",
+        {"LEARNING_MEGABYTES": 0.01, "N_WORDS": 500, "WORDS_AT_ONCE": 1200, "SECONDS_BETWEEN_LOOKS": 0},
+    ),
+    "measure_probe": ("checkpoints/fables", {}),
+    "measure_processes": ("--turns 1", {"PROCESSES": (1, 2), "UPDATES": 1}),
+    "measure_saving": ("fables --turns 1", {"UPDATES_A_TURN": 1}),
+    "measure_server": ("checkpoints/fables --pairs 1 --tokens 2", {"N_CLIENTS": 2, "TEXTS_EACH": {1: 1, 2: 1}}),
+    "measure_shakespeare": ("text.txt", {}),
+    "ngram_floors": ("fables --most 2", {}),
+    "plot_growth": ("growth.png --pairs 1", {"TOKENS_A_STEP": 32, "CONTEXTS": [8, 16], "WIDTHS": [64]}),
+    "results": ("", {}),
+    "screenshots": ("checkpoints/fables --to .", {}),
+    "simulate_devices": ("", {"MODELS": {"124 M": []}, "IN_FULL": ("124 M", 64), "LLAMA_3_8B": []}),
+    "write_lm_eval_tasks": ("checkpoints/fables tasks --fables 2", {}),
+}
+ELSEWHERE = {
+    "clean": "test_clean.py",
+    **dict.fromkeys(
+        ("parallel_experts", "parallel_pipeline", "parallel_processes", "parallel_tensor"),
+        "parallel/test_parallel_scripts.py",
+    ),
+}
+BROWSES = {"measure_page", "screenshots"}
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_every_script_finds_what_it_imports(script, monkeypatch):
-    monkeypatch.syspath_prepend(script.parent)
-    assert runpy.run_path(str(script))["__doc__"]
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a text and two runs: the demo, and one fine-tuned from it; both tiny."""
+    folder = tmp_path_factory.mktemp("scripts")
+    (folder / "text.txt").write_text(VERSES)
+    (folder / "README.md").write_text(VERSES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("matplotlib.figure.Figure.draw", lambda self, renderer: None)
+        patch.setattr("pellucid.training.train_run.training_flops", lambda config, vocab_size, tokens: 0)
+        in_this_process.train_small(patch)
+        for name in ("fables", "instructions_sft"):
+            in_this_process.pellucid(["train", name])
+    return folder
+
+
+@pytest.fixture
+def script(place, monkeypatch) -> Callable:
+    """Its module by its name, with what it calls made small or brought into this process."""
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    monkeypatch.chdir(place)
+    in_this_process.train_small(monkeypatch)
+    monkeypatch.setattr("subprocess.run", in_this_process.run)
+    monkeypatch.setattr("pellucid.evaluation.build.N_ANSWERS", 2)
+
+    def imported(name: str):
+        module = importlib.import_module(name)
+        machine = Machine("any", 1e9, 1e9, 1e-6)
+        stand_ins = {
+            "ProcessPoolExecutor": in_this_process.Pool,
+            "measure_machine": lambda device, dtype: machine,
+            "measure_flops_per_second": lambda device, dtype: 1e9,
+            "spawn": spawn,
+            **SMALLEST[name][1],
+        }
+        for what, stand_in in stand_ins.items():
+            if hasattr(module, what):
+                monkeypatch.setattr(module, what, stand_in)
+        assert SMALLEST[name][1].keys() <= vars(module).keys()
+        return module
+
+    return imported
+
+
+def spawn(work, args, nprocs):
+    """As torch's, but one process is this one, and several are forked from one that has imported what they need."""
+    if nprocs == 1:
+        work(0, *args)
+        return
+    loaded = ["torch.distributed.fsdp", "pellucid.training.build"]
+    multiprocessing.get_context("forkserver").set_forkserver_preload(loaded)
+    start_processes(work, args, nprocs, start_method="forkserver")
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def test_every_script_has_a_smallest_form():
+    assert SMALLEST.keys() | ELSEWHERE.keys() == SCRIPTS
+    for name, test in ELSEWHERE.items():
+        assert name in (ROOT / "tests" / test).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", sorted(SMALLEST))
+def test_every_script_runs(name, script, place, monkeypatch):
+    if name in BROWSES and not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
+        pytest.skip("no chromium here: apt-get install chromium")
+    module = script(name)
+    arguments = SMALLEST[name][0].split()
+    match name:
+        case "ablate_kernels":
+            keep(monkeypatch, "pellucid.generation.decoding.SingleTokenDecoder")
+        case "ablate_speedrun":
+            keep(monkeypatch, "pellucid.training.optimizers.Muon")
+        case "benchmark" | "plot_growth":
+            monkeypatch.setattr(sys.modules["benchmark"], "SECONDS_A_TURN", 0.01)
+            shape, few = module.Shape, {"batch_size": 1, "vocab_size": 65, "n_layers": 1, "n_heads": 1}
+            monkeypatch.setattr(module, "Shape", lambda **sizes: shape(**{**sizes, **few, "d_model": 16}))
+        case "measure_own_text":
+            monkeypatch.setattr(module, "ROOT", place)
+        case "measure_page" | "screenshots":
+            servers = in_this_process.Servers(monkeypatch)
+            monkeypatch.setattr(sys.modules["measure_page"], "get_context", lambda method: servers)
+            monkeypatch.setattr(
+                "pellucid.evaluation.attribution.Attribution.done_by", lambda self, skill: self.heads[0]
+            )
+        case "measure_post_training" | "measure_pairs":
+            judge = InstructionsCorpus.judge  # what is answered here is all noise, and as bad
+
+            def drawn(self, task, answer):
+                return replace(judge(self, task, answer), obeys=len(answer) % 2 == 0)
+
+            monkeypatch.setattr(InstructionsCorpus, "judge", drawn)
+        case "measure_preparation":
+            monkeypatch.setattr("subprocess.Popen", in_this_process.Command)
+        case "measure_server":
+            servers = in_this_process.Servers(monkeypatch)
+            arguments += ["--port", str(free_port())]
+            monkeypatch.setattr("subprocess.Popen", lambda command: servers.of_script(module, command))
+        case "results":
+            monkeypatch.setattr(module, "pages", lambda: [place / "README.md"])
+    monkeypatch.setattr(sys, "argv", [str(ROOT / "scripts" / f"{name}.py"), *arguments])
+    module.main()
+
+
+def keep(monkeypatch, name: str) -> None:
+    """It becomes again what it is now when the test ends."""
+    module, _, attribute = name.rpartition(".")
+    monkeypatch.setattr(name, getattr(importlib.import_module(module), attribute))
+
+
+def test_without_a_fast_kernel_something_else_is_called(script, tmp_path):
+    module = script("ablate_kernels")
+    config = load_run_config(module.CONFIG)
+    data = prepare_data(config, tmp_path)
+    for make_plain in module.UPDATES.values():
+        trainer, _ = build_trainer(config, data)
+        before = called_by(trainer)
+        make_plain(trainer)
+        after = called_by(trainer)
+        assert before.keys() == after.keys()
+        assert before != after
+
+
+def called_by(trainer) -> dict[str, object]:
+    """The functions that a trainer and the layers of its model keep."""
+    owners = {"trainer": trainer, **dict(trainer.model.named_modules())}
+    return {f"{name}.{key}": f for name, owner in owners.items() for key, f in vars(owner).items() if callable(f)}
