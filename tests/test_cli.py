@@ -301,6 +301,27 @@ def test_a_damaged_checkpoint_is_refused_and_the_older_one_still_works(trained_r
     assert "note: step 15, the best of " in best.stderr
 
 
+def damage(step_directory: Path):
+    (step_directory / "state.json").write_text("{}")
+
+
+def test_verify_says_what_can_still_be_done_with_what_is_whole(trained_run: Path, pellucid, tmp_path: Path):
+    run = tmp_path / "run"
+    shutil.copytree(
+        trained_run, run, ignore=lambda _, names: [n for n in names if n in ("step-00000005", "step-00000010")]
+    )
+    damage(run / "step-00000020")
+    assert_one_error_line(pellucid("verify", run), 4, "1 of 2 ", "`pellucid train --resume` continues from the newest")
+    assert_one_error_line(pellucid("verify", run / "step-00000020"), 4, f"`pellucid verify {run}` shows the others")
+    shutil.copytree(run / "step-00000015", run / "snapshots/step-00000015")
+    damage(run / "step-00000015")
+    snapshot = run / "snapshots/step-00000015"
+    assert_one_error_line(pellucid("verify", run), 4, "2 of 3 ", f"use {snapshot}, a whole snapshot")
+    assert pellucid("generate", snapshot, "--max-new-tokens", "1").exit_code == 0
+    damage(snapshot)
+    assert_one_error_line(pellucid("verify", run), 4, "3 of 3 ", "train again with --overwrite")
+
+
 def test_a_run_that_overfits_gives_its_best_step_and_says_so(workplace: Path, pellucid):
     (workplace / "other.txt").write_text("owt eno dna eerht ruof evif xis neves thgie enin\n\n" * 4)
     overrides = ["corpus.validation_files=[other.txt]", "train.steps=40", "evaluation.every_steps=2"]

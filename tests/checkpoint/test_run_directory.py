@@ -12,6 +12,7 @@ from pellucid.checkpoint.run_directory import (
     locked,
     steps_in,
 )
+from pellucid.checkpoint.snapshots import write_snapshot
 from pellucid.checkpoint.step_directory import write_checkpoint
 from pellucid.errors import CheckpointError, InputOutputError, RunInUseError
 from tiny_checkpoint import tiny_checkpoint
@@ -72,6 +73,35 @@ def test_where_no_checkpoint_is_whole_there_is_no_best(tmp_path: Path):
     (tmp_path / "step-00000010/state.json").unlink()
     with pytest.raises(CheckpointError, match="no checkpoint is whole"):
         find_step_directory(tmp_path, "best")
+
+
+def test_where_only_snapshots_are_whole_the_newest_of_them_is_named(tmp_path: Path):
+    write_run(tmp_path, {10: 1.0, 20: 1.0})
+    for step in (0, 10, 20):
+        write_snapshot(tmp_path, tiny_checkpoint(step=step))
+    for damaged in ("step-00000010", "step-00000020", "snapshots/step-00000020"):
+        (tmp_path / damaged / "state.json").unlink()
+    with pytest.raises(CheckpointError) as caught:
+        find_step_directory(tmp_path, "best")
+    snapshot = tmp_path / "snapshots/step-00000010"
+    assert caught.value.fix == f"use {snapshot}, a whole snapshot, or begin another run with start_from={snapshot}"
+    assert find_step_directory(snapshot, "best") == snapshot
+
+
+def test_a_run_named_without_its_folder_or_with_a_slip_is_suggested(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("checkpoints/fables").mkdir(parents=True)
+    write_run(Path("checkpoints/fables"), {10: 1.0})
+    for named, answer in [
+        ("fables", "no such run; did you mean checkpoints/fables?"),
+        ("fabels", "no such run; did you mean checkpoints/fables?"),
+        ("checkpoints/fable", "no such run; did you mean checkpoints/fables?"),
+        ("checkpoints", "no checkpoint here; runs in it: checkpoints/fables"),
+        ("other", "no such run; name the folder that `pellucid train` wrote"),
+    ]:
+        with pytest.raises(CheckpointError) as caught:
+            find_step_directory(Path(named), "best")
+        assert str(caught.value).replace("\\", "/") == f"{named}: {answer}"
 
 
 def test_a_second_process_is_turned_away_until_the_first_ends(tmp_path: Path):

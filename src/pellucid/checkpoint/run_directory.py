@@ -12,6 +12,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from pellucid.checkpoint.step_directory import STEP_NAME, State, read_state, step_name
+from pellucid.config.run import run_meant_by
+from pellucid.config.yaml_source import shortened
 from pellucid.errors import CheckpointError, InputOutputError, RunInUseError
 from pellucid.files import discard
 
@@ -119,20 +121,45 @@ def find_step_directory(run: Path, which: str) -> Path:
         return by_step[int(which)]
     known = ", ".join(map(str, sorted(by_step)))
     if not steps:
-        what = "no checkpoint here" if run.is_dir() else "no such run"
-        fix = f"it has snapshots: --checkpoint {known}" if known else "name the folder that `pellucid train` wrote"
-        raise CheckpointError(str(run), what, fix)
+        if known:
+            raise CheckpointError(str(run), "no checkpoint here", f"it has snapshots: --checkpoint {known}")
+        raise no_run(run)
     if which == "latest":
         return run / step_name(steps[-1])
     if which == "best":
         whole = list(whole_checkpoints(run))
         if not whole:
-            raise CheckpointError(str(run), "no checkpoint is whole", "train again with --overwrite")
+            raise none_is_whole(run)
         best = _best(whole)
         if best.val_loss is not None and best.step < steps[-1]:
             _log.info("step %s, the best of %s; --checkpoint latest for the newest", f"{best.step:,}", run)
         return run / step_name(best.step)
     raise CheckpointError(str(run), f"no checkpoint {which!r}", f"use best, latest or a step: {known}")
+
+
+def no_run(run: Path) -> CheckpointError:
+    """What to say where a run was expected: which one may be meant."""
+    if not run.is_dir():
+        meant = run_meant_by(run)
+        fix = f"did you mean {meant}?" if meant else "name the folder that `pellucid train` wrote"
+        return CheckpointError(str(run), "no such run", fix)
+    inside = ", ".join(str(path) for path in sorted(run.iterdir()) if steps_in(path))
+    fix = f"runs in it: {shortened(inside, 200)}" if inside else "name the folder that `pellucid train` wrote"
+    return CheckpointError(str(run), "no checkpoint here", fix)
+
+
+def none_is_whole(run: Path) -> CheckpointError:
+    """What to say where every checkpoint is damaged: what is left to use."""
+    for step in reversed(steps_in(run / SNAPSHOTS)):
+        with suppress(CheckpointError):
+            read_state(run / SNAPSHOTS / step_name(step))
+            return CheckpointError(str(run), "no checkpoint is whole", use_snapshot(run / SNAPSHOTS / step_name(step)))
+    return CheckpointError(str(run), "no checkpoint is whole", "train again with --overwrite")
+
+
+def use_snapshot(snapshot: Path) -> str:
+    """Weights alone: training cannot go on from them, but all else can."""
+    return f"use {snapshot}, a whole snapshot, or begin another run with start_from={snapshot}"
 
 
 def _best(states: list[State]) -> State:

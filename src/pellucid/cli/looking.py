@@ -194,17 +194,24 @@ def tokenize(
 def verify(run: Run) -> None:
     """Check each checkpoint and snapshot of a run. Hashes, shapes, finite numbers; exits with 4 if one is bad."""
     from pellucid.checkpoint.build import verify as verify_checkpoint
-    from pellucid.checkpoint.run_directory import find_step_directory, step_directories
+    from pellucid.checkpoint.run_directory import find_step_directory, run_of, step_directories, use_snapshot
 
     directories = step_directories(run) or [find_step_directory(run, "latest")]
-    n_bad = 0
+    whole = []
     for directory in directories:
         try:
             verify_checkpoint(directory)
             print(f"{directory}: whole", flush=True)
+            whole.append(directory)
         except CheckpointError as error:
             print(f"{directory}: {error.what}", flush=True)
-            n_bad += 1
-    if n_bad:
-        what = f"{n_bad} of {len(directories)} checkpoints cannot be used"
-        raise CheckpointError(str(run), what, "`pellucid train --resume` continues from the newest whole one")
+    if whole == directories:
+        return
+    if directories == [run]:
+        fix = f"`pellucid verify {run_of(run)}` shows the others"
+    elif any(directory.parent == run for directory in whole):
+        fix = "`pellucid train --resume` continues from the newest whole one"
+    else:
+        fix = use_snapshot(whole[-1]) if whole else "train again with --overwrite"
+    what = f"{len(directories) - len(whole)} of {len(directories)} checkpoints cannot be used"
+    raise CheckpointError(str(run), what, fix)

@@ -115,14 +115,18 @@ def _training(run_dir: Path, config_file: Path | None) -> AbstractContextManager
 def _require_run(run: Path) -> None:
     """CheckpointError unless there is a run, or one is about to begin."""
     from pellucid.checkpoint.run_directory import is_locked
+    from pellucid.config.run import run_meant_by
 
+    fix = "name the folder that `pellucid train` wrote, or add --train CONFIG"
     if not run.is_dir():
         what = "no such run"
+        if meant := run_meant_by(run):
+            fix = f"did you mean {meant}? To train a new one, add --train CONFIG"
     elif not (run / "config.yaml").exists() and not is_locked(run):
         what = "no run here"
     else:
         return
-    raise CheckpointError(str(run), what, "name the folder that `pellucid train` wrote, or add --train CONFIG")
+    raise CheckpointError(str(run), what, fix)
 
 
 def _view(run: Path, which: str) -> str:

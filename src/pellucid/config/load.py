@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from pellucid.config.base import Section
 from pellucid.config.experiment import ExperimentConfig
 from pellucid.config.faults import EXAMPLE_OF_A_SECTION, Places, explain
-from pellucid.config.run import RunConfig, run_and_checkpoint
+from pellucid.config.run import RunConfig, run_and_checkpoint, run_meant_by
 from pellucid.config.section_types import keys_left_out
 from pellucid.config.shipped import find_config, shipped_configs
 from pellucid.config.yaml_source import MAX_CHARACTERS, Path, dotted, parse_yaml, shortened, write_yaml
@@ -184,7 +184,9 @@ def _take_from_base(data: dict[str, Any], places: Places, changes: list[Change])
         return  # a run that was copied away from its base has a complete section
     if folder is None:
         what = "no checkpoint here" if run.is_dir() else "no such run"
+        meant = run_meant_by(run)
         fix = "train it first, or name another run; a run that has begun resumes from its own config.yaml"
+        fix = f"did you mean {meant}?" if meant else fix
         raise CheckpointError(str(run), what, fix)
     file = folder / "config.yaml"
     base, _ = _sections(RunConfig, _read(file), str(file))

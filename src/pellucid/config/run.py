@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -22,6 +23,7 @@ from pellucid.config.post_training import (
 )
 from pellucid.config.training import CheckpointConfig, EvaluationConfig, OptimizerConfig, ScheduleConfig, TrainConfig
 
+RUNS_ROOT = Path("checkpoints")  # where runs are written unless --run-dir says otherwise
 NEEDS_REFERENCE = ("dpo", "grpo", "ppo")
 NEEDS_DECODER = ("reward_model", "dpo", "grpo", "ppo")
 LEARNS_FROM_PAIRS = ("reward_model", "dpo")
@@ -184,3 +186,12 @@ def run_and_checkpoint(start_from: str) -> tuple[Path, str]:
     """`checkpoints/base@500` is step 500 of the run checkpoints/base; without `@` it is the best step."""
     run, at, which = start_from.rpartition("@")
     return (Path(run), which) if at and run and "/" not in which else (Path(start_from), "best")
+
+
+def run_meant_by(run: Path) -> Path | None:
+    """For a path where nothing is: the run of that name where runs are written, or one that is spelled alike."""
+    if (RUNS_ROOT / run).is_dir():
+        return RUNS_ROOT / run
+    folders = {path.name: path for root in (RUNS_ROOT, run.parent) if root.is_dir() for path in root.iterdir()}
+    close = difflib.get_close_matches(run.name, [name for name, path in folders.items() if path.is_dir()], n=1)
+    return folders[close[0]] if close else None

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pellucid.checkpoint.build import config_of
-from pellucid.checkpoint.run_directory import SNAPSHOTS, steps_in
+from pellucid.checkpoint.run_directory import SNAPSHOTS, none_is_whole, steps_in
 from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint, step_name
 from pellucid.config.base import flat
 from pellucid.config.run import RunConfig
@@ -68,7 +68,7 @@ def newest_whole_checkpoint(run_dir: Path, at_most: int | None = None) -> tuple[
             raise CheckpointError(str(directory), what, fix)
         return checkpoint, directory
     if steps:
-        raise CheckpointError(str(run_dir), "no checkpoint is whole", "start over with --overwrite")
+        raise none_is_whole(run_dir)
     return None
 
 
