@@ -98,6 +98,16 @@ def test_new_starts_over(chat_run: Path, answers, pellucid, typing):
     assert result.stdout == 2 * (answers[0] + "\n")
 
 
+@pytest.mark.parametrize(("typed", "by_hand"), [("/help", True), ("/help", False), ("/nwe", True)])
+def test_help_and_a_slip_of_the_hand_are_not_said_to_the_model(
+    chat_run: Path, answers, pellucid, typing, typed, by_hand
+):
+    typing(f"{typed}\n{QUESTIONS[0]}\n".encode(), by_hand=by_hand)
+    result = pellucid("chat", chat_run, "--seed", 1, "--max-new-tokens", 8)
+    assert result.stdout == answers[0] + "\n"
+    assert result.stderr.count("/new starts over, /quit ends, /help says this\n") == 2
+
+
 def test_who_types_can_say_it_another_way_and_a_pipe_ends(chat_run: Path, pellucid, typing):
     too_long = b"fox " * 99 + b"\nfox?\n"
     typing(too_long, by_hand=True)

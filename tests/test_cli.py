@@ -1,5 +1,6 @@
 """The command line: its contract of names, outputs and exit codes, and one clear line for every bad input."""
 
+import io
 import json
 import math
 import shlex
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -53,6 +55,7 @@ def assert_one_error_line(result: Result, exit_code: int, *fragments: str):
     assert len(errors) == 1, result.stderr
     assert "; " in errors[0]
     assert "Traceback" not in result.stderr
+    assert "Input should be" not in errors[0], "pydantic's own words"
     for fragment in fragments:
         assert fragment in errors[0]
 
@@ -89,6 +92,18 @@ def test_help_tells_what_each_command_does_and_cuts_no_sentence(pellucid):
     summaries = pellucid("--help").stdout.partition("Commands:")[2].partition("Exit codes")[0]
     assert all(f"\n  {command.name or command.callback.__name__} " in summaries for command in visible_commands())
     assert "..." not in summaries
+
+
+def test_the_bare_command_shows_the_help_and_is_a_fault_of_usage(pellucid):
+    help_text = pellucid("--help").stdout
+    assert pellucid() == Result(2, help_text, "")
+
+
+def test_help_is_as_wide_as_the_terminal_and_shows_brackets_once(pellucid, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "110")
+    lines = pellucid("train", "--help").stdout.splitlines()
+    assert 80 < max(map(len, lines)) <= 110
+    assert lines[0].endswith(" [KEY=VALUE]...")
 
 
 def visible_commands():
@@ -214,6 +229,12 @@ def test_a_prompt_from_a_file_and_its_hostile_contents(trained_run: Path, pelluc
     assert_one_error_line(pellucid("generate", trained_run, "--prompt-file", prompt), 2, "byte 2 is not UTF-8")
 
 
+def test_a_prompt_may_come_from_a_pipe(trained_run: Path, pellucid, monkeypatch):
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO("The fox – ".encode())))
+    result = pellucid("generate", trained_run, "--prompt-file", "-", "--max-new-tokens", "1")
+    assert result.stdout.startswith("The fox – "), result
+
+
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "fragments"),
     [
@@ -235,16 +256,33 @@ def test_a_prompt_from_a_file_and_its_hostile_contents(trained_run: Path, pelluc
         (["train"], 2, ["pellucid train"]),
         (["train", "tiny.yaml", "--stepz", "3"], 2, ["--stepz", "pellucid train --help"]),
         (["fly"], 2, ["fly", "pellucid --help"]),
-        ([], 2, ["pellucid --help"]),
+        (
+            ["train", "tiny.yaml", "--minutes", "soon"],
+            2,
+            ["pellucid train: Invalid value for '--minutes': 'soon' is not"],
+        ),
+        (["train", "tiny.yaml", "--minutes", "0"], 2, ["--minutes"]),
+        (["generate", "--prompt"], 2, ["pellucid generate: Option '--prompt' requires an argument"]),
+        (
+            ["train", "here"],
+            2,
+            ["here: this is the folder of a run", "`pellucid train here/config.yaml --run-dir here"],
+        ),
+        (["train", "."], 2, [".: this is a folder, not a config; name a YAML file"]),
         (["generate", "absent"], 4, ["absent: no such run"]),
         (["generate", "."], 4, ["no checkpoint here"]),
         (["evaluate", "absent", "--json"], 4, ["absent: no such run"]),
-        (["cost", "absent.yaml"], 2, ["absent.yaml: no such file"]),
+        (["cost", "absent"], 2, ["absent: no such file", "`pellucid configs`", "tiny.yaml"]),
+        (["cost", "tiny.yaml", "--tflops", "100"], 2, ["--tflops goes with --devices alone"]),
+        (["cost", "tiny.yaml", "--per-node", "8"], 2, ["--per-node goes with --devices alone"]),
+        (["cost", "tiny.yaml", "--bandwidth", "40"], 2, ["--bandwidth goes with --devices alone"]),
     ],
 )
 def test_bad_input_ends_in_one_clear_line_and_its_exit_code(workplace, pellucid, arguments, exit_code, fragments):
     (workplace / "empty.txt").write_text("")
     (workplace / "binary.txt").write_bytes(b"The fox \xff\xfe said")
+    (workplace / "here").mkdir()
+    shutil.copy("tiny.yaml", "here/config.yaml")
     result = pellucid(*arguments)
     assert_one_error_line(result, exit_code, *fragments)
     assert result.stdout == ""
@@ -255,6 +293,8 @@ def test_bad_input_ends_in_one_clear_line_and_its_exit_code(workplace, pellucid,
     [
         (["--temperature", "-1"], 2, ["temperature", "-1"]),
         (["--temperature", "nan"], 2, ["temperature", "nan"]),
+        (["--temperature", "hot"], 2, ["Invalid value for '--temperature': 'hot' is not a"]),
+        (["--top-k", "1.5"], 2, ["Invalid value for '--top-k': '1.5' is not a"]),
         (["--top-k", "0"], 2, ["top_k", "0 keeps no token"]),
         (["--top-p", "0"], 2, ["top_p"]),
         (["--top-p", "1.1"], 2, ["top_p"]),
@@ -488,7 +528,7 @@ def test_explain_writes_a_page(fables_run: Path, pellucid, tmp_path: Path):
     assert f"wrote {page}" in written.stderr
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     refused = pellucid("explain", fables_run, "--html", tmp_path / "absent" / "fable.html")
-    assert_one_error_line(refused, 5, "absent")
+    assert_one_error_line(refused, 5, f"{tmp_path / 'absent' / 'fable.html'}: ")
 
 
 def test_explain_shows_where_the_heads_look(fables_run: Path, pellucid, tmp_path: Path):

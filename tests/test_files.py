@@ -52,6 +52,13 @@ def test_a_disk_that_fails_at_the_last_moment_leaves_the_old(tmp_path, monkeypat
     assert contents(tmp_path) == {"x": "old"}
 
 
+def test_an_error_names_the_file_that_was_asked_for(tmp_path):
+    target = tmp_path / "absent" / "page.html"
+    with pytest.raises(FileNotFoundError) as caught, written_whole(target) as draft:
+        draft.write_text("<p>")
+    assert caught.value.filename == str(target)
+
+
 def test_a_file_never_takes_the_place_of_a_folder(tmp_path):
     write(tmp_path / "x", "kept", "folder")
     with pytest.raises((IsADirectoryError, PermissionError)), written_whole(tmp_path / "x") as draft:

@@ -53,6 +53,10 @@ def written_whole(target: Path, *, progress_file: str | None = None) -> Iterator
             discard(target)
         os.replace(draft, target)
         fsync(target.parent)
+    except OSError as error:
+        if isinstance(error.filename, str):  # nobody has asked for a file of the draft's name
+            error.filename = error.filename.replace(str(draft), str(target))
+        raise
     finally:
         if not goes_on_another_time():
             _remove(draft)

@@ -431,12 +431,14 @@ def test_a_file_without_keys_says_so(text: str):
 def test_a_missing_file_is_named(tmp_path: Path):
     (tmp_path / "there.yaml").write_text(SMALL)
     (tmp_path / ".hidden.yaml").write_text(SMALL)
-    with pytest.raises(ConfigError, match=r"here.yaml: no such file; configs there: [^,]*there.yaml$"):
+    with pytest.raises(
+        ConfigError, match=r"here.yaml: no such file; .*`pellucid configs`, or of those there: [^,]*there.yaml$"
+    ):
         load_run_config(tmp_path / "here.yaml")
 
 
 def test_a_folder_and_a_binary_file_are_refused(tmp_path: Path):
-    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+    with pytest.raises(ConfigError, match="this is a folder, not a config; name a YAML file"):
         load_run_config(tmp_path)
     (tmp_path / "weights").write_bytes(b"ab\xff")
     with pytest.raises(ConfigError, match="byte 2 is not UTF-8"):

@@ -145,7 +145,11 @@ def test_a_planned_run_survives_its_file(place):
         ("model.n_layers:", "model..n_layers:", "x.yaml:7: grid: model.''.n_layers: a part of this key is empty"),
         ("model.n_layers:", "train.steps.x:", "x.yaml:7: grid: train.steps.x: 'steps' is a value, not a section"),
         ("train.batch_size: 3", "schedule.warmup_steps: 5", "x.yaml:5: set: schedule.warmup_steps: 5 is longer than"),
-        ("base: base.yaml", "base: absent.yaml", "absent.yaml: no such file; configs there: base.yaml, x.yaml"),
+        (
+            "base: base.yaml",
+            "base: absent.yaml",
+            "absent.yaml: no such file; choose one of `pellucid configs`, or of those there: base.yaml, x.yaml",
+        ),
         (
             "[7, 8]",
             "[7, 7]",

@@ -1,6 +1,7 @@
 """A run on disk: what it leaves, and that stopping it changes nothing."""
 
 import json
+import math
 import re
 import shutil
 import signal
@@ -267,6 +268,7 @@ def test_more_minutes_are_more_steps_and_never_more_than_the_config_asks_for(wor
     one, ten = (train_run_module._steps_that_fit(config, data, ALONE, minutes, None) for minutes in (0.1, 10))
     assert 1 <= one < ten <= 100_000
     assert train_run_module._steps_that_fit(config, data, ALONE, 1e-9, None) == config.schedule.warmup_steps
+    assert train_run_module._steps_that_fit(config, data, ALONE, math.inf, None) == 100_000
 
 
 def test_every_document_is_in_one_of_the_two_splits(workplace: Path):

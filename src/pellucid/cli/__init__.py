@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer import Option
@@ -28,7 +28,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 
 
@@ -83,8 +83,9 @@ def main() -> NoReturn:
     handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
     log.handlers = [handler]
     log.setLevel(logging.INFO if is_first() else logging.ERROR)
+    is_bare = len(sys.argv) == 1
     try:
-        exit_code = app(standalone_mode=False)
+        exit_code = app(["--help"] if is_bare else None, standalone_mode=False) or (2 if is_bare else 0)
         sys.stdout.flush()
         sys.exit(exit_code)
     except SystemExit as end:
@@ -108,9 +109,10 @@ def _report(error: BaseException) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     if hasattr(error, "format_message"):  # typer's own errors: an unknown option, a missing argument
-        where = getattr(getattr(error, "ctx", None), "command_path", "pellucid")
-        what = error.format_message().rstrip(".").replace("Value error, ", "")
-        error = ConfigError(where, what, f"see `{where} --help`")
+        is_command = sys.argv[1:2] and sys.argv[1] in typer.main.get_command(app).commands  # type: ignore[attr-defined]
+        path = f"pellucid {sys.argv[1]}" if is_command else "pellucid"
+        where = getattr(getattr(error, "ctx", None), "command_path", path)
+        error = ConfigError(where, _in_our_words(error), f"see `{where} --help`")
     else:
         error = explained(error)
     if not isinstance(error, PellucidError):
@@ -118,3 +120,20 @@ def _report(error: BaseException) -> int:
     if is_first() or not isinstance(error, NonFiniteError):  # which all find alike
         print(f"error: {error}", file=sys.stderr, flush=True)
     return error.exit_code
+
+
+def _in_our_words(error: Any) -> str:
+    """Newer versions of typer let pydantic read an option, and pass on what it says to programmers."""
+    said = str(error.format_message()).rstrip(".").replace("Value error, ", "")
+    if not hasattr(error.__cause__, "errors"):
+        return said
+    fault = error.__cause__.errors()[0]
+    words = {
+        "int_parsing": "is not a whole number",
+        "float_parsing": "is not a number",
+        "greater_than_equal": "is not at least {ge}",
+        "less_than_equal": "is not at most {le}",
+    }
+    if fault["type"] not in words:
+        return said
+    return f"{said.partition(': ')[0]}: {fault['input']!r} {words[fault['type']].format(**fault.get('ctx', {}))}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,7 @@ DATA_ROOT, RUNS_ROOT = Path("data"), Path("checkpoints")
 
 ConfigFile = Annotated[Path, Argument(metavar="CONFIG", help="YAML file, or a name that `pellucid configs` lists.")]
 Overrides = Annotated[
-    list[str] | None, Argument(metavar="[KEY=VALUE]...", help="Change keys: optimizer.lr=3e-4 train.steps=100.")
+    list[str] | None, Argument(metavar="KEY=VALUE", help="Change keys: optimizer.lr=3e-4 train.steps=100.")
 ]
 Run = Annotated[Path, Argument(metavar="RUN", help="Run folder, or one of its step folders.")]
 Which = Annotated[str, Option("--checkpoint", metavar="best|latest|STEP", help="Which checkpoint to use.")]
@@ -36,6 +37,8 @@ def read_prompt(prompt: str | None, file: Path | None) -> str | None:
         raise ConfigError("command line", "--prompt and --prompt-file exclude each other", "give one of them")
     if file is None:
         return prompt
+    if str(file) == "-":
+        return from_utf8(sys.stdin.buffer.read(), "stdin")
     return from_utf8(file.read_bytes(), str(file))
 
 

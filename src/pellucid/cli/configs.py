@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from pellucid.cli.arguments import ConfigFile, Json, Overrides, load_config
 from pellucid.cli.terminal import print_result
+from pellucid.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 
@@ -19,9 +20,16 @@ def cost(
     config: ConfigFile,
     overrides: Overrides = None,
     devices: Annotated[int | None, Option(metavar="N", min=1, help="Estimate training on N GPUs instead.")] = None,
-    per_node: Annotated[int, Option(metavar="N", min=1, help="With --devices: GPUs per node.")] = 8,
-    tflops: Annotated[float, Option(min=1e-3, help="With --devices: peak of one GPU, in TFLOP/s.")] = 989.0,
-    bandwidth: Annotated[float, Option(min=1e-3, help="With --devices: GB/s from a GPU to other nodes.")] = 40.0,
+    per_node: Annotated[
+        int | None, Option(metavar="N", min=1, help="With --devices: GPUs per node. [default: 8]")
+    ] = None,
+    tflops: Annotated[
+        float | None, Option(metavar="X", min=1e-3, help="With --devices: peak of one GPU, in TFLOP/s. [default: 989]")
+    ] = None,
+    bandwidth: Annotated[
+        float | None,
+        Option(metavar="X", min=1e-3, help="With --devices: GB/s from a GPU to other nodes. [default: 40]"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Count parameters, FLOPs and memory before anything is built. Also predicts how long training takes."""
@@ -32,11 +40,15 @@ def cost(
     from pellucid.runtime.precision import precision_here, resolve_precision
     from pellucid.training.build import cost_of_run, update_on_one_device
 
+    for option, value in {"--per-node": per_node, "--tflops": tflops, "--bandwidth": bandwidth}.items():
+        if value is not None and devices is None:
+            fix = "add --devices 1 for one such GPU, or leave it out for this machine"
+            raise ConfigError("command line", f"{option} goes with --devices alone", fix)
     run_config = load_config(config, overrides)
     vocab_size = vocab_size_of(run_config)
     if devices is not None:
         precision = resolve_precision("cpu", "fp32" if run_config.train.precision == "fp32" else "bf16")
-        machine, cluster = gpu(tflops, precision.dtype), gpus(devices, per_node, bandwidth)
+        machine, cluster = gpu(tflops or 989.0, precision.dtype), gpus(devices, per_node or 8, bandwidth or 40.0)
         update = update_on_one_device(run_config, vocab_size, precision, machine)
         print_result((devices_report if as_json else devices_table)(update, cluster, machine))
         return

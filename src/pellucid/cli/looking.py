@@ -52,7 +52,7 @@ def evaluate(
 def explain(
     run: Run,
     prompt: Annotated[str | None, Option(metavar="TEXT", help="Text to explain, and what may come next.")] = None,
-    prompt_file: Annotated[Path | None, Option(metavar="F", help="File that holds the text.")] = None,
+    prompt_file: Annotated[Path | None, Option(metavar="F", help="File that holds the text; - is stdin.")] = None,
     fable: Annotated[int | None, Option(metavar="N", min=1, help="The Nth held-out document. [default: 1]")] = None,
     top: Annotated[int, Option(metavar="N", min=1, help="How many next tokens to list at each place.")] = 10,
     attention: Annotated[str | None, Option(metavar="all|LAYER.HEAD", help="Where all heads, or one, look.")] = None,
@@ -104,7 +104,9 @@ def heads(
 def embed(
     run: Run,
     text: Annotated[list[str] | None, Option("--text", metavar="TEXT", help="A text; may be repeated.")] = None,
-    file: Annotated[list[Path] | None, Option("--file", metavar="F", help="A text file; may be repeated.")] = None,
+    file: Annotated[
+        list[Path] | None, Option("--file", metavar="F", help="A text file; - is stdin; may be repeated.")
+    ] = None,
     documents: Annotated[int, Option(metavar="N", min=1, help="Without a text: at most N held-out documents.")] = 1000,
     per: Annotated[Literal["text", "token"], Option(help="One vector per text, or per token.")] = "text",
     pooling: Annotated[Literal["mean", "last"], Option(help="Mean over a text's tokens, or the last one.")] = "mean",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from itertools import chain
 from pathlib import Path
@@ -16,11 +17,13 @@ from pellucid.errors import ConfigError, PellucidError
 if TYPE_CHECKING:
     from pellucid.generation.chat import Conversation
 
+CHAT_HELP = "each line is a turn; /new starts over, /quit ends, /help says this"
+
 
 def generate(
     run: Run,
     prompt: Annotated[str | None, Option(metavar="TEXT", help="Text to continue.")] = None,
-    prompt_file: Annotated[Path | None, Option(metavar="F", help="File that holds the prompt.")] = None,
+    prompt_file: Annotated[Path | None, Option(metavar="F", help="File that holds the prompt; - is stdin.")] = None,
     max_new_tokens: Annotated[int, Option(metavar="N", min=0)] = 256,
     temperature: Annotated[float | None, Option(metavar="X", help="0 is greedy. [default: 1.0]")] = None,
     top_k: Annotated[int | None, Option(metavar="K", help="Sample from the K most likely tokens.")] = None,
@@ -90,7 +93,7 @@ def chat(
     checkpoint: Which = "best",
     as_json: Json = False,
 ) -> None:
-    """Talk with a model that was fine-tuned on conversations. One line is one turn; /new starts over, /quit ends."""
+    """Talk with a model that was fine-tuned on conversations. One line is one turn; /help lists what else there is."""
     from pellucid.checkpoint.build import load_trained_run
     from pellucid.generation.chat import Conversation
     from pellucid.generation.sampling import Sampling
@@ -122,7 +125,7 @@ def chat(
 def _talk(conversation: Conversation) -> None:
     """Answers each line of stdin on stdout. All else is on stderr, so that a file of the answers holds nothing else."""
     is_typed = sys.stdin.isatty()
-    note("each line is a turn; /new starts over, /quit ends")
+    note(CHAT_HELP)
     while True:
         print("\nyou: ", end="", file=sys.stderr, flush=True)
         line = sys.stdin.buffer.readline()
@@ -133,6 +136,8 @@ def _talk(conversation: Conversation) -> None:
             return
         if text == "/new":
             conversation.start_over()
+        elif text == "/help" or (is_typed and re.fullmatch("/[a-z]+", text)):  # a slip is not for the model
+            note(CHAT_HELP)
         elif text:
             try:
                 for i, piece in enumerate(chain(conversation.say(text), ["\n"])):

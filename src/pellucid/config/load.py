@@ -120,6 +120,11 @@ def run_config_to_yaml(config: RunConfig) -> str:
 
 
 def _read(file: FilePath) -> str:
+    if file.is_dir():
+        is_run = (file / "config.yaml").is_file()
+        fix = f"to go on with it: `pellucid train {file / 'config.yaml'} --run-dir {file} --resume`"
+        fix = fix if is_run else "name a YAML file, or one of `pellucid configs`"
+        raise ConfigError(str(file), f"this is {'the folder of a run' if is_run else 'a folder'}, not a config", fix)
     try:
         with open(file, "rb", opener=_open_without_waiting) as stream:
             content = stream.read(MAX_BYTES + 1)  # /dev/zero has no end
@@ -129,7 +134,8 @@ def _read(file: FilePath) -> str:
     except FileNotFoundError:
         known = ", ".join(sorted(str(path) for path in file.parent.glob("*.yaml") if path.name[0] != "."))
         close = difflib.get_close_matches(file.as_posix(), [name for name, _ in shipped_configs()], n=1)
-        fix = f"configs there: {shortened(known, 200)}" if known else "choose one of `pellucid configs`"
+        fix = "choose one of `pellucid configs`"
+        fix = f"{fix}, or of those there: {shortened(known, 200)}" if known else fix
         fix = f"did you mean {close[0]!r}?" if close else fix
         raise ConfigError(str(file), "no such file", fix) from None
     except UnicodeDecodeError as error:

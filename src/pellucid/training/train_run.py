@@ -177,7 +177,7 @@ def _steps_that_fit(config: RunConfig, data: PreparedData, world: World, minutes
     n_targets = data.validation.n_targets
     the_last = an_evaluation * n_targets / min(n_targets, config.evaluation.max_tokens or n_targets)
     fitting = (60 * minutes - the_last) / (an_update + an_evaluation / config.evaluation.every_steps)
-    steps = max(1, config.schedule.warmup_steps, min(int(fitting), config.train.steps))
+    steps = max(1, config.schedule.warmup_steps, int(min(fitting, config.train.steps)))
     return world.largest(steps if world.is_first else 0)
 
 
