@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from model.model_axes import VOCAB_SIZE, build_away_from_zero, float64
 from pellucid.config.model import RecurrentConfig
 from pellucid.model.build import build_model
+from pellucid.model.recurrent import has_lstm_in_bfloat16
 from reference.recurrent import recurrent as reference_recurrent
+from rounding import assert_equal_to_rounding
 
 TYPES = ["rnn", "lstm", "gru"]
 
@@ -91,7 +93,21 @@ def test_in_bfloat16_the_state_leads_to_the_same_logits(type_):
     with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
         state = model.new_state(2)
         pieces = [model(token_B1, state) for token_B1 in tokens_BT.split(1, dim=1)]
-        torch.testing.assert_close(torch.cat(pieces, dim=1), model(tokens_BT), rtol=0, atol=0.1)
+        assert_equal_to_rounding(torch.cat(pieces, dim=1), model(tokens_BT), dtype=torch.bfloat16)
+
+
+def test_an_lstm_is_float32_where_the_cpu_has_none_in_bfloat16(monkeypatch):
+    """And is so through training too, in which PyTorch raised `could not create a primitive descriptor`."""
+    model, tokens_BT = build_away_from_zero(tiny_recurrent("lstm")), torch.randint(VOCAB_SIZE, (2, 8))
+    formats = []
+    model.layers.register_forward_hook(lambda _, inputs, outputs: formats.append(outputs[0].dtype))
+    for has_it in (has_lstm_in_bfloat16(), False):
+        monkeypatch.setattr("pellucid.model.recurrent.has_lstm_in_bfloat16", lambda has_it=has_it: has_it)
+        with torch.autocast("cpu", torch.bfloat16):
+            model(tokens_BT).float().sum().backward()
+        assert formats.pop() == (torch.bfloat16 if has_it else torch.float32)
+    model(tokens_BT)
+    assert formats == [torch.float32]
 
 
 # Where the graph breaks, the compiler asks an activation for its .grad, and PyTorch warns of that.

@@ -41,7 +41,7 @@ from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.mlp import MLP
 from pellucid.model.norms import LayerNorm, RMSNorm
 from pellucid.model.positions import Learned, NoPositions, Positions, Rotary, RotatePairs, Sinusoidal, rotate_pairs
-from pellucid.model.recurrent import Recurrent
+from pellucid.model.recurrent import LSTM, Recurrent
 from pellucid.model.residual import PostNorm, PreNorm, Residual
 from pellucid.model.sliding_window import AttendInWindow, SlidingWindowAttention, explicit_window
 
@@ -291,7 +291,7 @@ def build_layers(config: RecurrentConfig) -> nn.RNN | nn.LSTM | nn.GRU:
         case "rnn":
             return nn.RNN(config.d_model, config.d_model, config.n_layers, batch_first=True, dropout=between_layers)
         case "lstm":
-            return nn.LSTM(config.d_model, config.d_model, config.n_layers, batch_first=True, dropout=between_layers)
+            return LSTM(config.d_model, config.d_model, config.n_layers, batch_first=True, dropout=between_layers)
         case "gru":
             return nn.GRU(config.d_model, config.d_model, config.n_layers, batch_first=True, dropout=between_layers)
         case _:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -58,6 +59,21 @@ class Recurrent(LanguageModel):
     def hidden_modules(self) -> list[nn.Module]:
         """All layers as one, as the kernel computes them, then the final norm."""
         return [self.layers, self.final_norm]  # type: ignore[list-item]
+
+
+class LSTM(nn.LSTM):
+    """PyTorch's, in float32 on a CPU that has none in bfloat16."""
+
+    def forward(self, x_BTD: Tensor, hidden: Hidden) -> tuple[Tensor, Hidden]:  # type: ignore[override]
+        is_short = torch.is_autocast_enabled("cpu") and has_lstm_in_bfloat16()
+        with torch.autocast("cpu", enabled=is_short):
+            return super().forward(x_BTD, hidden)  # type: ignore[arg-type]
+
+
+def has_lstm_in_bfloat16() -> bool:
+    """oneDNN, which computes PyTorch's LSTM on a CPU, needs AVX-512 for it."""
+    has_onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return not has_onednn or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 class HiddenState:
