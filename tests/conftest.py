@@ -2,11 +2,14 @@
 
 import functools
 import logging
+import os
+import random
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import typer.main
@@ -19,8 +22,16 @@ from tiny_run import TINY_RUN, VERSES, Result
 settings.register_profile("pellucid", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile("soak", settings.get_profile("pellucid"), max_examples=100)
 settings.load_profile("pellucid")
-torch.set_num_threads(1)
+torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 typer.main.get_command = functools.cache(typer.main.get_command)  # built once, not at each call in this process
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """What a test or its fixtures draw does not depend on the tests before it."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
 
 
 @pytest.fixture(autouse=True)

@@ -74,7 +74,7 @@ def fresh_process(folder: Path, *arguments: object, prelude: str) -> Result:
     done = subprocess.run(
         [sys.executable, "-c", program, *map(str, arguments)],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        env={"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path},
         capture_output=True,
         timeout=HANGS_AFTER_SECONDS,
     )
@@ -137,7 +137,7 @@ def _main(folder: Path, arguments: list[str], fault: Fault | None = None) -> Non
     from pellucid.training import train_run
 
     sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     # Half of a short run's time: figures are made and saved, but blank; the last line tells no true FLOP/s.
     Figure.draw = lambda self, renderer: None
     train_run.training_flops = lambda config, vocab_size, tokens: 0
