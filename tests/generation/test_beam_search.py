@@ -20,6 +20,7 @@ from pellucid.model.language_model import LanguageModel
 
 MakeDecoder = Callable[..., Decoder]
 END = 0
+ROUNDING = 1e-5  # of a sum of ln p, none of them near 0, in float32: 80 roundings
 
 
 def found(model: LanguageModel, prompt_ids: list[int], **options: object) -> list[Found]:
@@ -78,8 +79,8 @@ def test_with_as_many_beams_as_texts_the_search_is_exhaustive(
     texts = {tuple(text): score for text, score in every_text(model.eval(), [1, 2], 4, length_penalty)}
     assert len(texts) == 1 + 3 + 9 + 27 + 81
     best = found(model, [1, 2], n_beams=len(texts), max_new_tokens=4, length_penalty=length_penalty)
-    assert {tuple(each.token_ids): each.score for each in best} == pytest.approx(texts, abs=1e-5)
-    assert [each.score for each in best] == pytest.approx(sorted(texts.values(), reverse=True), abs=1e-5)
+    assert {tuple(each.token_ids): each.score for each in best} == pytest.approx(texts, rel=ROUNDING)
+    assert [each.score for each in best] == pytest.approx(sorted(texts.values(), reverse=True), rel=ROUNDING)
 
 
 @pytest.mark.parametrize("name", FAMILY)
@@ -87,7 +88,7 @@ def test_the_search_is_exhaustive_for_every_kind_of_model_past_the_context_too(n
     model = build_away_from_zero(family_config(name, context_length=3), vocab_size=3).eval()
     texts = {tuple(text): score for text, score in every_text(model, [1, 2], 4, 0.6)}
     best = found(model, [1, 2], n_beams=len(texts), max_new_tokens=4, length_penalty=0.6)
-    assert {tuple(each.token_ids): each.score for each in best} == pytest.approx(texts, abs=1e-5)
+    assert {tuple(each.token_ids): each.score for each in best} == pytest.approx(texts, rel=ROUNDING)
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0, 2.0])
@@ -141,7 +142,7 @@ def test_texts_and_scores_are_those_of_transformers(gpt2, n_beams: int, length_p
         written = [row[: row.index(END) + 1] if END in row else row for row in written]
         best = found(ours, prompt_ids, n_beams=n_beams, max_new_tokens=9, length_penalty=length_penalty)
         assert [each.token_ids for each in best] == written
-        assert [each.score for each in best] == pytest.approx(expected.sequences_scores.tolist(), abs=1e-4)
+        assert [each.score for each in best] == pytest.approx(expected.sequences_scores.tolist(), rel=ROUNDING)
         n_ended += sum(row[-1] == END for row in written)
     assert n_ended > 0
 

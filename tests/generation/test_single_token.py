@@ -10,6 +10,7 @@ from pellucid.generation.slots import make_slots
 from pellucid.model.attention import project
 from pellucid.model.embeddings import TiedEmbeddings
 from pellucid.model.norms import LayerNorm
+from rounding import assert_equal_to_rounding
 
 
 @pytest.mark.parametrize("n_read_before", [0, 1, 5])
@@ -46,7 +47,7 @@ def test_under_autocast_products_are_computed_in_bfloat16():
         cache, single_token = model.new_state(2), SingleTokenDecoder(model)
         logits_BTV = torch.stack([single_token(tokens_BT[:, t], cache) for t in range(8)], dim=1)
     assert logits_BTV.dtype == torch.bfloat16
-    torch.testing.assert_close(logits_BTV, expected_BTV, atol=0.1, rtol=0.1)
+    assert_equal_to_rounding(logits_BTV, expected_BTV, dtype=torch.bfloat16)
 
 
 def test_the_settings_of_kernels_are_put_back():
