@@ -103,7 +103,8 @@ class Trainer:
         *losses, gradient_norm = torch.cat([shares, self._clip_gradients()[None]]).tolist()
         self._require_finite(losses, gradient_norm)
         for optimizer in self.optimizers:
-            self.scaler.step(optimizer)
+            if math.isfinite(gradient_norm):  # clipping has spread an overflow to all gradients
+                self.scaler.step(optimizer)
             optimizer.zero_grad(set_to_none=True)
         self.scaler.update()
         self.step += 1
@@ -158,7 +159,7 @@ class Trainer:
         return whole(nn.utils.clip_grad_norm_(self.model.parameters(), self.max_gradient_norm))
 
     def _require_finite(self, losses: Sequence[float], gradient_norm: float) -> None:
-        # Under fp16 a gradient may overflow: then the scaler skips the update and lowers its scale.
+        # Under fp16 a gradient may overflow: then the update is left out, and the scaler lowers its scale.
         culprits = {f"loss of micro-batch {i + 1} of {len(losses)}": loss for i, loss in enumerate(losses)}
         if not self.scaler.is_enabled():
             culprits["gradient"] = gradient_norm
