@@ -9,6 +9,7 @@ Shapes: L layers, B batch, T positions, D model, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 import torch.nn.functional as F
@@ -46,7 +47,9 @@ class Recurrent(LanguageModel):
     def forward(self, tokens_BT: Tensor, state: HiddenState | None = None) -> Tensor:
         state = state or self.new_state(tokens_BT.size(0))
         x_BTD = F.dropout(self.embeddings.embed(tokens_BT), self.dropout, self.training)
-        x_BTD, state.hidden = self.layers(x_BTD, state.hidden)
+        # Under autocast cuDNN computes in float16, even if bfloat16 is asked for, and small gradients would vanish.
+        with torch.autocast("cuda", enabled=False) if x_BTD.is_cuda else nullcontext():
+            x_BTD, state.hidden = self.layers(x_BTD, state.hidden)
         state.length += tokens_BT.size(1)
         x_BTD = F.dropout(x_BTD, self.dropout, self.training)
         return self.embeddings.unembed(self.final_norm(x_BTD))
