@@ -39,7 +39,7 @@ def test_loss_and_gradient_are_those_of_cross_entropy_however_many_are_taken_at_
 ):
     logits_BTV, targets_BT = random_predictions(*sizes, share_ignored, seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cross_entropy, "NUMBERS_AT_ONCE", numbers_at_once)
+        patch.setattr(cross_entropy, "NUMBERS_AT_ONCE", {"cpu": numbers_at_once})
         ours, theirs = logits_BTV.clone().requires_grad_(), logits_BTV.clone().requires_grad_()
         loss, expected = next_token_nats(ours, targets_BT), library_nats(theirs, targets_BT)
         (loss / 7).backward()

@@ -17,13 +17,13 @@ from pellucid.data.token_file import TokenFile
 from pellucid.data.truth import TokenTruth
 from pellucid.evaluation.answers import AnswerTable
 from pellucid.evaluation.skills import SkillTable, skill_table
+from pellucid.kernels.cross_entropy import predictions_at_once
 from pellucid.model.language_model import eval_mode
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
 
 NOT_MINE = torch.zeros(2, 1, dtype=torch.float64)
-NUMBERS_AT_ONCE = 2**18  # 1 MB of float32: fits into the caches of a CPU
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _score_batch(model: nn.Module, batch: Batch, precision: Precision) -> Tensor
 def nats_and_hits(logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
     """-log p(target) of each prediction, in nats (N,), and whether the target is the most likely token (N,)."""
     nats, hits = [], []
-    n_at_once = max(1, NUMBERS_AT_ONCE // logits_NV.size(1))
+    n_at_once = predictions_at_once(logits_NV)
     for logits_CV, targets_C in zip(torch.split(logits_NV, n_at_once), torch.split(targets_N, n_at_once), strict=True):
         nats.append(F.cross_entropy(logits_CV.to(torch.float32), targets_C, reduction="none"))
         hits.append(logits_CV.argmax(dim=-1) == targets_C)

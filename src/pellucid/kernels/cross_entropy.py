@@ -11,7 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-NUMBERS_AT_ONCE = 2**18  # 1 MB of float32: fits into the caches of a CPU, and is nothing beside the logits of a GPU
+# In float32: 1 MB fits into the caches of a CPU; a GPU wants few and large pieces, and 256 MB are little to it.
+NUMBERS_AT_ONCE = {"cpu": 2**18, "cuda": 2**26}
+
+
+def predictions_at_once(logits_NV: Tensor) -> int:
+    """How many rows of logits are widened to float32 together."""
+    return max(1, NUMBERS_AT_ONCE.get(logits_NV.device.type, 2**18) // logits_NV.size(1))
 
 
 def summed_cross_entropy(logits_NV: Tensor, targets_N: Tensor, ignore_index: int) -> Tensor:
@@ -28,7 +34,7 @@ class SummedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits_NV: Tensor, targets_N: Tensor, ignore_index: int) -> Tensor:
-        n_at_once = max(1, NUMBERS_AT_ONCE // logits_NV.size(1))
+        n_at_once = predictions_at_once(logits_NV)
         wide = torch.promote_types(logits_NV.dtype, torch.float32)
         gradient_NV = torch.empty_like(logits_NV) if logits_NV.requires_grad else None
         nats = []
