@@ -189,7 +189,8 @@ class SlotAttention(SingleQueryAttention):
         q_WH1K, k_WG1K = self.query_norm(q_WH1K), self.key_norm(k_WG1K)
         if self.is_rotated:
             q_WH1K, k_WG1K = rows.rotate(q_WH1K), rows.rotate(k_WG1K)
-        cache.keys_BGSK[rows.rows_W, :, rows.positions_W] = k_WG1K[:, :, 0]
+        k_WGK = k_WG1K[:, :, 0].to(cache.keys_BGSK.dtype)  # on a GPU a LayerNorm under autocast gives float32
+        cache.keys_BGSK[rows.rows_W, :, rows.positions_W] = k_WGK
         cache.values_BGSK[rows.rows_W, :, rows.positions_W] = v_WG1K[:, :, 0]
         heads_WH1K = F.scaled_dot_product_attention(
             q_WH1K,
