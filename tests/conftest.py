@@ -111,6 +111,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record", action="store_true", help="with --soak: write its table into docs/results.json")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("cuda"):
+                item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU: make gpu"))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--soak", default=False):
         settings.load_profile("soak")

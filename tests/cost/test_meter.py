@@ -115,7 +115,7 @@ def test_the_peak_of_a_step_is_nearly_that_of_the_real_one(precision, recomputes
         assert faked.memory_bytes.activations == pytest.approx(real_peak_bytes(model, precision), rel=tolerance), config
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.cuda
 @pytest.mark.parametrize("recomputes_blocks", [False, True], ids=["kept", "recomputed"])
 @pytest.mark.parametrize("attention", ["explicit", "fused"])
 def test_the_peak_on_a_gpu_is_within_15_percent_of_the_real_one(attention, recomputes_blocks):

@@ -42,7 +42,7 @@ def test_bf16_training_computes_in_bf16_and_keeps_weights_and_loss_in_float32():
     assert in_bf16.loss == pytest.approx(in_float32.loss, rel=0.02)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.cuda
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_a_step_on_cuda_equals_the_step_on_the_cpu(dtype):
     on_cpu = tiny_trainer(tiny_decoder(), get_batch=random_batch).update()
