@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import shutil
 import sys
@@ -73,12 +74,13 @@ def discard(folder: Path) -> None:
         shutil.rmtree(trash, ignore_errors=True)
 
 
-def sha256(path: Path) -> str:
-    """In hexadecimal. The file is never in memory as a whole."""
-    digest = hashlib.sha256()
+def sha256(path: Path, n_bytes: int | None = None) -> str:
+    """In hexadecimal, of the first `n_bytes` or of all. The file is never in memory as a whole."""
+    digest, n_left = hashlib.sha256(), math.inf if n_bytes is None else n_bytes
     with path.open("rb") as file:
-        while block := file.read(1 << 20):
+        while block := file.read(int(min(1 << 20, n_left))):
             digest.update(block)
+            n_left -= len(block)
     return digest.hexdigest()
 
 

@@ -54,7 +54,7 @@ def trace(run_dir: Path) -> Trace:
     step = steps_in(run_dir)[-1]
     directory = run_dir / step_name(step)
     digest = hashlib.sha256(b"".join((directory / name).read_bytes() for name in TENSOR_FILES))
-    state = read_checkpoint(directory).state.model_dump(exclude={"elapsed_seconds"})
+    state = read_checkpoint(directory).state.model_dump(exclude={"elapsed_seconds", "logs"})
     digest.update(json.dumps(state, sort_keys=True).encode())
     timings = {"elapsed_seconds", "tokens_per_second"}
     rows = [{k: v for k, v in row.items() if k not in timings} for row in read_rows(run_dir / "metrics.jsonl")]

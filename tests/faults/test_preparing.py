@@ -1,4 +1,4 @@
-"""F33: a large corpus whose preparation is killed goes on from its last record, to the same bytes."""
+"""F37: a large corpus whose preparation is killed goes on from its last record, to the same bytes."""
 
 import json
 import os
@@ -100,7 +100,7 @@ def assert_it_goes_on(place: Path, undisturbed: tuple[dict[str, bytes], list[str
     assert sorted(path.suffix for path in (place / "data").iterdir()) == ["", ".lock"]
 
 
-def test_f33_a_preparation_that_is_killed_goes_on(place: Path, undisturbed, tally):
+def test_f37_a_preparation_that_is_killed_goes_on(place: Path, undisturbed, tally):
     """With its processes; the third kill finds nothing left to encode."""
     assert undisturbed[1].count(RECORD) > 10
     for n_kills, (point, nth) in enumerate(IN_ORDER, 1):
@@ -111,7 +111,7 @@ def test_f33_a_preparation_that_is_killed_goes_on(place: Path, undisturbed, tall
     assert_it_goes_on(place, undisturbed)
 
 
-def test_f33_kills_at_random_moments_end_the_same(place: Path, undisturbed, tally, soak_only):
+def test_f37_kills_at_random_moments_end_the_same(place: Path, undisturbed, tally, soak_only):
     """Of the process alone, or of all; one to three in a row."""
     chance, points = random.Random(0), undisturbed[1]
     for chain in range(18):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pellucid.training.metrics import append_row, cut_back, read_rows
+from pellucid.training.metrics import append_row, read_rows
 from pellucid.training.plots import loss_figure, rewards_figure, save_figure
 
 
@@ -22,12 +22,11 @@ def test_rows_come_back_in_order_and_a_half_written_one_is_left_out(tmp_path: Pa
     assert read_rows(tmp_path / "absent.jsonl") == []
 
 
-def test_cutting_back_drops_the_rows_that_will_be_written_again(tmp_path: Path):
+def test_a_row_in_the_middle_that_cannot_be_read_is_left_out_with_a_warning(tmp_path: Path, caplog):
     file = tmp_path / "metrics.jsonl"
-    for step in range(1, 6):
-        append_row(file, {"step": step})
-    cut_back(file, 3)
-    assert [row["step"] for row in read_rows(file)] == [1, 2, 3]
+    file.write_text('{"step": 1}\n{"step: 2}\n{"step": 3}\n')
+    assert [row["step"] for row in read_rows(file)] == [1, 3]
+    assert caplog.messages == [f"{file}:2: no row; damaged or edited"]
 
 
 def test_every_row_is_strict_json(tmp_path: Path):

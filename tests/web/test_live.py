@@ -16,11 +16,12 @@ from pellucid.checkpoint.run_directory import is_locked, locked
 from pellucid.checkpoint.snapshots import write_snapshot
 from pellucid.checkpoint.step_directory import write_checkpoint
 from pellucid.training import metrics
+from pellucid.training.logs import cut_back_logs
 from pellucid.web import live
 from pellucid.web.errors import install_errors
 from pellucid.web.live import Event, Tail, Watch, Watcher
 from serving import served
-from tiny_checkpoint import tiny_checkpoint
+from tiny_checkpoint import tiny_checkpoint, tiny_state
 from tiny_run import TINY_RUN
 
 GONE = Event("state", {"is_there": False, "is_training": False, "step": None, "steps": None})
@@ -93,7 +94,7 @@ def test_texts_are_told_when_they_are_written_to_the_end(run: Path):
 def test_rows_that_a_resume_cut_back_are_all_told_anew(run: Path, again):
     watcher = Watcher(run)
     watcher.look()
-    metrics.cut_back(run / "metrics.jsonl", 5)
+    cut_back_logs(run, tiny_state(), 5)
     log(run, *again)
     now = told(watcher)
     assert now["metrics"]["after"] is None

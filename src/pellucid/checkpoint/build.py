@@ -9,7 +9,7 @@ from pellucid.adapters.build import adapt
 from pellucid.adapters.lora import merge
 from pellucid.adapters.quantized import quantize
 from pellucid.checkpoint.run_directory import find_step_directory, step_directories
-from pellucid.checkpoint.step_directory import MODEL_FILE, STEP_NAME, Checkpoint, Tensors, read_checkpoint
+from pellucid.checkpoint.step_directory import MODEL_FILE, STEP_NAME, Checkpoint, State, Tensors, read_checkpoint
 from pellucid.checkpoint.training_state import load_first_weights, load_model_tensors, model_tensors, require_fit
 from pellucid.config.load import parse_run_config
 from pellucid.config.post_training import Quantization
@@ -65,12 +65,13 @@ def load_trained_run(run: Path, which: str = "best") -> tuple[TrainedModel, Prec
     return trained, precision
 
 
-def verify(step_directory: Path) -> None:
-    """Raises CheckpointError unless hashes, shapes and numbers are those that a resumed run needs; of a snapshot,
-    those that its model needs.
+def verify(step_directory: Path) -> State:
+    """Its state. Raises CheckpointError unless hashes, shapes and numbers are those that a resumed run needs; of a
+    snapshot, those that its model needs.
     """
     checkpoint = read_checkpoint(step_directory)
     require_fit(_build(checkpoint, step_directory).model, checkpoint, str(step_directory))
+    return checkpoint.state
 
 
 def config_of(checkpoint: Checkpoint, where: str) -> RunConfig:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from pellucid.checkpoint.step_directory import STEP_NAME, State, read_state, step_name
+from pellucid.checkpoint.step_directory import STEP_NAME, SeenLog, State, read_state, step_name
 from pellucid.config.run import run_meant_by
 from pellucid.config.yaml_source import shortened
 from pellucid.errors import CheckpointError, InputOutputError, RunInUseError
-from pellucid.files import discard
+from pellucid.files import discard, sha256
 
 _log = logging.getLogger(__name__)
 
@@ -89,6 +89,26 @@ def whole_checkpoints(run_dir: Path) -> Iterator[State]:
             yield read_state(run_dir / step_name(step))
         except CheckpointError as error:
             _log.warning("%s", error)
+
+
+def seen_log(file: Path) -> SeenLog:
+    """What a checkpoint that is saved now knows of a log."""
+    n_bytes = file.stat().st_size
+    return SeenLog(bytes=n_bytes, sha256=sha256(file, n_bytes))
+
+
+def is_as_seen(file: Path, seen: SeenLog) -> bool:
+    """Whether a log still begins with all that a checkpoint saw of it."""
+    return file.exists() and file.stat().st_size >= seen.bytes and sha256(file, seen.bytes) == seen.sha256
+
+
+def require_logs(run_dir: Path, state: State) -> None:
+    """Raises CheckpointError unless the logs begin with all that the checkpoint of this state saw of them."""
+    changed = [name for name, seen in state.logs.items() if not is_as_seen(run_dir / name, seen)]
+    if changed:
+        what = f"{' and '.join(changed)}: not what was there when {step_name(state.step)} was saved"
+        fix = "`pellucid train --resume` keeps a copy, and goes on with what can be read"
+        raise CheckpointError(str(run_dir), what, fix)
 
 
 def keep_last_and_best(run_dir: Path, keep_last: int, before_decay: int | None = None) -> None:

@@ -39,6 +39,7 @@ TEXT_FILES = ("state.json", "config.yaml", "tokenizer.json")
 FILES = (*TENSOR_FILES, *TEXT_FILES)
 SNAPSHOT_FILES = (MODEL_FILE, *TEXT_FILES)
 MANIFEST = "manifest.json"
+METRICS, SAMPLES = "metrics.jsonl", "samples.md"  # the logs of the run, beside its step directories
 STEP_NAME = re.compile(r"step-(\d{8}|[1-9]\d{8,17})")
 # The largest manifest and the largest table of tensors that are read; GPT-3's would take a fifth of it.
 MAX_HEADER_BYTES = 1 << 20
@@ -57,14 +58,21 @@ class Unreported(Section):
     figures: dict[str, Any] = Field(default_factory=dict)
 
 
+class SeenLog(Section):
+    """A log of the run as it was at a save."""
+
+    bytes: int
+    sha256: str
+
+
 class State(Section):
     """state.json: how far the run has come, and what it ran on.
 
     val_loss, best_loss: nats per token, of this step and of the best one so far.   evaluations_since_best: how many
     found no new best.   base_sha256: of the model.safetensors that the run started from, if it needs that still: under
-    an adapter, or to compare with.   reward_sha256: of the reward model's, if one judges the answers.   The last six:
-    where a resumed run is the same bit for bit. The oldest checkpoints tell neither the version of Pellucid nor the
-    number of processes, which was one.
+    an adapter, or to compare with.   reward_sha256: of the reward model's, if one judges the answers.   logs: the
+    run's, by name, as they were then.   The last six: where a resumed run is the same bit for bit. Old checkpoints do
+    not tell their logs, and the oldest neither the version of Pellucid nor the number of processes, which was one.
     """
 
     step: int
@@ -79,6 +87,7 @@ class State(Section):
     data_fingerprint: str
     base_sha256: str | None = None
     reward_sha256: str | None = None
+    logs: dict[str, SeenLog] = Field(default_factory=dict)
     pellucid_version: str | None = None
     torch_version: str
     device: str

@@ -194,20 +194,29 @@ def tokenize(
 
 
 def verify(run: Run) -> None:
-    """Check each checkpoint and snapshot of a run. Hashes, shapes, finite numbers; exits with 4 if one is bad."""
+    """Check the checkpoints, snapshots and logs of a run. Hashes, shapes, numbers; exits with 4 if any is bad."""
     from pellucid.checkpoint.build import verify as verify_checkpoint
-    from pellucid.checkpoint.run_directory import find_step_directory, run_of, step_directories, use_snapshot
+    from pellucid.checkpoint.run_directory import (
+        find_step_directory,
+        require_logs,
+        run_of,
+        step_directories,
+        use_snapshot,
+    )
 
     directories = step_directories(run) or [find_step_directory(run, "latest")]
-    whole = []
+    whole, newest = [], None
     for directory in directories:
         try:
-            verify_checkpoint(directory)
+            state = verify_checkpoint(directory)
+            newest = state if directory.parent == run else newest
             print(f"{directory}: whole", flush=True)
             whole.append(directory)
         except CheckpointError as error:
             print(f"{directory}: {error.what}", flush=True)
     if whole == directories:
+        if newest is not None:
+            require_logs(run, newest)
         return
     if directories == [run]:
         fix = f"`pellucid verify {run_of(run)}` shows the others"

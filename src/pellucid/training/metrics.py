@@ -1,13 +1,14 @@
-"""metrics.jsonl: one JSON object a line, appended while the run goes, cut back when it resumes from an earlier step."""
+"""metrics.jsonl: one JSON object a line, appended while the run goes (and cut back when it resumes: `logs.py`)."""
 
 from __future__ import annotations
 
 import json
+import logging
 import math
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+_log = logging.getLogger(__name__)
 
 Row = dict[str, Any]
 
@@ -24,33 +25,13 @@ def finite(row: Row) -> Row:
 
 
 def read_rows(file: Path) -> list[Row]:
-    """All rows; a last line that a crash cut short is left out."""
-    if not file.exists():
-        return []
-    rows = []
-    for line in file.read_bytes().splitlines():
-        if (row := row_in(line)) is None:
-            break
-        rows.append(row)
-    return rows
-
-
-def cut_back(file: Path, step: int) -> None:
-    """Drops the rows after `step`, which the resumed run will write again."""
-    cut_from(file, lambda line: (row := row_in(line)) is None or not line.endswith(b"\n") or row["step"] > step)
-
-
-def cut_from(file: Path, is_too_late: Callable[[bytes], bool]) -> None:
-    """Ends the file before the first line that is too late. Cutting needs no room and leaves no half-written file."""
-    if not file.exists():
-        return
-    kept = 0
-    with file.open("rb") as stream:
-        for line in stream:
-            if is_too_late(line):
-                break
-            kept += len(line)
-    os.truncate(file, kept)
+    """All rows. A last line that a crash cut short is left out; another that cannot be read is, with a warning."""
+    lines = file.read_bytes().splitlines(keepends=True) if file.exists() else []
+    rows = [row_in(line) for line in lines]
+    for number, (line, row) in enumerate(zip(lines, rows, strict=True), 1):
+        if row is None and line.endswith(b"\n"):
+            _log.warning("%s:%d: no row; damaged or edited", file, number)
+    return [row for row in rows if row is not None]
 
 
 def row_in(line: bytes) -> Row | None:

@@ -7,7 +7,6 @@ What a run leaves in its folder: metrics.jsonl, samples.md, loss.png or rewards.
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,9 +15,18 @@ from pathlib import Path
 import torch
 
 from pellucid import failpoints
-from pellucid.checkpoint.run_directory import keep_last_and_best
+from pellucid.checkpoint.run_directory import keep_last_and_best, seen_log
 from pellucid.checkpoint.snapshots import discard_snapshots_after, write_snapshot
-from pellucid.checkpoint.step_directory import Checkpoint, State, Tensors, Unreported, step_name, write_checkpoint
+from pellucid.checkpoint.step_directory import (
+    METRICS,
+    SAMPLES,
+    Checkpoint,
+    State,
+    Tensors,
+    Unreported,
+    step_name,
+    write_checkpoint,
+)
 from pellucid.checkpoint.training_state import (
     first_not_finite,
     load_training_state,
@@ -31,6 +39,7 @@ from pellucid.errors import NonFiniteError
 from pellucid.files import fsync
 from pellucid.training import metrics
 from pellucid.training.interrupts import StoppedBySignal, StopRequest, stop_requests
+from pellucid.training.logs import cut_back_logs
 from pellucid.training.progress_bar import ProgressBar
 from pellucid.training.task import Task, Validation
 from pellucid.training.trackers import Trackers
@@ -84,7 +93,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self.world = self.trainer.world  # all ranks do the same; the first alone writes files and speaks
-        self.metrics_file, self.samples_file = self.run_dir / "metrics.jsonl", self.run_dir / "samples.md"
+        self.metrics_file, self.samples_file = self.run_dir / METRICS, self.run_dir / SAMPLES
 
     def restore(self, checkpoint: Checkpoint, where: str) -> None:
         """Takes the run back to the checkpoint: counters, log files, weights, moments, random generators."""
@@ -101,9 +110,8 @@ class Session:
             self.unreported = replace(update, gradient_norm=math.inf) if update.gradient_norm is None else update
         last_reported = state.step - (self.unreported is not None)
         if self.world.is_first:
-            metrics.cut_back(self.metrics_file, last_reported)
+            cut_back_logs(self.run_dir, state, last_reported)
             discard_snapshots_after(self.run_dir, last_reported)
-            _cut_back_samples(self.samples_file, last_reported)
 
     def run(self) -> None:
         """Trains to the last step. On Ctrl-C or SIGTERM saves first and raises StoppedBySignal.
@@ -280,10 +288,11 @@ class Session:
         return Checkpoint(model, moments, generators, state, self.config_yaml, self.tokenizer_json)
 
     def _write(self, checkpoint: Checkpoint) -> None:
-        for log in (self.metrics_file, self.samples_file):  # a checkpoint's log is on disk before it
-            if log.exists():
-                fsync(log)
-        write_checkpoint(self.run_dir, checkpoint)
+        logs = [log for log in (self.metrics_file, self.samples_file) if log.exists()]
+        for log in logs:  # a checkpoint's log is on disk before it
+            fsync(log)
+        seen = checkpoint.state.model_copy(update={"logs": {log.name: seen_log(log) for log in logs}})
+        write_checkpoint(self.run_dir, replace(checkpoint, state=seen))
         keep_last_and_best(self.run_dir, self.keep_last, self.before_decay)
 
     def _append_samples(self, samples: Sequence[str]) -> None:
@@ -291,15 +300,3 @@ class Session:
         with self.samples_file.open("a", encoding="utf-8") as stream:
             stream.write(f"## After {self.trainer.step} steps\n\n{quoted}\n\n")
         self.trackers.log_samples(self.trainer.step, samples)
-
-
-def _cut_back_samples(file: Path, step: int) -> None:
-    """Drops the samples written after `step`, which the resumed run will write again."""
-
-    def is_later(line: bytes) -> bool:
-        if line[:1] in b">\n":
-            return False
-        heading = re.fullmatch(rb"## After (\d+) steps\n", line)
-        return heading is None or int(heading[1]) > step
-
-    metrics.cut_from(file, is_later)

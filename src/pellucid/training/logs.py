@@ -1,0 +1,72 @@
+"""The logs of a run, metrics.jsonl and samples.md, when it resumes: cut back to where its checkpoint saw their ends.
+
+A checkpoint knows how long they were, and their hashes. A log that is no longer what it saw was damaged or edited: it
+is kept beside, a warning says so, and what can be read of it goes on in its place.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+from collections.abc import Callable
+from functools import partial
+from itertools import count, takewhile
+from pathlib import Path
+
+from pellucid.checkpoint.run_directory import is_as_seen
+from pellucid.checkpoint.step_directory import METRICS, SAMPLES, State, step_name
+from pellucid.files import written_whole
+from pellucid.training.metrics import row_in
+
+_log = logging.getLogger(__name__)
+
+Lines = list[bytes]
+
+
+def cut_back_logs(run_dir: Path, state: State, last_step: int) -> None:
+    """Drops what was written after `last_step`, the last that the checkpoint reports: the run will write it again."""
+    for name, legible in ((METRICS, rows_until), (SAMPLES, samples_until)):
+        file, seen = run_dir / name, state.logs.get(name)
+        if seen is not None and is_as_seen(file, seen):
+            os.truncate(file, seen.bytes)  # which needs no room, and leaves no half-written file
+        elif file.exists():
+            _rescue(file, partial(legible, last_step), state)
+        elif seen is not None:
+            _log.warning("%s: missing, and it was there when %s was saved", file, step_name(state.step))
+
+
+def rows_until(step: int, lines: Lines) -> Lines:
+    """The lines that hold the row of a step up to this one, in the order of the steps."""
+    rows = {row["step"]: line for line in lines if line.endswith(b"\n") and (row := row_in(line)) is not None}
+    return [rows[each] for each in sorted(rows) if each <= step]
+
+
+def samples_until(step: int, lines: Lines) -> Lines:
+    """All before the first heading of a later step."""
+
+    def is_early(line: bytes) -> bool:
+        heading = re.fullmatch(rb"## After (\d+) steps\n", line)
+        return heading is None or int(heading[1]) <= step
+
+    return list(takewhile(is_early, lines))
+
+
+def _rescue(file: Path, legible: Callable[[Lines], Lines], state: State) -> None:
+    """Leaves of a log what is legible. Unless that is its beginning, and older checkpoints know no more of it, the
+    whole is kept beside.
+    """
+    lines = file.read_bytes().splitlines(keepends=True)
+    kept = legible(lines)
+    if file.name not in state.logs and kept == lines[: len(kept)]:
+        os.truncate(file, sum(map(len, kept)))
+        return
+    names = (f"{file.name}.damaged{'' if i == 1 else f'-{i}'}" for i in count(1))
+    aside = next(path for name in names if not (path := file.with_name(name)).exists())
+    with written_whole(aside) as draft:
+        shutil.copyfile(file, draft)
+    with written_whole(file) as draft:
+        draft.write_bytes(b"".join(kept))
+    what = "%s: not what it was when %s was saved; kept as %s, and the %d of its %d lines that can be used go on"
+    _log.warning(what, file, step_name(state.step), aside.name, len(kept), len(lines))
