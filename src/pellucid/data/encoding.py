@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from pellucid.corpora.corpus import Part, Piece
 from pellucid.data.token_file import POSITION_TYPE, token_type
 from pellucid.errors import OutOfMemoryError, PellucidError
+from pellucid.runtime.processes import only_ours
 from pellucid.tokenizer import Tokenizer
 
 PARTS_WITHOUT_PROCESSES = 8  # a few megabytes are encoded before processes would have started
@@ -93,7 +94,8 @@ def _encode_in_processes(tokenizer: Tokenizer, parts: Iterable[Part], n_processe
     connections: list[Connection] = []
     for _ in range(n_processes):
         ours, theirs = context.Pipe()
-        context.Process(target=_answer, args=(theirs, tokenizer.to_json()), daemon=True).start()
+        with only_ours():
+            context.Process(target=_answer, args=(theirs, tokenizer.to_json()), daemon=True).start()
         theirs.close()
         connections.append(ours)
     try:

@@ -30,6 +30,7 @@ from torch.multiprocessing.spawn import ProcessContext, ProcessExitedException, 
 from tqdm import tqdm
 
 from pellucid.errors import ConfigError, LostProcessError
+from pellucid.runtime.processes import only_ours
 
 CONTINUE = "continue with --resume"  # what to do when a process is lost
 # Preparing a large corpus takes hours, for which the other ranks wait; a rank that hangs is given up after minutes.
@@ -246,9 +247,10 @@ def with_helpers(n_processes: int, work: Callable[[World], object]) -> Iterator[
     threads_each = max(1, n_threads // n_processes)
     arguments = (n_processes, store.port, threads_each, work)
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else helpers print stack traces if this process is killed
-    helpers = start_processes(  # type: ignore[no-untyped-call]
-        _help, arguments, nprocs=n_processes - 1, join=False, daemon=True, start_method="spawn"
-    )
+    with only_ours():
+        helpers = start_processes(  # type: ignore[no-untyped-call]
+            _help, arguments, nprocs=n_processes - 1, join=False, daemon=True, start_method="spawn"
+        )
     assert helpers is not None
     torch.set_num_threads(threads_each)
     try:
