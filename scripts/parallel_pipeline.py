@@ -10,7 +10,8 @@ works on the first, process 0 works on the next. Waiting is left at the two ends
 processes a share of (p - 1) / (m + p - 1) of the time.
 
 GPipe (Huang et al. 2019) does all forward passes, then all backward passes; in between it keeps the activations of m
-micro-batches. 1F1B (Narayanan et al. 2019) turns back as soon as it can and keeps p at most; its bubble is as large.
+micro-batches. 1F1B (with a flush, as here: Narayanan et al. 2021) turns back as soon as it can and keeps p at most; its
+bubble is as large.
 """
 
 from __future__ import annotations

@@ -127,6 +127,15 @@ def test_skills_add_up_to_the_evaluation(tiny_fables_run):
     assert "recall" in evaluation.table()
 
 
+def test_the_excess_varies_less_from_fable_to_fable_than_the_loss_but_it_does_vary(tiny_fables_run):
+    """Of a model that guesses blindly one time in ten: the floor takes the noise of -ln p out, and leaves ln p/p^."""
+    _, data, _ = tiny_fables_run
+    floors = data.truth.nats[: data.validation.n_targets]
+    losses = -np.log(0.9 * np.exp(-floors) + 0.1 / data.tokenizer.vocab_size)
+    loss_F, floor_F = (np.add.reduceat(nats, data.validation.boundaries[:-1]) for nats in (losses, floors))
+    assert 1 < (loss_F - floor_F).std() < loss_F.std() / 2
+
+
 def test_a_model_that_knows_the_truth_has_no_excess_in_any_skill(tiny_fables_run):
     """The truth itself in the place of a model: its loss is the floor, skill by skill."""
     _, data, _ = tiny_fables_run

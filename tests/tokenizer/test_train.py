@@ -1,3 +1,6 @@
+from collections import Counter
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +10,7 @@ from pellucid.errors import DataError
 from pellucid.tokenizer import build
 from pellucid.tokenizer.build import start_of, train_tokenizer
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
+from reference.byte_pairs import join
 
 END = "<|endoftext|>"
 
@@ -28,6 +32,22 @@ def test_abracadabra_becomes_five_tokens_by_three_merges():
         tokenizer = train_byte_pairs(["abracadabra"], vocab_size=256 + 1 + n_merges, special_tokens=[END])
         assert pieces(tokenizer, "abracadabra") == expected
         assert tokenizer.vocab_size == 256 + 1 + min(n_merges, 3)
+
+
+def test_of_pairs_that_occur_equally_often_the_one_with_the_smallest_ids_is_merged():
+    """As docs/tokenizer.md tells of abracadabra: counted here, merged by the tokenizer that we use."""
+    tokenizer = train_byte_pairs(["abracadabra"], vocab_size=300, special_tokens=[END])
+    id_of = {tokenizer.token_bytes(id_): id_ for id_ in range(tokenizer.vocab_size)}
+    word, most_frequent = tuple(bytes([byte]) for byte in b"abracadabra"), []
+    for merged in tokenizer.merges.values():
+        counts = Counter(pairwise(word))
+        tied = [pair for pair, n in counts.items() if n == max(counts.values())]
+        first, *others = sorted(tied, key=lambda pair: [id_of[part] for part in pair])
+        assert merged == tuple(id_of[part] for part in first)
+        most_frequent.append((first, others))
+        word = join(word, first)
+    a, b, r, ab, ra = b"a", b"b", b"r", b"ab", b"ra"
+    assert most_frequent == [((a, b), [(b, r), (r, a)]), ((r, a), [(ab, r)]), ((ab, ra), [])]
 
 
 def test_training_twice_gives_the_same_tokenizer():
