@@ -174,8 +174,8 @@ def test_the_steps_inside_a_layer_are_those_of_a_trace(opened, fables_run, step)
 def test_a_part_can_be_switched_off_in_a_file(opened, fables_run):
     opened.fill("#text", TYPED)
     shown(opened, TYPED)
-    opened.locator('[data-part="1.0"]').click()
-    opened.locator('[data-part="f0"]').click()
+    opened.locator('.switches [data-part="1.0"]').click()
+    opened.locator('.switches [data-part="f0"]').click()
     opened.wait_for_function("() => microscope.state.off === '1.0 f0' && microscope.base !== microscope.trace")
     off = traced(fables_run, TYPED, knock_out=[("head", 1, 0), ("feed_forward", 0)])
     logits, expected = check(shown(opened, TYPED), off)
@@ -197,8 +197,8 @@ def test_a_part_that_is_off_can_give_what_it_gave_for_another_text(opened, fable
 
 
 def test_what_each_part_is_for_was_measured_before(opened, fables_run):
-    opened.locator("#measure").click()
     opened.wait_for_function("() => microscope.table")
+    expect(opened.locator("#measure")).to_be_hidden()
     table = opened.evaluate("microscope.table")
     measured = knock_out_run(load(fables_run, 4).trained, None, n_fables=32).to_json()
     assert table["knocked_out"] == measured["knocked_out"]
@@ -208,6 +208,7 @@ def test_what_each_part_is_for_was_measured_before(opened, fables_run):
 def test_what_a_file_does_not_know_it_says_in_words(opened):
     opened.fill("#text", TYPED)
     expect(opened.locator("#part-next .verdict")).to_contain_text("This file knows the truth only for its examples")
+    expect(opened.locator("#part-next .verdict code")).to_have_text("pellucid serve")
     opened.evaluate("microscope.store.set({ checkpoint: 'fables@2' })")
     words = "For fables@2, this file holds only one text: "
     expect(opened.locator("#problem")).to_contain_text(words)

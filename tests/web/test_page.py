@@ -210,6 +210,41 @@ def test_what_decides_the_next_token_is_outlined_with_how_much_the_head_takes_fr
     close(value(page, "on_deciding"), run.trace(fable).attention[1, 1, at, places].sum())
 
 
+def test_attention_opens_on_the_head_that_looks_at_what_decides(browser, address, run, text):
+    weights_HS = run.trace(text).attention[:, :, -1].flatten(0, 1)
+    places = [s for s in range(weights_HS.size(1)) if s % 4]
+    shares_H = weights_HS[:, places].sum(-1)
+    page, best = browser.new_page(viewport=LAPTOP), f"{int(shares_H.argmax()) // 2}.{int(shares_H.argmax()) % 2}"
+    page.route("**/api/deciding", lambda route: route.fulfill(json={"places": [places] * weights_HS.size(1)}))
+    page.goto(f"{address}#{urlencode({'text': text})}")
+    card = page.locator(f".thumbs [aria-selected=true][data-head='{best}']")
+    expect(card).to_contain_text(f"{shares_H.max():.1%} on the outlined")
+    page.keyboard.press(".")
+    expect(page.locator(".thumbs [aria-selected=true]")).not_to_have_attribute("data-head", best)
+    page.close()
+
+
+def test_of_a_longer_text_the_map_names_every_second_or_third_token(show, run, text):
+    page = show(text=f"{text} {text}")
+    n_tokens = len(run.trace(f"{text} {text}").ids)
+    boxes = page.eval_on_selector_all(
+        ".names.rows span", "all => all.map((e) => [e.getBoundingClientRect().top, e.getBoundingClientRect().bottom])"
+    )
+    assert len(boxes) >= n_tokens / 3
+    named = page.eval_on_selector_all(".names.rows span:not(.extra)", "all => all.map((e) => Number(e.dataset.place))")
+    assert named == list(range(0, n_tokens, named[1]))
+
+
+def test_a_bar_is_as_long_as_its_share(show, text):
+    page = show(text=text, other="fables@2", top_k=0)
+    for bars, numbers in (
+        ("#part-lens .bar.model", "#part-lens .likeliest li"),
+        ("[data-side=A] .bar", "[data-side=A] li"),
+    ):
+        widths = page.eval_on_selector_all(bars, "all => all.map((e) => parseFloat(e.style.width) / 100)")
+        close(torch.tensor(widths), values(page, numbers))
+
+
 def test_a_step_inside_a_layer_is_told_as_its_model_computes_it(show, text):
     page = show(text=text, inside=True)
     said = page.locator(".step > p.small:not(.muted)")
@@ -251,6 +286,7 @@ def test_a_head_gives_what_it_gave_for_another_text(show, run, text):
     page.fill("#instead", other)
     page.press("#instead", "Tab")
     settled(page)
+    assert page.inner_text("#status") == "step 4, patched head 0.1"
 
     patched = run.trace(text, patch={("head", 0, 1): run.trace(other)}).logits[-1, -1].softmax(-1)
     ids = values(page, "#part-next .candidate", "data-id").long()
@@ -286,6 +322,8 @@ def test_heads_have_the_scores_that_are_measured(show, run, text):
 
 def test_dragging_the_curve_shows_the_model_of_that_moment_and_b_stands_beside_it(show, fables_run, run, text):
     page = show(text=text, other="fables@4")
+    expect(page.locator(".samples h3")).to_have_text("What it wrote after 4 steps")
+    expect(page.locator("#part-run aside")).to_contain_text("reads 512 held-out tokens at most")
     page.focus(".curve")
     page.keyboard.press("Home")
     settled(page)
@@ -298,6 +336,7 @@ def test_dragging_the_curve_shows_the_model_of_that_moment_and_b_stands_beside_i
         ids = values(page, f"[data-side={side}] li", "data-id").long()
         close(values(page, f"[data-side={side}] li"), traced.logits[-1, -1].softmax(-1)[ids])
     assert page.text_content(".run [data-name=step]").startswith("2 of")
+    expect(page.locator(".samples")).to_be_empty()  # it was another model that wrote them
 
 
 def test_sampling_adds_a_token_and_rewinding_takes_it_back(show, run, text):
@@ -307,6 +346,8 @@ def test_sampling_adds_a_token_and_rewinding_takes_it_back(show, run, text):
     best = int(run.trace(text).logits[-1, -1].argmax())
 
     assert page.input_value("#text") == text + run.tokenizer.decode([best])
+    assert page.inner_text(".written") == text + run.tokenizer.decode([best])  # beside the button that wrote it
+    assert page.inner_text(".written b").strip() == run.tokenizer.decode([best]).strip()
     page.click("#rewind")
     settled(page)
     assert page.input_value("#text") == text
@@ -366,18 +407,20 @@ def test_another_run_is_shown_with_its_own_vocabulary_however_late_that_comes(sh
         source.model = async (asked) => {
             await new Promise((resolve) => setTimeout(resolve, 200));
             const model = await own.model(asFables(asked));
-            return { ...model, texts: [...model.texts, ...model.texts.map((text) => text.toUpperCase())] };
+            const [texts, bytes] = [model.texts.map((text) => text.toUpperCase()), model.bytes];
+            return { ...model, texts: [...model.texts, ...texts], bytes: [...bytes, ...bytes] };
         };
         source.trace = async (asked) => {
             const trace = await own.trace(asFables(asked));
             const ids = trace.ids.map((id) => id + microscope.model.vocab_size);
             return { ...trace, checkpoint: asked.checkpoint, ids };
         };
+        microscope.runs.push({ ...microscope.runs[0], name: "other", checkpoints: [{ id: "other@1", step: 1 }] });
         microscope.store.set({ checkpoint: "other@1" });
     }""")
     page.wait_for_function("() => microscope.model.texts.length > microscope.model.vocab_size && microscope.deciding")
     shown, has_problem = page.locator("#part-text .token").nth(1).text_content(), page.locator("#problem").is_visible()
-    page.evaluate("Object.assign(microscope.source, own)")
+    page.evaluate("Object.assign(microscope.source, own); microscope.runs.pop()")
     show(text=text)
 
     assert shown == page.locator("#part-text .token").nth(1).text_content().upper()
@@ -399,6 +442,7 @@ def test_a_guess_reveals_the_bars_and_is_counted(show, text):
     page = show(text=text, at=3, guess=True, other="fables@2")
     assert page.locator("#part-next .candidate, #part-compare li").count() == 0
     assert page.is_hidden("#text")  # it would tell what comes next
+    assert values(page, "[data-name=kl_end], [data-name=kl_truth]").isnan().all()  # so would these
 
     for _ in range(2):  # of which the second does not count
         show(text=text, at=3, guess=True, other="fables@2")
@@ -430,6 +474,15 @@ def test_a_link_opens_the_same_view_again(show, browser, address, text):
         assert torch.equal(values(again, selector), values(page, selector)) or selector.endswith(".token")
     assert again.get_attribute("html", "data-theme") == "dark"
     again.close()
+
+
+def test_a_link_to_a_checkpoint_that_is_not_there_says_so_and_shows_the_best(show, run, text):
+    page = show(text=text, checkpoint="fables@9")
+    expect(page.locator("#problem")).to_have_text("There is no checkpoint fables@9 here. This is fables@4.")
+    expect(page.locator("#status")).to_have_text("step 4")
+    expect(page.locator("#part-text .token")).to_have_count(len(run.trace(text).ids))
+    show(text=text, checkpoint="fables@2")
+    expect(page.locator("#problem")).to_be_hidden()
 
 
 def test_arrow_keys_move_the_token_that_is_looked_from(show, run, text):
@@ -497,6 +550,18 @@ def test_every_control_is_inside_the_window(show, text, size, large):
     page.set_viewport_size(LAPTOP)
     assert outside == []
     assert width <= size["width"]
+
+
+def test_one_part_is_marked_in_the_bar_where_two_are_in_sight(show, text):
+    page = show(text=text)
+    page.evaluate("scrollBy(0, document.querySelector('#part-next').getBoundingClientRect().top - 0.475 * innerHeight)")
+    page.wait_for_selector(".parts .here >> text=The next token")
+    assert page.locator(".parts .here").count() == 1
+
+
+def test_a_long_text_leaves_room_for_what_is_computed_of_it(show, text):
+    page = show(text=text * 60)
+    assert page.locator("#text").bounding_box()["height"] <= LAPTOP["height"] / 2
 
 
 def test_on_a_phone_the_part_in_sight_is_named_in_the_bar(show, text):

@@ -44,6 +44,7 @@ NOT_BEGUN: Json = {  # of a run whose folder holds no config yet
     "loss_unit": "nats per token",
     "steps": None,
     "context_length": None,
+    "evaluation_tokens": None,
     "best": None,
     "checkpoints": [],
     "knows_truth": False,
@@ -125,6 +126,7 @@ class Runs:
             "has_chat": config.corpus.type in CONVERSATIONS,
             "left_out": left_out(config),
             "context_length": config.model.context_length,
+            "evaluation_tokens": config.evaluation.max_tokens,
             "best": f"{name}@{min(evaluated, key=lambda step: evaluated[step])}" if evaluated else None,
             "checkpoints": [{"id": f"{name}@{step}", "step": step, "val_loss": losses.get(step)} for step in steps],
         }

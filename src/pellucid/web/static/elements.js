@@ -28,6 +28,11 @@ function shownOf(children) {
   return children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
 }
 
+// A sentence in which `commands` stand between backticks.
+export function withCode(text) {
+  return text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
+}
+
 // A number that a test can compare: shown short, whole in `data-value`.
 export function figure(name, value, shown = fixed(value)) {
   return h("span", { class: "figure", "data-name": name, "data-value": plain(value) }, shown);

@@ -1,5 +1,7 @@
 // Moving what is looked at: one token, head or checkpoint further.
 
+import { runOf } from "./store.js";
+
 export function moveToken(view, by) {
   if (!view.trace) return;
   const last = view.trace.ids.length - 1;
@@ -22,7 +24,7 @@ export function moveHead(view, by) {
   if (!view.trace) return;
   const [n_layers, n_heads] = view.trace.attention.shape;
   if (!n_heads) return;
-  const [layer, head] = view.store.get().head.split(".").map(Number);
+  const [layer, head] = headOf(view);
   const place = (layer * n_heads + head + by + n_layers * n_heads) % (n_layers * n_heads);
   view.store.set({ head: `${Math.floor(place / n_heads)}.${place % n_heads}` });
 }
@@ -30,10 +32,30 @@ export function moveHead(view, by) {
 // The head that is looked at; the last one of a model that has fewer.
 export function headOf(view) {
   const [n_layers, n_heads] = view.trace.attention.shape;
-  const [layer, head] = view.store.get().head.split(".").map(Number);
+  const { head: chosen, checkpoint } = view.store.get();
+  const [layer, head] = (chosen || view.opensOn[runOf(checkpoint)] || "0.0").split(".").map(Number);
   const within = (number, n) => Math.max(0, Math.min(number || 0, n - 1));
   return [within(layer, n_layers), within(head, n_heads)];
 }
+
+// The places whose words decide the next token, by the grammar; none where it is not known.
+export function decidingHere({ trace, state, deciding, store }) {
+  const isOfThis = deciding?.text === state.text && deciding.places.length === trace.ids.length;
+  return isOfThis ? deciding.places[placeOf({ trace, store })] : [];
+}
+
+// How much each head takes from there: [[share, "layer.head"]], most first; none where nothing decides.
+export function headsThatLook(view) {
+  const { attention } = view.trace;
+  const [places, here, [n_layers, n_heads]] = [decidingHere(view), placeOf(view), attention.shape];
+  const shares = Array.from({ length: places.length ? n_layers * n_heads : 0 }, (_, i) => {
+    const [layer, head] = [Math.floor(i / n_heads), i % n_heads];
+    return [places.reduce((sum, s) => sum + attention.at(layer, head, here, s), 0), `${layer}.${head}`];
+  });
+  return shares.sort(([a], [b]) => b - a);
+}
+
+export const LOOKS = 0.4; // of a head's attention: as much as a score needs to give it a name
 
 export function moveCheckpoint(view, by) {
   const { checkpoint } = view.store.get();

@@ -4,10 +4,10 @@
 // each draws only if what it shows has changed.
 
 import { forgetColours } from "./colours.js";
-import { h, thousands } from "./elements.js";
+import { fill, h, thousands, withCode } from "./elements.js";
 import { linkEquations } from "./equations.js";
 import { keys } from "./keys.js";
-import { headOf, placeOf } from "./moves.js";
+import { headOf, headsThatLook, LOOKS, placeOf } from "./moves.js";
 import { newest, waitedFor } from "./newest.js";
 import { attentionPanel } from "./panel_attention.js";
 import { comparePanel } from "./panel_compare.js";
@@ -58,6 +58,7 @@ export async function showPage(source) {
     heads: null,
     inside: null,
     table: null,
+    opensOn: {}, // by run, the head that is shown until one is chosen
     asked: null,
     byTyping: 0,
   };
@@ -92,7 +93,7 @@ export async function showPage(source) {
 
   // In the bar that stays in sight: which model all of this is about.
   function showStatus() {
-    const { checkpoint, off } = view.state;
+    const { checkpoint, off, instead } = view.state;
     const parts = off.split(" ").filter(Boolean).map(nameOfPart);
     const step = `step ${thousands(stepOf(checkpoint))}`;
     const name = view.runs.length > 1 ? `${runOf(checkpoint)}, ` : "";
@@ -103,19 +104,22 @@ export async function showPage(source) {
       document.getElementById("live").textContent =
         `training: step ${thousands(training.step ?? 0)}${training.steps ? ` of ${thousands(training.steps)}` : ""}`;
     document.getElementById("status").textContent =
-      checkpoint && `${name}${step}${parts.length ? `, without ${parts.join(", ")}` : ""}`;
+      checkpoint && `${name}${step}${parts.length ? `, ${instead ? "patched" : "without"} ${parts.join(", ")}` : ""}`;
     document.getElementById("status").classList.toggle("changed", parts.length > 0);
   }
+
+  let notFound = ""; // what an address asked for in vain: said until another checkpoint is chosen
 
   function fail(error) {
     if (error.name === "AbortError") return;
     const problem = document.getElementById("problem");
-    problem.textContent = error.message;
+    fill(problem, withCode(error.message));
     problem.hidden = false;
   }
 
   function noProblem() {
     document.getElementById("problem").hidden = true;
+    if (notFound) fail(new Error(notFound));
   }
 
   const ask = (keys) => ({
@@ -183,6 +187,12 @@ export async function showPage(source) {
     ({ places }, asked) => {
       view.deciding = { text: asked.text, places };
       draw();
+      const [share, head] = headsThatLook(view)[0] ?? [0];
+      const run = runOf(asked.checkpoint);
+      if (share < LOOKS || store.get().head || view.opensOn[run]) return;
+      view.opensOn[run] = head;
+      draw();
+      followUp();
     },
     fail,
   );
@@ -233,7 +243,8 @@ export async function showPage(source) {
     if (asked.truth !== truth) {
       askTruth(keys);
       clearTimeout(resting); // it takes the grammar longer than a keystroke, so it is asked when nobody types
-      resting = setTimeout(() => askDeciding(keys), REST);
+      if (typedAt) resting = setTimeout(() => askDeciding(keys), REST);
+      else askDeciding(keys);
     }
     asked.truth = truth;
     const base = state.off ? `${state.checkpoint} ${state.text}` : "";
@@ -285,16 +296,27 @@ export async function showPage(source) {
     const heads = await source.heads({ checkpoint }).catch(({ message }) => ({ problem: message }));
     if (store.get().checkpoint === checkpoint) view.heads = heads;
     draw();
+    if (source.isMeasured) panels.find(({ name }) => name === "knock").measure();
   }
 
   const open = (checkpoint) => waitedFor(openCheckpoint(checkpoint)).catch(fail);
 
-  // What an address leaves unsaid: the best checkpoint, and a text to begin with.
+  // Not that of a run that is away, and may come back.
+  function isMissing(checkpoint) {
+    const isAway = view.runs.find(({ name }) => name === runOf(checkpoint))?.problem;
+    return Boolean(checkpoint && view.runs.length && !isAway && !isThere(view, checkpoint));
+  }
+
+  // What an address leaves unsaid, or asks for in vain: the best checkpoint, and a text to begin with.
   function useDefaults() {
     const run = view.runs.find(({ checkpoints }) => checkpoints.length);
     const { checkpoint, text } = store.get();
     const best = run?.best ?? run?.checkpoints.at(-1).id;
-    if (!checkpoint && best) store.set({ checkpoint: best });
+    if (best && isMissing(checkpoint)) {
+      store.set({ checkpoint: best });
+      notFound = `There is no checkpoint ${checkpoint} here. This is ${best}.`;
+      noProblem();
+    } else if (!checkpoint && best) store.set({ checkpoint: best });
     if (text === null && view.examples?.length) {
       store.set({ text: (view.examples.find(({ skill }) => skill === "recall") ?? view.examples[0]).text });
     } else if (text === null && view.examples) store.set({ text: "" });
@@ -360,7 +382,8 @@ export async function showPage(source) {
       forgetColours();
       view.look = {};
     }
-    if (!state.checkpoint) return useDefaults();
+    if (state.checkpoint !== before.checkpoint) notFound = "";
+    if (!state.checkpoint || isMissing(state.checkpoint)) return useDefaults();
     if (state.checkpoint !== before.checkpoint) open(state.checkpoint);
     if (state.text === null) return useDefaults();
     refresh();
@@ -416,13 +439,15 @@ function partsOfPage() {
     links.set(section, button);
     list.append(h("li", {}, button));
   }
+  const inSight = new Set(); // two, where one ends and the next begins
   const observer = new IntersectionObserver(
-    (entries) =>
-      entries.forEach(({ target, isIntersecting }) => {
-        const link = links.get(target);
-        link.classList.toggle("here", isIntersecting);
-        if (isIntersecting) list.scrollLeft = link.offsetLeft - (list.clientWidth - link.offsetWidth) / 2; // on a phone
-      }),
+    (entries) => {
+      for (const { target, isIntersecting } of entries) inSight[isIntersecting ? "add" : "delete"](target);
+      const here = [...links.keys()].filter((section) => inSight.has(section)).at(-1);
+      links.forEach((link, section) => link.classList.toggle("here", section === here));
+      const link = links.get(here);
+      if (link) list.scrollLeft = link.offsetLeft - (list.clientWidth - link.offsetWidth) / 2; // on a phone
+    },
     { rootMargin: "-45% 0px -50% 0px" },
   );
   links.forEach((_, section) => observer.observe(section));

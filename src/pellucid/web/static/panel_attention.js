@@ -1,15 +1,15 @@
 // Part 3: what each head takes from where.
 
 import { paint, shareColour } from "./colours.js";
-import { changed, figure, fill, fixed, h, percent, setFigure, visible } from "./elements.js";
+import { changed, figure, fill, fixed, h, percent, setFigure, visible, withCode } from "./elements.js";
 import { skillsDoneBy } from "./knock_table.js";
-import { headOf, placeOf, rove, selectToken } from "./moves.js";
+import { decidingHere, headOf, headsThatLook, LOOKS, placeOf, rove, selectToken } from "./moves.js";
 
 const MOST_SOURCES = 6;
-const MOST_NAMES = 22; // of tokens beside the map; of more, only those that one points at are named
+const [SMALLEST, LARGEST] = [0.66, 0.76]; // names beside the map, in letters' heights (rem)
 
 export function attentionPanel(root, view) {
-  const [thumbs, large, rows, marks] = [{}, {}, {}, {}];
+  const [thumbs, large, rows, marks, sizes] = [{}, {}, {}, {}, {}];
   const grid = h("div", { class: "thumbs", role: "listbox", "aria-label": "Heads, a row for each layer" });
   const title = h("h3", {});
   const scores = h("dl", { class: "scores" });
@@ -27,6 +27,7 @@ export function attentionPanel(root, view) {
     h("div", { class: "map-frame" }, map, cross),
     h("div", { class: "sums-frame" }, sums),
   );
+  let room = 24; // rem, from the first row of the map to the last
   const why = h("p", { class: "muted small" });
   const [least, most] = [figure("least_sum", null), figure("most_sum", null)];
   const pointed = h("p", { class: "pointed", "aria-live": "polite" });
@@ -88,7 +89,7 @@ export function attentionPanel(root, view) {
     const { trace, model, state, heads, look } = view;
     if (!trace || !model) return;
     const [layer, head] = headOf(view);
-    if (changed(thumbs, trace.attention, heads, look, state.off, view.table)) drawThumbs();
+    if (changed(thumbs, trace.attention, heads, look, state.off, view.table, view.deciding, state.at)) drawThumbs();
     for (const button of grid.querySelectorAll("button")) {
       const isHere = button.dataset.head === `${layer}.${head}`;
       button.setAttribute("aria-selected", isHere);
@@ -116,6 +117,7 @@ export function attentionPanel(root, view) {
     const { trace, state, store } = view;
     const [n_layers, n_heads, T] = trace.attention.shape;
     const off = new Set(state.off.split(" "));
+    const looks = new Map(headsThatLook(view).map(([share, head]) => [head, share]));
     if (grid.dataset.shape !== `${n_layers} ${n_heads}`) {
       grid.dataset.shape = `${n_layers} ${n_heads}`;
       grid.style.setProperty("--heads", n_heads);
@@ -137,8 +139,10 @@ export function attentionPanel(root, view) {
       const [layer, head] = [Math.floor(i / n_heads), i % n_heads];
       const weights = trace.attention.row(layer, head).values;
       paint(button.firstChild, T, T, (t, s) => weights[t * T + s], shareColour);
-      const named = nameOf(layer, head);
-      button.lastChild.textContent = off.has(button.dataset.head) ? "switched off" : nameInWords(layer, head);
+      const name = nameInWords(layer, head);
+      const look = looks.get(button.dataset.head);
+      const words = name !== "unclassified" ? name : look >= LOOKS ? `${percent(look)} on the outlined` : "";
+      button.lastChild.textContent = off.has(button.dataset.head) ? "switched off" : words;
       button.classList.toggle("off", off.has(button.dataset.head));
       button.setAttribute("aria-label", `head ${button.dataset.head}, ${button.lastChild.textContent}`);
     });
@@ -160,9 +164,8 @@ export function attentionPanel(root, view) {
     const named = nameOf(layer, head);
     const problem = view.heads?.problem;
     why.hidden = !problem && nameInWords(layer, head) !== "unclassified";
-    why.textContent = problem
-      ? `No names for these heads: ${problem}`
-      : "No score reaches 0.4, so it gets no name. Part 7 measures what it does.";
+    const unnamed = `No score reaches ${LOOKS}, so it gets no name. Part 7 measures what it does.`;
+    fill(why, withCode(problem ? `No names for these heads: ${problem}` : unnamed));
     fill(title, `Head ${layer}.${head}`, h("span", { class: "head-tag" }, nameInWords(layer, head)));
     fill(
       scores,
@@ -223,10 +226,9 @@ export function attentionPanel(root, view) {
   }
 
   function markDeciding(layer, head) {
-    const { trace, state, deciding } = view;
+    const { trace } = view;
     const here = placeOf(view);
-    const isOfThis = deciding?.text === state.text && deciding.places.length === trace.ids.length;
-    const places = isOfThis ? deciding.places[here] : [];
+    const places = decidingHere(view);
     const weights = trace.attention.row(layer, head, here).values;
     [...seen.children].forEach((token, s) => token.classList.toggle("decides", places.includes(s)));
     decided.hidden = !places.length;
@@ -242,20 +244,28 @@ export function attentionPanel(root, view) {
     return { "--at": (place + 0.5) / view.trace.ids.length };
   }
 
-  // Beside the map. Of a long text there is no room for all: `point` shows those that count.
+  // Beside the map. Of a long text there is room for every second or third only; `point` shows the one that counts.
   function drawNames() {
     const T = view.trace.ids.length;
-    box.classList.toggle("few", T <= MOST_NAMES);
-    const all = (elements) =>
-      fill(elements, T <= MOST_NAMES && Array.from({ length: T }, (_, i) => h("span", { style: at(i) }, name(i))));
-    all(rowNames);
-    all(columnNames);
+    if (changed(sizes, view.look)) {
+      const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
+      room = Math.max(8, map.clientHeight / rem); // to ask for it costs a layout
+    }
+    const every = Math.ceil((SMALLEST * T) / room);
+    box.style.setProperty("--name", `${Math.min(LARGEST, Math.max(SMALLEST, room / T))}rem`);
+    const places = Array.from({ length: Math.ceil(T / every) }, (_, i) => i * every);
+    for (const names of [rowNames, columnNames])
+      fill(
+        names,
+        places.map((place) => h("span", { "data-place": place, style: at(place) }, name(place))),
+      );
   }
 
   function showNames(names, place) {
-    if (view.trace.ids.length <= MOST_NAMES)
-      [...names.children].forEach((each, i) => each.classList.toggle("here", i === place));
-    else fill(names, place !== null && h("span", { class: "here", style: at(place) }, name(place)));
+    names.querySelector(".extra")?.remove();
+    for (const each of names.children) each.classList.toggle("here", each.dataset.place === String(place));
+    if (place !== null && !names.querySelector(".here"))
+      names.append(h("span", { class: "here extra", style: at(place) }, name(place)));
   }
 
   // The cross on the map, and in words what it is on.

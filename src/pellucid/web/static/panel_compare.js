@@ -36,10 +36,7 @@ export function comparePanel(root, view) {
       return;
     key.hidden = true;
     if (!state.other)
-      return fill(
-        sides,
-        h("p", { class: "empty" }, "Choose a B: an early checkpoint shows what the last one has learned since."),
-      );
+      return fill(sides, invitation());
     if (!isThere(view, state.other))
       return fill(sides, h("p", { class: "empty" }, `${nameOf(state.other)} is not there any more. Choose another B.`));
     if (!other) return fill(sides, h("p", { class: "empty" }, "B is reading …"));
@@ -67,6 +64,23 @@ export function comparePanel(root, view) {
           .filter(({ id }) => id !== state.checkpoint)
           .map(({ id }) => h("option", { value: id, selected: id === state.other }, nameOf(id))),
       ),
+    );
+  }
+
+  // What to do as long as there is no B.
+  function invitation() {
+    const { runs, state, store } = view;
+    const others = (runs.find(({ name }) => name === runOf(state.checkpoint))?.checkpoints ?? []).filter(
+      ({ id }) => id !== state.checkpoint,
+    );
+    const early = others[Math.floor(others.length / 2)];
+    const button = (id) =>
+      h("button", { type: "button", class: "chip", onclick: () => store.set({ other: id }) }, `compare with ${nameOf(id)}`);
+    return h(
+      "p",
+      { class: "empty row" },
+      "Choose a B: an early checkpoint shows what the last one has learned since.",
+      early && button(early.id),
     );
   }
 
@@ -130,7 +144,6 @@ export function comparePanel(root, view) {
     const { model } = view;
     const logQ = logSoftmax(logits.logits.row(trace.points.length - 1).values);
     const ids = likeliest(logQ, N_SHOWN);
-    const most = Math.exp(logQ[ids[0]]);
     return h(
       "ol",
       { class: "likeliest" },
@@ -142,7 +155,7 @@ export function comparePanel(root, view) {
           h(
             "span",
             { class: "track" },
-            h("span", { class: "bar model", style: { width: `${(100 * Math.exp(logQ[id])) / most}%` } }),
+            h("span", { class: "bar model", style: { width: `${100 * Math.exp(logQ[id])}%` } }),
           ),
           h(
             "span",

@@ -40,7 +40,7 @@ export function insidePanel(root, view) {
   const steps = h("div", { class: "steps" });
   const layers = h("div", { class: "chips", role: "group", "aria-label": "Layer" });
   const note = h("span", { class: "muted" });
-  const summary = h("summary", {}, "All numbers of a layer, with their shapes");
+  const summary = h("summary", {}, "Show all numbers of a layer, with their shapes: x, q, k, v, scores, weights …");
   drawer.append(summary, h("div", { class: "row" }, layers, note), steps);
   drawer.addEventListener("toggle", () => view.store.set({ inside: drawer.open }));
   root.append(drawer);

@@ -1,9 +1,12 @@
 // Part 7: parts of the model as switches, and what each of them is for.
 
-import { changed, fill, h } from "./elements.js";
+import { changed, fill, h, withCode } from "./elements.js";
 import { knockTable, workInWords } from "./knock_table.js";
 import { waitedFor } from "./newest.js";
 import { nameOfPart } from "./store.js";
+
+const NOT_MEASURED =
+  "Not measured yet. It takes some seconds, and shows how much the loss on each skill rises without each part.";
 
 export function knockPanel(root, view) {
   const memory = {};
@@ -19,7 +22,7 @@ export function knockPanel(root, view) {
     "Measure all parts on held-out fables",
   );
   const result = h("div", { class: "table-frame", tabindex: -1 });
-  const note = h("p", { class: "muted small", role: "status" });
+  const note = h("p", { class: "muted small", role: "status" }, NOT_MEASURED);
   const instead = h("input", {
     id: "instead",
     type: "text",
@@ -35,7 +38,7 @@ export function knockPanel(root, view) {
   patch.hidden = !view.source.canPatch;
   const work = h("div", { class: "work", hidden: true });
   root.append(switches, patch, h("div", { class: "row" }, measure, note), work, result);
-  return { draw };
+  return { draw, measure: ask };
 
   function draw() {
     const { trace, state, table } = view;
@@ -95,7 +98,7 @@ export function knockPanel(root, view) {
       note.textContent = "";
       view.draw();
     } catch (error) {
-      note.textContent = error.message;
+      fill(note, withCode(error.message));
     }
     measure.disabled = false;
   }
@@ -104,6 +107,8 @@ export function knockPanel(root, view) {
     const { table, state } = view;
     const isOfThis = table?.checkpoint === state.checkpoint;
     work.hidden = !isOfThis;
+    measure.hidden = isOfThis;
+    if (table && !isOfThis && !measure.disabled) note.textContent = NOT_MEASURED;
     fill(work, isOfThis && workInWords(table, see));
     fill(result, isOfThis && knockTable(table, (part) => toggle(part, off)));
   }

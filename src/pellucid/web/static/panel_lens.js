@@ -137,10 +137,9 @@ export function lensPanel(root, view) {
       ", after ",
       h("b", { class: "mono" }, here ? visible(model.texts[trace.ids[here]]) : "start"),
     );
-    setFigure(toEnd, divergence(end, logQ));
-    setFigure(toTruth, p ? divergenceFromTruth(p, logQ) : null);
+    setFigure(toEnd, state.guess ? null : divergence(end, logQ)); // it would tell how sure the model is
+    setFigure(toTruth, p && !state.guess ? divergenceFromTruth(p, logQ) : null);
     const best = likeliest(logQ, N_SHOWN);
-    const most = Math.exp(logQ[best[0]]);
     if (state.guess) return fill(list, h("li", { class: "muted" }, "Hidden while “Guess first” is on."));
     fill(
       list,
@@ -150,7 +149,7 @@ export function lensPanel(root, view) {
           "li",
           { "data-id": id, "data-value": q.toPrecision(7) },
           h("span", { class: "mono" }, visible(model.texts[id])),
-          h("span", { class: "track" }, h("span", { class: "bar model", style: { width: `${(100 * q) / most}%` } })),
+          h("span", { class: "track" }, h("span", { class: "bar model", style: { width: `${100 * q}%` } })),
           h("span", { class: "number" }, percent(q)),
         );
       }),

@@ -1,6 +1,6 @@
 // Part 5: what may come next, by the model and in truth; and drawing it.
 
-import { changed, figure, fill, fixed, h, percent, setFigure, thousands, visible } from "./elements.js";
+import { changed, figure, fill, fixed, h, percent, setFigure, thousands, visible, withCode } from "./elements.js";
 import { moveToken, placeOf } from "./moves.js";
 import { candidates, divergenceFromTruth, draw as drawToken, likeliest, logSoftmax } from "./sampling.js";
 import { keepScore, keptScore, NO_SCORE } from "./score.js";
@@ -9,6 +9,7 @@ import { matching } from "./truth.js";
 const N_SHOWN = 9;
 const LEAST_SHOWN = 5e-4; // of what is less likely by both, only a few are shown
 const FEWEST = 5;
+const MOST_BEFORE = 200; // characters of the text that are shown again, above its next token
 const N_CHOICES = 6;
 const PAUSE = 120; // milliseconds between two tokens while it writes, so that one can follow
 
@@ -44,6 +45,7 @@ export function nextPanel(root, view) {
   const title = h("h3", {});
   const bars = h("div", { class: "bars", role: "list", "aria-label": "Candidates" });
   const key = h("p", { class: "key" });
+  const written = h("p", { class: "written" });
   const sums = h("dl", { class: "facts" });
   const [kl, entropy, left] = [figure("kl", null), figure("entropy", null), figure("left", null)];
   sums.append(
@@ -73,7 +75,7 @@ export function nextPanel(root, view) {
   let revealed = null; // the place and trace of which the answer has been shown
   root.classList.add("next");
   root.append(
-    h("div", { class: "expected" }, title, guessing, key, bars),
+    h("div", { class: "expected" }, written, title, guessing, key, bars),
     h(
       "div",
       { class: "controls" },
@@ -161,6 +163,12 @@ export function nextPanel(root, view) {
       h("b", { class: "mono" }, here ? visible(model.texts[trace.ids[here]]) : "start"),
       h("span", { class: "muted" }, ` (token ${here})`),
     );
+    const before = textOf(trace.ids.slice(1, Math.max(1, here)));
+    fill(
+      written,
+      before.length > MOST_BEFORE ? `… ${before.slice(-MOST_BEFORE).replace(/^\S*\s/, "")}` : before,
+      here > 0 && h("b", {}, textOf([trace.ids[here]])),
+    );
     setFigure(left, kept.ids.length, thousands(kept.ids.length));
     setFigure(entropy, truth?.entropy?.[here] ?? null);
     setFigure(kl, p ? divergenceFromTruth(p, logQ) : null);
@@ -178,7 +186,6 @@ export function nextPanel(root, view) {
       .sort((a, b) => Math.max(q(b), truthOf?.get(b) ?? 0) - Math.max(q(a), truthOf?.get(a) ?? 0))
       .slice(0, N_SHOWN + 2)
       .filter((id, i) => i < FEWEST || Math.max(q(id), truthOf?.get(id) ?? 0) > LEAST_SHOWN);
-    const most = Math.max(...ids.flatMap((id) => [drawn.get(id) ?? 0, q(id), truthOf?.get(id) ?? 0]));
     const isHidden = hiddenNow(here);
     guessing.hidden = !state.guess;
     root.classList.toggle("hidden-bars", isHidden);
@@ -256,7 +263,7 @@ export function nextPanel(root, view) {
       return id < 0 ? 0 : Math.exp(logQ[id]);
     }
     function width(share) {
-      return `${(100 * share) / most}%`;
+      return `${100 * share}%`;
     }
   }
 
@@ -329,7 +336,7 @@ export function nextPanel(root, view) {
     if (!truth) return;
     if (!truth.known) {
       const nobody = "Nobody knows the true distribution of this corpus, so only the model is shown.";
-      return fill(verdict, h("span", { class: "muted" }, truth.why ?? nobody));
+      return fill(verdict, h("span", { class: "muted" }, withCode(truth.why ?? nobody)));
     }
     if (truth.ids.length !== trace.ids.length || !truth.ids.every((id, t) => id === trace.ids[t])) return;
     verdict.dataset.value = truth.is_possible ? trace.text.length : truth.possible_length;

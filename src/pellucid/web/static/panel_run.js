@@ -1,6 +1,6 @@
 // Part 1: the loss curve, which is also the slider over the checkpoints.
 
-import { changed, figure, fill, fixed, h, setFigure, svg, thousands } from "./elements.js";
+import { changed, figure, fill, fixed, h, setFigure, svg, thousands, withCode } from "./elements.js";
 import { moveCheckpoint } from "./moves.js";
 import { runOf } from "./store.js";
 
@@ -29,6 +29,9 @@ export function runPanel(root, view) {
   const train = figure("train_loss", null);
   const heldOutRow = h("div", {}, h("dt", {}, "loss, held out"), h("dd", {}, loss));
   const trainRow = h("div", {}, h("dt", {}, "loss, training text"), h("dd", {}, train)); // where no other was measured
+  const sampleSize = h("p", { class: "muted small" });
+  const sizeOf = ({ evaluation_tokens }) =>
+    `While it trains, a run reads ${thousands(evaluation_tokens)} held-out tokens at most. \`pellucid evaluate\` reads all.`;
   const samples = h("div", { class: "samples" });
   const problem = h("p", { class: "note", hidden: true });
   const runs = h("select", {
@@ -65,6 +68,7 @@ export function runPanel(root, view) {
         floorRows,
         h("div", {}, h("dt", {}, "parameters"), h("dd", {}, parameters)),
       ),
+      sampleSize,
     ),
     samples,
   );
@@ -107,7 +111,7 @@ export function runPanel(root, view) {
     runs.hidden = view.runs.length < 2;
     root.parentElement.classList.toggle("no-surprise", run.loss_unit !== "nats per token");
     problem.hidden = !run.problem;
-    problem.textContent = run.problem ?? "";
+    fill(problem, withCode(run.problem ?? ""));
     const chosen = run.checkpoints.find(({ id }) => id === state.checkpoint);
     drawCurve(run, rows, chosen);
     const row = chosen && nearestRow(rows, chosen.step, "val_loss");
@@ -133,7 +137,9 @@ export function runPanel(root, view) {
     for (const each of [...floorRows, floorKey]) each.hidden = !run.knows_truth;
     if (trainHere !== null) floorRows[1].hidden = true; // an excess is that of held-out text
     setFigure(parameters, model?.n_parameters ?? null, model ? thousands(model.n_parameters) : "–");
-    const sample = view.samples[run.name];
+    const isNewest = !chosen || chosen === run.checkpoints.at(-1); // of others it is not known what they wrote
+    const sample = isNewest ? view.samples[run.name] : null;
+    fill(sampleSize, known !== null && run.evaluation_tokens && withCode(sizeOf(run)));
     fill(
       samples,
       sample?.samples.length && [

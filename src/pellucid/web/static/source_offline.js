@@ -19,6 +19,7 @@ export function offlineSource(recorded) {
   return {
     canType: live !== null,
     canPatch: live !== null,
+    isMeasured: recorded.knock_out !== null,
     run: async () => recorded.run,
     metrics: async () => recorded.metrics,
     model: async () => recorded.model,

@@ -3,7 +3,7 @@
 // A source has these methods. Each returns a promise of what docs/microscope.md describes, with tensors unpacked; the
 // exported page has another source with the same methods (`source_offline.js`).
 //
-//   run()                                     {runs: [{name, loss_unit, steps, knows_truth, has_chat, context_length,
+//   run()                                     {runs: [{name, loss_unit, steps, knows_truth, has_chat, context_length, evaluation_tokens,
 //                                               best, checkpoints: [{id, step, val_loss}], left_out: null, or {parts, why}
 //                                               of the page that there are not for it; problem: where it cannot be
 //                                               shown, why}]}
@@ -32,7 +32,7 @@
 //                                               gone, back: the server does not answer; it answers again
 //
 // knockOut: places that give nothing; with patchText, what they gave for that text. canType, canPatch: whether it can
-// read texts that it has not seen, and patch. `signal`, where given, cancels a request. A refused request throws a SourceError with the server's own words.
+// read texts that it has not seen, and patch. isMeasured: whether knockOutTable is known without waiting. `signal`, where given, cancels a request. A refused request throws a SourceError with the server's own words.
 
 import { unpacked } from "./tensor.js";
 
@@ -42,6 +42,7 @@ export function serverSource() {
   return {
     canType: true,
     canPatch: true,
+    isMeasured: false,
     run: () => get("/api/run"),
     metrics: ({ run }) => get("/api/metrics", { run }),
     model: ({ checkpoint }) => get("/api/model", { checkpoint }),

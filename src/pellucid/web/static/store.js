@@ -6,7 +6,7 @@ export const DEFAULTS = {
   other: "", // the checkpoint B of part 8
   text: null, // none: the first example
   at: -1, // the token looked from; -1: the last
-  head: "0.0", // layer.head
+  head: "", // layer.head; empty: the one that looks at the words that decide, or the first
   point: -1, // of the logit lens; -1: the last
   off: "", // switched-off parts: "1.3 f0" is head 3 of layer 1 and feed-forward layer 0
   instead: "", // a text: parts that are off give what they gave for it; empty: they give nothing
