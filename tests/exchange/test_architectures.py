@@ -157,7 +157,7 @@ def test_each_combination_of_the_axes_has_a_class_or_a_knob_to_blame():
     classes = set()
     for config in chain(chosen, covering_combinations(3, **axes)):
         try:
-            classes.add(class_for(config).name)
+            classes.add(class_for(config, {}).name)
         except ConfigError as error:
             assert_names_a_turned_knob(error, config)
     assert classes == {*CHOICES, "MixtralForCausalLM"}
@@ -261,22 +261,34 @@ def made_by_transformers(transformers, name, **knobs):
         ("Qwen3", {"num_key_value_heads": 2, "head_dim": 6, "rms_norm_eps": 0.01}),
         ("Qwen3", {"num_key_value_heads": 4, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}),
         ("Qwen3", {"num_key_value_heads": 4, "use_sliding_window": True, "sliding_window": 3, "max_window_layers": 0}),
+        ("Qwen3", {"num_key_value_heads": 4, "attention_bias": True}),
         ("Qwen2", {"num_key_value_heads": 2}),
+        ("Qwen2", {"num_key_value_heads": 4, "use_sliding_window": True, "sliding_window": 3, "max_window_layers": 0}),
         ("Mistral", {"num_key_value_heads": 2, "sliding_window": 3}),
         ("Starcoder2", {}),
+        ("Starcoder2", {"use_bias": False}),
         ("Persimmon", {}),
         ("Arcee", {}),
+        ("Persimmon", {"qk_layernorm": False}),
         ("StableLm", {"hidden_size": 32, "num_key_value_heads": 2, "use_qkv_bias": True}),
     ],
 )
-def test_models_of_transformers_compute_the_same_here_and_when_they_go_back(transformers, name, knobs, tied):
+def test_models_of_transformers_compute_the_same_here_and_when_they_go_back_even_after_training(
+    transformers, name, knobs, tied
+):
     theirs, hf_config = made_by_transformers(transformers, name, **knobs, tie_word_embeddings=tied)
     ours, config = imported(hf_config, theirs.state_dict())
     assert_same_logits(ours, theirs)
     back = to_hugging_face(config, model_tensors(ours), VOCAB_SIZE)
     assert_same_logits(ours, built_by_transformers(transformers, *back))
-    if name != "Qwen2":  # it comes back as a Llama, with a bias more
-        assert back[1].keys() | {"lm_head.weight"} == theirs.state_dict().keys()
+    assert back[0]["architectures"] == hf_config["architectures"]
+    assert back[1].keys() | {"lm_head.weight"} == theirs.state_dict().keys()
+    assert set(dict(ours.named_parameters())) == set(model_tensors(ours)), "all can be trained"
+    with torch.no_grad():
+        for parameter in ours.parameters():
+            parameter += 0.01 * torch.randn_like(parameter)
+    trained = to_hugging_face(config, model_tensors(ours), VOCAB_SIZE)
+    assert_same_logits(ours, built_by_transformers(transformers, *trained))
 
 
 def test_biases_that_are_still_zeros_come_back_though_no_file_holds_them():

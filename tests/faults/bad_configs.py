@@ -210,6 +210,8 @@ def wrong_values(schema: Data) -> Iterator[object]:
             yield from ["nonsense", 1.5, 0, True, [1]]
         elif kinds == {"string", "object"}:  # a word, or a section
             yield from ["nonsense", 5, True, [1], {"type": "nonsense"}]
+        elif kinds == {"boolean", "array"}:  # everywhere, nowhere, or at some places
+            yield from ["nonsense", 5, 1.5]
         else:
             assert {"string", "array"} <= kinds  # one of them, a list, or a map of them
             yield from [5, True]

@@ -42,6 +42,7 @@ def build_attention(*, n_heads=4, n_kv_heads=2, bias=True, dropout=0.0, attend=e
         query_norm=norm(),
         key_norm=norm(),
         bias=bias,
+        output_bias=bias,
         dropout=dropout,
     ).double()
 

@@ -47,6 +47,7 @@ def build_attention(*, n_heads=4, n_kv_heads=2, rotate=not_at_all, dropout=0.0):
         query_norm=nn.Identity(),
         key_norm=nn.Identity(),
         bias=True,
+        output_bias=True,
         dropout=dropout,
     ).double()
 

@@ -100,6 +100,10 @@ class ExpertsConfig(Section):
 FeedForwardConfig = Annotated[DenseConfig | ExpertsConfig, Field(discriminator="type")]
 
 
+BiasPlace = Literal["norms", "query_key_norms", "queries_keys_values", "attention_output", "feed_forward"]
+BIAS_PLACES: tuple[BiasPlace, ...] = get_args(BiasPlace)
+
+
 class DecoderConfig(Section):
     """A decoder-only transformer."""
 
@@ -120,7 +124,9 @@ class DecoderConfig(Section):
     )
     feed_forward: FeedForwardConfig = Field(DenseConfig(type="dense"), description="one layer for all, or experts")
     tied_embeddings: bool = Field(True, description="unembed with the transpose of the embedding")
-    bias: bool = Field(False, description="biases in the linear layers and LayerNorm")
+    bias: bool | Annotated[tuple[BiasPlace, ...], Field(strict=False)] = Field(
+        False, description="biases in the linear layers and LayerNorm; or a list of where: [queries_keys_values]"
+    )
     dropout: float = Field(0.0, ge=0, lt=1, description="share of activations dropped in training")
     qk_norm: bool = Field(False, description="normalise each head's queries and keys, as `norm` says")
     logit_soft_cap: float | None = Field(None, gt=0, description="squash logits to +-cap by cap*tanh(z/cap)")
@@ -142,6 +148,9 @@ class DecoderConfig(Section):
         "without a softmax, so that a state of constant size stands for the past",
     )
     kernels: Literal["plain", "fast"] = Field("fast", description="plain: as the equations say; fast: the same, sooner")
+
+    def has_bias(self, place: BiasPlace) -> bool:
+        return self.bias if isinstance(self.bias, bool) else place in self.bias
 
     @model_validator(mode="after")
     def _heads_divide_the_width(self) -> DecoderConfig:

@@ -7,14 +7,17 @@ Weights are renamed and moved, never computed: so the logits stay what they are.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import reduce
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
 from pellucid.checkpoint.training_state import first_not_finite, model_tensors
 from pellucid.config.model import (
+    BiasPlace,
     DecoderConfig,
     ExpertsConfig,
     NoPositionConfig,
@@ -24,8 +27,8 @@ from pellucid.config.model import (
 )
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.exchange.classes import ARCHITECTURES, Architecture
-from pellucid.exchange.config_json import DAMAGED, read_config, written_config
-from pellucid.exchange.layouts import Place, places_of, to_ours, to_theirs
+from pellucid.exchange.config_json import DAMAGED, bias_flags, biases_of, read_config, written_config
+from pellucid.exchange.layouts import Place, bias_place, places_of, to_ours, to_theirs
 from pellucid.model.build import build_model, head_width
 from pellucid.model.positions import Sinusoidal
 
@@ -42,14 +45,11 @@ def to_hugging_face(
 
     `tensors` are named as in model.safetensors. Raises ConfigError, naming the knob, if there is no such class.
     """
-    architecture = class_for(config)
-    hf_config = written_config(architecture, config, vocab_size) | _biases(architecture, config, tensors)
+    architecture = class_for(config, tensors)
+    hf_config = written_config(architecture, config, vocab_size, used_biases(tensors))
     hf_config["torch_dtype"] = str(tensors[EMBEDDING].dtype).removeprefix("torch.")
     places = _places(architecture, config, hf_config)
     given = {**tensors, **_computed_positions(config, tensors[EMBEDDING])}
-    without_place = given.keys() - {name for place in places for name in place.ours}
-    if any(given[name].any() for name in without_place):
-        raise _refusal("bias", f"{architecture.name} has no room for some of these biases")
     return hf_config, _laid_out(places, given, config.n_heads)
 
 
@@ -77,24 +77,30 @@ def from_hugging_face(
             raise CheckpointError(where, wrong, "choose another model")
         tensors.update(zip(place.ours, to_ours(place, parts, config.n_heads), strict=True))
     hint = hf_config.get("pellucid")
-    return *_as_exported(config, expected, tensors, hint if isinstance(hint, dict) else {}), vocab_size
+    return *_as_exported(config, vocab_size, tensors, hint if isinstance(hint, dict) else {}), vocab_size
 
 
-def class_for(config: DecoderConfig) -> Architecture:
-    """The first class that computes what the decoder computes. Raises ConfigError, naming the knob, if none does."""
-    lacking = [(architecture, _lacks(architecture, config)) for architecture in ARCHITECTURES]
-    for architecture, knobs in lacking:
-        if not knobs:
-            return architecture
+def class_for(config: DecoderConfig, tensors: Mapping[str, Tensor]) -> Architecture:
+    """The class that computes what the decoder computes; of several the one with the fewest biases to spare, then the
+    first. Raises ConfigError, naming the knob, if none does."""
+    biases = used_biases(tensors)
+    lacking = [(architecture, _lacks(architecture, config, biases)) for architecture in ARCHITECTURES]
+    if possible := [architecture for architecture, knobs in lacking if not knobs]:
+        return min(possible, key=lambda each: len(biases_of(each, bias_flags(each, biases)) - biases))
     # Of the classes that have all that is left at its default, the nearest: what somebody has turned is named.
     usual = DecoderConfig(context_length=1, d_model=2, n_layers=1, n_heads=1)
     near = [knobs for _, knobs in lacking if all(_value(knob, config) != _value(knob, usual) for knob in knobs)]
-    knob = min(near, key=len)[0]
+    knob = min(near, key=lambda knobs: (len(knobs), knobs != ["bias"]))[0]  # which is the easiest to do without
     value = getattr(_value(knob, config), "type", _value(knob, config))
     raise _refusal(knob, f"no class of transformers has {value} here, with all other knobs as they are")
 
 
-def _lacks(architecture: Architecture, config: DecoderConfig) -> list[str]:
+def used_biases(tensors: Mapping[str, Tensor]) -> set[BiasPlace]:
+    """Where there are biases. Those that are all zeros are as if never added."""
+    return {bias_place(name) for name, tensor in tensors.items() if name.endswith(".bias") and tensor.any()}
+
+
+def _lacks(architecture: Architecture, config: DecoderConfig, biases: set[BiasPlace]) -> list[str]:
     """The knobs at which a class cannot be this decoder."""
     window = isinstance(config.attention, SlidingWindowConfig)
     experts = config.feed_forward if isinstance(config.feed_forward, ExpertsConfig) else None
@@ -110,6 +116,7 @@ def _lacks(architecture: Architecture, config: DecoderConfig) -> list[str]:
         "position.rotated_fraction": not rope or architecture.rotates_a_part or rope.rotated_width(width) == width,
         "position": config.position.type in architecture.positions,
         "norm": config.norm == architecture.norm,
+        "bias": biases <= {bias_place(row.ours[0]) for row in architecture.rows if row.bias},
         "activation": config.activation in architecture.activations,
         "qk_norm": config.qk_norm in architecture.qk_norm,
         "n_kv_heads": architecture.groups_heads or config.n_kv_heads in (None, config.n_heads),
@@ -138,17 +145,6 @@ def _places(architecture: Architecture, config: DecoderConfig, values: Mapping[s
     for row in architecture.rows:
         places.extend(places_of(row, values, config.n_layers, n_experts, heads))
     return places
-
-
-def _biases(architecture: Architecture, config: DecoderConfig, tensors: Mapping[str, Tensor]) -> dict[str, bool]:
-    """Which biases there are, for a class that lets one choose. Those that are all zeros are not, as if never added."""
-    there: dict[str, bool] = {}
-    for row in architecture.rows:
-        if isinstance(row.bias, str):
-            names = [f"{name.format(layer)}.bias" for name in row.ours for layer in range(config.n_layers)]
-            used = any(name in tensors and bool(tensors[name].any()) for name in names)
-            there[row.bias] = used or there.get(row.bias, False)
-    return there
 
 
 def _laid_out(places: list[Place], tensors: Mapping[str, Tensor], n_heads: int) -> dict[str, Tensor]:
@@ -210,10 +206,14 @@ def _expected(config: DecoderConfig, vocab_size: int, n_tensors: int, where: str
     if config.n_layers * n_experts > n_tensors:
         raise CheckpointError(where, f"{n_tensors} tensors are too few for {config.n_layers} layers", DAMAGED)
     try:
-        with torch.device("meta"):
-            return model_tensors(build_model(config, vocab_size))
+        return _shapes(config, vocab_size)
     except RuntimeError as error:
         raise CheckpointError(where, f"no machine holds matrices of such sizes ({error})", DAMAGED) from error
+
+
+def _shapes(config: DecoderConfig, vocab_size: int) -> dict[str, Tensor]:
+    with torch.device("meta"):
+        return model_tensors(build_model(config, vocab_size))
 
 
 def _require_fit(expected: Mapping[str, Tensor], found: Mapping[str, Tensor], where: str) -> None:
@@ -234,17 +234,16 @@ def _require_fit(expected: Mapping[str, Tensor], found: Mapping[str, Tensor], wh
 
 
 def _as_exported(
-    config: DecoderConfig, expected: Mapping[str, Tensor], tensors: dict[str, Tensor], hint: Mapping[str, Any]
+    config: DecoderConfig, vocab_size: int, tensors: dict[str, Tensor], hint: Mapping[str, Any]
 ) -> tuple[DecoderConfig, dict[str, Tensor]]:
-    """Without the zeros and the table that export added, where they still are what they were; else with all biases."""
-    biases = [name for name in tensors if name.endswith(".bias")]
-    unbiased = hint.get("bias") is False if biases else hint.get("bias") is not True
-    if unbiased and not any(tensors[name].any() for name in biases):
-        config = config.model_copy(update={"bias": False})
-        tensors = {name: tensor for name, tensor in tensors.items() if name not in biases}
-    else:
-        absent = {name: torch.zeros(tensor.shape) for name, tensor in expected.items() if name not in tensors}
-        tensors = {**tensors, **absent}
+    """With the biases that were there before export, and without the table it added, where zeros and table still are
+    what they were."""
+    with suppress(ValidationError, KeyError):
+        before = DecoderConfig.model_validate({**config.model_dump(), "bias": hint["bias"]})
+        if all(before.has_bias(place) for place in used_biases(tensors)):
+            config = before
+            expected = _shapes(config, vocab_size)
+            tensors = {name: tensors.get(name, torch.zeros(like.shape)) for name, like in expected.items()}
     for position in (SinusoidalConfig(type="sinusoidal"), NoPositionConfig(type="none")):
         if hint.get("position") == position.type and POSITIONS in tensors:
             as_exported = config.model_copy(update={"position": position})

@@ -300,5 +300,5 @@ GPT2 = Architecture(
     only={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False},
 )
 
-# The first that can be a decoder is the one that it becomes.
+# Of those that can be a decoder, with as many biases to spare, the first is the one that it becomes.
 ARCHITECTURES = (LLAMA, QWEN3, GPT2, STARCODER2, PERSIMMON, ARCEE, STABLELM, MISTRAL, MIXTRAL, QWEN2)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
-from pellucid.config.model import DecoderConfig, ExpertsConfig, RotaryConfig, SlidingWindowConfig
+from pellucid.config.model import (
+    BIAS_PLACES,
+    BiasPlace,
+    DecoderConfig,
+    ExpertsConfig,
+    RotaryConfig,
+    SlidingWindowConfig,
+)
 from pellucid.errors import CheckpointError
 from pellucid.exchange.classes import Architecture
+from pellucid.exchange.layouts import bias_place
 from pellucid.model.build import head_width
 
 # What each class could do, and no Pellucid model does.
@@ -18,7 +26,9 @@ SLIDING = "sliding_attention"
 DAMAGED = "download the model again, or choose another"
 
 
-def written_config(architecture: Architecture, config: DecoderConfig, vocab_size: int) -> dict[str, Any]:
+def written_config(
+    architecture: Architecture, config: DecoderConfig, vocab_size: int, biases: Set[BiasPlace]
+) -> dict[str, Any]:
     """config.json, with all that matters written out: defaults differ between versions of transformers."""
     ours = {**config.model_dump(), "d_ff": config.d_ff or 4 * config.d_model}
     written: dict[str, Any] = {
@@ -31,7 +41,7 @@ def written_config(architecture: Architecture, config: DecoderConfig, vocab_size
         "tie_word_embeddings": config.tied_embeddings,
         **dict.fromkeys(architecture.dropouts, 0.0),
         **architecture.only,
-        **{row.bias: config.bias for row in architecture.rows if isinstance(row.bias, str)},
+        **bias_flags(architecture, biases),
         **{row.present: config.qk_norm for row in architecture.rows if row.present is not None},
         # What zeros and a table of numbers no longer tell: `from_hugging_face` reads it, transformers does not.
         "pellucid": {"bias": config.bias, "position": config.position.type},
@@ -61,7 +71,7 @@ def written_config(architecture: Architecture, config: DecoderConfig, vocab_size
 
 
 def read_config(architecture: Architecture, hf_config: Mapping[str, Any], where: str) -> tuple[DecoderConfig, int]:
-    """The decoder, as if it had all biases and a table of positions learned, and the size of its vocabulary.
+    """The decoder, as if its table of positions were learned, and the size of its vocabulary.
 
     Raises CheckpointError at `where` if a value is of the wrong type, or means what a Pellucid model cannot compute.
     """
@@ -76,7 +86,6 @@ def read_config(architecture: Architecture, hf_config: Mapping[str, Any], where:
         "activation": read.activation(),
         "position": read.rope() if "rope" in architecture.positions else {"type": "learned"},
         "tied_embeddings": read.flag("tie_word_embeddings"),
-        "bias": True,
         "qk_norm": architecture.qk_norm[0] if len(architecture.qk_norm) == 1 else read.flag("qk_layernorm"),
     }
     if architecture.experts:
@@ -88,11 +97,38 @@ def read_config(architecture: Architecture, hf_config: Mapping[str, Any], where:
         for flag in (row.bias, row.present):
             if isinstance(flag, str):
                 read.flag(flag)
+    model["bias"] = _biases(architecture, hf_config, model["qk_norm"])
     try:
         return DecoderConfig.model_validate(model), read.integer("vocab_size")
     except ValidationError as error:
         message = str(error.errors()[0]["msg"]).removeprefix("Value error, ").replace(";", ",")
         raise CheckpointError(where, f"no decoder has this shape: {message}", DAMAGED) from error
+
+
+def bias_flags(architecture: Architecture, biases: Set[BiasPlace]) -> dict[str, bool]:
+    """The keys that tell of biases, for a model that has some at these places."""
+    flags: dict[str, bool] = {}
+    for row in architecture.rows:
+        if isinstance(row.bias, str):
+            flags[row.bias] = flags.get(row.bias, False) or bias_place(row.ours[0]) in biases
+    return flags
+
+
+def biases_of(architecture: Architecture, values: Mapping[str, Any]) -> set[BiasPlace]:
+    """Where the class has biases, with these values of config.json."""
+    has = [(row, values[row.bias] if isinstance(row.bias, str) else row.bias) for row in architecture.rows]
+    return {bias_place(row.ours[0]) for row, has_bias in has if has_bias}
+
+
+def _biases(architecture: Architecture, values: Mapping[str, Any], has_qk_norm: bool) -> bool | list[BiasPlace]:
+    """The knob `bias` of such a model: everywhere, nowhere, or at these places."""
+    there, possible = biases_of(architecture, values), set(BIAS_PLACES)
+    if architecture.norm != "layer_norm":  # an RMSNorm has none
+        possible -= {"norms"}
+    if architecture.norm != "layer_norm" or not has_qk_norm:
+        possible -= {"query_key_norms"}
+    there &= possible
+    return there == possible or (bool(there) and sorted(there, key=BIAS_PLACES.index))
 
 
 class _Reader:

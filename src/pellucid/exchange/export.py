@@ -103,11 +103,11 @@ def _write_gguf(
 def _with_class(config: DecoderConfig, tensors: Tensors) -> tuple[DecoderConfig, Tensors]:
     """The decoder, or an equal one that some class computes. Raises ConfigError, naming the knob, if there is none."""
     try:
-        class_for(config)
+        class_for(config, tensors)
     except ConfigError as refusal:
         try:
             config, tensors = as_llama(config, tensors)
-            class_for(config)
+            class_for(config, tensors)
         except ConfigError:
             raise refusal from None
     return config, tensors

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from typing_extensions import assert_never
 
+from pellucid.config.model import BiasPlace
+
 # same: as ours. side_by_side: matrices side by side, each transposed (GPT-2's Conv1D). head_after_head: the rows of
 # the query, key and value of head 0, then of head 1 (Persimmon). each_head: one copy for each head (StableLm).
 Layout = Literal["same", "side_by_side", "head_after_head", "each_head", "each_kv_head"]
@@ -27,6 +29,17 @@ class Row:
     layout: Layout = "same"
     bias: bool | str = False
     present: str | None = None
+
+
+def bias_place(name: str) -> BiasPlace:
+    """Where a module or parameter of ours stands, as `model.bias` calls it."""
+    parts: dict[str, BiasPlace] = {
+        **dict.fromkeys(("W_Q", "W_K", "W_V"), "queries_keys_values"),
+        "W_O": "attention_output",
+        **dict.fromkeys(("W_1", "W_2", "W_gate"), "feed_forward"),
+        **dict.fromkeys(("query_norm", "key_norm"), "query_key_norms"),
+    }
+    return next((place for part, place in parts.items() if part in name.split(".")), "norms")
 
 
 @dataclass(frozen=True)

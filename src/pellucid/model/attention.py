@@ -75,6 +75,7 @@ class MultiHeadAttention(nn.Module):
         query_norm: nn.Module,
         key_norm: nn.Module,
         bias: bool,
+        output_bias: bool,
         dropout: float,
     ) -> None:
         super().__init__()
@@ -84,7 +85,7 @@ class MultiHeadAttention(nn.Module):
         self.W_Q = nn.Linear(d_model, n_heads * self.head_width, bias=bias)
         self.W_K = nn.Linear(d_model, n_kv_heads * self.head_width, bias=bias)
         self.W_V = nn.Linear(d_model, n_kv_heads * self.head_width, bias=bias)
-        self.W_O = nn.Linear(n_heads * self.head_width, d_model, bias=bias)
+        self.W_O = nn.Linear(n_heads * self.head_width, d_model, bias=output_bias)
         self.query_norm = query_norm
         self.key_norm = key_norm
         self.rotate = rotate

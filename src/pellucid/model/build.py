@@ -106,7 +106,7 @@ def build_decoder(config: DecoderConfig, vocab_size: int) -> Decoder:
         dropout=config.dropout,
         blocks=[build_block(config, rotate) for rotate in rotate_in_each_layer(config, positions)],
         # After post-norm blocks there is nothing left to normalise.
-        final_norm=build_norm(config, config.d_model) if config.norm_placement == "pre" else nn.Identity(),
+        final_norm=build_norm(config) if config.norm_placement == "pre" else nn.Identity(),
         soft_cap=nn.Identity() if config.logit_soft_cap is None else SoftCap(config.logit_soft_cap),
     )
     initialize(
@@ -179,17 +179,19 @@ def build_block(config: DecoderConfig, rotate: Rotate) -> Block:
 def build_residual(config: DecoderConfig, sublayer: nn.Module) -> Residual:
     match config.norm_placement:
         case "pre":
-            return PreNorm(build_norm(config, config.d_model), sublayer)
+            return PreNorm(build_norm(config), sublayer)
         case "post":
-            return PostNorm(build_norm(config, config.d_model), sublayer)
+            return PostNorm(build_norm(config), sublayer)
         case _:
             assert_never(config.norm_placement)
 
 
-def build_norm(config: DecoderConfig, width: int) -> nn.Module:
+def build_norm(config: DecoderConfig, *, of_heads: bool = False) -> nn.Module:
+    width = head_width(config) if of_heads else config.d_model
     match config.norm:
         case "layer_norm":
-            return LayerNorm(width, bias=config.bias, epsilon=config.norm_epsilon)
+            bias = config.has_bias("query_key_norms" if of_heads else "norms")
+            return LayerNorm(width, bias=bias, epsilon=config.norm_epsilon)
         case "rms_norm":
             return RMSNorm(width, epsilon=config.norm_epsilon)
         case _:
@@ -205,9 +207,10 @@ def build_attention(config: DecoderConfig, rotate: Rotate) -> MultiHeadAttention
         "n_kv_heads": config.n_kv_heads or config.n_heads,
         "rotate": rotate,
         "project": kernels.project,
-        "query_norm": build_norm(config, head_width(config)) if config.qk_norm else nn.Identity(),
-        "key_norm": build_norm(config, head_width(config)) if config.qk_norm else nn.Identity(),
-        "bias": config.bias,
+        "query_norm": build_norm(config, of_heads=True) if config.qk_norm else nn.Identity(),
+        "key_norm": build_norm(config, of_heads=True) if config.qk_norm else nn.Identity(),
+        "bias": config.has_bias("queries_keys_values"),
+        "output_bias": config.has_bias("attention_output"),
         "dropout": config.dropout,
     }
     match config.attention:
@@ -252,7 +255,7 @@ def build_feed_forward(config: DecoderConfig) -> nn.Module:
 
 def build_expert(config: DecoderConfig) -> nn.Module:
     """A feed-forward layer, of which a dense model has one in each block."""
-    d_ff = config.d_ff or 4 * config.d_model
+    d_ff, bias = config.d_ff or 4 * config.d_model, config.has_bias("feed_forward")
     activation: Activation
     match config.activation:
         case "relu":
@@ -264,12 +267,10 @@ def build_expert(config: DecoderConfig) -> nn.Module:
         case "relu_squared":
             activation = choose_kernels(config).relu_squared
         case "swiglu":
-            return SwiGLU(d_model=config.d_model, d_ff=d_ff, bias=config.bias, dropout=config.dropout)
+            return SwiGLU(d_model=config.d_model, d_ff=d_ff, bias=bias, dropout=config.dropout)
         case _:
             assert_never(config.activation)
-    return FeedForward(
-        d_model=config.d_model, d_ff=d_ff, activation=activation, bias=config.bias, dropout=config.dropout
-    )
+    return FeedForward(d_model=config.d_model, d_ff=d_ff, activation=activation, bias=bias, dropout=config.dropout)
 
 
 def build_recurrent(config: RecurrentConfig, vocab_size: int) -> Recurrent:
