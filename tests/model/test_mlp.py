@@ -72,6 +72,15 @@ def test_a_position_depends_on_the_tokens_of_its_window_and_on_no_other(window):
     assert torch.equal(sees_TT, torch.ones(T, T).tril().triu(1 - window).bool())
 
 
+def test_the_first_weights_make_sums_of_about_1():
+    torch.manual_seed(0)
+    model = build_model(MLPConfig(type="mlp", context_length=8, window=8, d_model=64, d_ff=256), vocab_size=500)
+    [layer] = model.blocks
+    x_NW = model.embeddings.embedding_VD[torch.randint(500, (400, 8))].flatten(1)
+    assert layer.W_1(x_NW).std().item() == pytest.approx(1, abs=0.05)
+    assert layer.W_2(torch.randn(400, 256)).std().item() == pytest.approx(1, abs=0.05)
+
+
 def test_it_has_as_many_parameters_as_the_formula_says_and_two_flops_for_each_but_the_embedding_and_biases():
     V, W, D, F = VOCAB_SIZE, 3, 4, 6
     for tied in (True, False):

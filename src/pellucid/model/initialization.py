@@ -53,10 +53,10 @@ def initialize(model: Decoder, *, embedding_std: float | None, zero_init_project
 
 
 def start_as_copier(attention: MultiHeadAttention) -> None:
-    """W_V orthogonal and W_O = W_V^T / 2: attention adds half of what it attends to.
+    """W_V orthogonal and W_O = W_V^T / 2: each head adds half of what it attends to, in its own directions.
 
     With tied embeddings the logits of the tokens attended to rise from the first step on: to repeat a word, the model
-    has only to find it. One half, so that the token at the position itself stays heard.
+    has only to find it. One half, so that the token at the position itself stays heard (equation 32).
     """
     nn.init.orthogonal_(attention.W_V.weight)
     attention.W_O.weight.copy_(attention.W_V.weight.T / 2)
