@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo demo-chat serve test suite oracles bench soak lint clean
+.PHONY: help setup demo demo-chat serve test suite everywhere oracles bench soak lint clean
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -33,6 +33,9 @@ test: $(VENV)/.dev ## lint, types and layers, beside all tests: a file per core 
 suite: $(VENV)/.dev
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 	    $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
+
+everywhere: $(VENV)/.dev ## all tests with other kernels, threads and orders, and beside a busy process: an hour or two
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python scripts/everywhere.py
 
 oracles: $(VENV)/.oracles ## what other programs make of our files: trackers, evaluation harness and formats
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest tests/oracles
@@ -71,5 +74,5 @@ $(VENV)/.oracles: $(VENV)/.dev
 
 clean:           ## remove .venv, caches, and the corpora and runs that Pellucid wrote; your own files stay
 	$(PYTHON) scripts/clean.py
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .everywhere .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -64,6 +64,7 @@ SMALLEST: dict[str, tuple[str, dict[str, object]]] = {
 }
 ELSEWHERE = {
     "clean": "test_clean.py",
+    "everywhere": "test_everywhere.py",
     **dict.fromkeys(
         ("parallel_experts", "parallel_pipeline", "parallel_processes", "parallel_tensor"),
         "parallel/test_parallel_scripts.py",

@@ -1,0 +1,131 @@
+"""All tests as other computers run them: other kernels, threads and orders, and beside a busy process, as a table.
+
+    python scripts/everywhere.py                 an hour or two; rows that this commit has are read
+    python scripts/everywhere.py --only 3        one row, again
+    python scripts/everywhere.py tests/model     what else is given goes to pytest
+
+Each setting comes with and without the busy process, and no two rows share two of the others. The kernels of PyTorch,
+oneDNN and MKL are those of a CPU with AVX2, say, and no more. Output and JUnit files are left in .everywhere/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+KERNELS = {
+    "avx512": {"ATEN_CPU_CAPABILITY": "avx512"},
+    "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
+    "default": {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"},
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    kernels: str
+    threads: int
+    order: int  # the seed of pytest-randomly
+    is_beside: bool
+
+
+ROWS = {
+    1: Row("avx512", 1, 1, False),
+    2: Row("avx2", 2, 2, False),
+    3: Row("default", 4, 3, False),
+    4: Row("avx512", 2, 3, True),
+    5: Row("avx2", 4, 1, True),
+    6: Row("default", 1, 2, True),
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    passed: int
+    failed: list[str]
+    skipped: int
+    minutes: float
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--only", type=int, choices=ROWS, metavar="ROW", help="one row, even if it is done")
+    options, for_pytest = arguments.parse_known_args()
+    has = {"avx512": torch.cpu._is_avx512_supported(), "avx2": torch.cpu._is_avx2_supported(), "default": True}
+    folder = ROOT / ".everywhere" / commit()
+    folder.mkdir(parents=True, exist_ok=True)
+    failed = []
+    print("| row | kernels | threads | order | beside | passed | failed | skipped | minutes |\n|" + "---|" * 9)
+    for number, row in ROWS.items():
+        if options.only not in (None, number):
+            continue
+        settings = f"| {number} | {row.kernels} | {row.threads} | {row.order} | {'busy' if row.is_beside else ''} |"
+        if not has[row.kernels]:
+            print(f"{settings} this CPU has none | | | |")
+            continue
+        file = folder / f"{number}.xml"
+        if options.only or for_pytest or folder.name.endswith("-dirty") or not file.exists():
+            run(row, file, for_pytest)
+        found = outcome(file)
+        failed += [f"row {number}: {name}" for name in found.failed]
+        print(f"{settings} {found.passed} | {len(found.failed)} | {found.skipped} | {found.minutes:.1f} |", flush=True)
+    print("", *failed, sep="\n")
+    sys.exit(bool(failed))
+
+
+def commit() -> str:
+    """And `-dirty` if something is not in it."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def run(row: Row, file: Path, for_pytest: list[str]) -> None:
+    """Runs the tests, which write `file` as they end; what pytest prints stands beside it."""
+    file.unlink(missing_ok=True)
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(row.threads))
+    command = [sys.executable, "-m", "pytest", "-n", "auto", "--maxprocesses", "4", "--dist", "loadfile"]
+    command += ["-p", "randomly", f"--randomly-seed={row.order}", "--randomly-dont-reset-seed", f"--junit-xml={file}"]
+    with file.with_suffix(".txt").open("wb") as output, busy_process(row.is_beside):
+        environment = {**os.environ, **KERNELS[row.kernels], **threads}
+        subprocess.run([*command, *for_pytest], env=environment, stdout=output, stderr=subprocess.STDOUT, check=False)
+
+
+@contextmanager
+def busy_process(is_wanted: bool) -> Iterator[None]:
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if is_wanted else None
+    try:
+        yield
+    finally:
+        if process:
+            process.kill()
+            process.wait()
+
+
+def outcome(file: Path) -> Outcome:
+    """What a JUnit file says. Without one pytest itself has failed."""
+    if not file.exists():
+        return Outcome(0, [f"pytest broke off; see {file.with_suffix('.txt')}"], 0, 0.0)
+    [suite] = ElementTree.parse(file).getroot()
+    cases = suite.findall("testcase")
+    failed = [name_of(case) for case in cases if {"failure", "error"} & {each.tag for each in case}]
+    skipped = sum(case.find("skipped") is not None for case in cases)
+    passed = len(cases) - len(failed) - skipped
+    return Outcome(passed, failed, skipped, float(suite.get("time", 0)) / 60)
+
+
+def name_of(case: ElementTree.Element) -> str:
+    """As pytest takes it."""
+    return f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
+
+
+if __name__ == "__main__":
+    main()
