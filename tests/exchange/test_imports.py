@@ -269,6 +269,21 @@ def test_a_bad_folder_is_refused_in_one_line_and_leaves_nothing(case, saved, wor
     assert sorted(Path().rglob("*")) == before
 
 
+def test_a_chat_template_from_elsewhere_is_not_dropped_in_silence(saved, workplace, pellucid):
+    shutil.copytree(saved("Llama")[0], "in_config")
+    shutil.copytree(saved("Llama")[0], "in_file")
+    changed("tokenizer_config.json", chat_template="{{ messages }}")(Path("in_config"))
+    Path("in_file/chat_template.jinja").write_text("{{ messages }}")
+    for folder in ("in_config", "in_file"):
+        done = pellucid("import", folder, f"runs/{folder}")
+        words = f"warning: {folder}: its chat template is not used; to chat with it, fine-tune it on conversations\n"
+        assert (done.exit_code, done.stderr) == (0, words)
+    refused = pellucid("chat", "runs/in_file")
+    assert refused.exit_code == 2
+    assert "(a chat template that was imported is not used)" in refused.stderr
+    assert pellucid("import", saved("Llama")[0], "runs/plain").stderr == ""
+
+
 def test_a_bad_place_is_refused_in_one_line(saved, workplace, pellucid, monkeypatch):
     folder = saved("Llama")[0]
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)

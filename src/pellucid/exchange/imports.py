@@ -6,6 +6,7 @@ Nothing that could run code is read: weights are safetensors, the rest is JSON. 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -26,9 +27,12 @@ from pellucid.exchange.folders import bytes_of, new_folder, require_empty
 from pellucid.exchange.tokenizer_files import imported_tokenizer
 from pellucid.version import __version__
 
+_log = logging.getLogger(__name__)
+
 CONFIG, WEIGHTS, INDEX, TOKENIZER = "config.json", "model.safetensors", "model.safetensors.index.json", "tokenizer.json"
-TOKENIZER_SETTINGS = ("tokenizer_config.json", "generation_config.json", CONFIG)
-READ_FROM_THE_HUB = [CONFIG, "model*.safetensors", INDEX, TOKENIZER, *TOKENIZER_SETTINGS]
+SETTINGS, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
+TOKENIZER_SETTINGS = (SETTINGS, "generation_config.json", CONFIG)
+READ_FROM_THE_HUB = [CONFIG, "model*.safetensors", INDEX, TOKENIZER, *TOKENIZER_SETTINGS, TEMPLATE]
 HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 MAX_JSON_BYTES = 1 << 26  # the largest tokenizer.json in use has a fifth of it
@@ -50,7 +54,8 @@ def import_run(source: str, run_dir: Path) -> None:
     config, tensors, vocab_size = from_hugging_face(hf_config, _weights(folder, where), where)
     texts = {TOKENIZER: _text(folder / TOKENIZER, SAVE_AGAIN)}
     texts |= {each: _text(folder / each, SAVE_AGAIN) for each in TOKENIZER_SETTINGS if (folder / each).exists()}
-    tokenizer_json = imported_tokenizer(texts, vocab_size, where).to_json()
+    tokenizer = imported_tokenizer(texts, vocab_size, where)
+    tokenizer_json = tokenizer.to_json()
     config_yaml = run_config_to_yaml(_run_config(name, config, tokenizer_path))
     checkpoint = Checkpoint(tensors, {}, {"cpu": torch.Generator().get_state()}, _state(), config_yaml, tokenizer_json)
     n_bytes = sum(map(bytes_of, tensors.values())) + 2 * len(tokenizer_json)
@@ -58,6 +63,9 @@ def import_run(source: str, run_dir: Path) -> None:
         write_checkpoint(draft, checkpoint)
         (draft / "config.yaml").write_text(config_yaml, encoding="utf-8")
         (draft / TOKENIZER).write_text(tokenizer_json, encoding="utf-8")
+    has_template = (folder / TEMPLATE).exists() or "chat_template" in json.loads(texts.get(SETTINGS, "{}"))
+    if has_template and not tokenizer.has_chat_tokens:
+        _log.warning("%s: its chat template is not used; to chat with it, fine-tune it on conversations", source)
 
 
 def _run_name(run_dir: Path) -> str:

@@ -54,4 +54,5 @@ def require_chat_tokens(tokenizer: Tokenizer, where: str) -> None:
     """Raises ConfigError if the model knows no turns."""
     if not tokenizer.has_chat_tokens:
         what = "this model was not trained on conversations"
-        raise ConfigError(where, what, "fine-tune it first: `pellucid train instructions_sft`, with start_from: RUN")
+        fix = "fine-tune it first: `pellucid train instructions_sft`, with start_from: RUN"
+        raise ConfigError(where, what, f"{fix} (a chat template that was imported is not used)")
