@@ -19,6 +19,11 @@ OUT_OF_MEMORY_TEXTS = (
     "error return without exception set",  # Python itself, with no room for a MemoryError
 )
 
+LESS_MEMORY = (
+    "lower train.batch_size (and raise train.gradient_accumulation_steps), model.context_length, "
+    "model.d_model or model.n_layers"
+)
+
 
 class PellucidError(Exception):
     """A fault that the user can fix: where it is, what it is, and how to fix it."""
@@ -72,9 +77,7 @@ class LostProcessError(PellucidError, exit_code=9):
 def explained(error: BaseException) -> BaseException:
     """Turns a full memory or a failing disk into a PellucidError; any other error stays as it is."""
     if is_out_of_memory(error):
-        fix = "lower train.batch_size (and raise train.gradient_accumulation_steps), model.context_length, "
-        fix += "model.d_model or model.n_layers; for generate, --num-samples"
-        return OutOfMemoryError("memory", "it does not fit", fix)
+        return OutOfMemoryError("memory", "it does not fit", f"{LESS_MEMORY}; for generate, --num-samples")
     if isinstance(error, OSError):
         return InputOutputError(str(error.filename or "disk"), error.strerror or str(error), "fix that and try again")
     return error

@@ -28,6 +28,7 @@ from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.distributed import World, connected, with_helpers
 from pellucid.runtime.precision import resolve_precision
 from pellucid.training.build import build_session, build_trainer, choose_n_processes
+from pellucid.training.enough_memory import require_memory
 from pellucid.training.interrupts import StoppedBySignal
 from pellucid.training.optimizers import trained
 from pellucid.training.resume import (
@@ -104,6 +105,7 @@ def train_run(
             found = found_for_steps(config, found, run_dir)
         base = base_of(config, found)
         n_processes = choose_n_processes(config, world)
+        require_memory(config, max(n_processes, world.size))
         train_as_rank = partial(_train_as_rank, config, data_root, run_dir, minutes)
         with with_helpers(n_processes, train_as_rank) if n_processes > world.size else nullcontext(world) as world:
             world.announce("start", found[1].name if found else "")

@@ -1,0 +1,56 @@
+"""Before anything is prepared: whether what a run asks for is many times more than the memory that there is."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from pellucid.config.run import RunConfig
+from pellucid.errors import LESS_MEMORY, OutOfMemoryError
+from pellucid.runtime.precision import Precision, precision_here
+from pellucid.training.build import cost_of_run
+
+BY_FAR = 8  # swapped memory, shared layers, a compiled graph: what is counted may be several times what is taken
+LEAST_VOCABULARY = 256  # a corpus may hold fewer tokens than the config has room for
+LEAST_ROW = 32  # and its documents may be shorter than the context
+WORTH_COUNTING = 1 / 64  # of the memory, in one number per coordinate: counting takes a second
+
+
+def require_memory(config: RunConfig, n_processes: int = 1) -> None:
+    """OutOfMemoryError if one micro-batch, at the very least, needs many times the memory of the device.
+
+    Only what one process holds is known: several may share the rows out.
+    """
+    precision = precision_here(config.train.device, config.train.precision)
+    available = device_bytes(precision)
+    if available is None or (n_processes > 1 and precision.device.type != "cpu"):
+        return
+    model = config.model
+    width, n_layers = getattr(model, "d_model", 1), getattr(model, "n_layers", 1)
+    n_coordinates = n_layers * width * (width + config.rows_per_micro_batch * model.context_length)
+    if 4 * n_coordinates < WORTH_COUNTING * available:
+        return
+    needed = least_bytes(config, precision)
+    if needed > BY_FAR * available:
+        what = f"a micro-batch of {config.rows_per_micro_batch:,} rows needs some {needed / 1e9:,.0f} GB, "
+        raise OutOfMemoryError("memory", f"{what}and there are {available / 1e9:,.0f} GB", LESS_MEMORY)
+
+
+def least_bytes(config: RunConfig, precision: Precision) -> int:
+    """What a micro-batch takes if every token that may be missing is."""
+    model = config.model
+    if config.data.packing == "documents" or not config.reads_text:
+        least = max(LEAST_ROW, getattr(model, "window", 0))
+        model = model.model_copy(update={"context_length": min(model.context_length, least)})
+    return cost_of_run(config.model_copy(update={"model": model}), LEAST_VOCABULARY, precision).memory_bytes.training
+
+
+def device_bytes(precision: Precision) -> int | None:
+    """The memory of the device; None where the system does not tell."""
+    if precision.device.type == "cuda":
+        return int(torch.cuda.get_device_properties(precision.device).total_memory)
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows
+        return None

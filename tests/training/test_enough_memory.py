@@ -1,0 +1,58 @@
+"""What cannot possibly fit is refused at once; what may fit is tried."""
+
+import pytest
+
+from pellucid.config.load import parse_run_config
+from pellucid.errors import OutOfMemoryError
+from pellucid.runtime.precision import precision_here
+from pellucid.training import enough_memory
+from pellucid.training.enough_memory import BY_FAR, least_bytes, require_memory
+from tiny_run import TINY_RUN
+
+CPU = precision_here("cpu", "fp32")
+
+
+def test_a_batch_that_cannot_fit_is_refused_before_anything_is_prepared(workplace, pellucid):
+    result = pellucid("train", "tiny.yaml", "train.batch_size=10_000_000_000")
+    assert result.exit_code == 8
+    assert result.stderr.splitlines()[-1].startswith("error: memory: a micro-batch of 10,000,000,000 rows needs some ")
+    assert not (workplace / "data").exists()
+
+
+@pytest.mark.parametrize("change", ["train.batch_size=100", "model.d_model=2048", "model.n_layers=500"])
+def test_only_what_needs_many_times_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch, change: str):
+    config = parse_run_config(TINY_RUN, "tiny.yaml", [change])
+    needed = least_bytes(config, CPU)
+    monkeypatch.setattr(enough_memory, "device_bytes", lambda _: needed // BY_FAR + 1)
+    require_memory(config)
+    monkeypatch.setattr(enough_memory, "device_bytes", lambda _: needed // (BY_FAR + 1))
+    with pytest.raises(OutOfMemoryError, match="lower train.batch_size"):
+        require_memory(config)
+
+
+def test_short_documents_in_a_long_context_count_as_short():
+    long = parse_run_config(TINY_RUN, "tiny.yaml", ["model.context_length=1_000_000"])
+    assert least_bytes(long, CPU) == least_bytes(parse_run_config(TINY_RUN, "tiny.yaml"), CPU)
+    stream = parse_run_config(TINY_RUN, "tiny.yaml", ["model.context_length=1_000", "data.packing=contiguous"])
+    assert least_bytes(stream, CPU) > 10 * least_bytes(long, CPU)
+
+
+def test_a_usual_run_is_not_even_counted(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(enough_memory, "device_bytes", lambda _: 4 << 30)
+    monkeypatch.delattr(enough_memory, "least_bytes")
+    require_memory(parse_run_config(TINY_RUN, "tiny.yaml"))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "{type: mlp, context_length: 64, window: 40, d_model: 8}",
+        "{type: lstm, context_length: 64, d_model: 8}",
+        "{type: bigram, context_length: 64}",
+    ],
+)
+def test_every_model_can_be_counted(monkeypatch: pytest.MonkeyPatch, model: str):
+    config = parse_run_config(TINY_RUN, "tiny.yaml", [f"model={model}"])
+    monkeypatch.setattr(enough_memory, "device_bytes", lambda _: 1)
+    with pytest.raises(OutOfMemoryError):
+        require_memory(config)
