@@ -17,8 +17,7 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import torch
-from results import parser, print_table, record
+from results import here, number_format, parser, print_table, record
 
 from pellucid.config import load_run_config
 from pellucid.corpora.build import build_corpus
@@ -132,7 +131,7 @@ def main() -> None:
     arguments.add_argument("--pairs", type=int, default=15)
     chosen = arguments.parse_args()
     keep_freed_memory()
-    config = load_run_config(CONFIG, ["corpus.size=2000"])
+    config = load_run_config(CONFIG, ["corpus.size=2000", f"train.precision={number_format()}"])
     with tempfile.TemporaryDirectory() as folder:
         data = prepare_data(config, Path(folder))
         fast, _ = build_trainer(config, data)
@@ -144,15 +143,14 @@ def main() -> None:
         lean = partial(decode, fast, decoding.SingleTokenDecoder)
         called = partial(decode, fast, EveryLayerCalled)
         times_as_long["decoding: the lean decoder for single tokens"] = ratio(lean, called, 1, chosen.pairs)
-    kind = "bf16" if fast.precision.dtype == torch.bfloat16 else torch.backends.cpu.get_cpu_capability()
     figures = {name: {"times as long": figure} for name, figure in times_as_long.items()}
     print_table("without", figures)
     if chosen.record:
-        record(f"kernels_{kind.lower()}", figures)
+        record(here("kernels"), figures, ["fables"])
     of_cache = measure_word_cache(min(3, chosen.pairs))
     print_table("encoding without", of_cache)
     if chosen.record:
-        record("word_cache", of_cache)
+        record("word_cache", of_cache, ["fables"])
 
 
 if __name__ == "__main__":

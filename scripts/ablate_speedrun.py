@@ -92,7 +92,7 @@ def main() -> None:
         figures[name] = {"steps": steps, "seconds": seconds, "times as long": seconds / full}
         print(f"| {name} | {steps:.0f} | {seconds:.1f} | {seconds / full:.2f} |", flush=True)
     if options.record:
-        record("speedrun_ablation", figures)
+        record("speedrun_ablation", figures, ["speedrun_shakespeare"])
 
 
 if __name__ == "__main__":

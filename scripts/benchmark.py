@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -284,10 +284,10 @@ def main() -> None:
     auto = resolve_precision("auto", "auto")
     print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads, {auto.device}, medians of {n_pairs} pairs")
 
-    def show(name: str, figures: Figures) -> None:
+    def show(name: str, figures: Figures, recipes: Sequence[str] = (), numbers: str | None = None) -> None:
         print_table(name, figures)
         if options.record:
-            record(here(name), figures)
+            record(here(name), figures, recipes, numbers=numbers)
 
     training, peak = compare_training(Shape(batch_size=32, context_length=256, vocab_size=65), auto, n_pairs)
     show("peak", peak)
@@ -295,9 +295,9 @@ def main() -> None:
     if auto.device.type == "cuda":
         gpt2 = Shape(batch_size=32, context_length=1024, vocab_size=50257, d_model=768, n_layers=12, n_heads=12)
         show("training GPT-2 124M", compare_training(gpt2, auto, n_pairs)[0])
-    show("decoding", compare_decoding(auto.device, n_pairs))
-    show("position", measure_growth_with_position(auto.device, n_pairs))
-    show("start", compare_start(n_pairs))
+    show("decoding", compare_decoding(auto.device, n_pairs), numbers="fp32")
+    show("position", measure_growth_with_position(auto.device, n_pairs), numbers="fp32")
+    show("start", compare_start(n_pairs), ["debug"])
     show("memory", measure_memory(auto))
 
 

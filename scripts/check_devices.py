@@ -1,4 +1,5 @@
-"""How well `cost/many_devices.py` predicts training in several processes: the demo's updates with 1, 2 and 4 of them.
+"""How well `cost/many_devices.py` predicts training in several processes: the demo's updates with 1, 2 and 4 of them,
+as far as there are cores.
 
     python scripts/check_devices.py
 
@@ -31,7 +32,7 @@ from pellucid.runtime.precision import resolve_precision
 from pellucid.training.build import update_on_one_device
 from pellucid.training.metrics import read_rows
 
-PROCESSES = (1, 2, 4)
+PROCESSES = [n for n in (1, 2, 4) if n <= torch.get_num_threads()]
 WARM_UP_UPDATES, ALL_REDUCES = 10, 30
 CONFIG = Path(__file__).parent.parent / "configs" / "fables.yaml"
 FEW_FABLES = ["corpus={type: fables, size: 3000}"]
@@ -63,7 +64,7 @@ def main() -> None:
             row[f"{kind} efficiency (%)"] /= n * alone[f"{kind} (tokens/s)"]
     print_table("processes", figures)
     if options.record:
-        record("processes", figures)
+        record("processes", figures, ["fables"])
 
 
 def train(n: int, updates: int, folder: Path) -> float:

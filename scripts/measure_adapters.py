@@ -55,9 +55,9 @@ def main() -> None:
     print_table("excess by skill, nats per fable", by_skill)
     print_table("fine-tuning", tuning)
     if options.record:
-        record("quantization", quantization)
-        record("quantization by skill", by_skill)
-        record("adapters", tuning)
+        record("quantization", quantization, ["fables"])
+        record("quantization by skill", by_skill, ["fables"])
+        record("adapters", tuning, ["fables", *TUNED.values()])
 
 
 def measure_formats() -> tuple[dict[str, Any], dict[str, Any]]:

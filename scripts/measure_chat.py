@@ -99,7 +99,7 @@ def main() -> None:
         print("minutes of training:", ", ".join(f"{name} {m:.1f}" for name, m in minutes.items()))
     if options.record:
         before = {"obey by chance (%)": chance(), "excess on plain fables (%)": plain}
-        record(here("chat"), {"before": before, "minutes": minutes, "after": rows})
+        record(here("chat"), {"before": before, "minutes": minutes, "after": rows}, ["fables", *STAGES])
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def main() -> None:
     for name, figures in found.items():
         print(name, figures)
         if options.record:
-            record(name, figures)
+            record(name, figures, ["debug"] if name == "debug" else [])
 
 
 if __name__ == "__main__":

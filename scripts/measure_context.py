@@ -105,7 +105,7 @@ def main() -> None:
             figures[f"{length:,}"] = times | sizes
     print_table("tokens before", figures)
     if options.record:
-        record("context", figures)
+        record("context", figures, numbers="fp32")
     draw(figures, options.figure)
 
 

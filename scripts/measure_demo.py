@@ -64,8 +64,9 @@ def main() -> None:
     print(json.dumps(demo, indent=1))
     print_table("seed", seeds)
     if options.record:
-        record(here("demo"), demo)
-        record(here("demo_seeds"), seeds)
+        record(here("demo"), demo, ["fables"])
+        if len(seeds) > 1:
+            record(here("demo_seeds"), seeds, ["fables"])
 
 
 if __name__ == "__main__":

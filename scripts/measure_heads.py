@@ -45,7 +45,7 @@ def main() -> None:
         print_table(name, figures[name])
     print(found.table())
     if options.record:
-        record("heads", figures)
+        record("heads", figures, ["fables"], numbers="fp32")
 
 
 def shown(estimate: Estimate, times: float = 1.0, digits: int = 2) -> str:

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from pydoc_data.topics import topics
 
-from results import ROOT, parser, print_table, record
+from results import ROOT, machine, parser, print_table, record
 
 LARGE_BYTES = 5_000_000
 AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
@@ -41,7 +41,7 @@ def main() -> None:
             figures[name] = measure(name, texts, Path(folder))
     print_table("own text", figures)
     if options.record:
-        record("own text", figures)
+        record("own text", figures, ["own_text"], machine("AVX2"), "fp32")
 
 
 def texts_of(files: Iterable[Path], root: Path) -> dict[str, str]:

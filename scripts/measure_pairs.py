@@ -41,6 +41,7 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("run", type=Path, help="a run fine-tuned on instructions")
     options = arguments.parse_args()
+    n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     trained, precision = load_trained_run(options.run, "latest")
     model, tokenizer, corpus = trained.model, trained.tokenizer, build_corpus(trained.config.corpus)
@@ -81,9 +82,10 @@ def main() -> None:
             halves = [[cut(pair) for pair in half] for half in (pairs[: N_PAIRS // 2], pairs[N_PAIRS // 2 :])]
             gradients = [gradient(model, precision, half) for half in halves]
             table[name][of_cut] = float(torch.nn.functional.cosine_similarity(*gradients, dim=0))
+    torch.set_num_threads(n_threads)  # those of the machine that is named
     print_table("pairs", table)
     if options.record:
-        record(here("pairs"), table)
+        record(here("pairs"), table, ["fables", "instructions_sft"])
 
 
 if __name__ == "__main__":

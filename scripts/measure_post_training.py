@@ -149,8 +149,8 @@ def main() -> None:
     print_table("reward of", ends)
     torch.set_num_threads(n_threads)
     if options.record:
-        record(here("frontier"), reached)
-        record(here("over_optimization"), ends)
+        record(here("frontier"), reached, ["fables", REFERENCE, *METHODS.values()])
+        record(here("over_optimization"), ends, ["fables", REFERENCE, "reward_model", "instructions_grpo"])
         frontier_figure.savefig(ROOT / "docs/frontier.png", dpi=150)
         proxy_figure.savefig(ROOT / "docs/over_optimization.png", dpi=150)
 

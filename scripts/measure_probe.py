@@ -25,7 +25,7 @@ def main() -> None:
     figures = {row: {name: str(score) for name, score in cells.items()} for row, cells in scores.items()}
     print_table("probe", figures)
     if options.record:
-        record("probe", figures)
+        record("probe", figures, ["fables"], numbers="fp32")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def main() -> None:
             figures[name] = {"seconds": last["elapsed_seconds"], "nats per character": last["val_loss"]}
     print_table("shakespeare", figures)
     if options.record:
-        record(here("shakespeare"), figures)
+        record(here("shakespeare"), figures, ["speedrun_shakespeare", "shakespeare_char"])
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def main() -> None:
         loss = torch.nn.functional.cross_entropy(counted(held_out[None, :-1])[0], held_out[1:]).item()
     print(f"\nloss of the counted bigram on the held-out fables: {loss:.4f} nats per token")
     if options.record:
-        record("ngram_floors", {"floors": floors, "counted bigram": {"loss": loss}})
+        record("ngram_floors", {"floors": floors, "counted bigram": {"loss": loss}}, ["fables"], numbers="fp64")
 
 
 if __name__ == "__main__":

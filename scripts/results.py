@@ -4,23 +4,30 @@
     <!-- result decoding -->                                       the table below: a row and a column for each key
     <!-- result demo/evaluation -->                                the block of text below, line by line
 
-    python scripts/results.py        writes the recorded numbers into all pages
+    python scripts/results.py          writes the recorded numbers into all pages
+    python scripts/results.py --age    lists what was committed since each entry was measured
 
+An entry names its machine with the kernels that PyTorch uses there, the format of its numbers, its commit, and a hash
+of each recipe that it comes from. A figure is as old as its commit; it is wrong once its recipe has changed.
 A page rounds as it likes: a number keeps the decimals that it is shown with. tests/test_results.py checks every mark.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import platform
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results.json"
@@ -36,24 +43,65 @@ TEXT = re.compile(MARK + r"\n+)((?: {4}.*\n|\n(?= {4}))+)")
 def parser(description: str | None) -> argparse.ArgumentParser:
     """Of a script that measures."""
     found = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    found.add_argument("--record", action="store_true", help="write the figures into docs/results.json")
+    found.add_argument("--record", action=_Record, help="write the figures into docs/results.json")
     return found
 
 
-def record(name: str, figures: dict[str, Any], where: str | None = None) -> None:
-    """Puts what was just measured, on this machine unless told, into results.json: with date, commit and command."""
+class _Record(argparse.Action):
+    """A flag that needs a commit at once, not only when all is measured."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(nargs=0, default=False, **options)
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
+        commit_of_code()
+        setattr(namespace, self.dest, True)
+
+
+def record(
+    name: str,
+    figures: dict[str, Any],
+    recipes: Iterable[str] = (),
+    where: str | None = None,
+    numbers: str | None = None,
+) -> None:
+    """Puts what was just measured into results.json. `recipes`: the shipped configs that it comes from.
+
+    It was this machine and its best number format unless told. Exits where code is not committed.
+    """
     import torch  # here, as to fill in pages takes none
 
     entries = read()
     entries[name] = {
         "machine": where or machine(),
+        "numbers": numbers or number_format(),
         "pytorch": torch.__version__.partition("+")[0],
         "date": date.today().isoformat(),
-        "commit": _output("git", "rev-parse", "--short=7", "HEAD"),
+        "commit": commit_of_code(),
         "command": _command(),
+        "recipes": {recipe: recipe_hash(recipe) for recipe in recipes},
         "figures": json.loads(json.dumps(figures), parse_float=lambda digits: float(f"{float(digits):.5g}")),
     }
     RESULTS.write_text(json.dumps(dict(sorted(entries.items())), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def commit_of_code() -> str:
+    """The commit that holds the code and the recipes of now. Exits if none does."""
+    if changed := _output("git", "status", "--porcelain", "--", "src", "scripts", "configs"):
+        sys.exit(f"error: --record: not committed:\n{changed}\nA figure names the commit that it was measured at.")
+    return _output("git", "rev-parse", "--short=7", "HEAD")
+
+
+def recipe_hash(name: str) -> str:
+    """Of what a shipped config trains, on what and how: neither of its comments, nor of how often it reports or saves.
+
+    How often it evaluates counts where that decides when the run ends.
+    """
+    config = yaml.safe_load((ROOT / "configs" / f"{name}.yaml").read_text(encoding="utf-8"))
+    if not config.get("evaluation", {}).keys() & {"stop_at_val_loss", "early_stopping_patience"}:
+        config.pop("evaluation", None)
+    learned = {key: value for key, value in config.items() if key not in ("name", "sample", "checkpoint")}
+    return hashlib.sha256(json.dumps(learned, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def print_table(name: str, figures: dict[str, dict[str, Any]]) -> None:
@@ -82,29 +130,35 @@ def here(name: str) -> str:
     """
     import torch
 
-    return name if _uses_bf16() else f"{name}_{torch.backends.cpu.get_cpu_capability().lower()}"
+    return name if number_format() == "bf16" else f"{name}_{torch.backends.cpu.get_cpu_capability().lower()}"
 
 
-def _uses_bf16() -> bool:
-    """Not where ATEN_CPU_CAPABILITY=avx2 asks for the vector units of an ordinary machine."""
+def number_format() -> str:
+    """What `precision: auto` computes in, but fp32 where ATEN_CPU_CAPABILITY=avx2 asks for an ordinary machine."""
     import torch
 
-    return torch.cpu._is_avx512_bf16_supported() and torch.backends.cpu.get_cpu_capability() != "AVX2"
+    if torch.cuda.is_available():
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
+    has_units = torch.cpu._is_avx512_bf16_supported() and torch.backends.cpu.get_cpu_capability() != "AVX2"
+    return "bf16" if has_units else "fp32"
 
 
-def machine() -> str:
-    """As pages name it: `2 cores, Intel Xeon with bf16 units (AMX)`, or `4 cores, Intel Xeon (AVX2)`."""
+def machine(kernels: str | None = None) -> str:
+    """As pages name it: `2 cores, AMD EPYC with bf16 units (AVX512)`, or `4 cores, Intel Xeon (AVX2)`.
+
+    In brackets the kernels that PyTorch uses, if it is not told others.
+    """
     import torch
 
     cpuinfo = Path("/proc/cpuinfo")
     about = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""  # Linux
     model = re.search(r"^model name\s*: (.*?)(?: @.*)?$", about, re.MULTILINE)
     name = model[1].replace("(R)", "").replace(" Processor", "") if model else platform.processor()
-    kind = f" ({torch.backends.cpu.get_cpu_capability()})"
-    if _uses_bf16():
-        kind = " with bf16 units (AMX)" if "amx_bf16" in about else " with bf16 units"
+    kernels = kernels or torch.backends.cpu.get_cpu_capability()
+    if torch.cpu._is_avx512_bf16_supported() and kernels != "AVX2":
+        name, kernels = f"{name} with bf16 units", "AMX" if "amx_bf16" in about else kernels
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
-    return f"{torch.get_num_threads()} cores, {name}{kind}{gpu}"
+    return f"{torch.get_num_threads()} cores, {name} ({kernels}){gpu}"
 
 
 def _command() -> str:
@@ -162,8 +216,24 @@ def pages() -> list[Path]:
     return [ROOT / name for name in _output("git", "ls-files", "*.md").splitlines()]
 
 
+def print_ages(entries: Entries) -> None:
+    """Of each entry, how many commits to src came later, and which to its own script and recipes."""
+    for name, entry in entries.items():
+        since, scripts = f"{entry['commit']}..", re.findall(r"scripts/\w+\.py", entry["command"])
+        n = _output("git", "rev-list", "--count", since, "--", "src")
+        print(f"{name}: {entry['commit']} of {entry['date']}, {n} commits to src since")
+        if own := [*scripts, *(f"configs/{recipe}.yaml" for recipe in entry["recipes"])]:
+            for line in _output("git", "log", "--format=%h %s", since, "--", *own).splitlines():
+                print(f"    {line}")
+
+
 def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--age", action="store_true", help="list what was committed since each entry")
     entries = read()
+    if arguments.parse_args().age:
+        print_ages(entries)
+        return
     for page in pages():
         text = page.read_text(encoding="utf-8")
         if (new := filled(text, entries)) != text:

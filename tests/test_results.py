@@ -6,10 +6,12 @@ from datetime import date
 
 import pytest
 from scripts import results
-from scripts.results import figure, filled, pages, read
+from scripts.results import figure, filled, pages, read, recipe_hash
 
 ENTRIES = read()
 PAGES = [page for page in pages() if re.search(results.MARK + ")", page.read_text(encoding="utf-8"))]
+# Cores, CPU, the kernels that PyTorch used, and a GPU if there was one.
+MACHINE = re.compile(r"\d+ cores, \w.* \((AMX|AVX512|AVX2|DEFAULT|NO AVX|SVE\d*|VSX|Z VECTOR)\)(, .+)?")
 NAME = re.compile(r"<!-- result ([^/<>]+?)(?:/[^<>]*)? -->")
 
 
@@ -41,9 +43,33 @@ def test_every_entry_says_where_when_and_how_it_was_measured_and_is_shown():
     shown = {name for page in PAGES for name in NAME.findall(page.read_text(encoding="utf-8"))}
     assert shown == set(ENTRIES)
     for entry in ENTRIES.values():
-        assert set(entry) == {"machine", "pytorch", "date", "commit", "command", "figures"}
+        assert list(entry) == ["machine", "numbers", "pytorch", "date", "commit", "command", "recipes", "figures"]
+        assert entry["numbers"] in ("bf16", "fp16", "fp32", "fp64")
         date.fromisoformat(entry["date"])
         assert re.fullmatch("[0-9a-f]{7,}", entry["commit"])
+
+
+def test_an_entry_has_the_hash_of_each_recipe_that_its_command_names():
+    stems = [file.stem for file in (results.ROOT / "configs").glob("*.yaml")]
+    for name, entry in ENTRIES.items():
+        named = re.findall(rf"(?:configs|checkpoints)/({'|'.join(stems)})\b", entry["command"])
+        assert set(named) <= set(entry["recipes"]), name
+
+
+def test_a_recipe_is_what_is_learned_and_how_and_not_how_it_is_written_down(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "ROOT", tmp_path)
+    (tmp_path / "configs").mkdir()
+
+    def hash_of(text: str) -> str:
+        (tmp_path / "configs/a.yaml").write_text(text)
+        return recipe_hash("a")
+
+    recipe = hash_of("name: a\ntrain: {steps: 5, batch_size: 2}\nevaluation: {every_steps: 1}\n")
+    same = "# a comment\ntrain:\n  batch_size: 2  # rows\n  steps: 5\nevaluation: {every_steps: 2}\nsample: {seed: 1}\n"
+    assert hash_of(same) == recipe
+    assert hash_of(same.replace("steps: 5", "steps: 6")) != recipe
+    stops = "train: {steps: 5}\nevaluation: {every_steps: 1, stop_at_val_loss: 2}\n"
+    assert hash_of(stops) != hash_of(stops.replace("every_steps: 1", "every_steps: 2"))
 
 
 def test_a_page_keeps_its_decimals_and_its_words():
@@ -62,14 +88,51 @@ def test_a_page_keeps_its_decimals_and_its_words():
         figure("speed/small/unknown", entries)
 
 
-def test_what_is_recorded_is_read_back(tmp_path, monkeypatch):
+@pytest.fixture
+def committed(monkeypatch):
+    """A repository in which, to begin with, nothing is changed; a test may change that."""
+    answers = {"status": "", "rev-parse": "abcdef0"}
+    monkeypatch.setattr(results, "_output", lambda _git, command, *options: answers[command])
+    return answers
+
+
+def test_what_is_recorded_is_read_back(tmp_path, monkeypatch, committed):
     monkeypatch.setattr(results, "RESULTS", tmp_path / "results.json")
     monkeypatch.setattr("sys.argv", [str(results.ROOT / "scripts/benchmark.py"), "--pairs", "5"])
     (tmp_path / "results.json").write_text("{}")
-    results.record("b", {"ratio": 2.5})
-    results.record("a", {})
+    results.record("b", {"ratio": 2.5}, ["fables"])
+    results.record("a", {}, numbers="fp64")
     found = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert list(found) == ["a", "b"]
     assert found["b"]["figures"] == {"ratio": 2.5}
     assert found["b"]["command"] == "python scripts/benchmark.py --pairs 5"
-    assert re.match(r"\d+ cores, \w+", found["b"]["machine"])
+    assert found["b"]["recipes"] == {"fables": recipe_hash("fables")}
+    assert found["a"]["numbers"] == "fp64"
+    assert MACHINE.fullmatch(found["b"]["machine"])
+    assert list(found["b"]) == list(next(iter(ENTRIES.values())))
+
+
+def test_a_figure_of_code_that_is_not_committed_is_refused_before_anything_is_measured(committed):
+    script = results.parser("A script that measures.")
+    assert script.parse_args(["--record"]).record is True
+    assert script.parse_args([]).record is False
+    committed["status"] = " M src/pellucid/model/decoder.py"
+    with pytest.raises(SystemExit, match=r"not committed:\n M src/pellucid/model/decoder.py"):
+        script.parse_args(["--record"])
+    assert script.parse_args([]).record is False
+
+
+def test_the_age_of_an_entry_is_what_was_committed_since(capsys, monkeypatch):
+    name, entry = next((name, entry) for name, entry in ENTRIES.items() if entry["recipes"])
+    asked = []
+    monkeypatch.setattr(
+        results,
+        "_output",
+        lambda *command: asked.append(command) or ("3" if "--count" in command else "1234567 So it was"),
+    )
+    results.print_ages({name: entry})
+    assert capsys.readouterr().out.splitlines() == [
+        f"{name}: {entry['commit']} of {entry['date']}, 3 commits to src since",
+        "    1234567 So it was",
+    ]
+    assert f"configs/{next(iter(entry['recipes']))}.yaml" in asked[1]
