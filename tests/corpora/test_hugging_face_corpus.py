@@ -1,5 +1,6 @@
 import json
 import os
+import pickle
 
 import datasets
 import pytest
@@ -155,3 +156,41 @@ def test_an_edit_that_keeps_name_size_and_date_is_noticed(tmp_path, file_format,
         assert texts(corpus, "validation") == [f"{animal} 9", f"{animal} 19"]
         identities.append(corpus.identity)
     assert identities[0] != identities[1]
+
+
+class Malicious:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+@pytest.mark.parametrize("way", ["pandas", "in a folder"])
+def test_f13_a_format_that_is_unpickled_is_refused_by_name(tmp_path, monkeypatch, way):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "evil.pkl").write_bytes(pickle.dumps(Malicious(tmp_path / "executed")))
+    if way == "in a folder":  # whose README chooses the reader
+        corpus = HuggingFaceCorpus("folder", data_files="evil.pkl")
+    else:
+        corpus = HuggingFaceCorpus("pandas", data_files="folder/evil.pkl")
+    with pytest.raises(DataError) as refused:
+        texts(corpus, "train")
+    assert len(str(refused.value).splitlines()) == 1
+    assert not (tmp_path / "executed").exists()
+    if way == "pandas":
+        assert "the format pandas is not read, as its files could run code" in str(refused.value)
+        assert "json, text, parquet, csv" in str(refused.value)
+
+
+def test_no_script_of_a_data_set_is_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "folder.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')")
+    monkeypatch.setenv("HF_DATASETS_TRUST_REMOTE_CODE", "1")
+    with pytest.raises(DataError):
+        texts(HuggingFaceCorpus("folder"), "train")
+    assert not (tmp_path / "executed").exists()

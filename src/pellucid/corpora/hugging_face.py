@@ -1,6 +1,7 @@
-"""Data sets of the Hugging Face hub, and local json, text, parquet and csv files, read by `datasets.load_dataset`."""
+"""Data sets of the Hugging Face hub, and local json, text, parquet and csv files, read by the library `datasets`."""
 
 import hashlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 import datasets
 
+from pellucid.config.data import FORMATS
 from pellucid.corpora.corpus import PIECE_LENGTH, Piece, Split, cut_into_pieces
 from pellucid.corpora.text_files import hash_of
 from pellucid.errors import DataError, InputOutputError
@@ -81,14 +83,18 @@ class DataSet:
         try:
             # The library's cache knows local files by name and date. Ours are known by contents.
             contents = hashlib.sha256("".join(self._hashes()).encode()).hexdigest()[:12] if self.local_files() else ""
-            rows = datasets.load_dataset(
-                self.path,
-                self.name,
-                split=split,
-                data_files=self.data_files,
-                cache_dir=str(Path(datasets.config.HF_DATASETS_CACHE, contents)),
-                streaming=self.streaming,
-            )
+            cache = str(Path(datasets.config.HF_DATASETS_CACHE, contents))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)  # about formats that are refused anyway
+                reader = datasets.load_dataset_builder(
+                    self.path, self.name, data_files=self.data_files, cache_dir=cache
+                )
+            _require_known_format(type(reader).__module__.rpartition(".")[2])
+            if self.streaming:
+                rows = reader.as_streaming_dataset(split=split)
+            else:
+                reader.download_and_prepare()
+                rows = reader.as_dataset(split=split)
             if names := next((each for each in wanted if set(each) <= set(rows.column_names or ())), None):
                 rows = rows.select_columns(list(names))  # the others may be images
             yield from rows.iter(batch_size=ROWS_AT_A_TIME)
@@ -134,6 +140,13 @@ class HuggingFaceCorpus(DataSet):
                     raise DataError(where, f"holds {type(text).__name__}, not text", "name a column of text")
                 if text and not text.isspace():
                     yield text
+
+
+def _require_known_format(format_: str) -> None:
+    """The library knows more, also for data sets of the hub: some would be unpickled, which can run any code."""
+    if format_ not in FORMATS:
+        known = ", ".join(FORMATS)
+        raise ValueError(f"the format {format_} is not read, as its files could run code; it reads {known}")
 
 
 def is_held_out(i: int, fraction: float) -> bool:
