@@ -47,6 +47,17 @@ def lstm_run(fables_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder
 
 
+@pytest.fixture(scope="session")
+def chat_run(fables_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has learned answers from conversations."""
+    config = tmp_path_factory.mktemp("chat") / "chat.yaml"
+    config.write_text("".join(line for line in FABLES_RUN.splitlines(True) if not line.startswith("tokenizer")))
+    corpus = {"type": "instructions", "size": 20, "world_size": 3, "validation_fraction": 0.2}
+    changes = {"corpus": corpus, "objective": {"type": "sft"}, "start_from": str(fables_run)}
+    train(config, config.with_name("chat"), overrides=changes, steps=1, data_dir=fables_run.parent / "data")
+    return config.with_name("chat")
+
+
 @pytest.fixture(scope="module")  # not longer: while it is open, no test of this process can run an event loop
 def browser() -> Iterator[Browser]:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

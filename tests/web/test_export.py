@@ -13,6 +13,7 @@ from playwright.sync_api import expect
 from pellucid import load, train
 from pellucid.errors import ConfigError
 from pellucid.evaluation.build import knock_out_run
+from pellucid.tokenizer.chat import prompt_ids
 from pellucid.web.export import LEAST_PROBABILITY, STATIC, export_page, likely_logits
 
 TYPED = "Once upon a time there was a fox"
@@ -291,6 +292,12 @@ def test_a_model_of_another_kind_is_shown_without_what_it_does_not_have(browser,
         page_trace = shown(page, TYPED, "lstm@1")
         expect(page.locator("main > section:visible")).to_have_count(4)
         np.testing.assert_allclose(page_trace["surprise"], -log_q_TV[range(len(ids) - 1), ids[1:]], atol=1e-4)
+
+
+def test_a_model_of_conversations_reads_a_text_in_its_template_in_a_file_too(browser, chat_run, tmp_path):
+    assert export_page(chat_run, tmp_path / "page.html", TYPED) is None
+    for page in watched(browser, tmp_path / "page.html"):
+        assert shown(page, TYPED, "chat@1")["ids"] == prompt_ids(load(chat_run).tokenizer, [("user", TYPED)])
 
 
 def test_the_command_says_what_it_wrote_and_what_is_missing(fables_run, tmp_path, pellucid, monkeypatch):

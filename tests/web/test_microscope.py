@@ -18,6 +18,7 @@ from pellucid.errors import CheckpointError, ConfigError
 from pellucid.evaluation.build import fables_of
 from pellucid.evaluation.explain_truth import truth_of_text
 from pellucid.evaluation.interventions import nothing, replaced
+from pellucid.tokenizer.chat import prompt_ids
 from pellucid.web.export import if_known
 from pellucid.web.kept import Kept
 from pellucid.web.microscope import Changes, Microscope
@@ -226,6 +227,19 @@ def test_what_looks_inside_a_model_of_another_kind_is_refused_in_one_line(lstm_r
         ask(Microscope([lstm_run]), "lstm@1")
     with pytest.raises(ConfigError, match="no attention heads and no residual stream"):
         load(lstm_run).trace(TEXT)
+
+
+def test_a_model_of_conversations_reads_a_text_in_its_template(chat_run):
+    microscope, tokenizer = Microscope([chat_run]), load(chat_run).tokenizer
+    question = "Tell me a story about a fox."
+    asked = prompt_ids(tokenizer, [("user", question)])
+    assert microscope.trace("chat@1", question)["ids"] == asked
+    begun = f"<|user|>{question}<|end|><|assistant|>There was"
+    assert microscope.trace("chat@1", begun)["ids"] == [*asked, *tokenizer.encode("There was")]
+    example = microscope.trace("chat@1", microscope.runs.examples("chat@1")[0]["text"])
+    assert tokenizer.control_id("<|assistant|>") in example["ids"]
+    long = microscope.trace("chat@1", question * 100)
+    assert (len(long["ids"]), long["is_cut"]) == (256, True)
 
 
 def test_of_a_run_of_conversations_the_page_is_told_that_it_is_one(fables_run, tmp_path):

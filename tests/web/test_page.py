@@ -18,6 +18,7 @@ from pellucid.evaluation.build import fables_of
 from pellucid.evaluation.explain import beginning_that_fits
 from pellucid.evaluation.explain_truth import truth_of_text
 from pellucid.generation.sampling import apply_temperature, keep_top_k, keep_top_p
+from pellucid.tokenizer.chat import prompt_ids
 from pellucid.web.app import make_app
 from pellucid.web.runs import NOT_BEGUN
 from serving import served
@@ -638,6 +639,22 @@ def test_of_a_model_without_heads_the_page_leaves_out_what_there_is_not_and_show
         settled(page)
         expect(page.locator("main > section:visible")).to_have_count(8)
         expect(page.locator("#left-out")).to_be_hidden()
+
+
+def test_what_a_model_of_conversations_writes_stays_in_its_turn(browser, chat_run):
+    run = load(chat_run)
+    asked = prompt_ids(run.tokenizer, [("user", "Tell me a story.")])
+    with (
+        served(make_app([chat_run])) as (_, port),
+        (
+            watched(browser, f"http://127.0.0.1:{port}/", f"#{urlencode({'text': 'Tell me a story.', 'top_k': 1})}")
+        ) as page,
+    ):
+        settled(page).click("#sample")
+        page.wait_for_function("n => microscope.trace.ids.length > n", arg=len(asked))
+        best = int(run.model(torch.tensor([asked]))[0, -1].argmax())
+        assert page.evaluate("microscope.trace.ids") == [*asked, best]
+        assert page.input_value("#text").startswith("<|user|>Tell me a story.<|end|><|assistant|>")
 
 
 def test_the_page_may_load_nothing_from_elsewhere(window, address):

@@ -155,7 +155,7 @@ def experts_asked(layers: Sequence[Experts], probabilities: Sequence[Tensor]) ->
 def token_text(tokenizer: Tokenizer, id_: int) -> str:
     """The text of a token. Bytes that are only part of a character are written as numbers: \\xf0."""
     if id_ in tokenizer.control_ids:
-        return END if id_ == tokenizer.end_of_text else f"<|control {id_}|>"
+        return END if id_ == tokenizer.end_of_text else tokenizer.control_token(id_)
     return tokenizer.token_bytes(id_).decode("utf-8", "backslashreplace")
 
 

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from pellucid.errors import ConfigError
-from pellucid.tokenizer.tokenizer import ASSISTANT, END_OF_TURN, USER, Tokenizer
+from pellucid.tokenizer.tokenizer import ASSISTANT, CHAT_TOKENS, END_OF_TURN, USER, Tokenizer
 
 TOKEN_OF_ROLE = {"user": USER, "assistant": ASSISTANT}
 
@@ -48,6 +50,15 @@ def prompt_ids(tokenizer: Tokenizer, turns: Iterable[tuple[Literal["user", "assi
     for role, text in turns:
         ids += encode_turn(tokenizer, role, text).ids
     return [*ids, tokenizer.control_id(ASSISTANT)]
+
+
+def ids_of_marked(tokenizer: Tokenizer, text: str) -> list[int]:
+    """A document from a text in which the marks are written, <|user|> and so on; without any it is a question."""
+    parts = re.split(f"({'|'.join(map(re.escape, CHAT_TOKENS))})", text)
+    if len(parts) == 1:
+        return prompt_ids(tokenizer, [("user", text)])
+    encoded = ([tokenizer.control_id(part)] if part in CHAT_TOKENS else tokenizer.encode(part) for part in parts)
+    return [tokenizer.end_of_text, *chain.from_iterable(encoded)]
 
 
 def require_chat_tokens(tokenizer: Tokenizer, where: str) -> None:

@@ -31,6 +31,7 @@ from pellucid.evaluation.knock_out import held_out_fables, knock_out_table
 from pellucid.evaluation.trace import Trace, the_decoder, trace, trace_outside
 from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.chat import ids_of_marked
 from pellucid.web.kept import Kept
 from pellucid.web.runs import Opened, Runs
 from pellucid.web.tensors import DType, packed
@@ -72,6 +73,7 @@ class Microscope:
             "context_length": opened.model.context_length,
             "end_of_text": tokenizer.end_of_text,
             "stop_ids": list(tokenizer.stop_ids),
+            "has_chat": tokenizer.has_chat_tokens,
             "texts": [token_text(tokenizer, id_) for id_ in ids],
             "bytes": [tokenizer.token_bytes(id_).hex(" ") for id_ in ids],
             "merges": merges,
@@ -113,11 +115,9 @@ class Microscope:
         return {"at": place, "logits": packed(traced.unembed(traced.residuals[:, place]))}
 
     def _trace(self, checkpoint: str, text: str, changes: Changes = UNCHANGED) -> tuple[Trace, str]:
-        """The trace, and as much of the text as fits."""
+        """The trace, and as much of the text as fits; see `_read`."""
         opened = self.runs.open(checkpoint)
-        tokenizer = opened.tokenizer
-        shown = beginning_that_fits(tokenizer, text, opened.model.context_length - 1)
-        ids = [tokenizer.end_of_text, *tokenizer.encode(shown)]
+        ids, shown = _read(opened, text)
         places, patch_text = tuple(changes.knock_out), changes.patch_text
 
         def compute() -> Trace:
@@ -210,6 +210,17 @@ class Microscope:
                 return {"places": []}
 
         return self._truths.get(("deciding", opened.reading, shown), compute)
+
+
+def _read(opened: Opened, text: str) -> tuple[list[int], str]:
+    """As many tokens of a text as fit, and what they say. A model of conversations reads it in the chat template."""
+    tokenizer, length = opened.tokenizer, opened.model.context_length
+    if tokenizer.has_chat_tokens:
+        ids = ids_of_marked(tokenizer, text)
+        is_cut = len(ids) > length
+        return ids[:length], "".join(token_text(tokenizer, id_) for id_ in ids[1:length]) if is_cut else text
+    shown = beginning_that_fits(tokenizer, text, length - 1)
+    return [tokenizer.end_of_text, *tokenizer.encode(shown)], shown
 
 
 def _truth(corpus: KnownCorpus, tokenizer: Tokenizer, text: str) -> Json:

@@ -22,7 +22,7 @@ from pellucid.config.data import CONVERSATIONS
 from pellucid.config.load import load_run_config
 from pellucid.config.run import RunConfig
 from pellucid.corpora.build import build_corpus
-from pellucid.corpora.corpus import SPELLING, Corpus, KnownCorpus
+from pellucid.corpora.corpus import SPELLING, ConversationCorpus, Corpus, KnownCorpus, Turn
 from pellucid.data.truth import skill_characters
 from pellucid.errors import CheckpointError, ConfigError, PellucidError, explained
 from pellucid.evaluation.explain import validation_documents
@@ -30,6 +30,8 @@ from pellucid.evaluation.trace import NOTHING_INSIDE, Trace
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import precision_here
 from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.chat import TOKEN_OF_ROLE
+from pellucid.tokenizer.tokenizer import ASSISTANT, END_OF_TURN
 from pellucid.training.metrics import read_rows
 from pellucid.web.kept import Kept
 
@@ -210,6 +212,8 @@ class Runs:
 
         def begin() -> tuple[list[str], Iterator[str]]:
             corpus, length = self.corpus(opened.trained.config), opened.model.context_length
+            if isinstance(corpus, ConversationCorpus) and opened.tokenizer.has_chat_tokens:
+                return [], map(_marked, corpus.conversations("validation"))
             further = validation_documents(corpus, opened.tokenizer, length) if corpus else ()
             return [], (document.text for document in further)
 
@@ -268,4 +272,11 @@ def _load(directory: Path, digest: str) -> Opened:
 
 
 def _first_words(text: str, n: int = 12) -> str:
-    return " ".join(text.split()[:n])
+    """Of a conversation, those of the first answer, after the whole question."""
+    question, mark, answer = text.partition(ASSISTANT) if ASSISTANT in text else ("", "", text)
+    return question + mark + " ".join(answer.split()[:n])
+
+
+def _marked(turns: Sequence[Turn]) -> str:
+    """A conversation as a text, with the marks of the chat template in it."""
+    return "".join(f"{TOKEN_OF_ROLE[turn.role]}{turn.text}{END_OF_TURN}" for turn in turns)

@@ -294,14 +294,12 @@ export function nextPanel(root, view) {
     return true;
   }
 
-  // A character may be spread over several tokens, so it is their bytes that are joined.
+  // A character may be spread over several tokens, so it is their bytes that are joined. Of the marks in a conversation,
+  // which have none, it is their names, as they can be typed.
   function textOf(ids) {
-    const bytes = ids.flatMap((id) =>
-      view.model.bytes[id]
-        .split(" ")
-        .filter(Boolean)
-        .map((hex) => parseInt(hex, 16)),
-    );
+    const { bytes: hex, texts, has_chat } = view.model;
+    const named = (id) => (has_chat ? [...new TextEncoder().encode(texts[id])] : []);
+    const bytes = ids.flatMap((id) => (hex[id] ? hex[id].split(" ").map((byte) => parseInt(byte, 16)) : named(id)));
     return new TextDecoder().decode(Uint8Array.from(bytes));
   }
 
@@ -335,7 +333,7 @@ export function nextPanel(root, view) {
     verdict.className = "verdict";
     if (!truth) return;
     if (!truth.known) {
-      const nobody = "Nobody knows the true distribution of this corpus, so only the model is shown.";
+      const nobody = "The truth about this text is not known here, so only the model is shown.";
       return fill(verdict, h("span", { class: "muted" }, withCode(truth.why ?? nobody)));
     }
     if (truth.ids.length !== trace.ids.length || !truth.ids.every((id, t) => id === trace.ids[t])) return;

@@ -3,7 +3,6 @@
 import { SHADES, shadeOf } from "./colours.js";
 import { changed, figure, fill, fixed, h, piece, setFigure, visible } from "./elements.js";
 import { placeOf, rove, selectToken } from "./moves.js";
-import { runOf } from "./store.js";
 import { matching } from "./truth.js";
 
 const SKILLS = {
@@ -104,7 +103,7 @@ export function textPanel(root, view) {
         h(
           "button",
           { type: "button", class: "chip", title: text, onclick: use(text) },
-          SKILLS[skill] ?? `${text.slice(0, 26).replace(/\s\S*$/, "")} …`,
+          SKILLS[skill] ?? `${text.replace(/<\|\w+\|>/g, "").slice(0, 26).replace(/\s\S*$/, "")} …`,
         ),
       ),
       canType && h("button", { type: "button", class: "chip", id: "held-out", onclick: nextFable }, "a held-out fable"),
@@ -125,11 +124,11 @@ export function textPanel(root, view) {
 
   function drawStrip(truth) {
     const { trace, model } = view;
-    const run = view.runs.find(({ name }) => name === runOf(view.state.checkpoint));
     note.textContent = [
       trace.is_cut && `The model reads ${model.context_length} tokens at most: the text is shown as far as they reach.`,
-      run?.has_chat &&
-        "This model was fine-tuned on conversations. Here it reads plain text, without the marks that say who speaks.",
+      model.has_chat &&
+        "This model was fine-tuned on conversations: it reads a text as a question, between marks that say who speaks. "
+          + "It learned to predict answers, so it means little how much a question surprises it.",
     ]
       .filter(Boolean)
       .join(" ");

@@ -55,11 +55,13 @@ function liveAnswers(recorded) {
   const kept = new Map(); // the last trace with these changes
 
   function traced({ text, knockOut = [], patchText }) {
-    const shown = beginningThatFits(tokenizer, text, model.contextLength - 1);
+    const { has_chat, end_of_text } = recorded.model;
+    const shown = has_chat ? text : beginningThatFits(tokenizer, text, model.contextLength - 1);
     const key = JSON.stringify([knockOut, patchText]);
     const before = kept.get(key);
     if (before?.shown === shown) return before;
-    const ids = [recorded.model.end_of_text, ...tokenizer.encode(shown)];
+    const marked = has_chat ? tokenizer.encodeMarked(shown) : tokenizer.encode(shown);
+    const ids = [end_of_text, ...marked].slice(0, model.contextLength);
     const found = trace(model, ids, changes(ids.length, knockOut, patchText), before);
     const column = (t) => columnOf(lens(model, found.residuals.map((x_TD) => x_TD[t])));
     const columns_T = ids.map((_, t) => (t < found.nKept ? before.columns_T[t] : column(t)));

@@ -8,7 +8,7 @@
 //                                               of the page that there are not for it; problem: where it cannot be
 //                                               shown, why}]}
 //   metrics({run})                            rows of metrics.jsonl
-//   model({checkpoint})                       {n_parameters, n_layers, vocab_size, context_length, end_of_text, stop_ids,
+//   model({checkpoint})                       {n_parameters, n_layers, vocab_size, context_length, end_of_text, stop_ids, has_chat,
 //                                               texts: [V], bytes: [V] in hex, merges: [[rank, id, left id, right id]]}
 //   examples({checkpoint})                    [{skill, text}]
 //   fable({checkpoint, number})               {number, text}

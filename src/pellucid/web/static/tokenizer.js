@@ -15,6 +15,7 @@ export class Tokenizer {
     const control = description.added_tokens;
     this.vocabulary = new Map(Object.entries(vocab));
     for (const { content } of control) this.vocabulary.delete(content); // no text turns into them
+    this.control = new Map(control.map(({ content, id }) => [content, id]));
     this.isByteLevel = description.pre_tokenizer !== null;
     this.rank = new Map(merges.map((pair, rank) => [pair.join(" "), rank]));
 
@@ -24,6 +25,13 @@ export class Tokenizer {
     this.bytes = []; // of each id; none for a control token
     for (const [token, id] of this.vocabulary) this.bytes[id] = bytesOf(token);
     for (const { id } of control) this.bytes[id] = new Uint8Array();
+  }
+
+  // A conversation, in whose text the marks of the chat template are written; without any, the text is a question.
+  encodeMarked(text) {
+    const parts = text.split(/(<\|user\|>|<\|assistant\|>|<\|end\|>)/);
+    if (parts.length === 1) return this.encodeMarked(`<|user|>${text}<|end|><|assistant|>`);
+    return parts.flatMap((part, i) => (i % 2 ? this.control.get(part) : this.encode(part)));
   }
 
   // Token ids. An Error for a character that a character vocabulary lacks.
