@@ -47,6 +47,22 @@ def test_what_is_not_told_is_not_obeyed(answers):
         assert judge(FABLES, Task("fox"), "").reward == 0
 
 
+def test_a_miscount_before_the_moral_is_certain_costs_both_halves():
+    """The grammar cannot read past a fault, so what comes after it tells nothing."""
+    rng = random.Random(0)
+    n_found = 0
+    for text in (FABLES.write(rng) for _ in range(60)):
+        told, skills = FABLES.told_by(text), FABLES.skills_of(text)
+        counted = [i for i in range(told["moral"].decided_at) if SKILLS[skills[i]] == "count"]
+        if counted and told["animal"].decided_at <= counted[0]:
+            animal, moral, wrong = told["animal"].value, told["moral"].value, text[: counted[0]] + "~"
+            wrong += text[counted[0] + 1 :]
+            assert judge(FABLES, Task(animal, moral), wrong) == Verdict(False, counted[0], "count", False)
+            assert judge(FABLES, Task(animal), wrong).reward == 0.5
+            n_found += 1
+    assert n_found
+
+
 def test_naming_the_animal_or_the_moral_is_not_to_tell_of_it():
     text = "fox fox fox\nMoral: What we share comes back to us."
     assert judge(FABLES, Task("fox", "sharing"), text) == Verdict(False, 0, "choice", False)

@@ -23,6 +23,7 @@ class Verdict:
     whole: it is a fable to the last character. broken_at, broken_by: the first character with which no fable can go on,
     and the skill that the right one would have needed; None for a whole fable, and for one that just stops too early.
     obeys: what was asked for was told before that: the hero's kind, and such an outcome that no other moral can follow.
+    So a fault before the moral is certain costs both halves: the grammar cannot read past it.
     """
 
     whole: bool
