@@ -187,6 +187,7 @@ def test_what_can_be_exported_at_all_computes_the_same(transformers):
         ("logit_soft_cap", {"logit_soft_cap": 30.0}),
         ("attention", {"attention": "linear"}),
         ("attention", {"attention": WINDOW, "position": {"type": "learned"}}),
+        ("attention.window", {**LLAMA, "position": ROPE, "attention": {**WINDOW, "window": 1}}),
         ("position.unrotated_last_layers", {"position": {"type": "rope", "unrotated_last_layers": 1}}),
         ("position.rotated_fraction", {**LLAMA, "position": {"type": "rope", "rotated_fraction": 0.5}}),
         ("norm", {"norm": "rms_norm", "position": {"type": "learned"}}),
@@ -226,6 +227,21 @@ def test_experts_leave_as_mixtrals_and_come_back(transformers, tmp_path, d_ff):
     again, config_again = imported(saved, load_file(tmp_path / "saved/model.safetensors"))
     assert_same_logits(again, theirs)
     assert function_of(config_again) == function_of(config)
+
+
+def test_a_window_leaves_for_a_class_whose_cache_keeps_it(transformers):
+    """With a window of 1 the library's own cache gives other logits than the library without one."""
+    for window in (2, 3):
+        config = tiny_config(**LLAMA, position=ROPE, attention={**WINDOW, "window": window})
+        ours = random_decoder(config)
+        theirs = built_by_transformers(transformers, *to_hugging_face(config, model_tensors(ours), VOCAB_SIZE))
+        tokens_BT, cache, logits = torch.randint(VOCAB_SIZE, (1, 8)), None, []
+        with torch.no_grad():
+            for t in range(8):
+                answer = theirs(tokens_BT[:, t : t + 1], past_key_values=cache, use_cache=True)
+                cache = answer.past_key_values
+                logits.append(answer.logits)
+            torch.testing.assert_close(torch.cat(logits, dim=1), ours(tokens_BT), rtol=1e-5, atol=1e-5)
 
 
 SIZES = {"hidden_size": 16, "intermediate_size": 21, "num_hidden_layers": 2, "num_attention_heads": 4}

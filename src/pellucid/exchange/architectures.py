@@ -102,7 +102,7 @@ def used_biases(tensors: Mapping[str, Tensor]) -> set[BiasPlace]:
 
 def _lacks(architecture: Architecture, config: DecoderConfig, biases: set[BiasPlace]) -> list[str]:
     """The knobs at which a class cannot be this decoder."""
-    window = isinstance(config.attention, SlidingWindowConfig)
+    window = config.attention.window if isinstance(config.attention, SlidingWindowConfig) else 0
     experts = config.feed_forward if isinstance(config.feed_forward, ExpertsConfig) else None
     rope = config.position if isinstance(config.position, RotaryConfig) else None
     width = head_width(config)
@@ -111,6 +111,7 @@ def _lacks(architecture: Architecture, config: DecoderConfig, biases: set[BiasPl
         "norm_placement": config.norm_placement == "pre",
         "logit_soft_cap": config.logit_soft_cap is None,
         "attention": config.attention != "linear" and (not window or architecture.window is not None),
+        "attention.window": window != 1,  # there, a cache lets a new token see one more than itself
         "feed_forward": (experts is not None) == architecture.experts and not (experts and experts.shared_experts),
         "position.unrotated_last_layers": not rope or rope.unrotated_last_layers == 0,
         "position.rotated_fraction": not rope or architecture.rotates_a_part or rope.rotated_width(width) == width,
@@ -126,7 +127,8 @@ def _lacks(architecture: Architecture, config: DecoderConfig, biases: set[BiasPl
 
 
 def _value(knob: str, config: DecoderConfig) -> Any:
-    return reduce(getattr, knob.split("."), config)
+    path: list[Any] = [config, *knob.split(".")]
+    return reduce(lambda value, key: getattr(value, key, None), path)
 
 
 def _refusal(knob: str, what: str) -> ConfigError:
