@@ -2,7 +2,9 @@
 
 import json
 import re
+import subprocess
 from datetime import date
+from functools import partial
 
 import pytest
 from scripts import results
@@ -12,6 +14,11 @@ ENTRIES = read()
 PAGES = [page for page in pages() if re.search(results.MARK + ")", page.read_text(encoding="utf-8"))]
 # Cores, CPU, the kernels that PyTorch used, and a GPU if there was one.
 MACHINE = re.compile(r"\d+ cores, \w.* \((AMX|AVX512|AVX2|DEFAULT|NO AVX|SVE\d*|VSX|Z VECTOR)\)(, .+)?")
+# Measured before the recipe was as it is, on a machine half named, or at a commit that is gone: to be measured again.
+AWAITED = {
+    *("kernels_avx2", "kernels_avx512", "neighbours", "probe", "processes", "saving", "shakespeare"),
+    *("speedrun_ablation", "step_time", "word_cache"),
+}
 NAME = re.compile(r"<!-- result ([^/<>]+?)(?:/[^<>]*)? -->")
 
 
@@ -42,11 +49,22 @@ def test_every_line_of_the_table_of_measurements_is_recorded():
 def test_every_entry_says_where_when_and_how_it_was_measured_and_is_shown():
     shown = {name for page in PAGES for name in NAME.findall(page.read_text(encoding="utf-8"))}
     assert shown == set(ENTRIES)
-    for entry in ENTRIES.values():
+    for name, entry in ENTRIES.items():
         assert list(entry) == ["machine", "numbers", "pytorch", "date", "commit", "command", "recipes", "figures"]
+        assert name in AWAITED or entry["machine"] == "on paper" or MACHINE.fullmatch(entry["machine"]), name
         assert entry["numbers"] in ("bf16", "fp16", "fp32", "fp64")
         date.fromisoformat(entry["date"])
         assert re.fullmatch("[0-9a-f]{7,}", entry["commit"])
+
+
+def test_a_changed_recipe_keeps_no_old_figures():
+    old = {
+        name
+        for name, entry in ENTRIES.items()
+        for recipe, hash_then in entry["recipes"].items()
+        if hash_then != recipe_hash(recipe)
+    }
+    assert old <= AWAITED, "measure these again with --record, or drop them and what pages say of them"
 
 
 def test_an_entry_has_the_hash_of_each_recipe_that_its_command_names():
@@ -54,6 +72,14 @@ def test_an_entry_has_the_hash_of_each_recipe_that_its_command_names():
     for name, entry in ENTRIES.items():
         named = re.findall(rf"(?:configs|checkpoints)/({'|'.join(stems)})\b", entry["command"])
         assert set(named) <= set(entry["recipes"]), name
+
+
+def test_every_entry_was_measured_at_a_commit_that_can_be_looked_up():
+    git = partial(subprocess.run, cwd=results.ROOT, capture_output=True, text=True)
+    if git(["git", "rev-parse", "--is-shallow-repository"]).stdout.strip() != "false":
+        pytest.skip("the history is not here")
+    commits = {line[:7] for line in git(["git", "rev-list", "HEAD"]).stdout.splitlines()}
+    assert {name for name, entry in ENTRIES.items() if entry["commit"][:7] not in commits} <= AWAITED
 
 
 def test_a_recipe_is_what_is_learned_and_how_and_not_how_it_is_written_down(tmp_path, monkeypatch):
