@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo demo-chat serve test suite everywhere oracles bench soak lint clean
+.PHONY: help setup demo demo-chat serve test suite everywhere oracles bench soak gpu lint clean
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -47,6 +47,11 @@ soak: $(VENV)/.dev ## the faults of docs/reliability.md in their long form, as a
 	$(BIN)/pytest tests/faults tests/distributed tests/model/test_decoder.py tests/generation tests/cost tests/corpora/fables \
 	    tests/experiments/test_shipped_experiments.py tests/exchange/test_architectures.py tests/web/test_serve.py --soak
 
+# Nothing is installed but the wheels in the folder WHEELS, if it is named: such a machine may have no network.
+gpu:             ## tests and measurements that need an NVIDIA GPU, with the packages of $(PYTHON): ten minutes
+	$(if $(WHEELS),$(PYTHON) -m pip install --quiet --no-index --no-deps --upgrade --target .gpu-packages $(WHEELS)/*.whl)
+	@PYTHONPATH=$(CURDIR)/src:$(CURDIR)/.gpu-packages:$$PYTHONPATH $(PYTHON) scripts/gpu.py --to "$${OUT:-gpu}" $(GPU)
+
 lint: $(VENV)/.dev ## ruff, mypy and the layers of the house
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -74,5 +79,5 @@ $(VENV)/.oracles: $(VENV)/.dev
 
 clean:           ## remove .venv, caches, and the corpora and runs that Pellucid wrote; your own files stay
 	$(PYTHON) scripts/clean.py
-	rm -rf $(VENV) .everywhere .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .everywhere .gpu-packages .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -4,6 +4,7 @@
 
 Clones this repository (what is committed), times `make demo` there, trains with four other seeds, and judges 100
 stories of each model. With --record it also copies the demo's figures to docs/. About half an hour on four cores.
+With --here nothing is cloned or installed: this Python trains with this folder's code.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,10 +22,12 @@ from results import ROOT, here, parser, print_table, record
 
 from pellucid.training.metrics import read_rows
 
+FABLES, DEMO = str(ROOT / "configs/fables.yaml"), "checkpoints/fables"
 
-def figures_of(clone: Path, run: Path) -> tuple[dict[str, float], list[str]]:
+
+def figures_of(pellucid: list[str], clone: Path, run: Path) -> tuple[dict[str, float], list[str]]:
     """Of a trained model: the numbers, and the lines that `pellucid evaluate` prints."""
-    evaluate = [clone / ".venv/bin/pellucid", "evaluate", run]
+    evaluate = [*pellucid, "evaluate", str(run)]
     text, found = (
         subprocess.run([*evaluate, *options], cwd=clone, check=True, capture_output=True, text=True).stdout
         for options in ([], ["--json"])
@@ -44,22 +48,30 @@ def figures_of(clone: Path, run: Path) -> tuple[dict[str, float], list[str]]:
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--seeds", type=int, default=5)
+    arguments.add_argument("--here", action="store_true", help="with this Python and this folder's code, not a clone")
     options = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder) / "pellucid"
         started = time.perf_counter()
-        subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
-        subprocess.run(["make", "demo"], cwd=clone, check=True)
+        if options.here:
+            clone.mkdir()
+            pellucid = [sys.executable, "-m", "pellucid"]
+            for arguments_of_demo in (["train", FABLES], ["evaluate", DEMO], ["generate", DEMO, "--num-samples", "3"]):
+                subprocess.run([*pellucid, *arguments_of_demo], cwd=clone, check=True)
+        else:
+            pellucid = [str(clone / ".venv/bin/pellucid")]
+            subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
+            subprocess.run(["make", "demo"], cwd=clone, check=True)
         minutes = (time.perf_counter() - started) / 60
-        of_seed_0, evaluation = figures_of(clone, clone / "checkpoints/fables")
+        of_seed_0, evaluation = figures_of(pellucid, clone, clone / DEMO)
         seeds = {"0": of_seed_0}
-        if options.record:
+        if options.record and not options.here:
             for figure in ("loss.png", "skills.png"):
                 shutil.copy(clone / "checkpoints/fables" / figure, ROOT / "docs")
         for seed in range(1, options.seeds):
-            train = [clone / ".venv/bin/pellucid", "train", "configs/fables.yaml", f"name=seed-{seed}", f"seed={seed}"]
+            train = [*pellucid, "train", FABLES, f"name=seed-{seed}", f"seed={seed}"]
             subprocess.run(train, cwd=clone, check=True)
-            seeds[str(seed)], _ = figures_of(clone, clone / f"checkpoints/seed-{seed}")
+            seeds[str(seed)], _ = figures_of(pellucid, clone, clone / f"checkpoints/seed-{seed}")
     demo = {"minutes": minutes, **of_seed_0, "evaluation": evaluation}
     print(json.dumps(demo, indent=1))
     print_table("seed", seeds)

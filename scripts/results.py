@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import platform
 import re
 import shlex
@@ -27,10 +28,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "docs" / "results.json"
+RESULTS = Path(os.environ.get("RESULTS", ROOT / "docs" / "results.json"))  # another file while a GPU is measured
 
 Entries = dict[str, Any]
 
@@ -86,7 +85,12 @@ def record(
 
 
 def commit_of_code() -> str:
-    """The commit that holds the code and the recipes of now. Exits if none does."""
+    """The commit that holds the code and the recipes of now. Exits if none does.
+
+    Empty in a copy without git, as on a GPU: its figures get a commit when `scripts/gpu.py` takes them home.
+    """
+    if not (ROOT / ".git").exists():
+        return ""
     if changed := _output("git", "status", "--porcelain", "--", "src", "scripts", "configs"):
         sys.exit(f"error: --record: not committed:\n{changed}\nA figure names the commit that it was measured at.")
     return _output("git", "rev-parse", "--short=7", "HEAD")
@@ -97,6 +101,8 @@ def recipe_hash(name: str) -> str:
 
     How often it evaluates counts where that decides when the run ends.
     """
+    import yaml  # here, as `scripts/gpu.py` says what is missing
+
     config = yaml.safe_load((ROOT / "configs" / f"{name}.yaml").read_text(encoding="utf-8"))
     if not config.get("evaluation", {}).keys() & {"stop_at_val_loss", "early_stopping_patience"}:
         config.pop("evaluation", None)
@@ -124,12 +130,14 @@ def read() -> Entries:
 
 
 def here(name: str) -> str:
-    """The entry's name with the kind of this machine, as `training_avx2`; the plain name is that with bf16 units.
+    """The entry's name with the kind of this machine: `training_gpu`, `training_avx2`; the plain name: with bf16 units.
 
     For what pages show for several kinds, side by side.
     """
     import torch
 
+    if torch.cuda.is_available():
+        return f"{name}_gpu"
     return name if number_format() == "bf16" else f"{name}_{torch.backends.cpu.get_cpu_capability().lower()}"
 
 

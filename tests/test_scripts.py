@@ -36,6 +36,7 @@ SMALLEST: dict[str, tuple[str, dict[str, object]]] = {
     "measure_commands": ("", {}),
     "measure_context": ("context.png --turns 1", {"LENGTHS": [10, 20], "TOKENS_A_TURN": 1}),
     "measure_demo": ("--seeds 2", {}),
+    "measure_gpt2": ("", {"WARM_UP_UPDATES": 0, "UPDATES": 1, "VOCAB_SIZE": 50}),
     "measure_heads": ("checkpoints/fables --fables 2", {}),
     "measure_neighbours": ("--turns 1", {"WARM_UP_UPDATES": 1}),
     "measure_own_text": ("", {"topics": {"a": VERSES}, "LARGE_BYTES": 5_000}),
@@ -65,6 +66,7 @@ SMALLEST: dict[str, tuple[str, dict[str, object]]] = {
 ELSEWHERE = {
     "clean": "test_clean.py",
     "everywhere": "test_everywhere.py",
+    "gpu": "test_gpu.py",
     **dict.fromkeys(
         ("parallel_experts", "parallel_pipeline", "parallel_processes", "parallel_tensor"),
         "parallel/test_parallel_scripts.py",
@@ -154,6 +156,8 @@ def test_every_script_runs(name, script, place, monkeypatch):
             monkeypatch.setattr(sys.modules["benchmark"], "SECONDS_A_TURN", 0.01)
             shape, few = module.Shape, {"batch_size": 1, "vocab_size": 65, "n_layers": 1, "n_heads": 1}
             monkeypatch.setattr(module, "Shape", lambda **sizes: shape(**{**sizes, **few, "d_model": 16}))
+        case "measure_gpt2":
+            monkeypatch.setattr("torch.compile", lambda model: model)
         case "measure_own_text":
             monkeypatch.setattr(module, "ROOT", place)
         case "measure_page" | "screenshots":

@@ -81,8 +81,9 @@ def test_a_text_is_the_same_alone_and_in_a_batch(device, tokenizer, axes, dtype)
         Request(prompt, 30, sampling, seed=(i,), n_likeliest=2, scores_prompt=True) for i, sampling in enumerate(WAYS)
     ]
     together = texts_of(requests)
-    assert [texts_of([request])[0] for request in requests] == together
     assert all(together)
+    if dtype == torch.float32:  # with fewer digits a GPU's rounding, another in another batch, may change a draw
+        assert [texts_of([request])[0] for request in requests] == together
 
 
 @pytest.mark.parametrize("n_requests", [1, 8])

@@ -1,0 +1,241 @@
+"""`make gpu`, rehearsed on a CPU: each part runs small, and one that fails, hangs or lacks something stops no other."""
+
+import ast
+import importlib
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from scripts.results import ROOT
+
+from test_scripts import SMALLEST, script  # noqa: F401 (a fixture)
+from tiny_run import VERSES
+
+TEST_LOG = """\
+tests/a.py::test_that_passes[cuda-torch.bfloat16] PASSED [ 33%]
+tests/a.py::test_that_fails[cuda] FAILED [ 66%]
+tests/b.py::test_that_is_left_out SKIPPED (could not import 'fastapi') [100%]
+"""
+NANOGPT = """
+import torch
+from dataclasses import dataclass
+
+
+@dataclass
+class GPTConfig:
+    block_size: int
+    vocab_size: int
+    n_layer: int
+    n_head: int
+    n_embd: int
+    dropout: float
+    bias: bool
+
+
+class GPT(torch.nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.table = torch.nn.Embedding(config.vocab_size, config.vocab_size)
+
+    def configure_optimizers(self, weight_decay, learning_rate, betas, device_type):
+        return torch.optim.AdamW(self.parameters(), lr=learning_rate, betas=betas, weight_decay=weight_decay)
+
+    def forward(self, inputs, targets):
+        logits = self.table(inputs)
+        return logits, torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+"""
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "text.txt").write_text(VERSES)
+    return tmp_path
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    return importlib.import_module("gpu")
+
+
+@pytest.fixture
+def on_a_gpu(gpu, monkeypatch, tmp_path):
+    """`gpu.main` with these parts, as where a GPU is; its exit code, its report and its figures."""
+
+    def main(parts, *arguments: str):
+        monkeypatch.setattr(gpu, "no_gpu", lambda: None)
+        monkeypatch.setattr(gpu, "LEAST_SECONDS", 0)
+        monkeypatch.setattr(sys, "argv", ["gpu.py", "--to", str(tmp_path / "out"), *arguments])
+        code = gpu.main(lambda text, nanogpt: parts)
+        files = tmp_path / "out"
+        return code, (files / "report.md").read_text(), json.loads((files / "gpu.json").read_text())
+
+    return main
+
+
+def part(gpu, name: str, program: str, *, seconds: float = 60, needs=()):
+    return gpu.Part(name, [sys.executable, "-S", "-c", program], seconds, needs)
+
+
+RECORDS = """
+import json, os, pathlib
+file = pathlib.Path(os.environ["RESULTS"])
+entry = {"machine": "a GPU", "commit": "", "figures": {"a": 1}}
+file.write_text(json.dumps({**json.loads(file.read_text()), "measured_gpu": entry}))
+"""
+
+
+def test_what_fails_hangs_or_lacks_something_is_told_and_the_next_part_runs(gpu, on_a_gpu):
+    parts = [
+        part(gpu, "tests", f"print({TEST_LOG!r}); raise SystemExit(1)"),
+        part(gpu, "hangs", "import time; print('begun', flush=True); time.sleep(600)", seconds=0.2),
+        part(gpu, "lacks", "", needs=["no_such_package", "torch"]),
+        part(gpu, "records", RECORDS),
+    ]
+    code, report, figures = on_a_gpu(parts)
+    assert code == 1
+    assert "| tests | failed: exit code 1 |" in report
+    assert "1 passed, 1 failed, 0 error, 1 skipped" in report
+    assert "- failed: tests/a.py::test_that_fails[cuda]" in report
+    assert "| hangs | failed: not done in 0 s |" in report
+    assert "| lacks | skipped: this Python lacks no_such_package | 0 |" in report
+    assert "| records | done |" in report
+    assert figures["measured_gpu"]["figures"] == {"a": 1}
+    assert "## measured_gpu" in report
+
+
+def test_only_what_is_named_runs_and_all_is_well_if_nothing_fails(gpu, on_a_gpu, monkeypatch, capsys):
+    parts = [part(gpu, "one", "raise SystemExit(1)"), part(gpu, "two", "")]
+    code, report, _ = on_a_gpu(parts, "--only", "two")
+    assert code == 0
+    assert "| one |" not in report
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "--only", "three"])
+    assert gpu.main(lambda text, nanogpt: parts) == 2
+    assert "error: --only: no part three; choose among one, two" in capsys.readouterr().err
+
+
+def test_no_part_begins_when_the_time_is_up(gpu, on_a_gpu, monkeypatch):
+    code, report, _ = on_a_gpu([part(gpu, "late", "raise SystemExit(1)")], "--minutes", "-1")
+    assert code == 0
+    assert "| late | skipped: less than 0 s were left | 0 |" in report
+
+
+def test_what_a_part_has_started_ends_with_it(gpu, on_a_gpu, tmp_path):
+    """The child holds a pipe open for as long as it lives."""
+    os.mkfifo(tmp_path / "pipe")
+    pipe = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(pipe, True)
+    child = "import time; time.sleep(600)"
+    program = f"""
+import os, subprocess, sys
+pipe = os.open({str(tmp_path / "pipe")!r}, os.O_WRONLY)
+subprocess.Popen([sys.executable, "-S", "-c", {child!r}], pass_fds=[pipe])
+"""
+    assert on_a_gpu([part(gpu, "parent", program)])[0] == 0
+    assert os.read(pipe, 1) == b""
+    os.close(pipe)
+
+
+def test_without_a_gpu_it_says_so_in_a_line_and_how_to_rehearse(gpu, monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(sys, "argv", ["gpu.py"])
+    assert gpu.main() == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: gpu: PyTorch ")
+    assert "pytest tests/test_gpu.py tests/on_device" in line
+    monkeypatch.setattr(gpu, "missing", lambda packages: list(packages))
+    assert gpu.main() == 2
+    assert "this Python has no PyTorch" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("hidden", ["typer", "transformers", "pydantic"])
+def test_a_package_that_is_missing_is_named_and_the_rest_runs(gpu, on_a_gpu, monkeypatch, hidden):
+    find = gpu.importlib.util.find_spec
+    monkeypatch.setattr(gpu.importlib.util, "find_spec", lambda name: None if name == hidden else find(name))
+    parts = [gpu.Part(each.name, [sys.executable, "-S", "-c", ""], 60, each.needs) for each in gpu.parts_of(None, None)]
+    code, report, _ = on_a_gpu(parts)
+    assert code == 0
+    n_skipped = report.count(f"skipped: this Python lacks {hidden}")
+    assert n_skipped == (1 if hidden == "transformers" else len(parts))
+
+
+def test_a_text_that_is_not_given_is_told(gpu):
+    without, given = (gpu.parts_of(text, None) for text in (None, Path("text.txt")))
+    assert [each.name for each in without if each.lacks] == ["speedrun"]
+    assert [each.name for each in given if each.lacks] == []
+
+
+def test_its_tests_can_be_collected_with_the_packages_that_it_asks_for(gpu):
+    """Those of the page need a browser, and the others more packages of which such a machine may have none."""
+    tests = next(each for each in gpu.parts_of(None, None) if each.name == "tests")
+    files = [Path(file) for file in tests.command if file.endswith(".py")]
+    assert {"test_meter.py", "test_precision.py", "test_one_rank.py"} <= {file.name for file in files}
+    above = {folder for file in files for folder in file.parents}
+    conftests = [file for file in (ROOT / "tests").rglob("conftest.py") if file.parent in above]
+    local = {file.stem for file in (ROOT / "tests").rglob("*") if file.suffix in ("", ".py")} | {"pellucid"}
+    for file in {*files, *conftests}:
+        statements = ast.parse(file.read_text(encoding="utf-8")).body
+        imported = {alias.name for each in statements if isinstance(each, ast.Import) for alias in each.names}
+        imported |= {each.module for each in statements if isinstance(each, ast.ImportFrom)}
+        roots = {name.partition(".")[0] for name in imported}
+        assert roots - local - sys.stdlib_module_names <= set(tests.needs), file
+
+
+# What makes each of its scripts small: more than the tests of scripts say.
+SMALLER = {
+    "measure_gpt2": ["model.d_model=16", "model.n_layers=1", "model.n_heads=1", "model.context_length=8"],
+    "measure_shakespeare": [],
+    "measure_demo": [],
+    "benchmark": [],
+    "measure_preparation": [],
+}
+
+
+@pytest.mark.parametrize("name", SMALLER)
+def test_each_script_runs_with_the_options_that_it_is_given_there(name, gpu, script, place, monkeypatch):  # noqa: F811
+    """And leaves its figures where they are told to be, also in a copy of the repository without git."""
+    (place / "nanogpt").mkdir()
+    (place / "nanogpt/model.py").write_text(NANOGPT)
+    parts = gpu.parts_of(place / "text.txt", place / "nanogpt")
+    command = next(each.command for each in parts if f"{name}.py" in each.command[1])
+    (file := place / "gpu.json").write_text("{}")
+    results = importlib.import_module("results")
+    monkeypatch.setattr(results, "RESULTS", file)
+    monkeypatch.setattr(results, "commit_of_code", lambda: "")
+    module = script(name)
+    if name == "benchmark":
+        shape, few = module.Shape, {"vocab_size": 65, "n_layers": 1, "n_heads": 1}
+        monkeypatch.setattr(module, "Shape", lambda **sizes: shape(**{**sizes, **few, "d_model": 16}))
+    if name == "measure_preparation":
+        monkeypatch.setattr("subprocess.Popen", importlib.import_module("in_this_process").Command)
+        command = [*command[:2], *SMALLEST[name][0].split(), "--record"]
+    monkeypatch.setattr(torch, "compile", lambda model: model)
+    monkeypatch.setattr(sys, "argv", [*command[1:2], *SMALLER[name], *command[2:]])
+    module.main()
+    entries = json.loads(file.read_text())
+    assert entries
+    assert all(entry["commit"] == "" and entry["figures"] for entry in entries.values())
+    if name == "measure_gpt2":
+        [entry] = entries.values()
+        assert list(entry["figures"]) == ["not compiled", "compiled", "nanoGPT"]
+
+
+def test_a_copy_without_git_has_no_commit(gpu, monkeypatch, tmp_path):
+    results = importlib.import_module("results")
+    monkeypatch.setattr(results, "ROOT", tmp_path)
+    assert results.commit_of_code() == ""
+
+
+def test_figures_that_came_back_are_taken_home_with_this_commit(gpu, monkeypatch, tmp_path):
+    monkeypatch.setattr(gpu, "commit_of_code", lambda: "1234567")
+    entry = {"machine": "a GPU", "commit": "", "figures": {"a": 1}}
+    (tmp_path / "gpu.json").write_text(json.dumps({"gpt2_gpu": entry}))
+    (results := tmp_path / "results.json").write_text(json.dumps({"z": {}, "gpt2_gpu": {}}))
+    assert gpu.take(tmp_path, results) == ["gpt2_gpu"]
+    taken = json.loads(results.read_text())
+    assert list(taken) == ["gpt2_gpu", "z"]
+    assert taken["gpt2_gpu"]["figures"] == {"a": 1}
+    assert taken["gpt2_gpu"]["commit"] == "1234567"
