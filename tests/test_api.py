@@ -193,6 +193,7 @@ def test_a_run_shows_itself_in_a_line_and_in_a_notebook(run: library.Run):
     assert repr(run) == f"Run(directory={run.directory!r})"
     shown = run._repr_html_()
     assert "tiny, step 20" in shown
+    assert shown.startswith('<div style="')  # a notebook knows no stylesheet of ours
     assert 'src="data:image/png;base64,' in shown
 
 

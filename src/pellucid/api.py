@@ -280,8 +280,13 @@ class Run:
             f"vocabulary {self.tokenizer.vocab_size:,}, context {self.model.context_length:,}",
             "validation loss": f"{losses[-1]:.4f} {self.config.loss_unit}" if losses else "not measured",
         }
-        rows = "".join(f"<tr><th>{name}</th><td>{escape(fact)}</td></tr>" for name, fact in facts.items())
+        cell = "text-align:left; padding:.15em 1.2em .15em 0"
+        rows = "".join(
+            f'<tr><th style="{cell}; font-weight:600">{name}</th><td style="{cell}">{escape(fact)}</td></tr>'
+            for name, fact in facts.items()
+        )
         plot = run_of(self.directory) / "loss.png"
         image = base64.b64encode(plot.read_bytes()).decode() if plot.exists() else None
         figure = f'<img src="data:image/png;base64,{image}" alt="loss curve" width=480>' if image else ""
-        return f"<table>{rows}</table>{figure}"
+        card = "display:inline-block; border:1px solid #8886; border-radius:10px; padding:.8em 1.1em"
+        return f'<div style="{card}"><table style="border-collapse:collapse">{rows}</table>{figure}</div>'

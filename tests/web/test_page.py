@@ -655,6 +655,9 @@ def test_what_a_model_of_conversations_writes_stays_in_its_turn(browser, chat_ru
         best = int(run.model(torch.tensor([asked]))[0, -1].argmax())
         assert page.evaluate("microscope.trace.ids") == [*asked, best]
         assert page.input_value("#text").startswith("<|user|>Tell me a story.<|end|><|assistant|>")
+        expect(page.locator("#held-out")).to_have_text("a held-out conversation")
+        expect(page.locator("#measure")).to_be_hidden()
+        expect(page.locator("#part-knock [role=status]")).to_contain_text("only on Fables, whose grammar labels")
 
 
 def test_the_page_may_load_nothing_from_elsewhere(window, address):

@@ -3,8 +3,9 @@
 import { changed, fill, h, withCode } from "./elements.js";
 import { knockTable, workInWords } from "./knock_table.js";
 import { waitedFor } from "./newest.js";
-import { nameOfPart } from "./store.js";
+import { nameOfPart, runHere } from "./store.js";
 
+const NOT_LABELLED = "What each part is for can be measured only on Fables, whose grammar labels the skills.";
 const NOT_MEASURED =
   "Not measured yet. It takes some seconds, and shows how much the loss on each skill rises without each part.";
 
@@ -107,8 +108,10 @@ export function knockPanel(root, view) {
     const { table, state } = view;
     const isOfThis = table?.checkpoint === state.checkpoint;
     work.hidden = !isOfThis;
-    measure.hidden = isOfThis;
-    if (table && !isOfThis && !measure.disabled) note.textContent = NOT_MEASURED;
+    const isLabelled = runHere(view)?.knows_truth;
+    measure.hidden = isOfThis || !isLabelled;
+    if (!isLabelled) note.textContent = NOT_LABELLED;
+    else if (!isOfThis && !measure.disabled) note.textContent = NOT_MEASURED;
     fill(work, isOfThis && workInWords(table, see));
     fill(result, isOfThis && knockTable(table, (part) => toggle(part, off)));
   }

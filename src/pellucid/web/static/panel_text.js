@@ -3,6 +3,7 @@
 import { SHADES, shadeOf } from "./colours.js";
 import { changed, figure, fill, fixed, h, piece, setFigure, visible } from "./elements.js";
 import { placeOf, rove, selectToken } from "./moves.js";
+import { runHere } from "./store.js";
 import { matching } from "./truth.js";
 
 const SKILLS = {
@@ -95,6 +96,8 @@ export function textPanel(root, view) {
 
   function drawExamples() {
     const { canType } = view.source;
+    const run = runHere(view);
+    const heldOut = `a held-out ${run?.has_chat ? "conversation" : run?.knows_truth ? "fable" : "text"}`;
     const use = (text) => () => view.store.set({ text, at: -1 });
     fill(
       examples,
@@ -106,7 +109,7 @@ export function textPanel(root, view) {
           SKILLS[skill] ?? `${text.replace(/<\|\w+\|>/g, "").slice(0, 26).replace(/\s\S*$/, "")} …`,
         ),
       ),
-      canType && h("button", { type: "button", class: "chip", id: "held-out", onclick: nextFable }, "a held-out fable"),
+      canType && h("button", { type: "button", class: "chip", id: "held-out", onclick: nextFable }, heldOut),
     );
   }
 

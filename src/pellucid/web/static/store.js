@@ -71,6 +71,11 @@ export function leftOut({ runs }, checkpoint) {
   return runs.find(({ name }) => name === runOf(checkpoint))?.left_out ?? null;
 }
 
+// The run of the checkpoint that is shown.
+export function runHere({ runs, state }) {
+  return runs.find(({ name }) => name === runOf(state.checkpoint));
+}
+
 export function stepOf(checkpoint) {
   return Number(checkpoint.slice(checkpoint.lastIndexOf("@") + 1));
 }
