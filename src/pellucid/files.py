@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import math
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -74,8 +76,33 @@ def discard(folder: Path) -> None:
         shutil.rmtree(trash, ignore_errors=True)
 
 
+def require_regular(path: Path) -> None:
+    """OSError for a pipe, a socket, a device or a folder, which might never begin or never end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "is not a regular file", str(path))
+
+
+def read_at_most(path: Path, n_bytes: int) -> bytes:
+    """What a file holds, or a pipe that somebody writes to. OSError if that is more than `n_bytes`."""
+    with open(path, "rb", opener=_open_without_waiting) as stream:
+        content = stream.read(n_bytes + 1)  # /dev/zero has no end
+    if len(content) > n_bytes:
+        raise OSError(errno.EFBIG, f"more than {n_bytes:,} bytes", str(path))
+    return content
+
+
+def _open_without_waiting(file: str, flags: int) -> int:
+    """A pipe that nobody writes to is empty; without this, opening it would wait for ever. Windows has no such pipe."""
+    if sys.platform == "win32":
+        return os.open(file, flags)
+    descriptor = os.open(file, flags | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
 def sha256(path: Path, n_bytes: int | None = None) -> str:
-    """In hexadecimal, of the first `n_bytes` or of all. The file is never in memory as a whole."""
+    """In hexadecimal, of the first `n_bytes` of a regular file or of all. It is never in memory as a whole."""
+    require_regular(path)
     digest, n_left = hashlib.sha256(), math.inf if n_bytes is None else n_bytes
     with path.open("rb") as file:
         while block := file.read(int(min(1 << 20, n_left))):

@@ -203,6 +203,17 @@ def index_to(name: str):
     return apply
 
 
+def template_with_a_word(folder: Path) -> None:
+    """It puts token 7 before a text, which is no control token."""
+    file = folder / "tokenizer.json"
+    description = json.loads(file.read_text())
+    word = next(token for token, id_ in description["model"]["vocab"].items() if id_ == 7)
+    one = [{"SpecialToken": {"id": word, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
+    special = {word: {"id": word, "ids": [7], "tokens": [word]}}
+    template = {"type": "TemplateProcessing", "single": one, "pair": [*one, *one[1:]], "special_tokens": special}
+    file.write_text(json.dumps({**description, "post_processor": template}))
+
+
 EMBEDDING = "model.embed_tokens.weight"
 
 
@@ -251,6 +262,7 @@ BAD = {
         3,
         "319 tokens are more than the 315 rows",
     ),
+    "a template of words": (template_with_a_word, 3, "its template puts id 7, which is no control token"),
     "tokenizer settings": (written("tokenizer_config.json", b"[]"), 3, "tokenizer_config.json: damaged"),
 }
 
@@ -267,6 +279,14 @@ def test_a_bad_folder_is_refused_in_one_line_and_leaves_nothing(case, saved, wor
     assert re.match("error: there.*; ", line), line
     assert said in line
     assert sorted(Path().rglob("*")) == before
+
+
+@pytest.mark.parametrize("ids", [[[1]], {}, {"a": [1]}, "1", 1e30], ids=str)
+def test_ids_that_are_none_are_as_if_not_there(ids, saved, tmp_path):
+    shutil.copytree(saved("Llama")[0], tmp_path / "there")
+    for file in ("config.json", "generation_config.json"):
+        changed(file, eos_token_id=ids, bos_token_id=ids)(tmp_path / "there")
+    assert api.import_model(tmp_path / "there", tmp_path / "run").tokenizer.control_ids
 
 
 def test_a_chat_template_from_elsewhere_is_not_dropped_in_silence(saved, workplace, pellucid):

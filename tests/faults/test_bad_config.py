@@ -204,7 +204,7 @@ def test_f15_a_file_without_end_is_not_read_to_its_end(tmp_path: Path):
 
 
 def test_f15_a_folder_is_no_config(tmp_path: Path, pellucid):
-    assert_one_error_line(pellucid("cost", tmp_path), 2, "cannot be read: Is a directory")
+    assert_one_error_line(pellucid("cost", tmp_path), 2, "this is a folder, not a config")
 
 
 def test_f15_a_config_may_come_through_a_pipe():

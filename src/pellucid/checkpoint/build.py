@@ -126,6 +126,20 @@ def load_base(model: LanguageModel, config: RunConfig, base: Weights, where: str
     adapt(model, config)
 
 
+def _require_possible(config: RunConfig, tensors: Tensors, where: str) -> None:
+    """CheckpointError for a model that must be larger than its weights, before anything is made of such a size.
+
+    Each layer has a tensor at least; where all are here, a matrix of its feed-forward sublayer too, or of that size.
+    """
+    sizes = {"n_layers": 1, "d_model": 1, **config.model.model_dump()}
+    n_layers, d_model = sizes["n_layers"], sizes["d_model"]
+    n_numbers = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values()) * 2  # of four bits at least
+    is_whole = config.adapter is None
+    if n_layers > len(tensors) or (is_whole and n_layers * d_model * (sizes.get("d_ff") or d_model) > n_numbers):
+        what = "damaged: the model that config.yaml describes is larger than the weights that are here"
+        raise CheckpointError(where, what, "use another checkpoint of the run")
+
+
 def _build(checkpoint: Checkpoint, directory: Path, above: tuple[Path, ...] = ()) -> TrainedModel:
     """As it was trained: with its adapter, around the weights of its base."""
     where = str(directory)
@@ -134,6 +148,7 @@ def _build(checkpoint: Checkpoint, directory: Path, above: tuple[Path, ...] = ()
         tokenizer = Tokenizer.from_json(checkpoint.tokenizer_json, f"{where}/tokenizer.json")
     except DataError as error:
         raise CheckpointError(error.where, error.what, OTHER_VERSION) from None
+    _require_possible(config, checkpoint.model, where)
     model = build_model(config.model, tokenizer.vocab_size, scalar_head=config.has_scalar_head)
     if config.adapter is not None and config.base_run is not None:
         base = find_base(config.base_run[0], checkpoint.state.base_sha256)

@@ -30,7 +30,7 @@ from torch import Tensor
 from pellucid import failpoints
 from pellucid.config.base import Section
 from pellucid.errors import CheckpointError, InputOutputError
-from pellucid.files import sha256, written_whole
+from pellucid.files import require_regular, sha256, written_whole
 
 FORMAT_VERSION = 2
 MODEL_FILE = "model.safetensors"
@@ -212,6 +212,7 @@ def _write(path: Path, content: bytes) -> None:
 
 def load_tensors(path: Path) -> Tensors:
     """Loads a safetensors file if its table is small and names each tensor once; the library checks the rest."""
+    require_regular(path)
     with path.open("rb") as file:
         n_bytes = int.from_bytes(file.read(8), "little")
         if n_bytes > MAX_HEADER_BYTES:

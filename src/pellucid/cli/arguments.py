@@ -10,10 +10,12 @@ from typer import Argument, Option
 
 from pellucid.cli.terminal import heed_stop_during_imports, note
 from pellucid.errors import ConfigError
+from pellucid.files import read_at_most
 
 if TYPE_CHECKING:
     from pellucid.config.run import RunConfig
 
+MAX_PROMPT_BYTES = 1 << 26
 DATA_ROOT, RUNS_ROOT = Path("data"), Path("checkpoints")
 
 ConfigFile = Annotated[Path, Argument(metavar="CONFIG", help="YAML file, or a name that `pellucid configs` lists.")]
@@ -39,7 +41,7 @@ def read_prompt(prompt: str | None, file: Path | None) -> str | None:
         return prompt
     if str(file) == "-":
         return from_utf8(sys.stdin.buffer.read(), "stdin")
-    return from_utf8(file.read_bytes(), str(file))
+    return from_utf8(read_at_most(file, MAX_PROMPT_BYTES), str(file))
 
 
 def from_utf8(text: bytes, where: str) -> str:

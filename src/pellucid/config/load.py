@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import difflib
-import os
-import sys
+import errno
 from collections.abc import Callable, Iterable
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple, TypeVar
@@ -20,6 +19,7 @@ from pellucid.config.section_types import keys_left_out
 from pellucid.config.shipped import find_config, shipped_configs
 from pellucid.config.yaml_source import MAX_CHARACTERS, Path, dotted, parse_yaml, shortened, write_yaml
 from pellucid.errors import CheckpointError, ConfigError
+from pellucid.files import read_at_most
 
 COMMAND_LINE = "command line"
 MAX_BYTES = 4 * MAX_CHARACTERS
@@ -126,11 +126,7 @@ def _read(file: FilePath) -> str:
         fix = fix if is_run else "name a YAML file, or one of `pellucid configs`"
         raise ConfigError(str(file), f"this is {'the folder of a run' if is_run else 'a folder'}, not a config", fix)
     try:
-        with open(file, "rb", opener=_open_without_waiting) as stream:
-            content = stream.read(MAX_BYTES + 1)  # /dev/zero has no end
-        if len(content) > MAX_BYTES:
-            raise ConfigError(str(file), f"more than {MAX_BYTES:,} bytes are no run config", "is this the right file?")
-        return content.decode("utf-8")
+        return read_at_most(file, MAX_BYTES).decode("utf-8")
     except FileNotFoundError:
         known = ", ".join(sorted(str(path) for path in file.parent.glob("*.yaml") if path.name[0] != "."))
         close = difflib.get_close_matches(file.as_posix(), [name for name, _ in shipped_configs()], n=1)
@@ -142,17 +138,10 @@ def _read(file: FilePath) -> str:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{file}:{line}", f"byte {error.start} is not UTF-8", "save it as UTF-8 text") from None
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise ConfigError(str(file), f"{error.strerror} are no run config", "is this the right file?") from None
         what = f"cannot be read: {error.strerror}"
         raise ConfigError(str(file), what, "name a YAML file that you may read") from None
-
-
-def _open_without_waiting(file: str, flags: int) -> int:
-    """A pipe that nobody writes to is empty; without this, opening it would wait for ever. Windows has no such pipe."""
-    if sys.platform == "win32":
-        return os.open(file, flags)
-    descriptor = os.open(file, flags | os.O_NONBLOCK)
-    os.set_blocking(descriptor, True)
-    return descriptor
 
 
 def parse_override(override: str) -> Change:

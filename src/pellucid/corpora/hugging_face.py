@@ -63,7 +63,10 @@ class DataSet:
         patterns = chain.from_iterable([item] if isinstance(item, str) else item for item in named)
         base = folder if folder.is_dir() else Path()
         found = chain.from_iterable(sorted(glob(str(base / pattern), recursive=True)) for pattern in patterns)
-        return [path for path in map(Path, found) if path.is_file()]
+        paths = list(map(Path, found))
+        if odd := [path for path in paths if not (path.is_file() or path.is_dir())]:
+            raise DataError(str(odd[0]), "is not a regular file", "name files of rows")
+        return [path for path in paths if path.is_file()]
 
     def documents(self, split: Split, read: Callable[[str], Iterator[Document]]) -> Iterator[Document]:
         """The documents of a split in the order of the data set. `read` gives all those of one that it has itself."""

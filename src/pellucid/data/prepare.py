@@ -45,7 +45,7 @@ from pellucid.data.progress import PROGRESS_FILE, Progress, SplitProgress, read_
 from pellucid.data.token_file import TokenFile, TokenFileWriter
 from pellucid.data.truth import NATS_FILE, SKILLS_FILE, write_truth, write_truth_of_answers
 from pellucid.errors import DataError, InputOutputError
-from pellucid.files import fsync, sha256, written_whole
+from pellucid.files import fsync, read_at_most, sha256, written_whole
 from pellucid.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
@@ -56,6 +56,7 @@ PARTS_BETWEEN_RECORDS = 64  # of progress: 32 MB of text, encoded in a second or
 FILE_OF_SPLIT: dict[Split, str] = {"train": "train.bin", "validation": "val.bin"}
 TOKENIZER_FILE, MANIFEST_FILE, CHECKSUMS_FILE = "tokenizer.json", "manifest.json", "SHA256SUMS"
 CHECKED_FILES = (TOKENIZER_FILE, MANIFEST_FILE, "train.bin", "train.documents.bin", "val.bin", "val.documents.bin")
+MAX_CHECKSUMS = 1 << 16  # bytes of that file
 OPTIONAL_FILES = ("train.targets.bin", "val.targets.bin", NATS_FILE, SKILLS_FILE)
 
 TimesOfFiles = dict[Path, tuple[int, int, int]]  # size, time of the last edit, time of the last change of any kind
@@ -139,7 +140,7 @@ def read_manifest(directory: Path, fingerprint: str) -> Manifest | None:
     The checksums are not interpreted, so they cannot deceive: they are made again, and must be the same text.
     """
     try:
-        if (directory / CHECKSUMS_FILE).read_bytes() != _checksums(directory):
+        if read_at_most(directory / CHECKSUMS_FILE, MAX_CHECKSUMS) != _checksums(directory):
             return None
         manifest = Manifest.model_validate_json((directory / MANIFEST_FILE).read_bytes())
     except (OSError, ValueError):

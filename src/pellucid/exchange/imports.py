@@ -25,6 +25,7 @@ from pellucid.errors import CheckpointError, ConfigError, DataError
 from pellucid.exchange.architectures import from_hugging_face
 from pellucid.exchange.folders import bytes_of, new_folder, require_empty
 from pellucid.exchange.tokenizer_files import imported_tokenizer
+from pellucid.files import read_at_most, require_regular
 from pellucid.version import __version__
 
 _log = logging.getLogger(__name__)
@@ -155,9 +156,8 @@ def _text(file: Path, fix: str) -> str:
     """A text file. CheckpointError if it is missing or too large, DataError for the tokenizer's."""
     kind = DataError if file.name == TOKENIZER else CheckpointError
     try:
-        if file.stat().st_size > MAX_JSON_BYTES:
-            raise kind(str(file), f"more than {MAX_JSON_BYTES:,} bytes", fix)
-        return file.read_bytes().decode("utf-8")
+        require_regular(file)
+        return read_at_most(file, MAX_JSON_BYTES).decode("utf-8")
     except FileNotFoundError:
         raise kind(str(file.parent), f"no {file.name} here", fix) from None
     except (OSError, UnicodeDecodeError) as error:

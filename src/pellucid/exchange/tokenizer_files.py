@@ -99,7 +99,7 @@ def _begin_and_ends(tokenizer: Tokenizer, settings: Mapping[str, dict[str, Any]]
             found += ids if isinstance(ids, list) else [ids]
         token = settings.get("tokenizer_config.json", {}).get(f"{kind}_token")
         found.append(id_of.get(str(token.get("content") if isinstance(token, dict) else token), -1))
-        return [id_ for id_ in dict.fromkeys(found) if type(id_) is int and id_ in tokenizer.control_ids]
+        return list(dict.fromkeys(id_ for id_ in found if type(id_) is int and id_ in tokenizer.control_ids))
 
     ends = named("eos")
     before, _ = template_ids(json.loads(tokenizer.to_json())["post_processor"])

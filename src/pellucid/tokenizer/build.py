@@ -9,6 +9,7 @@ from typing_extensions import assert_never
 
 from pellucid.config.data import BytePairConfig, CharacterConfig, FileTokenizerConfig, TokenizerConfig
 from pellucid.errors import DataError
+from pellucid.files import require_regular
 from pellucid.tokenizer.tokenizer import WORD, Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 
@@ -48,6 +49,7 @@ def tokenizer_settings(config: TokenizerConfig, *, for_chat: bool = False) -> di
     if not isinstance(config, FileTokenizerConfig):
         return config.model_dump(mode="json")
     try:
+        require_regular(Path(config.path))
         Path(config.path).open("rb").close()
     except OSError as error:
         what = f"cannot be read ({error.strerror})"

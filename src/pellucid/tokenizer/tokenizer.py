@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from typing_extensions import Self
 
 from pellucid.errors import DataError
+from pellucid.files import read_at_most, require_regular
 from pellucid.kernels.word_cache import WordCache
 
 # Blanks and what follows them up to the next blank. No token of our own vocabularies crosses the end of such a word, so
@@ -36,6 +38,11 @@ USER, ASSISTANT, END_OF_TURN = CHAT_TOKENS = ("<|user|>", "<|assistant|>", "<|en
 
 # How a text may be cut before byte-pair encoding, so that nothing of it is lost.
 LOSSLESS_CUTS = ("ByteLevel", "Split", "Digits")
+
+
+MAX_BYTES = 1 << 26  # the largest tokenizer.json in use has a fifth of it
+MOST_TOKENS = 1 << 24  # so many ids cost little room; no tokenizer in use has a tenth
+OTHER_KIND = "use a tokenizer of byte-level byte-pair encoding, as those of GPT-2, Llama 3 and Qwen"
 
 
 class Tokenizer:
@@ -77,11 +84,11 @@ class Tokenizer:
     @classmethod
     def from_json(cls, text: str, source: str = "tokenizer.json") -> Self:
         """The tokenizer of a tokenizer.json, by Pellucid or another program. DataError for one of another kind."""
+        _require_no_huge_id(text, source)
         try:
             library_tokenizer = tokenizers.Tokenizer.from_str(text)
             if reason := _not_expressible(library_tokenizer):
-                fix = "use a tokenizer of byte-level byte-pair encoding, as those of GPT-2, Llama 3 and Qwen"
-                raise DataError(source, f"a tokenizer that Pellucid cannot express: {reason}", fix)
+                raise DataError(source, f"a tokenizer that Pellucid cannot express: {reason}", OTHER_KIND)
             return cls(library_tokenizer)
         except DataError:
             raise
@@ -94,7 +101,8 @@ class Tokenizer:
     def load(cls, path: Path) -> Self:
         """Reads a tokenizer.json. DataError if it is missing or damaged."""
         try:
-            text = path.read_text(encoding="utf-8")
+            require_regular(path)
+            text = read_at_most(path, MAX_BYTES).decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(str(path), f"cannot be read ({error})", "prepare the data again") from None
         return cls.from_json(text, str(path))
@@ -176,6 +184,19 @@ class Tokenizer:
             )
 
 
+def _require_no_huge_id(tokenizer_json: str, source: str) -> None:
+    """DataError for a huge id with gaps before it: the library would first make room for all up to it."""
+    try:
+        description = json.loads(tokenizer_json)
+        ids = [*description["model"]["vocab"].values(), *(token["id"] for token in description["added_tokens"])]
+        largest = max(ids, default=0)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return  # the library says better what it is not
+    if isinstance(largest, int) and largest >= max(len(ids), MOST_TOKENS):
+        what = f"its ids have gaps: {len(ids):,} tokens, the last with id {largest:,}"
+        raise DataError(source, f"a tokenizer that Pellucid cannot express: {what}", OTHER_KIND)
+
+
 def _not_expressible(library_tokenizer: tokenizers.Tokenizer) -> str | None:
     """Why this tokenizer has no tokens of characters or of bytes, so that a text could not be read back from them."""
     description = json.loads(library_tokenizer.to_str())
@@ -191,6 +212,9 @@ def _not_expressible(library_tokenizer: tokenizers.Tokenizer) -> str | None:
         return f"its ids have gaps: {len(ids):,} tokens, the last with id {ids[-1]:,}"
     if not any(token.special for token in library_tokenizer.get_added_tokens_decoder().values()):
         return "no control token ends a document"
+    controls = {id_ for id_, token in library_tokenizer.get_added_tokens_decoder().items() if token.special}
+    if others := sorted({*chain(*template_ids(description["post_processor"]))} - controls):
+        return f"its template puts id {others[0]}, which is no control token, beside a text"
     cuts = _cuts(description)
     if not cuts:
         return "it joins characters across blanks" if model["merges"] or max(map(len, model["vocab"])) > 1 else None

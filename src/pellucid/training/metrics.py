@@ -8,6 +8,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+from pellucid.files import require_regular
+
 _log = logging.getLogger(__name__)
 
 Row = dict[str, Any]
@@ -26,6 +28,8 @@ def finite(row: Row) -> Row:
 
 def read_rows(file: Path) -> list[Row]:
     """All rows. A last line that a crash cut short is left out; another that cannot be read is, with a warning."""
+    if file.exists():
+        require_regular(file)
     lines = file.read_bytes().splitlines(keepends=True) if file.exists() else []
     rows = [row_in(line) for line in lines]
     for number, (line, row) in enumerate(zip(lines, rows, strict=True), 1):
