@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -176,6 +177,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> PretendedCuda:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=80 * 10**9))
     monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: [torch.zeros(16, dtype=torch.uint8)])
     monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: None)
     monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda seed: None)

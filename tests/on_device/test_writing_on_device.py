@@ -65,7 +65,7 @@ AXES = [{"qk_norm": True}, {"norm": "rms_norm", "n_kv_heads": 1}, {"attention": 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("axes", AXES, ids=str)
 def test_a_text_is_the_same_alone_and_in_a_batch(device, tokenizer, axes, dtype):
-    model = outspoken(tiny_config(context_length=24, **axes), tokenizer.vocab_size).to(device)
+    model = outspoken(tiny_config(context_length=16, **axes), tokenizer.vocab_size).to(device)
 
     def texts_of(requests: list[Request]) -> list[list[int]]:
         with Precision(device, dtype).autocast():
@@ -78,7 +78,7 @@ def test_a_text_is_the_same_alone_and_in_a_batch(device, tokenizer, axes, dtype)
 
     prompt = [tokenizer.end_of_text, *tokenizer.encode("The fox")]
     requests = [
-        Request(prompt, 30, sampling, seed=(i,), n_likeliest=2, scores_prompt=True) for i, sampling in enumerate(WAYS)
+        Request(prompt, 20, sampling, seed=(i,), n_likeliest=2, scores_prompt=True) for i, sampling in enumerate(WAYS)
     ]
     together = texts_of(requests)
     assert all(together)
