@@ -22,7 +22,10 @@ def main() -> None:
     options = arguments.parse_args()
     trained, _ = load_trained_run(options.run)
     scores = probe_run(trained, None, most=1000).scores
-    figures = {row: {name: str(score) for name, score in cells.items()} for row, cells in scores.items()}
+    figures = {
+        row: {name: f"{100 * score.mean:.1f} ± {100 * score.half_width:.1f}" for name, score in cells.items()}
+        for row, cells in scores.items()
+    }
     print_table("probe", figures)
     if options.record:
         record("probe", figures, ["fables"], numbers="fp32")

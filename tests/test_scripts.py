@@ -2,6 +2,7 @@
 
 import importlib
 import multiprocessing
+import re
 import shutil
 import socket
 import sys
@@ -72,6 +73,7 @@ ELSEWHERE = {
         "parallel/test_parallel_scripts.py",
     ),
 }
+IN_PYTHON = re.compile(r"\w\(\w+=| at 0x|\bNone\b|\bnan\b")  # how no cell of a table should look
 BROWSES = {"measure_page", "screenshots"}
 
 
@@ -142,7 +144,7 @@ def test_every_script_has_a_smallest_form():
 
 
 @pytest.mark.parametrize("name", sorted(SMALLEST))
-def test_every_script_runs(name, script, place, monkeypatch):
+def test_every_script_runs(name, script, place, monkeypatch, capsys):
     if name in BROWSES and not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
         pytest.skip("no chromium here: apt-get install chromium")
     module = script(name)
@@ -183,6 +185,8 @@ def test_every_script_runs(name, script, place, monkeypatch):
             monkeypatch.setattr(module, "pages", lambda: [place / "README.md"])
     monkeypatch.setattr(sys, "argv", [str(ROOT / "scripts" / f"{name}.py"), *arguments])
     module.main()
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    assert [row for row in rows if IN_PYTHON.search(row)] == []
 
 
 def keep(monkeypatch, name: str) -> None:
