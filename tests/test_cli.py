@@ -253,6 +253,7 @@ def test_a_prompt_may_come_from_a_pipe(trained_run: Path, pellucid, monkeypatch)
             3,
             ["context_length", "100000"],
         ),
+        (["train", "tiny.yaml", "train.processes=10_000"], 2, ["train.processes: 10000 processes are too many"]),
         (["train"], 2, ["pellucid train"]),
         (["train", "tiny.yaml", "--stepz", "3"], 2, ["--stepz", "pellucid train --help"]),
         (["fly"], 2, ["fly", "pellucid --help"]),
@@ -293,6 +294,7 @@ def test_bad_input_ends_in_one_clear_line_and_its_exit_code(workplace, pellucid,
     [
         (["--temperature", "-1"], 2, ["temperature", "-1"]),
         (["--temperature", "nan"], 2, ["temperature", "nan"]),
+        (["The fox"], 2, ["unexpected extra argument", "a text goes after --prompt"]),
         (["--temperature", "hot"], 2, ["Invalid value for '--temperature': 'hot' is not a"]),
         (["--top-k", "1.5"], 2, ["Invalid value for '--top-k': '1.5' is not a"]),
         (["--top-k", "0"], 2, ["top_k", "0 keeps no token"]),
@@ -529,6 +531,7 @@ def test_explain_writes_a_page(fables_run: Path, pellucid, tmp_path: Path):
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     refused = pellucid("explain", fables_run, "--html", tmp_path / "absent" / "fable.html")
     assert_one_error_line(refused, 5, f"{tmp_path / 'absent' / 'fable.html'}: ")
+    assert_one_error_line(pellucid("explain", fables_run, "--html", "."), 5, ".: Is a directory")
 
 
 def test_explain_shows_where_the_heads_look(fables_run: Path, pellucid, tmp_path: Path):
@@ -570,12 +573,27 @@ def test_embed_finds_the_nearest_documents_and_draws_a_map(
     assert [found[0]["number"], found[0]["text"]] == [4, texts[3]]
     assert found[0]["similarity"] == pytest.approx(1)
     assert pellucid(*nearest).stdout.splitlines()[1].startswith("  1.000       4  ")
-    for run, options in [(fables_run, []), (fables_run, ["--colour", "animal"]), (trained_run, [])]:
+    own_texts = [
+        "--text",
+        "My own text",
+        "--text",
+        "Another",
+        "--text",
+        "A third",
+    ]  # which no grammar tells about: drawn in one colour
+    for run, options in [
+        (fables_run, []),
+        (fables_run, ["--colour", "animal"]),
+        (fables_run, own_texts),
+        (trained_run, []),
+    ]:
         drawn = pellucid("embed", run, "--map", tmp_path / "map.png", *options)
         assert (drawn.exit_code, drawn.stdout) == (0, "")
         assert (tmp_path / "map.png").stat().st_size > 0
     wrong = pellucid("embed", fables_run, "--map", tmp_path / "map.png", "--colour", "mood")
     assert_one_error_line(wrong, 2, "there is no property 'mood'", "animal, pronoun, trait, other, plot, moral")
+    not_told = pellucid("embed", fables_run, "--map", tmp_path / "map.png", "--colour", "plot", *own_texts)
+    assert_one_error_line(not_told, 3, "is not the beginning of a fable")
     no_fables = pellucid("embed", trained_run, "--map", tmp_path / "map.png", "--colour", "plot")
     assert_one_error_line(no_fables, 2, "--colour: only of Fables is it known what a text tells")
 

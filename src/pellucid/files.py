@@ -37,6 +37,8 @@ def written_whole(target: Path, *, progress_file: str | None = None) -> Iterator
     OSError for a file in the place of a folder.
     A draft folder with a `progress_file` in it stays, and is given again the next time.
     """
+    if not target.name:  # the current folder, or the topmost
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     draft = target.with_name(f".tmp-{target.name}")
 
     def goes_on_another_time() -> bool:

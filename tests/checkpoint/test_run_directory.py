@@ -92,11 +92,14 @@ def test_a_run_named_without_its_folder_or_with_a_slip_is_suggested(tmp_path: Pa
     monkeypatch.chdir(tmp_path)
     Path("checkpoints/fables").mkdir(parents=True)
     write_run(Path("checkpoints/fables"), {10: 1.0})
+    Path("checkpoints/fables/config.yaml").touch()
     for named, answer in [
         ("fables", "no such run; did you mean checkpoints/fables?"),
         ("fabels", "no such run; did you mean checkpoints/fables?"),
         ("checkpoints/fable", "no such run; did you mean checkpoints/fables?"),
         ("checkpoints", "no checkpoint here; runs in it: checkpoints/fables"),
+        ("checkpoints/fables/config.yaml", "no such run; did you mean checkpoints/fables?"),
+        ("checkpoints/fables/step-00000010/state.json", "no such run; did you mean checkpoints/fables/step-00000010?"),
         ("other", "no such run; name the folder that `pellucid train` wrote"),
     ]:
         with pytest.raises(CheckpointError) as caught:

@@ -33,6 +33,7 @@ def test_a_port_that_is_in_use_is_told_in_one_line(fables_run, pellucid):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         refused(pellucid("serve", fables_run, "--port", port), 5, f"127.0.0.1:{port}", "--port")
+    refused(pellucid("serve", fables_run, "--host", "nowhere.invalid"), 5, "nowhere.invalid", "as --host")
 
 
 def test_what_is_no_run_is_told_in_one_line(tmp_path: Path, fables_run, pellucid):

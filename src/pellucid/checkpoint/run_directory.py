@@ -160,7 +160,8 @@ def find_step_directory(run: Path, which: str) -> Path:
 def no_run(run: Path) -> CheckpointError:
     """What to say where a run was expected: which one may be meant."""
     if not run.is_dir():
-        meant = run_meant_by(run)
+        meant = run.parent if run.is_file() and (steps_in(run.parent) or STEP_NAME.fullmatch(run.parent.name)) else None
+        meant = meant or run_meant_by(run)
         fix = f"did you mean {meant}?" if meant else "name the folder that `pellucid train` wrote"
         return CheckpointError(str(run), "no such run", fix)
     inside = ", ".join(str(path) for path in sorted(run.iterdir()) if steps_in(path))

@@ -112,7 +112,10 @@ def _report(error: BaseException) -> int:
         is_command = sys.argv[1:2] and sys.argv[1] in typer.main.get_command(app).commands  # type: ignore[attr-defined]
         path = f"pellucid {sys.argv[1]}" if is_command else "pellucid"
         where = getattr(getattr(error, "ctx", None), "command_path", path)
-        error = ConfigError(where, _in_our_words(error), f"see `{where} --help`")
+        said, fix = _in_our_words(error), f"see `{where} --help`"
+        if "unexpected extra argument" in said and where in ("pellucid generate", "pellucid explain", "pellucid chat"):
+            fix = f"a text goes after --prompt, quoted; {fix}"
+        error = ConfigError(where, said, fix)
     else:
         error = explained(error)
     if not isinstance(error, PellucidError):

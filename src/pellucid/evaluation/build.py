@@ -191,13 +191,19 @@ def held_out_texts(trained: TrainedModel, corpus: Corpus, most: int) -> list[str
 
 
 def told_by_texts(trained: TrainedModel, texts: Sequence[str], name: str | None) -> list[str] | None:
-    """A property of each fable; None for another corpus if none is named. ConfigError: there is no such property."""
-    if name is None and trained.config.corpus.type != "fables":
+    """A property of each fable; None for other texts if none is named. ConfigError: there is no such property."""
+    is_asked = name is not None
+    if not is_asked and trained.config.corpus.type != "fables":
         return None
     name = name or "plot"
     if name not in PROPERTIES:
         raise ConfigError("--colour", f"there is no property {name!r}", f"choose one of {', '.join(PROPERTIES)}")
-    told = map(fables_of(trained, "--colour").told_by, texts)
+    try:
+        told = list(map(fables_of(trained, "--colour").told_by, texts))
+    except DataError:
+        if is_asked:
+            raise
+        return None
     return [properties[name].value if name in properties else "not told yet" for properties in told]
 
 

@@ -196,7 +196,7 @@ def nearest(vector_D: Floats, among: Embeddings, k: int) -> list[Neighbour]:
 
 def nearest_table(neighbours: Sequence[Neighbour]) -> str:
     rows = [f"{each.similarity:7.3f}  {each.number:6}  {beginning(each.text)}" for each in neighbours]
-    return "\n".join([" cosine  number  held-out document", *rows])
+    return "\n".join([" cosine  number  text", *rows])
 
 
 def beginning(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -75,6 +76,7 @@ from pellucid.training.task import Task, Validation
 from pellucid.training.trackers import TensorBoard, Tracker, Trackers, WeightsAndBiases
 from pellucid.training.trainer import Trainer
 
+PROCESSES_PER_CORE = 8  # at most
 LEAST_POSITIONS = 1_000_000  # below, starting processes takes longer than they save
 
 
@@ -246,7 +248,7 @@ def choose_n_processes(config: RunConfig, world: World = ALONE) -> int:
 
     Four processes are as fast as four threads, and keep far more of their speed beside other programs (docs/speed.md):
     they wait for each other a few times an update, threads at every operation. Raises ConfigError if parallel is none
-    and torchrun started several, or if there are fewer GPUs than processes.
+    and torchrun started several, or if there are fewer GPUs, or far fewer cores, than processes.
     """
     train = config.train
     if train.parallel == "none" and world.size > 1:
@@ -260,6 +262,10 @@ def choose_n_processes(config: RunConfig, world: World = ALONE) -> int:
         if device.type == "cuda" and train.processes > n_gpus:
             what = f"{train.processes} processes need a GPU each, and this machine has {n_gpus}"
             raise ConfigError("train.processes", what, "set it to auto, or train.device to cpu")
+        n_cores = os.cpu_count() or 1
+        if device.type == "cpu" and train.processes > PROCESSES_PER_CORE * n_cores:
+            what = f"{train.processes} processes are too many for {n_cores} cores: each is a whole Python"
+            raise ConfigError("train.processes", what, "set it to auto, or to the number of cores")
         return train.processes
     if device.type == "cuda":
         most = n_gpus

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 import sys
@@ -34,9 +35,10 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listening.close()
         what = f"cannot listen there ({getattr(error, 'strerror', None) or error})"
-        raise InputOutputError(
-            f"{host}:{port}", what, "give another --port, or stop the program that uses it"
-        ) from None
+        fix = "give another --port, or stop the program that uses it"
+        if isinstance(error, socket.gaierror) or getattr(error, "errno", None) == errno.EADDRNOTAVAIL:
+            fix = "give an address of this machine as --host, or 0.0.0.0 for all of them"
+        raise InputOutputError(f"{host}:{port}", what, fix) from None
     return listening
 
 
