@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -41,6 +42,69 @@ def test_all_that_the_library_promises_is_there_and_nothing_else():
     assert all(hasattr(library, name) for name in library.__all__)
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         library.trian  # noqa: B018
+
+
+def test_dir_lists_what_is_not_loaded_yet():
+    assert {"load", "train", "import_model", "Run"} <= set(dir(library))
+
+
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        (lambda run: run.generate(None), "prompt: None is of the wrong type; give text"),
+        (lambda run: run.generate(["a"]), "prompt: ['a'] is of the wrong type; give text"),
+        (lambda run: run.generate(temperature="hot"), "temperature: 'hot' is of the wrong type; give a number"),
+        (lambda run: run.generate(max_new_tokens=3.5), "max_new_tokens: 3.5 is of the wrong type; give a whole number"),
+        (
+            lambda run: run.generate(max_tokens=3),
+            "generate: unknown argument 'max_tokens'; did you mean 'max_new_tokens'?",
+        ),
+        (lambda run: run.stream("a", top_k=True), "top_k: True is of the wrong type; give a whole number"),
+        (lambda run: run.chat(seed="1"), "seed: '1' is of the wrong type; give a whole number"),
+        (lambda run: run.embed("a", pooling="max"), "pooling: 'max' is not a choice; use 'mean' or 'last'"),
+        (
+            lambda run: run.embed("a", layer="first"),
+            "layer: 'first' is not a choice; give a whole number or use 'last'",
+        ),
+        (lambda run: run.export("there", to="onnx"), "to: 'onnx' is not a choice; use 'hf' or 'gguf'"),
+        (
+            lambda run: run.export("there", "hf", "int8"),
+            "precision: 'int8' is not a choice; use 'fp32', 'bf16' or 'fp16'",
+        ),
+        (lambda run: run.quantize("there", to="int3"), "to: 'int3' is not a choice; use 'int8', 'nf4' or 'nf4-double'"),
+        (lambda run: run.evaluate(3), "text_file: 3 is of the wrong type; give text or a path"),
+        (lambda run: run.heads(fabels=3), "heads: unknown argument 'fabels'; did you mean 'fables'?"),
+        (lambda run: library.load(None), "path: None is of the wrong type; give text or a path"),
+        (lambda run: library.train("debug", resume="yes"), "resume: 'yes' is of the wrong type; give true or false"),
+    ],
+)
+def test_a_wrong_argument_is_one_line_with_a_cure(run, call, line):
+    with pytest.raises(ConfigError) as refused:
+        call(run)
+    assert str(refused.value) == line
+
+
+def test_numbers_and_texts_of_other_libraries_are_taken(run):
+    assert run.generate("The", max_new_tokens=np.int64(3), temperature=np.float32(0)) == run.generate(
+        "The", max_new_tokens=3, temperature=0
+    )
+    assert run.embed(np.array(["The red fox", "The hen"])).shape == run.embed(iter(["The red fox", "The hen"])).shape
+
+
+def test_messages_speak_of_arguments_not_of_options(run, tmp_path):
+    with pytest.raises(
+        ConfigError, match="add resume=True to continue it, overwrite=True to start over, or run_dir for"
+    ):
+        library.train(run.directory.parents[1] / "tiny.yaml", run.directory.parent, data_dir=tmp_path)
+    with pytest.raises(ConfigError, match="^attention: there is no head '9.9'"):
+        run.explain("The", attention="9.9")
+
+
+def test_a_notebook_shows_an_evaluation_and_a_trace_is_short(run):
+    evaluation = run.evaluate(run.directory.parents[1] / "corpus.txt")
+    assert f"{evaluation.table().splitlines()[0]}\n" in evaluation._repr_html_()
+    trace = run.trace("The red fox")
+    assert repr(trace) == f"Trace('The red fox': {len(trace.ids)} tokens, 2 layers, 2 heads)"
 
 
 def test_training_is_the_same_as_with_the_command(workplace: Path, pellucid):
@@ -143,7 +207,7 @@ def test_bad_requests_are_one_clear_error(run: library.Run):
         run.generate("The", seed=-1)
     with pytest.raises(ConfigError, match="beams: they exclude seed"):
         run.generate("The", beams=2, seed=1)
-    with pytest.raises(TypeError, match="temprature"):
+    with pytest.raises(ConfigError, match="unknown argument 'temprature'; did you mean 'temperature'"):
         run.generate("The", temprature=0.5)
     with pytest.raises(DataError, match="surrogate"):
         run.generate("\udcff")

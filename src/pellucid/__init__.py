@@ -22,3 +22,8 @@ def __getattr__(name: str) -> object:
     if name in __all__:
         return getattr(import_module("pellucid.api"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """All that can be had, also what is not loaded yet."""
+    return sorted({*globals(), *__all__})

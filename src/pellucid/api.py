@@ -12,14 +12,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Unpack
 
 from pellucid.adapters.quantized import Format as QuantizedFormat
 from pellucid.checkpoint.build import TrainedModel, load_trained_run
 from pellucid.checkpoint.run_directory import find_step_directory, run_of
+from pellucid.config.arguments import checked
 from pellucid.config.load import Change, load_run_config
 from pellucid.config.run import RunConfig
 from pellucid.config.training import TrainConfig
@@ -47,6 +49,7 @@ from pellucid.training.task import Validation
 from pellucid.training.train_run import train_run
 
 
+@checked
 def load(path: str | Path, checkpoint: str | int = "best") -> Run:
     """Opens a run directory or one of its step directories. `checkpoint`: "best", "latest" or a step.
 
@@ -57,6 +60,7 @@ def load(path: str | Path, checkpoint: str | int = "best") -> Run:
     return Run(directory, *load_trained_run(directory))
 
 
+@checked
 def import_model(source: str | Path, run_dir: str | Path) -> Run:
     """Makes a run of a model from elsewhere, as `pellucid import`: a folder of transformers, or a name on the hub.
 
@@ -66,6 +70,7 @@ def import_model(source: str | Path, run_dir: str | Path) -> Run:
     return load(run_dir)
 
 
+@checked
 def train(
     config: str | Path,
     run_dir: str | Path | None = None,
@@ -109,6 +114,24 @@ def _setting(name: str, value: Any) -> Change:
     raise ConfigError("pellucid.train", f"unknown setting {name}={value!r}", fix)
 
 
+class Drawing(TypedDict, total=False):
+    """How each token is drawn, as `Sampling` says."""
+
+    temperature: float
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    repetition_penalty: float
+
+
+class Writing(Drawing, total=False):
+    """All that `Run.stream` may be told beside the prompt."""
+
+    max_new_tokens: int
+    stop: str | Iterable[str]
+    seed: int | None
+
+
 def _all_of(stop: str | Iterable[str]) -> list[str]:
     """One stop string or several."""
     return [stop] if isinstance(stop, str) else list(stop)
@@ -143,8 +166,9 @@ class Run:
         """The rows of metrics.jsonl, as `pandas.DataFrame` takes them; none if the checkpoint was copied alone."""
         return read_rows(run_of(self.directory) / "metrics.jsonl")
 
+    @checked
     def generate(
-        self, prompt: str = "", *, beams: int | None = None, length_penalty: float = 1.0, **options: Any
+        self, prompt: str = "", *, beams: int | None = None, length_penalty: float = 1.0, **options: Unpack[Writing]
     ) -> str:
         """What the model writes after the prompt; an empty prompt is the start of a document.
 
@@ -155,13 +179,14 @@ class Run:
             return "".join(self.stream(prompt, **options))
         if excluded := options.keys() - {"max_new_tokens", "stop"}:
             raise ConfigError("beams", f"they exclude {min(excluded)}", "leave out one of the two")
-        settings = {"max_new_tokens": 256, **options, "stop": _all_of(options.get("stop", ()))}
+        settings: dict[str, Any] = {"max_new_tokens": 256, **options, "stop": _all_of(options.get("stop", ()))}
         with self.precision.for_decoding().autocast():
             [best] = search_text(
                 self.model, self.tokenizer, prompt, n_beams=beams, length_penalty=length_penalty, **settings
             )
         return best.completion
 
+    @checked
     def stream(
         self,
         prompt: str = "",
@@ -169,7 +194,7 @@ class Run:
         max_new_tokens: int = 256,
         stop: str | Iterable[str] = (),
         seed: int | None = None,
-        **sampling: Any,
+        **sampling: Unpack[Drawing],
     ) -> Iterator[str]:
         """The text in pieces, each as soon as it is written. It ends before the first of the strings in `stop`.
 
@@ -179,7 +204,10 @@ class Run:
         pieces = stream_text(self.model, self.tokenizer, prompt, sampling=Sampling(**sampling), **settings)
         yield from self.precision.for_decoding().making(pieces)
 
-    def chat(self, *, max_new_tokens: int | None = None, seed: int | None = None, **sampling: Any) -> Conversation:
+    @checked
+    def chat(
+        self, *, max_new_tokens: int | None = None, seed: int | None = None, **sampling: Unpack[Drawing]
+    ) -> Conversation:
         """A conversation with the model: `say` and `ask` add to it, and it reads what was said before.
 
         max_new_tokens: of an answer; None is 3/4 of the context. sampling: as in `stream`. ConfigError for a model that
@@ -188,6 +216,7 @@ class Run:
         settings: dict[str, Any] = {"sampling": Sampling(**sampling), "max_new_tokens": max_new_tokens, "seed": seed}
         return Conversation(self.model, self.tokenizer, self.precision, **settings)
 
+    @checked
     def trace(self, text: str, *, knock_out: Iterable[Place] = (), patch: Mapping[Place, Trace] | None = None) -> Trace:
         """What the model computes for a text, from the start of a document: attention, residuals, logits per layer.
 
@@ -196,11 +225,13 @@ class Run:
         """
         return trace_text(self.model, self.tokenizer, text, knock_out=knock_out, patch=patch)
 
+    @checked
     def heads(self, *, fables: int = N_FABLES) -> HeadTable:
         """What each head looks at and, for Fables, what it is for: a table of heads and skills, measured on so many
         held-out fables. As `pellucid heads` prints it."""
         return heads_of_run(self.trained, n_fables=fables)
 
+    @checked
     def knock_out(self, *places: Sequence[Place], fables: int = N_FABLES) -> KnockOutTable:
         """What it costs each skill, on so many held-out fables, to do without some places: nats per fable.
 
@@ -209,8 +240,9 @@ class Run:
         """
         return knock_out_run(self.trained, places or None, n_fables=fables)
 
+    @checked
     def embed(
-        self, texts: str | Sequence[str], *, layer: Layer = "last", pooling: Pooling | None = "mean"
+        self, texts: str | Iterable[str], *, layer: Layer = "last", pooling: Pooling | None = "mean"
     ) -> NDArray[np.float32]:
         """A vector for each text, (texts, width), as `pellucid embed` makes it; with pooling=None, for each token.
 
@@ -219,10 +251,11 @@ class Run:
         """
         one = isinstance(texts, str)
         vectors = embed(
-            self.model, self.tokenizer, [texts] if isinstance(texts, str) else texts, layer, pooling
+            self.model, self.tokenizer, [texts] if isinstance(texts, str) else list(texts), layer, pooling
         ).vectors
         return vectors[0] if one and pooling else vectors
 
+    @checked
     def explain(
         self, text: str | None = None, *, number: int = 1, top: int = 10, attention: str | None = None
     ) -> Explanation:
@@ -233,6 +266,7 @@ class Run:
         """
         return explain_run(self.trained, text, number=number, n_candidates=top, attention=attention)
 
+    @checked
     def evaluate(
         self,
         text_file: str | Path | None = None,
@@ -257,15 +291,18 @@ class Run:
         where = str(self.directory)
         return evaluate_run(self.trained, self.precision, Path(data_dir), self.directory, where, answers)
 
+    @checked
     def export(self, directory: str | Path, to: Format = "hf", precision: ExportPrecision = "fp32") -> None:
         """Writes this checkpoint into a new folder that transformers ("hf") or llama.cpp ("gguf") reads."""
         export_run(self.directory, Path(directory), to=to, precision=precision)
 
+    @checked
     def merge(self, run_dir: str | Path) -> Run:
         """Makes a run that needs no other, as `pellucid merge`, and opens it."""
         merge_run(self.directory, Path(run_dir))
         return load(run_dir)
 
+    @checked
     def quantize(self, run_dir: str | Path, to: QuantizedFormat) -> Run:
         """Makes a run of the same weights in fewer bits, as `pellucid quantize`, and opens it."""
         quantize_run(self.directory, Path(run_dir), to)

@@ -158,6 +158,14 @@ def _what_and_fix(error: ErrorDetails, path: Path, section: type[Section]) -> tu
     return what, fix
 
 
+def type_or_choice(error: ErrorDetails) -> str:
+    """How to fix a value of the wrong type, or none of the choices."""
+    names = {"is_instance_of": "a path", "iterable_type": "a list", "mapping_type": "a dict", "none_required": "None"}
+    if error["type"] in names:
+        return f"give {names[error['type']]}"
+    return _WORDS.get(error["type"], ("", "give another value"))[1].format(**error.get("ctx", {}))
+
+
 def _type_alone(value: str, types: list[str], path: Path) -> tuple[str, str]:
     """`optimizer=sgd`: the name of a type where its section belongs."""
     is_one = value in types

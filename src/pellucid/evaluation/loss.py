@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from html import escape
 
 import numpy as np
 import torch
@@ -41,6 +42,10 @@ class Evaluation:
     floor_nats: float | None
     skills: SkillTable | None = None
     answers: AnswerTable | None = None
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the table that `pellucid evaluate` prints."""
+        return f"<pre>{escape(self.table())}</pre>"
 
     @property
     def loss_nats_per_token(self) -> float:

@@ -8,8 +8,9 @@ V vocabulary.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import torch
@@ -27,7 +28,7 @@ SUBLAYERS = ("attention", "feed_forward")
 NOTHING_INSIDE = "this kind of model has no attention heads and no residual stream"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trace:
     """One text on its way through the model; all tensors are on the CPU.
 
@@ -45,8 +46,13 @@ class Trace:
     outputs: Tensor
     points: list[str]
     residuals: Tensor
-    unembed: Callable[[Tensor], Tensor] = field(repr=False)
-    steps_inside: Callable[[int], list[Step]] = field(repr=False)
+    unembed: Callable[[Tensor], Tensor]
+    steps_inside: Callable[[int], list[Step]]
+
+    def __repr__(self) -> str:
+        n_layers, n_heads, n_tokens, _ = self.attention.shape
+        text = reprlib.repr("".join(self.texts[1:]))
+        return f"Trace({text}: {n_tokens} tokens, {n_layers} layers, {n_heads} heads)"
 
     @cached_property
     def logits(self) -> Tensor:
