@@ -25,6 +25,9 @@ LESS_MEMORY = (
 )
 
 
+MOST_CHARACTERS = 500  # of each part of an error: what stands in a file must not make its line endless
+
+
 class PellucidError(Exception):
     """A fault that the user can fix: where it is, what it is, and how to fix it."""
 
@@ -97,4 +100,6 @@ def is_out_of_memory(error: BaseException | None) -> bool:
 
 def _one_line(text: str) -> str:
     """Names of keys, files and tensors come from outside: none of them may move a terminal's cursor."""
-    return "".join(c if c.isprintable() else " " if c.isspace() else ascii(c)[1:-1] for c in text)
+    line = "".join(c if c.isprintable() else " " if c.isspace() else ascii(c)[1:-1] for c in text)
+    half = MOST_CHARACTERS // 2
+    return line if len(line) <= MOST_CHARACTERS else f"{line[:half]} … {line[-half:]}"

@@ -84,6 +84,15 @@ WRONG_OF_THE_PAGE: list[tuple[str, Json | None]] = [  # None: GET
     ("/api/trace", {**TRACE, "a\nb": 1}),
     ("/api/truth", {**TRACE, "\ud83e": 1}),
 ]
+NO_HOSTS = [
+    "[::1].evil.com:1",
+    "127.0.0.1:1, evil.com",
+    "[::1",
+    "127.0.0.1:1:2",
+    "localhost:x",
+    "::1",
+    "localhost@evil.com",
+]
 EDGES = [5e-324, 1e-300, 1e-46, 1.4e-45, 1e-38, 1e-7, 0.5, 1 - 2**-53, 1]  # of what float32 can hold, and beyond
 EXTREME: dict[str, list[float]] = {  # valid all the same
     "temperature": [0, *EDGES, 100],
@@ -441,7 +450,14 @@ def test_f30_paths_that_climb_and_callers_from_elsewhere_are_refused(app, tally)
         for path in climbing:
             with tally.attempt(path):
                 await refused(404, call(app, "GET", path))
-        for host in ("evil.example", "127.0.0.1.evil.example", "169.254.169.254", "localhost.evil.example:80", ""):
+        for host in (
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "169.254.169.254",
+            "localhost.evil.example:80",
+            "",
+            *NO_HOSTS,
+        ):
             with tally.attempt(f"Host: {host}"):
                 await refused(403, call(app, "GET", "/v1/models", host=host))
         for origin in ("http://evil.example", "null", "http://localhost.evil.example", "http://localhost:3000"):
@@ -482,6 +498,11 @@ def test_f30_a_run_that_vanishes_or_changes_is_served_again_when_it_is_back(run,
                 shutil.rmtree(copy, ignore_errors=True)
                 shutil.copytree(run, copy)
                 await assert_alive(app)
+        with tally.attempt("a damaged config"):
+            (copy / "config.yaml").write_text("name: [")
+            status, _, body = await call(app, "GET", "/api/run")
+            assert status == 503
+            assert str(copy) not in body.decode()
 
     asyncio.run(each_fault())
 

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 
 import strikes
 from damage import sign
@@ -110,6 +111,19 @@ def test_f36_a_model_larger_than_its_weights_is_refused_before_it_is_built(run: 
     sign(directory)
     with pytest.raises(CheckpointError, match="larger than the weights that are here"):
         load_trained_model(directory)
+
+
+def test_f18_weights_that_are_not_finite_are_not_used(run: Path, tmp_path: Path):
+    """Under a manifest that fits them, as an attacker would write it."""
+    directory = tmp_path / "step-00000002"
+    shutil.copytree(run / directory.name, directory)
+    tensors = safetensors.torch.load_file(directory / "model.safetensors")
+    tensors["embeddings.embedding_VD"][0, 0] = float("nan")
+    safetensors.torch.save_file(tensors, directory / "model.safetensors")
+    sign(directory)
+    done = command_line(tmp_path, "generate", directory)
+    assert_one_error_line(done, 4, "embeddings.embedding_VD holds NaN or infinity")
+    assert done.stdout == ""
 
 
 @pytest.mark.parametrize("id_", [2**31, 2**32 - 1])

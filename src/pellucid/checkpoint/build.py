@@ -10,7 +10,13 @@ from pellucid.adapters.lora import merge
 from pellucid.adapters.quantized import quantize
 from pellucid.checkpoint.run_directory import find_step_directory, step_directories
 from pellucid.checkpoint.step_directory import MODEL_FILE, STEP_NAME, Checkpoint, State, Tensors, read_checkpoint
-from pellucid.checkpoint.training_state import load_first_weights, load_model_tensors, model_tensors, require_fit
+from pellucid.checkpoint.training_state import (
+    first_not_finite,
+    load_first_weights,
+    load_model_tensors,
+    model_tensors,
+    require_fit,
+)
 from pellucid.config.load import parse_run_config
 from pellucid.config.post_training import Quantization
 from pellucid.config.run import RunConfig
@@ -47,9 +53,14 @@ def load_trained_model(step_directory: Path) -> TrainedModel:
     """Checks a step directory and reads it into CPU memory. Its layers are plain: an adapter is merged, and codes are
     numbers again.
 
-    Raises CheckpointError if it is damaged, its weights do not fit its config, or the base of its adapter is gone.
+    Raises CheckpointError if it is damaged, its weights do not fit its config or are not finite, or the base of its
+    adapter is gone.
     """
-    trained = _build(read_checkpoint(step_directory), step_directory)
+    checkpoint = read_checkpoint(step_directory)
+    if (culprit := first_not_finite(checkpoint.model)) is not None:
+        what = f"{culprit} holds NaN or infinity, and would write nonsense"
+        raise CheckpointError(str(step_directory), what, "use another checkpoint of the run")
+    trained = _build(checkpoint, step_directory)
     merge(trained.model)
     return trained
 

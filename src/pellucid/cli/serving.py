@@ -75,9 +75,24 @@ def _show(runs: list[Path], checkpoint: str, host: str, listening: socket, opens
     name = HOST if host in EVERYWHERE else f"[{host}]" if ":" in host else host
     url = f"http://{name}:{listening.getsockname()[1]}/{view}"
     print(url, flush=True)
+    if host not in ("localhost", HOST, "::1"):
+        others = f"; others open http://{_own_address()}:{listening.getsockname()[1]}/" if host in EVERYWHERE else ""
+        note(f"there is no password: whoever can reach this machine may use it{others}")
     if opens:
         webbrowser.open(url)
     run(app, listening)
+
+
+def _own_address() -> str:
+    """By which other machines reach this one, as far as it knows: that of the way out. Nothing is sent."""
+    from socket import AF_INET, SOCK_DGRAM, gethostname, socket
+
+    with socket(AF_INET, SOCK_DGRAM) as asking:
+        try:
+            asking.connect(("192.0.2.1", 9))  # an address that nobody has
+        except OSError:
+            return gethostname()
+        return str(asking.getsockname()[0])
 
 
 def _export(run: Path, file: Path, prompt: str | None, of_no_use: list[str]) -> None:

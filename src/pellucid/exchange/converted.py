@@ -99,7 +99,7 @@ def _write(
     saved = read_checkpoint(step_directory)
     config = with_own_tokenizer(trained.config.model_copy(update=changes), directory)
     config_yaml, tokenizer_json = run_config_to_yaml(config), saved.tokenizer_json
-    state = saved.state.model_copy(update={"unreported": None, **of_state})
+    state = saved.state.model_copy(update={"unreported": None, "logs": {}, **of_state})
     generators = {name: tensor for name, tensor in saved.rng.items() if not name.startswith(OF_TASK)}
     tensors = model_tensors(trained.model)
     checkpoint = Checkpoint(tensors, {}, generators, state, config_yaml, tokenizer_json, saved.is_snapshot)

@@ -7,6 +7,7 @@ What takes too long is cut off one layer below, in `server.py`.
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import MutableMapping
 from ipaddress import ip_address
@@ -21,6 +22,7 @@ from pellucid.web.errors import ApiError, error_response, install_errors
 MAX_BODY_BYTES = 64 * 1024
 MAX_HEADER_BYTES = 16 * 1024
 MOST_DISCARDED_BYTES = 16 * 1024 * 1024  # of too large a body: a client that still sends does not read the answer
+HOST = re.compile(r"(?:\[([^\[\]]+)\]|([^\[\]:,\s]+))(?::[0-9]+)?")  # [IPv6] or a name, and perhaps a port
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -87,8 +89,8 @@ class Limits:
 
     def _is_ours(self, host: str) -> bool:
         """Whether a Host header names this server. No attacker's site has a bare address as its name."""
-        name = host.lower()
-        name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
+        found = HOST.fullmatch(host.lower())
+        name = (found[1] or found[2]) if found else ""
         return name in self._names or (self._is_open and _is_address(name))
 
     async def _read_body(self, receive: Receive) -> bytes | None:

@@ -116,7 +116,10 @@ class Runs:
         _present(path)
         if not (path / "config.yaml").exists():
             return {"name": name, **NOT_BEGUN}
-        config = load_run_config(path / "config.yaml")
+        try:
+            config = load_run_config(path / "config.yaml")
+        except ConfigError as error:  # no fault of who asks, who need not know where it lies
+            raise CheckpointError(f"{name}/config.yaml", error.what, "bring it back, and ask again") from None
         losses = {row["step"]: row.get("val_loss") for row in _rows(path)}
         steps = _steps(path)
         evaluated = {step: float(loss) for step in steps if (loss := losses.get(step)) is not None}
