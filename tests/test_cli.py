@@ -255,7 +255,7 @@ def test_a_prompt_may_come_from_a_pipe(trained_run: Path, pellucid, monkeypatch)
         ),
         (["train", "tiny.yaml", "train.processes=10_000"], 2, ["train.processes: 10000 processes are too many"]),
         (["train"], 2, ["pellucid train"]),
-        (["train", "tiny.yaml", "--stepz", "3"], 2, ["--stepz", "pellucid train --help"]),
+        (["train", "tiny.yaml", "--stepz", "3"], 2, ["--stepz", "no dashes: train.steps=100", "pellucid train --help"]),
         (["fly"], 2, ["fly", "pellucid --help"]),
         (
             ["train", "tiny.yaml", "--minutes", "soon"],

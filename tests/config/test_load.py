@@ -227,6 +227,8 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
         ("optimizer.lr=.nan", "command line: optimizer.lr: nan is of the wrong type; give a finite number"),
         ("optimizer.lr=", "command line: optimizer.lr: '' is of the wrong type; give a number"),
         ("train.steps=1.5", "command line: train.steps: 1.5 is of the wrong type; give a whole number"),
+        ("train.steps=1e3", "command line: train.steps: 1000.0 is of the wrong type; give a whole number: 1000"),
+        ("seed=99999999999999999999", "command line: seed: this number is too large; give one of at most 18 digits"),
         ("train.steps=true", "command line: train.steps: True is of the wrong type; give a whole number"),
         ("train.steps='100'", "command line: train.steps: '100' is of the wrong type; give a whole number"),
         ("train.compile=yes", "command line: train.compile: 'yes' is of the wrong type; give true or false"),
@@ -308,10 +310,10 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
             "command line: optimizer.betas.1: 2 is out of range; give a value less than 1.0",
         ),
         ("model=3", "command line: model: 3 is of the wrong type; give a section of keys and values"),
-        ("steps", "command line: 'steps' is no override; write key=value, as optimizer.lr=3e-4"),
+        ("steps", "command line: 'steps' is no override; write key=value without spaces, as optimizer.lr=3e-4"),
         (
             "train..steps=3",
-            "command line: 'train..steps=3' is no override; write key=value, as optimizer.lr=3e-4",
+            "command line: 'train..steps=3' is no override; write key=value without spaces, as optimizer.lr=3e-4",
         ),
         (
             "train.steps.x=3",

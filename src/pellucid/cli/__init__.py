@@ -115,6 +115,8 @@ def _report(error: BaseException) -> int:
         said, fix = _in_our_words(error), f"see `{where} --help`"
         if "unexpected extra argument" in said and where in ("pellucid generate", "pellucid explain", "pellucid chat"):
             fix = f"a text goes after --prompt, quoted; {fix}"
+        if said.startswith("No such option: --") and where in ("pellucid train", "pellucid cost", "pellucid prepare"):
+            fix = f"a key of the config has no dashes: train.steps=100; {fix}"
         error = ConfigError(where, said, fix)
     else:
         error = explained(error)

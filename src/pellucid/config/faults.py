@@ -153,6 +153,8 @@ def _what_and_fix(error: ErrorDetails, path: Path, section: type[Section]) -> tu
     what, fix = (words.format(value=shown, key=path[-1] if path else "", **context) for words in _WORDS[kind])
     if kind.startswith("model_") and ":" in str(value):  # a shell has taken the braces
         fix += f", quoted: {dotted(path)}='{EXAMPLE_OF_A_SECTION}'"
+    elif kind == "int_from_float" or (kind == "int_type" and isinstance(value, float)):
+        fix += f": {int(value)}" if value.is_integer() else ""
     elif kind in _TYPE_NAMES["a list"] and isinstance(value, str) and path:
         fix += f", as {dotted(path)}='[{shown[1:-1]}]'"
     return what, fix

@@ -150,11 +150,13 @@ def parse_override(override: str) -> Change:
     path: Path = tuple(key_text.split("."))
     if not equals or not all(path):
         what = f"{shortened(repr(override))} is no override"
-        raise ConfigError(COMMAND_LINE, what, "write key=value, as optimizer.lr=3e-4")
+        raise ConfigError(COMMAND_LINE, what, "write key=value without spaces, as optimizer.lr=3e-4")
     try:
         value, _ = parse_yaml(value_text, COMMAND_LINE) if value_text else ("", {})
     except ConfigError as error:
-        fix = "write one value after `=`, as optimizer.lr=3e-4"
+        fix = error.fix
+        if error.what.startswith("not readable"):
+            fix = "write one value after `=`, as optimizer.lr=3e-4"
         if value_text[0] in "{[":
             fix = f"if the shell has split it, quote it: {shortened(key_text)}='{EXAMPLE_OF_A_SECTION}'"
         raise ConfigError(f"{COMMAND_LINE}: {dotted(path)}", error.what, fix) from None
