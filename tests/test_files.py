@@ -1,3 +1,5 @@
+import errno
+
 import pytest
 
 from pellucid import files
@@ -57,6 +59,12 @@ def test_an_error_names_the_file_that_was_asked_for(tmp_path):
     with pytest.raises(FileNotFoundError) as caught, written_whole(target) as draft:
         draft.write_text("<p>")
     assert caught.value.filename == str(target)
+
+
+def test_the_error_of_a_full_disk_names_the_file_too(tmp_path):
+    with pytest.raises(OSError) as full, written_whole(tmp_path / "page.html"):  # noqa: PT011
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert full.value.filename == str(tmp_path / "page.html")
 
 
 def test_a_file_never_takes_the_place_of_a_folder(tmp_path):

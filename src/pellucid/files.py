@@ -59,8 +59,9 @@ def written_whole(target: Path, *, progress_file: str | None = None) -> Iterator
         os.replace(draft, target)
         fsync(target.parent)
     except OSError as error:
-        if isinstance(error.filename, str):  # nobody has asked for a file of the draft's name
-            error.filename = error.filename.replace(str(draft), str(target))
+        # A full disk names no file, and nobody has asked for one of the draft's name.
+        name = str(target) if error.filename is None else error.filename
+        error.filename = name.replace(str(draft), str(target)) if isinstance(name, str) else name
         raise
     finally:
         if not goes_on_another_time():
