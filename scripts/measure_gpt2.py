@@ -8,6 +8,7 @@ An update is a micro-batch of configs/gpt2_124m.yaml, forward, backward, clippin
 
 from __future__ import annotations
 
+import importlib.util
 import multiprocessing
 import statistics
 import sys
@@ -58,12 +59,14 @@ def our_update(config: RunConfig, precision: Precision, compiles: bool) -> Calla
 
 def nanogpt_update(config: RunConfig, precision: Precision, folder: Path) -> Callable[[], object]:
     """As its train.py makes it."""
-    sys.path.insert(0, str(folder))
-    from model import GPT, GPTConfig
-
+    spec = importlib.util.spec_from_file_location("nanogpt_model", folder / "model.py")
+    assert spec is not None
+    assert spec.loader is not None
+    nanogpt = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # where its data class looks for itself
+    spec.loader.exec_module(nanogpt)
     names = {"block_size": "context_length", "n_layer": "n_layers", "n_head": "n_heads", "n_embd": "d_model"}
     sizes = {theirs: getattr(config.model, ours) for theirs, ours in names.items()}
-    model = GPT(GPTConfig(vocab_size=VOCAB_SIZE, dropout=0.0, bias=True, **sizes)).to(precision.device)
+    model = nanogpt.GPT(nanogpt.GPTConfig(vocab_size=VOCAB_SIZE, dropout=0.0, bias=True, **sizes)).to(precision.device)
     optimizer = model.configure_optimizers(0.1, 6e-6, (0.9, 0.95), precision.device.type)
     forward = torch.compile(model)
     n_updates = 0
