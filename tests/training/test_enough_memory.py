@@ -20,11 +20,16 @@ def test_a_batch_that_cannot_fit_is_refused_before_anything_is_prepared(workplac
 
 
 @pytest.mark.parametrize("change", ["train.batch_size=100", "model.d_model=2048", "model.n_layers=500"])
-def test_only_what_needs_many_times_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch, change: str):
+def test_only_what_needs_many_times_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch, caplog, change: str):
     config = parse_run_config(TINY_RUN, "tiny.yaml", [change])
     needed = least_bytes(config, CPU)
     monkeypatch.setattr(enough_memory, "device_bytes", lambda _: needed // BY_FAR + 1)
     require_memory(config)
+    [warning] = caplog.messages
+    assert "if it does not fit, lower train.batch_size" in warning
+    monkeypatch.setattr(enough_memory, "device_bytes", lambda _: 2 * needed)
+    require_memory(config)
+    assert caplog.messages == [warning]
     monkeypatch.setattr(enough_memory, "device_bytes", lambda _: needed // (BY_FAR + 1))
     with pytest.raises(OutOfMemoryError, match="lower train.batch_size"):
         require_memory(config)

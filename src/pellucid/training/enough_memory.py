@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 
 import torch
@@ -11,6 +12,8 @@ from pellucid.errors import LESS_MEMORY, OutOfMemoryError
 from pellucid.runtime.precision import Precision, precision_here
 from pellucid.training.build import cost_of_run
 
+_log = logging.getLogger(__name__)
+
 BY_FAR = 8  # swapped memory, shared layers, a compiled graph: what is counted may be several times what is taken
 LEAST_VOCABULARY = 256  # a corpus may hold fewer tokens than the config has room for
 LEAST_ROW = 32  # and its documents may be shorter than the context
@@ -19,6 +22,8 @@ WORTH_COUNTING = 1 / 64  # of the memory, in one number per coordinate: counting
 
 def require_memory(config: RunConfig, n_processes: int = 1) -> None:
     """OutOfMemoryError if one micro-batch, at the very least, needs many times the memory of the device.
+
+    A warning if it needs more once all its rows are full: the system may then end the run without a word.
 
     Only what one process holds is known: several may share the rows out.
     """
@@ -31,10 +36,13 @@ def require_memory(config: RunConfig, n_processes: int = 1) -> None:
     n_coordinates = n_layers * width * (width + config.rows_per_micro_batch * model.context_length)
     if 4 * n_coordinates < WORTH_COUNTING * available:
         return
-    needed = least_bytes(config, precision)
-    if needed > BY_FAR * available:
-        what = f"a micro-batch of {config.rows_per_micro_batch:,} rows needs some {needed / 1e9:,.0f} GB, "
-        raise OutOfMemoryError("memory", f"{what}and there are {available / 1e9:,.0f} GB", LESS_MEMORY)
+    what = (
+        f"a micro-batch of {config.rows_per_micro_batch:,} rows needs some %s GB, and there are {available / 1e9:,.0f}"
+    )
+    if (needed := least_bytes(config, precision)) > BY_FAR * available:
+        raise OutOfMemoryError("memory", what % f"{needed / 1e9:,.0f}", LESS_MEMORY)
+    if (needed := cost_of_run(config, LEAST_VOCABULARY, precision).memory_bytes.training) > available:
+        _log.warning("memory: %s; if it does not fit, %s", what % f"{needed / 1e9:,.0f}", LESS_MEMORY)
 
 
 def least_bytes(config: RunConfig, precision: Precision) -> int:
