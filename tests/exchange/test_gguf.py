@@ -26,6 +26,9 @@ def gguf_of(**choices):
         ("attention", {**LLAMA, "attention": {"type": "sliding_window", "window": 4}}),
         ("attention", {**LLAMA, "attention": "linear"}),
         ("bias", {**LLAMA, "bias": True}),
+        ("bias", {**LLAMA, "bias": ["feed_forward"]}),
+        ("bias", {**LLAMA, "bias": ["queries_keys_values"], "qk_norm": True}),
+        ("head_width", {**LLAMA, "bias": ["queries_keys_values"], "head_width": 6}),
         ("feed_forward", {**LLAMA, "feed_forward": {"type": "moe"}}),
         ("logit_soft_cap", {**LLAMA, "logit_soft_cap": 3.0}),
         ("n_kv_heads", {**GPT2, "n_kv_heads": 1}),
@@ -38,6 +41,10 @@ def gguf_of(**choices):
 def test_what_gguf_has_no_name_for_is_refused_by_its_knob(knob, choices):
     with pytest.raises(ConfigError, match=f"^model.{knob}: "):
         gguf_of(**choices)
+
+
+def test_biases_of_queries_keys_and_values_make_a_qwen2():
+    assert gguf_of(**LLAMA, bias=["queries_keys_values"])[0] == "qwen2"
 
 
 def test_a_qwen3_has_heads_as_wide_as_transformers_takes_for_granted():

@@ -37,6 +37,7 @@ SHAPES = {
     "qwen3": {**LLAMA, "qk_norm": True, "n_heads": 4, "n_kv_heads": 2},
     "qwen3 without positions": {**LLAMA, "position": {"type": "none"}, "qk_norm": True},
     "qwen3 of wide heads": {**LLAMA, "head_width": 160, "qk_norm": True},
+    "qwen2": {**LLAMA, "n_heads": 4, "n_kv_heads": 2, "bias": ["queries_keys_values"]},
     "gpt2": {**GPT2, "bias": True},
     "gpt2, untied, sinusoidal": {**GPT2, "position": {"type": "sinusoidal"}, "tied_embeddings": False},
     "gpt2 without positions": {**GPT2, "position": {"type": "none"}, "d_ff": 64},

@@ -2,8 +2,8 @@
 
     write_gguf(config, tensors, tokenizer, path, name="fables")
 
-GGUF names architectures, not equations: a model becomes a `qwen3`, a `llama` or a `gpt2`, rewritten where it has to be
-(`rewrites.py`). The keys are those of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
+GGUF names architectures, not equations: a model becomes a `qwen3`, `qwen2`, `llama` or `gpt2`, rewritten where it
+has to be (`rewrites.py`). The keys are those of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from pellucid.config.model import DecoderConfig, RotaryConfig
 from pellucid.errors import ConfigError, InputOutputError
-from pellucid.exchange.architectures import to_hugging_face
+from pellucid.exchange.architectures import to_hugging_face, used_biases
 from pellucid.exchange.rewrites import Tensors, as_llama
 from pellucid.files import written_whole
 from pellucid.model.build import head_width
@@ -29,7 +29,7 @@ from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import JINJA
 
 Precision = Literal["fp32", "bf16", "fp16"]
-ARCHITECTURES = ("qwen3", "llama", "gpt2")
+ARCHITECTURES = ("qwen3", "qwen2", "llama", "gpt2")
 QWEN3_HEAD_WIDTH = 128  # what transformers takes a qwen3 to have: it does not read the file's key_length
 OR_HF = "or export with --to hf"
 NORMAL, CONTROL, USER_DEFINED = 1, 3, 4  # types of tokens
@@ -80,8 +80,9 @@ def as_gguf(config: DecoderConfig, tensors: Tensors, vocab_size: int) -> tuple[s
         if config.activation not in ("relu_squared", "swiglu"):
             what = f"without learned positions a GGUF is a llama or a qwen3, which have no {config.activation}"
             raise ConfigError("model.activation", what, f"train with swiglu or relu_squared, {OR_HF}")
-        if config.bias:
-            what = "the llama and the qwen3 of GGUF have no biases"
+        biases = used_biases(tensors)
+        if biases - {"queries_keys_values"} or (biases and config.qk_norm):
+            what = "the llama and the qwen3 of GGUF have no biases, its qwen2 those of queries, keys and values alone"
             raise ConfigError("model.bias", what, f"train with false, {OR_HF}")
         width = QWEN3_HEAD_WIDTH if config.qk_norm else None
         config, tensors = as_llama(config, tensors, width)
@@ -90,6 +91,9 @@ def as_gguf(config: DecoderConfig, tensors: Tensors, vocab_size: int) -> tuple[s
     if architecture not in ARCHITECTURES:
         knob = "feed_forward" if config.feed_forward.type == "moe" else "attention"
         raise ConfigError(f"model.{knob}", f"no {architecture} is written as GGUF here", OR_HF.removeprefix("or "))
+    if architecture == "qwen2" and head_width(config) * config.n_heads != config.d_model:
+        what = f"the qwen2 of GGUF has heads of d_model / n_heads, and here they are {head_width(config)} wide"
+        raise ConfigError("model.head_width", what, f"train without biases, {OR_HF}")
     return architecture, config, hf_tensors
 
 
