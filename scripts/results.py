@@ -228,7 +228,11 @@ def print_ages(entries: Entries) -> None:
     """Of each entry, how many commits to src came later, and which to its own script and recipes."""
     for name, entry in entries.items():
         since, scripts = f"{entry['commit']}..", re.findall(r"scripts/\w+\.py", entry["command"])
-        n = _output("git", "rev-list", "--count", since, "--", "src")
+        try:
+            n = _output("git", "rev-list", "--count", since, "--", "src")
+        except subprocess.CalledProcessError:
+            print(f"{name}: {entry['commit']} of {entry['date']}, which is not in the history here")
+            continue
         print(f"{name}: {entry['commit']} of {entry['date']}, {n} commits to src since")
         if own := [*scripts, *(f"configs/{recipe}.yaml" for recipe in entry["recipes"])]:
             for line in _output("git", "log", "--format=%h %s", since, "--", *own).splitlines():

@@ -162,3 +162,9 @@ def test_the_age_of_an_entry_is_what_was_committed_since(capsys, monkeypatch):
         "    1234567 So it was",
     ]
     assert f"configs/{next(iter(entry['recipes']))}.yaml" in asked[1]
+
+
+def test_the_age_of_an_entry_whose_commit_is_not_here_is_said_to_be_unknown(capsys):
+    name, entry = next(iter(ENTRIES.items()))
+    results.print_ages({name: {**entry, "commit": "0000000"}})
+    assert capsys.readouterr().out == f"{name}: 0000000 of {entry['date']}, which is not in the history here\n"
