@@ -205,6 +205,13 @@ def test_what_no_class_can_be_is_refused_by_the_name_of_the_knob(knob, choices):
     assert refused.value.where == f"model.{knob}"
 
 
+def test_a_head_for_rewards_is_not_dropped_in_silence():
+    config = tiny_config(**LLAMA, position=ROPE)
+    model = randomised(build_model(config, VOCAB_SIZE, scalar_head=True))
+    with pytest.raises(ConfigError, match="^model: LlamaForCausalLM has no place for scalar_head.bias; export a run"):
+        to_hugging_face(config, model_tensors(model), VOCAB_SIZE)
+
+
 @pytest.mark.parametrize("d_ff", [12, 13])
 def test_experts_leave_as_mixtrals_and_come_back(transformers, tmp_path, d_ff):
     """Through files: transformers stacks the experts' matrices as it reads them, and parts them as it saves."""

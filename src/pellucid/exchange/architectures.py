@@ -50,6 +50,10 @@ def to_hugging_face(
     hf_config["torch_dtype"] = str(tensors[EMBEDDING].dtype).removeprefix("torch.")
     places = _places(architecture, config, hf_config)
     given = {**tensors, **_computed_positions(config, tensors[EMBEDDING])}
+    without_place = sorted(given.keys() - {name for place in places for name in place.ours})
+    if homeless := [name for name in without_place if given[name].any()]:
+        what = f"{architecture.name} has no place for {homeless[0]}"
+        raise ConfigError("model", what, "export a run without it, as the one that it started from")
     return hf_config, _laid_out(places, given, config.n_heads)
 
 
@@ -97,7 +101,8 @@ def class_for(config: DecoderConfig, tensors: Mapping[str, Tensor]) -> Architect
 
 def used_biases(tensors: Mapping[str, Tensor]) -> set[BiasPlace]:
     """Where there are biases. Those that are all zeros are as if never added."""
-    return {bias_place(name) for name, tensor in tensors.items() if name.endswith(".bias") and tensor.any()}
+    biases = {name: tensor for name, tensor in tensors.items() if name.endswith(".bias") and name != "scalar_head.bias"}
+    return {bias_place(name) for name, tensor in biases.items() if tensor.any()}
 
 
 def _lacks(architecture: Architecture, config: DecoderConfig, biases: set[BiasPlace]) -> list[str]:
