@@ -12,6 +12,8 @@ from pellucid.web.app import make_app
 from pellucid.web.openai_api import openai_routes
 from pellucid.web.served import served_runs
 
+GIVES_UP_AFTER_SECONDS = 600  # on what never comes, however busy the machine
+
 
 @contextmanager
 def served(app: FastAPI) -> Iterator[tuple[str, int]]:

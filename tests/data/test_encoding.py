@@ -28,7 +28,7 @@ def processes_from_the_start(monkeypatch):
 
 
 def wait_until_no_process_is_left():
-    for _ in range(200):
+    for _ in range(12000):  # ten minutes, for a busy machine
         if not multiprocessing.active_children():
             return
         time.sleep(0.05)

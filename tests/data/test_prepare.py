@@ -297,7 +297,7 @@ def test_of_many_processes_one_prepares_and_all_find_it_whole(tmp_path):
     processes = [context.Process(target=prepare_and_report, args=(tmp_path, results, barrier)) for _ in range(n)]
     for process in processes:
         process.start()
-    reports = [results.get(timeout=60) for _ in processes]
+    reports = [results.get(timeout=600) for _ in processes]
     for process in processes:
         process.join()
     assert sum(trained for trained, _ in reports) == 1

@@ -182,7 +182,7 @@ def both(place: Path) -> list[Path]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + 600
     while not condition():
         assert time.monotonic() < give_up
         time.sleep(0.01)

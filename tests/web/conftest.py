@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 import pellucid.web
 from pellucid import train
@@ -68,6 +68,12 @@ def browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=chromium, args=as_root)
         yield browser
         browser.close()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def patience() -> None:
+    """What a page is expected to show has as long as what is waited for: five seconds are few on a busy machine."""
+    expect.set_options(timeout=30_000)
 
 
 @pytest.fixture(scope="module")

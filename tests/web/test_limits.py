@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pellucid.errors import CheckpointError, InputOutputError
 from pellucid.web import server
 from pellucid.web.limits import install_limits
-from serving import served
+from serving import GIVES_UP_AFTER_SECONDS, served
 
 OURS = {"host": "127.0.0.1:8000"}
 
@@ -145,7 +145,7 @@ def test_unknown_paths_and_methods_and_a_run_that_is_gone_have_that_shape_too():
 
 
 def until_closed(client: socket.socket) -> bytes:
-    client.settimeout(10)
+    client.settimeout(GIVES_UP_AFTER_SECONDS)
     received = b""
     while piece := client.recv(65536):
         received += piece
@@ -153,16 +153,17 @@ def until_closed(client: socket.socket) -> bytes:
 
 
 def test_a_client_that_is_too_slow_or_no_client_is_cut_off(monkeypatch):
-    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.3)
+    at_once, soon, later = GIVES_UP_AFTER_SECONDS, 0.3, 1.0  # the last time also lets a busy machine read what has come
     with served(small_app()) as address:
         begun = {
-            b"": b"408",
-            b"GET / HT": b"408",
-            b"POST /length HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\nx": b"",
-            b"no HTTP at all\r\n\r\n": b"400",
-            b"GET / HTTP/1.1\r\nx-long: " + b"x" * 20_000: b"431",
+            b"": (b"408", soon),
+            b"GET / HT": (b"408", soon),
+            b"POST /length HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\nx": (b"", later),
+            b"no HTTP at all\r\n\r\n": (b"400", at_once),
+            b"GET / HTTP/1.1\r\nx-long: " + b"x" * 20_000: (b"431", at_once),
         }
-        for beginning, status in begun.items():
+        for beginning, (status, patience) in begun.items():
+            monkeypatch.setattr(server, "REQUEST_SECONDS", patience)
             with socket.create_connection(address) as client:
                 client.sendall(beginning)
                 received = until_closed(client)
@@ -172,11 +173,16 @@ def test_a_client_that_is_too_slow_or_no_client_is_cut_off(monkeypatch):
 
 
 def test_a_client_that_does_not_read_its_answer_is_cut_off_and_one_that_reads_is_not(monkeypatch):
-    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.3)
+    is_cut_off, lost = threading.Event(), server.TimedProtocol.connection_lost
+    monkeypatch.setattr(
+        server.TimedProtocol, "connection_lost", lambda self, error: (lost(self, error), is_cut_off.set())
+    )
     with served(small_app()) as address, socket.create_connection(address) as client:
+        monkeypatch.setattr(server, "REQUEST_SECONDS", 0.3)
         client.sendall(b"GET /much HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert is_cut_off.wait(GIVES_UP_AFTER_SECONDS)
+        monkeypatch.setattr(server, "REQUEST_SECONDS", GIVES_UP_AFTER_SECONDS)
         assert len(httpx.get(f"http://127.0.0.1:{address[1]}/much").content) > 10_000_000
-        threading.Event().wait(0.7)
         received = b""
         with pytest.raises(ConnectionError):  # noqa: PT012
             while True:

@@ -19,8 +19,7 @@ from pellucid.checkpoint.run_directory import is_locked, steps_in
 from pellucid.checkpoint.step_directory import read_checkpoint, step_name
 from pellucid.web import server
 from pellucid.web.app import make_app
-
-GIVES_UP_AFTER_SECONDS = 120
+from serving import GIVES_UP_AFTER_SECONDS
 
 
 def refused(result, exit_code: int, *words: str) -> None:
