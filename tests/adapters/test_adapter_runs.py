@@ -14,9 +14,10 @@ from damage import sign
 from pellucid.adapters.quantized import QuantizedLinear, quantize
 from pellucid.checkpoint.build import load_trained_model
 from pellucid.checkpoint.run_directory import find_step_directory
+from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint
 from pellucid.config import load_run_config
 from pellucid.cost.meter import MemoryBytes
-from pellucid.files import sha256
+from pellucid.files import discard, sha256
 from pellucid.model.build import build_model
 from pellucid.training.build import cost_of_run
 from pellucid.training.metrics import read_rows
@@ -175,6 +176,40 @@ def test_quantize_prints_what_it_saves(place: Path, pellucid):
     n_whole = sum(p.numel() for p in build_model(load_run_config(place / "base/config.yaml").model, 300).parameters())
     after = (8.5 * n_layers + 32 * (n_whole - n_layers)) / n_whole
     assert whole.split() == ["the", "whole", "model", f"{n_whole:,}", "32.000", f"{after:.3f}"]
+
+
+@pytest.mark.parametrize("moment", ["before it is read", "after it was read"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("merge", "adapted", "--out", "made"),
+        ("quantize", "base", "--to", "nf4", "--out", "made"),
+        ("export", "base", "made", "--to", "hf"),
+        ("generate", "base", *PROMPT),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_checkpoint_that_training_deletes_meanwhile_is_no_failure(
+    place: Path, pellucid, monkeypatch, command: tuple[str, ...], moment: str
+):
+    chosen = find_step_directory(place / command[1], "best")
+
+    def read_once(directory: Path) -> Checkpoint:
+        monkeypatch.setattr("pellucid.checkpoint.build.read_checkpoint", read_checkpoint)
+        assert directory.samefile(chosen)
+        if moment == "before it is read":
+            discard(chosen)
+        checkpoint = read_checkpoint(directory)
+        discard(chosen)
+        return checkpoint
+
+    monkeypatch.setattr("pellucid.checkpoint.build.read_checkpoint", read_once)
+    done = pellucid(*command)
+    assert done.exit_code == 0, done
+    assert not chosen.exists()
+    if command[0] in ("merge", "quantize"):
+        assert (find_step_directory(place / "made", "best").name == chosen.name) == (moment == "after it was read")
+        assert pellucid("verify", "made").exit_code == 0
 
 
 def test_a_run_that_is_stopped_and_resumed_ends_with_the_same_bytes(place: Path, pellucid):

@@ -56,7 +56,11 @@ def load_trained_model(step_directory: Path) -> TrainedModel:
     Raises CheckpointError if it is damaged, its weights do not fit its config or are not finite, or the base of its
     adapter is gone.
     """
-    checkpoint = read_checkpoint(step_directory)
+    return trained_model(read_checkpoint(step_directory), step_directory)
+
+
+def trained_model(checkpoint: Checkpoint, step_directory: Path) -> TrainedModel:
+    """The same of a checkpoint that has been read from there."""
     if (culprit := first_not_finite(checkpoint.model)) is not None:
         what = f"{culprit} holds NaN or infinity, and would write nonsense"
         raise CheckpointError(str(step_directory), what, "use another checkpoint of the run")
@@ -65,12 +69,28 @@ def load_trained_model(step_directory: Path) -> TrainedModel:
     return trained
 
 
+def find_checkpoint(run: Path, which: str) -> tuple[Checkpoint, Path]:
+    """The checkpoint that RUN and best|latest|STEP name, and where it lies; training may delete it at any time.
+
+    So it is looked for once more if it goes before it was read, and nothing reads it a second time. Raises
+    CheckpointError as `find_step_directory` and `read_checkpoint` do.
+    """
+    step_directory = find_step_directory(run, which)
+    try:
+        return read_checkpoint(step_directory), step_directory
+    except CheckpointError:
+        if step_directory.exists():
+            raise
+    step_directory = find_step_directory(run, which)
+    return read_checkpoint(step_directory), step_directory
+
+
 def load_trained_run(run: Path, which: str = "best") -> tuple[TrainedModel, Precision]:
     """The model that RUN and best|latest|STEP name, on the device and in the precision that it was trained with.
 
     A machine without these uses what it has, after a warning. Raises CheckpointError as the others do.
     """
-    trained = load_trained_model(find_step_directory(run, which))
+    trained = trained_model(*find_checkpoint(run, which))
     precision = precision_here(trained.config.train.device, trained.config.train.precision)
     trained.model.to(precision.device)
     return trained, precision

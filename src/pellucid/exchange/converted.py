@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pellucid.adapters.quantized import Format, bits_per_weight, linear_layers, n_quantized, quantize
-from pellucid.checkpoint.build import TrainedModel, load_trained_model, with_own_tokenizer
-from pellucid.checkpoint.run_directory import find_step_directory
-from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint, write_checkpoint
+from pellucid.checkpoint.build import TrainedModel, find_checkpoint, trained_model, with_own_tokenizer
+from pellucid.checkpoint.step_directory import Checkpoint, write_checkpoint
 from pellucid.checkpoint.training_state import OF_TASK, first_not_finite, model_tensors
 from pellucid.config.load import run_config_to_yaml
 from pellucid.errors import CheckpointError, ConfigError
@@ -46,10 +45,10 @@ def merge_run(run: Path, directory: Path, *, which: str = "best") -> None:
 
     Raises ConfigError if there is nothing to merge or the folder is not empty, CheckpointError as all that read a run.
     """
-    step_directory, trained = _loaded(run, directory, which)
+    _, saved, trained = _loaded(run, directory, which)
     if trained.config.adapter is None and trained.config.quantization == "none":
         raise ConfigError(str(run), "no adapter to merge: its weights are plain", "use the run as it is")
-    _write(trained, step_directory, directory, {"adapter": None, "quantization": "none"})
+    _write(trained, saved, directory, {"adapter": None, "quantization": "none"})
 
 
 def quantize_run(run: Path, directory: Path, to: Format, *, which: str = "best") -> Sizes:
@@ -57,7 +56,7 @@ def quantize_run(run: Path, directory: Path, to: Format, *, which: str = "best")
 
     Raises as `merge_run` does; ConfigError also if the weights are codes already, or none of them can be.
     """
-    step_directory, trained = _loaded(run, directory, which)
+    step_directory, saved, trained = _loaded(run, directory, which)
     model, config = trained.model, trained.config
     if config.quantization != "none" and config.adapter is None:
         what = f"its weights are {config.quantization} already"
@@ -72,7 +71,7 @@ def quantize_run(run: Path, directory: Path, to: Format, *, which: str = "best")
     n_weights, bytes_before = sum(tensor.numel() for tensor in before), sum(map(bytes_of, before))
     quantize(model, to)
     bytes_after = sum(map(bytes_of, model_tensors(model).values()))
-    _write(trained, step_directory, directory, {"adapter": None, "quantization": to}, val_loss=None, best_loss=None)
+    _write(trained, saved, directory, {"adapter": None, "quantization": to}, val_loss=None, best_loss=None)
     return Sizes(
         quantized_weights=n_quantized(model),
         bits_before=8 * n_bytes_of_layers / n_quantized(model),
@@ -83,20 +82,18 @@ def quantize_run(run: Path, directory: Path, to: Format, *, which: str = "best")
     )
 
 
-def _loaded(run: Path, directory: Path, which: str) -> tuple[Path, TrainedModel]:
+def _loaded(run: Path, directory: Path, which: str) -> tuple[Path, Checkpoint, TrainedModel]:
+    """The model, and its checkpoint without what is in the model or needed no more."""
     require_empty(Path(os.path.abspath(directory)))
-    step_directory = find_step_directory(run, which)
-    return step_directory, load_trained_model(step_directory)
+    checkpoint, step_directory = find_checkpoint(run, which)
+    return step_directory, replace(checkpoint, model={}, optimizer={}), trained_model(checkpoint, step_directory)
 
 
-def _write(
-    trained: TrainedModel, step_directory: Path, directory: Path, changes: dict[str, Any], **of_state: Any
-) -> None:
+def _write(trained: TrainedModel, saved: Checkpoint, directory: Path, changes: dict[str, Any], **of_state: Any) -> None:
     """The same step, without what training would need to go on: a new run may start from it.
 
     `start_from` stays, and tells where the weights came from.
     """
-    saved = read_checkpoint(step_directory)
     config = with_own_tokenizer(trained.config.model_copy(update=changes), directory)
     config_yaml, tokenizer_json = run_config_to_yaml(config), saved.tokenizer_json
     state = saved.state.model_copy(update={"unreported": None, "logs": {}, **of_state})

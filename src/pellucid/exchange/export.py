@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -17,8 +19,8 @@ import safetensors.torch
 import torch
 from typing_extensions import assert_never
 
-from pellucid.checkpoint.build import TrainedModel, load_trained_model
-from pellucid.checkpoint.run_directory import find_step_directory
+from pellucid.checkpoint.build import TrainedModel, find_checkpoint, trained_model
+from pellucid.checkpoint.run_directory import run_of
 from pellucid.checkpoint.step_directory import Tensors
 from pellucid.checkpoint.training_state import model_tensors
 from pellucid.config.model import DecoderConfig
@@ -26,12 +28,13 @@ from pellucid.errors import ConfigError
 from pellucid.exchange.architectures import class_for, to_hugging_face
 from pellucid.exchange.folders import bytes_of, new_folder, require_empty
 from pellucid.exchange.gguf import Precision, loading_arguments, write_gguf
-from pellucid.exchange.model_card import HUGGING_FACE, HUGGING_FACE_CHAT, Exported, gguf_loading, model_card
+from pellucid.exchange.model_card import HUGGING_FACE, HUGGING_FACE_CHAT, Exported, Loading, gguf_loading, model_card
 from pellucid.exchange.rewrites import as_llama
 from pellucid.exchange.tokenizer_files import generation_settings, tokenizer_files
 from pellucid.model.known_parts import unknown_parts
 
 Format = Literal["hf", "gguf"]
+Card = Callable[[Exported, Loading], str]  # README.md
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -45,8 +48,7 @@ def export_run(
     """
     directory = Path(os.path.abspath(directory))
     require_empty(directory)
-    step_directory = find_step_directory(run, which)
-    trained = load_trained_model(step_directory)
+    trained, card = _read(run, which)
     if not isinstance(trained.config.model, DecoderConfig):
         what = f"{trained.config.model.type} has no equal in other programs"
         raise ConfigError("model.type", what, "export a run of model.type decoder")
@@ -55,15 +57,22 @@ def export_run(
         raise ConfigError("model", what, "export a model without it")
     match to:
         case "hf":
-            _write_hugging_face(trained, trained.config.model, directory, precision, step_directory)
+            _write_hugging_face(trained, trained.config.model, directory, precision, card)
         case "gguf":
-            _write_gguf(trained, trained.config.model, directory, precision, step_directory)
+            _write_gguf(trained, trained.config.model, directory, precision, card)
         case _:
             assert_never(to)
 
 
+def _read(run: Path, which: str) -> tuple[TrainedModel, Card]:
+    """The model and what writes its card, from a checkpoint that training may delete as soon as it is read."""
+    checkpoint, step_directory = find_checkpoint(run, which)
+    trained = trained_model(checkpoint, step_directory)
+    return trained, partial(model_card, trained, checkpoint.state, run_of(step_directory))
+
+
 def _write_hugging_face(
-    trained: TrainedModel, config: DecoderConfig, directory: Path, precision: Precision, step_directory: Path
+    trained: TrainedModel, config: DecoderConfig, directory: Path, precision: Precision, card: Card
 ) -> None:
     config, tensors = _with_class(config, model_tensors(trained.model))
     tensors = {name: tensor.to(DTYPES[precision]) for name, tensor in tensors.items()}
@@ -75,7 +84,7 @@ def _write_hugging_face(
     texts = {
         "config.json": json.dumps(hf_config, indent=2) + "\n",
         "generation_config.json": json.dumps(settings, indent=2) + "\n",
-        "README.md": model_card(trained, step_directory, exported, loading),
+        "README.md": card(exported, loading),
         **tokenizer_files(trained.tokenizer, config.context_length),
     }
     hf_tensors = {name: tensor.contiguous() for name, tensor in hf_tensors.items()}
@@ -89,15 +98,14 @@ def _write_hugging_face(
 
 
 def _write_gguf(
-    trained: TrainedModel, config: DecoderConfig, directory: Path, precision: Precision, step_directory: Path
+    trained: TrainedModel, config: DecoderConfig, directory: Path, precision: Precision, card: Card
 ) -> None:
     name, tensors = trained.config.name, model_tensors(trained.model)
     with new_folder(directory, 0) as draft:  # `write_gguf` looks for room
         file = draft / "model.gguf"
         exported = Exported(*write_gguf(config, tensors, trained.tokenizer, file, name=name, precision=precision))
         loading = gguf_loading(loading_arguments(exported.name, exported.config))
-        card = model_card(trained, step_directory, exported, loading)
-        (draft / "README.md").write_text(card, encoding="utf-8", newline="\n")
+        (draft / "README.md").write_text(card(exported, loading), encoding="utf-8", newline="\n")
 
 
 def _with_class(config: DecoderConfig, tensors: Tensors) -> tuple[DecoderConfig, Tensors]:

@@ -8,8 +8,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NamedTuple
 
 from pellucid.checkpoint.build import TrainedModel
-from pellucid.checkpoint.run_directory import run_of
-from pellucid.checkpoint.step_directory import State, read_state
+from pellucid.checkpoint.step_directory import State
 from pellucid.config.base import flat
 from pellucid.config.model import DecoderConfig
 from pellucid.config.yaml_source import write_yaml
@@ -90,11 +89,10 @@ spells a control token plain text. llama.cpp and the programs that are built on 
     )
 
 
-def model_card(trained: TrainedModel, step_directory: Path, exported: Exported, loading: Loading) -> str:
+def model_card(trained: TrainedModel, state: State, run: Path, exported: Exported, loading: Loading) -> str:
     """Markdown with the front matter that model hubs read. Loss and floor stand there where they are known."""
     config, tokenizer = trained.config, trained.tokenizer
     assert isinstance(config.model, DecoderConfig)
-    state, metrics_file = read_state(step_directory), run_of(step_directory) / "metrics.jsonl"
     added = json.loads(tokenizer.to_json())["added_tokens"]
     begin = next(token["content"] for token in added if token["id"] == tokenizer.end_of_text)
     imported = config.corpus.type == "none"
@@ -121,7 +119,7 @@ A decoder-only transformer, {origin}, exported from step {state.step:,} by Pellu
 | written as | {exported.name} |
 {_parameters(trained, exported)}| vocabulary | {tokenizer.vocab_size:,} tokens |
 | context | {trained.model.context_length:,} tokens |
-{trained_on}{_losses(state, _row_of(metrics_file, state.step), config.loss_unit)}
+{trained_on}{_losses(state, _row_of(run / "metrics.jsonl", state.step), config.loss_unit)}
 {_rewritten(config.model, exported)}## How to load it
 
 {loading.text.replace("{begin}", begin).replace("{end}", END_OF_TURN)}
