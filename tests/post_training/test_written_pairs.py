@@ -91,12 +91,14 @@ def test_it_learns_what_the_judge_likes_and_resumes_to_the_same_bytes(place: Pat
         assert json.loads(measured.stdout)["accuracy"] == pytest.approx(rows[-1]["val_accuracy"])
 
 
-def test_answers_that_are_all_equally_good_are_no_preference(place: Path, pellucid, monkeypatch):
+def test_answers_that_are_all_equally_good_are_refused_before_the_first_update(place: Path, pellucid, monkeypatch):
     monkeypatch.setattr(module, "judge_of", lambda corpus, tokenizer: lambda prompt, answer: 0.0)
     refused = pellucid("train", "pairs.yaml", "--run-dir", "run")
     assert refused.exit_code == 3, refused
     [line] = [line for line in refused.stderr.splitlines() if line.startswith("error: ")]
     assert "answers all held-out instructions equally well: nothing can be preferred; fine-tune it first" in line
+    assert not (place / "run" / "config.yaml").exists()
+    assert not (place / "run" / "metrics.jsonl").exists()
 
 
 def test_without_a_model_to_write_them_there_are_no_pairs(place: Path, pellucid):

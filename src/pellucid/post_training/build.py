@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -205,18 +205,15 @@ def _written_pairs(
         batches_per_update=config.train.gradient_accumulation_steps,
     )
 
-    @cache
-    def validation() -> list[Pair]:
-        mine = range(min(n_validation, VALIDATION_PAIRS))[world.rank :: world.size]
-        write = writing(partial(prompt_of, data.validation), 0.0, VALIDATION, fork=False, cut="none")
-        written = [write(mine[i : i + PAIRS_AT_ONCE]) for i in range(0, len(mine), PAIRS_AT_ONCE)]
-        found = [pair for pairs in written for pair in pairs if pair is not None]
-        if world.totals([len(found)]) == [0]:
-            what = "the model of start_from answers all held-out instructions equally well: nothing can be preferred"
-            raise DataError("objective", what, "fine-tune it first: `pellucid train instructions_sft`")
-        return found
-
-    return get_pairs, validation
+    # Now, so that a run without a preference ends before it has begun.
+    mine = range(min(n_validation, VALIDATION_PAIRS))[world.rank :: world.size]
+    write = writing(partial(prompt_of, data.validation), 0.0, VALIDATION, fork=False, cut="none")
+    written = [write(mine[i : i + PAIRS_AT_ONCE]) for i in range(0, len(mine), PAIRS_AT_ONCE)]
+    held_out = [pair for pairs in written for pair in pairs if pair is not None]
+    if world.totals([len(held_out)]) == [0]:
+        what = "the model of start_from answers all held-out instructions equally well: nothing can be preferred"
+        raise DataError("objective", what, "fine-tune it first: `pellucid train instructions_sft`")
+    return get_pairs, lambda: held_out
 
 
 def judge_of(corpus: InstructionsCorpus, tokenizer: Tokenizer) -> Judge:
