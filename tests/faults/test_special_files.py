@@ -126,6 +126,20 @@ def test_f18_weights_that_are_not_finite_are_not_used(run: Path, tmp_path: Path)
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("how", [(), ("--greedy",), ("--num-samples", "2"), ("--beams", "2")], ids=" ".join)
+def test_f18_finite_weights_whose_logits_overflow_write_no_token(run: Path, tmp_path: Path, pellucid, how):
+    directory = tmp_path / "step-00000002"
+    shutil.copytree(run / directory.name, directory)
+    tensors = safetensors.torch.load_file(directory / "model.safetensors")
+    tensors["embeddings.embedding_VD"] *= 1e10
+    tensors["final_norm.weight"] *= 1e30
+    safetensors.torch.save_file(tensors, directory / "model.safetensors")
+    sign(directory)
+    done = pellucid("generate", directory, "--prompt", "The fox", *how)
+    assert_one_error_line(done, 6, "the model: its logits are NaN or infinite; let `pellucid verify RUN` look")
+    assert done.stdout.removeprefix("The fox") == ""  # a prompt may be shown while the first token is computed
+
+
 @pytest.mark.parametrize("id_", [2**31, 2**32 - 1])
 def test_f36_a_token_with_a_huge_id_is_refused_before_there_is_room_for_it(id_: int):
     description = json.loads(train_byte_pairs([VERSES], vocab_size=270, special_tokens=["<|end|>"]).to_json())
