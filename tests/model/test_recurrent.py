@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from model.model_axes import VOCAB_SIZE, build_away_from_zero, float64
 from pellucid.config.model import RecurrentConfig
 from pellucid.model.build import build_model
-from pellucid.model.recurrent import has_lstm_in_bfloat16
+from pellucid.runtime.precision import onednn_has_bfloat16
 from reference.recurrent import recurrent as reference_recurrent
 from rounding import assert_equal_to_rounding
 
@@ -101,8 +101,8 @@ def test_an_lstm_is_float32_where_the_cpu_has_none_in_bfloat16(monkeypatch):
     model, tokens_BT = build_away_from_zero(tiny_recurrent("lstm")), torch.randint(VOCAB_SIZE, (2, 8))
     formats = []
     model.layers.register_forward_hook(lambda _, inputs, outputs: formats.append(outputs[0].dtype))
-    for has_it in (has_lstm_in_bfloat16(), False):
-        monkeypatch.setattr("pellucid.model.recurrent.has_lstm_in_bfloat16", lambda has_it=has_it: has_it)
+    for has_it in (onednn_has_bfloat16(), False):
+        monkeypatch.setattr("pellucid.model.recurrent.onednn_has_bfloat16", lambda has_it=has_it: has_it)
         with torch.autocast("cpu", torch.bfloat16):
             model(tokens_BT).float().sum().backward()
         assert formats.pop() == (torch.bfloat16 if has_it else torch.float32)

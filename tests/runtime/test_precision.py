@@ -17,6 +17,13 @@ def test_auto_takes_bf16_exactly_where_the_hardware_has_it(monkeypatch, has_bf16
     assert resolve_precision("cpu", "auto") == Precision(CPU, dtype)
 
 
+def test_a_cpu_has_bf16_only_if_onednn_may_use_it(monkeypatch):
+    monkeypatch.setattr("torch.cpu._is_avx512_bf16_supported", lambda: True)
+    for may_use_it, dtype in [(True, torch.bfloat16), (False, torch.float32)]:
+        monkeypatch.setattr(precision, "onednn_has_bfloat16", lambda may_use_it=may_use_it: may_use_it)
+        assert resolve_precision("cpu", "auto") == Precision(CPU, dtype)
+
+
 def test_what_is_asked_for_is_taken():
     assert resolve_precision("cpu", "fp32") == Precision(CPU, torch.float32)
     assert resolve_precision("cpu", "bf16") == Precision(CPU, torch.bfloat16)

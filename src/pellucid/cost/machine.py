@@ -51,10 +51,13 @@ def measure_machine(device: torch.device, dtype: torch.dtype) -> Machine:
 
 
 def measure_flops_per_second(device: torch.device, dtype: torch.dtype) -> float:
-    """Of large matrix products."""
+    """Of large matrix products; of smaller ones where those take seconds, as in bfloat16 on a CPU without AVX-512."""
     width = PRODUCT_WIDTH.get(device.type, 2048)
-    a, b = (torch.randn(width, width, device=device).to(dtype) for _ in range(2))
-    return 2 * width**3 / _fastest(lambda: a @ b, 0.2)
+    large, small = (torch.randn(n, n, device=device).to(dtype) for n in (width, width // 4))
+    seconds = _fastest(lambda: small @ small, 0.02)
+    if 4**3 * seconds > 5:
+        return 2 * (width // 4) ** 3 / seconds
+    return 2 * width**3 / _fastest(lambda: large @ large, 0.2)
 
 
 def measure_bytes_per_second(device: torch.device, dtype: torch.dtype) -> float:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from pellucid.model.embeddings import Embeddings
 from pellucid.model.language_model import LanguageModel
+from pellucid.runtime.precision import onednn_has_bfloat16
 
 Hidden = Tensor | tuple[Tensor, Tensor]
 
@@ -65,18 +66,12 @@ class Recurrent(LanguageModel):
 
 
 class LSTM(nn.LSTM):
-    """PyTorch's, in float32 on a CPU that has none in bfloat16."""
+    """PyTorch's, in float32 on a CPU where it has none in bfloat16."""
 
     def forward(self, x_BTD: Tensor, hidden: Hidden) -> tuple[Tensor, Hidden]:  # type: ignore[override]
-        is_short = torch.is_autocast_enabled("cpu") and has_lstm_in_bfloat16()
+        is_short = torch.is_autocast_enabled("cpu") and onednn_has_bfloat16()
         with torch.autocast("cpu", enabled=is_short):
             return super().forward(x_BTD, hidden)  # type: ignore[arg-type]
-
-
-def has_lstm_in_bfloat16() -> bool:
-    """oneDNN, which computes PyTorch's LSTM on a CPU, needs AVX-512 for it."""
-    has_onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    return not has_onednn or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 class HiddenState:

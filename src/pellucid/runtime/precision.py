@@ -88,4 +88,13 @@ def _resolve_device(name: str) -> torch.device:
 def _has_bf16_hardware(device: torch.device) -> bool:
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return device.type == "cpu" and bool(torch.cpu._is_avx512_bf16_supported())
+    return device.type == "cpu" and bool(torch.cpu._is_avx512_bf16_supported()) and onednn_has_bfloat16()
+
+
+def onednn_has_bfloat16() -> bool:
+    """Whether oneDNN, which computes products and LSTMs on a CPU, has kernels for bfloat16: they need AVX-512.
+
+    Not if ONEDNN_MAX_CPU_ISA holds it to less.
+    """
+    has_onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return has_onednn and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
