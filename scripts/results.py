@@ -42,18 +42,20 @@ TEXT = re.compile(MARK + r"\n+)((?: {4}.*\n|\n(?= {4}))+)")
 def parser(description: str | None) -> argparse.ArgumentParser:
     """Of a script that measures."""
     found = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    found.add_argument("--record", action=_Record, help="write the figures into docs/results.json")
+    found.add_argument("--record", action=Record, help="write the figures into docs/results.json")
     return found
 
 
-class _Record(argparse.Action):
-    """A flag that needs a commit at once, not only when all is measured."""
+class Record(argparse.Action):
+    """A flag that needs a commit at once: by the time all is measured the code may be another."""
+
+    commit: str | None = None  # that the measurement began with
 
     def __init__(self, **options: Any) -> None:
         super().__init__(nargs=0, default=False, **options)
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
-        commit_of_code()
+        Record.commit = commit_of_code()
         setattr(namespace, self.dest, True)
 
 
@@ -70,15 +72,16 @@ def record(
     """
     import torch  # here, as to fill in pages takes none
 
+    commit = commit_of_code() if Record.commit is None else Record.commit
     entries = read()
     entries[name] = {
         "machine": where or machine(),
         "numbers": numbers or number_format(),
         "pytorch": torch.__version__.partition("+")[0],
         "date": date.today().isoformat(),
-        "commit": commit_of_code(),
+        "commit": commit,
         "command": _command(),
-        "recipes": {recipe: recipe_hash(recipe) for recipe in recipes},
+        "recipes": {recipe: recipe_hash(recipe, commit) for recipe in recipes},
         "figures": json.loads(json.dumps(figures), parse_float=lambda digits: float(f"{float(digits):.5g}")),
     }
     RESULTS.write_text(json.dumps(dict(sorted(entries.items())), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -96,17 +99,21 @@ def commit_of_code() -> str:
     return _output("git", "rev-parse", "--short=7", "HEAD")
 
 
-def recipe_hash(name: str) -> str:
-    """Of what a shipped config trains, on what and how: neither of its comments, nor of how often it reports or saves.
+def recipe_hash(name: str, commit: str = "") -> str:
+    """Of what a shipped config trains and evaluates, on what and how, as it is now or was at a commit.
 
-    How often it evaluates counts where that decides when the run ends.
+    Not of its comments, nor of how often it reports, saves or evaluates, unless the loss decides when the run ends.
     """
     import yaml  # here, as `scripts/gpu.py` says what is missing
 
-    config = yaml.safe_load((ROOT / "configs" / f"{name}.yaml").read_text(encoding="utf-8"))
-    if not config.get("evaluation", {}).keys() & {"stop_at_val_loss", "early_stopping_patience"}:
-        config.pop("evaluation", None)
+    file = f"configs/{name}.yaml"
+    config = yaml.safe_load(_output("git", "show", f"{commit}:{file}") if commit else (ROOT / file).read_text("utf-8"))
     learned = {key: value for key, value in config.items() if key not in ("name", "sample", "checkpoint")}
+    learned.get("train", {}).pop("log_every_steps", None)
+    evaluation = learned.get("evaluation", {})
+    if not evaluation.keys() & {"stop_at_val_loss", "early_stopping_patience"}:
+        evaluation.pop("every_steps", None)
+    learned = {key: value for key, value in learned.items() if value != {}}
     return hashlib.sha256(json.dumps(learned, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -146,9 +153,16 @@ def number_format() -> str:
     import torch
 
     if torch.cuda.is_available():
-        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-    has_units = torch.cpu._is_avx512_bf16_supported() and torch.backends.cpu.get_cpu_capability() != "AVX2"
-    return "bf16" if has_units else "fp32"
+        return "bf16" if _has_bf16("cuda") else "fp32"
+    return "bf16" if _has_bf16("cpu") and torch.backends.cpu.get_cpu_capability() != "AVX2" else "fp32"
+
+
+def _has_bf16(device: str) -> bool:
+    import torch
+
+    from pellucid.runtime.precision import has_bf16_hardware  # here, as to fill in pages takes no package
+
+    return has_bf16_hardware(torch.device(device))
 
 
 def machine(kernels: str | None = None) -> str:
@@ -163,7 +177,7 @@ def machine(kernels: str | None = None) -> str:
     model = re.search(r"^model name\s*: (.*?)(?: @.*)?$", about, re.MULTILINE)
     name = model[1].replace("(R)", "").replace(" Processor", "") if model else platform.processor()
     kernels = kernels or torch.backends.cpu.get_cpu_capability()
-    if torch.cpu._is_avx512_bf16_supported() and kernels != "AVX2":
+    if _has_bf16("cpu") and kernels != "AVX2":
         name, kernels = f"{name} with bf16 units", "AMX" if "amx_bf16" in about else kernels
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
     return f"{torch.get_num_threads()} cores, {name} ({kernels}){gpu}"

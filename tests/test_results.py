@@ -16,7 +16,7 @@ PAGES = [page for page in pages() if re.search(results.MARK + ")", page.read_tex
 MACHINE = re.compile(r"\d+ cores, \w.* \((AMX|AVX512|AVX2|DEFAULT|NO AVX|SVE\d*|VSX|Z VECTOR)\)(, .+)?")
 # Measured before the recipe was as it is, on a machine half named, or at a commit that is gone: to be measured again.
 AWAITED = {
-    *("kernels_avx2", "kernels_avx512", "neighbours", "processes", "saving", "shakespeare"),
+    *("chat_avx512", "kernels_avx2", "kernels_avx512", "neighbours", "processes", "saving", "shakespeare"),
     *("speedrun_ablation", "step_time", "word_cache"),
 }
 NAME = re.compile(r"<!-- result ([^/<>]+?)(?:/[^<>]*)? -->")
@@ -94,6 +94,8 @@ def test_a_recipe_is_what_is_learned_and_how_and_not_how_it_is_written_down(tmp_
     same = "# a comment\ntrain:\n  batch_size: 2  # rows\n  steps: 5\nevaluation: {every_steps: 2}\nsample: {seed: 1}\n"
     assert hash_of(same) == recipe
     assert hash_of(same.replace("steps: 5", "steps: 6")) != recipe
+    assert hash_of(same.replace("steps: 5", "steps: 5\n  log_every_steps: 1")) == recipe
+    assert hash_of(same.replace("{every_steps: 2}", "{every_steps: 2, max_tokens: 9}")) != recipe, "a loss on less text"
     stops = "train: {steps: 5}\nevaluation: {every_steps: 1, stop_at_val_loss: 2}\n"
     assert hash_of(stops) != hash_of(stops.replace("every_steps: 1", "every_steps: 2"))
 
@@ -117,8 +119,10 @@ def test_a_page_keeps_its_decimals_and_its_words():
 @pytest.fixture
 def committed(monkeypatch):
     """A repository in which, to begin with, nothing is changed; a test may change that."""
-    answers = {"status": "", "rev-parse": "abcdef0"}
+    fables = (results.ROOT / "configs/fables.yaml").read_text(encoding="utf-8")
+    answers = {"status": "", "rev-parse": "abcdef0", "show": fables}
     monkeypatch.setattr(results, "_output", lambda _git, command, *options: answers[command])
+    monkeypatch.setattr(results.Record, "commit", None)
     return answers
 
 
@@ -146,6 +150,19 @@ def test_a_figure_of_code_that_is_not_committed_is_refused_before_anything_is_me
     with pytest.raises(SystemExit, match=r"not committed:\n M src/pellucid/model/decoder.py"):
         script.parse_args(["--record"])
     assert script.parse_args([]).record is False
+
+
+def test_a_figure_names_the_code_and_the_recipe_that_its_measurement_began_with(tmp_path, monkeypatch, committed):
+    monkeypatch.setattr(results, "RESULTS", tmp_path / "results.json")
+    (tmp_path / "results.json").write_text("{}")
+    results.parser("A script that measures for long.").parse_args(["--record"])
+    shown = []
+    monkeypatch.setattr(results, "_output", lambda *command: shown.append(command) or "train: {steps: 5}")
+    monkeypatch.setattr(results, "commit_of_code", lambda: pytest.fail("asked again when code may have changed"))
+    results.record("a", {"ratio": 2.5}, ["fables"])
+    entry = results.read()["a"]
+    assert (entry["commit"], shown) == ("abcdef0", [("git", "show", "abcdef0:configs/fables.yaml")])
+    assert entry["recipes"]["fables"] != recipe_hash("fables")
 
 
 def test_the_age_of_an_entry_is_what_was_committed_since(capsys, monkeypatch):
