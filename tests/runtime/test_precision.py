@@ -13,7 +13,7 @@ CPU = torch.device("cpu")
 
 @pytest.mark.parametrize(("has_bf16", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
 def test_auto_takes_bf16_exactly_where_the_hardware_has_it(monkeypatch, has_bf16, dtype):
-    monkeypatch.setattr(precision, "_has_bf16_hardware", lambda device: has_bf16)
+    monkeypatch.setattr(precision, "has_bf16_hardware", lambda device: has_bf16)
     assert resolve_precision("cpu", "auto") == Precision(CPU, dtype)
 
 

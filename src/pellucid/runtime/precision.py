@@ -59,7 +59,7 @@ def resolve_precision(device_name: str, precision_name: str) -> Precision:
     """
     device = _resolve_device(device_name)
     if precision_name == "auto":
-        return Precision(device, torch.bfloat16 if _has_bf16_hardware(device) else torch.float32)
+        return Precision(device, torch.bfloat16 if has_bf16_hardware(device) else torch.float32)
     if precision_name == "fp16" and device.type != "cuda":
         raise ConfigError("train.precision", f"fp16 needs CUDA, not {device.type}", "use auto, bf16 or fp32")
     dtypes = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -85,7 +85,8 @@ def _resolve_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def _has_bf16_hardware(device: torch.device) -> bool:
+def has_bf16_hardware(device: torch.device) -> bool:
+    """Whether it has units for bfloat16; others compute it too, but no faster than float32."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device.type == "cpu" and bool(torch.cpu._is_avx512_bf16_supported()) and onednn_has_bfloat16()
