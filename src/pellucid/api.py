@@ -114,7 +114,7 @@ def _setting(name: str, value: Any) -> Change:
     raise ConfigError("pellucid.train", f"unknown setting {name}={value!r}", fix)
 
 
-class Drawing(TypedDict, total=False):
+class DrawingOptions(TypedDict, total=False):
     """How each token is drawn, as `Sampling` says."""
 
     temperature: float
@@ -124,7 +124,7 @@ class Drawing(TypedDict, total=False):
     repetition_penalty: float
 
 
-class Writing(Drawing, total=False):
+class WritingOptions(DrawingOptions, total=False):
     """All that `Run.stream` may be told beside the prompt."""
 
     max_new_tokens: int
@@ -168,7 +168,12 @@ class Run:
 
     @checked
     def generate(
-        self, prompt: str = "", *, beams: int | None = None, length_penalty: float = 1.0, **options: Unpack[Writing]
+        self,
+        prompt: str = "",
+        *,
+        beams: int | None = None,
+        length_penalty: float = 1.0,
+        **options: Unpack[WritingOptions],
     ) -> str:
         """What the model writes after the prompt; an empty prompt is the start of a document.
 
@@ -194,7 +199,7 @@ class Run:
         max_new_tokens: int = 256,
         stop: str | Iterable[str] = (),
         seed: int | None = None,
-        **sampling: Unpack[Drawing],
+        **sampling: Unpack[DrawingOptions],
     ) -> Iterator[str]:
         """The text in pieces, each as soon as it is written. It ends before the first of the strings in `stop`.
 
@@ -206,7 +211,7 @@ class Run:
 
     @checked
     def chat(
-        self, *, max_new_tokens: int | None = None, seed: int | None = None, **sampling: Unpack[Drawing]
+        self, *, max_new_tokens: int | None = None, seed: int | None = None, **sampling: Unpack[DrawingOptions]
     ) -> Conversation:
         """A conversation with the model: `say` and `ask` add to it, and it reads what was said before.
 
