@@ -5,7 +5,9 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -13,7 +15,10 @@ import torch
 
 import pellucid as library
 from pellucid import failpoints
+from pellucid.api import DrawingOptions
+from pellucid.config.arguments import checked
 from pellucid.errors import CheckpointError, ConfigError, DataError
+from pellucid.generation.sampling import Sampling
 
 ROOT = Path(__file__).parents[1]
 
@@ -74,6 +79,12 @@ def test_dir_lists_what_is_not_loaded_yet():
         (lambda run: run.quantize("there", to="int3"), "to: 'int3' is not a choice; use 'int8', 'nf4' or 'nf4-double'"),
         (lambda run: run.evaluate(3), "text_file: 3 is of the wrong type; give text or a path"),
         (lambda run: run.heads(fabels=3), "heads: unknown argument 'fabels'; did you mean 'fables'?"),
+        (lambda run: run.heads(number=3), "heads: unknown argument 'number'; the arguments are fables"),
+        (lambda run: run.trace("a", patch=3), "patch: 3 is of the wrong type; give a dict"),
+        (
+            lambda run: run.knock_out([("head", 0, 1)], "head"),
+            "places: 'head' is of the wrong type; give a list",
+        ),
         (lambda run: library.load(None), "path: None is of the wrong type; give text or a path"),
         (lambda run: library.train("debug", resume="yes"), "resume: 'yes' is of the wrong type; give true or false"),
     ],
@@ -98,6 +109,31 @@ def test_messages_speak_of_arguments_not_of_options(run, tmp_path):
         library.train(run.directory.parents[1] / "tiny.yaml", run.directory.parent, data_dir=tmp_path)
     with pytest.raises(ConfigError, match="^attention: there is no head '9.9'"):
         run.explain("The", attention="9.9")
+
+
+@pytest.mark.parametrize(
+    ("of_the_command", "of_python"),
+    [
+        ("train with swiglu, or export with --to hf", 'train with swiglu, or export with to="hf"'),
+        ("give --text FILE or --to another folder", "give text_file or to another folder"),
+        (
+            "to go on: `pellucid train a.yaml --resume`, or --resume",
+            "to go on: `pellucid train a.yaml --resume`, or resume=True",
+        ),
+    ],
+)
+def test_options_in_a_message_become_arguments_outside_of_commands(of_the_command, of_python):
+    @checked
+    def export(to: Literal["hf", "gguf"] = "hf", text_file: str = "", resume: bool = False) -> None:
+        raise ConfigError("model", "cannot be exported", of_the_command)
+
+    with pytest.raises(ConfigError) as refused:
+        export()
+    assert refused.value.fix == of_python
+
+
+def test_the_options_of_sampling_are_the_fields_of_sampling():
+    assert DrawingOptions.__annotations__.keys() == {field.name for field in fields(Sampling)}
 
 
 def test_a_notebook_shows_an_evaluation_and_a_trace_is_short(run):

@@ -42,6 +42,10 @@ def test_heads_of_a_run_on_fables_are_measured_by_skill(trained, pellucid):
     [row] = trained.knock_out([("head", 0, 1)], fables=3).rows
     assert row == same.attribution.heads[1].costs
 
+    groups = ([("head", 0, 1)], [("attention", 0)])
+    together = trained.knock_out(*groups).rows
+    assert together == [row for group in groups for row in trained.knock_out(group).rows]
+
 
 def test_where_no_grammar_knows_the_text_only_the_scores_are_shown(workplace, pellucid):
     run = library.train("tiny.yaml", "run", steps=2, data_dir="data")

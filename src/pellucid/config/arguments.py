@@ -6,7 +6,7 @@ import difflib
 import inspect
 import re
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, wraps
 from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar, get_args, get_type_hints
@@ -35,8 +35,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
                 close = difflib.get_close_matches(name, [*filter(None, types)], n=1, cutoff=0.5)
                 fix = f"did you mean {close[0]!r}?" if close else f"the arguments are {', '.join(filter(None, types))}"
                 raise ConfigError(function.__name__, f"unknown argument {name!r}", fix)
-        names = list(inspect.signature(function).parameters)
-        for name, value in {**dict(zip(names, args, strict=False)), **kwargs}.items():
+        for name, value in _given(function, *args, **kwargs):
             _check(name, value, types.get(name))
         try:
             return function(*args, **kwargs)
@@ -49,14 +48,29 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+def _given(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Iterator[tuple[str, Any]]:
+    """Each argument and its name: that of `*several` for several, and their own for `**others`."""
+    signature = inspect.signature(function)
+    for name, value in signature.bind_partial(*args, **kwargs).arguments.items():
+        kind = signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            yield from ((name, each) for each in value)
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            yield from value.items()
+        else:
+            yield name, value
+
+
 @cache
 def _types_of(function: Callable[..., Any]) -> dict[str | None, Any]:
-    """Of each argument; those of `**others` by their own names, or None for others of any name."""
+    """Of each argument but `self`; those of `**others` by their own names, or None for others of any name."""
     hints = get_type_hints(function, include_extras=True)
     types: dict[Any, Any] = {}
     for name, parameter in inspect.signature(function).parameters.items():
+        if name == "self":
+            continue
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
-            types[name] = hints.get(name)
+            types[name] = hints[name]
         elif keys := get_args(hints[name]):
             types |= get_type_hints(keys[0])
         else:
@@ -90,13 +104,19 @@ def _check(name: str, value: Any, type_: Any) -> None:
 
 
 def _as_arguments(text: str, types: Mapping[str | None, Any]) -> str:
-    """`--resume` as `resume=True`, and `--text FILE` as `text_file`."""
+    """`--resume` as `resume=True`, `--to hf` as `to="hf"`, and `--text FILE` as `text_file`; commands stay."""
 
     def argument(option: re.Match[str]) -> str:
-        name = option[1].replace("-", "_")
-        known = next((each for each in types if each and each.startswith(name)), None)
+        if option["command"]:
+            return option[0]
+        name, value = option["name"].replace("-", "_"), option["value"] or ""
+        known = min((each for each in types if each and each.startswith(name)), key=len, default=None)
         if known is None:
             return option[0]
-        return f"{known}=True" if types[known] is bool else known
+        if value in get_args(types[known]):
+            return f'{known}="{value}"'
+        known = f"{known}=True" if types[known] is bool else known
+        return known if not value or value.isupper() else f"{known} {value}"
 
-    return re.sub(r"(?<!\S)--([a-z][a-z-]*)( [A-Z]+\b)?", argument, text).replace("command line: ", "")
+    option = r"(?P<command>`[^`]*`)|(?<!\S)--(?P<name>[a-z][a-z-]*)(?: (?P<value>\w+)\b)?"
+    return re.sub(option, argument, text).replace("command line: ", "")

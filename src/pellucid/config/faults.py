@@ -162,7 +162,8 @@ def _what_and_fix(error: ErrorDetails, path: Path, section: type[Section]) -> tu
 
 def type_or_choice(error: ErrorDetails) -> str:
     """How to fix a value of the wrong type, or none of the choices."""
-    names = {"is_instance_of": "a path", "iterable_type": "a list", "mapping_type": "a dict", "none_required": "None"}
+    names = {"is_instance_of": "a path", "dict_type": "a dict", "none_required": "None"}
+    names |= dict.fromkeys(("iterable_type", "sequence_str"), "a list")
     if error["type"] in names:
         return f"give {names[error['type']]}"
     return _WORDS.get(error["type"], ("", "give another value"))[1].format(**error.get("ctx", {}))
