@@ -3,10 +3,13 @@
 import pytest
 
 from pellucid.config.load import parse_run_config
+from pellucid.config.run import RunConfig
+from pellucid.cost.build import RunCost
 from pellucid.errors import OutOfMemoryError
 from pellucid.runtime.precision import precision_here
 from pellucid.training import enough_memory
-from pellucid.training.enough_memory import BY_FAR, least_bytes, require_memory
+from pellucid.training.build import cost_of_run
+from pellucid.training.enough_memory import BY_FAR, LEAST_VOCABULARY, least_bytes, require_memory
 from tiny_run import TINY_RUN
 
 CPU = precision_here("cpu", "fp32")
@@ -15,7 +18,7 @@ CPU = precision_here("cpu", "fp32")
 def test_a_batch_that_cannot_fit_is_refused_before_anything_is_prepared(workplace, pellucid):
     result = pellucid("train", "tiny.yaml", "train.batch_size=10_000_000_000")
     assert result.exit_code == 8
-    assert result.stderr.splitlines()[-1].startswith("error: memory: a micro-batch of 10,000,000,000 rows needs some ")
+    assert result.stderr.splitlines()[-1].startswith("error: memory: a micro-batch of 10,000,000,000 rows needs about ")
     assert not (workplace / "data").exists()
 
 
@@ -46,6 +49,21 @@ def test_a_usual_run_is_not_even_counted(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(enough_memory, "device_bytes", lambda _: 4 << 30)
     monkeypatch.delattr(enough_memory, "least_bytes")
     require_memory(parse_run_config(TINY_RUN, "tiny.yaml"))
+
+
+def test_a_large_run_that_fits_is_counted_once(monkeypatch: pytest.MonkeyPatch):
+    config = parse_run_config(TINY_RUN, "tiny.yaml", ["model.d_model=2048"])
+    needed = cost_of_run(config, LEAST_VOCABULARY, CPU).memory_bytes.training
+    counted = []
+
+    def count(config: RunConfig, *others: object) -> RunCost:
+        counted.append(config)
+        return cost_of_run(config, *others)
+
+    monkeypatch.setattr(enough_memory, "device_bytes", lambda _: needed)
+    monkeypatch.setattr(enough_memory, "cost_of_run", count)
+    require_memory(config)
+    assert counted == [config]
 
 
 @pytest.mark.parametrize(

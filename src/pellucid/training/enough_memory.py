@@ -36,13 +36,14 @@ def require_memory(config: RunConfig, n_processes: int = 1) -> None:
     n_coordinates = n_layers * width * (width + config.rows_per_micro_batch * model.context_length)
     if 4 * n_coordinates < WORTH_COUNTING * available:
         return
-    what = (
-        f"a micro-batch of {config.rows_per_micro_batch:,} rows needs some %s GB, and there are {available / 1e9:,.0f}"
-    )
-    if (needed := least_bytes(config, precision)) > BY_FAR * available:
-        raise OutOfMemoryError("memory", what % f"{needed / 1e9:,.0f}", LESS_MEMORY)
-    if (needed := cost_of_run(config, LEAST_VOCABULARY, precision).memory_bytes.training) > available:
-        _log.warning("memory: %s; if it does not fit, %s", what % f"{needed / 1e9:,.0f}", LESS_MEMORY)
+    needed = cost_of_run(config, LEAST_VOCABULARY, precision).memory_bytes.training
+    if needed <= available:
+        return
+    rows, room = f"a micro-batch of {config.rows_per_micro_batch:,} rows", f"this device has {available / 1e9:,.0f}"
+    if (least := least_bytes(config, precision)) > BY_FAR * available:
+        raise OutOfMemoryError("memory", f"{rows} needs about {least / 1e9:,.0f} GB, but {room}", LESS_MEMORY)
+    what = f"{rows} needs about {needed / 1e9:,.0f} GB, but {room}"
+    _log.warning("memory: %s; if it does not fit, %s", what, LESS_MEMORY)
 
 
 def least_bytes(config: RunConfig, precision: Precision) -> int:
