@@ -1,6 +1,8 @@
 import json
 import os
 import pickle
+import shutil
+from pathlib import Path
 
 import datasets
 import pytest
@@ -158,6 +160,21 @@ def test_an_edit_that_keeps_name_size_and_date_is_noticed(tmp_path, file_format,
     assert identities[0] != identities[1]
 
 
+def test_a_data_set_of_the_hub_that_was_read_before_is_read_again_without_a_network(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    files = json_lines(tmp_path / "a.jsonl", [{"text": story} for story in STORIES])
+    builder = datasets.load_dataset_builder("json", data_files=files, cache_dir=str(tmp_path / "first"))
+    builder.download_and_prepare()
+    # As the library keeps what it downloads: OWNER___NAME / configuration / version / hash.
+    kept = Path(datasets.config.HF_DATASETS_CACHE, "someone___stories", "default", "0.0.0", "0123")
+    shutil.copytree(builder.cache_dir, kept)
+    (kept / "json-train.arrow").rename(kept / "stories-train.arrow")
+    info = json.loads((kept / "dataset_info.json").read_text())
+    (kept / "dataset_info.json").write_text(json.dumps({**info, "config_name": "default"}))
+    assert texts(HuggingFaceCorpus("someone/stories"), "validation") == [STORIES[9], STORIES[19]]
+
+
 class Malicious:
     """Makes a file when it is unpickled."""
 
@@ -182,7 +199,7 @@ def test_f13_a_format_that_is_unpickled_is_refused_by_name(tmp_path, monkeypatch
     assert len(str(refused.value).splitlines()) == 1
     assert not (tmp_path / "executed").exists()
     if way == "pandas":
-        assert "the format pandas is not read, as its files could run code" in str(refused.value)
+        assert "data in the format pandas is not read; Pellucid reads" in str(refused.value)
         assert "json, text, parquet, csv" in str(refused.value)
 
 

@@ -20,6 +20,7 @@ from pellucid.errors import DataError, InputOutputError
 DataFiles = str | list[str] | dict[str, str | list[str]]
 Document = TypeVar("Document")
 ROWS_AT_A_TIME = 256
+SAFE = (*FORMATS, "arrow", "cache")  # the library's copy of a data set, which it reads without a network, is Arrow
 
 
 @dataclass
@@ -147,9 +148,8 @@ class HuggingFaceCorpus(DataSet):
 
 def _require_known_format(format_: str) -> None:
     """The library knows more, also for data sets of the hub: some would be unpickled, which can run any code."""
-    if format_ not in FORMATS:
-        known = ", ".join(FORMATS)
-        raise ValueError(f"the format {format_} is not read, as its files could run code; it reads {known}")
+    if format_ not in SAFE:
+        raise ValueError(f"data in the format {format_} is not read; Pellucid reads {', '.join(FORMATS)}")
 
 
 def is_held_out(i: int, fraction: float) -> bool:
