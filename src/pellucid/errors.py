@@ -4,6 +4,9 @@ An error reads `WHERE: WHAT; HOW TO FIX IT`. The command line prints it after `e
 """
 
 import errno
+from typing import TypeVar
+
+AnyError = TypeVar("AnyError", bound=BaseException)
 
 # What libraries without an exception class of their own say when memory is full.
 OUT_OF_MEMORY_TEXTS = (
@@ -96,6 +99,15 @@ def is_out_of_memory(error: BaseException | None) -> bool:
         or (not isinstance(error, PellucidError) and any(text in str(error) for text in OUT_OF_MEMORY_TEXTS))
         or is_out_of_memory(error.__cause__)
     )
+
+
+def without_frames(error: AnyError) -> AnyError:
+    """The same error without tracebacks, its own and its causes': their frames would keep whatever was computed."""
+    error.__traceback__ = None
+    for cause in {error.__cause__, error.__context__}:
+        if cause is not None:
+            without_frames(cause)
+    return error
 
 
 def _one_line(text: str) -> str:

@@ -1,14 +1,18 @@
 """Continuous batching against `generate_tokens` and a naive loop: each text is what it would be alone."""
 
+import gc
 import itertools
 import random
+import traceback
+import weakref
 from collections.abc import Callable, Sequence
 
 import pytest
 import torch
 
 from pellucid.config.model import BigramConfig, RecurrentConfig
-from pellucid.errors import NonFiniteError
+from pellucid.errors import NonFiniteError, is_out_of_memory
+from pellucid.generation import continuous
 from pellucid.generation.continuous import ContinuousBatch, Request, Writing
 from pellucid.generation.decoding import generate_tokens
 from pellucid.generation.sampling import Sampling
@@ -253,6 +257,29 @@ def test_other_families_are_written_one_after_the_other(tokenizer):
 def with_nan(logits_WV: torch.Tensor, in_slot: int) -> torch.Tensor:
     logits_WV[in_slot : in_slot + 1] = torch.nan
     return logits_WV
+
+
+def test_a_text_that_failed_keeps_no_tensor_and_the_log_has_its_traceback(model, tokenizer, monkeypatch):
+    batch, seen, logged = ContinuousBatch(model, tokenizer, 1), [], []
+
+    def log(*_: object, exc_info: Exception) -> None:
+        logged.extend(traceback.format_exception(exc_info))
+
+    def fails(_slot: int, _ids: Sequence[int]) -> None:
+        activations = torch.zeros(3)
+        seen.append(weakref.ref(activations))
+        try:
+            raise MemoryError
+        except MemoryError as cause:
+            raise RuntimeError("no room") from cause
+
+    monkeypatch.setattr(batch._slots, "read", fails)
+    monkeypatch.setattr(continuous._log, "error", log)
+    [writing] = write_all(batch, [Request(ids_of(tokenizer, "The fox"), 9)])
+    assert "in fails" in "".join(logged)
+    assert is_out_of_memory(writing.error), "its cause is known"
+    gc.collect()
+    assert seen[0]() is None
 
 
 def test_a_text_that_fails_fails_alone(model, tokenizer, monkeypatch):

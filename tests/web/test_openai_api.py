@@ -19,6 +19,7 @@ import pellucid
 from pellucid.checkpoint.snapshots import write_snapshot
 from pellucid.checkpoint.step_directory import read_checkpoint, write_checkpoint
 from pellucid.errors import CheckpointError
+from pellucid.generation import continuous
 from pellucid.generation.text import first_stop
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.tokenizer.tokenizer import CHAT_TOKENS
@@ -358,7 +359,7 @@ def test_an_engine_that_fails_says_so_and_goes_on(run, monkeypatch, method):
 
 
 def test_a_request_that_fails_in_the_engine_ends_no_other(run, monkeypatch):
-    monkeypatch.setattr(engine_module._log, "error", lambda *_, **__: None)
+    monkeypatch.setattr(continuous._log, "error", lambda *_, **__: None)
     fails, works = engine_module.Request([0], 3, seed=(-1,)), engine_module.Request([0], 3, seed=(1,))
 
     async def ask() -> list[object]:

@@ -16,6 +16,7 @@ Shapes: R texts that write, V vocabulary.
 from __future__ import annotations
 
 import codecs
+import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,12 +26,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pellucid.errors import PellucidError, without_frames
 from pellucid.generation.decoding import TOKENS_READ_AT_ONCE
 from pellucid.generation.sampling import Sampling, are_distributions, next_token, no_distribution
 from pellucid.generation.slots import make_slots
 from pellucid.generation.text import FinishReason, first_stop, length_before_a_beginning
 from pellucid.model.language_model import LanguageModel
 from pellucid.tokenizer import Tokenizer
+
+_log = logging.getLogger(__name__)
 
 N_SLOTS = 16
 OWN = Sampling()  # from the model's own distribution
@@ -77,7 +81,7 @@ class Piece:
 class Writing:
     """A text while it is written. `pieces` grows; set `is_cancelled` to end it before the next token.
 
-    error: what ended it before its time. The others go on.
+    error: the error that cut it short. The others go on.
     """
 
     request: Request
@@ -98,7 +102,12 @@ class Writing:
         try:
             yield
         except Exception as error:
-            self.error = error
+            self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """Ends this text with an error. The log alone has its traceback."""
+        _log.error("a text failed: %s", error, exc_info=None if isinstance(error, PellucidError) else error)
+        self.error = without_frames(error)
 
 
 class ContinuousBatch:
@@ -204,7 +213,7 @@ class ContinuousBatch:
             if is_drawn:
                 groups.setdefault(row.writing.request.sampling, []).append(i)
             else:
-                row.writing.error = no_distribution()
+                row.writing.fail(no_distribution())
         token_ids = [0] * len(rows)
         for sampling, members in groups.items():
             uniforms_B1 = torch.tensor([[rows[i].uniform()] for i in members], device=self._device)

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Sequence
 from queue import SimpleQueue
 
-from pellucid.errors import explained, is_out_of_memory
+from pellucid.errors import explained, is_out_of_memory, without_frames
 from pellucid.generation.continuous import N_SLOTS, ContinuousBatch, Piece, Request, Writing
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import Precision
@@ -136,14 +136,13 @@ class Engine:
             except Exception as error:  # a fault of ours, or a full memory: the next request starts with a clean slate
                 _log.exception("the engine failed")
                 for job in jobs.values():
-                    job.error = error
+                    job.error = without_frames(error)
                 _wake(set(jobs.values()))
                 batch, jobs = None, {}
                 continue
             news = {jobs[writing] for writing in written}
             for writing, job in jobs.items():
                 if writing.error is not None:  # its own: the others go on
-                    _log.error("a text failed", exc_info=writing.error)
                     job.error = writing.error
                     news.add(job)
             _wake({job for job in news if job.is_streamed or job.has_ended})
