@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pellucid.training.metrics import append_row, read_rows
+from pellucid.training.metrics import append_row, read_rows, warn_of_damage
 from pellucid.training.plots import loss_figure, rewards_figure, save_figure
 
 
@@ -22,11 +22,13 @@ def test_rows_come_back_in_order_and_a_half_written_one_is_left_out(tmp_path: Pa
     assert read_rows(tmp_path / "absent.jsonl") == []
 
 
-def test_a_row_in_the_middle_that_cannot_be_read_is_left_out_with_a_warning(tmp_path: Path, caplog):
+def test_a_damaged_row_is_left_out_and_who_reads_does_not_warn_of_it_each_time(tmp_path: Path, caplog):
     file = tmp_path / "metrics.jsonl"
     file.write_text('{"step": 1}\n{"step: 2}\n{"step": 3}\n')
     assert [row["step"] for row in read_rows(file)] == [1, 3]
-    assert caplog.messages == [f"{file}:2: no row; damaged or edited"]
+    assert caplog.messages == []
+    warn_of_damage(file)
+    assert caplog.messages == [f"{file}:2: not a row of metrics, and left out; the file was damaged or edited"]
 
 
 def test_every_row_is_strict_json(tmp_path: Path):

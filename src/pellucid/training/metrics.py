@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 def append_row(file: Path, row: Row) -> None:
     """Adds one row."""
-    with file.open("a", encoding="utf-8") as stream:
+    with file.open("a", encoding="utf-8", newline="\n") as stream:
         stream.write(json.dumps(finite(row)) + "\n")
 
 
@@ -27,15 +27,22 @@ def finite(row: Row) -> Row:
 
 
 def read_rows(file: Path) -> list[Row]:
-    """All rows. A last line that a crash cut short is left out; another that cannot be read is, with a warning."""
-    if file.exists():
-        require_regular(file)
-    lines = file.read_bytes().splitlines(keepends=True) if file.exists() else []
-    rows = [row_in(line) for line in lines]
-    for number, (line, row) in enumerate(zip(lines, rows, strict=True), 1):
-        if row is None and line.endswith(b"\n"):
-            _log.warning("%s:%d: no row; damaged or edited", file, number)
-    return [row for row in rows if row is not None]
+    """All rows. A line that holds none is left out: a crash may cut the last one short."""
+    return [row for line in _lines(file) if (row := row_in(line)) is not None]
+
+
+def warn_of_damage(file: Path) -> None:
+    """A warning for each whole line that is no row."""
+    for number, line in enumerate(_lines(file), 1):
+        if line.endswith(b"\n") and row_in(line) is None:
+            _log.warning("%s:%d: not a row of metrics, and left out; the file was damaged or edited", file, number)
+
+
+def _lines(file: Path) -> list[bytes]:
+    if not file.exists():
+        return []
+    require_regular(file)
+    return file.read_bytes().splitlines(keepends=True)
 
 
 def row_in(line: bytes) -> Row | None:

@@ -121,6 +121,8 @@ class Session:
         try:
             n_reported = self.trainer.step - (self.unreported is not None)
             bar = ProgressBar(self.n_steps, n_reported, self.floor, is_shown=self.world.is_first)
+            if self.world.is_first:
+                metrics.warn_of_damage(self.metrics_file)
             with self.trackers.opened(n_reported + 1, metrics.read_rows(self.metrics_file)):
                 with stop_requests(self.world) as stop, bar:
                     self._train(stop, bar)
@@ -297,6 +299,6 @@ class Session:
 
     def _append_samples(self, samples: Sequence[str]) -> None:
         quoted = "\n\n".join("> " + sample.replace("\n", "\n> ") for sample in samples)
-        with self.samples_file.open("a", encoding="utf-8") as stream:
+        with self.samples_file.open("a", encoding="utf-8", newline="\n") as stream:
             stream.write(f"## After {self.trainer.step} steps\n\n{quoted}\n\n")
         self.trackers.log_samples(self.trainer.step, samples)
