@@ -71,7 +71,7 @@ def test_where_nothing_was_evaluated_the_newest_is_taken(tmp_path: Path):
 def test_where_no_checkpoint_is_whole_there_is_no_best(tmp_path: Path):
     write_run(tmp_path, {10: 1.0})
     (tmp_path / "step-00000010/state.json").unlink()
-    with pytest.raises(CheckpointError, match="no checkpoint is whole"):
+    with pytest.raises(CheckpointError, match="no checkpoint is intact"):
         find_step_directory(tmp_path, "best")
 
 

@@ -200,7 +200,7 @@ def test_f12_where_every_checkpoint_is_corrupt_nothing_starts_anew(run: Path):
         flip(run / step_name(step) / "model.safetensors", 3000, 5)
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     done = resume(run)
-    assert_one_error_line(done, 4, "run: no checkpoint is whole", "--overwrite")
+    assert_one_error_line(done, 4, "run: no checkpoint is intact", "--overwrite")
     assert done.stderr.count("warning: ") == 3
     for command in ("generate", "evaluate"):
         for which in ("latest", "best", "55"):

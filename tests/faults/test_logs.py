@@ -1,5 +1,6 @@
 """F33: a log that was damaged or edited is said to be, is kept, and no row of it is lost in silence."""
 
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from damage import flip
 from pellucid.checkpoint.run_directory import require_logs
 from pellucid.checkpoint.step_directory import read_state, step_name
 from pellucid.errors import CheckpointError
-from pellucid.training.logs import cut_back_logs
+from pellucid.training.logs import cut_back_logs, samples_until
 from pellucid.training.metrics import read_rows, row_in
 from processes import assert_one_error_line, command_line
 from reference_run import Trace, trace
@@ -75,7 +76,8 @@ def test_f33_a_damaged_log_is_kept_and_what_can_be_read_goes_on(run, caplog, nam
     legible = {row["step"] for line in lines_of(run / name) if (row := row_in(line)) and row["step"] <= 55}
     cut_back_logs(run, read_state(run / step_name(55)), 55)
     [warning] = caplog.messages
-    assert warning.startswith(f"{run / name}: not what it was when step-00000055 was saved; kept as {name}.damaged, ")
+    assert warning.startswith(f"{run / name}: changed since step-00000055 was saved; ")
+    assert f"the original is kept as {name}.damaged; " in warning
     assert (run / f"{name}.damaged").read_bytes() == damaged
     if name == "metrics.jsonl":
         assert [row["step"] for row in read_rows(run / name)] == sorted(legible)
@@ -87,7 +89,7 @@ def test_f33_a_run_whose_log_is_damaged_is_the_same_run(run, reference: Trace):
     done = resume(run)
     assert done.exit_code == 0, done.stderr
     [warning] = [line for line in done.stderr.splitlines() if "metrics.jsonl.damaged" in line]
-    assert warning.startswith("warning: run/metrics.jsonl: not what it was when step-00000055 was saved")
+    assert warning.startswith("warning: run/metrics.jsonl: changed since step-00000055 was saved")
     assert trace(run).digest == reference.digest
     assert trace(run).losses == (*reference.losses[:3], *reference.losses[4:])
     assert len(read_rows(run / "metrics.jsonl")) == len(whole) - 1
@@ -101,6 +103,21 @@ def test_f33_a_log_that_is_gone_is_missed(run, caplog, name: str):
     assert caplog.messages == [f"{run / name}: missing, and it was there when step-00000055 was saved"]
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are of POSIX")
+@pytest.mark.parametrize("name", LOGS)
+def test_f33_a_pipe_in_the_place_of_a_log_is_not_waited_for(run, name: str):
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    with pytest.raises(OSError, match="is not a regular file"):
+        cut_back_logs(run, read_state(run / step_name(55)), 55)
+
+
+def test_f33_samples_are_cut_back_whatever_ends_their_lines():
+    for end in (b"\n", b"\r\n"):
+        lines = [b"## After 5 steps" + end, b"> a" + end, b"## After 10 steps" + end]
+        assert samples_until(5, lines) == lines[:2]
+
+
 def test_f33_every_flipped_bit_is_noticed(run, tally, soak):
     chance, state = random.Random(0), read_state(run / step_name(55))
     require_logs(run, state)
@@ -109,14 +126,14 @@ def test_f33_every_flipped_bit_is_noticed(run, tally, soak):
             bit = chance.randrange(8)
             with tally.attempt(f"{name}, bit {bit} of byte {position}"):
                 flip(run / name, position, bit)
-                with pytest.raises(CheckpointError, match=f"{name}: not what was there when step-00000055 was saved"):
+                with pytest.raises(CheckpointError, match=f"{name}: changed since step-00000055 was saved"):
                     require_logs(run, state)
                 flip(run / name, position, bit)
 
 
 def test_f33_verify_tells_of_a_damaged_log(run):
     flipped(run / "metrics.jsonl")
-    assert_one_error_line(command_line(run.parent, "verify", "run"), 4, "run: metrics.jsonl: not what", "--resume")
+    assert_one_error_line(command_line(run.parent, "verify", "run"), 4, "run: metrics.jsonl: changed", "--resume")
 
 
 def test_f33_a_second_damage_overwrites_nothing(run):

@@ -111,7 +111,7 @@ def require_logs(run_dir: Path, state: State) -> None:
         return
     changed = [name for name, seen in state.logs.items() if not is_as_seen(run_dir / name, seen)]
     if changed:
-        what = f"{' and '.join(changed)}: not what was there when {step_name(state.step)} was saved"
+        what = f"{' and '.join(changed)}: changed since {step_name(state.step)} was saved"
         fix = "`pellucid train --resume` keeps a copy, and goes on with what can be read"
         raise CheckpointError(str(run_dir), what, fix)
 
@@ -179,8 +179,8 @@ def none_is_whole(run: Path) -> CheckpointError:
     for step in reversed(steps_in(run / SNAPSHOTS)):
         with suppress(CheckpointError):
             read_state(run / SNAPSHOTS / step_name(step))
-            return CheckpointError(str(run), "no checkpoint is whole", use_snapshot(run / SNAPSHOTS / step_name(step)))
-    return CheckpointError(str(run), "no checkpoint is whole", "train again with --overwrite")
+            return CheckpointError(str(run), "no checkpoint is intact", use_snapshot(run / SNAPSHOTS / step_name(step)))
+    return CheckpointError(str(run), "no checkpoint is intact", "train again with --overwrite")
 
 
 def use_snapshot(snapshot: Path) -> str:

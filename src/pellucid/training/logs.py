@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pellucid.checkpoint.run_directory import is_as_seen
 from pellucid.checkpoint.step_directory import METRICS, SAMPLES, State, step_name
-from pellucid.files import written_whole
+from pellucid.files import require_regular, written_whole
 from pellucid.training.metrics import row_in
 
 _log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ def samples_until(step: int, lines: Lines) -> Lines:
     """All before the first heading of a later step."""
 
     def is_early(line: bytes) -> bool:
-        heading = re.fullmatch(rb"## After (\d+) steps\n", line)
+        heading = re.fullmatch(rb"## After (\d+) steps\r?\n", line)
         return heading is None or int(heading[1]) <= step
 
     return list(takewhile(is_early, lines))
@@ -57,6 +57,7 @@ def _rescue(file: Path, legible: Callable[[Lines], Lines], state: State) -> None
     """Leaves of a log what is legible. Unless that is its beginning, and older checkpoints know no more of it, the
     whole is kept beside.
     """
+    require_regular(file)
     lines = file.read_bytes().splitlines(keepends=True)
     kept = legible(lines)
     if file.name not in state.logs and kept == lines[: len(kept)]:
@@ -68,5 +69,6 @@ def _rescue(file: Path, legible: Callable[[Lines], Lines], state: State) -> None
         shutil.copyfile(file, draft)
     with written_whole(file) as draft:
         draft.write_bytes(b"".join(kept))
-    what = "%s: not what it was when %s was saved; kept as %s, and the %d of its %d lines that can be used go on"
+    what = "%s: changed since %s was saved; the original is kept as %s; "
+    what += "%d of its %d lines were usable and are carried over"
     _log.warning(what, file, step_name(state.step), aside.name, len(kept), len(lines))
