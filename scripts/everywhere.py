@@ -1,6 +1,6 @@
 """All tests as other computers run them: other kernels, threads and orders, and beside a busy process, as a table.
 
-    python scripts/everywhere.py                 an hour or two; rows that this commit has are read
+    python scripts/everywhere.py                 an hour or two; rows already measured at this commit are not run again
     python scripts/everywhere.py --only 3        one row, again
     python scripts/everywhere.py tests/model     what else is given goes to pytest
 
@@ -96,7 +96,9 @@ def run(row: Row, file: Path, for_pytest: list[str]) -> None:
     command += ["-p", "randomly", f"--randomly-seed={row.order}", "--randomly-dont-reset-seed", f"--junit-xml={file}"]
     with file.with_suffix(".txt").open("wb") as output, busy_process(row.is_beside):
         environment = {**os.environ, **KERNELS[row.kernels], **threads}
-        subprocess.run([*command, *for_pytest], env=environment, stdout=output, stderr=subprocess.STDOUT, check=False)
+        subprocess.run(
+            [*command, *for_pytest], cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False
+        )
 
 
 @contextmanager

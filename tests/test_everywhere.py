@@ -28,7 +28,8 @@ def run(tmp_path, monkeypatch, capsys):
     """Runs a row of the tiny suite: its exit code, and what is printed."""
     (tmp_path / "test_tiny.py").write_text(TINY_SUITE)
     (tmp_path / "pytest.ini").write_text("[pytest]")
-    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
     monkeypatch.setattr(everywhere, "ROOT", tmp_path)
     monkeypatch.setattr(everywhere, "commit", lambda: "0123456")
 
