@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
+from scripts.results import ROOT
 
 from exchange.hugging_face_models import (
     VOCAB_SIZE,
@@ -203,6 +204,13 @@ def test_what_no_class_can_be_is_refused_by_the_name_of_the_knob(knob, choices):
     with pytest.raises(ConfigError) as refused:
         to_hugging_face(config, model_tensors(random_decoder(config)), VOCAB_SIZE)
     assert refused.value.where == f"model.{knob}"
+
+
+def test_the_refusal_that_the_page_shows_is_the_one_that_is_printed():
+    config = tiny_config(norm_placement="post")
+    with pytest.raises(ConfigError) as refused:
+        to_hugging_face(config, model_tensors(random_decoder(config)), VOCAB_SIZE)
+    assert f"\n    error: {refused.value}\n" in (ROOT / "docs/ecosystem.md").read_text(encoding="utf-8")
 
 
 def test_a_head_for_rewards_is_not_dropped_in_silence():
