@@ -17,6 +17,11 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
+def list_of_one(value: object) -> object:
+    """A text where a list belongs: `files: a.txt`."""
+    return [value] if isinstance(value, str) else value
+
+
 def flat(value: object, key: str = "") -> dict[str, object]:
     """`{"model": {"d_model": 8}}` as `{"model.d_model": 8}`."""
     if not isinstance(value, dict):

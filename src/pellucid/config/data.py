@@ -11,14 +11,11 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from pellucid.config.base import Section
+from pellucid.config.base import Section, list_of_one
 
 # YAML gives lists; a frozen config holds tuples. This is the one conversion that we want.
 Strings = Annotated[tuple[str, ...], Field(strict=False)]
-Files = Annotated[  # `files: a.txt` is a list of one
-    Strings,
-    BeforeValidator(lambda files: [files] if isinstance(files, str) else files, json_schema_input_type=str | Strings),
-]
+Files = Annotated[Strings, BeforeValidator(list_of_one, json_schema_input_type=str | Strings)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 FORMATS = ("json", "text", "parquet", "csv")
 # Without this the hub would be searched for a data set of that name, which takes half a minute.

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from pellucid.config.base import Section
+from pellucid.config.base import Section, list_of_one
 
 
 class SinusoidalConfig(Section):
@@ -102,6 +102,8 @@ FeedForwardConfig = Annotated[DenseConfig | ExpertsConfig, Field(discriminator="
 
 BiasPlace = Literal["norms", "query_key_norms", "queries_keys_values", "attention_output", "feed_forward"]
 BIAS_PLACES: tuple[BiasPlace, ...] = get_args(BiasPlace)
+_Places = Annotated[tuple[BiasPlace, ...], Field(strict=False)]
+BiasPlaces = Annotated[_Places, BeforeValidator(list_of_one, json_schema_input_type=BiasPlace | _Places)]
 
 
 class DecoderConfig(Section):
@@ -124,7 +126,7 @@ class DecoderConfig(Section):
     )
     feed_forward: FeedForwardConfig = Field(DenseConfig(type="dense"), description="one layer for all, or experts")
     tied_embeddings: bool = Field(True, description="unembed with the transpose of the embedding")
-    bias: bool | Annotated[tuple[BiasPlace, ...], Field(strict=False)] = Field(
+    bias: bool | BiasPlaces = Field(
         False, description="biases in the linear layers and LayerNorm; or a list of where: [queries_keys_values]"
     )
     dropout: float = Field(0.0, ge=0, lt=1, description="share of activations dropped in training")
