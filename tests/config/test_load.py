@@ -191,6 +191,24 @@ def test_a_key_of_another_type_with_other_choices_is_left_out_too():
     assert parse_run_config(SWITCHED, "small.yaml", ["model.type=mlp", "model.window=4"]).model.activation == "tanh"
 
 
+def test_a_key_that_another_type_needs_is_asked_for_where_the_type_was_changed():
+    message = error_of(SMALL, "model.type=mlp")
+    assert message == "command line: model.window: this key is missing; add `model.window=...`"
+
+
+def test_a_key_of_a_section_without_a_type_is_found_there():
+    """A model of no type is a decoder; nothing that is spelled alike is as near as the same name."""
+    for key in ("n_layers", "d_model", "position", "n_heads", "context_length", "dropout"):
+        message = error_of(SMALL, f"{key}=3")
+        assert message == f"command line: {key}: unknown key; did you mean 'model.{key}'?"
+
+
+def test_one_place_of_a_bias_is_a_list_of_one():
+    model = parse_run_config(SMALL, "small.yaml", ["model.bias=queries_keys_values"]).model
+    assert model.bias == ("queries_keys_values",)
+    assert "model.bias: 'everywhere' is not a choice; use 'norms', " in error_of(SMALL, "model.bias=everywhere")
+
+
 def test_another_type_inside_of_a_section_is_the_same():
     config = parse_run_config(SMALL, "small.yaml", ["model.position.type=none", "schedule.type=constant"])
     assert (config.model.position.type, config.schedule.warmup_steps) == ("none", 10)
@@ -362,6 +380,10 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
             "model.position=alibi",
             "command line: model.position: 'alibi' is not a choice; use one of sinusoidal, rope, learned, none, "
             "as `{type: sinusoidal}`, or model.position.type=sinusoidal on the command line",
+        ),
+        (
+            "model.attention={type: sliding_window, window: 4, size: 3}",
+            "command line: model.attention.size: unknown key; the keys here are type, window",
         ),
         ("steps=5", "command line: steps: unknown key; did you mean 'train.steps'?"),
         ("lr=1e-3", "command line: lr: unknown key; did you mean 'optimizer.lr'?"),

@@ -59,7 +59,11 @@ def explain(
     errors: list[ErrorDetails], data: dict[str, Any], places: Places, section: type[Section], changed: Iterable[Path]
 ) -> ConfigError:
     """The fault to fix first: a misspelled key is also a missing one; of several types, the one that fits best."""
-    error = min(errors, key=lambda e: (e["type"] != "extra_forbidden", -len(_path_in_data(e, data))))
+
+    def rank(error: ErrorDetails) -> tuple[bool, int, bool]:
+        return error["type"] != "extra_forbidden", -len(_path_in_data(error, data)), error["type"] != "literal_error"
+
+    error = min(errors, key=rank)
     kind, path = error["type"], _path_in_data(error, data)
     if kind == "value_error":
         path, what, fix = _broken_rule(error, path, changed)
@@ -73,6 +77,9 @@ def explain(
         if kind == "literal_error":  # a word or, of another type, something else
             others = [other for other in errors if other is not error and _path_in_data(other, data) == path]
             fix = " or ".join([fix, *(_what_and_fix(other, path, section)[1] for other in others)])
+    of_type = (*path[:-1], "type")
+    if kind == "missing" and of_type in changed:  # no fault of the file, which is of another type
+        return ConfigError(f"{places[of_type]}: {dotted(path)}", what, f"add `{dotted(path)}=...`")
     return ConfigError(_where(path, places), what, fix)
 
 
@@ -121,17 +128,23 @@ def _unknown_key(error: ErrorDetails, path: Path, section: type[Section], data: 
         value = str(error["input"]) if re.fullmatch(r"[\w./*-]{1,40}", str(error["input"])) else "..."
         example = f"{dotted(path[:-1])}='{{type: {types[0]}, {key}: {value}}}'"
         return f"{location[-2]} has no such key", f"leave it out, or set type: {' or '.join(types)}, as {example}"
-    close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-    names = [repr(name) for name in (*close, *_where_else(key, section, data))]
-    return "unknown key", f"did you mean {' or '.join(names)}?" if names else f"the keys here are {', '.join(known)}"
+    names = _where_else(key, section, data) if len(path) <= 2 else []
+    names = names or difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    meant = " or ".join(map(repr, names))
+    return "unknown key", f"did you mean {meant}?" if meant else f"the keys here are {', '.join(known)}"
 
 
 def _where_else(key: str, section: type[Section], data: dict[str, Any]) -> list[str]:
-    """The keys of that name in other sections of these types: `train.steps` for `steps`, `seed` for `train.seed`."""
+    """The keys of that name in other sections of these types: `train.steps` for `steps`, `seed` for `train.seed`.
+
+    A section that names no type has the first one.
+    """
     found = [key] if key in json_schema(section)["properties"] else []
     for name in json_schema(section)["properties"]:
         type_ = data[name].get("type") if isinstance(data.get(name), dict) else None
-        keys = types_at((name,), section).get(str(type_)) or schema_at((name,), section).get("properties", {})
+        types = types_at((name,), section)
+        first = next(iter(types.values())) if types else schema_at((name,), section).get("properties", {})
+        keys = types.get(str(type_), first)
         found += [f"{name}.{key}"] if key in keys and key != "type" else []
     return found
 
