@@ -40,7 +40,10 @@ def read_prompt(prompt: str | None, file: Path | None) -> str | None:
     if file is None:
         return prompt
     if str(file) == "-":
-        return from_utf8(sys.stdin.buffer.read(), "stdin")
+        text = sys.stdin.buffer.read(MAX_PROMPT_BYTES + 1)
+        if len(text) > MAX_PROMPT_BYTES:
+            raise ConfigError("stdin", f"more than {MAX_PROMPT_BYTES:,} bytes", "give a shorter text")
+        return from_utf8(text, "stdin")
     return from_utf8(read_at_most(file, MAX_PROMPT_BYTES), str(file))
 
 
