@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -18,7 +19,8 @@ import pytest
 from pellucid.checkpoint.run_directory import is_locked, steps_in
 from pellucid.checkpoint.step_directory import read_checkpoint, step_name
 from pellucid.web import server
-from pellucid.web.app import make_app
+from pellucid.web.app import STATIC, make_app
+from pellucid.web.runs import LOOK_INSIDE
 from serving import GIVES_UP_AFTER_SECONDS
 
 
@@ -69,9 +71,18 @@ def test_what_the_page_leaves_out_of_a_model_of_another_kind_is_said_at_the_star
     monkeypatch.setattr(server, "run", lambda app, listening: None)
     done = pellucid("serve", fables_run, lstm_run, "--port", 0)
     assert done.exit_code == 0, done
-    parts = "attention, lens, inside, knock"
+    parts = "Attention, Logit lens, Inside one step, Knock out"
     why = "this kind of model (lstm) has no attention heads and no residual stream"
     assert done.stderr == f"{lstm_run}: the page leaves out {parts}: {why}\n"
+    page = (STATIC / "index.html").read_text(encoding="utf-8")
+    assert dict(re.findall(r'<h2 id="h-(\w+)"><b>\d</b> (.*?)</h2>', page)).items() >= LOOK_INSIDE.items()
+
+
+def test_a_run_whose_config_cannot_be_read_leaves_the_others_served(fables_run, tmp_path, pellucid, monkeypatch):
+    monkeypatch.setattr(server, "run", lambda app, listening: None)
+    (tmp_path / "config.yaml").write_text("name: [")
+    done = pellucid("serve", fables_run, tmp_path, "--port", 0)
+    assert (done.exit_code, done.stderr) == (0, ""), done
 
 
 def test_a_run_that_is_trained_already_is_not_trained_again(fables_run, pellucid, monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import webbrowser
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from socket import socket
@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from pellucid.cli.arguments import DATA_ROOT, Which, load_config
 from pellucid.cli.terminal import heed_stop_during_imports, note, say_where_new
-from pellucid.errors import CheckpointError, ConfigError, InputOutputError
+from pellucid.errors import CheckpointError, ConfigError, InputOutputError, PellucidError
 
 PACKAGES = ("fastapi", "uvicorn", "sse_starlette")
 HOST, PORT = "127.0.0.1", 8000
@@ -63,14 +63,16 @@ def _show(runs: list[Path], checkpoint: str, host: str, listening: socket, opens
     from pellucid.config.load import load_run_config
     from pellucid.web.app import make_app  # PyTorch: two seconds, in which the training has begun
     from pellucid.web.openai_api import openai_routes
-    from pellucid.web.runs import left_out
+    from pellucid.web.runs import LOOK_INSIDE, left_out
     from pellucid.web.served import served_runs
     from pellucid.web.server import run
 
     heed_stop_during_imports()
     for config in [each / "config.yaml" for each in runs]:
-        if config.exists() and (lacks := left_out(load_run_config(config))):
-            note(f"{config.parent}: the page leaves out {', '.join(lacks['parts'])}: {lacks['why']}")
+        with suppress(PellucidError):  # of a run that cannot be read the page says why
+            if config.exists() and (lacks := left_out(load_run_config(config))):
+                parts = ", ".join(LOOK_INSIDE[part] for part in lacks["parts"])
+                note(f"{config.parent}: the page leaves out {parts}: {lacks['why']}")
     app = make_app(runs, [openai_routes(served_runs(runs, checkpoint))], host=host)
     name = HOST if host in EVERYWHERE else f"[{host}]" if ":" in host else host
     url = f"http://{name}:{listening.getsockname()[1]}/{view}"

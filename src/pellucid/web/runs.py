@@ -53,7 +53,12 @@ NOT_BEGUN: Json = {  # of a run whose folder holds no config yet
     "has_chat": False,
     "left_out": None,
 }
-LOOK_INSIDE = ("attention", "lens", "inside", "knock")  # the page's parts that need a decoder
+LOOK_INSIDE = {  # the page's parts that need a decoder, and their headings
+    "attention": "Attention",
+    "lens": "Logit lens",
+    "inside": "Inside one step",
+    "knock": "Knock out",
+}
 
 
 def bytes_of(traced: Trace) -> int:
@@ -242,7 +247,7 @@ def left_out(config: RunConfig) -> Json | None:
     """The parts of the page that there are not for a model of this kind, and why; None if it has all."""
     if config.model.type == "decoder":
         return None
-    return {"parts": LOOK_INSIDE, "why": NOTHING_INSIDE.replace("model", f"model ({config.model.type})", 1)}
+    return {"parts": [*LOOK_INSIDE], "why": NOTHING_INSIDE.replace("model", f"model ({config.model.type})", 1)}
 
 
 def _present(path: Path) -> Path:
