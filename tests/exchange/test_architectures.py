@@ -332,6 +332,16 @@ def test_biases_that_are_still_zeros_come_back_though_no_file_holds_them():
     assert tensors_again.keys() == tensors.keys()
 
 
+def test_a_hint_without_sense_is_passed_over_but_no_fault_of_ours(monkeypatch):
+    config = tiny_config(norm="rms_norm", activation="swiglu", bias=True)
+    hf_config, hf_tensors = to_hugging_face(config, model_tensors(build_model(config, VOCAB_SIZE)), VOCAB_SIZE)
+    again, _, _ = from_hugging_face({**hf_config, "pellucid": {"bias": "everywhere"}}, hf_tensors, "DIR")
+    assert not again.bias
+    monkeypatch.setattr("pellucid.exchange.architectures.used_biases", lambda tensors: {}["a fault of ours"])
+    with pytest.raises(KeyError, match="a fault of ours"):
+        from_hugging_face(hf_config, hf_tensors, "DIR")
+
+
 def test_gpt2_as_it_was_published_is_imported(transformers):
     """Without the prefix and most keys, with the masks, and in float16."""
     theirs, _ = made_by_transformers(transformers, "GPT2")

@@ -245,9 +245,11 @@ def _as_exported(
 ) -> tuple[DecoderConfig, dict[str, Tensor]]:
     """With the biases that were there before export, and without the table it added, where zeros and table still are
     what they were."""
-    with suppress(ValidationError, KeyError):
-        before = DecoderConfig.model_validate({**config.model_dump(), "bias": hint["bias"]})
-        if all(before.has_bias(place) for place in used_biases(tensors)):
+    if "bias" in hint:
+        before = None
+        with suppress(ValidationError):  # a hint that makes no sense is none
+            before = DecoderConfig.model_validate({**config.model_dump(), "bias": hint["bias"]})
+        if before and all(before.has_bias(place) for place in used_biases(tensors)):
             config = before
             expected = _shapes(config, vocab_size)
             tensors = {name: tensors.get(name, torch.zeros(like.shape)) for name, like in expected.items()}

@@ -128,7 +128,9 @@ def _biases(architecture: Architecture, values: Mapping[str, Any], has_qk_norm: 
     if architecture.norm != "layer_norm" or not has_qk_norm:
         possible -= {"query_key_norms"}
     there &= possible
-    return there == possible or (bool(there) and sorted(there, key=BIAS_PLACES.index))
+    if there == possible:
+        return True
+    return sorted(there, key=BIAS_PLACES.index) if there else False
 
 
 class _Reader:
