@@ -235,6 +235,14 @@ def test_a_prompt_may_come_from_a_pipe(trained_run: Path, pellucid, monkeypatch)
     assert result.stdout.startswith("The fox – "), result
 
 
+def test_a_pipe_without_an_end_is_refused(trained_run: Path, pellucid, monkeypatch):
+    monkeypatch.setattr("pellucid.cli.arguments.MAX_PROMPT_BYTES", 8)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"a" * 20)))
+    result = pellucid("generate", trained_run, "--prompt-file", "-")
+    assert_one_error_line(result, 2, "stdin: more than 8 bytes; give a shorter text")
+    assert sys.stdin.buffer.tell() <= 9
+
+
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "fragments"),
     [
@@ -274,9 +282,9 @@ def test_a_prompt_may_come_from_a_pipe(trained_run: Path, pellucid, monkeypatch)
         (["generate", "."], 4, ["no checkpoint here"]),
         (["evaluate", "absent", "--json"], 4, ["absent: no such run"]),
         (["cost", "absent"], 2, ["absent: no such file", "`pellucid configs`", "tiny.yaml"]),
-        (["cost", "tiny.yaml", "--tflops", "100"], 2, ["--tflops goes with --devices alone"]),
-        (["cost", "tiny.yaml", "--per-node", "8"], 2, ["--per-node goes with --devices alone"]),
-        (["cost", "tiny.yaml", "--bandwidth", "40"], 2, ["--bandwidth goes with --devices alone"]),
+        (["cost", "tiny.yaml", "--tflops", "100"], 2, ["--tflops works only with --devices"]),
+        (["cost", "tiny.yaml", "--per-node", "8"], 2, ["--per-node works only with --devices"]),
+        (["cost", "tiny.yaml", "--bandwidth", "40"], 2, ["--bandwidth works only with --devices"]),
     ],
 )
 def test_bad_input_ends_in_one_clear_line_and_its_exit_code(workplace, pellucid, arguments, exit_code, fragments):
@@ -605,9 +613,9 @@ def test_embed_refuses_what_has_no_vector_in_one_line(fables_run: Path, trained_
         (["--layer", "9"], 2, "there is no layer 9 in this model; choose from 0 to 3, or last"),
         (["--layer", "first"], 2, "there is no layer 'first'"),
         (["--per", "token", "--nearest", "The"], 2, "--per token excludes --nearest and --map"),
-        (["--probe", "--layer", "1"], 2, "--probe goes with --text, --file and --documents alone"),
-        (["--k", "3"], 2, "--k goes with --nearest alone"),
-        (["--colour", "plot"], 2, "--colour goes with --map alone"),
+        (["--probe", "--layer", "1"], 2, "--probe works only with --text, --file and --documents"),
+        (["--k", "3"], 2, "--k works only with --nearest"),
+        (["--colour", "plot"], 2, "--colour works only with --map"),
         (["--probe"], 2, "--probe: only of Fables is it known what a text tells"),
         (["--output", tmp_path / "vectors.csv"], 2, "neither .npz nor .safetensors"),
         (["--map", tmp_path / "absent" / "map.png"], 5, "absent"),

@@ -43,7 +43,7 @@ def cost(
     for option, value in {"--per-node": per_node, "--tflops": tflops, "--bandwidth": bandwidth}.items():
         if value is not None and devices is None:
             fix = "add --devices 1 for one such GPU, or leave it out for this machine"
-            raise ConfigError("command line", f"{option} goes with --devices alone", fix)
+            raise ConfigError("command line", f"{option} works only with --devices", fix)
     run_config = load_config(config, overrides)
     vocab_size = vocab_size_of(run_config)
     if devices is not None:

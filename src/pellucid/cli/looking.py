@@ -136,11 +136,11 @@ def embed(
         raise ConfigError("command line", what, "leave it out: texts are compared, not tokens")
     for option, value, needed, given in (("--k", k, "--nearest", nearest), ("--colour", colour, "--map", map_file)):
         if value is not None and given is None:
-            raise ConfigError("command line", f"{option} goes with {needed} alone", f"leave it out, or give {needed}")
+            raise ConfigError("command line", f"{option} works only with {needed}", f"leave it out, or give {needed}")
     others = (nearest, map_file, output, per, pooling, layer)
     if probe and others != (None, None, None, "text", "mean", "last"):
         fix = "leave out the others: it reads all layers, at the ends of sentences"
-        raise ConfigError("command line", "--probe goes with --text, --file and --documents alone", fix)
+        raise ConfigError("command line", "--probe works only with --text, --file and --documents", fix)
     options: dict[str, Any] = {"layer": embedding.layer_named(layer), "pooling": None if per == "token" else pooling}
     texts = [*(text or ()), *(read_prompt(None, each) or "" for each in file or ())]
     trained, _ = load_trained_run(run, checkpoint)

@@ -82,7 +82,8 @@ def as_gguf(config: DecoderConfig, tensors: Tensors, vocab_size: int) -> tuple[s
             raise ConfigError("model.activation", what, f"train with swiglu or relu_squared, {OR_HF}")
         biases = used_biases(tensors)
         if biases - {"queries_keys_values"} or (biases and config.qk_norm):
-            what = "the llama and the qwen3 of GGUF have no biases, its qwen2 those of queries, keys and values alone"
+            what = "the llama and the qwen3 of GGUF have no biases, "
+            what += "and its qwen2 has only those of queries, keys and values"
             raise ConfigError("model.bias", what, f"train with false, {OR_HF}")
         width = QWEN3_HEAD_WIDTH if config.qk_norm else None
         config, tensors = as_llama(config, tensors, width)
