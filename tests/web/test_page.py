@@ -610,6 +610,50 @@ def test_what_the_server_cannot_give_is_said_where_it_is_missing_and_the_rest_is
     page.close()
 
 
+def test_a_checkpoint_that_training_deletes_makes_room_for_another_of_its_run(browser, address):
+    """Beside it stands another run, the first of the list."""
+    page = browser.new_page()
+    [fables] = page.request.get(f"{address}api/run").json()["runs"]
+    [at_2, at_4] = fables["checkpoints"]
+    other = {**fables, "name": "other", "best": None, "checkpoints": [{"id": "other@1", "step": 1, "val_loss": None}]}
+    listed = [at_2]
+
+    def runs() -> dict[str, object]:
+        return {"runs": [other, {**fables, "best": listed[-1]["id"], "checkpoints": listed}]}
+
+    def hear(kind: str, **event: object) -> None:
+        said = {"run": "fables", **event}
+        page.evaluate(
+            "([kind, data]) => events.dispatchEvent(new MessageEvent(kind, { data }))", [kind, json.dumps(said)]
+        )
+
+    page.add_init_script("window.EventSource = function () { return (window.events = new EventTarget()); }")
+    page.route("**/api/run*", lambda route: route.fulfill(json=runs()))
+    page.route("**/api/metrics?run=other", lambda route: route.fulfill(json=[]))
+    page.goto(f"{address}#checkpoint=fables@2")
+    status, problem = settled(page).locator("#status"), page.locator("#problem")
+    expect(status).to_have_text("fables, step 2")
+
+    listed = [at_4]
+    hear("state", is_there=True, is_training=True, step=4, steps=4)
+    hear("checkpoint", steps=[4])
+    expect(status).to_have_text("fables, step 4")
+    expect(settled(page).locator("#live")).to_be_visible()
+    expect(problem).to_be_hidden()
+
+    listed = [at_2, at_4]
+    hear("checkpoint", steps=[2, 4])
+    page.wait_for_function("() => microscope.runs[1].checkpoints.length === 2")
+    page.evaluate("microscope.store.set({ checkpoint: 'fables@2' })")
+    expect(status).to_have_text("fables, step 2")
+    settled(page)
+    listed = [at_4]
+    hear("checkpoint", steps=[4])
+    expect(problem).to_have_text("Step 2 of fables was deleted while training. This is fables@4.")
+    expect(status).to_have_text("fables, step 4")
+    page.close()
+
+
 def test_of_a_model_without_heads_the_page_leaves_out_what_there_is_not_and_shows_the_rest(
     browser, fables_run, lstm_run, text
 ):

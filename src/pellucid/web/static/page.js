@@ -4,7 +4,7 @@
 // each draws only if what it shows has changed.
 
 import { forgetColours } from "./colours.js";
-import { fill, h, thousands, withCode } from "./elements.js";
+import { changed, fill, h, thousands, withCode } from "./elements.js";
 import { linkEquations } from "./equations.js";
 import { keys } from "./keys.js";
 import { headOf, headsThatLook, LOOKS, placeOf } from "./moves.js";
@@ -80,7 +80,10 @@ export async function showPage(source) {
   }
 
   // What this kind of model does not have: its parts of the page are hidden, and a line says why.
+  const drawn = {};
+
   function leaveOut(lacks) {
+    if (!changed(drawn, lacks?.why)) return;
     const links = document.getElementById("parts").children;
     panels.forEach(({ name, section }, i) => {
       section.hidden = links[i].hidden = lacks?.parts.includes(name) ?? false;
@@ -309,12 +312,16 @@ export async function showPage(source) {
 
   // What an address leaves unsaid, or asks for in vain: the best checkpoint, and a text to begin with.
   function useDefaults() {
-    const run = view.runs.find(({ checkpoints }) => checkpoints.length);
     const { checkpoint, text } = store.get();
+    const begun = view.runs.filter(({ checkpoints }) => checkpoints.length);
+    const run = begun.find(({ name }) => name === runOf(checkpoint)) ?? begun[0];
     const best = run?.best ?? run?.checkpoints.at(-1).id;
     if (best && isMissing(checkpoint)) {
+      const wasThere = checkpoint === view.trace?.checkpoint;
       store.set({ checkpoint: best });
-      notFound = `There is no checkpoint ${checkpoint} here. This is ${best}.`;
+      notFound = wasThere
+        ? `Step ${thousands(stepOf(checkpoint))} of ${runOf(checkpoint)} was deleted while training. This is ${best}.`
+        : `There is no checkpoint ${checkpoint} here. This is ${best}.`;
       noProblem();
     } else if (!checkpoint && best) store.set({ checkpoint: best });
     if (text === null && view.examples?.length) {
@@ -336,7 +343,6 @@ export async function showPage(source) {
     draw();
   }
 
-  // While a run trains, its newest checkpoint is shown, if the one before was.
   async function hear({ type, run, ...event }) {
     if (type === "gone") {
       isGone = true;
@@ -354,22 +360,23 @@ export async function showPage(source) {
     }
     const isOther = type === "state" && (known?.is_there !== event.is_there || known.steps !== event.steps);
     if (type === "checkpoint" || isOther) {
-      const newestOf = () => view.runs.find(({ name }) => name === run)?.checkpoints.at(-1)?.id;
-      const isFollowed = store.get().checkpoint === newestOf() && view.live[run]?.is_training;
-      await readRuns();
+      await readRuns(view.live[run]?.is_training && run);
       if (known?.is_there === false) noProblem();
-      if (isFollowed) store.set({ checkpoint: newestOf() });
     }
     draw();
   }
 
-  async function readRuns() {
-    const before = (name) => view.runs.find((run) => run.name === name);
-    view.runs = (await source.run()).runs.map((run) =>
-      run.problem ? { ...run, ...before(run.name), problem: run.problem, checkpoints: [] } : run,
+  // Of a run that trains, the newest checkpoint is shown if the one before was, which may be deleted by now.
+  async function readRuns(training) {
+    const known = (name) => view.runs.find((run) => run.name === name);
+    const newestOf = (name) => known(name)?.checkpoints.at(-1)?.id;
+    const { runs } = await source.run();
+    const isFollowed = training && store.get().checkpoint === newestOf(training);
+    view.runs = runs.map((run) =>
+      run.problem ? { ...run, ...known(run.name), problem: run.problem, checkpoints: [] } : run,
     );
-    for (const { name, problem } of view.runs)
-      if (!problem) view.metrics[name] = await source.metrics({ run: name });
+    if (isFollowed && newestOf(training)) store.set({ checkpoint: newestOf(training) });
+    for (const { name, problem } of runs) if (!problem) view.metrics[name] = await source.metrics({ run: name });
     const run = view.runs[0];
     document.getElementById("run-name").textContent = view.runs.map(({ name }) => name).join(" | ");
     document.title = `${run.name}: Model Microscope`;
