@@ -298,6 +298,11 @@ def test_a_model_of_conversations_reads_a_text_in_its_template_in_a_file_too(bro
     assert export_page(chat_run, tmp_path / "page.html", TYPED) is None
     for page in watched(browser, tmp_path / "page.html"):
         assert shown(page, TYPED, "chat@1")["ids"] == prompt_ids(load(chat_run).tokenizer, [("user", TYPED)])
+        expect(page.locator("#part-text")).not_to_contain_text("tokens at most")
+        cut = page.evaluate("(asked) => microscope.source.trace(asked)", {"text": "ab " * 300, "checkpoint": "chat@1"})
+        assert cut["is_cut"]
+        assert len(cut["ids"]) == 256
+        assert cut["text"].startswith("<|user|>ab ab")
 
 
 def test_the_command_says_what_it_wrote_and_what_is_missing(fables_run, tmp_path, pellucid, monkeypatch):

@@ -62,11 +62,12 @@ function liveAnswers(recorded) {
     if (before?.shown === shown) return before;
     const marked = has_chat ? tokenizer.encodeMarked(shown) : tokenizer.encode(shown);
     const ids = [end_of_text, ...marked].slice(0, model.contextLength);
+    const isCut = marked.length >= model.contextLength;
     const found = trace(model, ids, changes(ids.length, knockOut, patchText), before);
     const column = (t) => columnOf(lens(model, found.residuals.map((x_TD) => x_TD[t])));
     const columns_T = ids.map((_, t) => (t < found.nKept ? before.columns_T[t] : column(t)));
     if (kept.size > 8) kept.clear();
-    kept.set(key, { ...found, shown, columns_T });
+    kept.set(key, { ...found, shown, isCut, columns_T });
     return kept.get(key);
   }
 
@@ -87,13 +88,13 @@ function liveAnswers(recorded) {
 
   return {
     trace(asked) {
-      const { tokens: ids, shown, points, attention, columns_T } = traced(asked);
+      const { tokens: ids, shown, isCut, points, attention, columns_T } = traced(asked);
       const cells = (name) => tensorOf(points.map((_, n) => columns_T.map((column) => column[name][n])));
       const surprise = (id, t) => columns_T[t].logSum - columns_T[t].logits_NV.at(-1)[id];
       return {
         checkpoint: recorded.latest,
-        text: shown,
-        is_cut: shown !== asked.text,
+        text: isCut ? ids.slice(1).map((id) => recorded.model.texts[id]).join("") : shown,
+        is_cut: isCut || shown !== asked.text,
         ids,
         points,
         attention: tensorOf(attention),
