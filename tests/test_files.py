@@ -74,6 +74,15 @@ def test_a_file_never_takes_the_place_of_a_folder(tmp_path):
     assert contents(tmp_path) == {"x/a.txt": "kept"}
 
 
+@pytest.mark.parametrize("name", [".", "..", "x/.."])
+def test_a_folder_without_a_name_of_its_own_is_no_target(tmp_path, monkeypatch, name):
+    (tmp_path / "here" / "x").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(IsADirectoryError), written_whole(files.Path(name)) as draft:
+        draft.write_text("new")
+    assert contents(tmp_path) == {}
+
+
 def test_what_a_killed_process_left_is_no_hindrance(tmp_path):
     for leftover in (".tmp-x", ".trash-x", "x"):
         (tmp_path / leftover).mkdir()

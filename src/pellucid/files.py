@@ -37,7 +37,7 @@ def written_whole(target: Path, *, progress_file: str | None = None) -> Iterator
     OSError for a file in the place of a folder.
     A draft folder with a `progress_file` in it stays, and is given again the next time.
     """
-    if not target.name:  # the current folder, or the topmost
+    if target.name in ("", ".."):  # the current folder, the one above, or the topmost
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     draft = target.with_name(f".tmp-{target.name}")
 
