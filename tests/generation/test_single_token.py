@@ -131,6 +131,23 @@ def project_halved(x_BTD, W_Q, W_K, W_V, head_width):
     return tuple(part / 2 for part in project(x_BTD, W_Q, W_K, W_V, head_width))
 
 
+class Hidden(nn.Module):
+    """Embeddings that nobody has seen before."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner, self.embed, self.unembed = inner, inner.embed, inner.unembed
+
+
+def test_unknown_embeddings_are_called_as_they_are():
+    model = build_away_from_zero(tiny_config()).eval()
+    model.embeddings = Hidden(model.embeddings)
+    tokens_BT = torch.randint(VOCAB_SIZE, (2, 1))
+    with torch.inference_mode():
+        logits_BV = SingleTokenDecoder(model)(tokens_BT[:, 0], model.new_state(2))
+        torch.testing.assert_close(logits_BV, model(tokens_BT)[:, 0])
+
+
 def test_what_is_derived_from_a_known_part_is_called_as_it_is():
     for change in (
         lambda model: setattr(model.blocks[0].attention, "norm", Louder(8, bias=False)),

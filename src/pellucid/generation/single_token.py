@@ -49,7 +49,7 @@ class SingleTokenDecoder:
         self._blocks = [on_one_token(block, attention_of or SingleQueryAttention) for block in decoder.blocks]
         self._final_norm, self._soft_cap = as_function(decoder.final_norm), as_function(decoder.soft_cap)
         self._unembed = as_projection(decoder.embeddings)
-        self._dtype = product_dtype(decoder.embeddings.unembedding_VD)
+        self._dtype = product_dtype(next(decoder.parameters()))
         self._kernels = without_onednn if self._dtype == torch.float32 else nullcontext
 
     def __call__(self, tokens_B: Tensor, cache: State) -> Tensor:
