@@ -136,7 +136,7 @@ def test_f18_finite_weights_whose_logits_overflow_write_no_token(run: Path, tmp_
     safetensors.torch.save_file(tensors, directory / "model.safetensors")
     sign(directory)
     done = pellucid("generate", directory, "--prompt", "The fox", *how)
-    assert_one_error_line(done, 6, "the model: its logits are NaN or infinite; let `pellucid verify RUN` look")
+    assert_one_error_line(done, 6, "the model: its logits are NaN or infinite; check its weights with `pellucid verify")
     assert done.stdout.removeprefix("The fox") == ""  # a prompt may be shown while the first token is computed
 
 

@@ -54,7 +54,7 @@ def are_distributions(logits_BV: Tensor) -> list[bool]:
 
 def no_distribution() -> NonFiniteError:
     """For a row that cannot be drawn from."""
-    fix = "let `pellucid verify RUN` look at its weights, or train in another train.precision"
+    fix = "check its weights with `pellucid verify RUN`, or train in another train.precision"
     return NonFiniteError("the model", "its logits are NaN or infinite", fix)
 
 

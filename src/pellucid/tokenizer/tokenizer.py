@@ -41,7 +41,7 @@ LOSSLESS_CUTS = ("ByteLevel", "Split", "Digits")
 
 
 MAX_BYTES = 1 << 26  # the largest tokenizer.json in use has a fifth of it
-MOST_TOKENS = 1 << 24  # so many ids cost little room; no tokenizer in use has a tenth
+MOST_TOKENS = 1 << 24  # this many ids take little memory; no tokenizer in use has a tenth
 OTHER_KIND = "use a tokenizer of byte-level byte-pair encoding, as those of GPT-2, Llama 3 and Qwen"
 
 

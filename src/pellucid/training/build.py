@@ -264,7 +264,7 @@ def choose_n_processes(config: RunConfig, world: World = ALONE) -> int:
             raise ConfigError("train.processes", what, "set it to auto, or train.device to cpu")
         n_cores = os.cpu_count() or 1
         if device.type == "cpu" and train.processes > PROCESSES_PER_CORE * n_cores:
-            what = f"{train.processes} processes are too many for {n_cores} cores: each is a whole Python"
+            what = f"{train.processes} processes are too many for {n_cores} cores: each is a full Python process"
             raise ConfigError("train.processes", what, "set it to auto, or to the number of cores")
         return train.processes
     if device.type == "cuda":

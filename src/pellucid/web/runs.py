@@ -124,7 +124,7 @@ class Runs:
         try:
             config = load_run_config(path / "config.yaml")
         except ConfigError as error:  # no fault of who asks, who need not know where it lies
-            raise CheckpointError(f"{name}/config.yaml", error.what, "bring it back, and ask again") from None
+            raise CheckpointError(f"{name}/config.yaml", error.what, "restore it and try again") from None
         losses = {row["step"]: row.get("val_loss") for row in _rows(path)}
         steps = _steps(path)
         evaluated = {step: float(loss) for step in steps if (loss := losses.get(step)) is not None}
@@ -215,7 +215,8 @@ class Runs:
         return {"number": number, "text": documents[number - 1]}
 
     def held_out(self, checkpoint: str, n: int) -> list[str]:
-        """The first n held-out documents, or all if there are fewer; of each as much as fits. They are read once."""
+        """The first n held-out documents, or all if there are fewer. Each is cut to what fits, but a conversation
+        is whole. They are read once."""
         opened = self.open(checkpoint)
 
         def begin() -> tuple[list[str], Iterator[str]]:
@@ -244,7 +245,7 @@ def named(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 def left_out(config: RunConfig) -> Json | None:
-    """The parts of the page that there are not for a model of this kind, and why; None if it has all."""
+    """The parts of the page that do not apply to a model of this kind, and why; None if all do."""
     if config.model.type == "decoder":
         return None
     return {"parts": [*LOOK_INSIDE], "why": NOTHING_INSIDE.replace("model", f"model ({config.model.type})", 1)}
@@ -253,7 +254,7 @@ def left_out(config: RunConfig) -> Json | None:
 def _present(path: Path) -> Path:
     """The same path. Raises CheckpointError as long as nothing is there."""
     if not path.is_dir():
-        raise CheckpointError(str(path), "this folder is gone", "bring it back, and the page goes on")
+        raise CheckpointError(str(path), "this folder is gone", "restore it and try again")
     return path
 
 

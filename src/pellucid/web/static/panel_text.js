@@ -131,7 +131,7 @@ export function textPanel(root, view) {
       trace.is_cut && `The model reads ${model.context_length} tokens at most: the text is shown as far as they reach.`,
       model.has_chat &&
         "This model was fine-tuned on conversations: it reads a text as a question, between marks that say who speaks. "
-          + "It learned to predict answers, so it means little how much a question surprises it.",
+          + "It learned to predict answers, so its surprise at a question means little.",
     ]
       .filter(Boolean)
       .join(" ");

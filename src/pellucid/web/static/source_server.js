@@ -4,9 +4,9 @@
 // exported page has another source with the same methods (`source_offline.js`).
 //
 //   run()                                     {runs: [{name, loss_unit, steps, knows_truth, has_chat, context_length, evaluation_tokens,
-//                                               best, checkpoints: [{id, step, val_loss}], left_out: null, or {parts, why}
-//                                               of the page that there are not for it; problem: where it cannot be
-//                                               shown, why}]}
+//                                               best, checkpoints: [{id, step, val_loss}], left_out: null, or {parts, why}:
+//                                               the parts of the page that do not apply to it; problem: where it
+//                                               cannot be shown, why}]}
 //   metrics({run})                            rows of metrics.jsonl
 //   model({checkpoint})                       {n_parameters, n_layers, vocab_size, context_length, end_of_text, stop_ids, has_chat,
 //                                               texts: [V], bytes: [V] in hex, merges: [[rank, id, left id, right id]]}
