@@ -136,7 +136,7 @@ class Hidden(nn.Module):
 
     def __init__(self, inner):
         super().__init__()
-        self.inner, self.embed, self.unembed = inner, inner.embed, inner.unembed
+        self.embedding_VD, self.embed, self.unembed = inner.embedding_VD, inner.embed, inner.unembed
 
 
 def test_unknown_embeddings_are_called_as_they_are():
