@@ -37,6 +37,7 @@ from pellucid.exchange.converted import merge_run, quantize_run
 from pellucid.exchange.export import Format, export_run
 from pellucid.exchange.gguf import Precision as ExportPrecision
 from pellucid.exchange.imports import import_run
+from pellucid.files import RUNS_ROOT
 from pellucid.generation.chat import Conversation
 from pellucid.generation.sampling import Sampling
 from pellucid.generation.text import search_text, stream_text
@@ -94,7 +95,7 @@ def train(
     else:
         changes += overrides
     run_config = load_run_config(Path(config), changes)
-    directory = Path(run_dir) if run_dir else Path("checkpoints") / run_config.name
+    directory = Path(run_dir) if run_dir else RUNS_ROOT / run_config.name
     note = partial(print, file=sys.stderr, flush=True)
     if resume and overwrite:
         raise ConfigError("pellucid.train", "resume and overwrite exclude each other", "give one of them")

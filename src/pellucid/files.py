@@ -15,6 +15,8 @@ from pathlib import Path
 
 from pellucid import failpoints
 
+RUNS_ROOT = Path("checkpoints")  # where runs are written unless --run-dir says otherwise
+
 
 def fsync(path: Path) -> None:
     """Waits until the disk has the file or, for a folder, the names in it (which Windows does on its own)."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pellucid.config.run import RunConfig
 
 MAX_PROMPT_BYTES = 1 << 26
-DATA_ROOT, RUNS_ROOT = Path("data"), Path("checkpoints")
+DATA_ROOT = Path("data")
 
 ConfigFile = Annotated[Path, Argument(metavar="CONFIG", help="YAML file, or a name that `pellucid configs` lists.")]
 Overrides = Annotated[

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from pellucid.cli.arguments import DATA_ROOT, RUNS_ROOT, ConfigFile, Overrides, load_config
+from pellucid.cli.arguments import DATA_ROOT, ConfigFile, Overrides, load_config
 from pellucid.cli.terminal import heed_stop_during_imports, is_first, note, say_where_new, typed
 from pellucid.errors import ConfigError
+from pellucid.files import RUNS_ROOT
 
 
 def prepare(config: ConfigFile, overrides: Overrides = None) -> None:

@@ -22,8 +22,8 @@ from pellucid.config.post_training import (
     Quantization,
 )
 from pellucid.config.training import CheckpointConfig, EvaluationConfig, OptimizerConfig, ScheduleConfig, TrainConfig
+from pellucid.files import RUNS_ROOT
 
-RUNS_ROOT = Path("checkpoints")  # where runs are written unless --run-dir says otherwise
 NEEDS_REFERENCE = ("dpo", "grpo", "ppo")
 NEEDS_DECODER = ("reward_model", "dpo", "grpo", "ppo")
 LEARNS_FROM_PAIRS = ("reward_model", "dpo")

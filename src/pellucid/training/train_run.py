@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import statistics
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +14,7 @@ from pellucid.adapters.quantized import n_quantized
 from pellucid.checkpoint.build import config_of, load_trained_run, with_own_tokenizer
 from pellucid.checkpoint.run_directory import locked
 from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint
-from pellucid.config.load import run_config_to_yaml
+from pellucid.config.load import Note, run_config_to_yaml
 from pellucid.config.run import RunConfig
 from pellucid.cost.build import training_flops
 from pellucid.cost.machine import measure_flops_per_second
@@ -48,8 +47,6 @@ from pellucid.training.task import Validation
 from pellucid.training.trackers import require_installed
 
 _log = logging.getLogger(__name__)
-
-Note = Callable[[str], None]
 
 LONG_RUN_SECONDS = 30
 UPDATES_TO_JUDGE = 10  # how long an update takes; the first ones take longer
