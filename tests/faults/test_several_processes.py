@@ -124,13 +124,13 @@ def test_f32_a_sharded_run_ends_the_same_and_writes_on_one_device(fault_place: P
         assert command_line(fault_place, *words).exit_code == 0
 
 
-def torchrun(*arguments: object, n: int, restarts: int = 0) -> list[str]:
+def torchrun(*arguments: object, n: int, restarts: int = 0, module: str = "pellucid") -> list[str]:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(n), "--standalone"]
-    return [*launcher, "--max-restarts", str(restarts), "-m", "pellucid", *map(str, arguments)]
+    return [*launcher, "--max-restarts", str(restarts), "-m", module, *map(str, arguments)]
 
 
 def started(fault_place: Path, command: list[str]) -> subprocess.Popen[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)}
     return subprocess.Popen(command, cwd=fault_place, env=environment, stderr=subprocess.PIPE, text=True)
 
 
@@ -140,7 +140,8 @@ def test_f32_torchrun_trains_the_same_and_passes_a_stop_on(fault_place: Path, by
     In the long form torchrun makes the rest as well.
     """
     run = fault_place / "by-torchrun"
-    launcher = started(fault_place, torchrun("train", "reference.yaml", "--run-dir", run.name, n=2))
+    words = ("train", "reference.yaml", "--run-dir", run.name)
+    launcher = started(fault_place, torchrun(*words, n=2, module="waits_for_a_stop"))
     while len(read_rows(run / "metrics.jsonl")) < 10 and launcher.poll() is None:
         time.sleep(0.02)
     launcher.send_signal(signal.SIGTERM)
