@@ -331,14 +331,20 @@ def keep_caches_in(folder: Path) -> None:
     os.environ["HF_HOME"] = str(folder)
 
 
-@pytest.mark.parametrize("make", [make_pipe, make_folder, make_nothing, make_endless_link])
-def test_f16_what_is_no_file_is_no_data_set(place, make):
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (make_pipe, "is not a regular file"),
+        (make_folder, CANNOT_READ),
+        (make_nothing, CANNOT_READ),
+        (make_endless_link, "is not a regular file"),
+    ],
+)
+def test_f16_what_is_no_file_is_no_data_set(place, make, reason):
     make(place / "corpus.json")
     fault = partial(keep_caches_in, place / "home")
     override = "corpus={type: hugging_face, path: json, data_files: corpus.json}"
-    assert_one_error_line(
-        command_line(place, "train", "tiny.yaml", override, fault=fault), 3, CANNOT_READ, "corpus.json"
-    )
+    assert_one_error_line(command_line(place, "train", "tiny.yaml", override, fault=fault), 3, reason, "corpus.json")
 
 
 def test_f16_prepared_data_that_has_changed_is_prepared_again(place, tally, soak):

@@ -67,7 +67,7 @@ def test_f21_a_setting_that_is_too_large_is_named(place, tally, soak):
         with tally.attempt(f"{key}={value}"):
             arguments = ("train", "tiny.yaml", f"{key}={value}", "--run-dir", "large", "--overwrite")
             result = command_line(place, *arguments, fault=fault)
-            assert_one_error_line(result, 8, "memory: it does not fit; lower ", key)
+            assert_one_error_line(result, 8, "error: memory: ", "; lower ", key)
             assert not list((place / "large").glob("step-*"))
 
 
