@@ -63,7 +63,7 @@ def test_counted_equals_trained_equals_the_entropy_of_the_text(chain):
     entropy = entropy_of_next_given_last(chain.tokens)
     assert 0 < entropy < math.log(V)
     assert loss_on(chain, counted) == pytest.approx(entropy, abs=1e-3)
-    assert loss_on(chain, trained) == pytest.approx(loss_on(chain, counted), abs=1e-3)
+    assert loss_on(chain, trained) == pytest.approx(loss_on(chain, counted), abs=2e-3)
 
 
 @pytest.mark.parametrize("packing", ["documents", "contiguous"])
