@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo.variables.torch  # it lists PyTorch's functions at its import: before any is replaced here
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode

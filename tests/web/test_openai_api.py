@@ -18,7 +18,7 @@ import torch
 import pellucid
 from pellucid.checkpoint.snapshots import write_snapshot
 from pellucid.checkpoint.step_directory import read_checkpoint, write_checkpoint
-from pellucid.errors import CheckpointError
+from pellucid.errors import CheckpointError, ConfigError
 from pellucid.generation import continuous
 from pellucid.generation.text import first_stop
 from pellucid.tokenizer.chat import prompt_ids
@@ -26,6 +26,7 @@ from pellucid.tokenizer.tokenizer import CHAT_TOKENS
 from pellucid.web import engine as engine_module
 from pellucid.web import served as served_module
 from pellucid.web.engine import Engine
+from pellucid.web.errors import ApiError
 from pellucid.web.served import ServedRun
 from serving import GIVES_UP_AFTER_SECONDS, app_of, served
 from tiny_run import TINY_RUN, VERSES
@@ -374,6 +375,16 @@ def test_a_request_that_fails_in_the_engine_ends_no_other(run, monkeypatch):
         ]
 
     assert asyncio.run(ask()) == [None, "the engine failed", None, 3, 0, 3]
+
+
+def test_a_job_has_failed_as_soon_as_one_of_its_texts_has():
+    async def ask() -> None:
+        job = engine_module.Job([engine_module.Request([0], 3)], is_streamed=False)
+        job.writings[0].fail(ConfigError("top_p", "too small", "give a larger one"))  # before its engine takes note
+        await job.end()
+
+    with pytest.raises(ApiError, match="too small"):
+        asyncio.run(ask())
 
 
 def test_a_long_answer_does_not_hold_up_the_server(client, monkeypatch):

@@ -35,10 +35,15 @@ class Job:
     def __init__(self, requests: Sequence[Request], is_streamed: bool) -> None:
         self.writings = [Writing(request) for request in requests]
         self.is_streamed = is_streamed
-        self.error: BaseException | None = None
+        self.engine_error: BaseException | None = None
         self._loop = asyncio.get_running_loop()
         self._has_news = asyncio.Event()
         self._n_told = [0] * len(requests)
+
+    @property
+    def error(self) -> BaseException | None:
+        """What ended it before its time: a fault of the engine, or of one of its texts."""
+        return self.engine_error or next((writing.error for writing in self.writings if writing.error), None)
 
     @property
     def has_ended(self) -> bool:
@@ -136,15 +141,12 @@ class Engine:
             except Exception as error:  # a fault of ours, or a full memory: the next request starts with a clean slate
                 _log.exception("the engine failed")
                 for job in jobs.values():
-                    job.error = without_frames(error)
+                    job.engine_error = without_frames(error)
                 _wake(set(jobs.values()))
                 batch, jobs = None, {}
                 continue
             news = {jobs[writing] for writing in written}
-            for writing, job in jobs.items():
-                if writing.error is not None:  # its own: the others go on
-                    job.error = writing.error
-                    news.add(job)
+            news |= {job for writing, job in jobs.items() if writing.error}
             _wake({job for job in news if job.is_streamed or job.has_ended})
             if any(writing.has_ended for writing in jobs):
                 jobs = {writing: job for writing, job in jobs.items() if not writing.has_ended}
