@@ -52,7 +52,8 @@ def test_the_pipeline_writes_what_generate_writes(run, exported, transformers, p
         ours = pellucid("generate", run.directory, "--prompt", prompt, "--greedy", "--max-new-tokens", "100")
         assert theirs["generated_text"] + "\n" == ours.stdout
     assert len(ours.stdout) > 100 or "\n\n" not in ours.stdout
-    assert len(write("")[0]["generated_text"]) > 0, "drawn, up to the end of the text or of the context"
+    drawn = (write("")[0]["generated_text"] for _ in range(20))  # up to the end of the text, which may come at once
+    assert any(len(text) > 0 for text in drawn)
 
 
 def test_ids_are_those_of_the_run_also_for_text_that_spells_a_control_token(run, exported, transformers):

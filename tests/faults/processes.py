@@ -137,7 +137,7 @@ def _main(folder: Path, arguments: list[str], fault: Fault | None = None) -> Non
     from pellucid.training import train_run
 
     sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    torch.set_num_threads(1)  # a process with more may not mount a disk of its own
     # Half of a short run's time: figures are made and saved, but blank; the last line tells no true FLOP/s.
     Figure.draw = lambda self, renderer: None
     train_run.training_flops = lambda config, vocab_size, tokens: 0
