@@ -55,7 +55,7 @@ SMALLEST: dict[str, tuple[str, dict[str, object]]] = {
     "measure_probe": ("checkpoints/fables", {}),
     "measure_processes": ("--turns 1", {"PROCESSES": (1, 2), "UPDATES": 1}),
     "measure_saving": ("fables --turns 1", {"UPDATES_A_TURN": 1}),
-    "measure_server": ("checkpoints/fables --pairs 1 --tokens 2", {"N_CLIENTS": 2, "TEXTS_EACH": {1: 1, 2: 1}}),
+    "measure_server": ("checkpoints/fables --pairs 1 --tokens 2", {"N_CLIENTS": 2, "TEXTS_EACH": {1: 8, 2: 8}}),
     "measure_shakespeare": ("text.txt", {}),
     "ngram_floors": ("fables --most 2", {}),
     "plot_growth": ("growth.png --pairs 1", {"TOKENS_A_STEP": 32, "CONTEXTS": [8, 16], "WIDTHS": [64]}),
@@ -101,6 +101,7 @@ def script(place, monkeypatch) -> Callable:
     in_this_process.train_small(monkeypatch)
     monkeypatch.setattr("subprocess.run", in_this_process.run)
     monkeypatch.setattr("pellucid.evaluation.build.N_ANSWERS", 2)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 1)  # scripts start a process for each
 
     def imported(name: str):
         module = importlib.import_module(name)

@@ -84,11 +84,13 @@ def fresh_process(folder: Path, *arguments: object, prelude: str) -> Result:
 class ForkedRun:
     """As much of a subprocess.Popen as an experiment asks of its runs."""
 
-    def __init__(self, words: list[str], *, stdout: IO[bytes], **_: object) -> None:
+    def __init__(self, words: list[str], *, stdout: IO[bytes], env: dict[str, str], **_: object) -> None:
         arguments = words[words.index("pellucid") + 1 :]
         log = Connection(os.dup(stdout.fileno()))
         stdin, self.stdin = _CONTEXT.Pipe(duplex=False)
-        self._process = _CONTEXT.Process(target=_run_of_experiment, args=(Path.cwd(), arguments, stdin, log))
+        self._process = _CONTEXT.Process(
+            target=_run_of_experiment, args=(Path.cwd(), arguments, stdin, log, env["OMP_NUM_THREADS"])
+        )
         self._process.start()
         stdin.close()
         self.terminate = self._process.terminate
@@ -115,8 +117,9 @@ def forked_runs(fresh: str | None = None) -> None:
     process.subprocess = SimpleNamespace(Popen=start, PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT)
 
 
-def _run_of_experiment(folder: Path, arguments: list[str], stdin: Connection, log: Connection) -> None:
+def _run_of_experiment(folder: Path, arguments: list[str], stdin: Connection, log: Connection, threads: str) -> None:
     os.setsid()
+    os.environ["OMP_NUM_THREADS"] = threads
     for number, file in enumerate((stdin, log, log)):
         os.dup2(file.fileno(), number)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
@@ -137,15 +140,19 @@ def _main(folder: Path, arguments: list[str], fault: Fault | None = None) -> Non
     from pellucid.training import train_run
 
     sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
-    torch.set_num_threads(1)  # a process with more may not mount a disk of its own
     # Half of a short run's time: figures are made and saved, but blank; the last line tells no true FLOP/s.
     Figure.draw = lambda self, renderer: None
     train_run.training_flops = lambda config, vocab_size, tokens: 0
     os.chdir(folder)
     sys.argv = ["pellucid", *arguments]
     if fault:
-        fault()
+        fault()  # before there are threads: with them no process gets a namespace of its own
+    torch.set_num_threads(n_threads())
     main()
+
+
+def n_threads() -> int:
+    return int(os.environ.get("OMP_NUM_THREADS", "1"))
 
 
 def assert_one_error_line(result: Result, exit_code: int, *fragments: str) -> None:

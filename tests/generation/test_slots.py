@@ -76,6 +76,16 @@ def test_a_layer_that_somebody_listens_to_or_changed_is_called_as_it_is():
     assert isinstance(make_slots(model, 2), SlotsOfAnyModel)
 
 
+@pytest.fixture
+def one_thread():
+    """Several share the work of a kernel by the number of its rows, and so add in another order."""
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(n_threads)
+
+
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("position", ["rope", "learned"])
 def test_not_one_bit_of_a_row_depends_on_the_others(position):
     """Nor on the slot, or on what it held before. float32, widths that are no multiples of anything, 200 positions."""
