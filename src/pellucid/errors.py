@@ -102,7 +102,7 @@ def is_out_of_memory(error: BaseException | None) -> bool:
 
 
 def without_frames(error: AnyError) -> AnyError:
-    """The same error without tracebacks, its own and its causes': their frames would keep whatever was computed."""
+    """Returns the error without its tracebacks and its causes': their frames would keep what was computed alive."""
     error.__traceback__ = None
     for cause in {error.__cause__, error.__context__}:
         if cause is not None:

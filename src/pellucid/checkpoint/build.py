@@ -60,7 +60,7 @@ def load_trained_model(step_directory: Path) -> TrainedModel:
 
 
 def trained_model(checkpoint: Checkpoint, step_directory: Path) -> TrainedModel:
-    """The same of a checkpoint that has been read from there."""
+    """Builds the trained model of a checkpoint that was read from `step_directory`. Raises CheckpointError."""
     if (culprit := first_not_finite(checkpoint.model)) is not None:
         what = f"{culprit} holds NaN or infinity, and would write nonsense"
         raise CheckpointError(str(step_directory), what, "use another checkpoint of the run")

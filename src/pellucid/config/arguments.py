@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """The same function. ConfigError for an argument of the wrong name, type or choice, before anything is done.
+    """Checks arguments first: ConfigError for a wrong name, type or choice, before anything is done.
 
     Other errors speak of its arguments, not of the options of the command: `resume=True` instead of `--resume`.
     """
@@ -63,7 +63,7 @@ def _given(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Itera
 
 @cache
 def _types_of(function: Callable[..., Any]) -> dict[str | None, Any]:
-    """Of each argument but `self`; those of `**others` by their own names, or None for others of any name."""
+    """The type of each argument but `self`; `**others` under their own names, or under None if any name will do."""
     hints = get_type_hints(function, include_extras=True)
     types: dict[Any, Any] = {}
     for name, parameter in inspect.signature(function).parameters.items():

@@ -51,7 +51,7 @@ def measure_machine(device: torch.device, dtype: torch.dtype) -> Machine:
 
 
 def measure_flops_per_second(device: torch.device, dtype: torch.dtype) -> float:
-    """Of large matrix products; of smaller ones where those take seconds, as in bfloat16 on a CPU without AVX-512."""
+    """Times large matrix products, or smaller ones where large ones take seconds (bfloat16 without AVX-512)."""
     width = PRODUCT_WIDTH.get(device.type, 2048)
     large, small = (torch.randn(n, n, device=device).to(dtype) for n in (width, width // 4))
     seconds = _fastest(lambda: small @ small, 0.02)

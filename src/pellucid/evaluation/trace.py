@@ -151,14 +151,14 @@ def trace_text(
 
 
 def the_decoder(model: nn.Module, where: str) -> Decoder:
-    """The same model. ConfigError, at `where`, if it is of another kind, which has nothing to trace."""
+    """Returns the model as a Decoder. ConfigError, at `where`, if it is another kind, which has nothing to trace."""
     if not isinstance(model, Decoder):
         raise ConfigError(where, NOTHING_INSIDE, "take a run of model.type decoder")
     return model
 
 
 def trace_outside(model: LanguageModel, ids: Sequence[int]) -> Trace:
-    """Of a model of any kind, what it predicts: a trace without heads, whose only point, the output, is the logits."""
+    """What a model of any kind predicts: a trace without heads, whose only point, the output, is the logits."""
     with torch.no_grad(), eval_mode(model):
         logits_1TV = model(torch.tensor([ids], device=next(model.parameters()).device)).cpu()
     none = torch.zeros(0, 0, len(ids), len(ids))

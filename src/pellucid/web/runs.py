@@ -281,7 +281,7 @@ def _load(directory: Path, digest: str) -> Opened:
 
 
 def _first_words(text: str, n: int = 12) -> str:
-    """Of a conversation, those of the first answer, after the whole question."""
+    """The first words of a text; in a conversation, the whole question and the first words of the answer."""
     question, mark, answer = text.partition(ASSISTANT) if ASSISTANT in text else ("", "", text)
     return question + mark + " ".join(answer.split()[:n])
 
