@@ -40,7 +40,7 @@ everywhere: $(VENV)/.dev ## all tests with other kernels, threads and orders, an
 oracles: $(VENV)/.oracles ## what other programs make of our files: trackers, evaluation harness and formats
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest tests/oracles
 
-bench: $(VENV)/.dev ## speed, memory and start-up beside transformers at the same shape, as tables: five minutes
+bench: $(VENV)/.dev ## speed, memory and start-up beside transformers at the same shape, and beside the limits of the machine: ten minutes
 	$(BIN)/python scripts/benchmark.py
 
 soak: $(VENV)/.dev ## the faults of docs/reliability.md in their long form, as a table, and all of the model's axes: an hour

@@ -86,7 +86,7 @@ def parts_of(text: Path | None, nanogpt: Path | None) -> list[Part]:
         Part("gpt2", script("measure_gpt2.py", *beside), 240, COMMAND),
         Part("demo", script("measure_demo.py", "--here", "--seeds", "1"), 180, COMMAND),
         Part("speedrun", script("measure_shakespeare.py", str(text and text.resolve())), 150, COMMAND, no_text),
-        Part("decoding", script("benchmark.py", "--decoding", "--pairs", "3"), 120, (*COMMAND, "transformers")),
+        Part("decoding", script("benchmark.py", "--only", "decoding", "--pairs", "3"), 120, (*COMMAND, "transformers")),
         Part("preparation", script("measure_preparation.py", "--megabytes", "200"), 90, COMMAND),
     ]
 

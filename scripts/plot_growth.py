@@ -2,7 +2,7 @@
 
     python scripts/plot_growth.py docs/growth.png
 
-Each point is the median of several turns of benchmark.py's training at 8,192 tokens a step, Pellucid and transformers
+Each point is the median of several turns of the benchmark's training at 8,192 tokens a step, Pellucid and transformers
 taking turns, both under bf16 autocast where the hardware computes in bf16.
 """
 
@@ -11,9 +11,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import transformers
-from benchmark import Shape, compare, hugging_face_training, pellucid_training
 from matplotlib.figure import Figure
 from results import parser, print_table, record
+from rivals import Shape, compare, hugging_face_training, pellucid_training
 
 from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.runtime.precision import resolve_precision

@@ -11,7 +11,7 @@ import pytest
 import torch
 from scripts.results import ROOT
 
-from test_scripts import SMALLEST, script  # noqa: F401 (a fixture)
+from test_scripts import SMALLEST, make_shapes_small, script  # noqa: F401 (a fixture)
 from tiny_run import VERSES
 
 TEST_LOG = """\
@@ -207,8 +207,7 @@ def test_each_script_runs_with_the_options_that_it_is_given_there(name, gpu, scr
     monkeypatch.setattr(results, "commit_of_code", lambda: "")
     module = script(name)
     if name == "benchmark":
-        shape, few = module.Shape, {"vocab_size": 65, "n_layers": 1, "n_heads": 1}
-        monkeypatch.setattr(module, "Shape", lambda **sizes: shape(**{**sizes, **few, "d_model": 16}))
+        make_shapes_small(module, monkeypatch)
     if name == "measure_preparation":
         monkeypatch.setattr("subprocess.Popen", importlib.import_module("in_this_process").Command)
         command = [*command[:2], *SMALLEST[name][0].split(), "--record"]

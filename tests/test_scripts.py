@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 from scripts.results import ROOT
+from scripts.roofline import Roof
 from torch.multiprocessing import start_processes
 
 import in_this_process
@@ -26,7 +27,7 @@ SCRIPTS = {file.stem for file in (ROOT / "scripts").glob("*.py")}
 SMALLEST: dict[str, tuple[str, dict[str, object]]] = {
     "ablate_kernels": ("--pairs 1", {"UPDATES_A_TURN": 1, "TOKENS_A_TURN": 2}),
     "ablate_speedrun": ("text.txt --seeds 1", {"FEWEST_STEPS": 2, "MOST_STEPS": 2, "TARGET": 100}),
-    "benchmark": ("--pairs 1", {"SECONDS_A_TURN": 0.01, "NEW_TOKENS": 2}),
+    "benchmark": ("--pairs 1", {}),
     "check_devices": ("--updates 4", {"PROCESSES": (1,), "WARM_UP_UPDATES": 1, "ALL_REDUCES": 1}),
     "check_step_time": ("--turns 1", {"UPDATES_A_TURN": 1, "VARIANTS": {"the demo": [], "narrow: d 32": []}}),
     "draw_equations": ("drawn", {}),
@@ -68,6 +69,8 @@ ELSEWHERE = {
     "clean": "test_clean.py",
     "everywhere": "test_everywhere.py",
     "gpu": "test_gpu.py",
+    "rivals": "test_scripts.py",
+    "roofline": "test_roofline.py",
     **dict.fromkeys(
         ("parallel_experts", "parallel_pipeline", "parallel_processes", "parallel_tensor"),
         "parallel/test_parallel_scripts.py",
@@ -110,6 +113,7 @@ def script(place, monkeypatch) -> Callable:
             "ProcessPoolExecutor": in_this_process.Pool,
             "measure_machine": lambda device, dtype: machine,
             "measure_flops_per_second": lambda device, dtype: 1e9,
+            "measure_roof": lambda device, dtypes: Roof(dict.fromkeys(dtypes, 1e9), 1e9, 1e-6),
             "spawn": spawn,
             **SMALLEST[name][1],
         }
@@ -156,9 +160,7 @@ def test_every_script_runs(name, script, place, monkeypatch, capsys):
         case "ablate_speedrun":
             keep(monkeypatch, "pellucid.training.optimizers.Muon")
         case "benchmark" | "plot_growth":
-            monkeypatch.setattr(sys.modules["benchmark"], "SECONDS_A_TURN", 0.01)
-            shape, few = module.Shape, {"batch_size": 1, "vocab_size": 65, "n_layers": 1, "n_heads": 1}
-            monkeypatch.setattr(module, "Shape", lambda **sizes: shape(**{**sizes, **few, "d_model": 16}))
+            make_shapes_small(module, monkeypatch)
         case "measure_gpt2":
             monkeypatch.setattr("torch.compile", lambda model: model)
         case "measure_own_text":
@@ -188,6 +190,18 @@ def test_every_script_runs(name, script, place, monkeypatch, capsys):
     module.main()
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     assert [row for row in rows if IN_PYTHON.search(row)] == []
+
+
+def make_shapes_small(module, monkeypatch) -> None:
+    """Those of models that are compared with others, and of their turns."""
+    monkeypatch.setattr(sys.modules["rivals"], "SECONDS_A_TURN", 0.01)
+    monkeypatch.setattr(sys.modules["rivals"], "NEW_TOKENS", 2)
+    shape, few = module.Shape, {"batch_size": 1, "vocab_size": 65, "d_model": 16, "n_layers": 1, "n_heads": 1}
+    monkeypatch.setattr(module, "Shape", lambda **sizes: shape(**{**sizes, **few}))
+    for table in ("TRAINED", "DECODED", "TRAINED_ON_GPU", "DECODED_ON_GPU"):
+        if hasattr(module, table):
+            two = list(getattr(module, table).items())[:2]
+            monkeypatch.setattr(module, table, {name: replace(each, **few) for name, each in two})
 
 
 def keep(monkeypatch, name: str) -> None:

@@ -54,10 +54,10 @@ def measure_flops_per_second(device: torch.device, dtype: torch.dtype) -> float:
     """Times large matrix products, or smaller ones where large ones take seconds (bfloat16 without AVX-512)."""
     width = PRODUCT_WIDTH.get(device.type, 2048)
     large, small = (torch.randn(n, n, device=device).to(dtype) for n in (width, width // 4))
-    seconds = _fastest(lambda: small @ small, 0.02)
+    seconds = fastest(lambda: small @ small, 0.02)
     if 4**3 * seconds > 5:
         return 2 * (width // 4) ** 3 / seconds
-    return 2 * width**3 / _fastest(lambda: large @ large, 0.2)
+    return 2 * width**3 / fastest(lambda: large @ large, 0.2)
 
 
 def measure_bytes_per_second(device: torch.device, dtype: torch.dtype) -> float:
@@ -68,7 +68,7 @@ def measure_bytes_per_second(device: torch.device, dtype: torch.dtype) -> float:
         y = F.gelu(F.layer_norm(x, x.shape[-1:])) + x
         return torch.autograd.grad(y, x, x.detach())[0]
 
-    return _work_of(elementwise).bytes_moved / _fastest(elementwise, 0.2)
+    return _work_of(elementwise).bytes_moved / fastest(elementwise, 0.2)
 
 
 def measure_seconds_per_operation(device: torch.device, dtype: torch.dtype) -> float:
@@ -83,7 +83,7 @@ def measure_seconds_per_operation(device: torch.device, dtype: torch.dtype) -> f
                 y = y + sublayer(y)
         return torch.autograd.grad(y.sum(), (x, *sublayer.parameters()))[0]
 
-    return _fastest(chain, 0.05) / _work_of(chain).operations
+    return fastest(chain, 0.05) / _work_of(chain).operations
 
 
 def _work_of(work: Callable[[], Tensor]) -> Work:
@@ -93,7 +93,7 @@ def _work_of(work: Callable[[], Tensor]) -> Work:
     return meter.work
 
 
-def _fastest(work: Callable[[], Tensor], seconds: float) -> float:
+def fastest(work: Callable[[], Tensor], seconds: float) -> float:
     """Of at least two runs in so many seconds, after one to warm up. What else the machine does slows the others."""
     _timed(work)
     times = [_timed(work)]

@@ -1,0 +1,190 @@
+"""Pellucid and Hugging Face `transformers` at the same shape, and how two turns are compared.
+
+Both have GPT-2's design: learned positions, GELU, tied embeddings. Pellucid's has no biases, as is its default.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from pellucid.config.model import DecoderConfig, LearnedConfig
+from pellucid.cost.meter import Meter
+from pellucid.data.batches import Batch
+from pellucid.generation.decoding import generate_tokens
+from pellucid.generation.sampling import Sampling
+from pellucid.model.build import build_model
+from pellucid.runtime.precision import Precision
+from pellucid.training.build import choose_objective, recompute_activations
+from pellucid.training.optimizers import adamw
+from pellucid.training.trainer import Trainer
+
+NEW_TOKENS, TOP_K = 240, 50
+SECONDS_A_TURN = 1.5
+NO_END = -1  # an end-of-text that is never drawn: every sample gets its full length
+
+Turn = Callable[[], float]  # one measurement
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of the model and of a batch."""
+
+    batch_size: int
+    context_length: int
+    vocab_size: int
+    d_model: int = 128
+    n_layers: int = 4
+    n_heads: int = 2
+
+    @property
+    def config(self) -> DecoderConfig:
+        return DecoderConfig(
+            context_length=self.context_length,
+            d_model=self.d_model,
+            n_layers=self.n_layers,
+            n_heads=self.n_heads,
+            position=LearnedConfig(type="learned"),
+        )
+
+    def hugging_face(self) -> Any:
+        import transformers  # here, as our own speed can be measured without it
+
+        transformers.logging.set_verbosity_error()
+        config = transformers.GPT2Config(
+            vocab_size=self.vocab_size,
+            n_positions=self.context_length,
+            n_embd=self.d_model,
+            n_layer=self.n_layers,
+            n_head=self.n_heads,
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            bos_token_id=0,
+            eos_token_id=0,
+        )
+        config.loss_type = "ForCausalLM"  # its default, but it warns where nobody says so
+        return transformers.GPT2LMHeadModel(config)
+
+    def batch(self, i: int) -> Batch:
+        generator = torch.Generator().manual_seed(i)
+        shape = (self.batch_size, self.context_length + 1)
+        tokens_BT = torch.randint(self.vocab_size, shape, generator=generator)
+        return Batch(tokens_BT[:, :-1], tokens_BT[:, 1:])
+
+
+def tokens_per_second(work: Callable[[], int]) -> float:
+    """Repeats the work, which tells how many tokens it was, for a while."""
+    n_tokens, started = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - started) < SECONDS_A_TURN:
+        n_tokens += work()
+    return n_tokens / elapsed
+
+
+def pellucid_trainer(
+    shape: Shape, precision: Precision, *, accumulation: int = 1, checkpointing: bool = False
+) -> Trainer:
+    model = build_model(shape.config, shape.vocab_size).to(precision.device)
+    if checkpointing:
+        recompute_activations(model.blocks)
+    forward = torch.compile(model) if precision.device.type == "cuda" else model
+    return Trainer(
+        model,
+        forward,
+        adamw(model, lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1),
+        lambda step: 1.0,
+        lambda i, rows: shape.batch(i).part(rows),
+        precision,
+        objective=choose_objective(shape.config, model),
+        gradient_accumulation_steps=accumulation,
+        max_gradient_norm=1.0,
+    )
+
+
+def pellucid_training(shape: Shape, precision: Precision) -> Turn:
+    trainer = pellucid_trainer(shape, precision)
+    return partial(tokens_per_second, lambda: trainer.update().tokens)
+
+
+def calls_of_training(shape: Shape, precision: Precision) -> int:
+    """Operations of PyTorch that an update starts."""
+    trainer = pellucid_trainer(shape, precision)
+    trainer.update()  # the first one also makes the moments
+    with Meter() as meter:
+        trainer.update()
+    return meter.operations
+
+
+def hugging_face_training(shape: Shape, precision: Precision) -> Turn:
+    """The loop that its documentation shows: forward with labels, backward, clip, AdamW."""
+    model = shape.hugging_face().to(precision.device)
+    forward = torch.compile(model) if precision.device.type == "cuda" else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1)
+    step = 0
+
+    def update() -> int:
+        nonlocal step
+        tokens_BT = shape.batch(step).inputs_BT.to(precision.device)
+        step += 1
+        with precision.autocast():
+            loss = forward(input_ids=tokens_BT, labels=tokens_BT).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        loss.item()
+        return tokens_BT.numel()
+
+    return partial(tokens_per_second, update)
+
+
+def pellucid_stream(shape: Shape, device: torch.device) -> Callable[[], Iterator[list[int]]]:
+    return partial(
+        generate_tokens,
+        build_model(shape.config, shape.vocab_size).to(device),
+        [0],
+        n_samples=shape.batch_size,
+        max_new_tokens=NEW_TOKENS,
+        sampling=Sampling(top_k=TOP_K),
+        stop_ids=[NO_END],
+        seed=0,
+    )
+
+
+def pellucid_decoding(shape: Shape, device: torch.device) -> Turn:
+    stream = pellucid_stream(shape, device)
+    return partial(tokens_per_second, lambda: shape.batch_size * sum(1 for _ in stream()))
+
+
+def calls_of_decoding(shape: Shape, device: torch.device) -> int:
+    """Operations of PyTorch that a token starts, after the first, which reads the prompt."""
+    stream = pellucid_stream(shape, device)()
+    next(stream)
+    with Meter() as meter:
+        next(stream)
+    return meter.operations
+
+
+def hugging_face_decoding(shape: Shape, device: torch.device) -> Turn:
+    model = shape.hugging_face().to(device).eval()
+    prompt_BT = torch.zeros(shape.batch_size, 1, dtype=torch.long, device=device)
+
+    def write() -> int:
+        settings = {"do_sample": True, "top_k": TOP_K, "min_new_tokens": NEW_TOKENS, "max_new_tokens": NEW_TOKENS}
+        written = model.generate(prompt_BT, attention_mask=torch.ones_like(prompt_BT), pad_token_id=0, **settings)
+        return int(written[:, 1:].numel())
+
+    return partial(tokens_per_second, write)
+
+
+def compare(ours: Turn, theirs: Turn, n_pairs: int) -> tuple[float, float, float]:
+    """Medians of both, and the median ratio of neighbours; the first pair warms up and is left out."""
+    pairs = [(ours(), theirs()) for _ in range(n_pairs + 1)][1:]
+    mine, other = zip(*pairs, strict=True)
+    return statistics.median(mine), statistics.median(other), statistics.median(a / b for a, b in pairs)
