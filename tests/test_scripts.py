@@ -23,6 +23,13 @@ from pellucid.training.build import build_trainer
 from tiny_run import VERSES
 
 SCRIPTS = {file.stem for file in (ROOT / "scripts").glob("*.py")}
+LIMITED = {"GFLOP": 50.0, "MB": 40.0, "Pellucid (ms)": 90.0, "transformers (MB)": 40.0, "transformers (ms)": 200.0}
+LIMITS = {
+    "peak": {"figures": {"bfloat16": {"GFLOP per second": 900.0}, "float32": {"GFLOP per second": 200.0}}},
+    "bandwidth": {"figures": {"reading memory": {"GB per second": 25.0}}},
+    "training limits": {"figures": {"bf16": LIMITED, "fp32": LIMITED}},
+    "decoding limits": {"figures": {"1 sequence": LIMITED, "6L d256, 8 sequences": LIMITED}},
+}
 # The arguments of each, and what is made smaller in it.
 SMALLEST: dict[str, tuple[str, dict[str, object]]] = {
     "ablate_kernels": ("--pairs 1", {"UPDATES_A_TURN": 1, "TOKENS_A_TURN": 2}),
@@ -32,6 +39,7 @@ SMALLEST: dict[str, tuple[str, dict[str, object]]] = {
     "check_step_time": ("--turns 1", {"UPDATES_A_TURN": 1, "VARIANTS": {"the demo": [], "narrow: d 32": []}}),
     "draw_equations": ("drawn", {}),
     "draw_parallel": ("drawn", {}),
+    "draw_roofline": ("roofline.png", {"read": lambda: LIMITS}),
     "judge_fables": ("checkpoints/fables --num-samples 2", {}),
     "measure_adapters": ("--demo checkpoints/fables", {}),
     "measure_chat": ("checkpoints/fables --seeds 1", {"N_ANSWERS": 16}),
