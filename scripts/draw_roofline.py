@@ -94,7 +94,7 @@ def draw_group(axes: Axes, label: str, pairs: list[Pair]) -> None:
             fill = color if pair.is_bf16 else "white"
             axes.plot(*end, mark, color=color, markerfacecolor=fill, markersize=6, markeredgewidth=1.4, zorder=3)
     lowest = min(point.up for pair in pairs for point in (pair.ours, pair.theirs))
-    axes.text(middle, lowest / 1.35, label, ha="center", va="top", fontsize=8.5, bbox=ON_WHITE)
+    axes.text(middle, lowest / 1.35, label, ha="center", va="top", fontsize=8.5, bbox=ON_WHITE, zorder=1.5)
 
 
 def draw_roof(axes: Axes, gb_per_second: float, gflops_per_second: dict[str, float]) -> None:
@@ -106,7 +106,7 @@ def draw_roof(axes: Axes, gb_per_second: float, gflops_per_second: dict[str, flo
         ridge = peak / gb_per_second
         axes.plot([ridge, RIGHT], [peak, peak], color="black", linewidth=1.8)
         axes.plot([ridge, RIGHT], [peak / 2, peak / 2], **HALF)
-        axes.text(1.5 * ridge, 1.12 * peak, f"{name}: {peak:,.0f} GFLOP/s", fontsize=9, bbox=ON_WHITE)
+        axes.text(1.5 * ridge, 1.12 * peak, f"{name}: {peak:,.0f} GFLOP/s", fontsize=9, bbox=ON_WHITE, zorder=1.5)
 
 
 def write_along(axes: Axes, x: float, slope: float, text: str) -> None:
