@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from pellucid.training.muon import Muon, orthogonalize
+from pellucid.training.muon import Muon, newton_schulz, orthogonalize, steps_together
 
 SETTINGS = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.2}
 
@@ -26,6 +26,23 @@ def test_singular_values_of_any_shape_come_near_one_and_singular_vectors_stay(ro
         torch.testing.assert_close(turned, turned.diag().diag())
         assert turned.diag().min() > 0.6
         assert turned.diag().max() < 1.3
+
+
+def test_steps_together_are_those_steps_one_after_the_other():
+    x_NRC = random(2, 4, 6).double() / 6
+    together, one_by_one = steps_together(x_NRC, 3), x_NRC
+    for _ in range(3):
+        one_by_one = steps_together(one_by_one, 1)
+    torch.testing.assert_close(together, one_by_one)
+
+
+def test_bfloat16_bears_the_steps_that_a_wide_matrix_takes_together():
+    """With tiny singular values, rounding makes some eigenvalues of G negative, and each step makes those grow."""
+    left, right = torch.linalg.qr(random(16, 16)).Q, torch.linalg.qr(random(64, 16)).Q
+    wide_NRC = (left @ torch.logspace(0, -6, 16).diag() @ right.T)[None]
+    assert torch.linalg.matrix_norm(newton_schulz(wide_NRC, torch.bfloat16).float(), 2) < 1.3
+    all_together_NRC = steps_together((wide_NRC / wide_NRC.norm()).bfloat16(), 5)
+    assert torch.linalg.matrix_norm(all_together_NRC.float(), 2) > 100
 
 
 def test_updates_are_those_of_torch_one_matrix_at_a_time():

@@ -85,8 +85,31 @@ def orthogonalize(matrices: list[Tensor], dtype: torch.dtype, world: World = ALO
 def newton_schulz(x_NRC: Tensor, dtype: torch.dtype) -> Tensor:
     """The nearest orthogonal matrices, nearly, by products alone: no SVD."""
     x_NRC = (x_NRC / x_NRC.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)).to(dtype)
-    for _ in range(NEWTON_SCHULZ_STEPS):
-        square_NRR = x_NRC @ x_NRC.mT
-        polynomial_NRR = torch.baddbmm(square_NRR, square_NRR, square_NRR, beta=B, alpha=C)
-        x_NRC = torch.baddbmm(x_NRC, polynomial_NRR, x_NRC, beta=A)
+    _, n_rows, n_columns = x_NRC.shape
+    # One by one, the steps take (5 R + 10 C) R^2 multiplications; three and two together, (14 R + 4 C) R^2. All five
+    # would be fewer yet, but each makes the rounding errors of G up to A^2 = 12 times as large: bfloat16 bears three.
+    together = [3, 2] if 2 * n_columns > 3 * n_rows else [1] * NEWTON_SCHULZ_STEPS
+    for n_steps in together:
+        x_NRC = steps_together(x_NRC, n_steps)
     return x_NRC
+
+
+def steps_together(x_NRC: Tensor, n_steps: int) -> Tensor:
+    """P_n ... P_2 P_1 X, with P = a + b G + c G^2 of the Gram matrix G = X X^T, which each step turns into P G P.
+
+    G is small where X is wide, and X takes part only at the start and at the end.
+    """
+    gram_NRR = x_NRC @ x_NRC.mT
+    all_steps_NRR = step_NRR = polynomial(gram_NRR)
+    for _ in range(n_steps - 1):
+        gram_NRR = step_NRR @ gram_NRR @ step_NRR
+        step_NRR = polynomial(gram_NRR)
+        all_steps_NRR = step_NRR @ all_steps_NRR
+    return all_steps_NRR @ x_NRC
+
+
+def polynomial(gram_NRR: Tensor) -> Tensor:
+    """a + b G + c G^2."""
+    result_NRR = torch.baddbmm(gram_NRR, gram_NRR, gram_NRR, beta=B, alpha=C)
+    result_NRR.diagonal(dim1=1, dim2=2).add_(A)
+    return result_NRR
