@@ -1,5 +1,6 @@
 """The command line: its contract of names, outputs and exit codes, and one clear line for every bad input."""
 
+import gc
 import io
 import json
 import math
@@ -8,13 +9,15 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from pellucid import __version__
-from pellucid.cli import app
+from pellucid.cli import _stop, app
+from pellucid.cli.terminal import Stopped, heavy_imports
 from pellucid.config import RunConfig
 from tiny_run import Result
 
@@ -86,6 +89,44 @@ def test_help_version_configs_and_schema_need_no_torch(arguments):
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_generate_loads_nothing_that_only_other_commands_need(trained_run: Path):
+    slow = {"datasets", "fastapi", "matplotlib", "scipy", "torch._dynamo", "transformers"}
+    script = f"""import gc, sys
+sys.argv = ["pellucid", "generate", {str(trained_run)!r}, "--max-new-tokens", "2"]
+from pellucid.cli import main
+try:
+    main()
+finally:
+    assert not {slow} & set(sys.modules), {slow} & set(sys.modules)
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > len(gc.get_objects())"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("fault", [None, ImportError])
+def test_garbage_is_collected_again_after_the_imports(monkeypatch, fault):
+    frozen = []
+    monkeypatch.setattr("gc.freeze", lambda: frozen.append(gc.isenabled()))
+    with pytest.raises(fault) if fault else nullcontext(), heavy_imports():
+        assert not gc.isenabled()
+        if fault:
+            raise fault
+    assert gc.isenabled()
+    assert frozen == [], "PyTorch was here before: what it left is in older generations"
+    monkeypatch.delitem(sys.modules, "torch")
+    with heavy_imports():
+        pass
+    assert frozen == [False]
+
+
+def test_a_stop_that_pytorch_swallowed_ends_the_imports(monkeypatch):
+    monkeypatch.setattr(Stopped, "asked_for", None)
+    with pytest.raises(Stopped) as stopped, heavy_imports(), suppress(BaseException):
+        _stop(signal.SIGTERM, None)
+    assert stopped.value.code == 143
 
 
 def test_help_tells_what_each_command_does_and_cuts_no_sentence(pellucid):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from pellucid.cli.terminal import heed_stop_during_imports, note
+from pellucid.cli.terminal import heavy_imports, note
 from pellucid.errors import ConfigError
 from pellucid.files import read_at_most
 
@@ -28,9 +28,9 @@ Json = Annotated[bool, Option("--json", help="Print exactly one JSON object on s
 
 
 def load_config(file: Path, overrides: list[str] | None) -> RunConfig:
-    from pellucid.config.load import load_run_config
+    with heavy_imports():
+        from pellucid.config.load import load_run_config
 
-    heed_stop_during_imports()
     return load_run_config(file, overrides or [], note)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from pellucid.cli.arguments import Json, Run, Which
-from pellucid.cli.terminal import heed_stop_during_imports, note, print_result
+from pellucid.cli.terminal import heavy_imports, note, print_result
 
 
 def export(
@@ -19,9 +19,9 @@ def export(
     checkpoint: Which = "best",
 ) -> None:
     """Export a trained model for other programs. As a folder for transformers, or a GGUF file for llama.cpp."""
-    from pellucid.exchange.export import export_run
+    with heavy_imports():
+        from pellucid.exchange.export import export_run
 
-    heed_stop_during_imports()
     export_run(run, directory, to=to, which=checkpoint, precision=precision)
     print(directory)
 
@@ -31,9 +31,9 @@ def import_(
     run: Annotated[Path, Argument(metavar="RUN", help="Folder of the new run.")],
 ) -> None:
     """Turn a model from elsewhere into a run. Reads GPT-2, Llama, Qwen3 and others, and what `export` writes."""
-    from pellucid.exchange.imports import import_run
+    with heavy_imports():
+        from pellucid.exchange.imports import import_run
 
-    heed_stop_during_imports()
     import_run(source, run)
     print(run)
 
@@ -44,9 +44,9 @@ def merge(
     checkpoint: Which = "best",
 ) -> None:
     """Merge an adapter into its base. The new run needs no other, and is no longer quantized."""
-    from pellucid.exchange.converted import merge_run
+    with heavy_imports():
+        from pellucid.exchange.converted import merge_run
 
-    heed_stop_during_imports()
     merge_run(run, out, which=checkpoint)
     print(out)
 
@@ -59,9 +59,9 @@ def quantize(
     as_json: Json = False,
 ) -> None:
     """Store a run in fewer bits. Rounds the linear layers inside the blocks, and prints what that saves."""
-    from pellucid.exchange.converted import quantize_run
+    with heavy_imports():
+        from pellucid.exchange.converted import quantize_run
 
-    heed_stop_during_imports()
     sizes = quantize_run(run, out, to, which=checkpoint)
     note(f"wrote {out}")
     print_result(sizes.to_json() if as_json else sizes.table())

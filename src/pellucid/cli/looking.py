@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Option
 
 from pellucid.cli.arguments import DATA_ROOT, Json, Run, Which, read_prompt
-from pellucid.cli.terminal import heed_stop_during_imports, note, print_result, say_where_new
+from pellucid.cli.terminal import heavy_imports, note, print_result, say_where_new
 from pellucid.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Evaluate a trained model on its validation text. Loss, perplexity, bits per byte; floor and excess if known."""
-    from pellucid.checkpoint.build import load_trained_run
-    from pellucid.checkpoint.run_directory import find_step_directory
-    from pellucid.evaluation.build import evaluate_on, evaluate_text
-    from pellucid.training.evaluate_run import evaluate_run
+    with heavy_imports():
+        from pellucid.checkpoint.build import load_trained_run
+        from pellucid.checkpoint.run_directory import find_step_directory
+        from pellucid.evaluation.build import evaluate_on, evaluate_text
+        from pellucid.training.evaluate_run import evaluate_run
 
-    heed_stop_during_imports()
     if sum(option is not None for option in (text, on, answers)) > 1:
         raise ConfigError("command line", "--text, --on and --answers exclude each other", "give one of them")
     trained, precision = load_trained_run(run, checkpoint)
@@ -61,12 +61,12 @@ def explain(
     html: Annotated[Path | None, Option(metavar="FILE", help="Write an HTML page instead.")] = None,
 ) -> None:
     """Show what a model expects at each token of a text. The exact truth stands beside it where it is known."""
-    from pellucid.checkpoint.build import load_trained_run
-    from pellucid.evaluation.build import explain_run
-    from pellucid.evaluation.explain_page import explanation_page, write_page
-    from pellucid.evaluation.explain_table import explanation_table
+    with heavy_imports():
+        from pellucid.checkpoint.build import load_trained_run
+        from pellucid.evaluation.build import explain_run
+        from pellucid.evaluation.explain_page import explanation_page, write_page
+        from pellucid.evaluation.explain_table import explanation_table
 
-    heed_stop_during_imports()
     text = read_prompt(prompt, prompt_file)
     if text is not None and fable is not None:
         raise ConfigError("command line", "--fable and a prompt exclude each other", "give one of them")
@@ -89,10 +89,10 @@ def heads(
     as_json: Json = False,
 ) -> None:
     """Show what each attention head looks at. For Fables also which skill it serves, and what is lost without it."""
-    from pellucid.checkpoint.build import load_trained_run
-    from pellucid.evaluation.build import heads_of_run
+    with heavy_imports():
+        from pellucid.checkpoint.build import load_trained_run
+        from pellucid.evaluation.build import heads_of_run
 
-    heed_stop_during_imports()
     trained, _ = load_trained_run(run, checkpoint)
     found = heads_of_run(trained, n_fables=fables)
     if as_json:
@@ -125,12 +125,12 @@ def embed(
     as_json: Json = False,
 ) -> None:
     """Turn texts into vectors, one per text or token. Can show the nearest texts, a map, and a linear probe."""
-    from pellucid.checkpoint.build import load_trained_run
-    from pellucid.evaluation import build
-    from pellucid.evaluation import embed as embedding
-    from pellucid.experiments.figures.embedding_map import write_map
+    with heavy_imports():
+        from pellucid.checkpoint.build import load_trained_run
+        from pellucid.evaluation import build
+        from pellucid.evaluation import embed as embedding
+        from pellucid.experiments.figures.embedding_map import write_map
 
-    heed_stop_during_imports()
     if per == "token" and (nearest is not None or map_file):
         what = "--per token excludes --nearest and --map"
         raise ConfigError("command line", what, "leave it out: texts are compared, not tokens")

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from typer import Argument, Option
 
 from pellucid.cli.arguments import DATA_ROOT, Which, load_config
-from pellucid.cli.terminal import heed_stop_during_imports, note, say_where_new
+from pellucid.cli.terminal import heavy_imports, note, say_where_new
 from pellucid.errors import CheckpointError, ConfigError, InputOutputError, PellucidError
 
 PACKAGES = ("fastapi", "uvicorn", "sse_starlette")
@@ -60,14 +60,14 @@ def serve(
 def _show(runs: list[Path], checkpoint: str, host: str, listening: socket, opens: bool) -> None:
     """The page and the API, until they are stopped."""
     view = "" if checkpoint == "best" else _view(runs[0], checkpoint)
-    from pellucid.config.load import load_run_config
-    from pellucid.web.app import make_app  # PyTorch: two seconds, in which the training has begun
-    from pellucid.web.openai_api import openai_routes
-    from pellucid.web.runs import LOOK_INSIDE, left_out
-    from pellucid.web.served import served_runs
-    from pellucid.web.server import run
+    with heavy_imports():
+        from pellucid.config.load import load_run_config
+        from pellucid.web.app import make_app  # PyTorch: two seconds, in which the training has begun
+        from pellucid.web.openai_api import openai_routes
+        from pellucid.web.runs import LOOK_INSIDE, left_out
+        from pellucid.web.served import served_runs
+        from pellucid.web.server import run
 
-    heed_stop_during_imports()
     for config in [each / "config.yaml" for each in runs]:
         with suppress(PellucidError):  # of a run that cannot be read the page says why
             if config.exists() and (lacks := left_out(load_run_config(config))):
@@ -105,9 +105,9 @@ def _export(run: Path, file: Path, prompt: str | None, of_no_use: list[str]) -> 
     if file.is_dir() or not file.parent.is_dir():
         what = "this is a folder" if file.is_dir() else f"there is no folder {file.parent}"
         raise InputOutputError(str(file), what, "name a file in a folder that is there")
-    from pellucid.web.export import export_page
+    with heavy_imports():
+        from pellucid.web.export import export_page
 
-    heed_stop_during_imports()
     lacking = export_page(run, file, prompt)
     note(f"wrote {file}, {file.stat().st_size / 1e6:.1f} MB")
     if lacking:

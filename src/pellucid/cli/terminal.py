@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +53,20 @@ def typed() -> str:
     return shlex.join([*program, *(each for each in sys.argv[1:] if each not in ("--resume", "--overwrite"))])
 
 
-def heed_stop_during_imports() -> None:
-    """PyTorch, when it looks for NumPy, swallows every exception: also the one that a signal raised."""
+@contextmanager
+def heavy_imports() -> Iterator[None]:
+    """A block that imports PyTorch, and that a stop which was asked for ends.
+
+    PyTorch, when it looks for NumPy, swallows every exception: also the one that a signal raised. Python would look for
+    garbage among the many objects that this makes, again and again, and once more at the end; but all of them stay.
+    """
+    is_first_time = "torch" not in sys.modules
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_first_time:
+            gc.freeze()
+        gc.enable()
     if Stopped.asked_for is not None:
         raise Stopped(Stopped.asked_for)

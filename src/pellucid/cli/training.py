@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from pellucid.cli.arguments import DATA_ROOT, ConfigFile, Overrides, load_config
-from pellucid.cli.terminal import heed_stop_during_imports, is_first, note, say_where_new, typed
+from pellucid.cli.terminal import heavy_imports, is_first, note, say_where_new, typed
 from pellucid.errors import ConfigError
 from pellucid.files import RUNS_ROOT
 
@@ -70,9 +70,9 @@ def experiment(
 
         print(forecast_table(plan, folder, jobs))
         return
-    from pellucid.experiments.run_experiment import run_experiment
+    with heavy_imports():
+        from pellucid.experiments.run_experiment import run_experiment
 
-    heed_stop_during_imports()
     report_dir = report or folder
     say_where_new(DATA_ROOT, RUNS_ROOT)
     stopped_by = run_experiment(plan, data_root=DATA_ROOT, folder=folder, report_dir=report_dir, jobs=jobs, note=note)
@@ -84,9 +84,9 @@ def experiment(
 
 def experiment_run(run_dir: Path, data_root: Path) -> None:
     """One run of an experiment, in the process that `experiment` starts for it."""
-    from pellucid.experiments.worker import work
+    with heavy_imports():
+        from pellucid.experiments.worker import work
 
-    heed_stop_during_imports()
     stopped_by = work(run_dir, data_root)
     if stopped_by is not None:
         sys.exit(128 + stopped_by)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from pellucid.cli.arguments import Json, Run, Which, from_utf8, read_prompt
-from pellucid.cli.terminal import heed_stop_during_imports, note, print_result, write
+from pellucid.cli.terminal import heavy_imports, note, print_result, write
 from pellucid.errors import ConfigError, PellucidError
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ def generate(
     as_json: Json = False,
 ) -> None:
     """Write text with a trained model. Continues a prompt, or starts a new document."""
-    from pellucid.checkpoint.build import load_trained_run
-    from pellucid.generation.sampling import Sampling
-    from pellucid.generation.text import generate_text, search_text, stream_text
-    from pellucid.kernels.freed_memory import keep_freed_memory
+    with heavy_imports():
+        from pellucid.checkpoint.build import load_trained_run
+        from pellucid.generation.sampling import Sampling
+        from pellucid.generation.text import generate_text, search_text, stream_text
+        from pellucid.kernels.freed_memory import keep_freed_memory
 
-    heed_stop_during_imports()
     keep_freed_memory()
     is_drawn = (temperature, top_k, top_p, min_p) != (None,) * 4
     _require_one_way_to_choose(greedy, is_drawn, "--temperature, --top-k, --top-p and --min-p")
@@ -94,12 +94,12 @@ def chat(
     as_json: Json = False,
 ) -> None:
     """Talk with a model that was fine-tuned on conversations. One line is one turn; /help lists what else there is."""
-    from pellucid.checkpoint.build import load_trained_run
-    from pellucid.generation.chat import Conversation
-    from pellucid.generation.sampling import Sampling
-    from pellucid.kernels.freed_memory import keep_freed_memory
+    with heavy_imports():
+        from pellucid.checkpoint.build import load_trained_run
+        from pellucid.generation.chat import Conversation
+        from pellucid.generation.sampling import Sampling
+        from pellucid.kernels.freed_memory import keep_freed_memory
 
-    heed_stop_during_imports()
     keep_freed_memory()
     is_drawn = (temperature, top_k, top_p) != (None,) * 3
     _require_one_way_to_choose(greedy, is_drawn, "--temperature, --top-k and --top-p")
