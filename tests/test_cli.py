@@ -91,6 +91,31 @@ def test_help_version_configs_and_schema_need_no_torch(arguments):
     assert done.stdout
 
 
+def test_help_of_commands_and_faults_of_usage_and_config_need_no_torch():
+    lines = [[command.name or command.callback.__name__, "--help"] for command in visible_commands()]
+    faults = [
+        "generate",
+        "generate run --nope",
+        "generate run --beams 2 --greedy",
+        "chat run --json",
+        "embed run --k 2",
+    ]
+    faults += ["evaluate run --on a --text b", "explain run --prompt a --fable 1", "experiment no.yaml"]
+    faults += [f"{name} {config}" for name in ("prepare", "train", "cost") for config in ("no.yaml", "debug seed=a")]
+    script = f"""import sys
+from pellucid.cli import main
+for line in {[*lines, *map(str.split, faults)]}:
+    sys.argv = ["pellucid", *line]
+    try:
+        main()
+    except SystemExit as end:
+        assert end.code == (0 if "--help" in line else 2), line
+    assert "torch" not in sys.modules, line"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("error: ") == len(faults)
+
+
 def test_generate_loads_nothing_that_only_other_commands_need(trained_run: Path):
     slow = {"datasets", "fastapi", "matplotlib", "scipy", "torch._dynamo", "transformers"}
     script = f"""import gc, sys

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from pellucid.cli.terminal import heavy_imports, note
+from pellucid.cli.terminal import note
 from pellucid.errors import ConfigError
 from pellucid.files import read_at_most
 
@@ -28,8 +28,7 @@ Json = Annotated[bool, Option("--json", help="Print exactly one JSON object on s
 
 
 def load_config(file: Path, overrides: list[str] | None) -> RunConfig:
-    with heavy_imports():
-        from pellucid.config.load import load_run_config
+    from pellucid.config.load import load_run_config
 
     return load_run_config(file, overrides or [], note)
 

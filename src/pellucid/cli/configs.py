@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from pellucid.cli.arguments import ConfigFile, Json, Overrides, load_config
-from pellucid.cli.terminal import print_result
+from pellucid.cli.terminal import heavy_imports, print_result
 from pellucid.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -33,18 +33,19 @@ def cost(
     as_json: Json = False,
 ) -> None:
     """Count parameters, FLOPs and memory before anything is built. Also predicts how long training takes."""
-    from pellucid.cost.cost_table import cost_report, cost_table
-    from pellucid.cost.devices_table import devices_report, devices_table, gpu, gpus
-    from pellucid.cost.machine import measure_machine
-    from pellucid.data.build import vocab_size_of
-    from pellucid.runtime.precision import precision_here, resolve_precision
-    from pellucid.training.build import cost_of_run, update_on_one_device
-
     for option, value in {"--per-node": per_node, "--tflops": tflops, "--bandwidth": bandwidth}.items():
         if value is not None and devices is None:
             fix = "add --devices 1 for one such GPU, or leave it out for this machine"
             raise ConfigError("command line", f"{option} works only with --devices", fix)
     run_config = load_config(config, overrides)
+    with heavy_imports():
+        from pellucid.cost.cost_table import cost_report, cost_table
+        from pellucid.cost.devices_table import devices_report, devices_table, gpu, gpus
+        from pellucid.cost.machine import measure_machine
+        from pellucid.data.build import vocab_size_of
+        from pellucid.runtime.precision import precision_here, resolve_precision
+        from pellucid.training.build import cost_of_run, update_on_one_device
+
     vocab_size = vocab_size_of(run_config)
     if devices is not None:
         precision = resolve_precision("cpu", "fp32" if run_config.train.precision == "fp32" else "bf16")

@@ -28,14 +28,14 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Evaluate a trained model on its validation text. Loss, perplexity, bits per byte; floor and excess if known."""
+    if sum(option is not None for option in (text, on, answers)) > 1:
+        raise ConfigError("command line", "--text, --on and --answers exclude each other", "give one of them")
     with heavy_imports():
         from pellucid.checkpoint.build import load_trained_run
         from pellucid.checkpoint.run_directory import find_step_directory
         from pellucid.evaluation.build import evaluate_on, evaluate_text
         from pellucid.training.evaluate_run import evaluate_run
 
-    if sum(option is not None for option in (text, on, answers)) > 1:
-        raise ConfigError("command line", "--text, --on and --answers exclude each other", "give one of them")
     trained, precision = load_trained_run(run, checkpoint)
     if text is not None:
         evaluation: Validation = evaluate_text(trained, precision, text)
@@ -61,15 +61,15 @@ def explain(
     html: Annotated[Path | None, Option(metavar="FILE", help="Write an HTML page instead.")] = None,
 ) -> None:
     """Show what a model expects at each token of a text. The exact truth stands beside it where it is known."""
+    text = read_prompt(prompt, prompt_file)
+    if text is not None and fable is not None:
+        raise ConfigError("command line", "--fable and a prompt exclude each other", "give one of them")
     with heavy_imports():
         from pellucid.checkpoint.build import load_trained_run
         from pellucid.evaluation.build import explain_run
         from pellucid.evaluation.explain_page import explanation_page, write_page
         from pellucid.evaluation.explain_table import explanation_table
 
-    text = read_prompt(prompt, prompt_file)
-    if text is not None and fable is not None:
-        raise ConfigError("command line", "--fable and a prompt exclude each other", "give one of them")
     trained, _ = load_trained_run(run, checkpoint)
     explanation = explain_run(trained, text, number=fable or 1, n_candidates=top, attention=attention)
     if html is not None:
@@ -125,12 +125,6 @@ def embed(
     as_json: Json = False,
 ) -> None:
     """Turn texts into vectors, one per text or token. Can show the nearest texts, a map, and a linear probe."""
-    with heavy_imports():
-        from pellucid.checkpoint.build import load_trained_run
-        from pellucid.evaluation import build
-        from pellucid.evaluation import embed as embedding
-        from pellucid.experiments.figures.embedding_map import write_map
-
     if per == "token" and (nearest is not None or map_file):
         what = "--per token excludes --nearest and --map"
         raise ConfigError("command line", what, "leave it out: texts are compared, not tokens")
@@ -141,6 +135,12 @@ def embed(
     if probe and others != (None, None, None, "text", "mean", "last"):
         fix = "leave out the others: it reads all layers, at the ends of sentences"
         raise ConfigError("command line", "--probe works only with --text, --file and --documents", fix)
+    with heavy_imports():
+        from pellucid.checkpoint.build import load_trained_run
+        from pellucid.evaluation import build
+        from pellucid.evaluation import embed as embedding
+        from pellucid.experiments.figures.embedding_map import write_map
+
     options: dict[str, Any] = {"layer": embedding.layer_named(layer), "pooling": None if per == "token" else pooling}
     texts = [*(text or ()), *(read_prompt(None, each) or "" for each in file or ())]
     trained, _ = load_trained_run(run, checkpoint)
@@ -175,11 +175,12 @@ def tokenize(
     as_json: Json = False,
 ) -> None:
     """Show the tokens of a text. With their ids, bytes, and the merges that made them."""
-    from pellucid.checkpoint.run_directory import find_step_directory
-    from pellucid.config.data import BytePairConfig
-    from pellucid.corpora.corpus import cut_into_pieces
-    from pellucid.tokenizer import Tokenizer, pieces
-    from pellucid.tokenizer.build import train_tokenizer
+    with heavy_imports():
+        from pellucid.checkpoint.run_directory import find_step_directory
+        from pellucid.config.data import BytePairConfig
+        from pellucid.corpora.corpus import cut_into_pieces
+        from pellucid.tokenizer import Tokenizer, pieces
+        from pellucid.tokenizer.build import train_tokenizer
 
     if run is not None:
         if learn_from is not None or vocab_size is not None:
@@ -195,14 +196,15 @@ def tokenize(
 
 def verify(run: Run) -> None:
     """Check the checkpoints, snapshots and logs of a run. Hashes, shapes, numbers; exits with 4 if any is bad."""
-    from pellucid.checkpoint.build import verify as verify_checkpoint
-    from pellucid.checkpoint.run_directory import (
-        find_step_directory,
-        require_logs,
-        run_of,
-        step_directories,
-        use_snapshot,
-    )
+    with heavy_imports():
+        from pellucid.checkpoint.build import verify as verify_checkpoint
+        from pellucid.checkpoint.run_directory import (
+            find_step_directory,
+            require_logs,
+            run_of,
+            step_directories,
+            use_snapshot,
+        )
 
     directories = step_directories(run) or [find_step_directory(run, "latest")]
     whole, newest = [], None

@@ -157,10 +157,11 @@ def _view(run: Path, which: str) -> str:
 
 def train_for_page(config: Path, run_dir: Path) -> None:
     """The training that `serve --train` starts, in its own process. It saves and stops when that ends."""
-    from pellucid.training.interrupts import stop_with_parent
-    from pellucid.training.train_run import train_run
-
     run_config = load_config(config, None)
+    with heavy_imports():
+        from pellucid.training.interrupts import stop_with_parent
+        from pellucid.training.train_run import train_run
+
     stop_with_parent()
     outcome = train_run(run_config, DATA_ROOT, run_dir, resume=True, overwrite=False, note=note)
     if outcome.stopped_by is not None:

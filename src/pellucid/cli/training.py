@@ -16,9 +16,10 @@ from pellucid.files import RUNS_ROOT
 
 def prepare(config: ConfigFile, overrides: Overrides = None) -> None:
     """Turn a corpus into token files, once. Learns the tokenizer from it; prints the folder."""
-    from pellucid.data.build import prepare_data
-
     run_config = load_config(config, overrides)
+    with heavy_imports():
+        from pellucid.data.build import prepare_data
+
     say_where_new(DATA_ROOT)
     print(prepare_data(run_config, DATA_ROOT).directory)
 
@@ -32,11 +33,12 @@ def train(
     minutes: Annotated[float | None, Option(metavar="M", min=0.01, help="As many steps as fit into M minutes.")] = None,
 ) -> None:
     """Train a model. Prints the validation loss at the end, and the floor where it is known."""
-    from pellucid.training.train_run import train_run
-
     if resume and overwrite:
         raise ConfigError("command line", "--resume and --overwrite exclude each other", "give one of them")
     run_config = load_config(config, overrides)
+    with heavy_imports():
+        from pellucid.training.train_run import train_run
+
     directory = run_dir or RUNS_ROOT / run_config.name
     say_where_new(DATA_ROOT, directory.parent)
     options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "minutes": minutes}

@@ -44,13 +44,6 @@ def generate(
     as_json: Json = False,
 ) -> None:
     """Write text with a trained model. Continues a prompt, or starts a new document."""
-    with heavy_imports():
-        from pellucid.checkpoint.build import load_trained_run
-        from pellucid.generation.sampling import Sampling
-        from pellucid.generation.text import generate_text, search_text, stream_text
-        from pellucid.kernels.freed_memory import keep_freed_memory
-
-    keep_freed_memory()
     is_drawn = (temperature, top_k, top_p, min_p) != (None,) * 4
     _require_one_way_to_choose(greedy, is_drawn, "--temperature, --top-k, --top-p and --min-p")
     if beams is not None and (greedy or is_drawn or repetition_penalty is not None):
@@ -58,6 +51,13 @@ def generate(
         raise ConfigError("command line", what, "leave out --beams, or the others")
     if length_penalty is not None and beams is None:
         raise ConfigError("command line", "--length-penalty needs --beams", "give --beams N, or leave it out")
+    with heavy_imports():
+        from pellucid.checkpoint.build import load_trained_run
+        from pellucid.generation.sampling import Sampling
+        from pellucid.generation.text import generate_text, search_text, stream_text
+        from pellucid.kernels.freed_memory import keep_freed_memory
+
+    keep_freed_memory()
     default = 0.0 if greedy else 1.0
     penalty = 1.0 if repetition_penalty is None else repetition_penalty
     sampling = Sampling(default if temperature is None else temperature, top_k, top_p, min_p, penalty)
@@ -94,6 +94,10 @@ def chat(
     as_json: Json = False,
 ) -> None:
     """Talk with a model that was fine-tuned on conversations. One line is one turn; /help lists what else there is."""
+    is_drawn = (temperature, top_k, top_p) != (None,) * 3
+    _require_one_way_to_choose(greedy, is_drawn, "--temperature, --top-k and --top-p")
+    if as_json and not prompt:
+        raise ConfigError("command line", "--json needs --prompt", "give what is to be said, or leave out --json")
     with heavy_imports():
         from pellucid.checkpoint.build import load_trained_run
         from pellucid.generation.chat import Conversation
@@ -101,10 +105,6 @@ def chat(
         from pellucid.kernels.freed_memory import keep_freed_memory
 
     keep_freed_memory()
-    is_drawn = (temperature, top_k, top_p) != (None,) * 3
-    _require_one_way_to_choose(greedy, is_drawn, "--temperature, --top-k and --top-p")
-    if as_json and not prompt:
-        raise ConfigError("command line", "--json needs --prompt", "give what is to be said, or leave out --json")
     default = 0.0 if greedy else 1.0
     sampling = Sampling(default if temperature is None else temperature, top_k, top_p)
     trained, precision = load_trained_run(run, checkpoint)
