@@ -43,7 +43,7 @@ def write_config(place: Path, monkeypatch: pytest.MonkeyPatch):
 def test_each_kind_of_model_does_what_it_can_and_refuses_the_rest_in_one_line(name, write_config, pellucid):
     write_config(name)
     assert pellucid("train", "run.yaml", "--run-dir", "run", "--overwrite").exit_code == 0
-    written = json.loads(pellucid("generate", "run", "--max-new-tokens", "40", "--json").stdout)
+    written = json.loads(pellucid("generate", "run", "--max-new-tokens", "40", "--greedy", "--json").stdout)
     assert written["samples"][0]["tokens"] > 0
     scores = json.loads(pellucid("evaluate", "run", "--json").stdout)
     assert scores["excess_nats_per_token"] > 0

@@ -45,7 +45,7 @@ def process(place: Path, monkeypatch):
         ("kill -KILL $$", "the system ended this run's process, as it does where memory is scarce", 8),
         ("kill -SEGV $$", "this run's process was ended by SIGSEGV", 139),
         ("exit 0", "ended without a result", 1),
-        ("echo error: $OMP_NUM_THREADS threads; exit 9", "3 threads", 9),
+        ("echo error: $OMP_NUM_THREADS, $MKL_NUM_THREADS threads; exit 9", "3, 3 threads", 9),
     ],
 )
 def test_a_run_without_a_result_has_failed_for_a_reason(process, script, message, exit_code):

@@ -13,7 +13,7 @@ from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import read_checkpoint, write_checkpoint
 from pellucid.training.metrics import read_rows
 from policy_run import PPO, make_policy_place
-from processes import command_line
+from processes import Fault, command_line
 from reference_run import Trace, trace
 
 TRAIN = ("train", "policy.yaml", "--resume")
@@ -60,18 +60,48 @@ def test_f1_a_stop_between_updates_on_the_same_answers_is_the_same(place: Path, 
     assert trace(place / run) == undisturbed
 
 
-@pytest.mark.parametrize("objective", [(), (PPO,)], ids=["grpo", "ppo"])
-def test_f32_two_processes_end_with_the_same_weights_also_after_a_stop(place: Path, objective: tuple[str, ...]):
-    run, alone, again = (f"{name}-{len(objective)}" for name in ("two", "one", "two-stopped"))
-    assert command_line(place, *TRAIN, *objective, "--run-dir", alone).exit_code == 0
-    two = partial(command_line, place, *TRAIN, "train.processes=2", *objective, "--run-dir")
-    assert two(run, fault=strikes.forked).exit_code == 0
-    ours, theirs = (load_file(place / name / LAST) for name in (run, alone))
-    assert max(float((ours[name] - theirs[name]).abs().max()) for name in ours) < 1e-4
+def by_two(place: Path, objective: tuple[str, ...], run: str, fault: Fault | None = None) -> int:
+    words = (*TRAIN, "train.processes=2", *objective, "--run-dir", run)
+    return command_line(place, *words, fault=partial(strikes.forked, fault)).exit_code
+
+
+@pytest.fixture(scope="module")
+def grpo_by_two(place: Path) -> Path:
+    assert by_two(place, (), "grpo-by-two") == 0
+    return place / "grpo-by-two"
+
+
+@pytest.fixture(scope="module")
+def ppo_by_two(place: Path) -> Path:
+    assert by_two(place, (PPO,), "ppo-by-two") == 0
+    return place / "ppo-by-two"
+
+
+def furthest_apart(run: Path, other: Path) -> float:
+    ours, theirs = load_file(run / LAST), load_file(other / LAST)
+    return max(float((ours[name] - theirs[name]).abs().max()) for name in ours)
+
+
+def test_f32_two_processes_end_with_the_weights_of_one(place: Path, undisturbed: Trace, grpo_by_two: Path):
+    assert furthest_apart(grpo_by_two, place / "undisturbed") < 1e-4
+
+
+def test_f32_two_processes_end_with_the_weights_of_one_under_ppo(place: Path, ppo_by_two: Path):
+    assert command_line(place, *TRAIN, PPO, "--run-dir", "ppo").exit_code == 0
+    assert furthest_apart(ppo_by_two, place / "ppo") < 1e-4
+
+
+def test_f32_ppo_moves_its_value_head(ppo_by_two: Path):
+    assert load_file(ppo_by_two / LAST)["scalar_head.weight"].abs().max() > 0
+
+
+def test_f32_two_processes_that_were_stopped_go_on_as_if_not(place: Path, grpo_by_two: Path, ppo_by_two: Path, soak):
     stop = partial(strikes.at_point, strikes.terminate, "update", 5)
-    assert two(again, fault=partial(strikes.forked, stop)).exit_code == 143
-    assert two(again, fault=strikes.forked).exit_code == 0
-    assert trace(place / again) == trace(place / run)
+    for undisturbed, objective in [(grpo_by_two, ()), *([(ppo_by_two, (PPO,))] if soak else [])]:
+        run = f"{undisturbed.name}-stopped"
+        assert by_two(place, objective, run, stop) == 143
+        assert by_two(place, objective, run) == 0
+        assert trace(place / run) == trace(undisturbed)
 
 
 def test_f17_a_reward_model_that_was_trained_again_is_refused(place: Path, undisturbed: Trace, tmp_path: Path):
@@ -86,8 +116,3 @@ def test_f17_a_reward_model_that_was_trained_again_is_refused(place: Path, undis
         "error: undisturbed/step-00000008: the reward model of objective.reward.run has changed"
     )
     assert trace(tmp_path / "undisturbed") == undisturbed
-
-
-def test_f32_ppo_moves_its_value_head(place: Path):
-    weights = load_file(place / "two-1" / LAST)
-    assert weights["scalar_head.weight"].abs().max() > 0

@@ -130,7 +130,8 @@ def torchrun(*arguments: object, n: int, restarts: int = 0, module: str = "pellu
 
 
 def started(fault_place: Path, command: list[str]) -> subprocess.Popen[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)}
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    environment = {**os.environ, **threads, "PYTHONPATH": str(Path(__file__).parent)}
     return subprocess.Popen(command, cwd=fault_place, env=environment, stderr=subprocess.PIPE, text=True)
 
 

@@ -440,6 +440,25 @@ def test_the_grammar_says_from_where_on_a_text_is_impossible(show, text):
     assert "not known" in page.text_content("#part-text .sum")
 
 
+WRITES_LATE = """to => {
+  const { setTimeout } = window;
+  let write;
+  window.setTimeout = (work) => (write = work);
+  document.querySelector("#set-large").click();
+  window.setTimeout = setTimeout;
+  location.hash = to;
+  write(); // before the page has heard of the new address
+}"""
+
+
+def test_an_address_just_called_up_is_not_written_over_by_the_view_before_it(show, text):
+    page = show(text=text, at=3)
+    page.evaluate(WRITES_LATE, "at=2")
+    page.wait_for_function("!document.documentElement.classList.contains('large')")
+    assert settled(page).locator(".token.here").first.get_attribute("data-place") == "2"
+    assert page.url.endswith("#at=2")
+
+
 def test_a_guess_reveals_the_bars_and_is_counted(show, text):
     page = show(text=text, at=3, guess=True, other="fables@2")
     assert page.locator("#part-next .candidate, #part-compare li").count() == 0

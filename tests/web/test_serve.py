@@ -131,7 +131,7 @@ def test_a_server_that_trains_shows_it_from_the_first_step_and_leaves_a_run_to_r
     (tmp_path / "long.yaml").write_text(config.replace("snapshots: 0", "snapshots: 9"))
     shutil.copytree(fables_run.parent / "data", tmp_path / "data")
     words = [sys.executable, "-m", "pellucid", "serve", "run", "--port", "0", "--train", "long.yaml"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     with (tmp_path / "errors").open("w") as errors:
         process = subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=errors)
     try:

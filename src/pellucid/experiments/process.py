@@ -28,7 +28,8 @@ def start_run(run: PlannedRun, run_dir: Path, data_root: Path, n_threads: int) -
             stdin=subprocess.PIPE,  # stays open and empty while the experiment lives: see worker.py
             stdout=log,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "OMP_NUM_THREADS": str(n_threads)},
+            # PyTorch obeys MKL's number before OpenMP's, and takes it from where the experiment was started.
+            env={**os.environ, "OMP_NUM_THREADS": str(n_threads), "MKL_NUM_THREADS": str(n_threads)},
             start_new_session=True,  # Ctrl-C in the terminal goes to the experiment alone, which passes it on
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # the same on Windows
         )

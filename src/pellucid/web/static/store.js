@@ -23,9 +23,11 @@ export function makeStore() {
   let state = fromAddress();
   const listeners = [];
   let writing = 0;
+  let address = location.hash; // as it was read or written last
 
   addEventListener("hashchange", () => {
-    if (toAddress(state) !== location.hash) change(fromAddress());
+    address = location.hash;
+    if (toAddress(state) !== address) change(fromAddress());
   });
 
   function change(changes) {
@@ -33,8 +35,14 @@ export function makeStore() {
     state = { ...state, ...changes };
     if (Object.keys(state).every((key) => state[key] === before[key])) return;
     clearTimeout(writing); // a slider changes the state more often than a browser lets its address be changed
-    writing = setTimeout(() => history.replaceState(null, "", toAddress(state) || "#"), 400);
+    writing = setTimeout(write, 400);
     listeners.forEach((listener) => listener(state, before));
+  }
+
+  function write() {
+    if (location.hash !== address) return; // the reader goes elsewhere, and the event that says so is on its way
+    history.replaceState(null, "", toAddress(state) || "#");
+    address = location.hash;
   }
 
   return { get: () => state, set: change, onChange: (listener) => listeners.push(listener) };
