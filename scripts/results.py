@@ -184,10 +184,10 @@ def machine(kernels: str | None = None) -> str:
 
 
 def _command() -> str:
-    """As it was typed in the repository, whatever folder that is in."""
+    """As it was typed in the repository, whatever folder that and other files are in."""
     program = Path(sys.argv[0]).resolve()
     named = ["python", f"scripts/{program.name}"] if program.parent == ROOT / "scripts" else [program.name]
-    return shlex.join([*named, *sys.argv[1:]])
+    return shlex.join([*named, *(Path(word).name if word.startswith("/") else word for word in sys.argv[1:])])
 
 
 def _output(*command: str) -> str:

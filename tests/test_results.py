@@ -56,6 +56,12 @@ def test_every_entry_says_where_when_and_how_it_was_measured_and_is_shown():
         assert re.fullmatch("[0-9a-f]{7,}", entry["commit"])
 
 
+def test_a_recorded_command_names_files_and_no_folders_of_this_machine(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["elsewhere/tool", "/some/where/text.txt", "--pairs", "5"])
+    assert results._command() == "tool text.txt --pairs 5"
+    assert not [name for name, entry in ENTRIES.items() if " /" in entry["command"]]
+
+
 def test_a_changed_recipe_keeps_no_old_figures():
     old = {
         name
