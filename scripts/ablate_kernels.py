@@ -18,16 +18,21 @@ from pathlib import Path
 
 import numpy as np
 from results import here, number_format, parser, print_table, record
+from rivals import Shape
 
 from pellucid.config import load_run_config
 from pellucid.corpora.build import build_corpus
 from pellucid.data.build import prepare_data
-from pellucid.generation import decoding
+from pellucid.generation import decoding, single_token
 from pellucid.generation.decoding import generate_tokens
 from pellucid.generation.sampling import Sampling
+from pellucid.generation.single_token import SingleTokenDecoder
 from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.model.attention import explicit_attention, project
+from pellucid.model.build import build_model
+from pellucid.model.decoder import Decoder
 from pellucid.model.feed_forward import relu_squared
+from pellucid.model.language_model import LanguageModel
 from pellucid.model.positions import rotate_pairs
 from pellucid.objectives.next_token import next_token
 from pellucid.tokenizer import Tokenizer
@@ -100,10 +105,33 @@ def ratio(with_it: Callable[[], object], without: Callable[[], object], times: i
     return statistics.median(ratios[1:])
 
 
-def decode(trainer: Trainer, single_token: Callable[..., object]) -> None:
-    decoding.SingleTokenDecoder = single_token
+def decode(model: LanguageModel, n_samples: int, reader: Callable[..., object]) -> None:
+    decoding.SingleTokenDecoder = reader
     options = {"max_new_tokens": TOKENS_A_TURN, "sampling": Sampling(top_k=50), "stop_ids": [-1], "seed": 0}
-    list(generate_tokens(trainer.model, [0], n_samples=1, **options))
+    list(generate_tokens(model, [0], n_samples=n_samples, **options))
+
+
+def with_plain_products(decoder: Decoder) -> SingleTokenDecoder:
+    packs, single_token.gains_from_packing = single_token.gains_from_packing, lambda weight_OI: False
+    lean = SingleTokenDecoder(decoder)
+    single_token.gains_from_packing = packs
+    return lean
+
+
+def measure_decoding(demo: LanguageModel, pairs: int) -> dict[str, float]:
+    """Of one text by the demo, and of eight at once by a model of twice its width."""
+    wide = Shape(batch_size=8, context_length=256, vocab_size=8192, d_model=256, n_layers=6, n_heads=4)
+    wide_model = build_model(wide.config, wide.vocab_size)
+    one, eight = partial(decode, demo, 1), partial(decode, wide_model, 8)
+    lean = SingleTokenDecoder
+    return {
+        "decoding: the lean decoder for single tokens": ratio(
+            partial(one, lean), partial(one, EveryLayerCalled), 1, pairs
+        ),
+        "decoding 8 texts, 6L d256: large products by oneDNN": ratio(
+            partial(eight, lean), partial(eight, with_plain_products), 1, pairs
+        ),
+    }
 
 
 def encode(tokenizer_json: str, texts: list[str], with_cache: bool) -> None:
@@ -140,9 +168,7 @@ def main() -> None:
             without, _ = build_trainer(config, data)
             make_plain(without)
             times_as_long[name] = ratio(fast.update, without.update, UPDATES_A_TURN, chosen.pairs)
-        lean = partial(decode, fast, decoding.SingleTokenDecoder)
-        called = partial(decode, fast, EveryLayerCalled)
-        times_as_long["decoding: the lean decoder for single tokens"] = ratio(lean, called, 1, chosen.pairs)
+        times_as_long |= measure_decoding(fast.model, chosen.pairs)
     figures = {name: {"times as long": figure} for name, figure in times_as_long.items()}
     print_table("without", figures)
     if chosen.record:

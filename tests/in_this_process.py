@@ -135,11 +135,13 @@ class Servers:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.running: list[uvicorn.Server] = []
+        self.has_more = threading.Semaphore(0)
         made = uvicorn.Server.__init__
 
         def keep(server: uvicorn.Server, *arguments: Any, **options: Any) -> None:
             made(server, *arguments, **options)
             self.running.append(server)
+            self.has_more.release()
 
         patch.setattr(uvicorn.Server, "__init__", keep)
 
@@ -154,6 +156,9 @@ class Servers:
         _, _, source, _, name, _, port = command
         thread = self.Process(getattr(script, f"serve_{name}"), (Path(source), int(port)))
         thread.start()
+        # FastAPI silences warnings while it makes an app, for the whole process: two at once would undo each other's.
+        while not self.has_more.acquire(timeout=0.1):
+            assert thread.is_alive()
         return thread
 
     def stop(self) -> None:

@@ -5,8 +5,9 @@ import torch
 from torch import nn
 
 from model_axes import VOCAB_SIZE, build_away_from_zero, covering_combinations, float64, tiny_config
-from pellucid.generation.single_token import SingleQueryAttention, SingleTokenDecoder, on_one_token
+from pellucid.generation.single_token import SingleQueryAttention, SingleTokenDecoder, on_one_token, side_by_side
 from pellucid.generation.slots import make_slots
+from pellucid.kernels.products import gains_from_packing
 from pellucid.model.attention import project
 from pellucid.model.embeddings import TiedEmbeddings
 from pellucid.model.norms import LayerNorm
@@ -55,6 +56,17 @@ def test_the_settings_of_kernels_are_put_back():
     assert torch.backends.mkldnn.enabled
     SingleTokenDecoder(model)(torch.zeros(1, dtype=torch.long), model.new_state(1))
     assert torch.backends.mkldnn.enabled
+
+
+@pytest.mark.parametrize("n_rows", [1, 7, 8, 33])
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_a_large_product_is_that_of_the_plain_form_for_any_number_of_rows(n_rows, has_bias):
+    generator = torch.Generator().manual_seed(n_rows)
+    linear = nn.Linear(256, 600, bias=has_bias)
+    assert gains_from_packing(linear.weight)
+    x_BI = torch.randn(n_rows, 256, generator=generator)
+    with torch.inference_mode():
+        assert_equal_to_rounding(side_by_side(linear)(x_BI), linear(x_BI), dtype=torch.float32)
 
 
 class Damped(nn.Module):
