@@ -81,9 +81,8 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _hold(self, inputs: list[Tensor], outputs: list[Tensor]) -> None:
         """Counts the memory that is new, until it is let go."""
-        old = {tensor.untyped_storage()._cdata for tensor in inputs}
-        new = {storage._cdata: storage for storage in (tensor.untyped_storage() for tensor in outputs)}
-        for address in new.keys() - old:
+        old, new = _storages(inputs), _storages(outputs)
+        for address in new.keys() - old.keys():
             n_bytes = new[address].nbytes()
             self.held_bytes += n_bytes
             weakref.finalize(new[address], self._let_go, n_bytes)
@@ -142,6 +141,12 @@ def state_bytes(model: LanguageModel, precision: Precision, length: int) -> int:
         n_bytes: int = meter.held_bytes
     del state  # until here it is held
     return n_bytes
+
+
+def _storages(tensors: list[Tensor]) -> dict[int, torch.UntypedStorage]:
+    """By their address. What oneDNN has packed for itself shows none, and is not counted."""
+    storages = (tensor.untyped_storage() for tensor in tensors if not tensor.is_mkldnn)
+    return {storage._cdata: storage for storage in storages}
 
 
 def _tensors(tree: Any) -> list[Tensor]:
