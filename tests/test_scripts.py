@@ -203,7 +203,7 @@ def test_every_script_runs(name, script, place, monkeypatch, capsys):
 def make_shapes_small(module, monkeypatch) -> None:
     """Those of models that are compared with others, and of their turns."""
     monkeypatch.setattr(sys.modules["rivals"], "SECONDS_A_TURN", 0.01)
-    monkeypatch.setattr(sys.modules["rivals"], "NEW_TOKENS", 2)
+    monkeypatch.setattr(sys.modules["rivals"], "NEW_TOKENS", 3)
     shape, few = module.Shape, {"batch_size": 1, "vocab_size": 65, "d_model": 16, "n_layers": 1, "n_heads": 1}
     monkeypatch.setattr(module, "Shape", lambda **sizes: shape(**{**sizes, **few}))
     for table in ("TRAINED", "DECODED", "TRAINED_ON_GPU", "DECODED_ON_GPU"):
