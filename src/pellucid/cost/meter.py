@@ -144,7 +144,7 @@ def state_bytes(model: LanguageModel, precision: Precision, length: int) -> int:
 
 
 def _storages(tensors: list[Tensor]) -> dict[int, torch.UntypedStorage]:
-    """By their address. What oneDNN has packed for itself shows none, and is not counted."""
+    """Returns the memory behind the tensors, by address. A matrix that oneDNN has packed shows none."""
     storages = (tensor.untyped_storage() for tensor in tensors if not tensor.is_mkldnn)
     return {storage._cdata: storage for storage in storages}
 

@@ -1,4 +1,4 @@
-"""Products of many rows with a large matrix that stays the same, as decoding several texts at once needs them.
+"""Products of many rows with a large matrix that stays the same, of which decoding several texts consists.
 
 Shapes: B rows, I inputs, O outputs.
 """
@@ -15,7 +15,7 @@ FEWEST_ROWS, FEWEST_NUMBERS = 8, 2**17
 
 
 def gains_from_packing(weight_OI: Tensor) -> bool:
-    """Whether `packed_product` is faster for many rows: if a float32 matrix on a CPU is large, and oneDNN there."""
+    """Whether `packed_product` is faster for many rows: for a large float32 matrix, on a CPU with oneDNN."""
     is_right_kind = weight_OI.device.type == "cpu" and weight_OI.dtype == torch.float32
     has_onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return bool(is_right_kind and weight_OI.numel() >= FEWEST_NUMBERS and has_onednn)

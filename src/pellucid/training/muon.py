@@ -109,7 +109,7 @@ def steps_together(x_NRC: Tensor, n_steps: int) -> Tensor:
 
 
 def polynomial(gram_NRR: Tensor) -> Tensor:
-    """a + b G + c G^2."""
+    """Returns a + b G + c G^2, by which one step multiplies X."""
     result_NRR = torch.baddbmm(gram_NRR, gram_NRR, gram_NRR, beta=B, alpha=C)
     result_NRR.diagonal(dim1=1, dim2=2).add_(A)
     return result_NRR
