@@ -1,32 +1,103 @@
-"""Products of many rows with a large matrix that stays the same, of which decoding several texts consists.
+"""Products in float32 by oneDNN, where they are large enough to gain from it.
 
-Shapes: B rows, I inputs, O outputs.
+PyTorch gives float32 products on a CPU to MKL, which on AMD's CPUs leaves half of their vector units unused.
+
+Shapes: N rows (B of them, when B texts are written), I inputs, O outputs.
 """
 
 from __future__ import annotations
 
+import functools
+import platform
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 # Below either, oneDNN's preparation of each call takes longer than it saves.
 FEWEST_ROWS, FEWEST_NUMBERS = 8, 2**17
+FEWEST_MULTIPLICATIONS = 2**24  # in training, where it prepares three calls
 
 
 def gains_from_packing(weight_OI: Tensor) -> bool:
     """Whether `packed_product` is faster for many rows: for a large float32 matrix, on a CPU with oneDNN."""
-    is_right_kind = weight_OI.device.type == "cpu" and weight_OI.dtype == torch.float32
-    has_onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    return bool(is_right_kind and weight_OI.numel() >= FEWEST_NUMBERS and has_onednn)
+    return is_for_onednn(weight_OI) and weight_OI.numel() >= FEWEST_NUMBERS
 
 
 def packed_product(weight_OI: Tensor, bias_O: Tensor | None) -> Callable[[Tensor], Tensor]:
-    """x -> x W^T + b for rows x, by oneDNN, with W copied into the order in which its kernel reads it.
+    """x -> x W^T + b for rows x, with W copied into the order in which oneDNN's kernel reads it.
 
-    PyTorch gives float32 products on a CPU to MKL, which on AMD's CPUs leaves half of their vector units unused. Later
-    changes of W are not seen.
+    Later changes of W are not seen.
     """
     packed = torch.ops.mkldnn._reorder_linear_weight(weight_OI.detach().contiguous(), 2 * FEWEST_ROWS)
-    product = torch.ops.mkldnn._linear_pointwise.default
-    return lambda x_BI: product(x_BI, packed, bias_O, "none", [], None)
+    by_onednn = torch.ops.mkldnn._linear_pointwise.default  # once, as looking it up takes time
+    return lambda x_BI: by_onednn(x_BI, packed, bias_O, "none", [], None)
+
+
+def with_faster_products(model: nn.Module) -> Callable[[Tensor], Tensor]:
+    """The model, with large linear layers and their gradients by oneDNN."""
+
+    def forward(tokens_BT: Tensor) -> Tensor:
+        with FasterProducts():
+            return model(tokens_BT)  # type: ignore[no-any-return]
+
+    return forward
+
+
+class FasterProducts(TorchFunctionMode):
+    """While it is entered, `F.linear` is `LinearByOneDNN` where this is faster."""
+
+    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
+        if function is F.linear and not named and gains_in_training(*arguments):
+            return LinearByOneDNN.apply(*arguments, *[None] * (3 - len(arguments)))  # type: ignore[no-untyped-call]
+        return function(*arguments, **(named or {}))
+
+
+def gains_in_training(x: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> bool:
+    is_large = x.dim() > 1 and x.numel() * len(weight_OI) >= FEWEST_MULTIPLICATIONS
+    return is_large and is_for_onednn(x) and is_for_onednn(weight_OI)
+
+
+def is_for_onednn(x: Tensor) -> bool:
+    return x.dtype == torch.float32 and x.device.type == "cpu" and has_onednn()
+
+
+@functools.cache
+def has_onednn() -> bool:
+    """On other CPUs than x86 PyTorch chooses well by itself."""
+    is_x86 = platform.machine() in ("x86_64", "AMD64")
+    return is_x86 and bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
+
+
+class LinearByOneDNN(torch.autograd.Function):
+    """y = x W^T + b, and for dL/dy = g: dL/dx = g W, dL/dW = g^T x, dL/db = the sum of g's rows."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight_OI)
+        return product(x, weight_OI, bias_O)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        x, weight_OI = ctx.saved_tensors
+        gradient_NO, x_NI = gradient.flatten(end_dim=-2), x.flatten(end_dim=-2)
+        wants_x, wants_weight, wants_bias = ctx.needs_input_grad
+        of_x = product(gradient, weight_OI.T) if wants_x else None
+        of_weight = transposed_product(gradient_NO, x_NI) if wants_weight else None
+        return of_x, of_weight, gradient_NO.sum(dim=0) if wants_bias else None
+
+
+def product(x: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
+    """x W^T + b."""
+    return torch.ops.mkldnn._linear_pointwise(x, weight_OI, bias_O, "none", [], None)  # type: ignore[no-any-return]
+
+
+def transposed_product(gradient_NO: Tensor, x_NI: Tensor) -> Tensor:
+    """g^T x, with the fewer rows first: oneDNN is up to twice as fast so."""
+    if gradient_NO.size(1) < x_NI.size(1):
+        return product(gradient_NO.T, x_NI.T)
+    return product(x_NI.T, gradient_NO.T).T

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.optim import Optimizer
 from torch.utils.checkpoint import checkpoint as recompute_in_backward
@@ -58,6 +58,7 @@ from pellucid.generation.build import build_sampling
 from pellucid.generation.chat import Conversation
 from pellucid.generation.text import generate_text
 from pellucid.kernels.cross_entropy import summed_cross_entropy as fast_cross_entropy
+from pellucid.kernels.products import with_faster_products
 from pellucid.model.bigram import Bigram
 from pellucid.model.build import build_model
 from pellucid.model.experts import experts_of
@@ -193,7 +194,7 @@ def build_trainer(
         shard(model, model.blocks)
     trainer = Trainer(
         model,
-        torch.compile(model) if train.compile and not is_sharded else model,
+        choose_forward(config, model, precision, is_sharded),
         build_optimizers(config.optimizer, model, precision, world),
         build_schedule(config.schedule, train.steps),
         task.get_batch,
@@ -276,10 +277,28 @@ def choose_n_processes(config: RunConfig, world: World = ALONE) -> int:
     return max(n for n in range(1, most + 1) if divides(train.gradient_accumulation_steps, train.batch_size, n))
 
 
+def choose_forward(
+    config: RunConfig, model: nn.Module, precision: Precision, is_sharded: bool
+) -> Callable[[Tensor], Tensor]:
+    """What computes the logits in training: the model, or a faster form of it."""
+    if config.train.compile and not is_sharded:
+        return torch.compile(model)
+    in_float32 = precision.dtype == torch.float32 and precision.device.type == "cpu"
+    # Gradient checkpointing would run a block again without the faster products.
+    if not in_float32 or is_sharded or config.train.gradient_checkpointing or has_plain_kernels(config.model):
+        return model
+    return with_faster_products(model)
+
+
+def has_plain_kernels(config: ModelConfig) -> bool:
+    return isinstance(config, DecoderConfig) and config.kernels == "plain"
+
+
 def choose_objective(config: ModelConfig, model: nn.Module) -> Objective:
     """To predict the next token; where the model has experts, all of them should be asked as well."""
-    is_plain = isinstance(config, DecoderConfig) and config.kernels == "plain"
-    objective: Objective = next_token if is_plain else partial(next_token, cross_entropy=fast_cross_entropy)
+    objective: Objective = (
+        next_token if has_plain_kernels(config) else partial(next_token, cross_entropy=fast_cross_entropy)
+    )
     if not isinstance(config, DecoderConfig) or not isinstance(config.feed_forward, ExpertsConfig):
         return objective
     weight = config.feed_forward.load_balance_weight

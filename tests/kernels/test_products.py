@@ -1,0 +1,72 @@
+"""Products by oneDNN are those of PyTorch, with the same gradients."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from pellucid.kernels import products
+from pellucid.kernels.products import FasterProducts, LinearByOneDNN, has_onednn, with_faster_products
+
+if not has_onednn():
+    pytest.skip("this CPU, or this PyTorch, has no oneDNN for float32", allow_module_level=True)
+
+sizes = st.integers(1, 9)
+
+
+@given(sizes, sizes, sizes, sizes, st.booleans(), st.booleans(), st.integers(0, 2**32 - 1))
+def test_a_linear_layer_and_its_gradients_are_pytorchs(B, T, I, O, has_bias, is_strided, seed):  # noqa: E741
+    generator = torch.Generator().manual_seed(seed)
+    x_BTI = torch.randn(B, T, I, generator=generator)
+    weight_OI = torch.randn(O, I, generator=generator) / I**0.5
+    gradient_BTO = torch.randn(B, T, O, generator=generator)
+    if is_strided:
+        x_BTI, gradient_BTO = x_BTI.mT.contiguous().mT, gradient_BTO[:, :1].expand(-1, T, -1)
+    bias_O = torch.randn(O, generator=generator) if has_bias else None
+    leaves = [x.requires_grad_() for x in (x_BTI, weight_OI, bias_O) if x is not None]
+    ours, pytorchs = LinearByOneDNN.apply(x_BTI, weight_OI, bias_O), F.linear(x_BTI, weight_OI, bias_O)
+    torch.testing.assert_close(ours, pytorchs)
+    gradients = (torch.autograd.grad(y, leaves, gradient_BTO) for y in (ours, pytorchs))
+    torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-5)
+
+
+def test_a_frozen_layer_passes_the_gradient_on_and_has_none_itself():
+    x, weight = torch.randn(4, 3, requires_grad=True), torch.randn(5, 3)
+    LinearByOneDNN.apply(x, weight, None).sum().backward()
+    torch.testing.assert_close(x.grad, weight.sum(dim=0).expand(4, 3))
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The shapes of all layers that oneDNN computed."""
+    shapes, product = [], products.product
+    monkeypatch.setattr(products, "FEWEST_MULTIPLICATIONS", 64)
+    monkeypatch.setattr(products, "product", lambda x, *rest: shapes.append(tuple(x.shape)) or product(x, *rest))
+    return shapes
+
+
+def test_only_large_products_in_float32_are_replaced(calls):
+    layer = nn.Linear(8, 8)
+    with FasterProducts():
+        layer(torch.ones(2, 8))
+        assert calls == [(2, 8)]
+        layer(torch.ones(8))
+        layer.double()(torch.ones(2, 8, dtype=torch.float64))
+        nn.Linear(8, 2)(torch.ones(1, 8))
+    layer.float()(torch.ones(2, 8))
+    assert calls == [(2, 8)]
+
+
+def test_a_model_learns_the_same_with_faster_products(calls):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(10, 16), nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 10))
+    tokens = torch.randint(10, (4, 6))
+    gradients = []
+    for forward in (model, with_faster_products(model)):
+        F.cross_entropy(forward(tokens).flatten(0, 1), tokens.flatten()).backward()
+        gradients.append([parameter.grad for parameter in model.parameters()])
+        model.zero_grad()
+    assert len(calls) == 2 + 2 * 2  # each layer forwards, then the gradients of its input and of its weight
+    torch.testing.assert_close(*gradients)
