@@ -8,6 +8,7 @@ without divided by the time with. A fast form that gains less than 3 % on every 
 
 from __future__ import annotations
 
+import copy
 import statistics
 import tempfile
 import time
@@ -119,14 +120,19 @@ def with_plain_products(decoder: Decoder) -> SingleTokenDecoder:
 
 
 def measure_decoding(demo: LanguageModel, pairs: int) -> dict[str, float]:
-    """Of one text by the demo, and of eight at once by a model of twice its width."""
+    """Of one text and of 16 by the demo, and of eight by a model of twice its width."""
     wide = Shape(batch_size=8, context_length=256, vocab_size=8192, d_model=256, n_layers=6, n_heads=4)
     wide_model = build_model(wide.config, wide.vocab_size)
     one, eight = partial(decode, demo, 1), partial(decode, wide_model, 8)
     lean = SingleTokenDecoder
+    plain = copy.deepcopy(demo)
+    plain.positions.rotate_pairs = rotate_pairs
     return {
         "decoding: the lean decoder for single tokens": ratio(
             partial(one, lean), partial(one, EveryLayerCalled), 1, pairs
+        ),
+        "decoding 16 texts: RoPE by hand": ratio(
+            partial(decode, demo, 16, lean), partial(decode, plain, 16, lean), 1, pairs
         ),
         "decoding 8 texts, 6L d256: large products by oneDNN": ratio(
             partial(eight, lean), partial(eight, with_plain_products), 1, pairs
@@ -168,6 +174,12 @@ def main() -> None:
             without, _ = build_trainer(config, data)
             make_plain(without)
             times_as_long[name] = ratio(fast.update, without.update, UPDATES_A_TURN, chosen.pairs)
+        config = load_run_config(CONFIG, ["corpus.size=2000", "train.precision=fp32"])
+        fast, _ = build_trainer(config, data)
+        without, _ = build_trainer(config, data)
+        without.forward = without.model
+        name = "in float32: large products by oneDNN"
+        times_as_long[name] = ratio(fast.update, without.update, UPDATES_A_TURN, chosen.pairs)
         times_as_long |= measure_decoding(fast.model, chosen.pairs)
     figures = {name: {"times as long": figure} for name, figure in times_as_long.items()}
     print_table("without", figures)

@@ -18,7 +18,7 @@ import strikes
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import read_checkpoint, step_name
 from pellucid.training.metrics import read_rows
-from processes import HANGS_AFTER_SECONDS, Fault, assert_one_error_line, command_line
+from processes import HANGS_AFTER_SECONDS, Fault, assert_one_error_line, command_line, n_threads
 from reference_run import Trace, leftovers, trace
 from tiny_run import Result
 
@@ -130,7 +130,7 @@ def torchrun(*arguments: object, n: int, restarts: int = 0, module: str = "pellu
 
 
 def started(fault_place: Path, command: list[str]) -> subprocess.Popen[str]:
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(max(1, n_threads() // 2)))  # each, as `TWO` has
     environment = {**os.environ, **threads, "PYTHONPATH": str(Path(__file__).parent)}
     return subprocess.Popen(command, cwd=fault_place, env=environment, stderr=subprocess.PIPE, text=True)
 
