@@ -120,10 +120,10 @@ def with_plain_products(decoder: Decoder) -> SingleTokenDecoder:
 
 
 def measure_decoding(demo: LanguageModel, pairs: int) -> dict[str, float]:
-    """Of one text and of 16 by the demo, and of eight by a model of twice its width."""
+    """Of one text and of 16 by the demo, and of one and eight by a model of twice its width."""
     wide = Shape(batch_size=8, context_length=256, vocab_size=8192, d_model=256, n_layers=6, n_heads=4)
     wide_model = build_model(wide.config, wide.vocab_size)
-    one, eight = partial(decode, demo, 1), partial(decode, wide_model, 8)
+    one, wide_one, eight = partial(decode, demo, 1), partial(decode, wide_model, 1), partial(decode, wide_model, 8)
     lean = SingleTokenDecoder
     plain = copy.deepcopy(demo)
     plain.positions.rotate_pairs = rotate_pairs
@@ -133,6 +133,9 @@ def measure_decoding(demo: LanguageModel, pairs: int) -> dict[str, float]:
         ),
         "decoding 16 texts: RoPE by hand": ratio(
             partial(decode, demo, 16, lean), partial(decode, plain, 16, lean), 1, pairs
+        ),
+        "decoding 1 text, 6L d256: large products by oneDNN": ratio(
+            partial(wide_one, lean), partial(wide_one, with_plain_products), 1, pairs
         ),
         "decoding 8 texts, 6L d256: large products by oneDNN": ratio(
             partial(eight, lean), partial(eight, with_plain_products), 1, pairs

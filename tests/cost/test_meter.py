@@ -15,7 +15,7 @@ from pellucid.checkpoint.training_state import model_tensors, optimizer_tensors
 from pellucid.config.training import AdamWConfig, MuonConfig, SGDConfig
 from pellucid.cost.counts import count_cost
 from pellucid.cost.meter import Meter, measure_update
-from pellucid.kernels.products import gains_from_packing, packed_product
+from pellucid.kernels.products import has_onednn, packed_product
 from pellucid.model.build import build_model
 from pellucid.model.feed_forward import FeedForward
 from pellucid.runtime.precision import Precision
@@ -155,9 +155,9 @@ class NewFeedForward(FeedForward):
         return super().forward(x_BTD).tanh()
 
 
+@pytest.mark.skipif(not has_onednn(), reason="this CPU, or this PyTorch, has no oneDNN for float32")
 def test_a_product_with_a_matrix_that_onednn_has_packed_is_one_operation():
     weight_OI, x_BI = torch.ones(512, 256), torch.ones(8, 256)
-    assert gains_from_packing(weight_OI)
     packed = packed_product(weight_OI, None)
     with Meter() as meter:
         packed(x_BI)

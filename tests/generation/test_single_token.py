@@ -7,7 +7,7 @@ from torch import nn
 from model_axes import VOCAB_SIZE, build_away_from_zero, covering_combinations, float64, tiny_config
 from pellucid.generation.single_token import SingleQueryAttention, SingleTokenDecoder, on_one_token, side_by_side
 from pellucid.generation.slots import make_slots
-from pellucid.kernels.products import gains_from_packing
+from pellucid.kernels.products import gains_from_packing, has_onednn
 from pellucid.model.attention import project
 from pellucid.model.embeddings import TiedEmbeddings
 from pellucid.model.norms import LayerNorm
@@ -58,12 +58,12 @@ def test_the_settings_of_kernels_are_put_back():
     assert torch.backends.mkldnn.enabled
 
 
-@pytest.mark.parametrize("n_rows", [1, 7, 8, 33])
+@pytest.mark.parametrize("n_rows", [1, 2, 7, 33])
 @pytest.mark.parametrize("has_bias", [False, True])
 def test_a_large_product_is_that_of_the_plain_form_for_any_number_of_rows(n_rows, has_bias):
     generator = torch.Generator().manual_seed(n_rows)
     linear = nn.Linear(256, 600, bias=has_bias)
-    assert gains_from_packing(linear.weight)
+    assert gains_from_packing(linear.weight) == has_onednn()
     x_BI = torch.randn(n_rows, 256, generator=generator)
     with torch.inference_mode():
         assert_equal_to_rounding(side_by_side(linear)(x_BI), linear(x_BI), dtype=torch.float32)

@@ -11,7 +11,6 @@ Shapes: B sequences, D model, H query heads, G key/value heads, K head width, S 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -22,7 +21,7 @@ from torch import Tensor, nn
 
 from pellucid.kernels.attention import fused_attention
 from pellucid.kernels.hooks import has_hooks
-from pellucid.kernels.products import FEWEST_ROWS, gains_from_packing, packed_product
+from pellucid.kernels.products import gains_from_packing, packed_product
 from pellucid.model.attention import MultiHeadAttention, explicit_attention
 from pellucid.model.block import Block
 from pellucid.model.build import FAST, PLAIN
@@ -161,24 +160,23 @@ def as_projection(embeddings: nn.Module) -> Projection:
 
 def side_by_side(*linears: nn.Linear) -> Projection:
     """Several linear layers of the same input as one: their outputs stand one after the other."""
+    if len(linears) == 1:  # no need for a copy
+        return projection(linears[0].weight, linears[0].bias)
     bias = None if linears[0].bias is None else torch.cat([linear.bias for linear in linears])
     return projection(torch.cat([linear.weight for linear in linears]), bias)
 
 
 def projection(weight_OI: Tensor, bias_O: Tensor | None = None) -> Projection:
-    """x -> x W^T + b for rows x, with W^T laid out in memory as it is read."""
+    """x -> x W^T + b for rows x, with W laid out in memory as it is read."""
     dtype = product_dtype(weight_OI)
     weight_OI = weight_OI.detach().to(dtype)
     bias_O = None if bias_O is None else bias_O.detach().to(dtype)
+    if gains_from_packing(weight_OI):
+        return packed_product(weight_OI, bias_O)
     weight_IO = weight_OI.T.contiguous()
-
-    def product(x_BI: Tensor) -> Tensor:
-        return torch.mm(x_BI, weight_IO) if bias_O is None else torch.addmm(bias_O, x_BI, weight_IO)
-
-    if not gains_from_packing(weight_OI):
-        return product
-    packed = functools.cache(lambda: packed_product(weight_OI, bias_O))  # made where it is used first, if at all
-    return lambda x_BI: packed()(x_BI) if len(x_BI) >= FEWEST_ROWS else product(x_BI)
+    if bias_O is None:
+        return lambda x_BI: torch.mm(x_BI, weight_IO)
+    return lambda x_BI: torch.addmm(bias_O, x_BI, weight_IO)
 
 
 @contextmanager

@@ -17,13 +17,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-# Below either, oneDNN's preparation of each call takes longer than it saves.
-FEWEST_ROWS, FEWEST_NUMBERS = 8, 2**17
+FEWEST_NUMBERS = 2**17  # for smaller matrices, oneDNN's preparation of a call takes longer than it saves
+ROWS_IN_MIND = 16  # its order for so many suits other numbers of rows as well
 FEWEST_MULTIPLICATIONS = 2**24  # in training, where it prepares three calls
 
 
 def gains_from_packing(weight_OI: Tensor) -> bool:
-    """Whether `packed_product` is faster for many rows: for a large float32 matrix, on a CPU with oneDNN."""
+    """Whether `packed_product` is faster: for a large float32 matrix, on a CPU with oneDNN.
+
+    For one row it is so with two threads or more, as MKL uses one; with one thread they are about equal.
+    """
     return is_for_onednn(weight_OI) and weight_OI.numel() >= FEWEST_NUMBERS
 
 
@@ -32,7 +35,7 @@ def packed_product(weight_OI: Tensor, bias_O: Tensor | None) -> Callable[[Tensor
 
     Later changes of W are not seen.
     """
-    packed = torch.ops.mkldnn._reorder_linear_weight(weight_OI.detach().contiguous(), 2 * FEWEST_ROWS)
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight_OI.detach().contiguous(), ROWS_IN_MIND)
     by_onednn = torch.ops.mkldnn._linear_pointwise.default  # once, as looking it up takes time
     return lambda x_BI: by_onednn(x_BI, packed, bias_O, "none", [], None)
 
