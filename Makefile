@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# A module is compiled when it is first imported, and once: compiling all of PyTorch takes half a minute.
+unexport PYTHONDONTWRITEBYTECODE
+INSTALL := $(BIN)/pip install --quiet --no-compile --constraint requirements.lock --editable
 
 .PHONY: help setup demo demo-chat serve test suite everywhere oracles bench soak gpu lint clean
 .DEFAULT_GOAL := help
@@ -29,13 +32,12 @@ serve: $(VENV)/.web ## the page of the demo; trains it first if need be, while t
 test: $(VENV)/.dev ## lint, types and layers, beside all tests: a file per core at a time
 	$(MAKE) -j2 lint suite
 
-# Modules are compiled once, not by every process, also where Python is told to keep no bytecode.
 suite: $(VENV)/.dev
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 	    $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
 
 everywhere: $(VENV)/.dev ## all tests with other kernels, threads and orders, and beside a busy process: an hour or two
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python scripts/everywhere.py
+	$(BIN)/python scripts/everywhere.py
 
 oracles: $(VENV)/.oracles ## what other programs make of our files: trackers, evaluation harness and formats
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest tests/oracles
@@ -61,20 +63,20 @@ lint: $(VENV)/.dev ## ruff, mypy and the layers of the house
 # Runtime packages alone, so that the demo starts sooner; the tests add theirs.
 $(VENV)/.run: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint requirements.lock --editable .
+	$(INSTALL) .
 	touch $@
 
 $(VENV)/.web: $(VENV)/.run
-	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[web]'
+	$(INSTALL) '.[web]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev]'
+	$(INSTALL) '.[dev]'
 	sh scripts/install_chromium.sh
 	touch $@
 
 $(VENV)/.oracles: $(VENV)/.dev
-	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev,oracles]'
+	$(INSTALL) '.[dev,oracles]'
 	touch $@
 
 clean:           ## remove .venv, caches, and the corpora and runs that Pellucid wrote; your own files stay

@@ -19,7 +19,7 @@ from pellucid.cost.machine import Machine, measure_machine
 from tiny_run import TINY_RUN, VERSES, Result
 
 # Examples are the same on every run, so that a red test stays red until it is fixed; no deadline on noisy machines.
-settings.register_profile("pellucid", deadline=None, derandomize=True, max_examples=50)
+settings.register_profile("pellucid", deadline=None, derandomize=True, max_examples=30)
 settings.register_profile("soak", settings.get_profile("pellucid"), max_examples=100)
 settings.load_profile("pellucid")
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
