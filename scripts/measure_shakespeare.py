@@ -1,11 +1,17 @@
 """The configs for tiny Shakespeare, on a GPU the one for it: seconds, evaluations included, and the loss at the end.
 
-python scripts/measure_shakespeare.py tinyshakespeare.txt --record
+    python scripts/measure_shakespeare.py tinyshakespeare.txt --record
+    python scripts/measure_shakespeare.py tinyshakespeare.txt --nanogpt ../nanoGPT --record
+
+With --nanogpt its recipe for a CPU, as its README gives it, trains on the same text before our runs.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,16 +25,34 @@ RUNS = {
     "speedrun, seed 1": ["speedrun_shakespeare.yaml", "seed=1"],
     "longer": ["shakespeare_char.yaml"],
 }
+NANOGPT = """--device=cpu --compile=False --eval_iters=20 --log_interval=1 --block_size=64 --batch_size=12 --n_layer=4
+--n_head=4 --n_embd=128 --max_iters=2000 --lr_decay_iters=2000 --dropout=0.0"""
 RUNS_ON_A_GPU = {"speedrun, seed 0": ["speedrun_shakespeare_gpu.yaml"]}
+
+
+def train_nanogpt(program: Path, text: Path, folder: Path) -> dict[str, float]:
+    """The sum of the times that it prints for its updates, evaluations among them; the loss is its last estimate."""
+    shutil.copytree(program, folder, ignore=shutil.ignore_patterns(".git"))
+    data = folder / "data" / "shakespeare_char"
+    shutil.copy(text, data / "input.txt")
+    subprocess.run([sys.executable, data / "prepare.py"], check=True)
+    command = [sys.executable, "train.py", "config/train_shakespeare_char.py", *NANOGPT.split()]
+    log = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+    milliseconds = [float(time) for time in re.findall(r"^iter .* time ([\d.]+)ms", log, re.MULTILINE)]
+    losses = [float(loss) for loss in re.findall(r"val loss ([\d.]+)", log)]
+    return {"seconds": sum(milliseconds) / 1000, "nats per character": losses[-1]}
 
 
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("text", type=Path)
+    arguments.add_argument("--nanogpt", type=Path, metavar="FOLDER", help="with its train.py")
     options = arguments.parse_args()
     runs = RUNS_ON_A_GPU if torch.cuda.is_available() else RUNS
     figures = {}
     with tempfile.TemporaryDirectory() as folder:
+        if options.nanogpt:
+            figures["nanoGPT's recipe"] = train_nanogpt(options.nanogpt, options.text, Path(folder) / "nanoGPT")
         for name, (config, *overrides) in runs.items():
             command = [sys.executable, "-m", "pellucid", "train", str(ROOT / "configs" / config), *overrides]
             files = f"corpus={{type: text, files: [{json.dumps(str(options.text.resolve()))}]}}"
@@ -38,7 +62,11 @@ def main() -> None:
             figures[name] = {"seconds": last["elapsed_seconds"], "nats per character": last["val_loss"]}
             if torch.cuda.is_available():
                 figures[name]["steps"] = last["step"]
-    print_table("shakespeare", figures)
+    if options.nanogpt:
+        ours = statistics.median(figures[name]["seconds"] for name in runs if name.startswith("speedrun"))
+        figures["nanoGPT's recipe"]["times as long"] = figures["nanoGPT's recipe"]["seconds"] / ours
+    for name, row in figures.items():
+        print_table(name, {"": row})
     if options.record:
         record(here("shakespeare"), figures, {config.removesuffix(".yaml") for config, *_ in runs.values()})
 

@@ -235,3 +235,24 @@ def called_by(trainer) -> dict[str, object]:
     """The functions that a trainer and the layers of its model keep."""
     owners = {"trainer": trainer, **dict(trainer.model.named_modules())}
     return {f"{name}.{key}": f for name, owner in owners.items() for key, f in vars(owner).items() if callable(f)}
+
+
+NANOGPT = """
+from pathlib import Path
+assert Path("data/shakespeare_char/prepared").read_text() == "To be"
+print("step 0: train loss 4.2, val loss 4.2500\\niter 0: loss 4.2, time 1500.00ms, mfu -100.00%")
+print("iter 1: loss 4.1, time 20.50ms, mfu 1.00%\\nstep 2: train loss 1.8, val loss 1.9000")
+"""
+
+
+def test_nanogpts_seconds_and_loss_are_those_that_it_prints(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    text, data = tmp_path / "text.txt", tmp_path / "nanoGPT" / "data" / "shakespeare_char"
+    data.mkdir(parents=True)
+    text.write_text("To be")
+    prepare = "place = __file__.removesuffix('prepare.py')\n"
+    prepare += "open(place + 'prepared', 'w').write(open(place + 'input.txt').read())"
+    (data / "prepare.py").write_text(prepare)
+    (tmp_path / "nanoGPT/train.py").write_text(NANOGPT)
+    found = importlib.import_module("measure_shakespeare").train_nanogpt(tmp_path / "nanoGPT", text, tmp_path / "copy")
+    assert found == {"seconds": 1.5205, "nats per character": 1.9}
