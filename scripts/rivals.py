@@ -19,6 +19,7 @@ from pellucid.cost.meter import Meter
 from pellucid.data.batches import Batch
 from pellucid.generation.decoding import generate_tokens
 from pellucid.generation.sampling import Sampling
+from pellucid.kernels.products import with_faster_products
 from pellucid.model.build import build_model
 from pellucid.runtime.precision import Precision
 from pellucid.training.build import choose_objective, recompute_activations
@@ -93,7 +94,10 @@ def pellucid_trainer(
     model = build_model(shape.config, shape.vocab_size).to(precision.device)
     if checkpointing:
         recompute_activations(model.blocks)
-    forward = torch.compile(model) if precision.device.type == "cuda" else model
+    in_float32 = precision.dtype == torch.float32 and not checkpointing
+    forward = with_faster_products(model) if in_float32 else model  # as in training
+    if precision.device.type == "cuda":
+        forward = torch.compile(model)
     return Trainer(
         model,
         forward,
