@@ -106,7 +106,8 @@ def draw_roof(axes: Axes, gb_per_second: float, gflops_per_second: dict[str, flo
         ridge = peak / gb_per_second
         axes.plot([ridge, RIGHT], [peak, peak], color="black", linewidth=1.8)
         axes.plot([ridge, RIGHT], [peak / 2, peak / 2], **HALF)
-        axes.text(1.5 * ridge, 1.12 * peak, f"{name}: {peak:,.0f} GFLOP/s", fontsize=9, bbox=ON_WHITE, zorder=1.5)
+        label = f"{name}: {peak:,.0f} GFLOP/s"
+        axes.text(0.9 * RIGHT, 1.08 * peak, label, fontsize=9, ha="right", bbox=ON_WHITE, zorder=1.5)
 
 
 def write_along(axes: Axes, x: float, slope: float, text: str) -> None:

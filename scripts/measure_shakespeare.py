@@ -46,7 +46,7 @@ def train_nanogpt(program: Path, text: Path, folder: Path) -> dict[str, float]:
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("text", type=Path)
-    arguments.add_argument("--nanogpt", type=Path, metavar="FOLDER", help="with its train.py")
+    arguments.add_argument("--nanogpt", type=Path, metavar="FOLDER", help="with nanoGPT, and its package requests")
     options = arguments.parse_args()
     runs = RUNS_ON_A_GPU if torch.cuda.is_available() else RUNS
     figures = {}
