@@ -74,3 +74,14 @@ def test_no_float32_copy_of_short_logits_is_ever_made():
 def test_without_a_gradient_none_is_made():
     logits_BTV, targets_BT = random_predictions(2, 3, 5, 0.0, seed=3)
     assert not next_token_nats(logits_BTV, targets_BT).requires_grad
+
+
+def test_tokens_that_cannot_come_spoil_nothing_beside_predictions_that_do_not_count():
+    logits_BTV, targets_BT = random_predictions(2, 6, 5, 0.5, seed=3)
+    logits_BTV[..., 0] = -torch.inf
+    targets_BT[targets_BT == 0] = 1
+    assert (targets_BT == IGNORE_INDEX).any()
+    ours, theirs = logits_BTV.clone().requires_grad_(), logits_BTV.clone().requires_grad_()
+    loss, expected = next_token_nats(ours, targets_BT), library_nats(theirs, targets_BT)
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(torch.autograd.grad(loss, ours), torch.autograd.grad(expected, theirs))

@@ -40,14 +40,14 @@ class SummedCrossEntropy(torch.autograd.Function):
         nats = []
         for start in range(0, len(targets_N), n_at_once):
             rows = slice(start, start + n_at_once)
-            logits_CV, counts_C1 = logits_NV[rows].to(wide), (targets_N[rows, None] != ignore_index).to(wide)
+            logits_CV, is_counted_C1 = logits_NV[rows].to(wide), targets_N[rows, None] != ignore_index
             targets_C1 = targets_N[rows, None].clamp(min=0)
             p_CV = logits_CV.softmax(dim=-1)
             # The largest logit z has the probability p = e^z / Z, so log Z = z - log p: exact, as p is at least 1/V.
             log_Z_C1 = logits_CV.amax(dim=-1, keepdim=True) - p_CV.amax(dim=-1, keepdim=True).log()
-            nats.append(((log_Z_C1 - logits_CV.gather(1, targets_C1)) * counts_C1).sum())
+            nats.append(torch.where(is_counted_C1, log_Z_C1 - logits_CV.gather(1, targets_C1), 0).sum())
             if gradient_NV is not None:
-                gradient_NV[rows] = p_CV.scatter_add_(1, targets_C1, -torch.ones_like(counts_C1)).mul_(counts_C1)
+                gradient_NV[rows] = p_CV.scatter_add_(1, targets_C1, -torch.ones_like(log_Z_C1)).mul_(is_counted_C1)
         ctx.save_for_backward(gradient_NV)
         return torch.stack(nats).sum()
 
