@@ -83,7 +83,7 @@ def train(
     data_dir: str | Path = "data",
     **settings: Any,
 ) -> Run:
-    """The same as `pellucid train`, in `run_dir` (default: checkpoints/NAME); returns the run.
+    """Trains in `run_dir` (default: checkpoints/NAME), as `pellucid train` does, and returns the run.
 
     minutes: no more steps than take so long on this machine. settings: keys of the `train` section (steps=200) or of
     the top level (seed=1). overrides: any key by its path, {"optimizer.lr": 3e-4} or ["optimizer.lr=3e-4"].

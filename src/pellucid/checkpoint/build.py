@@ -118,7 +118,7 @@ def config_of(checkpoint: Checkpoint, where: str) -> RunConfig:
 
 
 def with_own_tokenizer(config: RunConfig, folder: Path) -> RunConfig:
-    """The same config; if its vocabulary comes from a file, from the one that lies in this folder."""
+    """Returns the config with the vocabulary that lies in this folder, if it comes from a file at all."""
     if config.tokenizer.type != "file":
         return config
     own = config.tokenizer.model_copy(update={"path": (folder / "tokenizer.json").as_posix()})
@@ -135,7 +135,7 @@ def find_base(run: Path, digest: str | None) -> Path:
 
 
 def weights_to_start_from(checkpoint: Checkpoint, directory: Path, above: tuple[Path, ...] = ()) -> Weights:
-    """Those of the checkpoint. An adapter is merged first, so that the next run has one base and not two.
+    """The weights of the checkpoint. An adapter is merged first, so that the next run has one base and not two.
 
     above: the checkpoints that start from it. Raises CheckpointError if it is one of them.
     """

@@ -189,6 +189,6 @@ def use_snapshot(snapshot: Path) -> str:
 
 
 def _best(states: list[State]) -> State:
-    """Of states, newest first, the one with the lowest validation loss; where nothing was evaluated, the newest."""
+    """The state with the lowest validation loss; the first, which is the newest, if nothing was evaluated."""
     evaluated = [state for state in states if state.val_loss is not None]
     return min(evaluated, key=lambda state: (state.val_loss, state.step), default=states[0])

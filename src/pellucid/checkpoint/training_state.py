@@ -61,7 +61,7 @@ def rng_tensors(of_task: Mapping[str, Tensor] | None = None) -> dict[str, Tensor
 
 
 def task_tensors(rng: Tensors) -> dict[str, Tensor]:
-    """Of what chance has brought, the task's."""
+    """The tensors that `rng_tensors` was given of the task, under their own names."""
     return {name.removeprefix(OF_TASK): tensor for name, tensor in rng.items() if name.startswith(OF_TASK)}
 
 

@@ -37,7 +37,7 @@ def note(line: str) -> None:
 
 
 def is_first() -> bool:
-    """Of the processes that torchrun starts, one speaks for all."""
+    """Whether this process speaks: if torchrun has started several, one does for all."""
     return os.environ.get("RANK", "0") == "0"
 
 

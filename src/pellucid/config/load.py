@@ -68,7 +68,7 @@ def load_run_config(file: FilePath, changes: Iterable[str | Change] = (), note: 
 def parse_run_config(
     text: str, source: str, changes: Iterable[str | Change] = (), note: Note = _say_nothing
 ) -> RunConfig:
-    """The same for YAML text; `source` is what errors call it."""
+    """Reads a run config from YAML text, as `load_run_config` does from a file. Errors call the text `source`."""
     parsed = [parse_override(change) if isinstance(change, str) else change for change in changes]
     data, places = _sections(RunConfig, text, source)
     _take_from_base(data, places, parsed)
@@ -164,7 +164,7 @@ def parse_override(override: str) -> Change:
 
 
 def _take_from_base(data: dict[str, Any], places: Places, changes: list[Change]) -> None:
-    """Of a run that starts from another: `tokenizer`, `quantization`, and what `model` lacks, are the other's.
+    """Fills in `tokenizer`, `quantization`, and what `model` lacks, from the run that this one starts from.
 
     Raises CheckpointError if they are needed and there is no such run.
     """

@@ -40,13 +40,13 @@ class RunCost:
 
     @property
     def step_work(self) -> Work:
-        """Of one update: all its micro-batches, and the optimizer."""
+        """The work of one update: all its micro-batches, and the optimizer."""
         each, last = astuple(self.micro_batch_work), astuple(self.optimizer_work)
         return Work(*(self.micro_batches_per_step * a + b for a, b in zip(each, last, strict=True)))
 
     @property
     def training_flops_per_step(self) -> int:
-        """The model's own, forward and backward: what MFU counts."""
+        """The FLOPs of the model itself, forward and backward: what MFU counts."""
         return self.tokens_per_step * self.model.training_flops_per_token.total
 
 

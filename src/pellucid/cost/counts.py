@@ -121,7 +121,7 @@ PART_OF_PREFIX = {
 
 
 def idle_parameters(layer: Experts) -> int:
-    """Of the experts that a token does not ask; they are all of a size."""
+    """How many parameters the experts have that a token does not ask. All experts are of one size."""
     idle = list(layer.experts)[layer.top_k :]
     return sum(parameter.numel() for expert in idle for parameter in expert.parameters())
 
@@ -137,7 +137,7 @@ def _part_of(name: str) -> str:
 
 
 def count_flops(model: LanguageModel) -> Flops:
-    """Of the forward pass, per token."""
+    """Counts the FLOPs of the forward pass, per token."""
     T = model.context_length
     with FlopCounterMode(display=False) as counter:
         model(torch.zeros(1, T, dtype=torch.long, device=next(model.parameters()).device))

@@ -96,7 +96,10 @@ def _work_of(work: Callable[[], Tensor]) -> Work:
 
 
 def fastest(work: Callable[[], Tensor], seconds: float) -> float:
-    """Of at least two runs in so many seconds, after one to warm up. What else the machine does slows the others."""
+    """The time of the fastest of two runs or more, as many as fit the seconds, after one to warm up.
+
+    Whatever else the machine does only makes runs slower.
+    """
     _timed(work)
     times = [_timed(work)]
     while sum(times) < seconds:

@@ -111,7 +111,10 @@ def all_reduce_bytes(n: int, n_bytes: float) -> float:
 
 
 def gather_bytes(n: int, n_bytes: float) -> float:
-    """The same until all have the whole of which each had 1/n; or, the other way round, each 1/n of the sum."""
+    """What each of n devices in a ring sends, until all have the whole of which each had 1/n.
+
+    It is as much until each has 1/n of the sum, which is the way back.
+    """
     return (n - 1) / n * n_bytes
 
 

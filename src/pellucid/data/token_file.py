@@ -74,7 +74,7 @@ class TokenFile:
 
     @property
     def n_losses(self) -> int:
-        """Of these, how many are to be learned."""
+        """How many of these are to be learned."""
         return self.n_targets if self.is_target is None else int(np.count_nonzero(self.is_target[1:]))
 
     @property

@@ -159,7 +159,7 @@ def _spelling(tokenizer: Tokenizer, word: NextWord) -> tuple[int, ...]:
 
 
 def after_tokens(spellings: Spellings, known: Sequence[int]) -> tuple[dict[int, float], float]:
-    """Of the words whose tokens begin with the known ones: the mass of each next token, and of the word being whole."""
+    """The mass of each next token, and of the word's end, summed over the words that begin with the known tokens."""
     n_known, known = len(known), tuple(known)
     longer: dict[int, float] = {}
     whole = 0.0

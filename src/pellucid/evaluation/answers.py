@@ -51,7 +51,7 @@ class Share:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Of Wilson (1927): unlike k/n ± z √(…), it is right for k = n too, and for small n."""
+        """Wilson's interval (1927): unlike k/n ± z √(…), it is right for k = n too, and for small n."""
         center, z_n = (self.value + Z**2 / (2 * self.n)) / (1 + Z**2 / self.n), Z / (1 + Z**2 / self.n)
         width = z_n * math.sqrt(self.value * (1 - self.value) / self.n + Z**2 / (4 * self.n**2))
         return max(0.0, center - width), min(1.0, center + width)

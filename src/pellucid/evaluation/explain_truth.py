@@ -87,7 +87,7 @@ def longest_beginning(corpus: KnownCorpus, text: str) -> int:
 
 
 def coverage(corpus: KnownCorpus, tokenizer: Tokenizer, text: str) -> float:
-    """Of the documents that begin with this text, the share that also have its tokens; 0 if there are none."""
+    """The share of the documents beginning with this text that also have its tokens; 0 if there are none."""
     start = last_word_start(text)
     shown, ids = text[start:], tuple(tokenizer.encode(text[start:]))
     words = corpus.words_on(text[:start], first_word_length)

@@ -78,7 +78,7 @@ def listening(model: Decoder) -> Iterator[Heard]:
 
 
 def _heard(gather: Gather, heard: Heard) -> Gather:
-    """The same attention, which also gives its weights: Σ over s of weight_s v_s is weight, if v_s is unit vector s."""
+    """Attention that also keeps its weights: Σ over s of weight_s v_s is weight, if v_s is unit vector s."""
 
     def gather_and_keep(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, cache: NoCache) -> Tensor:
         unit_vectors_TT = torch.eye(k_BGTK.size(2), dtype=v_BGTK.dtype, device=v_BGTK.device)
@@ -90,7 +90,7 @@ def _heard(gather: Gather, heard: Heard) -> Gather:
 
 
 def _routers_and_outputs(feed_forward: nn.Module) -> list[nn.Module]:
-    """Of a feed-forward layer, the last matrix; of experts the router and the last matrix of each."""
+    """The last matrix of a feed-forward layer; if it has experts, the router and the last matrix of each."""
     if isinstance(feed_forward, Experts):
         return [feed_forward.router, *(expert.W_2 for expert in (*feed_forward.experts, *feed_forward.shared))]
     return [feed_forward.W_2]  # type: ignore[list-item]
@@ -177,7 +177,7 @@ def _equations_of_queries(attention: MultiHeadAttention) -> tuple[int, ...]:
 
 
 def _in_feed_forward(feed_forward: nn.Module, heard: Heard) -> list[Step]:
-    """Of experts, what share each has in a token's answer, and its hidden numbers: zeros if it is not asked."""
+    """Hidden numbers and output. With experts also their shares in a token's answer; zeros if one is not asked."""
     output = Step("feed_forward", "output", "TD", _equations_of(feed_forward), heard.outputs[feed_forward])
     if not isinstance(feed_forward, Experts):
         hidden_TF = heard.inputs[feed_forward.W_2]  # type: ignore[index]

@@ -142,7 +142,7 @@ def dealt_anew(labels_N: Integers, fables_N: Integers) -> Integers:
 
 
 def score_of_most_frequent(labels_N: Integers, fables_N: Integers) -> Estimate:
-    """Of always answering what is most frequent in the half to learn from."""
+    """The score of always giving the answer that is most frequent in the half to learn from."""
     is_train_N = fables_N % 2 == 0
     answer = np.bincount(labels_N[is_train_N]).argmax()
     return score_of(labels_N[~is_train_N] == answer, fables_N[~is_train_N])

@@ -90,7 +90,7 @@ def _loaded(run: Path, directory: Path, which: str) -> tuple[Path, Checkpoint, T
 
 
 def _write(trained: TrainedModel, saved: Checkpoint, directory: Path, changes: dict[str, Any], **of_state: Any) -> None:
-    """The same step, without what training would need to go on: a new run may start from it.
+    """Writes a checkpoint without what training would need to go on. A new run may start from it.
 
     `start_from` stays, and tells where the weights came from.
     """

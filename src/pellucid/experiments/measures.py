@@ -46,7 +46,7 @@ def at_context_lengths(
 
 
 def with_context_length(trained: TrainedModel, length: int) -> LanguageModel:
-    """The same weights in a decoder that reads another number of tokens; of learned positions, the first ones."""
+    """Puts the weights into a decoder that reads another number of tokens; of learned positions, the first ones."""
     config = trained.config.model.model_copy(update={"context_length": length})
     model = build_model(config, trained.model.vocab_size)
     weights = trained.model.state_dict()

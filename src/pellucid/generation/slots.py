@@ -53,7 +53,7 @@ class Slots(Protocol):
         """Goes on with these tokens."""
 
     def score(self, slot: int, token_ids: Sequence[int]) -> Tensor:
-        """The same; logits (T, V) after each."""
+        """Goes on with these tokens, and returns the logits (T, V) after each."""
 
     def step(self, token_of: Mapping[int, int]) -> Tensor:
         """One more token for each of these slots: logits (W, V), whose row i is that of slot i."""

@@ -163,7 +163,7 @@ def head_width(config: DecoderConfig) -> int:
 
 
 def rotate_in_each_layer(config: DecoderConfig, positions: Positions) -> list[Rotate]:
-    """Of the positions, but in the last layers perhaps none."""
+    """How each layer rotates queries and keys; the last `unrotated_last_layers` leave them as they are."""
     n_unrotated = config.position.unrotated_last_layers if isinstance(config.position, RotaryConfig) else 0
     first_unrotated, none = config.n_layers - n_unrotated, NoPositions()
     return [positions.rotate if layer < first_unrotated else none.rotate for layer in range(config.n_layers)]

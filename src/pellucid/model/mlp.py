@@ -87,7 +87,7 @@ class LatestEmbeddings:
         self.latest_BPD = latest_BPD
 
     def append(self, x_BTD: Tensor) -> Tensor:
-        """Those kept so far and these, (B, S, D); the last of them are kept."""
+        """Returns the embeddings kept so far followed by these, (B, S, D), and keeps the last of them."""
         x_BSD = torch.cat([self.latest_BPD, x_BTD], dim=1)
         self.latest_BPD = x_BSD[:, x_BTD.size(1) :]
         self.length += x_BTD.size(1)

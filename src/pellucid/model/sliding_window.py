@@ -57,7 +57,7 @@ class WindowCache(LayerCache):
         self.window = window
 
     def append(self, keys_BGSK: Tensor, values_BGSK: Tensor) -> tuple[Tensor, Tensor]:
-        """Those that are held and the new ones, then only the latest are kept."""
+        """Returns the keys and values held so far followed by the new ones, and keeps only the latest."""
         n_held = min(self.length, self.window - 1)
         keys_BGSK = torch.cat([self.keys_BGSK.narrow(2, 0, n_held), keys_BGSK.detach()], dim=2)
         values_BGSK = torch.cat([self.values_BGSK.narrow(2, 0, n_held), values_BGSK.detach()], dim=2)

@@ -22,7 +22,7 @@ class AnyBatch(Protocol):
 
     @property
     def n_losses(self) -> int:
-        """Of how many numbers the loss is the mean: targets, pairs, answers. Known before the model has run."""
+        """How many numbers the loss is the mean of: targets, pairs, answers. Known before the model has run."""
 
     @property
     def n_tokens(self) -> int:

@@ -314,7 +314,7 @@ def build_credit(objective: GRPOConfig | PPOConfig, model: Decoder, precision: P
 
 
 def reward_sha256(config: RunConfig) -> str | None:
-    """Of the weights of the reward model, if there is one: another would give other rewards."""
+    """The hash of the reward model's weights, if there is one: other weights would give other rewards."""
     if not isinstance(config.objective, GRPOConfig | PPOConfig):
         return None
     reward = config.objective.reward

@@ -67,7 +67,7 @@ class JudgedBatch(NamedTuple):
 
 
 def reporting_verdicts(objective: Objective) -> Objective:
-    """The same objective; its figures also say how many answers are whole fables, and how many obey."""
+    """Adds two figures to an objective: how many answers are whole fables, and how many obey."""
 
     def with_verdicts(forward: Forward, batch: JudgedBatch) -> Loss:
         loss = objective(forward, batch.answers)
@@ -191,7 +191,7 @@ class Rollouts:
         return self._parts[prompts]
 
     def evaluate(self, model: LanguageModel, max_tokens: int | None) -> RewardEvaluation:
-        """Of the answers to the held-out instructions, or so many of them that about `max_tokens` are written at most.
+        """Judges answers to the held-out instructions, or to so many that about `max_tokens` are written at most.
 
         The ranks share the work.
         """

@@ -295,7 +295,7 @@ def _help(index: int, n_processes: int, port: int, n_threads: int, work: Callabl
 
 
 def _with_its_cause(error: LostProcessError, helpers: ProcessContext, n_processes: int) -> LostProcessError:
-    """The same, but told which process ended and how, if one did."""
+    """Names in the error which process ended and how, if one did."""
     try:
         helpers.join(timeout=SECONDS_TO_DIE, grace_period=1.0)
     except ProcessExitedException as end:

@@ -39,7 +39,7 @@ class Precision:
         return Precision(self.device, torch.float32) if self.device.type == "cpu" else self
 
     def making(self, items: Iterator[Item]) -> Iterator[Item]:
-        """The same items, each made under `autocast`; whoever reads them is not, as with a `yield` inside it."""
+        """Makes each item under `autocast`. Whoever reads the items is outside it, as a `yield` inside would not be."""
 
         def make_next() -> Item | None:
             with self.autocast():
@@ -67,7 +67,7 @@ def resolve_precision(device_name: str, precision_name: str) -> Precision:
 
 
 def precision_here(device_name: str, precision_name: str) -> Precision:
-    """The same, but if this machine lacks what is asked: a warning, and the best it has."""
+    """Does what `resolve_precision` does; where this machine lacks it, warns and takes the best there is."""
     try:
         return resolve_precision(device_name, precision_name)
     except ConfigError as error:

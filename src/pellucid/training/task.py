@@ -32,7 +32,7 @@ class Validation(Protocol):
         """All figures, as `pellucid evaluate --json` prints them."""
 
     def table(self) -> str:
-        """The same for a person to read."""
+        """All figures, for a person to read."""
 
 
 @dataclass(frozen=True)

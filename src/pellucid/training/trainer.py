@@ -114,7 +114,7 @@ class Trainer:
         return Update(math.fsum(losses), gradient_norm, learning_rate, n_tokens, seconds, means)
 
     def logits(self, inputs_BT: Tensor) -> Tensor:
-        """Of the model, with its products in the format that `precision` says."""
+        """The model's logits, with its products in the format that `precision` says."""
         with self.precision.autocast():
             return self.forward(inputs_BT)
 

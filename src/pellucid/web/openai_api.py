@@ -49,7 +49,7 @@ def openai_routes(runs: Mapping[str, ServedRun]) -> APIRouter:
 
     @routes.get("/models")
     async def models() -> JSONResponse:
-        """Those that can be asked now. If none can, why not."""
+        """Lists the models that can be asked now. If none can, says why not."""
         found: list[Json] = []
         problem: PellucidError | None = None
         for name in runs:

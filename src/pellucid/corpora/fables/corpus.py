@@ -51,7 +51,7 @@ class FablesCorpus(Fables):
         return islice(new, self._size - self._n_validation)
 
     def pieces(self, split: Split) -> Iterator[Piece]:
-        """The same as the Corpus protocol gives documents: each fable is one piece."""
+        """The fables as pieces, which is how every corpus gives its text: each fable is one."""
         return (Piece(text, ends_document=True) for text in self.documents(split))
 
     def _stream(self, split: Split) -> Iterator[str]:

@@ -65,7 +65,7 @@ class Inside:
         return self.of_choice(self._grammar.start, UNKNOWN, NO_KEYS)[UNKNOWN]
 
     def of_changed(self, grammar: Grammar, names: Collection[str]) -> Inside:
-        """The same for this grammar with other options for the rules of these names. What they do not touch is kept."""
+        """The masses of a grammar that differs in the options of these rules. What they do not touch is kept."""
         touched, plain = self._grammar.above(names), self._grammar.plain
         other = Inside(grammar)
         other._needs = {rule: needs for rule, needs in self._needs.items() if plain(rule) not in touched}

@@ -135,7 +135,7 @@ def _read_choice(mark: str) -> Choice:
 
 
 def join_text(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """The same parts, with neighbouring texts joined and empty ones dropped."""
+    """Joins neighbouring texts, and drops empty ones."""
     joined: list[Part] = []
     for part in parts:
         if isinstance(part, str) and joined and isinstance(joined[-1], str):

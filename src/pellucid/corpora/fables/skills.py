@@ -51,11 +51,11 @@ class SkillReader:
         self._of_holes: dict[tuple[Hole, str], list[str]] = {}
 
     def skills(self, drawn: Sequence[tuple[Fork, int]]) -> list[str]:
-        """Of the story that these choices write."""
+        """The skill of each character of the story that these choices write."""
         return [skill for fork, index in drawn for skill in self.of_option(fork, index)]
 
     def of_option(self, fork: Fork, index: int) -> list[str]:
-        """Of the text that an option writes, up to the next choice."""
+        """The skill of each character that an option writes, up to the next choice."""
         flags = differing(fork.write(index)[0], [fork.write(i)[0] for i in fork.allowed()])
         told = [
             self._of_hole(hole, text) if hole else [SPELLING] * len(text) for text, hole in fork.write_pieces(index)[0]

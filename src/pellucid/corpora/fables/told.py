@@ -38,7 +38,7 @@ class ToldReader:
             self._plot_of |= dict.fromkeys(self._in(plot), getattr(plot, "rule", ""))
 
     def read(self, drawn: Sequence[tuple[Fork, int]]) -> dict[str, Told]:
-        """Of the story, or its beginning, that these choices write; without the properties that it has not told."""
+        """The properties that a story, or its beginning, has told when these choices are made, and where."""
         found: dict[str, Told] = {}
         start = 0
         for fork, index in drawn:
@@ -69,7 +69,7 @@ class ToldReader:
         return None
 
     def known(self, drawn: Sequence[tuple[Fork, int]]) -> dict[str, str]:
-        """The same values, without the places."""
+        """The values that `read` finds, without their places."""
         if not drawn:
             return {}
         fork, index = drawn[-1]
@@ -83,7 +83,7 @@ class ToldReader:
         return {name: value for name, value in known.items() if value is not None}
 
     def _morals_after(self, fork: Fork, index: int, after: Fork | None) -> frozenset[str]:
-        """Those that the story may still have."""
+        """The morals that the story may still have."""
         holes = [hole for _, hole in fork.write_pieces(index)[0] if hole]
         return self._among([*holes, *(after.ahead() if after else ())])
 

@@ -81,7 +81,7 @@ class InstructionsCorpus:
             yield from islice(new, self._size - self._n_validation)
 
     def conversations(self, split: Split) -> Iterator[Sequence[Turn]]:
-        """The same as conversations of two turns."""
+        """The examples as conversations of two turns."""
         return ((Turn("user", ask.text), Turn("assistant", answer)) for ask, answer in self.examples(split))
 
     def pieces(self, split: Split) -> Iterator[Piece]:
