@@ -15,7 +15,7 @@ PAGES = [page for page in pages() if re.search(results.MARK + ")", page.read_tex
 # Cores, CPU, the kernels that PyTorch used, and a GPU if there was one.
 MACHINE = re.compile(r"\d+ cores, \w.* \((AMX|AVX512|AVX2|DEFAULT|NO AVX|SVE\d*|VSX|Z VECTOR)\)(, .+)?")
 # Measured before its recipe was as it is, to be measured again: instructions_grpo has evaluated longer answers since.
-AWAITED = {"chat_avx512", "speedrun_ablation"}
+AWAITED = {"chat_avx512"}
 NAME = re.compile(r"<!-- result ([^/<>]+?)(?:/[^<>]*)? -->")
 
 
