@@ -2,16 +2,18 @@
 
 import csv
 import io
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from pellucid.errors import DataError
 from pellucid.experiments import report
 from pellucid.experiments.plan import Plan, plan_experiment
-from pellucid.experiments.report import mean_and_range, write_report, written_conclusion
+from pellucid.experiments.report import interval_of_mean, mean_and_interval, write_report, written_conclusion
 from pellucid.experiments.results import Failure, RunResult, read_result, write_result
 from pellucid.experiments.table import results_csv
 
@@ -94,8 +96,29 @@ def test_the_table_gives_the_mean_over_seeds_and_the_range(plan: Plan, place: Pa
         ([1, 1.001], "1.00"),
     ],
 )
-def test_a_cell_is_a_mean_and_a_range_where_there_is_one(values, text):
-    assert mean_and_range(pd.Series(values, dtype=float), "{:.2f}".format) == text
+def test_a_cell_is_a_mean_and_an_interval_where_there_is_one(values, text):
+    assert mean_and_interval(pd.Series(values, dtype=float), "{:.2f}".format) == text
+
+
+def test_the_interval_of_five_seeds_is_that_of_all_their_resamples():
+    values = np.array([0.1, 0.2, 0.4, 0.7, 3.0])
+    means = [np.mean(sample) for sample in itertools.product(values, repeat=5)]
+    assert interval_of_mean(values) == pytest.approx(np.quantile(means, (0.025, 0.975)), rel=0.02)
+    assert interval_of_mean(values[:4]) == (0.1, 0.7)  # too few: their range
+
+
+def test_a_skill_is_half_right_from_the_first_evaluation_that_says_so_and_each_seed_has_its_own_step(plan, place):
+    def learns(i: int, by: float) -> RunResult:
+        curve = [{"step": 50 * j, "val_loss": 1.0, "skills": {"recall": {"accuracy": by * j}}} for j in range(1, 5)]
+        skills = {"recall": {"excess_nats_per_document": 1.0, "accuracy": 4 * by}}
+        return result(plan, i, excess=0.1, skills=skills).model_copy(update={"curve": curve})
+
+    results = [learns(0, 0.2), learns(1, 0.25), learns(2, 0.1), learns(3, 0.15)]
+    assert [each.half_right["recall"] for each in results] == [150, 100, None, 200]
+    text = write_report(plan, results, place, print).read_text()
+    steps = text.partition("seed by seed")[2].partition("## ")[0]
+    assert line_of(steps, "| d_model=8 ")[1] == "150, 100"
+    assert line_of(steps, "| d_model=16 ")[1] == "–, 200"
 
 
 def test_the_report_says_what_was_varied_and_how_to_reproduce_it(plan: Plan, place: Path):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from math import inf, isnan
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import yaml
+from numpy.typing import NDArray
 
 from pellucid.config.experiment import ExperimentConfig
 from pellucid.cost.step_time import duration
@@ -22,6 +24,7 @@ from pellucid.experiments.results import Failure, RunResult, write_whole
 from pellucid.experiments.table import numbers_of
 
 REPORT_FILE = "report.md"
+FEWEST_FOR_INTERVAL = 5  # seeds
 # The one section that people write; see `write_report`.
 CONCLUSION = re.compile(r"^## What it shows[ \t]*\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
@@ -93,12 +96,25 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 
-def mean_and_range(values: pd.Series, write: Write) -> str:
+def mean_and_interval(values: pd.Series, write: Write) -> str:
     """`0.52 (0.51–0.54)`; the mean alone where all look equal, a dash where none is known."""
     if values.isna().all():
         return "–"
-    mean, low, high = write(values.mean()), write(values.min()), write(values.max())
+    mean, low, high = map(write, (values.mean(), *interval_of_mean(values.dropna().to_numpy())))
     return mean if low == high else f"{mean} ({low}–{high})"
+
+
+def interval_of_mean(values_N: NDArray[np.float64]) -> tuple[float, float]:
+    """The 95 % interval of the mean by the bootstrap (Efron 1979); the range of fewer than five values.
+
+    The seeds at hand are drawn again and again, as many as there are and with repetition: how the mean of these
+    samples scatters is how that of the seeds would. Fewer values say too little for it.
+    """
+    if len(values_N) < FEWEST_FOR_INTERVAL:
+        return values_N.min(), values_N.max()
+    samples_BN = np.random.default_rng(0).choice(values_N, (10_000, len(values_N)))
+    low, high = np.quantile(samples_BN.mean(axis=1), (0.025, 0.975))
+    return low, high
 
 
 def _what_was_varied(plan: Plan) -> list[str]:
@@ -126,9 +142,10 @@ def _seeds(plan: Plan) -> str:
         return f"Each variant was trained once, with seed {seeds[0]}: small differences may be luck."
     listed = ", ".join(map(str, seeds))
     changed = "first weights" if starts_anew else "random draws"
+    spread = "the lowest and the highest" if len(seeds) < FEWEST_FOR_INTERVAL else "its 95 % interval by the bootstrap"
     return (
         f"Each variant was trained with {len(seeds)} seeds ({listed}), which change the {changed} and the order of the "
-        "data. Tables give the mean over seeds and, in brackets, the lowest and the highest."
+        f"data. Tables give the mean over seeds and, in brackets, {spread}."
     )
 
 
@@ -158,14 +175,25 @@ def _what_was_found(results: Sequence[RunResult]) -> list[str]:
             _variants(numbers, {skill: (f"excess.{skill}", "{:.3f}".format) for skill in skills}),
             "How often the most likely token is right where only one is possible:",
             _variants(numbers, {skill: (f"accuracy.{skill}", "{:.1%}".format) for skill in skills}),
+            "The first evaluation with half of these right, by its step, seed by seed (– never):",
+            _seed_by_seed(numbers, {skill: f"half.{skill}" for skill in skills}),
         ]
     return parts
+
+
+def _seed_by_seed(numbers: pd.DataFrame, columns: dict[str, str]) -> str:
+    """A row per variant, with each run's own value of each column."""
+    rows = [
+        [label, *(", ".join("–" if isnan(x) else f"{x:,.0f}" for x in runs[column]) for column in columns.values())]
+        for label, runs in numbers.groupby(level=0, sort=False)
+    ]
+    return table(["variant", *columns], rows)
 
 
 def _variants(numbers: pd.DataFrame, columns: dict[str, tuple[str, Write]]) -> str:
     """A row per variant, with the mean and the range over its runs of each column."""
     rows = [
-        [label, *(mean_and_range(runs[column], write) for column, write in columns.values())]
+        [label, *(mean_and_interval(runs[column], write) for column, write in columns.values())]
         for label, runs in numbers.groupby(level=0, sort=False)
     ]
     return table(["variant", *columns], rows)
@@ -211,5 +239,5 @@ def _in_words(changes: Mapping[str, Any]) -> str:
 
 def _value(value: Any) -> str:
     """As it stands in YAML, on one line."""
-    line: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=math.inf)
+    line: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=inf)
     return line.removesuffix("...\n").rstrip()

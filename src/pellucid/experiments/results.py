@@ -56,6 +56,20 @@ class RunResult(Section):
         """The excess as a share of the floor."""
         return self.excess / self.floor if self.excess is not None and self.floor else None
 
+    @property
+    def half_right(self) -> dict[str, int | None]:
+        """The step of the first evaluation with each skill right in half of the cases; None where none had that.
+
+        Skills are found all at once, and late or early by luck: a mean at a fixed step would hide that.
+        """
+        rows = [row for row in self.curve if "skills" in row]
+        return {skill: next((row["step"] for row in rows if _is_half_right(row, skill)), None) for skill in self.skills}
+
+
+def _is_half_right(row: Row, skill: str) -> bool:
+    accuracy = row["skills"].get(skill, {}).get("accuracy")  # None if no token of it was certain
+    return accuracy is not None and accuracy >= 0.5
+
 
 @dataclass(frozen=True)
 class Failure:

@@ -37,6 +37,7 @@ AXIS_LABELS_OF_SOME = {
 AXIS_LABELS_OF_PARTS = {
     "excess": "excess in {} (nats per fable)",
     "accuracy": "{}: right where one token is possible (%)",
+    "half": "first step with half of {} right",
     "contexts": "excess or loss at context {} (nats per token)",
     "whole": "whole fables, written with {} (%)",
     "morals": "different morals, written with {}",
@@ -72,6 +73,7 @@ def numbers_of(result: RunResult) -> dict[str, float | None]:
         **{column: getattr(result, column) for column in AXIS_LABELS},
         **{f"excess.{skill}": found.get("excess_nats_per_document") for skill, found in skills},
         **{f"accuracy.{skill}": found.get("accuracy") for skill, found in skills},
+        **{f"half.{skill}": step for skill, step in result.half_right.items()},
         **{f"contexts.{length}": value for length, value in result.contexts},
         **{f"answers.{name}": value for name, value in result.answers.items()},
         **({} if result.trained_parameters is None else {"trained_parameters": result.trained_parameters}),
