@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from pellucid.config.model import BigramConfig
+from pellucid.config.model import BigramConfig, RecurrentConfig
 from pellucid.model.build import build_model
 from pellucid.training.optimizers import adamw, muon, set_learning_rate, sgd
 from tiny import tiny_decoder
@@ -88,6 +88,17 @@ def test_muon_gets_the_matrices_of_every_expert_and_adamw_the_router():
         assert {f"{expert}.{matrix}.weight" for expert in experts for matrix in ("W_1", "W_2")} <= of_muon
         assert f"{layer}.router.weight" in of_adamw
         assert f"{layer}.router.weight" not in of_muon
+
+
+def test_muon_gets_the_matrices_of_recurrent_layers_and_adamw_their_embedding():
+    lstm = build_model(RecurrentConfig(type="lstm", context_length=8, d_model=4, n_layers=2), 11)
+    names = {parameter: name for name, parameter in lstm.named_parameters()}
+    of_muon, of_adamw = (
+        {names[parameter] for group in optimizer.param_groups for parameter in group["params"]}
+        for optimizer in muon(lstm, **MUON)
+    )
+    assert of_muon == {f"layers.weight_{which}_l{layer}" for which in ("ih", "hh") for layer in (0, 1)}
+    assert of_muon | of_adamw == set(names.values())
 
 
 def test_a_muon_step_moves_all_directions_of_a_matrix_equally_far():

@@ -28,7 +28,7 @@ class AdamWConfig(Section):
 
 
 class MuonConfig(Section):
-    """Muon for the blocks' matrices (Jordan et al. 2024), AdamW for all else."""
+    """Muon for the matrices of blocks and recurrent layers (Jordan et al. 2024), AdamW for all else."""
 
     type: Literal["muon"]
     lr: LearningRate = Field(0.02, description="learning rate of the matrices")

@@ -35,21 +35,22 @@ def muon(
     dtype: torch.dtype,
     world: World = ALONE,
 ) -> list[Optimizer]:
-    """Muon (Jordan et al. 2024) on the matrices inside blocks, AdamW on all else; on everything, if there are none.
+    """Muon (Jordan et al. 2024) on the matrices of blocks and of recurrent layers, AdamW on all else.
 
     Muon replaces the momentum of a matrix by the nearest orthogonal matrix: all directions move equally far. An
     embedding is a list of vectors rather than a map between spaces, so it stays with AdamW. So is a router, which has
     a vector for each expert; the experts' own matrices are maps, and Muon's. So are the A and B of an adapter.
     `dtype` is the format of Muon's products.
     """
-    in_blocks = {name: p for name, p in model.named_parameters() if name.startswith("blocks.") and p.requires_grad}
-    block_matrices = [p for name, p in in_blocks.items() if p.ndim == 2 and not name.endswith("router.weight")]
-    chosen = set(block_matrices)
+    learned = {name: p for name, p in model.named_parameters() if p.ndim == 2 and p.requires_grad}
+    inside = {name: p for name, p in learned.items() if name.startswith(("blocks.", "layers."))}
+    maps = [p for name, p in inside.items() if not name.endswith("router.weight")]
+    chosen = set(maps)
     rest = [p for p in trained(model) if p not in chosen]
     result: list[Optimizer] = []
-    if block_matrices:  # a bigram's table is a list of rows, as an embedding is
+    if maps:  # a bigram's table is a list of rows, as an embedding is
         options = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
-        result.append(Muon(block_matrices, **options, dtype=dtype, world=world))
+        result.append(Muon(maps, **options, dtype=dtype, world=world))
     if rest:  # an adapter is nothing but matrices inside blocks
         result.append(_adamw(rest, adamw_lr, adamw_betas, adamw_eps, weight_decay))
     return result
