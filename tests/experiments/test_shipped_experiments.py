@@ -4,6 +4,7 @@ The short form makes one variant of each kind, the long form all.
 """
 
 import csv
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,12 @@ def kind(changes: Any) -> Any:
     return "number" if isinstance(changes, int | float) and not isinstance(changes, bool) else str(changes)
 
 
-def keep_one_of_each_kind(experiment: dict[str, Any]) -> None:
-    first = {str(kind(run.get("set", {}))): run for run in reversed(experiment["runs"])}
+def as_written(changes: Any) -> Any:
+    return changes
+
+
+def keep_one_of_each(experiment: dict[str, Any], what: Callable[[Any], Any]) -> None:
+    first = {str(what(run.get("set", {}))): run for run in reversed(experiment["runs"])}
     experiment["runs"] = [run for run in experiment["runs"] if run in first.values()]
     labels = {run["label"] for run in experiment["runs"]}
     for figure in experiment["figures"]:
@@ -85,8 +90,11 @@ def keep_one_of_each_kind(experiment: dict[str, Any]) -> None:
 def shrunken(path: Path, reader: Path, soak: bool) -> tuple[str, list[str]]:
     """The experiment with one seed and small values on its grid; and overrides that shrink what it does not vary."""
     experiment = yaml.safe_load(path.read_text())
-    if experiment.get("runs") and not soak:
-        keep_one_of_each_kind(experiment)
+    for run in experiment.get("runs", []):
+        for key in ("train.steps", "schedule"):  # shrunken for all runs
+            run.get("set", {}).pop(key, None)
+    if experiment.get("runs"):
+        keep_one_of_each(experiment, as_written if soak else kind)
     small = SMALLER if soak else SMALLER | SMALLEST
     base = yaml.safe_load((ROOT / experiment["base"]).read_text())
     experiment["base"] = str(ROOT / experiment["base"])
@@ -98,9 +106,6 @@ def shrunken(path: Path, reader: Path, soak: bool) -> tuple[str, list[str]]:
     experiment["seeds"] = experiment["seeds"][:1]
     for key in small.keys() & experiment.get("grid", {}).keys():
         experiment["grid"][key] = small[key]
-    for run in experiment.get("runs", []):
-        for key in ("train.steps", "schedule"):  # shrunken for all runs
-            run.get("set", {}).pop(key, None)
     if writing := experiment.get("measures", {}).get("writing"):
         writing.update(beginnings=1, samples=1)
     varied = varied_keys(experiment)
@@ -117,6 +122,7 @@ def test_the_experiments_are_there():
         "depth_and_heads",
         "experts",
         "family",
+        "family_rates",
         "grpo_beta",
         "linear_attention",
         "looking_up",
