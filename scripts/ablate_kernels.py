@@ -187,11 +187,11 @@ def main() -> None:
     figures = {name: {"times as long": figure} for name, figure in times_as_long.items()}
     print_table("without", figures)
     if chosen.record:
-        record(here("kernels"), figures, ["fables"])
+        record(here("kernels"), figures, ["fables/shape"])
     of_cache = measure_word_cache(min(3, chosen.pairs))
     print_table("encoding without", of_cache)
     if chosen.record:
-        record("word_cache", of_cache, ["fables"])
+        record("word_cache", of_cache, ["fables/shape"])
 
 
 if __name__ == "__main__":

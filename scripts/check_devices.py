@@ -64,7 +64,7 @@ def main() -> None:
             row[f"{kind} efficiency (%)"] /= n * alone[f"{kind} (tokens/s)"]
     print_table("processes", figures)
     if options.record:
-        record("processes", figures, ["fables"])
+        record("processes", figures, ["fables/shape"])
 
 
 def train(n: int, updates: int, folder: Path) -> float:

@@ -60,7 +60,7 @@ def main() -> None:
     print_table("step_time", figures)
     if options.record:
         ratios = sorted(row["ratio"] for name, row in figures.items() if name != NARROW)
-        record("step_time", {**figures, "lowest other ratio": ratios[0], "highest ratio": ratios[-1]}, ["fables"])
+        record("step_time", {**figures, "lowest other ratio": ratios[0], "highest ratio": ratios[-1]}, ["fables/shape"])
 
 
 def one_turn(config: RunConfig, data: PreparedData, trainer: Trainer) -> tuple[float, float]:

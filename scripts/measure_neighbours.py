@@ -75,7 +75,7 @@ def main() -> None:
         figures[name] = {"alone (ms)": alone, "beside (ms)": beside, "of its speed kept (%)": 100 * alone / beside}
     print_table("neighbours", figures)
     if options.record:
-        record("neighbours", figures, ["fables"])
+        record("neighbours", figures, ["fables/shape"])
 
 
 if __name__ == "__main__":

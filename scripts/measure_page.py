@@ -57,7 +57,7 @@ def main() -> None:
         figures["demo, exported"] = typing(browser, file.as_uri(), given.keystrokes) | {TRUTH: "not known"}
     print_table("run", figures)
     if given.record:
-        record("page", figures, ["fables"], numbers="fp32")
+        record("page", figures, ["fables/shape"], numbers="fp32")
 
 
 def with_random_weights(run: Path, to: Path) -> Path:

@@ -133,7 +133,7 @@ def main() -> None:
                 }
     print_table("processes", figures)
     if options.record:
-        record("engines", figures, ["fables"])
+        record("engines", figures, ["fables/shape"])
 
 
 def measure(rank: int, n: int, turns: int, config: RunConfig, folder: Path, found: Path) -> None:

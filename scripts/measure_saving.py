@@ -58,7 +58,7 @@ def main() -> None:
     print(f"{steps} updates and at most {n_saves} saves")
     print_table("saving", {name: {"median": value} for name, value in found.items()})
     if options.record:
-        record("saving", found, [config.name])
+        record("saving", found, [f"{config.name}/shape"])
 
 
 def take_turns(session: Session, n_turns: int) -> tuple[float, float]:

@@ -175,7 +175,7 @@ def main() -> None:
     for name, ratio in figures["ratios"].items():
         print(f"{name}: {ratio:.1f} times")
     if options.record:
-        record("server", figures, ["fables"], numbers="fp32")
+        record("server", figures, ["fables/shape"], numbers="fp32")
 
 
 if __name__ == "__main__":

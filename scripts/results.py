@@ -66,7 +66,8 @@ def record(
     where: str | None = None,
     numbers: str | None = None,
 ) -> None:
-    """Puts what was just measured into results.json. `recipes`: the shipped configs that it comes from.
+    """Puts what was just measured into results.json. `recipes`: the shipped configs that it comes from, by name; where
+    it is a time, which depends on the model's shape and not on what it learns, with "/shape": fables/shape.
 
     It was this machine and its best number format unless told. Exits where code is not committed.
     """
@@ -103,11 +104,15 @@ def recipe_hash(name: str, commit: str = "") -> str:
     """Of what a shipped config trains and evaluates, on what and how, as it is now or was at a commit.
 
     Not of its comments, nor of how often it reports, saves or evaluates, unless the loss decides when the run ends.
+    With "/shape": of the model, the vocabulary and the batch alone.
     """
     import yaml  # here, as `scripts/gpu.py` says what is missing
 
-    file = f"configs/{name}.yaml"
+    stem, _, part = name.partition("/")
+    file = f"configs/{stem}.yaml"
     config = yaml.safe_load(_output("git", "show", f"{commit}:{file}") if commit else (ROOT / file).read_text("utf-8"))
+    if part:
+        config = {key: config[key] for key in ("model", "tokenizer", "data")} | {"rows": config["train"]["batch_size"]}
     learned = {key: value for key, value in config.items() if key not in ("name", "sample", "checkpoint")}
     learned.get("train", {}).pop("log_every_steps", None)
     evaluation = learned.get("evaluation", {})
@@ -248,7 +253,7 @@ def print_ages(entries: Entries) -> None:
             print(f"{name}: {entry['commit']} of {entry['date']}, which is not in the history here")
             continue
         print(f"{name}: {entry['commit']} of {entry['date']}, {n} commits to src since")
-        if own := [*scripts, *(f"configs/{recipe}.yaml" for recipe in entry["recipes"])]:
+        if own := [*scripts, *(f"configs/{recipe.partition('/')[0]}.yaml" for recipe in entry["recipes"])]:
             for line in _output("git", "log", "--format=%h %s", since, "--", *own).splitlines():
                 print(f"    {line}")
 
