@@ -15,8 +15,10 @@ help:            ## show this list
 
 setup: $(VENV)/.run ## make .venv and install Pellucid with the locked versions
 
-demo: $(VENV)/.run ## train on fables for about four minutes, then write stories
-	$(BIN)/pellucid train configs/fables.yaml --resume
+MINUTES := 8 # a slow machine makes as many updates as fit: make demo MINUTES=3
+
+demo: $(VENV)/.run ## train on fables for four to eight minutes, then write stories
+	$(BIN)/pellucid train configs/fables.yaml --resume --minutes $(MINUTES)
 	$(BIN)/pellucid evaluate checkpoints/fables
 	$(BIN)/pellucid generate checkpoints/fables --num-samples 3 --seed 1
 

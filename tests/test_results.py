@@ -14,7 +14,7 @@ ENTRIES = read()
 PAGES = [page for page in pages() if re.search(results.MARK + ")", page.read_text(encoding="utf-8"))]
 # Cores, CPU, the kernels that PyTorch used, and a GPU if there was one.
 MACHINE = re.compile(r"\d+ cores, \w.* \((AMX|AVX512|AVX2|DEFAULT|NO AVX|SVE\d*|VSX|Z VECTOR)\)(, .+)?")
-# Measured before their recipe was as it is, to be measured again: they start from the demo as it was after 1,300 updates.
+# To be measured again: they start from the demo as it was after 1,300 updates.
 AFTER_TRAINING = {"chat_avx512", "demo_chat_avx512", "frontier_avx512", "over_optimization_avx512", "pairs_avx512"}
 AWAITED = AFTER_TRAINING | {"adapters", "quantization", "quantization by skill", "demo_avx2"}
 AWAITED |= {"demo", "demo_seeds", "heads", "ngram_floors", "probe"}

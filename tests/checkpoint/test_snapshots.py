@@ -25,7 +25,7 @@ def run(tmp_path: Path) -> Path:
 
 def test_the_steps_of_snapshots_are_both_ends_and_equal_ratios_between():
     assert snapshot_steps(1024, 7) == (0, 1, 4, 16, 64, 256, 1024)
-    assert snapshot_steps(1300, 12) == (0, 1, 2, 4, 8, 17, 35, 72, 148, 305, 630, 1300)
+    assert snapshot_steps(4200, 12) == (0, 1, 2, 5, 12, 28, 65, 150, 345, 794, 1826, 4200)
     assert (snapshot_steps(50, 0), snapshot_steps(50, 1), snapshot_steps(50, 2)) == ((), (50,), (0, 50))
 
 
