@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import TENSOR_FILES, read_checkpoint
 from pellucid.config import load_run_config
 from pellucid.data.build import build_batches, prepare_data
+from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.distributed import ALONE
 from pellucid.training import progress_bar
 from pellucid.training import session as session_module
@@ -262,7 +264,19 @@ def test_minutes_cut_the_steps_to_what_fits_once_and_resuming_keeps_them(workpla
     assert outcome.step == 7
 
 
-def test_more_minutes_are_more_steps_and_never_more_than_the_config_asks_for(workplace: Path):
+def test_how_many_steps_fit_is_judged_when_the_machine_is_warm(workplace: Path, monkeypatch):
+    """The first updates of a run take longer: taken for the rule, they would cut a run that fits."""
+    config = load_run_config(workplace / "tiny.yaml", ["train.steps=100_000"])
+    data = prepare_data(config, workplace / "data")
+    seconds = iter([9.0] * 5 + [0.01] * 1000)
+    update = SimpleNamespace(update=lambda: SimpleNamespace(seconds=next(seconds)), model=LanguageModel(1, 1))
+    task = SimpleNamespace(evaluate=lambda _model, _tokens: None)
+    monkeypatch.setattr(train_run_module, "build_trainer", lambda *_: (update, task))
+    assert 5900 < train_run_module._steps_that_fit(config, data, ALONE, 1, None) <= 6000
+
+
+def test_more_minutes_are_more_steps_and_never_more_than_the_config_asks_for(workplace: Path, monkeypatch):
+    monkeypatch.setattr(train_run_module, "SECONDS_TO_JUDGE", 0.0)
     config = load_run_config(workplace / "tiny.yaml", ["train.steps=100_000"])
     data = prepare_data(config, workplace / "data")
     one, ten = (train_run_module._steps_that_fit(config, data, ALONE, minutes, None) for minutes in (0.1, 10))

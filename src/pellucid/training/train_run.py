@@ -49,7 +49,7 @@ from pellucid.training.trackers import require_installed
 _log = logging.getLogger(__name__)
 
 LONG_RUN_SECONDS = 30
-UPDATES_TO_JUDGE = 10  # how long an update takes; the first ones take longer
+UPDATES_TO_JUDGE, SECONDS_TO_JUDGE = 10, 3.0  # how long an update takes: so many of each at least
 MOST_EPOCHS = 4  # text read up to four times is nearly as good as new text (Muennighoff et al. 2023)
 
 
@@ -169,7 +169,10 @@ def _steps_that_fit(config: RunConfig, data: PreparedData, world: World, minutes
     """How many updates, with their evaluations, take so long: a few are made to find out, and thrown away."""
     trainer, task = build_trainer(config, data, world, base)
     assert isinstance(trainer.model, LanguageModel)
-    an_update = statistics.median(trainer.update().seconds for _ in range(UPDATES_TO_JUDGE))
+    seconds: list[float] = []
+    while world.largest(int(len(seconds) < UPDATES_TO_JUDGE or sum(seconds) < SECONDS_TO_JUDGE)):  # the ranks agree
+        seconds.append(trainer.update().seconds)
+    an_update = statistics.median(seconds[len(seconds) // 2 :])  # the first ones take longer
     started = time.perf_counter()
     task.evaluate(trainer.model, config.evaluation.max_tokens)
     an_evaluation = time.perf_counter() - started
