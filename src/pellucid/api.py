@@ -24,6 +24,7 @@ from pellucid.checkpoint.run_directory import find_step_directory, run_of
 from pellucid.config.arguments import checked
 from pellucid.config.load import Change, load_run_config
 from pellucid.config.run import RunConfig
+from pellucid.config.shipped import find_run
 from pellucid.config.training import TrainConfig
 from pellucid.errors import ConfigError
 from pellucid.evaluation.attribution import HeadTable
@@ -52,12 +53,12 @@ from pellucid.training.train_run import train_run
 
 @checked
 def load(path: str | Path, checkpoint: str | int = "best") -> Run:
-    """Opens a run directory or one of its step directories. `checkpoint`: "best", "latest" or a step.
+    """Opens a run directory, one of its step directories, or "demo". `checkpoint`: "best", "latest" or a step.
 
     A step of which there is no checkpoint may be that of a snapshot. Raises CheckpointError if there is neither, or if
     it is damaged.
     """
-    directory = find_step_directory(Path(path), str(checkpoint))
+    directory = find_step_directory(find_run(Path(path)), str(checkpoint))
     return Run(directory, *load_trained_run(directory))
 
 

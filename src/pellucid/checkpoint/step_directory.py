@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
+import torch
 from pydantic import Field
 from safetensors import SafetensorError
 from torch import Tensor
@@ -143,6 +144,7 @@ def write_checkpoint(run_dir: Path, checkpoint: Checkpoint) -> Path:
 def read_checkpoint(directory: Path) -> Checkpoint:
     """Checks every file of a step directory against its manifest, then reads it.
 
+    Weights of 16 bits, which the shipped demo has in order to be small, become float32.
     Raises CheckpointError, naming the file, if anything is missing, added, changed or unreadable.
     """
     state = read_state(directory)
@@ -152,6 +154,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
         config_yaml, tokenizer_json = ((directory / name).read_bytes().decode("utf-8") for name in TEXT_FILES[1:])
     except (OSError, ValueError, TypeError, KeyError, RecursionError, SafetensorError) as error:
         raise _damaged(directory, f"unreadable ({error})") from error
+    model = {name: tensor.float() if tensor.dtype == torch.float16 else tensor for name, tensor in model.items()}
     return Checkpoint(model, optimizer, rng, state, config_yaml, tokenizer_json, is_snapshot=len(found) == 1)
 
 

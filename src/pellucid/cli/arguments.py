@@ -18,11 +18,19 @@ if TYPE_CHECKING:
 MAX_PROMPT_BYTES = 1 << 26
 DATA_ROOT = Path("data")
 
+
+def read_run(text: str) -> Path:
+    """The folder that RUN names: its own, or that of the trained demo in the package."""
+    from pellucid.config.shipped import find_run
+
+    return find_run(Path(text))
+
+
 ConfigFile = Annotated[Path, Argument(metavar="CONFIG", help="YAML file, or a name that `pellucid configs` lists.")]
 Overrides = Annotated[
     list[str] | None, Argument(metavar="KEY=VALUE", help="Change keys: optimizer.lr=3e-4 train.steps=100.")
 ]
-Run = Annotated[Path, Argument(metavar="RUN", help="Run folder, or one of its step folders.")]
+Run = Annotated[Path, Argument(metavar="RUN", parser=read_run, help="Run folder, or one of its step folders; demo.")]
 Which = Annotated[str, Option("--checkpoint", metavar="best|latest|STEP", help="Which checkpoint to use.")]
 Json = Annotated[bool, Option("--json", help="Print exactly one JSON object on stdout.")]
 

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from typer import Argument, Option
 
-from pellucid.cli.arguments import DATA_ROOT, Which, load_config
+from pellucid.cli.arguments import DATA_ROOT, Which, load_config, read_run
 from pellucid.cli.terminal import heavy_imports, note, say_where_new
 from pellucid.errors import CheckpointError, ConfigError, InputOutputError, PellucidError
 
@@ -23,7 +23,9 @@ EVERYWHERE = ("0.0.0.0", "::")
 
 
 def serve(
-    runs: Annotated[list[Path], Argument(metavar="RUN...", help="Run folders, or step folders in them.")],
+    runs: Annotated[
+        list[Path], Argument(metavar="RUN...", parser=read_run, help="Run folders, or step folders in them; demo.")
+    ],
     port: Annotated[int, Option(metavar="N", min=0, max=65535, help="0 picks a free one.")] = PORT,
     host: Annotated[str, Option(metavar="ADDRESS", help="0.0.0.0 lets other machines in.")] = HOST,
     opens: Annotated[bool, Option("--open", help="Open the page in a browser.")] = False,

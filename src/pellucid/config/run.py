@@ -21,6 +21,7 @@ from pellucid.config.post_training import (
     PairsSection,
     Quantization,
 )
+from pellucid.config.shipped import find_run
 from pellucid.config.training import CheckpointConfig, EvaluationConfig, OptimizerConfig, ScheduleConfig, TrainConfig
 from pellucid.files import RUNS_ROOT
 
@@ -185,7 +186,8 @@ class RunConfig(Section, json_schema_extra=for_editors):
 def run_and_checkpoint(start_from: str) -> tuple[Path, str]:
     """`checkpoints/base@500` is step 500 of the run checkpoints/base; without `@` it is the best step."""
     run, at, which = start_from.rpartition("@")
-    return (Path(run), which) if at and run and "/" not in which else (Path(start_from), "best")
+    named, which = (run, which) if at and run and "/" not in which else (start_from, "best")
+    return find_run(Path(named)), which
 
 
 def run_meant_by(run: Path) -> Path | None:

@@ -1,4 +1,4 @@
-"""The configs that come with Pellucid: `fables` means configs/fables.yaml, wherever it was installed."""
+"""What comes with Pellucid, wherever it was installed: `fables` means configs/fables.yaml, `demo` a trained model."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ from pathlib import Path
 _PACKAGE = Path(__file__).parents[1]
 _HOMES = (_PACKAGE, _PACKAGE.parents[1])  # configs/ lies in an installed package; in a checkout beside src/
 SHIPPED = next((home / "configs" for home in _HOMES if (home / "configs").is_dir()), _PACKAGE / "configs")
+
+DEMO = _PACKAGE / "demo"  # written by scripts/ship_demo.py
+
+
+def find_run(run: Path) -> Path:
+    """The run itself if it is there, or else, for `demo`, the trained model that comes with Pellucid."""
+    return DEMO if run == Path("demo") and not run.exists() else run
 
 
 def find_config(file: Path) -> Path:
