@@ -55,6 +55,14 @@ def test_the_best_step_is_named_in_the_picture():
     assert names == ["training (each batch)", "validation", "best: 4.790, at step 200"]
 
 
+def test_a_loss_on_a_part_of_the_text_is_drawn_as_far_above_the_floor_as_it_is_above_its_own():
+    rows = [{"step": 2, "tokens": 20, "val_loss": 0.51, "val_floor": 0.505}]
+    axes = loss_figure(rows, 0.512, "run").axes[0]
+    heights = [line.get_ydata()[0] for line in axes.lines]
+    assert heights == pytest.approx([0.517, 0.517, 0.512])  # the curve, its best step, the floor
+    assert "best: 0.517, at step 2" in [text.get_text() for text in axes.get_legend().get_texts()]
+
+
 def test_a_run_without_rows_can_be_drawn(tmp_path: Path):
     save_figure(loss_figure([], None, "nothing yet"), tmp_path / "loss.png")
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")

@@ -33,10 +33,13 @@ LEAST_EXCESS = 1e-3  # nats per document; less, or luck below the floor, is draw
 def loss_figure(rows: Sequence[Row], floor: float | None, title: str) -> Figure:
     """Training and validation loss (nats per token, or per pair of answers) against the tokens seen; the best step, and
     the floor if known.
+
+    Evaluations while training read a part of the text, whose own floor may lie a little higher or lower. So that each
+    loss is as far above the line as the model is above its floor, they are moved by the difference.
     """
     train = [(row["tokens"], row["train_loss"]) for row in rows if row.get("train_loss") is not None]
     evaluated = [row for row in rows if row.get("val_loss") is not None]
-    val = [(row["tokens"], row["val_loss"]) for row in evaluated]
+    val = [(row["tokens"], _above(floor, row)) for row in evaluated]
     is_log = all(loss > 0 for _, loss in train + val)
     unit = "pair" if any("margin" in row for row in rows) else "token"
     figure, axes = _empty_figure(title, f"loss (nats per {unit})", "linear", "log" if is_log else "linear")
@@ -45,8 +48,10 @@ def loss_figure(rows: Sequence[Row], floor: float | None, title: str) -> Figure:
     if val:
         axes.plot(*zip(*val, strict=True), color=ORANGE, marker="o", markersize=4, label="validation")
         best = min(evaluated, key=lambda row: row["val_loss"])
-        label = f"best: {best['val_loss']:.3f}, at step {best['step']:,}"
-        axes.plot(best["tokens"], best["val_loss"], color=BLACK, marker="*", markersize=11, linestyle="", label=label)
+        label = f"best: {_above(floor, best):.3f}, at step {best['step']:,}"
+        axes.plot(
+            best["tokens"], _above(floor, best), color=BLACK, marker="*", markersize=11, linestyle="", label=label
+        )
     if floor is not None:
         label = f"floor: {floor:.3f}, the entropy of the text"
         axes.axhline(floor, color=BLACK, linestyle="--", linewidth=1.2, label=label)
@@ -56,6 +61,12 @@ def loss_figure(rows: Sequence[Row], floor: float | None, title: str) -> Figure:
     if axes.lines:
         axes.legend(frameon=False)
     return figure
+
+
+def _above(floor: float | None, row: Row) -> float:
+    """The validation loss if its text had this floor."""
+    loss: float = row["val_loss"]
+    return loss if floor is None or row.get("val_floor") is None else floor + loss - row["val_floor"]
 
 
 def skills_figure(rows: Sequence[Row], title: str) -> Figure:
