@@ -54,7 +54,8 @@ def test_an_installed_wheel_trains_and_generates_from_an_empty_folder(wheel: Pat
         assert "experiments/positions  " in run(*command, "configs", **there)
     tiny = ["corpus.size=40", "corpus.validation_fraction=0.25", "model.n_layers=1", "train.steps=5"]
     commands = [["train", "debug", *tiny], ["generate", "checkpoints/debug", "--max-new-tokens", "4"]]
+    commands += [["generate", "demo", "--seed", "1", "--max-new-tokens", "4"]]
     trained, written = run(sys.executable, "-c", RUN_ALL, json.dumps(commands), **there).split("\n", 1)
     assert trained.startswith("validation: loss ")
-    assert written.strip()
+    assert len(written.strip().splitlines()) == 2, "by the model that was trained, and by the one that is shipped"
     assert sorted(path.name for path in place.iterdir()) == ["checkpoints", "data"]

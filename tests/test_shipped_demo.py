@@ -1,0 +1,44 @@
+"""The trained model in the package: `demo`, wherever Pellucid is installed."""
+
+from pathlib import Path
+
+import pytest
+from scripts.results import read
+
+import pellucid
+from pellucid.checkpoint.step_directory import MODEL_FILE, load_tensors, read_state
+from pellucid.cli.arguments import read_run
+from pellucid.config.run import run_and_checkpoint
+from pellucid.config.shipped import DEMO
+from pellucid.corpora.build import build_corpus
+from pellucid.corpora.fables import FablesCorpus
+from pellucid.evaluation.written import judge
+from pellucid.files import sha256
+
+MADE = read()["shipped_demo"]["figures"]
+
+
+@pytest.fixture(scope="module")
+def demo() -> pellucid.Run:
+    return pellucid.load("demo")
+
+
+def test_the_shipped_demo_is_the_one_that_was_recorded_and_small(demo):
+    assert read_state(demo.directory).step == MADE["steps"]
+    assert sha256(demo.directory / MODEL_FILE) == MADE["sha256"]
+    assert sum(tensor.nbytes for tensor in load_tensors(demo.directory / MODEL_FILE).values()) < 1.5e6
+
+
+def test_a_folder_named_demo_goes_before_the_shipped_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert read_run("demo") == DEMO
+    assert run_and_checkpoint("demo") == (DEMO, "best")
+    (tmp_path / "demo").mkdir()
+    assert read_run("demo") == run_and_checkpoint("demo")[0] == Path("demo")
+
+
+def test_the_shipped_demo_writes_whole_fables(demo):
+    corpus = build_corpus(demo.config.corpus)
+    assert isinstance(corpus, FablesCorpus)
+    stories = [demo.generate(seed=seed, min_p=0.05, max_new_tokens=191) for seed in range(6)]
+    assert judge(corpus, stories).whole >= 4 / 6, stories
