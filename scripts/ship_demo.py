@@ -39,6 +39,7 @@ def main() -> None:
     shipped = write_checkpoint(
         DEMO, replace(checkpoint, model=weights, optimizer={}, rng={}, state=state, is_snapshot=True)
     )
+    shutil.copy(shipped / "config.yaml", DEMO)  # by which the page knows a run
     rows = [row for row in read_rows(options.run / "metrics.jsonl") if row["step"] % EVERY == 0 or "val_loss" in row]
     (DEMO / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
 

@@ -8,6 +8,7 @@ from scripts.results import read
 import pellucid
 from pellucid.checkpoint.step_directory import MODEL_FILE, load_tensors, read_state
 from pellucid.cli.arguments import read_run
+from pellucid.config.load import load_run_config
 from pellucid.config.run import run_and_checkpoint
 from pellucid.config.shipped import DEMO
 from pellucid.corpora.build import build_corpus
@@ -27,6 +28,12 @@ def test_the_shipped_demo_is_the_one_that_was_recorded_and_small(demo):
     assert read_state(demo.directory).step == MADE["steps"]
     assert sha256(demo.directory / MODEL_FILE) == MADE["sha256"]
     assert sum(tensor.nbytes for tensor in load_tensors(demo.directory / MODEL_FILE).values()) < 1.5e6
+
+
+def test_the_shipped_demo_is_a_run_with_a_config_and_a_curve_for_the_page(demo):
+    assert load_run_config(DEMO / "config.yaml") == demo.config
+    assert demo.metrics[-1]["step"] == demo.step
+    assert demo.metrics[-1]["val_loss"] > demo.metrics[-1]["val_floor"]
 
 
 def test_a_folder_named_demo_goes_before_the_shipped_one(tmp_path, monkeypatch):
