@@ -17,7 +17,6 @@ MACHINE = re.compile(r"\d+ cores, \w.* \((AMX|AVX512|AVX2|DEFAULT|NO AVX|SVE\d*|
 # To be measured again: they start from the demo as it was after 1,300 updates.
 AFTER_TRAINING = {"chat_avx512", "demo_chat_avx512", "frontier_avx512", "over_optimization_avx512", "pairs_avx512"}
 AWAITED = AFTER_TRAINING | {"adapters", "quantization", "quantization by skill"}
-AWAITED |= {"heads", "ngram_floors", "probe"}
 NAME = re.compile(r"<!-- result ([^/<>]+?)(?:/[^<>]*)? -->")
 
 
