@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from scripts.results import ROOT
@@ -70,6 +71,7 @@ SMALLEST: dict[str, tuple[str, dict[str, object]]] = {
     "plot_growth": ("growth.png --pairs 1", {"TOKENS_A_STEP": 32, "CONTEXTS": [8, 16], "WIDTHS": [64]}),
     "results": ("", {}),
     "screenshots": ("checkpoints/fables --to .", {}),
+    "ship_demo": ("checkpoints/fables", {"DEMO": Path("demo")}),
     "simulate_devices": ("", {"MODELS": {"124 M": []}, "IN_FULL": ("124 M", 64), "LLAMA_3_8B": []}),
     "write_lm_eval_tasks": ("checkpoints/fables tasks --fables 2", {}),
 }
