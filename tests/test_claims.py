@@ -48,7 +48,6 @@ CLAIMS: dict[str, Callable[[], Answer]] = {}
 UNMEASURED = {
     "Tying embedding and unembedding costs nothing",
     "A low-rank embedding reduces overfitting",
-    "Gradients vanish or explode: in recurrent networks with distance, and without norms with depth",
     "Chat models write with beam search",
 }
 
@@ -132,12 +131,6 @@ def _() -> Answer:
     return [*excess, spread(spelling, 1), seeds("positions")], FAILS if knows_order else OPEN
 
 
-@claim("Learned positions are better than sines if the longest text is known")
-def _() -> Answer:
-    learned, sines = (values("positions", f"position={kind}") for kind in ("learned", "sinusoidal"))
-    return [spread(learned), spread(sines), seeds("positions")], lower(learned, sines)
-
-
 def beyond_the_trained_length(kind: str) -> Answer:
     lengths = [values("positions", f"position={kind}", column=f"contexts.{length}") for length in (128, 192, 320)]
     works = {FAILS: HOLDS, HOLDS: FAILS, OPEN: OPEN}[lower(lengths[0], lengths[-1])]
@@ -154,27 +147,12 @@ def _() -> Answer:
     return beyond_the_trained_length("rope")
 
 
-@claim("RoPE learns faster than positions that are added to the embedding")
-def _() -> Answer:
-    rope, learned, sines = (values("positions", f"position={kind}") for kind in ("rope", "learned", "sinusoidal"))
-    return [*map(spread, (rope, learned, sines)), seeds("positions")], lower(rope, learned + sines)
-
-
 @claim("Several heads are better than one")
 def _() -> Answer:
     one, four, eight = (
         values("depth_and_heads", label) for label in ("2 layers, 1 head", "2 layers", "2 layers, 8 heads")
     )
     return [*map(spread, (one, four, eight)), seeds("depth_and_heads")], lower(four + eight, one)
-
-
-@claim("Deeper is better than wider")
-def _() -> Answer:
-    labels = "2 layers", "1 wide layer", "2 layers, whole words", "1 layer, whole words"
-    deep, wide, deep_words, shallow_words = (values("depth_and_heads", label) for label in labels)
-    verdicts = {lower(deep, wide), lower(deep_words, shallow_words)}
-    figures = [*map(spread, (deep, wide, deep_words, shallow_words)), seeds("depth_and_heads")]
-    return figures, verdicts.pop() if len(verdicts) == 1 else OPEN
 
 
 @claim("One layer cannot repeat what was said")
@@ -252,12 +230,6 @@ def at_its_best_rate(optimizer: str) -> list[float]:
     return min((values("optimizers", label) for label in labels), key=mean)
 
 
-@claim("Adam suits transformers better than plain gradient descent")
-def _() -> Answer:
-    adamw, sgd = map(at_its_best_rate, ("AdamW", "SGD"))
-    return [spread(adamw), spread(sgd), seeds("optimizers")], lower(adamw, sgd)
-
-
 @claim("Muon learns faster than AdamW")
 def _() -> Answer:
     muon, adamw = map(at_its_best_rate, ("Muon", "AdamW"))
@@ -274,13 +246,6 @@ def _() -> Answer:
     between_seeds = max(map(mean, of_seeds)) - min(map(mean, of_seeds))
     figures = [spread(values("accumulation", "1 batch of 24")), f"{between_seeds:.3f}", seeds("accumulation")]
     return figures, HOLDS if of_ways < 1e-6 else FAILS
-
-
-@claim("bfloat16 trains as well as float32")
-def _() -> Answer:
-    names = "nothing: the recipe as it is", "bfloat16; float32"
-    bf16, fp32 = (recorded(f"speedrun_ablation/{name}/steps") for name in names)
-    return [], HOLDS if bf16 <= fp32 else FAILS
 
 
 @claim("A fitted scaling law finds the loss that no model can beat")
@@ -315,45 +280,14 @@ def _() -> Answer:
     return figures, HOLDS if max(abs(ratio / 6 - 1) for ratio in decoder) < 0.2 else FAILS
 
 
-@claim("Long texts are expensive, as the work of attention grows with the square of the length")
-def _() -> Answer:
-    first, last = (recorded(f"context/{n}/softmax (ms)") for n in ("10", "10,000"))
-    return [], HOLDS if last > 1.5 * first else FAILS
-
-
-@claim("A KV cache saves time and changes no prediction")
-def _() -> Answer:
-    test = (ROOT / "tests/model/test_decoder.py").read_text(encoding="utf-8")
-    equal = test.split("def test_decoding_with_a_cache_is_the_full_forward_pass")[1].split("\ndef ")[0]
-    return [], HOLDS if "atol=1e-11" in equal else OPEN
-
-
 def costs_nothing(percent: float) -> str:
     """Of the loss: less than a thousandth."""
     return HOLDS if percent < 0.1 else FAILS
 
 
-@claim("Eight bits per weight cost nothing")
-def _() -> Answer:
-    return [], costs_nothing(recorded("quantization/int8/cost (% of the loss)"))
-
-
 @claim("Four bits per weight cost nothing")
 def _() -> Answer:
     return [], costs_nothing(recorded("quantization/nf4/cost (% of the loss)"))
-
-
-@claim("Rounding the constants of the four bits as well costs nothing more")
-def _() -> Answer:
-    twice, once = (recorded(f"quantization/{name}/cost (% of the loss)") for name in ("nf4-double", "nf4"))
-    return [], costs_nothing(twice - once)
-
-
-@claim("Tokens are better than characters")
-def _() -> Answer:
-    words, letters = (values("tokenizers", label, column="bits_per_byte") for label in ("BPE 2048", "characters"))
-    work = [mean(values("tokenizers", label, column="flops")) for label in ("characters", "BPE 2048")]
-    return [spread(letters), spread(words), f"{work[0] / work[1]:.1f}", seeds("tokenizers")], lower(words, letters)
 
 
 @claim("The model with the lower loss per token is the better one")
@@ -383,14 +317,6 @@ def more(first: Share, second: Share) -> str:
     return lower(second.interval, first.interval)
 
 
-@claim("A low temperature means fewer mistakes and less variety")
-def _() -> Answer:
-    names = "the model itself", "temperature 0.7", "temperature 0.5"
-    shares, distances = [whole(name) for name in names], [100 * ways("distance", name) for name in names]
-    verdict = HOLDS if more(shares[-1], shares[0]) == HOLDS and distances == sorted(distances) else OPEN
-    return [*map(with_interval, shares), *(f"{d:.0f} %" for d in distances), seeds("decoding")], verdict
-
-
 @claim("Cutting off the tail helps (top-p)")
 def _() -> Answer:
     names = "top-p 0.9", "top-k 50", "the model itself"
@@ -408,13 +334,6 @@ def _() -> Answer:
 # After pre-training
 
 
-@claim("A model of text becomes one that answers by examples alone")
-def _() -> Answer:
-    chance = recorded("chat_avx512/before/obey by chance (%)")
-    after = [recorded(f"chat_avx512/after/SFT, seed {seed}/obey (%)") for seed in range(3)]
-    return [], HOLDS if min(after) > 50 > chance else FAILS
-
-
 @claim("LoRA needs only rank 1 or 2")
 def _() -> Answer:
     rank_8, everything = (recorded(f"adapters/{name}/obeys (%)") for name in ("LoRA, rank 8", "all weights"))
@@ -425,23 +344,6 @@ def _() -> Answer:
 @claim("LoRA is as good as training all weights")
 def _() -> Answer:
     return [], costs_nothing(recorded("adapters/LoRA, rank 8/more than all weights (%)"))
-
-
-@claim("Four bits under an adapter cost nothing (QLoRA)")
-def _() -> Answer:
-    with_four_bits, without = (
-        recorded(f"adapters/{name}/more than all weights (%)")
-        for name in ("QLoRA, rank 8 over nf4-double", "LoRA, rank 8")
-    )
-    return [], costs_nothing(with_four_bits - without)
-
-
-@claim("An adapter forgets less")
-def _() -> Answer:
-    for what in ("excess on fables (% of the floor)", "obeys (%)"):
-        adapter, everything = (recorded(f"adapters/{name}/{what}") for name in ("LoRA, rank 8", "all weights"))
-        assert adapter < everything, f"{what}: the row says that the adapter has less"
-    return [], OPEN
 
 
 @claim("Learning from rewards breaks down without a price on divergence")
@@ -459,11 +361,6 @@ def _() -> Answer:
     ends = "truth, start", "truth, end"
     free, priced = ([recorded(f"over_optimization_avx512/{b}/{end}") for end in ends] for b in ("β = 0", "β = 1"))
     return [], HOLDS if free[1] < free[0] and priced[1] >= priced[0] else OPEN
-
-
-@claim("DPO does without rewards what reinforcement learning does with them")
-def _() -> Answer:
-    return [], OPEN  # one seed each, and at divergences far apart
 
 
 NUMBER_IN_A_CELL = re.compile(r"\d+\.\d+|\d+ of \d+|\d+(?= %| seed| runs|–\d+\))|(?<=–)\d+(?=\))")
