@@ -91,30 +91,28 @@ class Trainer:
         started = time.perf_counter()
         first = self.step * self.gradient_accumulation_steps
         batches = [self.get_batch(first + micro_batch, rows) for micro_batch, rows in self.share]
-        here = [sum(batch.n_losses for batch in batches), sum(batch.n_tokens for batch in batches)]
-        n_losses, n_tokens = map(int, self.world.totals(here))
+        n_losses, n_tokens = self._totals(batches)
         set_learning_rate(self.optimizers, self.schedule(self.step))
-        found = [self._backward(batch, n_losses, i) for i, batch in enumerate(batches)]
-        shares = torch.stack([share for share, _ in found])
-        figures = {name: torch.stack([each[name] for _, each in found]).sum(dim=0) for name in found[0][1]}
-        if self.world.size > 1:
-            self.world.sum_together([shares, *figures.values(), *([] if self.is_sharded else self._gradients())])
+
+        losses, figures = self._accumulate_gradients(batches, n_losses)
+        gradient_norm = self._clip_gradients()
         # The only moment at which a GPU is waited for: all figures of the update come over at once.
-        *losses, gradient_norm = torch.cat([shares, self._clip_gradients()[None]]).tolist()
-        self._require_finite(losses, gradient_norm)
-        for optimizer in self.optimizers:
-            if math.isfinite(gradient_norm):  # clipping has spread an overflow to all gradients
-                self.scaler.step(optimizer)
-            optimizer.zero_grad(set_to_none=True)
-        self.scaler.update()
+        *losses_of_batches, norm = torch.cat([losses, gradient_norm[None]]).tolist()
+        self._require_finite(losses_of_batches, norm)
+        self._step_optimizers(norm)
+
         self.step += 1
-        learning_rate = self.optimizers[0].param_groups[0]["lr"]
-        seconds = time.perf_counter() - started
-        means = {name: figure.tolist() for name, figure in figures.items()}
-        return Update(math.fsum(losses), gradient_norm, learning_rate, n_tokens, seconds, means)
+        return Update(
+            loss=math.fsum(losses_of_batches),
+            gradient_norm=norm,
+            learning_rate=self.optimizers[0].param_groups[0]["lr"],
+            tokens=n_tokens,
+            seconds=time.perf_counter() - started,
+            figures={name: mean.tolist() for name, mean in figures.items()},
+        )
 
     def logits(self, inputs_BT: Tensor) -> Tensor:
-        """The model's logits, with its products in the format that `precision` says."""
+        """Logits, computed under autocast in the run's precision."""
         with self.precision.autocast():
             return self.forward(inputs_BT)
 
@@ -126,8 +124,27 @@ class Trainer:
 
         return gathered(self.model)
 
+    def _totals(self, batches: Sequence[AnyBatch]) -> tuple[int, int]:
+        """How many losses and how many tokens this update has, on all ranks together."""
+        here = [sum(batch.n_losses for batch in batches), sum(batch.n_tokens for batch in batches)]
+        n_losses, n_tokens = map(int, self.world.totals(here))
+        return n_losses, n_tokens
+
+    def _accumulate_gradients(self, batches: Sequence[AnyBatch], n_losses: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """Leaves the gradient of the mean loss in the parameters (equation 16).
+
+        Returns what each micro-batch adds to that mean, and the objective's other figures, means over the update.
+        """
+        results = [self._backward(batch, n_losses, i) for i, batch in enumerate(batches)]
+        losses = torch.stack([loss for loss, _ in results])
+        figures = {name: torch.stack([each[name] for _, each in results]).sum(dim=0) for name in results[0][1]}
+        if self.world.size > 1:
+            gradients = [] if self.is_sharded else self._gradients()
+            self.world.sum_together([losses, *figures.values(), *gradients])
+        return losses, figures
+
     def _backward(self, batch: AnyBatch, n_losses: int, i: int) -> tuple[Tensor, dict[str, Tensor]]:
-        """Adds this micro-batch's share of the gradient of the mean loss; returns its share of the loss and figures.
+        """Adds this micro-batch's part of the gradient of the mean loss; returns its part of the loss and figures.
 
         The mean is over the whole update, whose targets are counted before the model reads its first micro-batch.
         """
@@ -157,6 +174,14 @@ class Trainer:
         for optimizer in self.optimizers:
             self.scaler.unscale_(optimizer)
         return whole(nn.utils.clip_grad_norm_(self.model.parameters(), self.max_gradient_norm))
+
+    def _step_optimizers(self, gradient_norm: float) -> None:
+        """Moves the weights, then forgets the gradient."""
+        for optimizer in self.optimizers:
+            if math.isfinite(gradient_norm):  # clipping has spread an overflow to all gradients
+                self.scaler.step(optimizer)
+            optimizer.zero_grad(set_to_none=True)
+        self.scaler.update()
 
     def _require_finite(self, losses: Sequence[float], gradient_norm: float) -> None:
         # Under fp16 a gradient may overflow: then the update is left out, and the scaler lowers its scale.
