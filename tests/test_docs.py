@@ -72,6 +72,14 @@ def test_the_pages_are_those_of_the_whole_repository():
     assert {"README.md", "docs/speed.md", "docs/experiments/README.md", "data/README.md", *reports} <= names
 
 
+def test_the_walk_through_the_code_knows_how_long_its_files_are():
+    stations = re.findall(r"\]\(\.\./(src/[\w/]+\.py)\) \((\d+)\)", text_of(ROOT / "docs/code.md"))
+    assert len(stations) > 25
+    lines = {file: len(text_of(ROOT / file).splitlines()) for file, _ in stations}
+    wrong = {file: lines[file] for file, told in stations if abs(int(told) - lines[file]) > 0.1 * lines[file]}
+    assert wrong == {}, "docs/code.md should say so many lines"
+
+
 @all_pages_of_equations
 def test_a_page_of_equations_has_every_number_once(page):
     numbers = re.findall(r"^### P?(\d+)\. ", text_of(page), re.MULTILINE)
