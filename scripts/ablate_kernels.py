@@ -120,7 +120,7 @@ def with_plain_products(decoder: Decoder) -> SingleTokenDecoder:
 
 
 def measure_decoding(demo: LanguageModel, pairs: int) -> dict[str, float]:
-    """Of one text and of 16 by the demo, and of one and eight by a model of twice its width."""
+    """Times decoding: one text and 16 by the demo, one and eight by a model of 6 layers and width 256."""
     wide = Shape(batch_size=8, context_length=256, vocab_size=8192, d_model=256, n_layers=6, n_heads=4)
     wide_model = build_model(wide.config, wide.vocab_size)
     one, wide_one, eight = partial(decode, demo, 1), partial(decode, wide_model, 1), partial(decode, wide_model, 8)
@@ -155,7 +155,7 @@ def encode(tokenizer_json: str, texts: list[str], with_cache: bool) -> None:
 
 
 def measure_word_cache(pairs: int) -> dict[str, dict[str, float]]:
-    """Of turning some of the demo's fables into tokens."""
+    """Times how some of the demo's fables are turned into tokens, with the cache of words and without."""
     config = load_run_config(CONFIG, ["corpus.size=10000"])
     with tempfile.TemporaryDirectory() as folder:
         tokenizer_json = prepare_data(config, Path(folder)).tokenizer.to_json()

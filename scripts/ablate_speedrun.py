@@ -2,9 +2,9 @@
 
     python scripts/ablate_speedrun.py tinyshakespeare.txt --seeds 2
 
-A run without a trick may need more steps. So each is tried with ever longer schedules, 8 % longer each time,
-until the whole validation part is at 1.8857 nats per character or less; the seconds are those of its updates. A line
-gives the medians over the seeds. Each run has a process to itself.
+A run without a trick may need more steps. So each is tried with longer and longer schedules, 8 % longer each time,
+until the loss on the whole validation part is at most 1.8857 nats per character; the seconds are those of its updates.
+A line gives the medians over the seeds. Each run has a process to itself.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def pair_of(model: str, limits: dict[str, float], *, is_bf16: bool = False) -> P
 
 
 def training_groups(rows: dict[str, dict[str, float]]) -> dict[str, list[Pair]]:
-    """Of each shape the pair in bf16 and the one in fp32, by what stands below them."""
+    """For each shape, the pair in bf16 and the one in fp32, under the label below them."""
     groups = {}
     for name, shape in TRAINED.items():
         if f"{name}bf16" in rows:

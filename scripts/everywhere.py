@@ -125,7 +125,7 @@ def outcome(file: Path) -> Outcome:
 
 
 def name_of(case: ElementTree.Element) -> str:
-    """As pytest takes it."""
+    """The name of a test, as pytest takes it."""
     return f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
 
 

@@ -37,7 +37,7 @@ def evaluation(run: Path, *options: str | Path) -> dict[str, Any]:
 
 
 def figures_of(run: Path, base: Path) -> dict[str, float]:
-    """Of a stage: answers, excess, and what is left of plain fables."""
+    """The figures of a stage: its answers, its excess, and how well it still knows plain fables."""
     of_answers = evaluation(run, "--checkpoint", "latest", "--answers", str(N_ANSWERS))
     answers, fables = of_answers["answers"], evaluation(run, "--checkpoint", "latest", "--on", base)
     kinds = answers["instructions"]

@@ -26,7 +26,7 @@ FABLES, DEMO = str(ROOT / "configs/fables.yaml"), "checkpoints/fables"
 
 
 def figures_of(pellucid: list[str], clone: Path, run: Path) -> tuple[dict[str, float], list[str]]:
-    """Of a trained model: the numbers, and the lines that `pellucid evaluate` prints."""
+    """The numbers of a trained model, and the lines that `pellucid evaluate` prints."""
     evaluate = [*pellucid, "evaluate", str(run)]
     text, found = (
         subprocess.run([*evaluate, *options], cwd=clone, check=True, capture_output=True, text=True).stdout

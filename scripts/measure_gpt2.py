@@ -58,7 +58,7 @@ def our_update(config: RunConfig, precision: Precision, compiles: bool) -> Calla
 
 
 def nanogpt_update(config: RunConfig, precision: Precision, folder: Path) -> Callable[[], object]:
-    """As its train.py makes it."""
+    """One update of nanoGPT's model, as its train.py makes it."""
     spec = importlib.util.spec_from_file_location("nanogpt_model", folder / "model.py")
     assert spec is not None
     assert spec.loader is not None

@@ -67,7 +67,7 @@ def all_costs(found: Attribution) -> dict[str, dict[str, str]]:
 
 
 def done(found: Attribution) -> dict[str, dict[str, float]]:
-    """Of each skill that one head does: which, and in numbers what the text says of it."""
+    """For each skill that one head does: which head, and the numbers that the text quotes."""
     rows = {}
     for skill in found.evenly:
         if head := found.done_by(skill):

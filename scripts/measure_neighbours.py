@@ -41,7 +41,7 @@ WAYS = {
 
 
 def milliseconds(folder: Path, changes: list[str], environment: dict[str, str]) -> list[float]:
-    """Of each update of a short run, without the first ones."""
+    """The time of each update of a short run, without the first ones."""
     command = [sys.executable, "-m", "pellucid", "train", str(CONFIG), *SHORT, *changes, "--run-dir", "run"]
     subprocess.run(
         [*command, "--overwrite"], cwd=folder, env={**os.environ, **environment}, check=True, capture_output=True

@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def with_random_weights(run: Path, to: Path) -> Path:
-    """The same run with a larger model that never learned anything."""
+    """Writes a copy of the run with a larger model that has learned nothing."""
     checkpoint = read_checkpoint(find_step_directory(run, "best"))
     config = yaml.safe_load(checkpoint.config_yaml)
     config["model"] |= TEN_MILLION

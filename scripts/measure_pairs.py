@@ -29,7 +29,7 @@ PAIRS_AT_ONCE = 16
 
 
 def gradient(model: Any, precision: Any, pairs: list[Pair]) -> torch.Tensor:
-    """Of the mean loss of the pairs, where the model is its own reference: there its direction knows no beta."""
+    """The gradient of the loss of the pairs, the model being its own reference: beta does not change its direction."""
     model.zero_grad()
     log_p = partial(answer_log_probabilities, model, precision)
     for first in range(0, len(pairs), PAIRS_AT_ONCE):

@@ -50,7 +50,7 @@ def write_text(file: Path, megabytes: float) -> None:
 
 
 def seconds_and_mebibytes(folder: Path, *overrides: str) -> tuple[float, float]:
-    """Of one `pellucid prepare`: how long it takes, and the most memory that its processes have together."""
+    """How long one `pellucid prepare` takes, and the most memory that its processes use together."""
     command = [sys.executable, "-m", "pellucid", "prepare", "measure.yaml", *overrides]
     started, most = time.perf_counter(), 0.0
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)

@@ -72,7 +72,7 @@ def with_accelerate(config: RunConfig, data_root: Path, world: World) -> Trainer
 
 
 def _summed_by(forward: Callable[[Tensor], Tensor], trainer: Trainer) -> Trainer:
-    """The same trainer, but `forward` sees to it that gradients are averaged over all ranks."""
+    """Returns the trainer, changed so that `forward` has the gradients averaged over all ranks."""
     objective, size = trainer.objective, trainer.world.size
 
     def multiplied(forward: Forward, batch: Batch) -> Loss:

@@ -3,7 +3,8 @@
     python scripts/measure_shakespeare.py tinyshakespeare.txt --record
     python scripts/measure_shakespeare.py tinyshakespeare.txt --nanogpt ../nanoGPT --record
 
-With --nanogpt its recipe for a CPU, as its README gives it, trains on the same text before our runs.
+--nanogpt names a clone of nanoGPT. Its recipe for a CPU, as its README gives it, then trains on the same text before
+our runs. It needs the package `requests`.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def train_nanogpt(program: Path, text: Path, folder: Path) -> dict[str, float]:
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("text", type=Path)
-    arguments.add_argument("--nanogpt", type=Path, metavar="FOLDER", help="with nanoGPT, and its package requests")
+    arguments.add_argument("--nanogpt", type=Path, metavar="FOLDER", help="a clone of nanoGPT, to time it too")
     options = arguments.parse_args()
     runs = RUNS_ON_A_GPU if torch.cuda.is_available() else RUNS
     figures = {}

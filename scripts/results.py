@@ -40,7 +40,7 @@ TEXT = re.compile(MARK + r"\n+)((?: {4}.*\n|\n(?= {4}))+)")
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """Of a script that measures."""
+    """The command line of a script that measures."""
     found = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     found.add_argument("--record", action=Record, help="write the figures into docs/results.json")
     return found
@@ -66,10 +66,10 @@ def record(
     where: str | None = None,
     numbers: str | None = None,
 ) -> None:
-    """Puts what was just measured into results.json. `recipes`: the shipped configs that it comes from, by name; where
-    it is a time, which depends on the model's shape and not on what it learns, with "/shape": fables/shape.
+    """Writes what was just measured into results.json. `recipes` names the shipped configs that it comes from.
 
-    It was this machine and its best number format unless told. Exits where code is not committed.
+    A time depends on the model's shape but not on what it learns: its recipe is named with "/shape", as "fables/shape".
+    `where` and `numbers` default to this machine and its best number format. Exits if code is not committed.
     """
     import torch  # here, as to fill in pages takes none
 
@@ -101,10 +101,10 @@ def commit_of_code() -> str:
 
 
 def recipe_hash(name: str, commit: str = "") -> str:
-    """Of what a shipped config trains and evaluates, on what and how, as it is now or was at a commit.
+    """The hash of what a shipped config trains and evaluates, on what and how, as it is now or was at a commit.
 
-    Not of its comments, nor of how often it reports, saves or evaluates, unless the loss decides when the run ends.
-    With "/shape": of the model, the vocabulary and the batch alone.
+    It ignores comments, and how often the run reports, saves or evaluates, unless the loss decides when it ends.
+    With "/shape" after the name, it is the hash of the model, the vocabulary and the batch alone.
     """
     import yaml  # here, as `scripts/gpu.py` says what is missing
 
@@ -171,7 +171,7 @@ def _has_bf16(device: str) -> bool:
 
 
 def machine(kernels: str | None = None) -> str:
-    """As pages name it: `2 cores, AMD EPYC with bf16 units (AVX512)`, or `4 cores, Intel Xeon (AVX2)`.
+    """This machine as pages name it: `2 cores, AMD EPYC with bf16 units (AVX512)`, or `4 cores, Intel Xeon (AVX2)`.
 
     In brackets the kernels that PyTorch uses, if it is not told others.
     """
@@ -189,7 +189,7 @@ def machine(kernels: str | None = None) -> str:
 
 
 def _command() -> str:
-    """As it was typed in the repository, whatever folder that and other files are in."""
+    """The command as it would be typed in the repository, whatever folder that and other files are in."""
     program = Path(sys.argv[0]).resolve()
     named = ["python", f"scripts/{program.name}"] if program.parent == ROOT / "scripts" else [program.name]
     return shlex.join([*named, *(Path(word).name if word.startswith("/") else word for word in sys.argv[1:])])
@@ -244,7 +244,7 @@ def pages() -> list[Path]:
 
 
 def print_ages(entries: Entries) -> None:
-    """Of each entry, how many commits to src came later, and which to its own script and recipes."""
+    """Prints for each entry how many later commits changed src, and which ones its own script and recipes."""
     for name, entry in entries.items():
         since, scripts = f"{entry['commit']}..", re.findall(r"scripts/\w+\.py", entry["command"])
         try:

@@ -35,7 +35,7 @@ Turn = Callable[[], float]  # one measurement
 
 @dataclass(frozen=True)
 class Shape:
-    """Of the model and of a batch."""
+    """The shape of a model and of a batch."""
 
     batch_size: int
     context_length: int

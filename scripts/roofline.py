@@ -65,7 +65,7 @@ def measure_reading(device: torch.device) -> float:
 
 
 def measure_seconds_per_call(device: torch.device) -> float:
-    """Of the three kinds that most of a step consists of: a product, a sum and a norm."""
+    """The time of one call, as the mean of three kinds that make up most of a step: a product, a sum and a norm."""
     x, weight = torch.ones(1, 16, device=device), torch.ones(16, 16, device=device)
 
     def chain() -> Tensor:
@@ -79,7 +79,7 @@ def measure_seconds_per_call(device: torch.device) -> float:
 
 
 def needs_of_training(config: DecoderConfig, vocab_size: int, n_tokens: int, dtype: torch.dtype) -> Needs:
-    """Of an update with AdamW on so many tokens."""
+    """What an update with AdamW on so many tokens needs."""
     cost = cost_of(config, vocab_size)
     flops = n_tokens * cost.training_flops_per_token.total
     return Needs(flops, BYTES_OF_A_TRAINED_WEIGHT * cost.parameters.total, dtype)
@@ -88,7 +88,7 @@ def needs_of_training(config: DecoderConfig, vocab_size: int, n_tokens: int, dty
 def needs_of_decoding(
     config: DecoderConfig, vocab_size: int, n_sequences: int, n_tokens: int, dtype: torch.dtype
 ) -> Needs:
-    """Of the next token of each sequence, as the mean over n_tokens from the first. Weights and cache in `dtype`.
+    """What the next token of each sequence needs, as the mean over the first n_tokens. Weights and cache in `dtype`.
 
     A step reads every weight once for all sequences, and for each the keys and values so far; it writes those of its
     token. Of the table of positions it reads a row, which is left out.

@@ -3,8 +3,8 @@
     make demo
     python scripts/ship_demo.py checkpoints/fables --record
 
-Writes src/pellucid/demo/: the newest checkpoint as a snapshot with weights of 16 bits, and the curve of its training.
-With --record it notes the commit, the hash and what rounding to 16 bits costs.
+Writes src/pellucid/demo/: the newest checkpoint, as a snapshot with 16-bit weights, and its training curve.
+--record notes the commit, the hash, and what rounding to 16 bits costs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pellucid.config.shipped import DEMO
 from pellucid.files import sha256
 from pellucid.training.metrics import read_rows
 
-EVERY = 50  # updates from one row of the curve to the next
+EVERY = 50  # updates between two rows of the curve
 
 
 def main() -> None:
@@ -39,7 +39,7 @@ def main() -> None:
     shipped = write_checkpoint(
         DEMO, replace(checkpoint, model=weights, optimizer={}, rng={}, state=state, is_snapshot=True)
     )
-    shutil.copy(shipped / "config.yaml", DEMO)  # by which the page knows a run
+    shutil.copy(shipped / "config.yaml", DEMO)  # without it, the page would not see a run here
     rows = [row for row in read_rows(options.run / "metrics.jsonl") if row["step"] % EVERY == 0 or "val_loss" in row]
     (DEMO / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
 

@@ -118,7 +118,7 @@ def config_of(checkpoint: Checkpoint, where: str) -> RunConfig:
 
 
 def with_own_tokenizer(config: RunConfig, folder: Path) -> RunConfig:
-    """Returns the config with the vocabulary that lies in this folder, if it comes from a file at all."""
+    """Returns the config; if its vocabulary comes from a file, it now comes from the one in this folder."""
     if config.tokenizer.type != "file":
         return config
     own = config.tokenizer.model_copy(update={"path": (folder / "tokenizer.json").as_posix()})

@@ -189,6 +189,6 @@ def use_snapshot(snapshot: Path) -> str:
 
 
 def _best(states: list[State]) -> State:
-    """The state with the lowest validation loss; the first, which is the newest, if nothing was evaluated."""
+    """The state with the lowest validation loss; if none was evaluated, the first, which is the newest."""
     evaluated = [state for state in states if state.val_loss is not None]
     return min(evaluated, key=lambda state: (state.val_loss, state.step), default=states[0])

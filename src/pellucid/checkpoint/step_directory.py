@@ -144,7 +144,7 @@ def write_checkpoint(run_dir: Path, checkpoint: Checkpoint) -> Path:
 def read_checkpoint(directory: Path) -> Checkpoint:
     """Checks every file of a step directory against its manifest, then reads it.
 
-    Weights of 16 bits, which the shipped demo has in order to be small, become float32.
+    float16 weights become float32; the shipped demo is stored in float16 to keep it small.
     Raises CheckpointError, naming the file, if anything is missing, added, changed or unreadable.
     """
     state = read_state(directory)

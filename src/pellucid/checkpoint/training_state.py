@@ -61,7 +61,7 @@ def rng_tensors(of_task: Mapping[str, Tensor] | None = None) -> dict[str, Tensor
 
 
 def task_tensors(rng: Tensors) -> dict[str, Tensor]:
-    """The tensors that `rng_tensors` was given of the task, under their own names."""
+    """The task's tensors that `rng_tensors` kept, under their own names again."""
     return {name.removeprefix(OF_TASK): tensor for name, tensor in rng.items() if name.startswith(OF_TASK)}
 
 

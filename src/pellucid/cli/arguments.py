@@ -20,7 +20,7 @@ DATA_ROOT = Path("data")
 
 
 def read_run(text: str) -> Path:
-    """The folder that RUN names: its own, or that of the trained demo in the package."""
+    """The folder that RUN names. `demo` is the trained demo in the package, unless there is a folder of that name."""
     from pellucid.config.shipped import find_run
 
     return find_run(Path(text))
@@ -30,7 +30,7 @@ ConfigFile = Annotated[Path, Argument(metavar="CONFIG", help="YAML file, or a na
 Overrides = Annotated[
     list[str] | None, Argument(metavar="KEY=VALUE", help="Change keys: optimizer.lr=3e-4 train.steps=100.")
 ]
-Run = Annotated[Path, Argument(metavar="RUN", parser=read_run, help="Run folder, or one of its step folders; demo.")]
+Run = Annotated[Path, Argument(metavar="RUN", parser=read_run, help="Run folder, or a step folder in it; or demo.")]
 Which = Annotated[str, Option("--checkpoint", metavar="best|latest|STEP", help="Which checkpoint to use.")]
 Json = Annotated[bool, Option("--json", help="Print exactly one JSON object on stdout.")]
 

@@ -24,7 +24,7 @@ EVERYWHERE = ("0.0.0.0", "::")
 
 def serve(
     runs: Annotated[
-        list[Path], Argument(metavar="RUN...", parser=read_run, help="Run folders, or step folders in them; demo.")
+        list[Path], Argument(metavar="RUN...", parser=read_run, help="Run folders, or step folders in them; or demo.")
     ],
     port: Annotated[int, Option(metavar="N", min=0, max=65535, help="0 picks a free one.")] = PORT,
     host: Annotated[str, Option(metavar="ADDRESS", help="0.0.0.0 lets other machines in.")] = HOST,

@@ -37,7 +37,7 @@ def note(line: str) -> None:
 
 
 def is_first() -> bool:
-    """Whether this process speaks: if torchrun has started several, one does for all."""
+    """Whether this process prints: if torchrun started several, only the first one does."""
     return os.environ.get("RANK", "0") == "0"
 
 

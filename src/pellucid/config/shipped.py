@@ -15,7 +15,7 @@ DEMO = _PACKAGE / "demo"  # written by scripts/ship_demo.py
 
 
 def find_run(run: Path) -> Path:
-    """The run itself if it is there, or else, for `demo`, the trained model that comes with Pellucid."""
+    """The path as it is; but `demo`, if there is no such folder, means the trained demo that comes with Pellucid."""
     return DEMO if run == Path("demo") and not run.exists() else run
 
 

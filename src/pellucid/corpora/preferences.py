@@ -40,7 +40,7 @@ class PreferencesCorpus:
         return self._source.local_files()
 
     def conversations(self, split: Split) -> Iterator[Sequence[Turn]]:
-        """Two conversations of each pair, the chosen one first."""
+        """Two conversations for each pair, the one with the chosen answer first."""
         for i, (prompt, *answers) in enumerate(self._pairs()):
             if is_held_out(i, self._validation_fraction) == (split == "validation"):
                 for answer in answers:

@@ -106,7 +106,7 @@ class TextFilesCorpus:
         return chain.from_iterable(cut_into_pieces(read_text(part), self.separator) for part in self._ranges[split])
 
     def parts(self, split: Split) -> Iterator[TextPart]:
-        """Cuts the text of a split where no token can cross: after a separator, or between words."""
+        """The text of a split in parts, cut where no token can cross: after a separator, or between words."""
         for whole in self._ranges[split]:
             start = whole.start
             while start < whole.stop:

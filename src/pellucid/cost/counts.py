@@ -121,7 +121,7 @@ PART_OF_PREFIX = {
 
 
 def idle_parameters(layer: Experts) -> int:
-    """How many parameters the experts have that a token does not ask. All experts are of one size."""
+    """The number of parameters in the experts that a token does not use. All experts have the same size."""
     idle = list(layer.experts)[layer.top_k :]
     return sum(parameter.numel() for expert in idle for parameter in expert.parameters())
 

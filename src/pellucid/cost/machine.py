@@ -96,9 +96,9 @@ def _work_of(work: Callable[[], Tensor]) -> Work:
 
 
 def fastest(work: Callable[[], Tensor], seconds: float) -> float:
-    """The time of the fastest of two runs or more, as many as fit the seconds, after one to warm up.
+    """How long the fastest run takes, of at least two and about as many as fit into `seconds`, after one to warm up.
 
-    Whatever else the machine does only makes runs slower.
+    The fastest is the truest: whatever else the machine does can only make a run slower.
     """
     _timed(work)
     times = [_timed(work)]

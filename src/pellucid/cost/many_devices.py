@@ -106,14 +106,14 @@ class Step:
 
 
 def all_reduce_bytes(n: int, n_bytes: float) -> float:
-    """What each of n devices in a ring sends, until all have the sum (Patarasuk and Yuan 2009)."""
+    """The bytes that each of n devices in a ring sends until all have the sum (Patarasuk and Yuan 2009)."""
     return 2 * gather_bytes(n, n_bytes)
 
 
 def gather_bytes(n: int, n_bytes: float) -> float:
-    """What each of n devices in a ring sends, until all have the whole of which each had 1/n.
+    """The bytes that each of n devices in a ring sends to gather the whole, of which each held 1/n at first.
 
-    It is as much until each has 1/n of the sum, which is the way back.
+    The reverse, which leaves each with 1/n of the sum (reduce-scatter), sends just as many.
     """
     return (n - 1) / n * n_bytes
 

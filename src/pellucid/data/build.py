@@ -39,7 +39,7 @@ class PreparedData:
 
     @property
     def fingerprint(self) -> str:
-        """Names corpus, tokenizer settings and format: equal fingerprints mean equal tokens."""
+        """A hash of corpus, tokenizer settings and format: equal fingerprints mean equal tokens."""
         return self.manifest.fingerprint
 
     @property

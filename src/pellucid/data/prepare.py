@@ -294,7 +294,7 @@ def _texts(corpus: Corpus, split: Split, doing: str) -> Iterator[str]:
 
 
 def _with_bar(pieces: Iterable[Piece], title: str) -> Iterator[Piece]:
-    """Yields the pieces, while a terminal shows how many bytes have gone by."""
+    """Yields the pieces, while a progress bar shows how many bytes have gone by."""
     with tqdm(desc=title, unit="B", unit_scale=True, disable=None) as bar:
         for piece in pieces:
             bar.update(len(piece.text.encode()))

@@ -179,7 +179,7 @@ def compare(log_q_O: Floats, truth: Mapping[int, float] | None, texts_O: Sequenc
 def compare_characters(
     log_q_O: Floats, truth: Mapping[str, float], tokenizer: Tokenizer, n_candidates: int
 ) -> Forecast:
-    """Compares the probabilities of characters: the model's are sums over its tokens. "" is the end."""
+    """Model and truth for the next character: the model's probabilities are sums over its tokens. "" is the end."""
     q: dict[str, float] = dict.fromkeys(truth, 0.0)
     for id_ in range(tokenizer.vocab_size):
         character = tokenizer.decode([id_])[:1]  # none for a control token

@@ -52,7 +52,7 @@ class HeadScores:
 
 
 def head_scores(model: Decoder, tokenizer: Tokenizer, seed: int = 0) -> list[HeadScores]:
-    """Scores all heads, layer by layer, over 8 sequences of random tokens, which the seed decides.
+    """Scores all heads, layer by layer, over 8 sequences of random tokens drawn from this seed.
 
     ConfigError for a model that is too short to read four tokens twice, or whose weights are no shares.
     """

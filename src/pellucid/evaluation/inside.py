@@ -78,7 +78,7 @@ def listening(model: Decoder) -> Iterator[Heard]:
 
 
 def _heard(gather: Gather, heard: Heard) -> Gather:
-    """Attention that also keeps its weights: Σ over s of weight_s v_s is weight, if v_s is unit vector s."""
+    """Attention that also keeps its weights: with unit vectors as values, its output Σ weight_s v_s is the weights."""
 
     def gather_and_keep(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, cache: NoCache) -> Tensor:
         unit_vectors_TT = torch.eye(k_BGTK.size(2), dtype=v_BGTK.dtype, device=v_BGTK.device)
@@ -177,7 +177,7 @@ def _equations_of_queries(attention: MultiHeadAttention) -> tuple[int, ...]:
 
 
 def _in_feed_forward(feed_forward: nn.Module, heard: Heard) -> list[Step]:
-    """Hidden numbers and output. With experts also their shares in a token's answer; zeros if one is not asked."""
+    """Hidden numbers and output; with experts, also the share of each in the output. Unused experts have zeros."""
     output = Step("feed_forward", "output", "TD", _equations_of(feed_forward), heard.outputs[feed_forward])
     if not isinstance(feed_forward, Experts):
         hidden_TF = heard.inputs[feed_forward.W_2]  # type: ignore[index]

@@ -46,7 +46,7 @@ def at_context_lengths(
 
 
 def with_context_length(trained: TrainedModel, length: int) -> LanguageModel:
-    """Puts the weights into a decoder that reads another number of tokens; of learned positions, the first ones."""
+    """A model with these weights and another context length. If positions are learned, it keeps the first ones."""
     config = trained.config.model.model_copy(update={"context_length": length})
     model = build_model(config, trained.model.vocab_size)
     weights = trained.model.state_dict()

@@ -105,10 +105,10 @@ def mean_and_interval(values: pd.Series, write: Write) -> str:
 
 
 def interval_of_mean(values_N: NDArray[np.float64]) -> tuple[float, float]:
-    """The 95 % interval of the mean by the bootstrap (Efron 1979); the range of fewer than five values.
+    """The 95 % bootstrap interval of the mean (Efron 1979); with fewer than five values, their range.
 
-    The seeds at hand are drawn again and again, as many as there are and with repetition: how the mean of these
-    samples scatters is how that of the seeds would. Fewer values say too little for it.
+    Each sample draws as many values as there are, with replacement. The means of these samples vary about as much as
+    the mean would with other seeds. Fewer than five values are too few for this.
     """
     if len(values_N) < FEWEST_FOR_INTERVAL:
         return values_N.min(), values_N.max()
@@ -142,7 +142,7 @@ def _seeds(plan: Plan) -> str:
         return f"Each variant was trained once, with seed {seeds[0]}: small differences may be luck."
     listed = ", ".join(map(str, seeds))
     changed = "first weights" if starts_anew else "random draws"
-    spread = "the lowest and the highest" if len(seeds) < FEWEST_FOR_INTERVAL else "its 95 % interval by the bootstrap"
+    spread = "the lowest and the highest" if len(seeds) < FEWEST_FOR_INTERVAL else "its 95 % bootstrap interval"
     return (
         f"Each variant was trained with {len(seeds)} seeds ({listed}), which change the {changed} and the order of the "
         f"data. Tables give the mean over seeds and, in brackets, {spread}."
@@ -175,7 +175,7 @@ def _what_was_found(results: Sequence[RunResult]) -> list[str]:
             _variants(numbers, {skill: (f"excess.{skill}", "{:.3f}".format) for skill in skills}),
             "How often the most likely token is right where only one is possible:",
             _variants(numbers, {skill: (f"accuracy.{skill}", "{:.1%}".format) for skill in skills}),
-            "The first evaluation with half of these right, by its step, seed by seed (– never):",
+            "The step of the first evaluation at which half of these were right, seed by seed (– means never):",
             _seed_by_seed(numbers, {skill: f"half.{skill}" for skill in skills}),
         ]
     return parts

@@ -58,9 +58,9 @@ class RunResult(Section):
 
     @property
     def half_right(self) -> dict[str, int | None]:
-        """The step of the first evaluation with each skill right in half of the cases; None where none had that.
+        """For each skill, the step of the first evaluation at which half of its cases were right; None if never.
 
-        Skills are found all at once, and late or early by luck: a mean at a fixed step would hide that.
+        Models learn a skill suddenly, and luck decides when: a mean at a fixed step would hide that.
         """
         rows = [row for row in self.curve if "skills" in row]
         return {skill: next((row["step"] for row in rows if _is_half_right(row, skill)), None) for skill in self.skills}

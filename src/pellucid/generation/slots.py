@@ -50,10 +50,10 @@ class Slots(Protocol):
         """How many tokens it has read."""
 
     def read(self, slot: int, token_ids: Sequence[int]) -> None:
-        """Goes on with these tokens."""
+        """Reads these tokens after those that the slot has read."""
 
     def score(self, slot: int, token_ids: Sequence[int]) -> Tensor:
-        """Goes on with these tokens, and returns the logits (T, V) after each."""
+        """Reads these tokens, and returns the logits (T, V) after each."""
 
     def step(self, token_of: Mapping[int, int]) -> Tensor:
         """One more token for each of these slots: logits (W, V), whose row i is that of slot i."""

@@ -61,7 +61,7 @@ def faster_attention(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: fl
 def faster_window(
     q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float, *, window: int, explicit: Attend
 ) -> Tensor:
-    """The faster of the two for `model.sliding_window`. The fused kernel computes also what its mask hides."""
+    """The faster of the two, for `model.sliding_window`. The fused kernel also computes what its mask hides."""
     if fused_is_slow(q_BHTK, k_BHSK):
         return explicit(q_BHTK, k_BHSK, v_BHSK, dropout)
     n_queries, n_keys = q_BHTK.size(2), k_BHSK.size(2)

@@ -52,7 +52,7 @@ class LanguageModel(nn.Module):
         raise NotImplementedError
 
     def new_state(self, batch_size: int, capacity: int | None = None) -> State:
-        """The state before the first token. `capacity`: how many will come at most, for models that reserve memory."""
+        """The state before the first token. Models that reserve memory make room for `capacity` tokens."""
         raise NotImplementedError
 
     def hidden_modules(self) -> list[nn.Module]:

@@ -36,7 +36,7 @@ def feature_map(x: Tensor) -> Tensor:
 
 
 def in_parallel(q_BGRTK: Tensor, k_BG1TK: Tensor, v_BG1TV: Tensor, S_BG1KV: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums (q·k) v over each position and all before it. S is the sum of k vᵀ, before and after these positions."""
+    """For each query, the sum of (q·k) v up to its position; and S, the sum of k vᵀ over all positions so far."""
     products_BGRTT = (q_BGRTK @ k_BG1TK.mT).tril()
     return products_BGRTT @ v_BG1TV + q_BGRTK @ S_BG1KV, S_BG1KV + k_BG1TK.mT @ v_BG1TV
 
@@ -44,7 +44,7 @@ def in_parallel(q_BGRTK: Tensor, k_BG1TK: Tensor, v_BG1TV: Tensor, S_BG1KV: Tens
 def in_chunks(
     q_BGRTK: Tensor, k_BG1TK: Tensor, v_BG1TV: Tensor, S_BG1KV: Tensor, chunk: int = CHUNK
 ) -> tuple[Tensor, Tensor]:
-    """Sums chunk by chunk: work and memory grow with the length, not with its square."""
+    """Returns what `in_parallel` does, chunk by chunk: work and memory grow with the length, not with its square."""
     sums_BGRTV = []
     for q, k, v in zip(*(torch.split(x, chunk, dim=-2) for x in (q_BGRTK, k_BG1TK, v_BG1TV)), strict=True):
         sum_of_chunk, S_BG1KV = in_parallel(q, k, v, S_BG1KV)
@@ -53,7 +53,7 @@ def in_chunks(
 
 
 def step_by_step(q_BGRTK: Tensor, k_BG1TK: Tensor, v_BG1TV: Tensor, S_BG1KV: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums position by position: a recurrent network whose state is S."""
+    """Returns what `in_parallel` does, position by position: a recurrent network whose state is S."""
     sums_BGRV = []
     for q_BGRK, k_BG1K, v_BG1V in zip(*(x.unbind(dim=-2) for x in (q_BGRTK, k_BG1TK, v_BG1TV)), strict=True):
         S_BG1KV = S_BG1KV + k_BG1K[..., :, None] * v_BG1V[..., None, :]

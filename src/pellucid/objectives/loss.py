@@ -22,7 +22,7 @@ class AnyBatch(Protocol):
 
     @property
     def n_losses(self) -> int:
-        """How many numbers the loss is the mean of: targets, pairs, answers. Known before the model has run."""
+        """How many losses are averaged, of targets, pairs or answers. Known before the model has run."""
 
     @property
     def n_tokens(self) -> int:

@@ -191,7 +191,7 @@ class Rollouts:
         return self._parts[prompts]
 
     def evaluate(self, model: LanguageModel, max_tokens: int | None) -> RewardEvaluation:
-        """Judges answers to the held-out instructions, or to so many that about `max_tokens` are written at most.
+        """Judges answers to the held-out instructions, or only to as many as `max_tokens` has room for.
 
         The ranks share the work.
         """

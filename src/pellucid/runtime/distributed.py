@@ -295,7 +295,7 @@ def _help(index: int, n_processes: int, port: int, n_threads: int, work: Callabl
 
 
 def _with_its_cause(error: LostProcessError, helpers: ProcessContext, n_processes: int) -> LostProcessError:
-    """Names in the error which process ended and how, if one did."""
+    """An error that says which process ended and how; the one given, if none did."""
     try:
         helpers.join(timeout=SECONDS_TO_DIE, grace_period=1.0)
     except ProcessExitedException as end:

@@ -39,7 +39,7 @@ class Precision:
         return Precision(self.device, torch.float32) if self.device.type == "cpu" else self
 
     def making(self, items: Iterator[Item]) -> Iterator[Item]:
-        """Makes each item under `autocast`. Whoever reads the items is outside it, as a `yield` inside would not be."""
+        """Makes each item under `autocast`, and leaves it before handing the item over. A `yield` inside would not."""
 
         def make_next() -> Item | None:
             with self.autocast():
@@ -67,7 +67,7 @@ def resolve_precision(device_name: str, precision_name: str) -> Precision:
 
 
 def precision_here(device_name: str, precision_name: str) -> Precision:
-    """Does what `resolve_precision` does; where this machine lacks it, warns and takes the best there is."""
+    """Returns what `resolve_precision` does; if this machine lacks that, warns and returns the best it has."""
     try:
         return resolve_precision(device_name, precision_name)
     except ConfigError as error:

@@ -112,7 +112,7 @@ class Tokenizer:
         return self._control_id.keys() >= set(CHAT_TOKENS)
 
     def with_chat_tokens(self) -> Tokenizer:
-        """Returns this vocabulary with the CHAT_TOKENS that it lacks added at its end."""
+        """Returns a tokenizer that has the CHAT_TOKENS: those that this one lacks come last in its vocabulary."""
         if self.has_chat_tokens:
             return self
         library_tokenizer = tokenizers.Tokenizer.from_str(self._library.to_str())

@@ -48,7 +48,7 @@ def muon(
     chosen = set(maps)
     rest = [p for p in trained(model) if p not in chosen]
     result: list[Optimizer] = []
-    if maps:  # a bigram's table is a list of rows, as an embedding is
+    if maps:  # none in a bigram: its table is a list of rows, as an embedding is
         options = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
         result.append(Muon(maps, **options, dtype=dtype, world=world))
     if rest:  # an adapter is nothing but matrices inside blocks

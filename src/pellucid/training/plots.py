@@ -34,8 +34,8 @@ def loss_figure(rows: Sequence[Row], floor: float | None, title: str) -> Figure:
     """Training and validation loss (nats per token, or per pair of answers) against the tokens seen; the best step, and
     the floor if known.
 
-    Evaluations while training read a part of the text, whose own floor may lie a little higher or lower. So that each
-    loss is as far above the line as the model is above its floor, they are moved by the difference.
+    Evaluations during training read only part of the text, whose floor may be a little higher or lower. Each loss is
+    shifted by the difference, so that its height above the line is the model's excess.
     """
     train = [(row["tokens"], row["train_loss"]) for row in rows if row.get("train_loss") is not None]
     evaluated = [row for row in rows if row.get("val_loss") is not None]
@@ -64,7 +64,7 @@ def loss_figure(rows: Sequence[Row], floor: float | None, title: str) -> Figure:
 
 
 def _above(floor: float | None, row: Row) -> float:
-    """The validation loss if its text had this floor."""
+    """The validation loss, shifted as if its text had this floor."""
     loss: float = row["val_loss"]
     return loss if floor is None or row.get("val_floor") is None else floor + loss - row["val_floor"]
 

@@ -73,7 +73,7 @@ class Base:
 
     @property
     def sha256(self) -> str:
-        """The hash of the weights, which a run that still needs them remembers."""
+        """The hash of the weights. A run that needs them later remembers it."""
         return sha256(self.directory / MODEL_FILE)
 
 

@@ -32,7 +32,7 @@ class Validation(Protocol):
         """All figures, as `pellucid evaluate --json` prints them."""
 
     def table(self) -> str:
-        """All figures, for a person to read."""
+        """All figures, as a table to read."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ from pellucid.training.trackers import require_installed
 _log = logging.getLogger(__name__)
 
 LONG_RUN_SECONDS = 30
-UPDATES_TO_JUDGE, SECONDS_TO_JUDGE = 10, 3.0  # how long an update takes: so many of each at least
+UPDATES_TO_JUDGE, SECONDS_TO_JUDGE = 10, 3.0  # at least both, to know how long an update takes
 MOST_EPOCHS = 4  # text read up to four times is nearly as good as new text (Muennighoff et al. 2023)
 
 

@@ -252,14 +252,14 @@ def left_out(config: RunConfig) -> Json | None:
 
 
 def _present(path: Path) -> Path:
-    """Returns the path. Raises CheckpointError as long as nothing is there."""
+    """Returns the path. Raises CheckpointError if no folder is there."""
     if not path.is_dir():
         raise CheckpointError(str(path), "this folder is gone", "restore it and try again")
     return path
 
 
 def _folder(path: Path) -> Path:
-    """The folder of the run, given that of the run or of one of its checkpoints."""
+    """The run's folder, given that or the folder of one of its checkpoints."""
     return run_of(path) if STEP_NAME.fullmatch(path.name) else path
 
 
@@ -268,7 +268,7 @@ def _rows(path: Path) -> list[Json]:
 
 
 def _steps(path: Path) -> list[int]:
-    """The steps whose weights are here, of checkpoints and of snapshots."""
+    """The steps whose weights are here, from checkpoints and snapshots."""
     directories = [path] if STEP_NAME.fullmatch(path.name) else step_directories(path)
     return sorted({int(each.name.removeprefix("step-")) for each in directories})
 

@@ -51,7 +51,7 @@ class FablesCorpus(Fables):
         return islice(new, self._size - self._n_validation)
 
     def pieces(self, split: Split) -> Iterator[Piece]:
-        """The fables as pieces, which is how every corpus gives its text: each fable is one."""
+        """The fables of a split, each as one piece, the form in which every corpus gives its text."""
         return (Piece(text, ends_document=True) for text in self.documents(split))
 
     def _stream(self, split: Split) -> Iterator[str]:

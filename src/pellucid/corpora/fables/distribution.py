@@ -126,7 +126,7 @@ class Fables:
         return {MORALS[name]: p for name, p in self.morals_of("fable").items()}
 
     def morals_of(self, rule: str) -> Mapping[str, float]:
-        """How probable each moral is after what this rule writes, by its name; {} if the rule leads to none."""
+        """The probability of each moral, by name, after what this rule writes; {} if the rule leads to no moral."""
         if rule not in self._morals:
             options = self.grammar.written(rule)
             total = math.fsum(option.weight for option in options)
@@ -137,7 +137,7 @@ class Fables:
         return self._morals[rule]
 
     def morals_after(self, option: Option) -> Mapping[str, float]:
-        """How probable each moral is after what this option writes. At most one of its parts leads to one."""
+        """The probability of each moral after what this option writes. At most one of its parts leads to a moral."""
         for part in option.parts:
             if isinstance(part, Hole) and part.variable == "moral":
                 return {part.attribute: 1.0}

@@ -65,7 +65,7 @@ class Inside:
         return self.of_choice(self._grammar.start, UNKNOWN, NO_KEYS)[UNKNOWN]
 
     def of_changed(self, grammar: Grammar, names: Collection[str]) -> Inside:
-        """The masses of a grammar that differs in the options of these rules. What they do not touch is kept."""
+        """The masses of a grammar in which these rules have other options. What does not depend on them is kept."""
         touched, plain = self._grammar.above(names), self._grammar.plain
         other = Inside(grammar)
         other._needs = {rule: needs for rule, needs in self._needs.items() if plain(rule) not in touched}

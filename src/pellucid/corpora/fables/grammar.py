@@ -139,7 +139,7 @@ class Fork:
         return self._written[index]
 
     def write_pieces(self, index: int) -> tuple[list[Piece], Fork | None]:
-        """What `write` gives, with the text in pieces that tell what fills a hole."""
+        """What `write` returns, but with the text in pieces, so that it is known which of them fill holes."""
         option, variable, rest = self.rule.options[index], self._choice.variable, self._rest
         for part in reversed(option.parts):
             rest = (part, rest)

@@ -38,7 +38,7 @@ class ToldReader:
             self._plot_of |= dict.fromkeys(self._in(plot), getattr(plot, "rule", ""))
 
     def read(self, drawn: Sequence[tuple[Fork, int]]) -> dict[str, Told]:
-        """The properties that a story, or its beginning, has told when these choices are made, and where."""
+        """The properties that a story, or its beginning, has told after these choices, and where it told them."""
         found: dict[str, Told] = {}
         start = 0
         for fork, index in drawn:
