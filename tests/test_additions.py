@@ -1,4 +1,4 @@
-"""The README's table "to add X, edit Y" is true: what it says is enough, for everything that a model meets.
+"""The table "to add X, edit Y" of docs/code.md is true: what it says is enough, for everything that a model meets.
 
 Each addition edits a copy of the package in the files of its row, and in no other. Then the copy trains, resumes,
 writes, evaluates, explains, embeds and counts.
@@ -293,9 +293,9 @@ def config_with(name, changes):
 
 
 def files_of_row(row):
-    """The files that the README's table names for it, and the folder of a new one."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (cells,) = re.findall(rf"^\| {row} \|(.*)\|$", readme, re.MULTILINE)
+    """The files that the table of docs/code.md names for it, and the folder of a new one."""
+    page = (ROOT / "docs/code.md").read_text(encoding="utf-8")
+    (cells,) = re.findall(rf"^\| {row} \|(.*)\|$", page, re.MULTILINE)
     return re.findall(r"`(src/pellucid/[\w/]+(?:\.py)?)`", cells)
 
 
