@@ -20,7 +20,7 @@ FILE = re.compile(r"`((?:src|tests|configs|docs|scripts|data|checkpoints)/[\w/.-
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 COMMAND = re.compile(r"(?:python |pellucid \w+ +|tests in )((?:scripts|configs|tests)/[\w/.-]*\w)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-WITHOUT_A_REPORT = {"family_rates", "lora_ranks"}  # docs/experiments/README.md says so
+WITHOUT_A_REPORT = {"lora_ranks"}  # docs/experiments/README.md says so
 MADE_BY_A_RUN = ("checkpoints/", "data/")  # but for their READMEs
 
 
