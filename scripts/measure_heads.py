@@ -17,12 +17,12 @@ import torch
 from results import parser, print_table, record
 
 from pellucid.checkpoint.build import load_trained_run
-from pellucid.evaluation.attribution import Attribution, attribute
-from pellucid.evaluation.build import fables_of
-from pellucid.evaluation.estimate import Estimate
-from pellucid.evaluation.interventions import Place, replaced
-from pellucid.evaluation.knock_out import N_FABLES, Fable, costs, held_out_fables, loss_by_skill
-from pellucid.evaluation.trace import the_decoder, trace
+from pellucid.inspection.attribution import Attribution, attribute
+from pellucid.inspection.build import fables_of
+from pellucid.inspection.estimate import Estimate
+from pellucid.inspection.interventions import Place, replaced
+from pellucid.inspection.knock_out import N_FABLES, Fable, costs, held_out_fables, loss_by_skill
+from pellucid.inspection.trace import the_decoder, trace
 from pellucid.model.decoder import Decoder
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from results import parser, print_table, record
 
 from pellucid.checkpoint.build import load_trained_run
-from pellucid.evaluation.build import probe_run
+from pellucid.inspection.build import probe_run
 
 
 def main() -> None:

@@ -179,7 +179,7 @@ def test_every_script_runs(name, script, place, monkeypatch, capsys):
             servers = in_this_process.Servers(monkeypatch)
             monkeypatch.setattr(sys.modules["measure_page"], "get_context", lambda method: servers)
             monkeypatch.setattr(
-                "pellucid.evaluation.attribution.Attribution.done_by", lambda self, skill: self.heads[0]
+                "pellucid.inspection.attribution.Attribution.done_by", lambda self, skill: self.heads[0]
             )
         case "measure_post_training" | "measure_pairs":
             judge = InstructionsCorpus.judge  # what is answered here is all noise, and as bad

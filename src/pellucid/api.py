@@ -27,13 +27,7 @@ from pellucid.config.run import RunConfig
 from pellucid.config.shipped import find_run
 from pellucid.config.training import TrainConfig
 from pellucid.errors import ConfigError
-from pellucid.evaluation.attribution import HeadTable
-from pellucid.evaluation.build import evaluate_on, evaluate_text, explain_run, heads_of_run, knock_out_run
-from pellucid.evaluation.embed import Layer, Pooling, embed
-from pellucid.evaluation.explanation import Explanation
-from pellucid.evaluation.interventions import Place
-from pellucid.evaluation.knock_out import N_FABLES, KnockOutTable
-from pellucid.evaluation.trace import Trace, trace_text
+from pellucid.evaluation.build import evaluate_on, evaluate_text
 from pellucid.exchange.converted import merge_run, quantize_run
 from pellucid.exchange.export import Format, export_run
 from pellucid.exchange.gguf import Precision as ExportPrecision
@@ -42,6 +36,13 @@ from pellucid.files import RUNS_ROOT
 from pellucid.generation.chat import Conversation
 from pellucid.generation.sampling import Sampling
 from pellucid.generation.text import search_text, stream_text
+from pellucid.inspection.attribution import HeadTable
+from pellucid.inspection.build import explain_run, heads_of_run, knock_out_run
+from pellucid.inspection.embed import Layer, Pooling, embed
+from pellucid.inspection.explanation import Explanation
+from pellucid.inspection.interventions import Place
+from pellucid.inspection.knock_out import N_FABLES, KnockOutTable
+from pellucid.inspection.trace import Trace, trace_text
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer

@@ -7,12 +7,12 @@ import torch
 
 from model.model_axes import covering_combinations, tiny_config
 from pellucid.evaluation.loss import score
-from pellucid.evaluation.trace import trace
 from pellucid.generation.answers import row_uniforms, write_answers
 from pellucid.generation.beam_search import beam_search
 from pellucid.generation.continuous import ContinuousBatch, Request, Writing
 from pellucid.generation.decoding import generate_tokens
 from pellucid.generation.sampling import Sampling
+from pellucid.inspection.trace import trace
 from pellucid.model.build import build_model
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import Precision

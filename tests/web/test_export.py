@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from pellucid import load, train
 from pellucid.errors import ConfigError
-from pellucid.evaluation.build import knock_out_run
+from pellucid.inspection.build import knock_out_run
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.web.export import LEAST_PROBABILITY, STATIC, export_page, likely_logits
 

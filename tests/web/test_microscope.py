@@ -15,9 +15,9 @@ from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.snapshots import write_snapshot
 from pellucid.checkpoint.step_directory import read_checkpoint
 from pellucid.errors import CheckpointError, ConfigError
-from pellucid.evaluation.build import fables_of
-from pellucid.evaluation.explain_truth import truth_of_text
-from pellucid.evaluation.interventions import nothing, replaced
+from pellucid.inspection.build import fables_of
+from pellucid.inspection.explain_truth import truth_of_text
+from pellucid.inspection.interventions import nothing, replaced
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.web.export import if_known
 from pellucid.web.kept import Kept

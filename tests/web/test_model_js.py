@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from model.model_axes import VOCAB_SIZE, build_away_from_zero, covering_combinations, tiny_config
-from pellucid.evaluation.trace import trace
 from pellucid.generation.sampling import Sampling
 from pellucid.generation.text import stream_text
+from pellucid.inspection.trace import trace
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 from pellucid.web.tensors import packed

@@ -66,9 +66,9 @@ def explain(
         raise ConfigError("command line", "--fable and a prompt exclude each other", "give one of them")
     with heavy_imports():
         from pellucid.checkpoint.build import load_trained_run
-        from pellucid.evaluation.build import explain_run
-        from pellucid.evaluation.explain_page import explanation_page, write_page
-        from pellucid.evaluation.explain_table import explanation_table
+        from pellucid.inspection.build import explain_run
+        from pellucid.inspection.explain_page import explanation_page, write_page
+        from pellucid.inspection.explain_table import explanation_table
 
     trained, _ = load_trained_run(run, checkpoint)
     explanation = explain_run(trained, text, number=fable or 1, n_candidates=top, attention=attention)
@@ -91,7 +91,7 @@ def heads(
     """Show what each attention head looks at. For Fables also which skill it serves, and what is lost without it."""
     with heavy_imports():
         from pellucid.checkpoint.build import load_trained_run
-        from pellucid.evaluation.build import heads_of_run
+        from pellucid.inspection.build import heads_of_run
 
     trained, _ = load_trained_run(run, checkpoint)
     found = heads_of_run(trained, n_fables=fables)
@@ -137,9 +137,9 @@ def embed(
         raise ConfigError("command line", "--probe works only with --text, --file and --documents", fix)
     with heavy_imports():
         from pellucid.checkpoint.build import load_trained_run
-        from pellucid.evaluation import build
-        from pellucid.evaluation import embed as embedding
         from pellucid.experiments.figures.embedding_map import write_map
+        from pellucid.inspection import build
+        from pellucid.inspection import embed as embedding
 
     options: dict[str, Any] = {"layer": embedding.layer_named(layer), "pooling": None if per == "token" else pooling}
     texts = [*(text or ()), *(read_prompt(None, each) or "" for each in file or ())]

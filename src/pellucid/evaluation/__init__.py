@@ -1,1 +1,1 @@
-"""How good a model is, compared with the truth if that is known: loss, floor, skills, and explanations by token."""
+"""How good a model is, compared with the truth where that is known: loss, floor, skills and answers."""

@@ -10,6 +10,7 @@ from pellucid.tokenizer.tokenizer import Tokenizer
 
 WIDTH = 100
 LEAST_MERGES_WIDTH = 30
+END = "<|endoftext|>"  # how the end of a document is shown, whatever its control token is called
 MARKS = {" ": "␣", "\n": "⏎", "\t": "⇥"}
 
 
@@ -107,3 +108,10 @@ def _shown(tokenizer: Tokenizer, id_: int) -> str:
 def _columns(text: str) -> int:
     """Emoji and Chinese characters take two columns of a terminal."""
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+
+
+def token_text(tokenizer: Tokenizer, id_: int) -> str:
+    """The text of a token. Bytes that are only part of a character are written as numbers: \\xf0."""
+    if id_ in tokenizer.control_ids:
+        return END if id_ == tokenizer.end_of_text else tokenizer.control_token(id_)
+    return tokenizer.token_bytes(id_).decode("utf-8", "backslashreplace")

@@ -21,17 +21,18 @@ from pellucid.corpora.corpus import KnownCorpus
 from pellucid.corpora.fables import FablesCorpus
 from pellucid.data.truth import Distribution, skill_characters
 from pellucid.errors import ConfigError, DataError
-from pellucid.evaluation.attribution import attribute, what_decides
-from pellucid.evaluation.build import fables_of
-from pellucid.evaluation.explain import beginning_that_fits, token_text
-from pellucid.evaluation.explain_truth import truth_of_text
-from pellucid.evaluation.head_scores import head_scores
-from pellucid.evaluation.interventions import Place, places_of
-from pellucid.evaluation.knock_out import held_out_fables, knock_out_table
-from pellucid.evaluation.trace import Trace, the_decoder, trace, trace_outside
+from pellucid.inspection.attribution import attribute, what_decides
+from pellucid.inspection.build import fables_of
+from pellucid.inspection.explain import beginning_that_fits
+from pellucid.inspection.explain_truth import truth_of_text
+from pellucid.inspection.head_scores import head_scores
+from pellucid.inspection.interventions import Place, places_of
+from pellucid.inspection.knock_out import held_out_fables, knock_out_table
+from pellucid.inspection.trace import Trace, the_decoder, trace, trace_outside
 from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import ids_of_marked
+from pellucid.tokenizer.pieces import token_text
 from pellucid.web.kept import Kept
 from pellucid.web.runs import Opened, Runs
 from pellucid.web.tensors import DType, packed

@@ -25,8 +25,8 @@ from pellucid.corpora.build import build_corpus
 from pellucid.corpora.corpus import SPELLING, ConversationCorpus, Corpus, KnownCorpus, Turn
 from pellucid.data.truth import skill_characters
 from pellucid.errors import CheckpointError, ConfigError, PellucidError, explained
-from pellucid.evaluation.explain import validation_documents
-from pellucid.evaluation.trace import NOTHING_INSIDE, Trace
+from pellucid.inspection.explain import validation_documents
+from pellucid.inspection.trace import NOTHING_INSIDE, Trace
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import precision_here
 from pellucid.tokenizer import Tokenizer

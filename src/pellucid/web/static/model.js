@@ -351,7 +351,7 @@ function clockAngles(t, width, base) {
   return Float32Array.from({ length: width / 2 }, (_, i) => t * Math.fround(base ** ((-2 * i) / width)));
 }
 
-// ------------------------------------------------------------------------------------------------ evaluation/trace.py
+// ------------------------------------------------------------------------------------------------ inspection/trace.py
 
 // What the model computes for a text, all of it, by the name under which it was seen: "1.attention.q". In order, in
 // each layer (docs/equations.md):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pellucid.evaluation.interventions import attention_of, feed_forward_of
+from pellucid.inspection.interventions import attention_of, feed_forward_of
 from pellucid.model.attention import MultiHeadAttention, causal_mask
 from pellucid.model.block import Block
 from pellucid.model.decoder import Decoder

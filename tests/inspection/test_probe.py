@@ -10,8 +10,8 @@ from torch import nn
 from pellucid.corpora.fables import Fables
 from pellucid.corpora.fables.told import PROPERTIES
 from pellucid.errors import DataError
-from pellucid.evaluation import probe as module
-from pellucid.evaluation.probe import (
+from pellucid.inspection import probe as module
+from pellucid.inspection.probe import (
     DEALT_ANEW,
     MOST_FREQUENT,
     dealt_anew,

@@ -5,7 +5,7 @@ import torch
 
 from model.model_axes import tiny_config
 from pellucid.errors import ConfigError
-from pellucid.evaluation.head_scores import SCORES, HeadScores, head_scores, scores_of, scores_table
+from pellucid.inspection.head_scores import SCORES, HeadScores, head_scores, scores_of, scores_table
 from pellucid.model.build import build_model
 from pellucid.tokenizer.train import train_characters
 

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.errors import ConfigError, DataError
-from pellucid.evaluation.explain import token_text
-from pellucid.evaluation.inside import Step, heads_of, listening, steps_inside
-from pellucid.evaluation.interventions import Place, attention_of, check_places, nothing, replaced
+from pellucid.inspection.inside import Step, heads_of, listening, steps_inside
+from pellucid.inspection.interventions import Place, attention_of, check_places, nothing, replaced
 from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import LanguageModel, eval_mode
 from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.pieces import token_text
 
 SUBLAYERS = ("attention", "feed_forward")
 NOTHING_INSIDE = "this kind of model has no attention heads and no residual stream"
@@ -83,10 +83,10 @@ class Trace:
 
     def _repr_html_(self) -> str:
         """In a notebook: the attention maps of all heads."""
-        from pellucid.evaluation.attention_maps import attention_maps
-        from pellucid.evaluation.explain_page import framed, page
+        from pellucid.inspection.attention_maps import attention_maps
+        from pellucid.inspection.explain_page import framed, page
 
-        return framed(page("trace", "".join(self.texts[1:]), attention_maps(self)))
+        return framed(page("trace", "".join(self.texts[1:]), attention_maps(self.texts, self.attention)))
 
 
 @torch.no_grad()

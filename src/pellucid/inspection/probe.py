@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from pellucid.corpora.fables import Fables
 from pellucid.corpora.fables.told import PROPERTIES
 from pellucid.errors import DataError
-from pellucid.evaluation.embed import Floats, layers_of_texts
-from pellucid.evaluation.estimate import Estimate, ratio
+from pellucid.inspection.embed import Floats, layers_of_texts
+from pellucid.inspection.estimate import Estimate, ratio
 from pellucid.model.language_model import LanguageModel
 from pellucid.tokenizer import Tokenizer
 

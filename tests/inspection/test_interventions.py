@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from model.model_axes import build_away_from_zero, float64, tiny_config, tiny_configs
 from pellucid.errors import ConfigError
-from pellucid.evaluation.interventions import place_name, places_of
-from pellucid.evaluation.trace import trace
+from pellucid.inspection.interventions import place_name, places_of
+from pellucid.inspection.trace import trace
 
 IDS, OTHER_IDS = [3, 1, 4, 1, 5], [9, 2, 6, 5, 3]
 EXPERTS = {"type": "moe", "n_experts": 3, "top_k": 2, "shared_experts": 1}

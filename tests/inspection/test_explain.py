@@ -15,12 +15,13 @@ from listed_corpus import ListedCorpus
 from model.model_axes import build_away_from_zero, tiny_config
 from pellucid.corpora.corpus import Piece
 from pellucid.errors import ConfigError
-from pellucid.evaluation.explain import beginning_that_fits, explain, validation_document
-from pellucid.evaluation.explain_page import explanation_page, write_page
-from pellucid.evaluation.explain_table import explanation_table
-from pellucid.evaluation.explanation import END, NO_TOKEN
 from pellucid.evaluation.loss import nats_and_hits
+from pellucid.inspection.explain import beginning_that_fits, explain, validation_document
+from pellucid.inspection.explain_page import explanation_page, write_page
+from pellucid.inspection.explain_table import explanation_table
+from pellucid.inspection.explanation import NO_TOKEN
 from pellucid.model.experts import experts_of, listening_to
+from pellucid.tokenizer.pieces import END
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 from tiny_fables import all_stories, tiny_fables
 

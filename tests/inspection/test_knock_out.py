@@ -9,13 +9,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from evaluation.conftest import CONTEXT
+from inspection.conftest import CONTEXT
 from model.model_axes import build_away_from_zero, tiny_config
 from pellucid.corpora.fables import FablesCorpus
 from pellucid.errors import ConfigError, DataError
-from pellucid.evaluation.estimate import Estimate, mean_of
-from pellucid.evaluation.interventions import places_of
-from pellucid.evaluation.knock_out import (
+from pellucid.inspection.estimate import Estimate, mean_of
+from pellucid.inspection.interventions import places_of
+from pellucid.inspection.knock_out import (
     Costs,
     KnockOutTable,
     costs,
@@ -23,7 +23,7 @@ from pellucid.evaluation.knock_out import (
     knock_out_table,
     loss_by_skill,
 )
-from pellucid.evaluation.trace import trace
+from pellucid.inspection.trace import trace
 from pellucid.model.build import build_model
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pellucid.corpora.fables import FablesCorpus
-from pellucid.evaluation.knock_out import Fable, held_out_fables
+from pellucid.inspection.knock_out import Fable, held_out_fables
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs
 from tiny_fables import tiny_fables

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from pellucid.errors import ConfigError
 from pellucid.tokenizer.pieces import visible
-
-if TYPE_CHECKING:
-    from pellucid.evaluation.trace import Trace
 
 Weights = NDArray[np.float32]
 
@@ -42,12 +39,12 @@ class AttentionMaps:
         return {"tokens": self.texts, "heads": heads}
 
 
-def attention_maps(trace: Trace, which: str = "all") -> AttentionMaps:
-    """The maps of all heads, or of one: LAYER.HEAD. Raises ConfigError if there is no such head, or its weights are no
-    shares."""
+def attention_maps(texts: Sequence[str], attention_LHTS: Tensor, which: str = "all") -> AttentionMaps:
+    """The maps of all heads, or of one: LAYER.HEAD. Raises ConfigError if there is no such head, or if its weights do
+    not sum to 1."""
     heads = {
         f"{layer}.{head}": weights_TS.float().numpy()
-        for layer, weights_HTS in enumerate(trace.attention)
+        for layer, weights_HTS in enumerate(attention_LHTS)
         for head, weights_TS in enumerate(weights_HTS)
     }
     if which != "all" and which not in heads:
@@ -58,7 +55,7 @@ def attention_maps(trace: Trace, which: str = "all") -> AttentionMaps:
         if not np.allclose(weights_TS.sum(axis=1), 1, atol=0.01):
             what = f"the weights of head {name} are not shares: with RoPE, linear attention's need not sum to 1"
             raise ConfigError("--attention", what, "ask for a head of a layer without RoPE")
-    return AttentionMaps(list(map(visible, trace.texts)), maps)
+    return AttentionMaps(list(map(visible, texts)), maps)
 
 
 def attention_table(maps: AttentionMaps) -> list[str]:

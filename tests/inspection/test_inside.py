@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from model.model_axes import build_away_from_zero, float64, tiny_config, tiny_configs
 from pellucid.errors import ConfigError
-from pellucid.evaluation.trace import trace
+from pellucid.inspection.trace import trace
 from pellucid.model.attention import explicit_attention
 
 SIZES = {"T": 5, "S": 5, "D": 8, "H": 2, "F": 12, "E": 4}

@@ -9,9 +9,9 @@ import torch
 
 from model.model_axes import build_away_from_zero, tiny_config
 from pellucid.errors import ConfigError
-from pellucid.evaluation.attention_maps import MAP_WIDTH, AttentionMaps, attention_maps, attention_table
-from pellucid.evaluation.explain_page import page
-from pellucid.evaluation.trace import trace
+from pellucid.inspection.attention_maps import MAP_WIDTH, AttentionMaps, attention_maps, attention_table
+from pellucid.inspection.explain_page import page
+from pellucid.inspection.trace import trace
 
 PREVIOUS_TOKEN = np.eye(5, k=-1, dtype=np.float32)
 PREVIOUS_TOKEN[0, 0] = 1
@@ -23,7 +23,7 @@ def traced():
 
 
 def test_all_heads_are_in_the_json_and_their_rows_sum_to_one(traced):
-    maps = json.loads(json.dumps(attention_maps(traced).to_json()))
+    maps = json.loads(json.dumps(attention_maps(traced.texts, traced.attention).to_json()))
     assert maps["tokens"] == ["<|endoftext|>", "␣the", "⏎", "fox"]
     assert [(head["layer"], head["head"]) for head in maps["heads"]] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     for head in maps["heads"]:
@@ -33,10 +33,10 @@ def test_all_heads_are_in_the_json_and_their_rows_sum_to_one(traced):
 
 
 def test_one_head_can_be_chosen_and_one_that_is_not_there_is_refused(traced):
-    assert list(attention_maps(traced, "1.0").weights) == ["1.0"]
+    assert list(attention_maps(traced.texts, traced.attention, "1.0").weights) == ["1.0"]
     for absent in ("2.0", "0.2", "0", "first", ""):
         with pytest.raises(ConfigError, match="use all, or LAYER.HEAD from 0.0 to 1.1"):
-            attention_maps(traced, absent)
+            attention_maps(traced.texts, traced.attention, absent)
 
 
 def test_only_weights_that_sum_to_one_are_shown():
@@ -44,9 +44,9 @@ def test_only_weights_that_sum_to_one_are_shown():
     config = tiny_config(attention="linear", position={"type": "rope", "unrotated_last_layers": 1})
     traced = trace(build_away_from_zero(config), [1, 2, 3, 4])
     with pytest.raises(ConfigError, match=r"weights of head 0.0 are not shares.*; ask for a head of a layer without"):
-        attention_maps(traced)
+        attention_maps(traced.texts, traced.attention)
     torch.testing.assert_close(traced.attention[1].sum(-1), torch.ones(2, 4), rtol=0, atol=1e-4)
-    assert list(attention_maps(traced, "1.1").weights) == ["1.1"]
+    assert list(attention_maps(traced.texts, traced.attention, "1.1").weights) == ["1.1"]
 
 
 def test_the_table_of_heads_tells_a_head_that_looks_at_the_token_before():
@@ -82,7 +82,7 @@ def test_a_map_of_a_long_text_shows_its_end_and_fits_a_terminal():
 
 
 def test_a_page_draws_the_weights_of_each_head_and_names_the_largest(traced):
-    shown = page("trace", "four tokens", attention_maps(traced))
+    shown = page("trace", "four tokens", attention_maps(traced.texts, traced.attention))
     for layer, head in [(0, 0), (0, 1), (1, 0), (1, 1)]:
         drawn = shown.split(f'<g id="map-{layer}.{head}">')[1].split("</g>")[0]
         weights_TS = torch.zeros(4, 4)

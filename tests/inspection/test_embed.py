@@ -15,9 +15,9 @@ from model.family import FAMILY, family_config
 from model.model_axes import build_away_from_zero, tiny_config, tiny_configs
 from pellucid.corpora.corpus import Piece
 from pellucid.errors import ConfigError, DataError
-from pellucid.evaluation.build import held_out_texts
-from pellucid.evaluation.embed import Embeddings, embed, hidden_layers, layer_named, nearest, nearest_table
-from pellucid.evaluation.trace import trace
+from pellucid.inspection.build import held_out_texts
+from pellucid.inspection.embed import Embeddings, embed, hidden_layers, layer_named, nearest, nearest_table
+from pellucid.inspection.trace import trace
 from pellucid.model.bigram import Bigram
 from pellucid.model.mlp import MLP
 from pellucid.model.recurrent import Recurrent

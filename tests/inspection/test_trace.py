@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.model_axes import VOCAB_SIZE, build_away_from_zero, float64, tiny_config, tiny_configs
-from pellucid.evaluation.trace import trace
+from pellucid.inspection.trace import trace
 from reference import decoder as reference
 from reference.attention import attention
 

@@ -23,11 +23,10 @@ from safetensors.numpy import save
 from torch import Tensor
 
 from pellucid.errors import ConfigError, DataError
-from pellucid.evaluation.explain import token_text
 from pellucid.files import written_whole
 from pellucid.model.language_model import LanguageModel, eval_mode
 from pellucid.tokenizer import Tokenizer
-from pellucid.tokenizer.pieces import visible
+from pellucid.tokenizer.pieces import token_text, visible
 
 Floats = NDArray[np.float32]
 Pooling = Literal["mean", "last"]

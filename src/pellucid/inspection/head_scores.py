@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from pellucid.errors import ConfigError
-from pellucid.evaluation.interventions import attention_of
-from pellucid.evaluation.trace import trace
+from pellucid.inspection.interventions import attention_of
+from pellucid.inspection.trace import trace
 from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import textwrap
 
-from pellucid.evaluation.attention_maps import attention_table, shortened
-from pellucid.evaluation.explanation import Explanation, after, nats, percent
+from pellucid.inspection.attention_maps import attention_table, shortened
+from pellucid.inspection.explanation import Explanation
+from pellucid.inspection.formats import after, nats, percent
 from pellucid.tokenizer.pieces import visible
 
 WIDTH, BAR_WIDTH = 100, 28

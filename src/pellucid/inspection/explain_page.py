@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from pellucid.evaluation.attention_maps import AttentionMaps, largest, shortened
-from pellucid.evaluation.explanation import END, Explanation, after, nats, percent
 from pellucid.files import written_whole
-from pellucid.tokenizer.pieces import visible
+from pellucid.inspection.attention_maps import AttentionMaps, largest, shortened
+from pellucid.inspection.formats import after, nats, percent
+from pellucid.tokenizer.pieces import END, visible
+
+if TYPE_CHECKING:  # an explanation shows itself as a page
+    from pellucid.inspection.explanation import Explanation
 
 STEPS_NATS = (0.03, 0.1, 0.3, 1.0, 3.0)  # where one shade ends and the next begins
 
@@ -32,7 +36,7 @@ def page(kicker: str, title: str, maps: AttentionMaps | None, explanation: Expla
 
 
 def _environment() -> Environment:
-    loader = PackageLoader("pellucid.evaluation", ".")
+    loader = PackageLoader("pellucid.inspection", ".")
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

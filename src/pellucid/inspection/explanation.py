@@ -14,11 +14,11 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from pellucid.evaluation.attention_maps import AttentionMaps
 from pellucid.evaluation.skills import SkillTable
-from pellucid.tokenizer.pieces import MARKS, visible
+from pellucid.inspection.attention_maps import AttentionMaps
+from pellucid.inspection.formats import nats, percent
+from pellucid.tokenizer.pieces import END, visible
 
-END = "<|endoftext|>"  # how the end of a document is shown, whatever its control token is called
 NO_TOKEN = "<|unwritable|>"  # how a character that the vocabulary lacks is shown, where it may come
 
 
@@ -179,27 +179,6 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         """In a notebook: the page in its own frame."""
-        from pellucid.evaluation.explain_page import explanation_page, framed
+        from pellucid.inspection.explain_page import explanation_page, framed
 
         return framed(explanation_page(self))
-
-
-def after(text: str, n_characters: int = 40) -> str:
-    """Where a text stops: its end in quotation marks, on one line. Only a blank at the very end is marked."""
-    if not text:
-        return "at the start of a document"
-    shown = visible(text[-n_characters:]).replace(MARKS[" "], " ")
-    if text.endswith(" "):
-        shown = shown[:-1] + MARKS[" "]
-    return f"after “{'…' if len(text) > n_characters else ''}{shown}”"
-
-
-def nats(value: float | None, digits: int = 3, *, signed: bool = False) -> str:
-    if value is None or value == math.inf:
-        return "—" if value is None else "∞"
-    rounded = round(value, digits) + 0.0  # no −0.000
-    return f"{rounded:{'+' if signed else ''}.{digits}f}".replace("-", "−")
-
-
-def percent(probability: float) -> str:
-    return "<0.01%" if 0 < probability < 5e-5 else f"{probability:.2%}"

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation.conftest import CONTEXT
+from inspection.conftest import CONTEXT
 from model.model_axes import build_away_from_zero, tiny_config
-from pellucid.evaluation import attribution
-from pellucid.evaluation.attribution import (
+from pellucid.inspection import attribution
+from pellucid.inspection.attribution import (
     SKILLS_DECIDED,
     Attribution,
     HeadTable,
@@ -20,10 +20,10 @@ from pellucid.evaluation.attribution import (
     deciding_tokens,
     what_decides,
 )
-from pellucid.evaluation.estimate import Estimate, ratio
-from pellucid.evaluation.head_scores import SCORES, HeadScores
-from pellucid.evaluation.knock_out import Costs, held_out_fables, loss_by_skill
-from pellucid.evaluation.trace import trace
+from pellucid.inspection.estimate import Estimate, ratio
+from pellucid.inspection.head_scores import SCORES, HeadScores
+from pellucid.inspection.knock_out import Costs, held_out_fables, loss_by_skill
+from pellucid.inspection.trace import trace
 from pellucid.model.build import build_model
 from pellucid.tokenizer.train import train_characters
 

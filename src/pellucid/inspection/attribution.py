@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.corpora.fables import FablesCorpus
-from pellucid.evaluation.estimate import Estimate, ratio
-from pellucid.evaluation.head_scores import LEAST_SCORE_OF_A_NAME, HeadScores, scores_table
-from pellucid.evaluation.knock_out import Costs, Fable, knock_out_table
-from pellucid.evaluation.probe import ends_of_tokens
-from pellucid.evaluation.trace import trace
+from pellucid.inspection.estimate import Estimate, ratio
+from pellucid.inspection.head_scores import LEAST_SCORE_OF_A_NAME, HeadScores, scores_table
+from pellucid.inspection.knock_out import Costs, Fable, knock_out_table
+from pellucid.inspection.probe import ends_of_tokens
+from pellucid.inspection.trace import trace
 from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
 

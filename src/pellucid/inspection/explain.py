@@ -17,13 +17,14 @@ from torch import Tensor, nn
 from pellucid.corpora.corpus import Corpus, KnownCorpus, Piece
 from pellucid.data.truth import UNWRITABLE, Distribution, TokenTruth, skill_characters
 from pellucid.errors import ConfigError
-from pellucid.evaluation.explain_truth import TextTruth, truth_of_text
-from pellucid.evaluation.explanation import END, NO_TOKEN, Candidate, Explanation, Forecast, TokenRow, after
 from pellucid.evaluation.skills import skill_table
+from pellucid.inspection.explain_truth import TextTruth, truth_of_text
+from pellucid.inspection.explanation import NO_TOKEN, Candidate, Explanation, Forecast, TokenRow
+from pellucid.inspection.formats import after
 from pellucid.model.experts import Experts, experts_of, listening_to
 from pellucid.model.language_model import eval_mode
 from pellucid.tokenizer import Tokenizer
-from pellucid.tokenizer.pieces import visible
+from pellucid.tokenizer.pieces import END, token_text, visible
 from pellucid.tokenizer.tokenizer import WORD
 
 Floats = NDArray[np.float64]
@@ -150,13 +151,6 @@ def experts_asked(layers: Sequence[Experts], probabilities: Sequence[Tensor]) ->
     choices = [p_1TE[0].topk(layer.top_k).indices for layer, p_1TE in zip(layers, probabilities, strict=True)]
     asked_TLC: list[list[list[int]]] = torch.stack(choices, dim=1).tolist() if choices else []
     return asked_TLC
-
-
-def token_text(tokenizer: Tokenizer, id_: int) -> str:
-    """The text of a token. Bytes that are only part of a character are written as numbers: \\xf0."""
-    if id_ in tokenizer.control_ids:
-        return END if id_ == tokenizer.end_of_text else tokenizer.control_token(id_)
-    return tokenizer.token_bytes(id_).decode("utf-8", "backslashreplace")
 
 
 def compare(log_q_O: Floats, truth: Mapping[int, float] | None, texts_O: Sequence[str], n_candidates: int) -> Forecast:

@@ -1,0 +1,26 @@
+"""How an explanation writes places and numbers, in a terminal and on a page."""
+
+import math
+
+from pellucid.tokenizer.pieces import MARKS, visible
+
+
+def after(text: str, n_characters: int = 40) -> str:
+    """Where a text stops: its end in quotation marks, on one line. Only a blank at the very end is marked."""
+    if not text:
+        return "at the start of a document"
+    shown = visible(text[-n_characters:]).replace(MARKS[" "], " ")
+    if text.endswith(" "):
+        shown = shown[:-1] + MARKS[" "]
+    return f"after “{'…' if len(text) > n_characters else ''}{shown}”"
+
+
+def nats(value: float | None, digits: int = 3, *, signed: bool = False) -> str:
+    if value is None or value == math.inf:
+        return "—" if value is None else "∞"
+    rounded = round(value, digits) + 0.0  # no −0.000
+    return f"{rounded:{'+' if signed else ''}.{digits}f}".replace("-", "−")
+
+
+def percent(probability: float) -> str:
+    return "<0.01%" if 0 < probability < 5e-5 else f"{probability:.2%}"
