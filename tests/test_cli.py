@@ -698,3 +698,10 @@ def test_explain_of_a_text_corpus_shows_the_model_alone(trained_run: Path, pellu
     assert "not known" in explained.stdout
     assert "truth" not in explained.stdout
     assert json.loads(pellucid("explain", trained_run, "--json").stdout)["total"]["floor_nats"] is None
+
+
+def test_an_error_says_the_same_however_pellucid_was_started():
+    command = [sys.executable, "-m", "pellucid", "train", "--stepz", "3"]
+    error = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False).stderr
+    assert error.startswith("error: pellucid train: ")
+    assert "no dashes: train.steps=100; see `pellucid train --help`" in error

@@ -85,7 +85,9 @@ def main() -> NoReturn:
     log.setLevel(logging.INFO if is_first() else logging.ERROR)
     is_bare = len(sys.argv) == 1
     try:
-        exit_code = app(["--help"] if is_bare else None, standalone_mode=False) or (2 if is_bare else 0)
+        exit_code = app(["--help"] if is_bare else None, prog_name="pellucid", standalone_mode=False) or (
+            2 if is_bare else 0
+        )
         sys.stdout.flush()
         sys.exit(exit_code)
     except SystemExit as end:
