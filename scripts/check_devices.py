@@ -29,7 +29,7 @@ from pellucid.cost.machine import Machine, measure_machine
 from pellucid.cost.many_devices import Cluster, Layout, all_reduce_bytes, step_of
 from pellucid.data.build import prepare_data
 from pellucid.runtime.precision import resolve_precision
-from pellucid.training.build import update_on_one_device
+from pellucid.training.cost_of_run import update_on_one_device
 from pellucid.training.metrics import read_rows
 
 PROCESSES = [n for n in (1, 2, 4) if n <= torch.get_num_threads()]

@@ -20,7 +20,8 @@ from pellucid.cost.step_time import step_seconds
 from pellucid.data.build import PreparedData, prepare_data
 from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.runtime.precision import resolve_precision
-from pellucid.training.build import build_trainer, cost_of_run
+from pellucid.training.build import build_trainer
+from pellucid.training.cost_of_run import cost_of_run
 from pellucid.training.trainer import Trainer
 
 CONFIG = Path(__file__).parent.parent / "configs" / "fables.yaml"

@@ -21,8 +21,9 @@ from pellucid.generation.decoding import generate_tokens
 from pellucid.generation.sampling import Sampling
 from pellucid.kernels.products import with_faster_products
 from pellucid.model.build import build_model
+from pellucid.model.recompute import recompute_activations
 from pellucid.runtime.precision import Precision
-from pellucid.training.build import choose_objective, recompute_activations
+from pellucid.training.build import choose_objective
 from pellucid.training.optimizers import adamw
 from pellucid.training.trainer import Trainer
 

@@ -18,7 +18,7 @@ from pellucid.cost.devices_table import devices_report, devices_table, gpu, gpus
 from pellucid.cost.many_devices import Update
 from pellucid.data.build import vocab_size_of
 from pellucid.runtime.precision import resolve_precision
-from pellucid.training.build import update_on_one_device
+from pellucid.training.cost_of_run import update_on_one_device
 
 LLAMA = [
     "model.position={type: rope}",

@@ -44,11 +44,11 @@ from pellucid.inspection.interventions import Place
 from pellucid.inspection.knock_out import N_FABLES, KnockOutTable
 from pellucid.inspection.trace import Trace, trace_text
 from pellucid.model.language_model import LanguageModel
+from pellucid.objectives.task import Validation
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
 from pellucid.training.evaluate_run import evaluate_run
 from pellucid.training.metrics import read_rows
-from pellucid.training.task import Validation
 from pellucid.training.train_run import train_run
 
 

@@ -19,7 +19,7 @@ from pellucid.config import load_run_config
 from pellucid.cost.meter import MemoryBytes
 from pellucid.files import discard, sha256
 from pellucid.model.build import build_model
-from pellucid.training.build import cost_of_run
+from pellucid.training.cost_of_run import cost_of_run
 from pellucid.training.metrics import read_rows
 from pellucid.training.train_run import train_run
 from policy_run import PPO, make_policy_place

@@ -20,7 +20,7 @@ from pellucid.cost.many_devices import (
     step_of,
 )
 from pellucid.cost.step_time import step_seconds
-from pellucid.training.build import cost_of_run, update_on_one_device
+from pellucid.training.cost_of_run import cost_of_run, update_on_one_device
 from reference.many_devices import one_forward_one_back, ring_all_reduce
 
 MACHINE = Machine("a machine", flops_per_second=1e11, bytes_per_second=1e10, seconds_per_operation=1e-6)

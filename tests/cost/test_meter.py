@@ -18,8 +18,10 @@ from pellucid.cost.meter import Meter, measure_update
 from pellucid.kernels.products import has_onednn, packed_product
 from pellucid.model.build import build_model
 from pellucid.model.feed_forward import FeedForward
+from pellucid.model.recompute import recompute_activations
 from pellucid.runtime.precision import Precision
-from pellucid.training.build import build_optimizers, cost_of_run, recompute_activations
+from pellucid.training.build import build_optimizers
+from pellucid.training.cost_of_run import cost_of_run
 
 OPTIMIZERS = {
     "adamw": AdamWConfig(type="adamw"),

@@ -12,7 +12,7 @@ from model.family import FAMILY
 from pellucid.config import load_run_config
 from pellucid.errors import ConfigError
 from pellucid.runtime.distributed import ALONE, World, divides, share_of_update
-from pellucid.training.build import choose_n_processes
+from pellucid.training.processes import choose_n_processes
 from ranks import Ranks
 
 FABLES = Path(__file__).parents[2] / "configs" / "fables.yaml"

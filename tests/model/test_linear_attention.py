@@ -19,7 +19,7 @@ from pellucid.model.linear_attention import (
     step_by_step,
 )
 from pellucid.model.positions import Rotary
-from pellucid.training.build import recompute_activations
+from pellucid.model.recompute import recompute_activations
 from reference import attention as reference
 from reference.positions import rotate
 from rounding import assert_equal_to_rounding

@@ -20,12 +20,13 @@ from pellucid.kernels.cross_entropy import predictions_at_once
 from pellucid.kernels.cross_entropy import summed_cross_entropy as fast_cross_entropy
 from pellucid.model.attention import explicit_attention
 from pellucid.model.build import build_model
+from pellucid.model.recompute import recompute_activations
 from pellucid.objectives.next_token import next_token, summed_cross_entropy
 from pellucid.objectives.preference import PairBatch, dpo
 from pellucid.post_training.build import answer_log_probabilities
 from pellucid.post_training.pair_evaluation import evaluate_pairs
 from pellucid.runtime.precision import Precision, resolve_precision
-from pellucid.training.build import build_optimizers, choose_objective, recompute_activations
+from pellucid.training.build import build_optimizers, choose_objective
 from pellucid.training.optimizers import sgd
 from pellucid.training.trainer import Trainer, Update
 from policy_run import PPO, make_policy_place

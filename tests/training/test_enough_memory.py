@@ -8,7 +8,7 @@ from pellucid.cost.build import RunCost
 from pellucid.errors import OutOfMemoryError
 from pellucid.runtime.precision import precision_here
 from pellucid.training import enough_memory
-from pellucid.training.build import cost_of_run
+from pellucid.training.cost_of_run import cost_of_run
 from pellucid.training.enough_memory import BY_FAR, LEAST_VOCABULARY, least_bytes, require_memory
 from tiny_run import TINY_RUN
 

@@ -8,8 +8,9 @@ import torch
 
 from pellucid.data.batches import IGNORE_INDEX, Batch
 from pellucid.errors import NonFiniteError
+from pellucid.model.recompute import recompute_activations
 from pellucid.objectives.next_token import next_token_nats
-from pellucid.training.build import choose_objective, recompute_activations
+from pellucid.training.build import choose_objective
 from tiny import CONTEXT_LENGTH, VOCAB_SIZE, decoder_config, random_batch, tiny_decoder, tiny_trainer
 
 MOE = {"feed_forward": {"type": "moe", "n_experts": 4, "top_k": 2, "load_balance_weight": 0.5, "shared_experts": 1}}

@@ -44,7 +44,7 @@ def cost(
         from pellucid.cost.machine import measure_machine
         from pellucid.data.build import vocab_size_of
         from pellucid.runtime.precision import precision_here, resolve_precision
-        from pellucid.training.build import cost_of_run, update_on_one_device
+        from pellucid.training.cost_of_run import cost_of_run, update_on_one_device
 
     vocab_size = vocab_size_of(run_config)
     if devices is not None:

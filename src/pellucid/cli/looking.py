@@ -14,7 +14,7 @@ from pellucid.cli.terminal import heavy_imports, note, print_result, say_where_n
 from pellucid.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
-    from pellucid.training.task import Validation
+    from pellucid.objectives.task import Validation
 
 
 def evaluate(

@@ -1,4 +1,4 @@
-"""From a config to its cost. What training adds to it: `training.build.cost_of_run`."""
+"""From a config to its cost. What training adds to it: `training/cost_of_run.py`."""
 
 from __future__ import annotations
 

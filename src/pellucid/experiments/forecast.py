@@ -15,7 +15,7 @@ from pellucid.data.build import vocab_size_of
 from pellucid.experiments.plan import Plan, PlannedRun
 from pellucid.experiments.results import read_result
 from pellucid.runtime.precision import Precision, resolve_precision
-from pellucid.training.build import cost_of_run
+from pellucid.training.cost_of_run import cost_of_run
 
 HEADER = ["run", "seed", "parameters", "steps", "tokens", "FLOPs", "time", "state"]
 

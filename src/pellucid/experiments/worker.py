@@ -28,10 +28,10 @@ from pellucid.experiments.measures import (
 )
 from pellucid.experiments.plan import PLAN_FILE, PlannedRun
 from pellucid.experiments.results import Row, RunResult, write_result
+from pellucid.objectives.task import Validation
 from pellucid.runtime.precision import resolve_precision
 from pellucid.training.interrupts import stop_with_parent
 from pellucid.training.metrics import read_rows
-from pellucid.training.task import Validation
 from pellucid.training.train_run import Outcome, train_run
 
 LONGEST_WAIT_SECONDS = 60.0  # for the process of an experiment that was killed, which still saves

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,6 +36,7 @@ from pellucid.model.language_model import LanguageModel
 from pellucid.objectives.loss import Forward, Loss, Objective
 from pellucid.objectives.policy import RolloutBatch, grpo, log_probabilities, ppo
 from pellucid.objectives.preference import PairBatch, dpo, reward_model
+from pellucid.objectives.task import Task
 from pellucid.post_training.credit import (
     Credit,
     credit_by_group,
@@ -45,7 +45,7 @@ from pellucid.post_training.credit import (
     explained_variance,
     logits_and_values,
 )
-from pellucid.post_training.pair_evaluation import PairEvaluation, evaluate_pairs
+from pellucid.post_training.pair_evaluation import evaluate_pairs
 from pellucid.post_training.pairs import (
     PAIRS_AT_ONCE,
     TRAIN,
@@ -73,14 +73,6 @@ GetPairs = Callable[[int, slice], list[Pair]]
 _log = logging.getLogger(__name__)
 
 
-class LearningFromPairs(NamedTuple):
-    """The batches, the objective, and the evaluation of a task (`training/task.py`)."""
-
-    get_batch: Callable[[int, slice], PairBatch]
-    objective: Objective
-    evaluate: Callable[[LanguageModel, int | None], PairEvaluation]
-
-
 def learning_from_pairs(
     objective: RewardModelConfig | DPOConfig,
     config: RunConfig,
@@ -89,7 +81,7 @@ def learning_from_pairs(
     reference: LanguageModel,
     precision: Precision,
     world: World = ALONE,
-) -> LearningFromPairs:
+) -> Task:
     """Pairs of the corpus, if it holds any; else the reference answers its instructions, and the grammar judges."""
     log_p = partial(answer_log_probabilities, reference, precision) if isinstance(objective, DPOConfig) else None
     train = config.train
@@ -108,12 +100,14 @@ def learning_from_pairs(
             if max_tokens is not None and n_tokens >= max_tokens:
                 break
 
-    return LearningFromPairs(
+    return Task(
         lambda micro_batch, rows: pair_batch(get_pairs(micro_batch, rows), log_p),
         objective_of(objective, model, precision),
         lambda model, max_tokens: evaluate_pairs(
             model, objective_of(objective, model, precision), batches(max_tokens), precision, world
         ),
+        # A reward model gives numbers: what it would write is no longer of interest.
+        write_samples=(lambda *_: []) if objective.type == "reward_model" else None,
     )
 
 
@@ -248,7 +242,7 @@ def _verdict_and_places(
     return verdict, places_settled(corpus, tokenizer, task, answer, verdict)
 
 
-def build_policy(
+def learning_from_answers(
     objective: GRPOConfig | PPOConfig,
     config: RunConfig,
     tokenizer: Tokenizer,
@@ -256,8 +250,8 @@ def build_policy(
     reference: LanguageModel,
     precision: Precision,
     world: World,
-) -> tuple[Rollouts, Objective]:
-    """What the model learns from its own answers, and how."""
+) -> Task:
+    """Learning from the model's own answers."""
     corpus = build_corpus(config.corpus)
     assert isinstance(corpus, InstructionsCorpus), "the config has checked it"
     assert isinstance(model, Decoder)
@@ -280,7 +274,15 @@ def build_policy(
         temperature=objective.temperature,
         beta=objective.beta,
     )
-    return rollouts, reporting_verdicts(learn)
+    return Task(
+        rollouts.batch,
+        reporting_verdicts(learn),
+        rollouts.evaluate,
+        write_samples=rollouts.samples,
+        figure="rewards.png",
+        kept=rollouts.kept,
+        restore=rollouts.restore,
+    )
 
 
 def build_credit(objective: GRPOConfig | PPOConfig, model: Decoder, precision: Precision) -> tuple[Credit, Objective]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import os
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -13,12 +11,9 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.optim import Optimizer
-from torch.utils.checkpoint import checkpoint as recompute_in_backward
 from typing_extensions import assert_never
 
-from pellucid.adapters.build import adapt
 from pellucid.adapters.lora import merge, merged
 from pellucid.checkpoint.snapshots import snapshot_steps
 from pellucid.config.data import CONVERSATIONS
@@ -45,14 +40,8 @@ from pellucid.config.training import (
 )
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.corpus import ConversationCorpus
-from pellucid.cost.build import RunCost, at_depth, one_update
-from pellucid.cost.counts import count_cost
-from pellucid.cost.machine import Machine
-from pellucid.cost.many_devices import Update
-from pellucid.cost.meter import measure_update
 from pellucid.data.build import PreparedData, build_batches
 from pellucid.data.pairs import count_pairs
-from pellucid.errors import ConfigError
 from pellucid.evaluation.build import evaluate
 from pellucid.generation.build import build_sampling
 from pellucid.generation.chat import Conversation
@@ -63,22 +52,20 @@ from pellucid.model.bigram import Bigram
 from pellucid.model.build import build_model
 from pellucid.model.experts import experts_of
 from pellucid.model.language_model import LanguageModel
+from pellucid.model.recompute import recompute_activations
 from pellucid.objectives.loss import Objective
 from pellucid.objectives.next_token import next_token, with_load_balance
-from pellucid.post_training.build import build_policy, learning_from_pairs, reward_sha256
-from pellucid.runtime.distributed import ALONE, World, divides
+from pellucid.objectives.task import Task, Validation
+from pellucid.post_training.build import learning_from_answers, learning_from_pairs, reward_sha256
+from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision, resolve_precision
 from pellucid.tokenizer import Tokenizer
 from pellucid.training import optimizers, schedules
 from pellucid.training.schedules import Schedule
 from pellucid.training.session import Session
 from pellucid.training.start_from import Base, needs_base
-from pellucid.training.task import Task, Validation
 from pellucid.training.trackers import TensorBoard, Tracker, Trackers, WeightsAndBiases
 from pellucid.training.trainer import Trainer
-
-PROCESSES_PER_CORE = 8  # at most
-LEAST_POSITIONS = 1_000_000  # below, starting processes takes longer than they save
 
 
 def build_session(
@@ -225,14 +212,10 @@ def build_task(
             next_token_of_model = choose_objective(config.model, model)
             return Task(lambda i, rows: batches.batch(i).part(rows), next_token_of_model, evaluate_text)
         case RewardModelConfig() | DPOConfig():
-            task = Task(*learning_from_pairs(objective, config, data, model, frozen_copy(model), precision, world))
-            # A reward model gives numbers: what it would write is no longer of interest.
-            return replace(task, write_samples=lambda *_: []) if config.objective.type == "reward_model" else task
+            return learning_from_pairs(objective, config, data, model, frozen_copy(model), precision, world)
         case GRPOConfig() | PPOConfig():
-            policy, learn = build_policy(objective, config, data.tokenizer, model, frozen_copy(model), precision, world)
-            return Task(
-                policy.batch, learn, policy.evaluate, policy.samples, "rewards.png", policy.kept, policy.restore
-            )
+            reference = frozen_copy(model)
+            return learning_from_answers(objective, config, data.tokenizer, model, reference, precision, world)
         case _:
             assert_never(objective)
 
@@ -242,39 +225,6 @@ def frozen_copy(model: LanguageModel) -> LanguageModel:
     reference = copy.deepcopy(model)
     merge(reference)
     return reference.requires_grad_(False).eval()
-
-
-def choose_n_processes(config: RunConfig, world: World = ALONE) -> int:
-    """How many processes should train: torchrun's; else one per GPU; on a CPU one per core, if the run is long enough.
-
-    Four processes are as fast as four threads, and keep far more of their speed beside other programs (docs/speed.md):
-    they wait for each other a few times an update, threads at every operation. Raises ConfigError if parallel is none
-    and torchrun started several, or if there are fewer GPUs, or far fewer cores, than processes.
-    """
-    train = config.train
-    if train.parallel == "none" and world.size > 1:
-        what = f"none is for one process, and torchrun started {world.size}"
-        raise ConfigError("train.parallel", what, "set it to auto, or start the command without torchrun")
-    if world.size > 1 or train.parallel == "none":
-        return world.size
-    device = resolve_precision(train.device, train.precision).device
-    n_gpus = torch.cuda.device_count() if device.type == "cuda" else 0
-    if train.processes != "auto":
-        if device.type == "cuda" and train.processes > n_gpus:
-            what = f"{train.processes} processes need a GPU each, and this machine has {n_gpus}"
-            raise ConfigError("train.processes", what, "set it to auto, or train.device to cpu")
-        n_cores = os.cpu_count() or 1
-        if device.type == "cpu" and train.processes > PROCESSES_PER_CORE * n_cores:
-            what = f"{train.processes} processes are too many for {n_cores} cores: each is a full Python process"
-            raise ConfigError("train.processes", what, "set it to auto, or to the number of cores")
-        return train.processes
-    if device.type == "cuda":
-        most = n_gpus
-    elif device.type == "cpu" and train.steps * config.tokens_per_step >= LEAST_POSITIONS:
-        most = torch.get_num_threads()
-    else:
-        most = 1
-    return max(n for n in range(1, most + 1) if divides(train.gradient_accumulation_steps, train.batch_size, n))
 
 
 def choose_forward(
@@ -296,40 +246,13 @@ def has_plain_kernels(config: ModelConfig) -> bool:
 
 def choose_objective(config: ModelConfig, model: nn.Module) -> Objective:
     """To predict the next token; where the model has experts, all of them should be asked as well."""
-    objective: Objective = (
-        next_token if has_plain_kernels(config) else partial(next_token, cross_entropy=fast_cross_entropy)
-    )
+    objective: Objective = next_token
+    if not has_plain_kernels(config):
+        objective = partial(next_token, cross_entropy=fast_cross_entropy)
     if not isinstance(config, DecoderConfig) or not isinstance(config.feed_forward, ExpertsConfig):
         return objective
     weight = config.feed_forward.load_balance_weight
     return partial(with_load_balance, objective=objective, layers=experts_of(model), weight=weight)
-
-
-def cost_of_run(config: RunConfig, vocab_size: int, precision: Precision) -> RunCost:
-    """What training as this config says costs there, measured on models and optimizers of fake tensors."""
-    train = config.train
-
-    def measured(model_config: ModelConfig) -> RunCost:
-        with FakeTensorMode(), precision.device:
-            model = build_model(model_config, vocab_size)
-            cost = count_cost(model)
-            adapt(model, config)
-            if train.gradient_checkpointing:
-                recompute_activations(model.blocks)
-            chosen = build_optimizers(config.optimizer, model, precision)
-            works_and_memory = measure_update(model, chosen, precision, batch_size=config.rows_per_micro_batch)
-        return RunCost(cost, *works_and_memory, train.gradient_accumulation_steps, config.tokens_per_step, train.steps)
-
-    return at_depth(config.model, measured)
-
-
-def update_on_one_device(config: RunConfig, vocab_size: int, precision: Precision, machine: Machine) -> Update:
-    """What one such machine would do in an update: to be shared out among many."""
-    train = config.train
-    twice = train.model_copy(update={"batch_size": 2 * train.batch_size})
-    cost = cost_of_run(config, vocab_size, precision)
-    more_rows = cost_of_run(config.model_copy(update={"train": twice}), vocab_size, precision)
-    return one_update(config, cost, more_rows, precision, machine)
 
 
 def build_optimizers(
@@ -368,12 +291,3 @@ def step_before_decay(config: ScheduleConfig, steps: int) -> int | None:
     if not isinstance(config, WarmupStableDecayConfig):
         return None
     return schedules.decay_begins(steps, config.decay_fraction) or None
-
-
-def recompute_activations(blocks: Iterable[nn.Module]) -> None:
-    """Gradient checkpointing (equation 17): a block keeps its input alone and runs again in the backward pass.
-
-    Memory falls from all activations to one tensor per block, for one more forward pass (Chen et al. 2016).
-    """
-    for block in blocks:
-        block.forward = partial(recompute_in_backward, block.forward, use_reentrant=False)

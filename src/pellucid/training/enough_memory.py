@@ -10,7 +10,7 @@ import torch
 from pellucid.config.run import RunConfig
 from pellucid.errors import LESS_MEMORY, OutOfMemoryError
 from pellucid.runtime.precision import Precision, precision_here
-from pellucid.training.build import cost_of_run
+from pellucid.training.cost_of_run import cost_of_run
 
 _log = logging.getLogger(__name__)
 

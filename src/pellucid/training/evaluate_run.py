@@ -9,10 +9,10 @@ from pellucid.checkpoint.step_directory import read_checkpoint
 from pellucid.config.run import LEARNS_FROM_PAIRS
 from pellucid.evaluation import build as on_text
 from pellucid.model.build import build_model
+from pellucid.objectives.task import Validation
 from pellucid.runtime.precision import Precision
 from pellucid.training.build import build_task
 from pellucid.training.start_from import base_of
-from pellucid.training.task import Validation
 
 
 def evaluate_run(

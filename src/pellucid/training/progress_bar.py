@@ -10,7 +10,7 @@ from tqdm import tqdm
 from typing_extensions import Self
 
 from pellucid.cost.step_time import duration
-from pellucid.training.task import Validation
+from pellucid.objectives.task import Validation
 from pellucid.training.trainer import Update
 
 _log = logging.getLogger(__name__)

@@ -37,11 +37,11 @@ from pellucid.checkpoint.training_state import (
 )
 from pellucid.errors import NonFiniteError
 from pellucid.files import fsync
+from pellucid.objectives.task import Task, Validation
 from pellucid.training import metrics
 from pellucid.training.interrupts import StoppedBySignal, StopRequest, stop_requests
 from pellucid.training.logs import cut_back_logs
 from pellucid.training.progress_bar import ProgressBar
-from pellucid.training.task import Task, Validation
 from pellucid.training.trackers import Trackers
 from pellucid.training.trainer import Trainer, Update, not_finite
 from pellucid.version import __version__

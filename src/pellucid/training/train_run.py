@@ -24,12 +24,14 @@ from pellucid.errors import ConfigError
 from pellucid.files import written_whole
 from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.model.language_model import LanguageModel
+from pellucid.objectives.task import Validation
 from pellucid.runtime.distributed import World, connected, with_helpers
 from pellucid.runtime.precision import resolve_precision
-from pellucid.training.build import build_session, build_trainer, choose_n_processes
+from pellucid.training.build import build_session, build_trainer
 from pellucid.training.enough_memory import require_memory
 from pellucid.training.interrupts import StoppedBySignal
 from pellucid.training.optimizers import trained
+from pellucid.training.processes import choose_n_processes
 from pellucid.training.resume import (
     clear_run,
     discard_later,
@@ -43,7 +45,6 @@ from pellucid.training.resume import (
 )
 from pellucid.training.session import Session
 from pellucid.training.start_from import Base, base_of, read_base
-from pellucid.training.task import Validation
 from pellucid.training.trackers import require_installed
 
 _log = logging.getLogger(__name__)

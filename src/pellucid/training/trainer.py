@@ -20,11 +20,11 @@ from torch.optim import Optimizer
 from pellucid.errors import NonFiniteError
 from pellucid.objectives.loss import AnyBatch, Objective
 from pellucid.objectives.next_token import next_token
+from pellucid.objectives.task import GetBatch
 from pellucid.runtime.distributed import ALONE, World, share_of_update, whole
 from pellucid.runtime.precision import Precision
 from pellucid.training.optimizers import set_learning_rate
 from pellucid.training.schedules import Schedule
-from pellucid.training.task import GetBatch
 
 
 @dataclass(frozen=True)

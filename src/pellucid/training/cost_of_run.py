@@ -1,0 +1,45 @@
+"""What training as a config says costs: FLOPs, memory and time of one update, before anything is trained."""
+
+from __future__ import annotations
+
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from pellucid.adapters.build import adapt
+from pellucid.config.model import ModelConfig
+from pellucid.config.run import RunConfig
+from pellucid.cost.build import RunCost, at_depth, one_update
+from pellucid.cost.counts import count_cost
+from pellucid.cost.machine import Machine
+from pellucid.cost.many_devices import Update
+from pellucid.cost.meter import measure_update
+from pellucid.model.build import build_model
+from pellucid.model.recompute import recompute_activations
+from pellucid.runtime.precision import Precision
+from pellucid.training.build import build_optimizers
+
+
+def cost_of_run(config: RunConfig, vocab_size: int, precision: Precision) -> RunCost:
+    """What training as this config says costs there, measured on models and optimizers of fake tensors."""
+    train = config.train
+
+    def measured(model_config: ModelConfig) -> RunCost:
+        with FakeTensorMode(), precision.device:
+            model = build_model(model_config, vocab_size)
+            cost = count_cost(model)
+            adapt(model, config)
+            if train.gradient_checkpointing:
+                recompute_activations(model.blocks)
+            chosen = build_optimizers(config.optimizer, model, precision)
+            works_and_memory = measure_update(model, chosen, precision, batch_size=config.rows_per_micro_batch)
+        return RunCost(cost, *works_and_memory, train.gradient_accumulation_steps, config.tokens_per_step, train.steps)
+
+    return at_depth(config.model, measured)
+
+
+def update_on_one_device(config: RunConfig, vocab_size: int, precision: Precision, machine: Machine) -> Update:
+    """What one such machine would do in an update: to be shared out among many."""
+    train = config.train
+    twice = train.model_copy(update={"batch_size": 2 * train.batch_size})
+    cost = cost_of_run(config, vocab_size, precision)
+    more_rows = cost_of_run(config.model_copy(update={"train": twice}), vocab_size, precision)
+    return one_update(config, cost, more_rows, precision, machine)

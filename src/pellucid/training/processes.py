@@ -1,0 +1,48 @@
+"""How many processes should train."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from pellucid.config.run import RunConfig
+from pellucid.errors import ConfigError
+from pellucid.runtime.distributed import ALONE, World, divides
+from pellucid.runtime.precision import resolve_precision
+
+PROCESSES_PER_CORE = 8  # at most
+LEAST_POSITIONS = 1_000_000  # below, starting processes takes longer than they save
+
+
+def choose_n_processes(config: RunConfig, world: World = ALONE) -> int:
+    """How many processes should train: torchrun's; else one per GPU; on a CPU one per core, if the run is long enough.
+
+    Four processes are as fast as four threads, and keep far more of their speed beside other programs (docs/speed.md):
+    they wait for each other a few times an update, threads at every operation. Raises ConfigError if parallel is none
+    and torchrun started several, or if there are fewer GPUs, or far fewer cores, than processes.
+    """
+    train = config.train
+    if train.parallel == "none" and world.size > 1:
+        what = f"none is for one process, and torchrun started {world.size}"
+        raise ConfigError("train.parallel", what, "set it to auto, or start the command without torchrun")
+    if world.size > 1 or train.parallel == "none":
+        return world.size
+    device = resolve_precision(train.device, train.precision).device
+    n_gpus = torch.cuda.device_count() if device.type == "cuda" else 0
+    if train.processes != "auto":
+        if device.type == "cuda" and train.processes > n_gpus:
+            what = f"{train.processes} processes need a GPU each, and this machine has {n_gpus}"
+            raise ConfigError("train.processes", what, "set it to auto, or train.device to cpu")
+        n_cores = os.cpu_count() or 1
+        if device.type == "cpu" and train.processes > PROCESSES_PER_CORE * n_cores:
+            what = f"{train.processes} processes are too many for {n_cores} cores: each is a full Python process"
+            raise ConfigError("train.processes", what, "set it to auto, or to the number of cores")
+        return train.processes
+    if device.type == "cuda":
+        most = n_gpus
+    elif device.type == "cpu" and train.steps * config.tokens_per_step >= LEAST_POSITIONS:
+        most = torch.get_num_threads()
+    else:
+        most = 1
+    return max(n for n in range(1, most + 1) if divides(train.gradient_accumulation_steps, train.batch_size, n))
