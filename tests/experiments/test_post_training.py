@@ -8,7 +8,7 @@ import pytest
 from pellucid.checkpoint.build import load_trained_run
 from pellucid.corpora.build import build_corpus
 from pellucid.evaluation.answers import answer_table, judge_answers
-from pellucid.evaluation.build import evaluate_run
+from pellucid.evaluation.build import evaluate_on_own_text
 from pellucid.experiments.plan import Plan, plan_experiment
 from pellucid.experiments.run_experiment import run_experiment
 from pellucid.experiments.worker import make_run
@@ -52,7 +52,7 @@ def test_its_row_has_the_loss_of_the_text_and_the_answers_of_the_checkpoint(made
     row = list(csv.DictReader(Path("report/results.csv").read_text().splitlines()))[1]
     trained, precision = load_trained_run(run_dir, "latest")
     reference, _ = load_trained_run(Path("reader"), "latest")
-    evaluation = evaluate_run(trained, precision, Path("data"), str(run_dir))
+    evaluation = evaluate_on_own_text(trained, precision, Path("data"), str(run_dir))
     corpus = build_corpus(trained.config.corpus)
     answers = judge_answers(
         trained.model, trained.tokenizer, corpus, precision, n=4, reference=reference.model.to(precision.device)

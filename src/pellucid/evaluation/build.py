@@ -49,7 +49,7 @@ def evaluate(
     return evaluation_of(score(model, batches, precision, world), data.validation, data.tokenizer, data.truth)
 
 
-def evaluate_run(
+def evaluate_on_own_text(
     trained: TrainedModel, precision: Precision, data_root: Path, where: str, n_answers: int | None = None
 ) -> Evaluation:
     """Scores a trained model on the validation tokens of its training, made again in `data_root` if they are gone.

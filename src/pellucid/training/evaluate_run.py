@@ -7,7 +7,7 @@ from pathlib import Path
 from pellucid.checkpoint.build import TrainedModel
 from pellucid.checkpoint.step_directory import read_checkpoint
 from pellucid.config.run import LEARNS_FROM_PAIRS
-from pellucid.evaluation import build as on_text
+from pellucid.evaluation.build import data_of_trained, evaluate_on_own_text
 from pellucid.model.build import build_model
 from pellucid.objectives.task import Validation
 from pellucid.runtime.precision import Precision
@@ -31,8 +31,8 @@ def evaluate_run(
     config = trained.config
     knows_pairs = config.objective.type == "reward_model" or config.corpus.type == "preferences"
     if config.objective.type not in LEARNS_FROM_PAIRS or not knows_pairs or n_answers:
-        return on_text.evaluate_run(trained, precision, data_root, where, n_answers)
-    data, first = on_text.data_of_trained(trained, data_root, where), trained.model
+        return evaluate_on_own_text(trained, precision, data_root, where, n_answers)
+    data, first = data_of_trained(trained, data_root, where), trained.model
     if base := base_of(config, (read_checkpoint(directory), directory)):
         first = build_model(config.model, data.tokenizer.vocab_size, scalar_head=config.has_scalar_head)
         base.load_into(first, config)
