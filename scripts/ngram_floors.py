@@ -11,13 +11,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from fable_ngrams import expected_ngrams, floor_of
 from results import parser, print_table, record
 
 from pellucid.config import load_run_config
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.fables import FablesCorpus
 from pellucid.data.build import prepare_data
-from pellucid.data.ngram_floor import expected_ngrams, floor_of
 from pellucid.data.pairs import count_pairs
 from pellucid.model.bigram import Bigram
 

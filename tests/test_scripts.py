@@ -78,6 +78,7 @@ SMALLEST: dict[str, tuple[str, dict[str, object]]] = {
 ELSEWHERE = {
     "clean": "test_clean.py",
     "everywhere": "test_everywhere.py",
+    "fable_ngrams": "test_fable_ngrams.py",
     "gpu": "test_gpu.py",
     "rivals": "test_scripts.py",
     "roofline": "test_roofline.py",

@@ -12,7 +12,6 @@ from pellucid.corpora.fables import continuations
 from pellucid.corpora.fables.deciding import Decided, decided_pieces
 from pellucid.corpora.fables.entropy import Inside, Mass
 from pellucid.corpora.fables.grammar import Fork, Grammar, Rules
-from pellucid.corpora.fables.neighbours import Words, expected_words
 from pellucid.corpora.fables.notation import Choice, Hole, Option, read_rules
 from pellucid.corpora.fables.reading import Reading, examine
 from pellucid.corpora.fables.skills import SKILLS, SkillReader
@@ -96,10 +95,6 @@ class Fables:
     def words_on(self, prefix: str, word_length: WordLength) -> Mapping[NextWord, float]:
         """p(next word | these whole words); {} if no fable begins like this."""
         return continuations.words_on(self.grammar, prefix, word_length)
-
-    def expected_words(self, n: int, word_length: WordLength) -> Mapping[Words, float]:
-        """How often each word, with the n - 1 words before it, stands in a fable: expected numbers, exactly."""
-        return expected_words(self.grammar, n, word_length)
 
     def skills_of(self, text: str) -> list[int]:
         """The index in `skills` of each character of a fable. Raises DataError if the text is not a fable."""

@@ -7,9 +7,9 @@ from collections import defaultdict
 import numpy as np
 import pytest
 import torch
+from scripts.fable_ngrams import expected_ngrams, floor_of
 
 from pellucid.corpora.fables import FablesCorpus
-from pellucid.data.ngram_floor import expected_ngrams, floor_of
 from pellucid.data.pairs import count_pairs
 from pellucid.data.token_file import TokenFile
 from pellucid.model.bigram import Bigram
