@@ -1,4 +1,4 @@
-"""How well `cost/many_devices.py` predicts training in several processes: the demo's updates with 1, 2 and 4 of them,
+"""How well `devices_on_paper.py` predicts training in several processes: the demo's updates with 1, 2 and 4 of them,
 as far as there are cores.
 
     python scripts/check_devices.py
@@ -21,15 +21,14 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from devices_on_paper import Cluster, Layout, all_reduce_bytes, step_of, update_on_one_device
 from results import parser, print_table, record
 from torch.multiprocessing.spawn import spawn
 
 from pellucid.config import RunConfig, load_run_config
 from pellucid.cost.machine import Machine, measure_machine
-from pellucid.cost.many_devices import Cluster, Layout, all_reduce_bytes, step_of
 from pellucid.data.build import prepare_data
 from pellucid.runtime.precision import resolve_precision
-from pellucid.training.cost_of_run import update_on_one_device
 from pellucid.training.metrics import read_rows
 
 PROCESSES = [n for n in (1, 2, 4) if n <= torch.get_num_threads()]

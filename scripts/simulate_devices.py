@@ -3,7 +3,7 @@
     python scripts/simulate_devices.py
 
 GPT-2 small as its config trains it, and the shapes and the batch of Llama 2 (Touvron et al. 2023: 4 million tokens).
-`pellucid cost CONFIG --devices N` prints one of these cases in full. Last, a case that others have measured.
+`scripts/many_devices.py CONFIG --devices N` prints one of these cases in full. Last, a case that others have measured.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from devices_on_paper import Update, update_on_one_device
+from many_devices import devices_report, devices_table, gpu, gpus
 from results import parser, print_table, record
 
 from pellucid.config import load_run_config
-from pellucid.cost.devices_table import devices_report, devices_table, gpu, gpus
-from pellucid.cost.many_devices import Update
 from pellucid.data.build import vocab_size_of
 from pellucid.runtime.precision import resolve_precision
-from pellucid.training.cost_of_run import update_on_one_device
 
 LLAMA = [
     "model.position={type: rope}",

@@ -348,9 +348,6 @@ def test_a_pipe_without_an_end_is_refused(trained_run: Path, pellucid, monkeypat
         (["generate", "."], 4, ["no checkpoint here"]),
         (["evaluate", "absent", "--json"], 4, ["absent: no such run"]),
         (["cost", "absent"], 2, ["absent: no such file", "`pellucid configs`", "tiny.yaml"]),
-        (["cost", "tiny.yaml", "--tflops", "100"], 2, ["--tflops works only with --devices"]),
-        (["cost", "tiny.yaml", "--per-node", "8"], 2, ["--per-node works only with --devices"]),
-        (["cost", "tiny.yaml", "--bandwidth", "40"], 2, ["--bandwidth works only with --devices"]),
     ],
 )
 def test_bad_input_ends_in_one_clear_line_and_its_exit_code(workplace, pellucid, arguments, exit_code, fragments):
@@ -541,15 +538,6 @@ def test_cost_counts_what_is_built(workplace: Path, pellucid):
     trained = pellucid("train", "tiny.yaml", "train.steps=2")
     assert f"{counted['parameters']['total']:,} parameters" in trained.stderr
     assert "parameters" in pellucid("cost", "tiny.yaml").stdout
-
-
-def test_cost_shares_an_update_out_among_gpus_on_paper(workplace: Path, pellucid):
-    shared_out = json.loads(pellucid("cost", "tiny.yaml", "--devices", "2", "--per-node", "1", "--json").stdout)
-    assert shared_out["cluster"]["n_devices"] == shared_out["ddp"]["replicas"] == 2
-    assert shared_out["tp"] is None  # not across nodes
-    table = pellucid("cost", "tiny.yaml", "--devices", "2", "--tflops", "312").stdout
-    assert "peak 312 TFLOP/s" in table
-    assert "scaling efficiency" in table
 
 
 def test_explain_shows_a_held_out_fable_beside_the_truth(fables_run: Path, pellucid):

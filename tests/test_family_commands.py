@@ -61,7 +61,6 @@ def test_each_kind_of_model_does_what_it_can_and_refuses_the_rest_in_one_line(na
 def assert_refuses_what_only_a_decoder_can_do(pellucid, kind):
     for command in (
         ["explain", "run", "--prompt", "Once", "--attention", "all"],
-        ["cost", "run.yaml", "--devices", "8"],
         ["train", "run.yaml", "train.gradient_checkpointing=true"],
     ):
         refused = pellucid(*command)

@@ -42,6 +42,7 @@ SMALLEST: dict[str, tuple[str, dict[str, object]]] = {
     "draw_parallel": ("drawn", {}),
     "draw_roofline": ("roofline.png", {"read": lambda: LIMITS}),
     "judge_fables": ("checkpoints/fables --num-samples 2", {}),
+    "many_devices": ("fables --devices 8", {}),
     "measure_adapters": ("--demo checkpoints/fables", {}),
     "measure_chat": ("checkpoints/fables --seeds 1", {"N_ANSWERS": 16}),
     "measure_commands": ("", {}),
@@ -77,6 +78,7 @@ SMALLEST: dict[str, tuple[str, dict[str, object]]] = {
 }
 ELSEWHERE = {
     "clean": "test_clean.py",
+    "devices_on_paper": "test_devices_on_paper.py",
     "everywhere": "test_everywhere.py",
     "fable_ngrams": "test_fable_ngrams.py",
     "gpu": "test_gpu.py",

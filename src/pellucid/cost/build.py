@@ -11,15 +11,9 @@ from typing import Any, TypeVar
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from pellucid.config.model import DecoderConfig, ModelConfig
-from pellucid.config.run import RunConfig
 from pellucid.cost.counts import Cost, count_cost
-from pellucid.cost.machine import Machine
-from pellucid.cost.many_devices import Update
 from pellucid.cost.meter import MemoryBytes, Work
-from pellucid.cost.step_time import step_seconds
-from pellucid.errors import ConfigError
 from pellucid.model.build import build_model
-from pellucid.runtime.precision import Precision
 
 logging.getLogger("torch._subclasses.fake_tensor").disabled = True  # it logs what it raises
 
@@ -83,38 +77,3 @@ def at_depth(config: ModelConfig, count: Callable[[ModelConfig], Counts]) -> Cou
     one, two = (count(config.model_copy(update={"n_layers": n})) for n in (1, 2))
     deep: Counts = deeper(one, two)
     return deep
-
-
-def one_update(config: RunConfig, cost: RunCost, twice: RunCost, precision: Precision, machine: Machine) -> Update:
-    """An update on one such machine. `twice` is the cost with twice as many rows in a micro-batch.
-
-    ConfigError if the model is no decoder: there are no layers to share out.
-    """
-    if not isinstance(config.model, DecoderConfig):
-        what = f"the {config.model.type} has no layers to share out among devices"
-        raise ConfigError("model.type", what, "leave out --devices, or give the config of a decoder")
-    model, train, memory, parameters = config.model, config.train, cost.memory_bytes, cost.model.parameters
-    blocks = parameters.attention + parameters.feed_forward
-    block_bytes = blocks * memory.weights // parameters.total // model.n_layers
-    more_activations = twice.memory_bytes.activations - memory.activations
-    micro_batch, of_twice = (step_seconds(each.micro_batch_work, machine) for each in (cost, twice))
-    return Update(
-        rows=config.rows_per_micro_batch * train.gradient_accumulation_steps,
-        rows_per_micro_batch=config.rows_per_micro_batch,
-        tokens_per_row=model.context_length,
-        n_layers=model.n_layers,
-        n_kv_heads=model.n_kv_heads or model.n_heads,
-        forward_passes=1 + train.gradient_checkpointing,
-        weight_bytes=memory.weights,
-        block_weight_bytes=block_bytes,
-        gradient_bytes=memory.gradients,
-        optimizer_bytes=memory.optimizer,
-        direction_bytes=block_bytes * model.n_layers if config.optimizer.type == "muon" else 0,
-        model_flops=cost.training_flops_per_step,
-        fixed_activation_bytes=memory.activations - more_activations,
-        activation_bytes_per_row=more_activations / config.rows_per_micro_batch,
-        residual_bytes_per_row=model.context_length * model.d_model * precision.dtype.itemsize,
-        seconds_per_micro_batch=2 * micro_batch - of_twice,
-        seconds_per_row=(of_twice - micro_batch) / config.rows_per_micro_batch,
-        optimizer_seconds=step_seconds(cost.optimizer_work, machine),
-    )

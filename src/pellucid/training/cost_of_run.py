@@ -7,10 +7,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from pellucid.adapters.build import adapt
 from pellucid.config.model import ModelConfig
 from pellucid.config.run import RunConfig
-from pellucid.cost.build import RunCost, at_depth, one_update
+from pellucid.cost.build import RunCost, at_depth
 from pellucid.cost.counts import count_cost
-from pellucid.cost.machine import Machine
-from pellucid.cost.many_devices import Update
 from pellucid.cost.meter import measure_update
 from pellucid.model.build import build_model
 from pellucid.model.recompute import recompute_activations
@@ -34,12 +32,3 @@ def cost_of_run(config: RunConfig, vocab_size: int, precision: Precision) -> Run
         return RunCost(cost, *works_and_memory, train.gradient_accumulation_steps, config.tokens_per_step, train.steps)
 
     return at_depth(config.model, measured)
-
-
-def update_on_one_device(config: RunConfig, vocab_size: int, precision: Precision, machine: Machine) -> Update:
-    """What one such machine would do in an update: to be shared out among many."""
-    train = config.train
-    twice = train.model_copy(update={"batch_size": 2 * train.batch_size})
-    cost = cost_of_run(config, vocab_size, precision)
-    more_rows = cost_of_run(config.model_copy(update={"train": twice}), vocab_size, precision)
-    return one_update(config, cost, more_rows, precision, machine)

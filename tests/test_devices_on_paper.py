@@ -4,10 +4,7 @@ from math import inf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from cost.runs import BF16, FP32, VOCAB_SIZE, run_config, small_config
-from pellucid.cost.machine import Machine
-from pellucid.cost.many_devices import (
+from scripts.devices_on_paper import (
     Cluster,
     Layout,
     Update,
@@ -18,10 +15,14 @@ from pellucid.cost.many_devices import (
     layouts,
     memory_of,
     step_of,
+    update_on_one_device,
 )
+
+from cost.runs import BF16, FP32, VOCAB_SIZE, run_config, small_config
+from pellucid.cost.machine import Machine
 from pellucid.cost.step_time import step_seconds
-from pellucid.training.cost_of_run import cost_of_run, update_on_one_device
-from reference.many_devices import one_forward_one_back, ring_all_reduce
+from pellucid.training.cost_of_run import cost_of_run
+from reference.devices_on_paper import one_forward_one_back, ring_all_reduce
 
 MACHINE = Machine("a machine", flops_per_second=1e11, bytes_per_second=1e10, seconds_per_operation=1e-6)
 

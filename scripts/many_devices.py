@@ -1,16 +1,22 @@
-"""What `pellucid cost --devices N` prints: an update shared out among N GPUs in each of five ways, on paper."""
+"""One update of a config, shared out among many GPUs in each of five ways, on paper: memory, what is sent, time.
+
+    python scripts/many_devices.py configs/gpt2_124m.yaml --devices 64
+    python scripts/many_devices.py configs/gpt2_124m.yaml train.precision=fp32 --devices 64 --tflops 67
+
+docs/many_machines.md says how to read it. `simulate_devices.py` compares three models.
+"""
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import torch
-
-from pellucid.cost.machine import Machine
-from pellucid.cost.many_devices import (
+from devices_on_paper import (
     Cluster,
     Update,
     bubble_fraction,
@@ -18,8 +24,14 @@ from pellucid.cost.many_devices import (
     layouts,
     memory_of,
     step_of,
+    update_on_one_device,
 )
+
+from pellucid.config import load_run_config
+from pellucid.cost.machine import Machine
 from pellucid.cost.step_time import duration, model_flops_utilization
+from pellucid.data.build import vocab_size_of
+from pellucid.runtime.precision import resolve_precision
 
 # NVIDIA's H100 SXM: 80 GB, and 450 GB/s by NVLink 4 in each direction, of which a ring reaches some 80 %.
 MEMORY_BYTES, NVLINK_BYTES_PER_SECOND = 80e9, 360e9
@@ -37,6 +49,23 @@ ASSUMED = """\
 sources and reasons: docs/many_machines.md"""
 
 
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("config", type=Path)
+    arguments.add_argument("overrides", nargs="*", metavar="key=value", help="changes to the config")
+    arguments.add_argument("--devices", type=int, default=8, help="how many GPUs (default: 8)")
+    arguments.add_argument("--per-node", type=int, default=8, help="GPUs in a node (default: 8)")
+    arguments.add_argument("--tflops", type=float, default=989, help="peak of a GPU in TFLOP/s (default: 989)")
+    arguments.add_argument("--bandwidth", type=float, default=40, help="GB/s from a GPU to other nodes (default: 40)")
+    options = arguments.parse_intermixed_args()
+
+    config = load_run_config(options.config, options.overrides)
+    precision = resolve_precision("cpu", "fp32" if config.train.precision == "fp32" else "bf16")
+    machine = gpu(options.tflops, precision.dtype)
+    update = update_on_one_device(config, vocab_size_of(config), precision, machine)
+    print(devices_table(update, gpus(options.devices, options.per_node, options.bandwidth), machine))
+
+
 def gpu(teraflops: float, dtype: torch.dtype) -> Machine:
     """One of this peak, which is always at work at the usual share of it."""
     return Machine(f"GPU, {str(dtype).removeprefix('torch.')}", UTILIZATION * teraflops * 1e12, math.inf, 0.0)
@@ -48,7 +77,7 @@ def gpus(n_devices: int, devices_per_node: int, gigabytes_per_second: float) -> 
 
 
 def devices_report(update: Update, cluster: Cluster, machine: Machine) -> dict[str, Any]:
-    """All figures, as `--json` prints them: bytes and seconds of a device and step. None: cannot be shared out so."""
+    """All figures, bytes and seconds of a device and step. None: cannot be shared out so."""
     peak = machine.flops_per_second / UTILIZATION
     report: dict[str, Any] = {
         "update": asdict(update),
@@ -125,3 +154,7 @@ def devices_table(update: Update, cluster: Cluster, machine: Machine) -> str:
         ASSUMED.format(UTILIZATION),
     ]
     return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -15,6 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
+from pellucid.config.model import DecoderConfig
+from pellucid.config.run import RunConfig
+from pellucid.cost.machine import Machine
+from pellucid.cost.step_time import step_seconds
+from pellucid.runtime.precision import Precision
+from pellucid.training.cost_of_run import cost_of_run
+
 
 @dataclass(frozen=True)
 class Update:
@@ -48,6 +55,41 @@ class Update:
     def seconds(self) -> float:
         micro_batches = self.rows / self.rows_per_micro_batch * self.seconds_per_micro_batch
         return micro_batches + self.rows * self.seconds_per_row + self.optimizer_seconds
+
+
+def update_on_one_device(config: RunConfig, vocab_size: int, precision: Precision, machine: Machine) -> Update:
+    """What one such machine would do in an update: to be shared out among many. What grows with the rows is told from
+    what does not by a second count, with twice as many rows in a micro-batch.
+    """
+    model, train = config.model, config.train
+    assert isinstance(model, DecoderConfig), f"the {model.type} has no layers to share out among devices"
+    twice = config.model_copy(update={"train": train.model_copy(update={"batch_size": 2 * train.batch_size})})
+    cost, cost_of_twice = (cost_of_run(each, vocab_size, precision) for each in (config, twice))
+    memory, parameters = cost.memory_bytes, cost.model.parameters
+    blocks = parameters.attention + parameters.feed_forward
+    block_bytes = blocks * memory.weights // parameters.total // model.n_layers
+    more_activations = cost_of_twice.memory_bytes.activations - memory.activations
+    micro_batch, of_twice = (step_seconds(each.micro_batch_work, machine) for each in (cost, cost_of_twice))
+    return Update(
+        rows=config.rows_per_micro_batch * train.gradient_accumulation_steps,
+        rows_per_micro_batch=config.rows_per_micro_batch,
+        tokens_per_row=model.context_length,
+        n_layers=model.n_layers,
+        n_kv_heads=model.n_kv_heads or model.n_heads,
+        forward_passes=1 + train.gradient_checkpointing,
+        weight_bytes=memory.weights,
+        block_weight_bytes=block_bytes,
+        gradient_bytes=memory.gradients,
+        optimizer_bytes=memory.optimizer,
+        direction_bytes=block_bytes * model.n_layers if config.optimizer.type == "muon" else 0,
+        model_flops=cost.training_flops_per_step,
+        fixed_activation_bytes=memory.activations - more_activations,
+        activation_bytes_per_row=more_activations / config.rows_per_micro_batch,
+        residual_bytes_per_row=model.context_length * model.d_model * precision.dtype.itemsize,
+        seconds_per_micro_batch=2 * micro_batch - of_twice,
+        seconds_per_row=(of_twice - micro_batch) / config.rows_per_micro_batch,
+        optimizer_seconds=step_seconds(cost.optimizer_work, machine),
+    )
 
 
 @dataclass(frozen=True)
