@@ -13,6 +13,7 @@ from itertools import islice, takewhile
 
 import torch
 import torch.nn.functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 from pellucid.corpora.instructions import Instruction, InstructionsCorpus, Task, Verdict, is_held_out
 from pellucid.generation.answers import row_uniforms, write_answers
@@ -164,13 +165,10 @@ def divergences(
     with eval_mode(model), eval_mode(reference):
         for first in range(0, len(answers), ROWS_AT_ONCE):
             rows = list(zip(prompts, answers, strict=True))[first : first + ROWS_AT_ONCE]
-            tokens_NT = torch.zeros(len(rows), max(len(prompt) + len(answer) for prompt, answer in rows) - 1).long()
-            is_before_answer_NT = torch.zeros_like(tokens_NT, dtype=torch.bool)
-            for row, (prompt, answer) in enumerate(rows):
-                ids = [*prompt, *answer][:-1]
-                tokens_NT[row, : len(ids)] = torch.tensor(ids)
-                is_before_answer_NT[row, len(prompt) - 1 : len(ids)] = True
-            tokens_NT = tokens_NT.to(precision.device)
+            ids = [torch.tensor([*prompt, *answer][:-1]) for prompt, answer in rows]
+            is_before = [torch.arange(len(row)) >= len(prompt) - 1 for row, (prompt, _) in zip(ids, rows, strict=True)]
+            tokens_NT = pad_sequence(ids, batch_first=True).to(precision.device)
+            is_before_answer_NT = pad_sequence(is_before, batch_first=True)
             with precision.autocast():
                 logits = model(tokens_NT), reference(tokens_NT)
             log_p_NTV, log_ref_NTV = (F.log_softmax(each.float(), dim=-1) for each in logits)

@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.numpy import save
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from pellucid.errors import ConfigError, DataError
 from pellucid.files import written_whole
@@ -127,12 +128,11 @@ def layers_of_texts(model: LanguageModel, tokenizer: Tokenizer, texts: Sequence[
     """The vectors (T, D) of each text's tokens, layer by layer."""
     rows = [[tokenizer.end_of_text, *ids_that_fit(model, tokenizer, text)] for text in texts]
     device = next(model.parameters()).device
-    longest = max(map(len, rows), default=1)
-    n_at_once = max(1, TOKENS_AT_ONCE // longest)
+    n_at_once = max(1, TOKENS_AT_ONCE // max(map(len, rows), default=1))
     for start in range(0, len(rows), n_at_once):
         batch = rows[start : start + n_at_once]
-        padded = [row + [tokenizer.end_of_text] * (longest - len(row)) for row in batch]  # which no token of a row sees
-        layers = [x_BTD.float().cpu().numpy() for x_BTD in hidden_layers(model, torch.tensor(padded, device=device))]
+        tokens_BT = pad_sequence([torch.tensor(row) for row in batch], True, tokenizer.end_of_text)  # no token sees it
+        layers = [x_BTD.float().cpu().numpy() for x_BTD in hidden_layers(model, tokens_BT.to(device))]
         for i, row in enumerate(batch):
             yield [x_BTD[i, 1 : len(row)] for x_BTD in layers]
 

@@ -16,6 +16,7 @@ from itertools import islice
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn.utils.rnn import pad_sequence
 
 from pellucid.corpora.fables import FablesCorpus
 from pellucid.data.batches import IGNORE_INDEX
@@ -148,17 +149,14 @@ def _batches(fables: Sequence[Fable]) -> Iterator[list[int]]:
 
 def _nats_of_rows(model: Decoder, fables: Sequence[Fable]) -> Sequence[Floats]:
     """-log p of each target, fable by fable."""
-    lengths = [len(fable.ids) for fable in fables]
-    inputs_BT = torch.zeros(len(fables), max(lengths), dtype=torch.int64)
-    targets_BT = torch.full_like(inputs_BT, IGNORE_INDEX)
-    for row, fable in enumerate(fables):
-        inputs_BT[row, : lengths[row]] = torch.tensor(fable.ids)
-        targets_BT[row, : lengths[row]] = torch.tensor(fable.targets)
+    inputs_BT = pad_sequence([torch.tensor(fable.ids) for fable in fables], batch_first=True)
+    targets = [torch.tensor(fable.targets) for fable in fables]
+    targets_BT = pad_sequence(targets, batch_first=True, padding_value=IGNORE_INDEX)
     counts_BT = targets_BT != IGNORE_INDEX
     device = model.embeddings.embedding_VD.device
     logits_NV = model.unembed(model.hidden(inputs_BT.to(device))[counts_BT.to(device)])
     nats_N, _ = nats_and_hits(logits_NV, targets_BT[counts_BT].to(device))
-    return np.split(nats_N.double().cpu().numpy(), np.cumsum(lengths)[:-1])
+    return np.split(nats_N.double().cpu().numpy(), np.cumsum([len(fable.ids) for fable in fables])[:-1])
 
 
 def knock_out_table(

@@ -11,6 +11,7 @@ from itertools import accumulate
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from pellucid.corpora.instructions import InstructionsCorpus, Task, Verdict
 from pellucid.data.batches import IGNORE_INDEX
@@ -65,11 +66,8 @@ def rows_of(prompts: Ids, answers: Ids) -> tuple[Tensor, Tensor]:
 
     A row that is shorter than others is filled with zeros, which no earlier position sees.
     """
-    length = max(len(prompt) + len(answer) for prompt, answer in zip(prompts, answers, strict=True))
-    inputs_NT = torch.zeros(len(prompts), length, dtype=torch.long)
-    targets_NT = torch.full_like(inputs_NT, IGNORE_INDEX)
-    for row, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
-        n_prompt, n = len(prompt), len(prompt) + len(answer)
-        inputs_NT[row, :n] = torch.tensor([*prompt, *answer])
-        targets_NT[row, n_prompt - 1 : n - 1] = inputs_NT[row, n_prompt:n]
-    return inputs_NT, targets_NT
+    rows = list(zip(prompts, answers, strict=True))
+    inputs = [torch.tensor([*prompt, *answer]) for prompt, answer in rows]
+    targets = [torch.tensor([IGNORE_INDEX] * (len(prompt) - 1) + [*answer, IGNORE_INDEX]) for prompt, answer in rows]
+    inputs_NT = pad_sequence(inputs, batch_first=True)
+    return inputs_NT, pad_sequence(targets, batch_first=True, padding_value=IGNORE_INDEX)
