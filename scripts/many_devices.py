@@ -28,6 +28,7 @@ from devices_on_paper import (
 )
 
 from pellucid.config import load_run_config
+from pellucid.config.model import DecoderConfig
 from pellucid.cost.machine import Machine
 from pellucid.cost.step_time import duration, model_flops_utilization
 from pellucid.data.build import vocab_size_of
@@ -60,6 +61,8 @@ def main() -> None:
     options = arguments.parse_intermixed_args()
 
     config = load_run_config(options.config, options.overrides)
+    if not isinstance(config.model, DecoderConfig):
+        arguments.error(f"{options.config}: model.type is {config.model.type}; give the config of a decoder")
     precision = resolve_precision("cpu", "fp32" if config.train.precision == "fp32" else "bf16")
     machine = gpu(options.tflops, precision.dtype)
     update = update_on_one_device(config, vocab_size_of(config), precision, machine)

@@ -66,25 +66,6 @@ CHOICES = {
         "bias": [True, False],
         "attention": ["auto", WINDOW],
     },
-    "PersimmonForCausalLM": {
-        "position": [ROPE, {**ROPE, "rotated_fraction": 0.5}],
-        "activation": PLAIN,
-        "qk_norm": [True],
-        "bias": [True, False],
-    },
-    "ArceeForCausalLM": {
-        "norm": ["rms_norm"],
-        "activation": PLAIN,
-        "n_kv_heads": [None, 1, 2],
-        "head_width": [None, 6],
-        "bias": [True, False],
-    },
-    "StableLmForCausalLM": {
-        "position": [ROPE, {**ROPE, "rotated_fraction": 0.5}],
-        "activation": ["swiglu"],
-        "qk_norm": [True, False],
-        "n_kv_heads": [None, 1, 2],
-    },
 }
 
 
@@ -265,7 +246,6 @@ GPT2_SIZES = {"n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 16}
 KV_HEADS = {
     "Qwen3": {"num_key_value_heads": 4},
     "Mistral": {"num_key_value_heads": 4},
-    "StableLm": {"num_key_value_heads": 4, "hidden_size": 32},
 }
 TOKENS = {"vocab_size": VOCAB_SIZE, "bos_token_id": 0, "eos_token_id": 0}
 
@@ -298,10 +278,6 @@ def made_by_transformers(transformers, name, **knobs):
         ("Mistral", {"num_key_value_heads": 2, "sliding_window": 3}),
         ("Starcoder2", {}),
         ("Starcoder2", {"use_bias": False}),
-        ("Persimmon", {}),
-        ("Arcee", {}),
-        ("Persimmon", {"qk_layernorm": False}),
-        ("StableLm", {"hidden_size": 32, "num_key_value_heads": 2, "use_qkv_bias": True}),
     ],
 )
 def test_models_of_transformers_compute_the_same_here_and_when_they_go_back_even_after_training(
@@ -405,7 +381,6 @@ def test_llama_as_older_transformers_wrote_it_is_imported(transformers):
         ("GPT2", {"scale_attn_weights": False}, "scale_attn_weights is False, but Pellucid has True only"),
         ("GPT2", {"add_cross_attention": True}, "add_cross_attention is True"),
         ("GPT2", {"activation_function": "quick_gelu"}, "activation_function is 'quick_gelu', but Pellucid has relu"),
-        ("StableLm", {"use_parallel_residual": True}, "use_parallel_residual is True"),
     ],
 )
 def test_what_we_cannot_compute_is_refused_in_one_line(transformers, name, changes, wrong):
@@ -436,13 +411,6 @@ def test_tensors_that_are_not_those_of_the_config_are_refused_in_one_line(transf
     with pytest.raises(CheckpointError) as refused:
         from_hugging_face(hf_config, tensors, "DIR")
     assert wrong in refused.value.what
-
-
-def test_heads_with_norms_of_their_own_are_refused(transformers):
-    knobs = {"hidden_size": 32, "num_key_value_heads": 4, "qk_layernorm": True}
-    theirs, hf_config = made_by_transformers(transformers, "StableLm", **knobs)
-    with pytest.raises(CheckpointError, match="here all heads share one norm"):
-        from_hugging_face(hf_config, theirs.state_dict(), "DIR")
 
 
 @pytest.mark.parametrize("changed", ["bias", "position"])

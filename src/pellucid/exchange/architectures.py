@@ -54,7 +54,7 @@ def to_hugging_face(
     if homeless := [name for name in without_place if given[name].any()]:
         what = f"{architecture.name} has no place for {homeless[0]}"
         raise ConfigError("model", what, "export a run without it, as the one that it started from")
-    return hf_config, _laid_out(places, given, config.n_heads)
+    return hf_config, _laid_out(places, given)
 
 
 def from_hugging_face(
@@ -69,17 +69,13 @@ def from_hugging_face(
     config, vocab_size = read_config(architecture, values, where)
     expected = _expected(config, vocab_size, len(hf_tensors), where)
     places = _places(architecture, config, values)
-    expected_there = _laid_out(places, expected, config.n_heads)
+    expected_there = _laid_out(places, expected)
     found = _renamed(architecture, hf_tensors, expected_there, where)
     _require_fit(expected_there, found, where)
 
     tensors: dict[str, Tensor] = {}
     for place in places:
-        parts = [found[name].float() for name in place.theirs]
-        if any(not torch.equal(parts[0], other) for other in parts[1:]):
-            wrong = f"{place.theirs[0]} and {place.theirs[-1]} differ, but here all heads share one norm"
-            raise CheckpointError(where, wrong, "choose another model")
-        tensors.update(zip(place.ours, to_ours(place, parts, config.n_heads), strict=True))
+        tensors.update(zip(place.ours, to_ours(place, found[place.theirs].float()), strict=True))
     hint = hf_config.get("pellucid")
     return *_as_exported(config, vocab_size, tensors, hint if isinstance(hint, dict) else {}), vocab_size
 
@@ -119,12 +115,12 @@ def _lacks(architecture: Architecture, config: DecoderConfig, biases: set[BiasPl
         "attention.window": window != 1,  # there, a cache lets a new token see one more than itself
         "feed_forward": (experts is not None) == architecture.experts and not (experts and experts.shared_experts),
         "position.unrotated_last_layers": not rope or rope.unrotated_last_layers == 0,
-        "position.rotated_fraction": not rope or architecture.rotates_a_part or rope.rotated_width(width) == width,
+        "position.rotated_fraction": not rope or rope.rotated_width(width) == width,
         "position": config.position.type in architecture.positions,
         "norm": config.norm == architecture.norm,
         "bias": biases <= {bias_place(row.ours[0]) for row in architecture.rows if row.bias},
         "activation": config.activation in architecture.activations,
-        "qk_norm": config.qk_norm in architecture.qk_norm,
+        "qk_norm": config.qk_norm == architecture.qk_norm,
         "n_kv_heads": architecture.groups_heads or config.n_kv_heads in (None, config.n_heads),
         "head_width": own_width or width * config.n_heads == config.d_model,
     }
@@ -142,29 +138,25 @@ def _refusal(knob: str, what: str) -> ConfigError:
 
 def _places(architecture: Architecture, config: DecoderConfig, values: Mapping[str, Any]) -> list[Place]:
     """Where each tensor stands, with `values` of config.json that say which modules and biases there are."""
-    places = [Place((EMBEDDING,), (architecture.embedding,))]
+    places = [Place((EMBEDDING,), architecture.embedding)]
     if not config.tied_embeddings:
-        places.append(Place((UNEMBEDDING,), ("lm_head.weight",)))
+        places.append(Place((UNEMBEDDING,), "lm_head.weight"))
     if "learned" in architecture.positions:
-        places.append(Place((POSITIONS,), ("transformer.wpe.weight",)))
+        places.append(Place((POSITIONS,), "transformer.wpe.weight"))
     n_experts = config.feed_forward.n_experts if isinstance(config.feed_forward, ExpertsConfig) else 0
-    heads = (config.n_heads, config.n_kv_heads or config.n_heads)
     for row in architecture.rows:
-        places.extend(places_of(row, values, config.n_layers, n_experts, heads))
+        places.extend(places_of(row, values, config.n_layers, n_experts))
     return places
 
 
-def _laid_out(places: list[Place], tensors: Mapping[str, Tensor], n_heads: int) -> dict[str, Tensor]:
+def _laid_out(places: list[Place], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Our tensors in their places; a bias that we lack is zeros."""
 
     def part(name: str) -> Tensor:
         weight = tensors[name.removesuffix("bias") + "weight"] if name.endswith(".bias") else tensors[name]
         return tensors[name] if name in tensors else weight.new_zeros(weight.size(0))
 
-    found: dict[str, Tensor] = {}
-    for place in places:
-        found.update(zip(place.theirs, to_theirs(place, [part(name) for name in place.ours], n_heads), strict=True))
-    return found
+    return {place.theirs: to_theirs(place, [part(name) for name in place.ours]) for place in places}
 
 
 def _computed_positions(config: DecoderConfig, like: Tensor) -> dict[str, Tensor]:

@@ -48,8 +48,7 @@ class Architecture:
     epsilon: str = "rms_norm_eps"
     activation: str = "hidden_act"
     positions: tuple[str, ...] = ("rope",)
-    rotates_a_part: bool = False
-    qk_norm: tuple[bool, ...] = (False,)
+    qk_norm: bool = False
     groups_heads: bool = True
     sets_head_width: bool = True
     divides_width: bool = True  # d_model must be a multiple of n_heads
@@ -61,7 +60,7 @@ class Architecture:
 
 
 def attention(*, qkv: bool | str = False, out: bool | str = False, norms: bool = False) -> tuple[Row, ...]:
-    """The rows that all classes but GPT-2's and Persimmon's share."""
+    """The rows that all classes but GPT-2's share."""
     return (
         Row(("final_norm",), "model.norm", bias=norms),
         Row(("blocks.{}.attention.norm",), "model.layers.{}.input_layernorm", bias=norms),
@@ -88,7 +87,6 @@ def plain(widen: str, narrow: str, bias: bool | str) -> tuple[Row, ...]:
 
 
 QKV = tuple(f"blocks.{{}}.attention.sublayer.W_{letter}" for letter in "QKV")
-QUERY_NORM, KEY_NORM = ("blocks.{}.attention.sublayer.query_norm",), ("blocks.{}.attention.sublayer.key_norm",)
 
 LLAMA = Architecture(
     name="LlamaForCausalLM",
@@ -165,10 +163,10 @@ QWEN3 = Architecture(
     rows=(
         *attention(qkv="attention_bias", out="attention_bias"),
         *gated(),
-        Row(QUERY_NORM, "model.layers.{}.self_attn.q_norm"),
-        Row(KEY_NORM, "model.layers.{}.self_attn.k_norm"),
+        Row(("blocks.{}.attention.sublayer.query_norm",), "model.layers.{}.self_attn.q_norm"),
+        Row(("blocks.{}.attention.sublayer.key_norm",), "model.layers.{}.self_attn.k_norm"),
     ),
-    qk_norm=(True,),
+    qk_norm=True,
     window="layer_types",
     divides_width=False,
     defaults={
@@ -181,14 +179,6 @@ QWEN3 = Architecture(
         "max_window_layers": 28,
         "attention_bias": False,
     },
-)
-ARCEE = Architecture(
-    name="ArceeForCausalLM",
-    model_type="arcee",
-    norm="rms_norm",
-    activations=PLAIN,
-    rows=attention(qkv="attention_bias", out="attention_bias") + plain("up_proj", "down_proj", "mlp_bias"),
-    defaults={"rms_norm_eps": 1e-5, "hidden_act": "relu2", "tie_word_embeddings": False, **NO_BIASES},
 )
 STARCODER2 = Architecture(
     name="Starcoder2ForCausalLM",
@@ -206,60 +196,6 @@ STARCODER2 = Architecture(
         "use_bias": True,
         "sliding_window": None,
         "tie_word_embeddings": True,
-    },
-)
-STABLELM = Architecture(
-    name="StableLmForCausalLM",
-    model_type="stablelm",
-    norm="layer_norm",
-    activations=GATED,
-    rows=(
-        *attention(qkv="use_qkv_bias", norms=True),
-        *gated(),
-        Row(QUERY_NORM, "model.layers.{}.self_attn.q_layernorm.norms", layout="each_head", present="qk_layernorm"),
-        Row(KEY_NORM, "model.layers.{}.self_attn.k_layernorm.norms", layout="each_kv_head", present="qk_layernorm"),
-    ),
-    qk_norm=(False, True),
-    epsilon="layer_norm_eps",
-    rotates_a_part=True,
-    sets_head_width=False,
-    defaults={
-        "layer_norm_eps": 1e-5,
-        "hidden_act": "silu",
-        "tie_word_embeddings": False,
-        "num_key_value_heads": 32,
-        "partial_rotary_factor": 0.25,
-        "qk_layernorm": False,
-        "use_qkv_bias": False,
-    },
-    only={"use_parallel_residual": False},
-)
-PERSIMMON = Architecture(
-    name="PersimmonForCausalLM",
-    model_type="persimmon",
-    norm="layer_norm",
-    activations=PLAIN,
-    rows=(
-        Row(("final_norm",), "model.final_layernorm", bias=True),
-        Row(("blocks.{}.attention.norm",), "model.layers.{}.input_layernorm", bias=True),
-        Row(QKV, "model.layers.{}.self_attn.query_key_value", layout="head_after_head", bias=True),
-        Row(("blocks.{}.attention.sublayer.W_O",), "model.layers.{}.self_attn.dense", bias=True),
-        Row(QUERY_NORM, "model.layers.{}.self_attn.q_layernorm", bias=True, present="qk_layernorm"),
-        Row(KEY_NORM, "model.layers.{}.self_attn.k_layernorm", bias=True, present="qk_layernorm"),
-        Row(("blocks.{}.feed_forward.norm",), "model.layers.{}.post_attention_layernorm", bias=True),
-        *plain("dense_h_to_4h", "dense_4h_to_h", True),
-    ),
-    qk_norm=(False, True),
-    epsilon="layer_norm_eps",
-    rotates_a_part=True,
-    groups_heads=False,
-    sets_head_width=False,
-    defaults={
-        "layer_norm_eps": 1e-5,
-        "hidden_act": "relu2",
-        "tie_word_embeddings": False,
-        "partial_rotary_factor": 0.5,
-        "qk_layernorm": True,
     },
 )
 GPT2 = Architecture(
@@ -301,4 +237,4 @@ GPT2 = Architecture(
 )
 
 # Of those that can be a decoder, with as many biases to spare, the first is the one that it becomes.
-ARCHITECTURES = (LLAMA, QWEN3, GPT2, STARCODER2, PERSIMMON, ARCEE, STABLELM, MISTRAL, MIXTRAL, QWEN2)
+ARCHITECTURES = (LLAMA, QWEN3, GPT2, STARCODER2, MISTRAL, MIXTRAL, QWEN2)

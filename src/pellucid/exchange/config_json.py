@@ -42,7 +42,6 @@ def written_config(
         **dict.fromkeys(architecture.dropouts, 0.0),
         **architecture.only,
         **bias_flags(architecture, biases),
-        **{row.present: config.qk_norm for row in architecture.rows if row.present is not None},
         # What zeros and a table of numbers no longer tell: `from_hugging_face` reads it, transformers does not.
         "pellucid": {"bias": config.bias, "position": config.position.type},
     }
@@ -52,8 +51,6 @@ def written_config(
         written["head_dim"] = head_width(config)
     if isinstance(config.position, RotaryConfig):
         rotation = {"rope_theta": config.position.base}
-        if architecture.rotates_a_part:
-            rotation["partial_rotary_factor"] = config.position.rotated_fraction
         written.update(rotation, rope_parameters={"rope_type": "default", **rotation})
     if isinstance(config.feed_forward, ExpertsConfig):
         written["num_local_experts"] = config.feed_forward.n_experts
@@ -86,7 +83,7 @@ def read_config(architecture: Architecture, hf_config: Mapping[str, Any], where:
         "activation": read.activation(),
         "position": read.rope() if "rope" in architecture.positions else {"type": "learned"},
         "tied_embeddings": read.flag("tie_word_embeddings"),
-        "qk_norm": architecture.qk_norm[0] if len(architecture.qk_norm) == 1 else read.flag("qk_layernorm"),
+        "qk_norm": architecture.qk_norm,
     }
     if architecture.experts:
         n_experts, top_k = read.integer("num_local_experts"), read.integer("num_experts_per_tok")
@@ -94,10 +91,9 @@ def read_config(architecture: Architecture, hf_config: Mapping[str, Any], where:
     if (window := read.window()) is not None:
         model["attention"] = {"type": "sliding_window", "window": window}
     for row in architecture.rows:
-        for flag in (row.bias, row.present):
-            if isinstance(flag, str):
-                read.flag(flag)
-    model["bias"] = _biases(architecture, hf_config, model["qk_norm"])
+        if isinstance(row.bias, str):
+            read.flag(row.bias)
+    model["bias"] = _biases(architecture, hf_config)
     try:
         return DecoderConfig.model_validate(model), read.integer("vocab_size")
     except ValidationError as error:
@@ -120,13 +116,11 @@ def biases_of(architecture: Architecture, values: Mapping[str, Any]) -> set[Bias
     return {bias_place(row.ours[0]) for row, has_bias in has if has_bias}
 
 
-def _biases(architecture: Architecture, values: Mapping[str, Any], has_qk_norm: bool) -> bool | list[BiasPlace]:
+def _biases(architecture: Architecture, values: Mapping[str, Any]) -> bool | list[BiasPlace]:
     """The knob `bias` of such a model: everywhere, nowhere, or at these places."""
-    there, possible = biases_of(architecture, values), set(BIAS_PLACES)
+    there, possible = biases_of(architecture, values), set(BIAS_PLACES) - {"query_key_norms"}
     if architecture.norm != "layer_norm":  # an RMSNorm has none
         possible -= {"norms"}
-    if architecture.norm != "layer_norm" or not has_qk_norm:
-        possible -= {"query_key_norms"}
     there &= possible
     if there == possible:
         return True
@@ -197,7 +191,7 @@ class _Reader:
         found = {"rope_theta": 10_000.0, "partial_rotary_factor": 1.0, **self.values, **parameters}
         rotation = _Reader(self.architecture, found, self.where)
         fraction = rotation.number("partial_rotary_factor")
-        if fraction != 1 and not self.architecture.rotates_a_part:
+        if fraction != 1:
             rotation.refuse("partial_rotary_factor", f"1 for {self.architecture.name}")
         return {"type": "rope", "base": rotation.number("rope_theta"), "rotated_fraction": fraction}
 

@@ -12,23 +12,21 @@ from typing_extensions import assert_never
 
 from pellucid.config.model import BiasPlace
 
-# same: as ours. side_by_side: matrices side by side, each transposed (GPT-2's Conv1D). head_after_head: the rows of
-# the query, key and value of head 0, then of head 1 (Persimmon). each_head: one copy for each head (StableLm).
-Layout = Literal["same", "side_by_side", "head_after_head", "each_head", "each_kv_head"]
+# same: as ours. side_by_side: matrices side by side, each transposed (GPT-2's Conv1D).
+Layout = Literal["same", "side_by_side"]
 
 
 @dataclass(frozen=True)
 class Row:
     """Our modules and the one of theirs that holds their tensors; `{}` stands for the layer, then the expert.
 
-    `bias` is whether it has one, or the key of config.json that says so; `present` the key that says whether it exists.
+    `bias` is whether it has one, or the key of config.json that says so.
     """
 
     ours: tuple[str, ...]
     theirs: str
     layout: Layout = "same"
     bias: bool | str = False
-    present: str | None = None
 
 
 def bias_place(name: str) -> BiasPlace:
@@ -44,57 +42,43 @@ def bias_place(name: str) -> BiasPlace:
 
 @dataclass(frozen=True)
 class Place:
-    """Tensors of ours, and the tensors of theirs that hold the same numbers."""
+    """Tensors of ours, and the tensor of theirs that holds the same numbers."""
 
     ours: tuple[str, ...]
-    theirs: tuple[str, ...]
+    theirs: str
     layout: Layout = "same"
 
 
-def places_of(
-    row: Row, values: Mapping[str, Any], n_layers: int, n_experts: int, heads: tuple[int, int]
-) -> Iterator[Place]:
+def places_of(row: Row, values: Mapping[str, Any], n_layers: int, n_experts: int) -> Iterator[Place]:
     """One for each layer, expert and kind of parameter that the row stands for; `values` are those of config.json."""
-    if row.present is not None and not values[row.present]:
-        return
     has_bias = values[row.bias] if isinstance(row.bias, str) else row.bias
-    copies = {"each_head": heads[0], "each_kv_head": heads[1]}.get(row.layout)
-    suffixes = [""] if copies is None else [f".{head}" for head in range(copies)]
     n_braces = row.theirs.count("{}")
     for layer in range(n_layers if n_braces else 1):
         for expert in range(n_experts if n_braces == 2 else 1):
             for kind in ("weight", "bias") if has_bias else ("weight",):
                 ours = tuple(f"{name.format(layer, expert)}.{kind}" for name in row.ours)
-                module = row.theirs.format(layer, expert)
-                yield Place(ours, tuple(f"{module}{suffix}.{kind}" for suffix in suffixes), row.layout)
+                yield Place(ours, f"{row.theirs.format(layer, expert)}.{kind}", row.layout)
 
 
-def to_theirs(place: Place, parts: list[Tensor], n_heads: int) -> list[Tensor]:
+def to_theirs(place: Place, parts: list[Tensor]) -> Tensor:
     match place.layout:
-        case "same" | "each_head" | "each_kv_head":
-            return [parts[0].clone() for _ in place.theirs] if len(place.theirs) > 1 else parts
+        case "same":
+            return parts[0]
         case "side_by_side":
-            return [_transposed(torch.cat(parts)).contiguous()]
-        case "head_after_head":
-            heads = [part.reshape(n_heads, -1, *part.shape[1:]) for part in parts]
-            return [torch.stack(heads, dim=1).flatten(0, 2)]
+            return _transposed(torch.cat(parts)).contiguous()
         case _:
             assert_never(place.layout)
 
 
-def to_ours(place: Place, found: list[Tensor], n_heads: int) -> list[Tensor]:
+def to_ours(place: Place, found: Tensor) -> list[Tensor]:
     """The inverse of `to_theirs`."""
     match place.layout:
-        case "same" | "each_head" | "each_kv_head":
-            return found[:1]
+        case "same":
+            return [found]
         case "side_by_side":
             return [
-                part.clone(memory_format=torch.contiguous_format)
-                for part in _transposed(found[0]).chunk(len(place.ours))
+                part.clone(memory_format=torch.contiguous_format) for part in _transposed(found).chunk(len(place.ours))
             ]
-        case "head_after_head":
-            heads = found[0].reshape(n_heads, len(place.ours), -1, *found[0].shape[1:])
-            return [part.flatten(0, 1).clone() for part in heads.unbind(1)]
         case _:
             assert_never(place.layout)
 
