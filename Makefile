@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/pip install --quiet --no-compile --constraint requirements.lock --editable
 
-.PHONY: help setup demo demo-chat serve test suite everywhere oracles bench soak gpu lint clean
+.PHONY: help setup demo demo-chat serve test suite everywhere oracles bench soak gpu site lint clean
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -56,6 +56,10 @@ gpu:             ## tests and measurements that need an NVIDIA GPU, with the pac
 	$(if $(WHEELS),$(PYTHON) -m pip install --quiet --no-index --no-deps --upgrade --target .gpu-packages $(WHEELS)/*.whl)
 	@PYTHONPATH=$(CURDIR)/src:$(CURDIR)/.gpu-packages:$$PYTHONPATH $(PYTHON) scripts/gpu.py --to "$${OUT:-gpu}" $(GPU)
 
+site: $(VENV)/.site ## the documentation as a site of its own, in site/: open site/index.html; a browser checks every page
+	$(BIN)/mkdocs build --quiet --config-file scripts/site.yml
+	$(BIN)/pytest tests/test_site.py
+
 lint: $(VENV)/.dev ## ruff, mypy and the layers of the house
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -77,11 +81,15 @@ $(VENV)/.dev: $(VENV)/.run
 	sh scripts/install_chromium.sh
 	touch $@
 
+$(VENV)/.site: $(VENV)/.dev
+	$(INSTALL) '.[dev,site]'
+	touch $@
+
 $(VENV)/.oracles: $(VENV)/.dev
 	$(INSTALL) '.[dev,oracles]'
 	touch $@
 
 clean:           ## remove .venv, caches, and the corpora and runs that Pellucid wrote; your own files stay
 	$(PYTHON) scripts/clean.py
-	rm -rf $(VENV) .everywhere .gpu-packages .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) site .everywhere .gpu-packages .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

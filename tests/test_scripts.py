@@ -83,6 +83,7 @@ ELSEWHERE = {
     "fable_ngrams": "test_fable_ngrams.py",
     "gpu": "test_gpu.py",
     "rivals": "test_scripts.py",
+    "site_hooks": "test_site.py",
     "roofline": "test_roofline.py",
     **dict.fromkeys(
         ("parallel_experts", "parallel_pipeline", "parallel_processes", "parallel_tensor"),
