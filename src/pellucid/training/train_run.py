@@ -121,49 +121,75 @@ def _train_as_rank(
     base: Base | None = None,
     note: Note = lambda _line: None,
 ) -> Outcome:
-    """What each rank does. The first has `found` the checkpoint to resume, or that of another run to start from, and
-    tells the others its name.
+    """What each rank does: find out where to start, prepare the data, open the session, train.
+
+    The first rank has `found` the checkpoint to resume, or the base, another run to start from. The others ask it.
     """
     keep_freed_memory()
     if not world.is_first:
-        if name := world.wait_for("start"):
-            found = read_checkpoint(run_dir / name), run_dir / name
-        if name := world.wait_for("base"):
-            base = read_base(Path(name))
-    own = with_own_tokenizer(config, run_dir)  # the run it starts from may be gone when this one resumes
-    has_own = found is not None and config.start_from is not None and (run_dir / "tokenizer.json").exists()
-    data = world.first_on_machine(lambda: prepare_data(own if has_own else config, data_root))
-    config = own
+        found, base = _told_by_the_first(world, run_dir)
+    config, data = _prepare(config, data_root, run_dir, world, is_resumed=found is not None)
     if base is not None:
         base.require_same_vocabulary(data.tokenizer)
-        writes = config.corpus.type == "instructions" and config.objective.type != "sft"
-        if writes and world.is_first and not base.tokenizer.has_chat_tokens:
-            what = "%s was not trained on conversations, so hardly any of its answers will earn a reward"
-            fix = "fine-tune it first: `pellucid train instructions_sft`"
-            _log.warning(f"start_from: {what}; {fix}", base.run)
+        if world.is_first:
+            _warn_if_never_asked(config, base)
     with connected(world, resolve_precision(config.train.device, config.train.precision).device):
-        if minutes is not None:
-            if found:
-                config = _with_steps(config, config_of(found[0], str(found[1])).train.steps)
-            else:
-                steps = _steps_that_fit(config, data, world, minutes, base)
-                note(f"time    {steps:,} of {config.train.steps:,} steps fit into {minutes:g} minutes")
-                config = _with_steps(config, steps)
+        if minutes is not None and found:
+            config = _with_steps(config, config_of(found[0], str(found[1])).train.steps)
+        elif minutes is not None:
+            steps = _steps_that_fit(config, data, world, minutes, base)
+            note(f"time    {steps:,} of {config.train.steps:,} steps fit into {minutes:g} minutes")
+            config = _with_steps(config, steps)
         session = build_session(config, data, run_dir, world, base)
         if found:
-            checkpoint, directory = found
-            require_same_data(data.fingerprint, session.tokenizer_json, checkpoint, str(directory))
-            require_same_reward(session.reward_sha256, checkpoint, str(directory))
-            if world.is_first and config_of(checkpoint, str(directory)).train.steps != config.train.steps:
-                discard_later(run_dir, checkpoint.state.step)
-            session.restore(checkpoint, str(directory))
-            changes = other_environment(session.environment(), checkpoint)
-            if changes and world.is_first:
-                _log.warning("%s: %s; the run continues, but not bit for bit as it would have", directory, changes)
-        else:
-            if world.is_first:
-                clear_run(run_dir)
+            _continue_from(found, session, config, data, world)
+        elif world.is_first:
+            clear_run(run_dir)
         return _train(config, data, session, note, base)
+
+
+def _told_by_the_first(world: World, run_dir: Path) -> tuple[tuple[Checkpoint, Path] | None, Base | None]:
+    """The checkpoint to resume and the run to start from, read from the folders that the first rank names."""
+    found, base = None, None
+    if name := world.wait_for("start"):
+        found = read_checkpoint(run_dir / name), run_dir / name
+    if name := world.wait_for("base"):
+        base = read_base(Path(name))
+    return found, base
+
+
+def _prepare(
+    config: RunConfig, data_root: Path, run_dir: Path, world: World, *, is_resumed: bool
+) -> tuple[RunConfig, PreparedData]:
+    """The data, and the config with the tokenizer of its own: the run it starts from may be gone when it resumes."""
+    own = with_own_tokenizer(config, run_dir)
+    has_own = is_resumed and config.start_from is not None and (run_dir / "tokenizer.json").exists()
+    data = world.first_on_machine(lambda: prepare_data(own if has_own else config, data_root))
+    return own, data
+
+
+def _warn_if_never_asked(config: RunConfig, base: Base) -> None:
+    """Learning from one's own answers to instructions needs a model that knows what an instruction is."""
+    writes = config.corpus.type == "instructions" and config.objective.type != "sft"
+    if writes and not base.tokenizer.has_chat_tokens:
+        what = "%s was not trained on conversations, so hardly any of its answers will earn a reward"
+        fix = "fine-tune it first: `pellucid train instructions_sft`"
+        _log.warning(f"start_from: {what}; {fix}", base.run)
+
+
+def _continue_from(
+    found: tuple[Checkpoint, Path], session: Session, config: RunConfig, data: PreparedData, world: World
+) -> None:
+    """Takes the session to a checkpoint, if data and reward are those it was trained with."""
+    checkpoint, directory = found
+    require_same_data(data.fingerprint, session.tokenizer_json, checkpoint, str(directory))
+    require_same_reward(session.reward_sha256, checkpoint, str(directory))
+    if world.is_first and config_of(checkpoint, str(directory)).train.steps != config.train.steps:
+        discard_later(session.run_dir, checkpoint.state.step)
+    session.restore(checkpoint, str(directory))
+    changes = other_environment(session.environment(), checkpoint)
+    if changes and world.is_first:
+        _log.warning("%s: %s; the run continues, but not bit for bit as it would have", directory, changes)
 
 
 def _steps_that_fit(config: RunConfig, data: PreparedData, world: World, minutes: float, base: Base | None) -> int:
