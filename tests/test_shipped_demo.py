@@ -13,6 +13,8 @@ from pellucid.config.run import run_and_checkpoint
 from pellucid.config.shipped import DEMO
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.fables import FablesCorpus
+from pellucid.errors import CheckpointError
+from pellucid.evaluation import build
 from pellucid.evaluation.written import judge
 from pellucid.files import sha256
 
@@ -49,3 +51,12 @@ def test_the_shipped_demo_writes_whole_fables(demo):
     assert isinstance(corpus, FablesCorpus)
     stories = [demo.generate(seed=seed, min_p=0.05, max_new_tokens=191) for seed in range(6)]
     assert judge(corpus, stories).whole >= 4 / 6, stories
+
+
+def test_other_runs_can_be_evaluated_on_the_text_of_the_shipped_demo(demo, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    prepared = []
+    monkeypatch.setattr(build, "data_of_run", lambda config, *_: prepared.append(config.corpus))
+    with pytest.raises(CheckpointError, match="its corpus has changed"):
+        demo.evaluate(on="demo")
+    assert [corpus.type for corpus in prepared] == ["fables"]

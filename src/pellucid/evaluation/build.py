@@ -11,7 +11,7 @@ from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import read_checkpoint
 from pellucid.config.load import load_run_config
 from pellucid.config.run import RunConfig
-from pellucid.config.shipped import find_config
+from pellucid.config.shipped import find_config, find_run
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.instructions import InstructionsCorpus
 from pellucid.data.batches import evaluation_batches
@@ -98,6 +98,7 @@ def evaluate_on(trained: TrainedModel, precision: Precision, other: Path, data_r
 
     So it is measured what fine-tuning has made it forget. ConfigError if the other spells its text with other tokens.
     """
+    other = find_run(other)
     if other.is_dir():
         step_directory = find_step_directory(other, "best")
         that = read_checkpoint(step_directory)
