@@ -86,7 +86,7 @@ export function textPanel(root, view) {
 
   function draw() {
     const { state, trace, truth, model } = view;
-    if (document.activeElement !== area && area.value !== (state.text ?? "")) area.value = state.text ?? "";
+    if (area.value !== (state.text ?? "")) area.value = state.text ?? "";
     if (changed(examplesMemory, view.examples)) drawExamples();
     if (!trace || !model) return;
     const fits = matching(truth, trace);
