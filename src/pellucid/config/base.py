@@ -17,6 +17,14 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
+class BrokenRule(ValueError):
+    """Values that disagree: the key to blame ("": the section itself), what is wrong, how to fix it."""
+
+    def __init__(self, key: str, what: str, fix: str) -> None:
+        super().__init__(f"{key}: {what}; {fix}" if key else f"{what}; {fix}")
+        self.key, self.what, self.fix = key, what, fix
+
+
 def list_of_one(value: object) -> object:
     """A text where a list belongs: `files: a.txt`."""
     return [value] if isinstance(value, str) else value

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from pellucid.config.base import Section, list_of_one
+from pellucid.config.base import BrokenRule, Section, list_of_one
 
 # YAML gives lists; a frozen config holds tuples. This is the one conversion that we want.
 Strings = Annotated[tuple[str, ...], Field(strict=False)]
@@ -52,9 +52,9 @@ class DownloadConfig(Section):
     @model_validator(mode="after")
     def _is_an_address_and_a_hash(self) -> DownloadConfig:
         if not re.fullmatch(r"https?://\S+", self.url):
-            raise ValueError(f"url: {self.url!r} is no web address; write https://...")
+            raise BrokenRule("url", f"{self.url!r} is no web address", "write https://...")
         if not re.fullmatch("[0-9a-f]{64}", self.sha256):
-            raise ValueError("sha256: this is no SHA-256; give the 64 digits that `sha256sum FILE` prints")
+            raise BrokenRule("sha256", "this is no SHA-256", "give the 64 digits that `sha256sum FILE` prints")
         return self
 
 
@@ -71,7 +71,9 @@ class TextFilesConfig(Section):
     @model_validator(mode="after")
     def _names_some_text(self) -> TextFilesConfig:
         if not self.files and self.download is None:
-            raise ValueError("files: no text is named; give `files: [FILE]`, or `download: {url: ..., sha256: ...}`")
+            raise BrokenRule(
+                "files", "no text is named", "give `files: [FILE]`, or `download: {url: ..., sha256: ...}`"
+            )
         return self
 
 
@@ -93,9 +95,9 @@ class HuggingFaceConfig(Section):
     @model_validator(mode="after")
     def _a_format_is_known_and_has_files(self) -> HuggingFaceConfig:
         if self.path in MISNAMED_FORMATS:
-            raise ValueError(f"path: {self.path!r} is no format; did you mean '{MISNAMED_FORMATS[self.path]}'?")
+            raise BrokenRule("path", f"{self.path!r} is no format", f"did you mean '{MISNAMED_FORMATS[self.path]}'?")
         if self.path in FORMATS and self.data_files is None:
-            raise ValueError(f"data_files: {self.path} is a format, and no files are named; add `data_files: FILE`")
+            raise BrokenRule("data_files", f"{self.path} is a format, and no files are named", "add `data_files: FILE`")
         return self
 
 
@@ -129,16 +131,18 @@ class ConversationsConfig(Section):
     @model_validator(mode="after")
     def _names_records_that_can_be_read(self) -> ConversationsConfig:
         if bool(self.files) == bool(self.path):
-            raise ValueError("files: give either files or path; `files: [FILE]`, or `path: NAME` of the hub")
+            raise BrokenRule("files", "give either files or path", "`files: [FILE]`, or `path: NAME` of the hub")
         if self.validation_files and not self.files:
-            raise ValueError("validation_files: they go with files alone; use validation_split")
+            raise BrokenRule("validation_files", "they go with files alone", "use validation_split")
         of_hub = {"name": self.name, "validation_split": self.validation_split, "data_files": self.data_files}
         if self.files and (given := [key for key, value in of_hub.items() if value is not None]):
-            raise ValueError(f"{given[0]}: it goes with path alone; leave it out, or use validation_files")
+            raise BrokenRule(given[0], "it goes with path alone", "leave it out, or use validation_files")
         formats = {FORMAT_OF_SUFFIX.get(PurePath(file).suffix) for file in (*self.files, *self.validation_files)}
         if self.files and (None in formats or len(formats) > 1):
             endings = ", ".join(FORMAT_OF_SUFFIX)
-            raise ValueError(f"files: they end in none of {endings}, or not all alike; convert them, or rename them")
+            raise BrokenRule(
+                "files", f"they end in none of {endings}, or not all alike", "convert them, or rename them"
+            )
         return self
 
 
@@ -175,7 +179,7 @@ class SpecialTokensSection(Section):
     @classmethod
     def _all_differ(cls, tokens: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(tokens)) < len(tokens) or "" in tokens:
-            raise ValueError("a token is empty or stands twice; name each token once")
+            raise BrokenRule("", "a token is empty or stands twice", "name each token once")
         return tokens
 
 
@@ -190,8 +194,8 @@ class BytePairConfig(SpecialTokensSection):
     def _room_for_bytes_and_special_tokens(self) -> BytePairConfig:
         least = 256 + len(self.special_tokens)
         if self.vocab_size < least:
-            needed = f"256 bytes and {len(self.special_tokens)} special tokens; give at least {least}"
-            raise ValueError(f"vocab_size: {self.vocab_size} has no room for {needed}")
+            wrong = f"{self.vocab_size} has no room for 256 bytes and {len(self.special_tokens)} special tokens"
+            raise BrokenRule("vocab_size", wrong, f"give at least {least}")
         return self
 
 

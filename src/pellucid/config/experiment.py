@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from pellucid.config.base import JSON_SCHEMA, Section
+from pellucid.config.base import JSON_SCHEMA, BrokenRule, Section
 from pellucid.config.generation import WayConfig
 
 # Dotted keys of a run config and what they are set to: {model.n_layers: 2, optimizer: {type: sgd, lr: 0.1}}.
@@ -154,7 +154,7 @@ class ExperimentConfig(Section, json_schema_extra=JSON_SCHEMA):
     @model_validator(mode="after")
     def _has_grid_or_runs(self) -> ExperimentConfig:
         if bool(self.grid) == bool(self.runs):
-            raise ValueError("an experiment has either a grid or a list of runs; give one of the two")
+            raise BrokenRule("", "an experiment has either a grid or a list of runs", "give one of the two")
         return self
 
     @model_validator(mode="after")
@@ -163,6 +163,8 @@ class ExperimentConfig(Section, json_schema_extra=JSON_SCHEMA):
         for figure in self.figures:
             if figure.file_stem in title_of:
                 both = f"{title_of[figure.file_stem]!r} and {figure.title!r}"
-                raise ValueError(f"the figures {both} would both be {figure.file_stem}.png; give them other titles")
+                raise BrokenRule(
+                    "", f"the figures {both} would both be {figure.file_stem}.png", "give them other titles"
+                )
             title_of[figure.file_stem] = figure.title
         return self

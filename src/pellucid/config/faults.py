@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from pellucid.config.base import Section
+from pellucid.config.base import BrokenRule, Section
 from pellucid.config.section_types import json_schema, schema_at, types_at
 from pellucid.config.yaml_source import Path, dotted, shortened
 from pellucid.errors import ConfigError
@@ -18,9 +18,6 @@ from pellucid.errors import ConfigError
 Places = dict[Path, str]  # of each key path: what errors call the place where it stands, as `configs/x.yaml:12`
 
 EXAMPLE_OF_A_SECTION = "{type: text, files: [a.txt]}"
-
-# What a rule of our own says (a ValueError of a validator): the key to blame among several, what is wrong, how to fix.
-_RULE = re.compile(r"(?:([a-z0-9_.]+): )?(.*); (.*)", re.DOTALL)
 
 _TYPE_NAMES = {
     "a whole number": ("int_type", "int_from_float"),
@@ -93,10 +90,10 @@ def _broken_rule(error: ErrorDetails, path: Path, changed: Iterable[Path]) -> tu
 
     It is the rule's first key, unless that stands unchanged in the file and another one that the rule names does not.
     """
-    rule = _RULE.fullmatch(str(error["ctx"]["error"]))
-    assert rule, error
-    key, what, fix = rule.groups()
-    if key is None:
+    rule = error["ctx"]["error"]
+    assert isinstance(rule, BrokenRule)
+    key, what, fix = rule.key, rule.what, rule.fix
+    if not key:
         return path, what, fix
     blamed = (*path, *key.split("."))
     if not any(blamed[: len(change)] == change for change in changed):

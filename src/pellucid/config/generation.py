@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from pellucid.config.base import Section
+from pellucid.config.base import BrokenRule, Section
 
 
 class DrawingConfig(Section):
@@ -40,5 +40,5 @@ class WayConfig(DrawingConfig):
     def _draws_or_searches(self) -> WayConfig:
         changed = [name for name, field in DrawingConfig.model_fields.items() if getattr(self, name) != field.default]
         if self.beams is not None and changed:
-            raise ValueError("beams search and draw nothing; leave them out, or the settings of drawing")
+            raise BrokenRule("", "beams search and draw nothing", "leave them out, or the settings of drawing")
         return self

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from pellucid.config.base import Section, list_of_one
+from pellucid.config.base import BrokenRule, Section, list_of_one
 
 
 class SinusoidalConfig(Section):
@@ -65,9 +65,9 @@ AttentionWord = Literal["auto", "explicit", "fused", "linear"]
 def word_or_section(attention: Any) -> Any:
     """What is easily mixed up: only an attention with knobs of its own is a section."""
     if attention == "sliding_window":
-        raise ValueError("a sliding window needs its width; write {type: sliding_window, window: 64}")
+        raise BrokenRule("", "a sliding window needs its width", "write {type: sliding_window, window: 64}")
     if isinstance(attention, dict) and attention.get("type") in get_args(AttentionWord):
-        raise ValueError(f"{attention['type']!r} has no knobs; write the word alone, as `attention: linear`")
+        raise BrokenRule("", f"{attention['type']!r} has no knobs", "write the word alone, as `attention: linear`")
     return attention
 
 
@@ -93,7 +93,7 @@ class ExpertsConfig(Section):
     def _has_as_many_as_it_asks(self) -> ExpertsConfig:
         if self.top_k > self.n_experts:
             wrong = f"a token cannot ask {self.top_k} of {self.n_experts} experts"
-            raise ValueError(f"top_k: {wrong}; choose at most n_experts")
+            raise BrokenRule("top_k", wrong, "choose at most n_experts")
         return self
 
 
@@ -158,31 +158,31 @@ class DecoderConfig(Section):
     def _heads_divide_the_width(self) -> DecoderConfig:
         d_model, n_heads, n_kv_heads = self.d_model, self.n_heads, self.n_kv_heads or 1
         if self.head_width is None and d_model % n_heads:
-            wrong = f"{d_model} is not a multiple of n_heads {n_heads}; choose a multiple, or set head_width"
-            raise ValueError(f"d_model: {wrong}")
+            wrong = f"{d_model} is not a multiple of n_heads {n_heads}"
+            raise BrokenRule("d_model", wrong, "choose a multiple, or set head_width")
         d_head = self.head_width or d_model // n_heads
         if n_heads % n_kv_heads:
-            wrong = f"{n_heads} is not a multiple of n_kv_heads {n_kv_heads}; choose n_kv_heads as a divisor of n_heads"
-            raise ValueError(f"n_heads: {wrong}")
+            wrong = f"{n_heads} is not a multiple of n_kv_heads {n_kv_heads}"
+            raise BrokenRule("n_heads", wrong, "choose n_kv_heads as a divisor of n_heads")
         if self.copying_init and self.n_kv_heads not in (None, n_heads):
             wrong = f"{n_kv_heads} value heads are too few to copy all that a token is, {n_heads} are needed"
-            raise ValueError(f"copying_init: {wrong}; leave out n_kv_heads, or copying_init")
+            raise BrokenRule("copying_init", wrong, "leave out n_kv_heads, or copying_init")
         if self.copying_init and n_heads * d_head < d_model:
             wrong = f"{n_heads} heads of {d_head} coordinates cannot hold all {d_model} of a token"
-            raise ValueError(f"copying_init: {wrong}; leave out head_width, or copying_init")
+            raise BrokenRule("copying_init", wrong, "leave out head_width, or copying_init")
         if isinstance(self.position, RotaryConfig):
             fraction = self.position.rotated_fraction
             rotated = self.position.rotated_width(d_head)
             if rotated % 2 and fraction == 1:
                 wrong = f"RoPE rotates pairs, but a head has {d_head} coordinates"
                 if self.head_width is not None:
-                    raise ValueError(f"head_width: {wrong}; choose an even number")
-                raise ValueError(f"d_model: {wrong}; choose d_model / n_heads even")
+                    raise BrokenRule("head_width", wrong, "choose an even number")
+                raise BrokenRule("d_model", wrong, "choose d_model / n_heads even")
             if rotated % 2 or rotated == 0:
                 wrong = f"RoPE rotates pairs, but {fraction:g} of a head's {d_head} coordinates is {rotated}"
-                raise ValueError(f"position.rotated_fraction: {wrong}; choose a share that is an even number of them")
+                raise BrokenRule("position.rotated_fraction", wrong, "choose a share that is an even number of them")
         if isinstance(self.position, SinusoidalConfig) and d_model % 2:
-            raise ValueError(f"d_model: sinusoidal positions need an even width, not {d_model}; add one")
+            raise BrokenRule("d_model", f"sinusoidal positions need an even width, not {d_model}", "add one")
         return self
 
 
@@ -211,7 +211,7 @@ class MLPConfig(Section):
     def _fills_its_window(self) -> MLPConfig:
         if self.window > self.context_length:
             wrong = f"{self.window} tokens are more than a training row has, context_length {self.context_length}"
-            raise ValueError(f"window: {wrong}; see fewer, or lengthen the rows")
+            raise BrokenRule("window", wrong, "see fewer, or lengthen the rows")
         return self
 
 

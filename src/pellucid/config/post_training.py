@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pellucid.config.base import Section
+from pellucid.config.base import BrokenRule, Section
 from pellucid.config.data import Fraction, Strings
 
 Positive = Annotated[float, Field(gt=0)]
@@ -111,9 +111,11 @@ class GRPOConfig(PolicySection):
     def _knows_what_settled_a_reward(self) -> GRPOConfig:
         if self.credit_decay is not None and self.reward.type != "verifier":
             what = "only the verifier says which token settled a reward"
-            raise ValueError(f"credit_decay: {what}; set credit_decay to null, or reward to {{type: verifier}}")
+            raise BrokenRule("credit_decay", what, "set credit_decay to null, or reward to {type: verifier}")
         if self.credit_decay is not None and self.kl != "loss":
-            raise ValueError("credit_decay: divergence belongs to all tokens; set credit_decay to null, or kl to loss")
+            raise BrokenRule(
+                "credit_decay", "divergence belongs to all tokens", "set credit_decay to null, or kl to loss"
+            )
         return self
 
 
@@ -134,7 +136,7 @@ class PPOConfig(PolicySection):
     def _knows_what_settled_a_reward(self) -> PPOConfig:
         if self.reward_at == "settled" and self.reward.type != "verifier":
             what = "only the verifier says which token settled a reward"
-            raise ValueError(f"reward_at: {what}; set reward_at to end, or reward to {{type: verifier}}")
+            raise BrokenRule("reward_at", what, "set reward_at to end, or reward to {type: verifier}")
         return self
 
 

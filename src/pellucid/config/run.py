@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic.config import JsonDict
 
-from pellucid.config.base import JSON_SCHEMA, Section
+from pellucid.config.base import JSON_SCHEMA, BrokenRule, Section
 from pellucid.config.data import CONVERSATIONS, BytePairConfig, CorpusConfig, DataConfig, TokenizerConfig
 from pellucid.config.generation import SampleConfig
 from pellucid.config.model import DecoderConfig, ExpertsConfig, ModelConfig, with_type
@@ -110,77 +111,94 @@ class RunConfig(Section, json_schema_extra=for_editors):
         return self.rows_per_micro_batch * self.train.gradient_accumulation_steps * self.model.context_length
 
     @model_validator(mode="after")
-    def _has_blocks_to_recompute(self) -> RunConfig:
-        if self.train.gradient_checkpointing and self.model.type != "decoder":
-            what = f"the {self.model.type} has no blocks to recompute"
-            raise ValueError(f"train.gradient_checkpointing: {what}; leave it out, or use model.type decoder")
+    def _sections_agree(self) -> RunConfig:
+        for rule in broken_rules(self):
+            raise rule
         return self
 
-    @model_validator(mode="after")
-    def _compiles_no_experts(self) -> RunConfig:
-        model = self.model
-        if self.train.compile and isinstance(model, DecoderConfig) and isinstance(model.feed_forward, ExpertsConfig):
-            what = "a compiled graph has fixed shapes, and an expert gets as many tokens as ask it"
-            raise ValueError(f"train.compile: {what}; leave it out, or use model.feed_forward dense")
-        return self
 
-    @model_validator(mode="after")
-    def _compiles_no_scalar_head(self) -> RunConfig:
-        if self.train.compile and self.has_scalar_head:
-            what = f"the graph would leave out the scalar head, which {self.objective.type} trains"
-            raise ValueError(f"train.compile: {what}; leave it out")
-        return self
-
-    @model_validator(mode="after")
-    def _has_what_its_objective_learns_from(self) -> RunConfig:
-        objective = self.objective.type
-        if self.corpus.type == "preferences" and objective not in LEARNS_FROM_PAIRS:
-            what = f"preferences are pairs of answers, from which {objective} does not learn"
-            raise ValueError(f"corpus.type: {what}; use objective {' or '.join(LEARNS_FROM_PAIRS)}")
-        if self.corpus.type in CONVERSATIONS and objective == "next_token":
-            what = f"{self.corpus.type} are conversations, of which the answers alone are learned"
-            raise ValueError(f"corpus.type: {what}; add `objective: {{type: sft}}`")
-        if self.corpus.type not in CONVERSATIONS and objective != "next_token" and self.corpus.type != "none":
-            what = f"{self.corpus.type} holds no conversations for objective {objective} to learn from"
-            raise ValueError(f"corpus.type: {what}; use {' or '.join(CORPORA_OF_OBJECTIVE[objective])}")
-        if self.corpus.type == "conversations" and objective != "sft":
-            what = f"conversations have one answer to each question, and nobody to judge others for {objective}"
-            raise ValueError(f"corpus.type: {what}; use objective sft, or corpus instructions or preferences")
-        if (
-            self.corpus.type == "preferences"
-            and isinstance(self.objective, PairsSection)
-            and self.objective.needs_places
-        ):
-            what = "fork and cut need the token where an answer went wrong, which nobody knows of answers from a file"
-            raise ValueError(f"objective: {what}; set fork to false and cut to none, or use corpus instructions")
-        if self.corpus.type == "instructions" and objective == "reward_model" and self.start_from is None:
-            what = "reward_model compares answers, and start_from names no model to write them"
-            raise ValueError(f"objective.type: {what}; add `start_from: RUN`, or use corpus preferences")
-        if objective in NEEDS_DECODER and self.model.type != "decoder":
-            raise ValueError(
-                f"objective.type: {objective} trains a decoder, not a {self.model.type}; use model.type decoder"
-            )
-        if objective in NEEDS_REFERENCE and self.start_from is None:
-            what = f"{objective} compares the model with the one it starts from, and start_from names none"
-            raise ValueError(f"objective.type: {what}; add `start_from: RUN`")
-        if self.adapter is not None and self.start_from is None:
-            raise ValueError("adapter: there are no weights to freeze; add `start_from: RUN`, or leave out the adapter")
-        if not self.reads_text and self.train.parallel == "fsdp":
-            raise ValueError(f"train.parallel: fsdp cannot be combined with objective {objective}; use ddp or auto")
-        experts = self.model.feed_forward if isinstance(self.model, DecoderConfig) else None
-        if not self.reads_text and isinstance(experts, ExpertsConfig) and experts.load_balance_weight:
-            what = f"the loss of {objective} has no part for how the experts are asked"
-            raise ValueError(f"model.feed_forward.load_balance_weight: {what}; set it to 0")
-        return self
-
-    @model_validator(mode="after")
-    def _warmup_ends_before_training(self) -> RunConfig:
-        if self.schedule.warmup_steps > self.train.steps:
-            raise ValueError(
-                f"schedule.warmup_steps: {self.schedule.warmup_steps} is longer than train.steps "
-                f"{self.train.steps}; warm up for fewer steps"
-            )
-        return self
+def broken_rules(run: RunConfig) -> Iterator[BrokenRule]:
+    """The rules between sections that a run breaks, in the order in which they are best mended."""
+    corpus, objective, model = run.corpus.type, run.objective.type, run.model.type
+    experts = run.model.feed_forward if isinstance(run.model, DecoderConfig) else None
+    experts = experts if isinstance(experts, ExpertsConfig) else None
+    starts_from_none = run.start_from is None
+    if run.train.gradient_checkpointing and model != "decoder":
+        yield BrokenRule(
+            "train.gradient_checkpointing",
+            f"the {model} has no blocks to recompute",
+            "leave it out, or use model.type decoder",
+        )
+    if run.train.compile and experts:
+        yield BrokenRule(
+            "train.compile",
+            "a compiled graph has fixed shapes, and an expert gets as many tokens as ask it",
+            "leave it out, or use model.feed_forward dense",
+        )
+    if run.train.compile and run.has_scalar_head:
+        yield BrokenRule(
+            "train.compile", f"the graph would leave out the scalar head, which {objective} trains", "leave it out"
+        )
+    if corpus == "preferences" and objective not in LEARNS_FROM_PAIRS:
+        yield BrokenRule(
+            "corpus.type",
+            f"preferences are pairs of answers, from which {objective} does not learn",
+            f"use objective {' or '.join(LEARNS_FROM_PAIRS)}",
+        )
+    if corpus in CONVERSATIONS and objective == "next_token":
+        yield BrokenRule(
+            "corpus.type",
+            f"{corpus} are conversations, of which the answers alone are learned",
+            "add `objective: {type: sft}`",
+        )
+    if corpus not in (*CONVERSATIONS, "none") and objective != "next_token":
+        yield BrokenRule(
+            "corpus.type",
+            f"{corpus} holds no conversations for objective {objective} to learn from",
+            f"use {' or '.join(CORPORA_OF_OBJECTIVE.get(objective, ()))}",
+        )
+    if corpus == "conversations" and objective != "sft":
+        yield BrokenRule(
+            "corpus.type",
+            f"conversations have one answer to each question, and nobody to judge others for {objective}",
+            "use objective sft, or corpus instructions or preferences",
+        )
+    if corpus == "preferences" and isinstance(run.objective, PairsSection) and run.objective.needs_places:
+        yield BrokenRule(
+            "objective",
+            "fork and cut need the token where an answer went wrong, which nobody knows of answers from a file",
+            "set fork to false and cut to none, or use corpus instructions",
+        )
+    if corpus == "instructions" and objective == "reward_model" and starts_from_none:
+        yield BrokenRule(
+            "objective.type",
+            "reward_model compares answers, and start_from names no model to write them",
+            "add `start_from: RUN`, or use corpus preferences",
+        )
+    if objective in NEEDS_DECODER and model != "decoder":
+        yield BrokenRule("objective.type", f"{objective} trains a decoder, not a {model}", "use model.type decoder")
+    if objective in NEEDS_REFERENCE and starts_from_none:
+        yield BrokenRule(
+            "objective.type",
+            f"{objective} compares the model with the one it starts from, and start_from names none",
+            "add `start_from: RUN`",
+        )
+    if run.adapter is not None and starts_from_none:
+        yield BrokenRule("adapter", "there are no weights to freeze", "add `start_from: RUN`, or leave out the adapter")
+    if not run.reads_text and run.train.parallel == "fsdp":
+        yield BrokenRule("train.parallel", f"fsdp cannot be combined with objective {objective}", "use ddp or auto")
+    if not run.reads_text and experts and experts.load_balance_weight:
+        yield BrokenRule(
+            "model.feed_forward.load_balance_weight",
+            f"the loss of {objective} has no part for how the experts are asked",
+            "set it to 0",
+        )
+    if run.schedule.warmup_steps > run.train.steps:
+        yield BrokenRule(
+            "schedule.warmup_steps",
+            f"{run.schedule.warmup_steps} is longer than train.steps {run.train.steps}",
+            "warm up for fewer steps",
+        )
 
 
 def run_and_checkpoint(start_from: str) -> tuple[Path, str]:
