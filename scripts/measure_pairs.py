@@ -20,8 +20,9 @@ from pellucid.checkpoint.build import load_trained_run
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.instructions import InstructionsCorpus
 from pellucid.objectives.preference import dpo
-from pellucid.post_training.build import answer_log_probabilities, fork_of, judge_of, settled_after
+from pellucid.post_training.build import answer_log_probabilities
 from pellucid.post_training.pairs import Pair, PairWriter, pair_batch
+from pellucid.post_training.rewards import GrammarJudge
 from pellucid.tokenizer.chat import prompt_ids
 
 N_PAIRS = 128  # in two batches
@@ -46,7 +47,8 @@ def main() -> None:
     trained, precision = load_trained_run(options.run, "latest")
     model, tokenizer, corpus = trained.model, trained.tokenizer, build_corpus(trained.config.corpus)
     assert isinstance(corpus, InstructionsCorpus)
-    settled = partial(settled_after, corpus, tokenizer)
+    judge = GrammarJudge(corpus, tokenizer)
+    settled = judge.n_until_settled
 
     def prompt(number: int) -> list[int]:
         return prompt_ids(tokenizer, [("user", corpus.ask(random.Random(f"q{number}"), "train").text)])
@@ -64,12 +66,12 @@ def main() -> None:
         ),
     }
     table: dict[str, dict[str, float]] = {}
-    for name, fork in {"independent": None, "fork": partial(fork_of, corpus, tokenizer)}.items():
+    for name, fork in {"independent": False, "fork": True}.items():
         write = PairWriter(
-            model,
-            prompt,
-            judge_of(corpus, tokenizer),
-            precision,
+            model=model,
+            prompt=prompt,
+            judge=judge,
+            precision=precision,
             stop_ids=tokenizer.control_ids,
             max_new_tokens=200,
             noise=0.1,

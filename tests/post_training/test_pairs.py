@@ -1,5 +1,8 @@
 """Pairs are read or written: the same pair whoever asks, preferred as often as Bradley and Terry say."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
@@ -80,17 +83,24 @@ def test_each_epoch_has_everything_once_in_an_order_of_its_own():
     assert nth(3) == epochs[0][3]
 
 
-def writer(judge, noise, seed=0, **places):
+@dataclass
+class TinyJudge:
+    reward: Callable
+    n_before_fault: Callable = NotImplemented
+    n_until_settled: Callable = NotImplemented
+
+
+def writer(judge, noise, seed=0, **options):
     return PairWriter(
-        tiny_decoder(),
-        lambda n: [0, 1 + n % 3],
-        judge,
-        CPU_FLOAT32,
+        model=tiny_decoder(),
+        prompt=lambda n: [0, 1 + n % 3],
+        judge=judge if isinstance(judge, TinyJudge) else TinyJudge(judge),
+        precision=CPU_FLOAT32,
         stop_ids=(0,),
         max_new_tokens=4,
         noise=noise,
         seeds=(seed, 0),
-        **places,
+        **options,
     )
 
 
@@ -115,25 +125,26 @@ def test_without_noise_the_better_answer_is_chosen_and_ties_are_no_pairs():
 
 def test_a_second_answer_forks_off_the_first_one_where_it_is_told():
     by_last = lambda prompt, answer: float(answer[-1])  # noqa: E731
-    pairs = writer(by_last, 1.0, fork=lambda prompt, answer: len(answer) // 2)(range(60))
+    in_the_middle = TinyJudge(by_last, n_before_fault=lambda prompt, answer: len(answer) // 2)
+    pairs = writer(in_the_middle, 1.0, fork=True)(range(60))
     assert any(len(pair.chosen) > 3 and pair.chosen[:2] == pair.rejected[:2] for pair in pairs)
     for pair in pairs:
         n_shared = min(len(pair.chosen), len(pair.rejected)) // 2
         assert pair.chosen[:n_shared] == pair.rejected[:n_shared]
         assert all(len(answer) <= 4 and 0 not in answer[:-1] for answer in (pair.chosen, pair.rejected))
     assert any(pair.chosen != pair.rejected for pair in pairs)
-    at_once = writer(by_last, 1.0, fork=lambda prompt, answer: 0)(range(20))
+    at_once = writer(TinyJudge(by_last, n_before_fault=lambda prompt, answer: 0), 1.0, fork=True)(range(20))
     assert at_once == writer(by_last, 1.0)(range(20)), "they share nothing"
 
 
-@pytest.mark.parametrize("both", [False, True])
-def test_answers_are_judged_as_a_whole_and_then_cut(both):
-    by_sum = lambda prompt, answer: float(sum(answer))  # noqa: E731
+@pytest.mark.parametrize("ends", ["each", "both"])
+def test_answers_are_judged_as_a_whole_and_then_cut(ends):
     place = lambda prompt, answer: 1 + answer[0] % 3  # noqa: E731
-    whole, cut = (writer(by_sum, 0.0, **places)(range(40)) for places in ({}, {"cut": place, "cut_both": both}))
+    judge = TinyJudge(lambda prompt, answer: float(sum(answer)), n_until_settled=place)
+    whole, cut = (writer(judge, 0.0, cut=cut)(range(40)) for cut in ("none", ends))
     for pair, cut_pair in zip(whole, cut, strict=True):
         end = place(None, pair.rejected)
-        end_of_chosen = end if both else place(None, pair.chosen)
+        end_of_chosen = end if ends == "both" else place(None, pair.chosen)
         assert cut_pair == Pair(pair.prompt, pair.chosen[:end_of_chosen], pair.rejected[:end])
     assert any(len(pair.chosen) > len(after.chosen) for pair, after in zip(whole, cut, strict=True))
 

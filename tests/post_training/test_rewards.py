@@ -7,8 +7,7 @@ from pellucid.corpora.instructions import InstructionsCorpus, Verdict
 from pellucid.data.batches import IGNORE_INDEX
 from pellucid.evaluation.answers import verdict_on
 from pellucid.model.build import build_model
-from pellucid.post_training.build import fork_of, settled_after
-from pellucid.post_training.rewards import LearnedReward, by_verifier, rows_of
+from pellucid.post_training.rewards import GrammarJudge, LearnedReward, by_verifier, rows_of
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.build import train_tokenizer
@@ -44,18 +43,18 @@ def test_a_whole_fable_as_asked_is_worth_one_point_and_each_half_of_it_half(corp
 def test_answers_are_forked_before_their_first_fault_and_cut_after_their_last(corpus, tokenizer):
     instruction, answer = next(corpus.examples("train"))
     prompt, end = prompt_ids(tokenizer, [("user", instruction.text)]), tokenizer.control_id("<|end|>")
-    ids = [*tokenizer.encode(answer), end]
-    assert settled_after(corpus, tokenizer, prompt, ids) == len(ids), "until its end it could still break"
-    assert fork_of(corpus, tokenizer, prompt, ids) == len(ids) // 2
+    ids, judge = [*tokenizer.encode(answer), end], GrammarJudge(corpus, tokenizer)
+    assert judge.n_until_settled(prompt, ids) == len(ids), "until its end it could still break"
+    assert judge.n_before_fault(prompt, ids) == len(ids) // 2
     for place in (3, len(ids) // 2, len(ids) - 2):
         broken = [*ids[:place], tokenizer.encode("@")[0], *ids[place + 1 :]]
-        assert fork_of(corpus, tokenizer, prompt, broken) == place
-        assert settled_after(corpus, tokenizer, prompt, broken) == place + 1
+        assert judge.n_before_fault(prompt, broken) == place
+        assert judge.n_until_settled(prompt, broken) == place + 1
     other = next(each for each, _ in corpus.examples("validation") if not corpus.judge(each.task, answer).obeys)
     prompt = prompt_ids(tokenizer, [("user", other.text)])
-    fork = fork_of(corpus, tokenizer, prompt, ids)
+    fork = judge.n_before_fault(prompt, ids)
     assert fork < len(ids) // 2, "its beginning says that it is about something else"
-    assert settled_after(corpus, tokenizer, prompt, ids) == len(ids), "it is a fable all the same"
+    assert judge.n_until_settled(prompt, ids) == len(ids), "it is a fable all the same"
 
 
 def test_an_answer_that_was_cut_off_is_not_whole(corpus, tokenizer):

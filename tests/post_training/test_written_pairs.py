@@ -9,8 +9,8 @@ import torch
 
 from pellucid.checkpoint.build import load_trained_model
 from pellucid.config import load_run_config
-from pellucid.post_training import build as module
 from pellucid.post_training import pairs
+from pellucid.post_training.rewards import GrammarJudge
 from pellucid.training.metrics import read_rows
 from pellucid.training.train_run import train_run
 
@@ -48,8 +48,8 @@ OBJECTIVES = {
 
 # A model that writes no fables can please these. A reward model reads the last token first.
 LIKES = {
-    "dpo": lambda prompt, answer: sum(id_ < 250 for id_ in answer) / len(answer),
-    "reward_model": lambda prompt, answer: float(answer[-1] < 200),
+    "dpo": lambda judge, prompt, answer: sum(id_ < 250 for id_ in answer) / len(answer),
+    "reward_model": lambda judge, prompt, answer: float(answer[-1] < 200),
 }
 
 
@@ -74,7 +74,7 @@ def place(base: Path, workplace: Path, monkeypatch) -> Path:
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_it_learns_what_the_judge_likes_and_resumes_to_the_same_bytes(place: Path, pellucid, monkeypatch, objective):
-    monkeypatch.setattr(module, "judge_of", lambda corpus, tokenizer: LIKES[objective])
+    monkeypatch.setattr(GrammarJudge, "reward", LIKES[objective])
     whole = pellucid("train", "pairs.yaml", OBJECTIVES[objective], "--run-dir", "whole")
     assert whole.exit_code == 0, whole
     rows = read_rows(place / "whole" / "metrics.jsonl")
@@ -92,7 +92,7 @@ def test_it_learns_what_the_judge_likes_and_resumes_to_the_same_bytes(place: Pat
 
 
 def test_answers_that_are_all_equally_good_are_refused_before_the_first_update(place: Path, pellucid, monkeypatch):
-    monkeypatch.setattr(module, "judge_of", lambda corpus, tokenizer: lambda prompt, answer: 0.0)
+    monkeypatch.setattr(GrammarJudge, "reward", lambda judge, prompt, answer: 0.0)
     refused = pellucid("train", "pairs.yaml", "--run-dir", "run")
     assert refused.exit_code == 3, refused
     [line] = [line for line in refused.stderr.splitlines() if line.startswith("error: ")]

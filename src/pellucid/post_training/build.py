@@ -26,10 +26,9 @@ from pellucid.config.post_training import (
 )
 from pellucid.config.run import RunConfig, run_and_checkpoint
 from pellucid.corpora.build import build_corpus
-from pellucid.corpora.instructions import InstructionsCorpus, Verdict
+from pellucid.corpora.instructions import InstructionsCorpus
 from pellucid.data.build import PreparedData
 from pellucid.errors import ConfigError, DataError
-from pellucid.evaluation.answers import verdict_on
 from pellucid.files import sha256
 from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import LanguageModel
@@ -51,8 +50,6 @@ from pellucid.post_training.pairs import (
     TRAIN,
     VALIDATION,
     VALIDATION_PAIRS,
-    Ids,
-    Judge,
     Pair,
     PairWriter,
     in_new_order,
@@ -62,7 +59,7 @@ from pellucid.post_training.pairs import (
     pairs_that_fit,
     prompt_of,
 )
-from pellucid.post_training.rewards import LearnedReward, Reward, by_verifier, places_settled
+from pellucid.post_training.rewards import GrammarJudge, LearnedReward, Reward, by_verifier
 from pellucid.post_training.rollouts import Rollouts, reporting_verdicts
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
@@ -168,78 +165,41 @@ def _written_pairs(
     precision: Precision,
     world: World,
 ) -> tuple[GetPairs, Callable[[], list[Pair]]]:
-    """Answers to the corpus's instructions. Of validation pairs the better answer is chosen, and ties are left out."""
+    """Answers to the corpus's instructions, judged. Of validation pairs the better is chosen, and ties are left out."""
     n_train, n_validation = (len(tokens.boundaries) - 1 for tokens in (data.train, data.validation))
     nth = in_new_order(range(n_train), config.seed)
-
-    def writing(prompt: Callable[[int], Ids], noise: float, split: int, fork: bool, cut: str) -> PairWriter:
-        return PairWriter(
-            writer,
-            prompt,
-            judge_of(corpus, data.tokenizer),
-            precision,
-            stop_ids=data.tokenizer.control_ids,  # whatever control token it draws ends an answer, as in rollouts
-            max_new_tokens=objective.max_new_tokens,
-            noise=noise,
-            seeds=(config.seed, split),
-            fork=partial(fork_of, corpus, data.tokenizer) if fork else None,
-            cut=partial(settled_after, corpus, data.tokenizer) if cut != "none" else None,
-            cut_both=cut == "both",
-        )
-
-    get_pairs = pairs_of_update(
-        writing(
-            lambda n: prompt_of(data.train, nth(n)),
-            objective.judge_noise,
-            TRAIN,
-            fork=objective.fork,
-            cut=objective.cut if isinstance(objective, DPOConfig) else "none",
-        ),
-        batch_size=config.train.batch_size,
-        batches_per_update=config.train.gradient_accumulation_steps,
+    in_training = PairWriter(
+        model=writer,
+        prompt=lambda n: prompt_of(data.train, nth(n)),
+        judge=GrammarJudge(corpus, data.tokenizer),
+        precision=precision,
+        stop_ids=data.tokenizer.control_ids,  # any control token ends an answer, as in rollouts
+        max_new_tokens=objective.max_new_tokens,
+        noise=objective.judge_noise,
+        seeds=(config.seed, TRAIN),
+        fork=objective.fork,
+        cut=objective.cut if isinstance(objective, DPOConfig) else "none",
     )
-
+    of_held_out = replace(
+        in_training,
+        prompt=partial(prompt_of, data.validation),
+        noise=0.0,
+        seeds=(config.seed, VALIDATION),
+        fork=False,
+        cut="none",
+    )
     # Now, so that a run without a preference ends before it has begun.
     mine = range(min(n_validation, VALIDATION_PAIRS))[world.rank :: world.size]
-    write = writing(partial(prompt_of, data.validation), 0.0, VALIDATION, fork=False, cut="none")
-    written = [write(mine[i : i + PAIRS_AT_ONCE]) for i in range(0, len(mine), PAIRS_AT_ONCE)]
+    written = [of_held_out(mine[i : i + PAIRS_AT_ONCE]) for i in range(0, len(mine), PAIRS_AT_ONCE)]
     held_out = [pair for pairs in written for pair in pairs if pair is not None]
     if world.totals([len(held_out)]) == [0]:
         what = "the model of start_from answers all held-out instructions equally well: nothing can be preferred"
         raise DataError("objective", what, "fine-tune it first: `pellucid train instructions_sft`")
+    train = config.train
+    get_pairs = pairs_of_update(
+        in_training, batch_size=train.batch_size, batches_per_update=train.gradient_accumulation_steps
+    )
     return get_pairs, lambda: held_out
-
-
-def judge_of(corpus: InstructionsCorpus, tokenizer: Tokenizer) -> Judge:
-    """The grammar's verdict on an answer to a prompt, as a reward."""
-
-    def reward(prompt: Ids, answer: Ids) -> float:
-        task = corpus.task_of(tokenizer.decode(prompt))
-        assert task is not None
-        return verdict_on(corpus, tokenizer, task, answer).reward
-
-    return reward
-
-
-def fork_of(corpus: InstructionsCorpus, tokenizer: Tokenizer, prompt: Ids, answer: Ids) -> int:
-    """How many tokens come before the first that lost some of the reward; half of them if none did."""
-    verdict, places = _verdict_and_places(corpus, tokenizer, prompt, answer)
-    faults = [place for place, good in zip(places, (verdict.whole, verdict.obeys), strict=True) if not good]
-    return min(faults, default=len(answer) // 2)
-
-
-def settled_after(corpus: InstructionsCorpus, tokenizer: Tokenizer, prompt: Ids, answer: Ids) -> int:
-    """After how many tokens of an answer its whole reward is certain."""
-    return max(_verdict_and_places(corpus, tokenizer, prompt, answer)[1]) + 1
-
-
-def _verdict_and_places(
-    corpus: InstructionsCorpus, tokenizer: Tokenizer, prompt: Ids, answer: Ids
-) -> tuple[Verdict, tuple[int, int]]:
-    task = corpus.task_of(tokenizer.decode(prompt))
-    assert task is not None
-    verdict = verdict_on(corpus, tokenizer, task, answer)
-    return verdict, places_settled(corpus, tokenizer, task, answer, verdict)
 
 
 def learning_from_answers(

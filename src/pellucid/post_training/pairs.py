@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -23,10 +24,7 @@ from pellucid.post_training.rewards import rows_of
 from pellucid.runtime.precision import Precision
 
 Ids = Sequence[int]
-Judge = Callable[[Ids, Ids], float]  # the reward of an answer to a prompt
 AnswerLogProbabilities = Callable[[Tensor, Tensor], Tensor]  # of inputs and targets (N, T): one for each row
-
-PlaceOf = Callable[[Ids, Ids], int]  # a number of tokens of an answer to a prompt
 
 PAIRS_AT_ONCE = 256  # that are written together: many rows cost hardly more time than few
 ATTEMPTS = 8  # to write two answers that are not equally good
@@ -105,6 +103,15 @@ def in_new_order(items: Sequence[int], seed: int) -> Callable[[int], int]:
     return nth
 
 
+class Judge(Protocol):
+    """Who judges an answer to a prompt: a `rewards.GrammarJudge`."""
+
+    def reward(self, prompt: Ids, answer: Ids, /) -> float: ...
+    def n_before_fault(self, prompt: Ids, answer: Ids, /) -> int: ...
+    def n_until_settled(self, prompt: Ids, answer: Ids, /) -> int: ...
+
+
+@dataclass(kw_only=True)
 class PairWriter:
     """Writes two answers to a prompt and has them judged; the one of reward r is chosen with p = σ((r - s) / noise).
 
@@ -112,60 +119,53 @@ class PairWriter:
     P8). Answers of equal reward are drawn again, as they say nothing; if they still are, chance chooses, as in the
     model. Without noise the better answer is chosen, and equal rewards make no pair.
 
-    fork: how many tokens of the first answer the second one keeps: up to a fault, and the two differ in what matters.
-    cut: after how many tokens an answer's reward is certain. It ends there: all that could follow has the same reward,
-    so equation P8 holds for the beginning as well, and what follows is noise. cut_both: the better one ends after as
-    many tokens as the worse. Its reward is not certain then, and to take it for granted is a small error.
+    fork: the second answer keeps the first one's tokens up to its fault, so that the two differ in what matters.
+    cut: with "each", an answer ends where its reward is certain. All that could follow has the same reward, so equation
+    P8 holds for the beginning as well, and what follows is noise. With "both", the better one also ends after as many
+    tokens as the worse. Its reward is not certain then, and to take it for granted is a small error.
     """
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        prompt: Callable[[int], Ids],
-        judge: Judge,
-        precision: Precision,
-        *,
-        stop_ids: Sequence[int],
-        max_new_tokens: int,
-        noise: float,
-        seeds: Sequence[int],
-        fork: PlaceOf | None = None,
-        cut: PlaceOf | None = None,
-        cut_both: bool = False,
-    ) -> None:
-        self.prompt, self.judge, self.noise, self.seeds = prompt, judge, noise, tuple(seeds)
-        self.max_new_tokens, self.precision = max_new_tokens, precision
-        self.fork, self.cut, self.cut_both = fork, cut, cut_both
-        self.write = partial(write_answers, model, stop_ids=stop_ids)
+    model: LanguageModel
+    prompt: Callable[[int], Ids]
+    judge: Judge
+    precision: Precision
+    stop_ids: Sequence[int]
+    max_new_tokens: int
+    noise: float
+    seeds: Sequence[int]
+    fork: bool = False
+    cut: Literal["none", "each", "both"] = "none"
 
     def __call__(self, numbers: Sequence[int]) -> list[Pair | None]:
         """The pairs of these numbers; None for one without a preference."""
-        found: dict[int, Judged] = {}
+        judged: dict[int, Judged] = {}
         for attempt in range(ATTEMPTS):
-            equal = [n for n in numbers if n not in found or found[n].difference == 0]
+            equal = [n for n in numbers if n not in judged or judged[n].difference == 0]
             if equal:
-                found.update(zip(equal, self._written(equal, attempt), strict=True))
-        return [self._preferred(n, found[n]) for n in numbers]
+                judged.update(zip(equal, self._written(equal, attempt), strict=True))
+        return [self._preferred(n, judged[n]) for n in numbers]
 
     def _written(self, numbers: Sequence[int], attempt: int) -> list[Judged]:
         prompts = [self.prompt(n) for n in numbers]
         seeds = [[(*self.seeds, n, attempt, side) for n in numbers] for side in range(2)]
-        if self.fork is None:
+        if not self.fork:
             both = self._answers([*prompts, *prompts], [*seeds[0], *seeds[1]])
             firsts, seconds = both[: len(prompts)], both[len(prompts) :]
         else:
             firsts = self._answers(prompts, seeds[0])
-            kept = [first[: self.fork(prompt, first)] for prompt, first in zip(prompts, firsts, strict=True)]
+            n_kept = map(self.judge.n_before_fault, prompts, firsts)
+            kept = [first[:n] for first, n in zip(firsts, n_kept, strict=True)]
             rests = self._answers([[*prompt, *start] for prompt, start in zip(prompts, kept, strict=True)], seeds[1])
             seconds = [[*start, *rest][: self.max_new_tokens] for start, rest in zip(kept, rests, strict=True)]
         return [
-            Judged(Pair(prompt, first, second), self.judge(prompt, first) - self.judge(prompt, second))
+            Judged(Pair(prompt, first, second), self.judge.reward(prompt, first) - self.judge.reward(prompt, second))
             for prompt, first, second in zip(prompts, firsts, seconds, strict=True)
         ]
 
     def _answers(self, prompts: Sequence[Ids], seeds: Sequence[Sequence[int]]) -> list[list[int]]:
         with self.precision.for_decoding().autocast():
-            return self.write(prompts, row_uniforms(seeds, self.max_new_tokens)).token_ids
+            uniforms_NT = row_uniforms(seeds, self.max_new_tokens)
+            return write_answers(self.model, prompts, uniforms_NT, stop_ids=self.stop_ids).token_ids
 
     def _preferred(self, number: int, judged: Judged) -> Pair | None:
         (prompt, first, second), difference = judged
@@ -174,9 +174,9 @@ class PairWriter:
         point = np.random.Generator(np.random.Philox([*self.seeds, number])).random()
         # The logistic function of difference / noise, in a form that cannot overflow.
         p_first = (1 + math.tanh(difference / self.noise / 2)) / 2 if self.noise else float(difference > 0)
-        if self.cut is not None:
-            ends = [self.cut(prompt, answer) for answer in (first, second)]
-            if self.cut_both:
+        if self.cut != "none":
+            ends = [self.judge.n_until_settled(prompt, answer) for answer in (first, second)]
+            if self.cut == "both":
                 ends = [ends[difference > 0]] * 2
             first, second = first[: ends[0]], second[: ends[1]]
         return Pair(prompt, first, second) if point < p_first else Pair(prompt, second, first)

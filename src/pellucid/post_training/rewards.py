@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from pellucid.corpora.instructions import InstructionsCorpus, Task, Verdict
 from pellucid.data.batches import IGNORE_INDEX
+from pellucid.evaluation.answers import verdict_on
 from pellucid.model.decoder import Decoder
 from pellucid.objectives.preference import at_last_token
 from pellucid.runtime.precision import Precision
@@ -44,6 +45,33 @@ def places_settled(
 def by_verifier(_prompts: Ids, _answers: Ids, verdicts: Sequence[Verdict]) -> Tensor:
     """Half a point for a whole fable, half for one that does as it was told."""
     return torch.tensor([verdict.reward for verdict in verdicts])
+
+
+class GrammarJudge:
+    """The grammar's judgement of an answer to a prompt, both given as token ids."""
+
+    def __init__(self, corpus: InstructionsCorpus, tokenizer: Tokenizer) -> None:
+        self._corpus, self._tokenizer = corpus, tokenizer
+
+    def reward(self, prompt: Sequence[int], answer: Sequence[int]) -> float:
+        """0, a half or 1 point."""
+        return self._verdict(prompt, answer)[0].reward
+
+    def n_before_fault(self, prompt: Sequence[int], answer: Sequence[int]) -> int:
+        """The number of tokens before the first that lost some of the reward; half of them if none did."""
+        verdict, places = self._verdict(prompt, answer)
+        faults = [place for place, good in zip(places, (verdict.whole, verdict.obeys), strict=True) if not good]
+        return min(faults, default=len(answer) // 2)
+
+    def n_until_settled(self, prompt: Sequence[int], answer: Sequence[int]) -> int:
+        """The number of tokens after which the whole reward is certain."""
+        return max(self._verdict(prompt, answer)[1]) + 1
+
+    def _verdict(self, prompt: Sequence[int], answer: Sequence[int]) -> tuple[Verdict, tuple[int, int]]:
+        task = self._corpus.task_of(self._tokenizer.decode(prompt))
+        assert task is not None
+        verdict = verdict_on(self._corpus, self._tokenizer, task, answer)
+        return verdict, places_settled(self._corpus, self._tokenizer, task, answer, verdict)
 
 
 class LearnedReward:
