@@ -34,8 +34,8 @@ KINDS = {"": False, ", streamed": True}
 def serve_pellucid(run: Path, port: int) -> None:
     from pellucid.web import server
     from pellucid.web.app import make_app
-    from pellucid.web.openai_api import openai_routes
-    from pellucid.web.served import served_runs
+    from pellucid.web.openai.api import openai_routes
+    from pellucid.web.openai.served import served_runs
 
     server.run(make_app([run], [openai_routes(served_runs([run]))]), server.listen("127.0.0.1", port))
 

@@ -9,8 +9,8 @@ from fastapi import FastAPI
 
 from pellucid.web import server
 from pellucid.web.app import make_app
-from pellucid.web.openai_api import openai_routes
-from pellucid.web.served import served_runs
+from pellucid.web.openai.api import openai_routes
+from pellucid.web.openai.served import served_runs
 
 GIVES_UP_AFTER_SECONDS = 600  # on what never comes, however busy the machine
 

@@ -18,9 +18,9 @@ from fastapi import FastAPI
 
 import pellucid
 from pellucid.generation.continuous import ContinuousBatch, Writing
-from pellucid.web import served as served_module
 from pellucid.web import server
-from pellucid.web.engine import Job
+from pellucid.web.openai import served as served_module
+from pellucid.web.openai.engine import Job
 from processes import HANGS_AFTER_SECONDS, Command
 from serving import app_of, served
 from tiny_run import TINY_RUN, VERSES

@@ -89,7 +89,7 @@ def test_a_text_is_the_same_alone_and_in_a_batch(device, tokenizer, axes, dtype)
 @pytest.mark.parametrize("n_requests", [1, 8])
 def test_the_engine_of_the_server_writes_on_it(device, tokenizer, n_requests):
     pytest.importorskip("fastapi")
-    from pellucid.web.engine import Engine
+    from pellucid.web.openai.engine import Engine
 
     model = outspoken(tiny_config(context_length=24), tokenizer.vocab_size).to(device)
     requests = [Request([tokenizer.end_of_text], 10, seed=(i,)) for i in range(n_requests)]

@@ -23,11 +23,11 @@ from pellucid.generation import continuous
 from pellucid.generation.text import first_stop
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.tokenizer.tokenizer import CHAT_TOKENS
-from pellucid.web import engine as engine_module
-from pellucid.web import served as served_module
-from pellucid.web.engine import Engine
 from pellucid.web.errors import ApiError
-from pellucid.web.served import ServedRun
+from pellucid.web.openai import engine as engine_module
+from pellucid.web.openai import served as served_module
+from pellucid.web.openai.engine import Engine
+from pellucid.web.openai.served import ServedRun
 from serving import GIVES_UP_AFTER_SECONDS, app_of, served
 from tiny_run import TINY_RUN, VERSES
 

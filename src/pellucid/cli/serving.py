@@ -65,9 +65,9 @@ def _show(runs: list[Path], checkpoint: str, host: str, listening: socket, opens
     with heavy_imports():
         from pellucid.config.load import load_run_config
         from pellucid.web.app import make_app  # PyTorch: two seconds, in which the training has begun
-        from pellucid.web.openai_api import openai_routes
+        from pellucid.web.openai.api import openai_routes
+        from pellucid.web.openai.served import served_runs
         from pellucid.web.runs import LOOK_INSIDE, left_out
-        from pellucid.web.served import served_runs
         from pellucid.web.server import run
 
     for config in [each / "config.yaml" for each in runs]:

@@ -19,12 +19,12 @@ from starlette.types import Receive, Scope, Send
 
 from pellucid.errors import PellucidError
 from pellucid.generation.continuous import Request as TextRequest
-from pellucid.web.engine import Engine, Job
 from pellucid.web.errors import ApiError
-from pellucid.web.openai_answers import ChatFormat, CompletionFormat, Format
-from pellucid.web.openai_prompts import Prompt, read_messages, read_prompts
-from pellucid.web.openai_schemas import ChatRequest, CompletionRequest, GenerationRequest
-from pellucid.web.served import Served, ServedRun
+from pellucid.web.openai.answers import ChatFormat, CompletionFormat, Format
+from pellucid.web.openai.engine import Engine, Job
+from pellucid.web.openai.prompts import Prompt, read_messages, read_prompts
+from pellucid.web.openai.schemas import ChatRequest, CompletionRequest, GenerationRequest
+from pellucid.web.openai.served import Served, ServedRun
 
 Json = dict[str, Any]
 

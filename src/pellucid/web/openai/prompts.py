@@ -10,8 +10,8 @@ from pellucid.errors import DataError
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.web.errors import ApiError
-from pellucid.web.openai_schemas import ChatRequest, CompletionRequest, Message
-from pellucid.web.served import Served
+from pellucid.web.openai.schemas import ChatRequest, CompletionRequest, Message
+from pellucid.web.openai.served import Served
 
 Turns = list[tuple[Literal["user", "assistant"], str]]
 

@@ -13,7 +13,7 @@ from pellucid.checkpoint.run_directory import find_step_directory, step_director
 from pellucid.checkpoint.step_directory import MANIFEST, STEP_NAME
 from pellucid.errors import PellucidError
 from pellucid.generation.continuous import N_SLOTS
-from pellucid.web.engine import Engine
+from pellucid.web.openai.engine import Engine
 from pellucid.web.runs import named
 
 LOOKS_EVERY_SECONDS = 1.0

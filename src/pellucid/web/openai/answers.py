@@ -10,8 +10,8 @@ from uuid import uuid4
 
 from pellucid.generation.continuous import Piece, Token
 from pellucid.tokenizer import Tokenizer
-from pellucid.web.openai_prompts import Prompt
-from pellucid.web.openai_schemas import ChatRequest, CompletionRequest
+from pellucid.web.openai.prompts import Prompt
+from pellucid.web.openai.schemas import ChatRequest, CompletionRequest
 
 Json = dict[str, Any]
 
