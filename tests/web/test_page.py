@@ -529,6 +529,23 @@ def test_arrow_keys_move_the_token_that_is_looked_from(show, run, text):
     close(values(page, "#part-next [data-name=model]"), logits_V.softmax(-1)[ids])
 
 
+def test_a_place_that_is_left_before_its_logits_have_come_keeps_no_panel_waiting(show, text):
+    page = show(text=text)
+    page.evaluate("""async () => {
+        const { source, store } = microscope;
+        const { logits } = source;
+        let answered;
+        const isAnswered = new Promise((resolve) => (answered = resolve));
+        source.logits = async (asked) => (await isAnswered, logits(asked));
+        store.set({ at: 3 });
+        store.set({ at: -1 });
+        answered();
+        source.logits = logits;
+    }""")
+    settled(page)
+    assert page.evaluate("microscope.logits.at === microscope.trace.ids.length - 1")
+
+
 def test_the_keyboard_alone_reaches_everything(show, text):
     page = show(text=text, inside=True, other="fables@2")
     times_around = 0  # the first time it begins somewhere

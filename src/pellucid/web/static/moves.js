@@ -15,7 +15,7 @@ export function selectToken(view, place) {
 
 // The token that is looked from.
 export function placeOf(view) {
-  const { at } = view.store.get();
+  const { at } = view.state;
   const last = view.trace.ids.length - 1;
   return at < 0 ? last : Math.min(at, last);
 }
@@ -32,16 +32,17 @@ export function moveHead(view, by) {
 // The head that is looked at; the last one of a model that has fewer.
 export function headOf(view) {
   const [n_layers, n_heads] = view.trace.attention.shape;
-  const { head: chosen, checkpoint } = view.store.get();
+  const { head: chosen, checkpoint } = view.state;
   const [layer, head] = (chosen || view.opensOn[runOf(checkpoint)] || "0.0").split(".").map(Number);
   const within = (number, n) => Math.max(0, Math.min(number || 0, n - 1));
   return [within(layer, n_layers), within(head, n_heads)];
 }
 
 // The places whose words decide the next token, by the grammar; none where it is not known.
-export function decidingHere({ trace, state, deciding, store }) {
+export function decidingHere(view) {
+  const { trace, state, deciding } = view;
   const isOfThis = deciding?.text === state.text && deciding.places.length === trace.ids.length;
-  return isOfThis ? deciding.places[placeOf({ trace, store })] : [];
+  return isOfThis ? deciding.places[placeOf(view)] : [];
 }
 
 // How much each head takes from there: [[share, "layer.head"]], most first; none where nothing decides.
@@ -58,7 +59,7 @@ export function headsThatLook(view) {
 export const LOOKS = 0.4; // of a head's attention: as much as a score needs to give it a name
 
 export function moveCheckpoint(view, by) {
-  const { checkpoint } = view.store.get();
+  const { checkpoint } = view.state;
   const run = view.runs.find(({ checkpoints }) => checkpoints.some(({ id }) => id === checkpoint));
   const place = run?.checkpoints.findIndex(({ id }) => id === checkpoint) + by;
   if (run?.checkpoints[place]) view.store.set({ checkpoint: run.checkpoints[place].id });

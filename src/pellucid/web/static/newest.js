@@ -1,4 +1,4 @@
-// One request at a time, and after it only the newest: what was asked in between is stale.
+// One request of each name at a time, and after it only the newest: what was asked in between is stale.
 
 let underWay = 0;
 
@@ -14,28 +14,25 @@ export async function waitedFor(promise) {
   }
 }
 
-export function newest(ask, use, fail) {
-  let running = false;
-  let waiting = null;
+// A function that asks, then hands the answer to `use`, unless a newer request of the same name waits by then.
+export function newest(fail) {
+  const waiting = {}; // by name of what is under way, what to ask after it: null, or [ask, use]
 
-  async function run(key) {
-    running = true;
+  async function run(name, ask, use) {
+    waiting[name] = null;
     try {
-      const answer = await waitedFor(ask(key));
-      if (!waiting) use(answer, key);
+      const answer = await waitedFor(ask());
+      if (!waiting[name]) use(answer);
     } catch (error) {
-      if (!waiting) fail(error, key);
+      if (!waiting[name]) fail(error);
     }
-    running = false;
-    if (waiting) {
-      const [next] = waiting;
-      waiting = null;
-      run(next);
-    }
+    const next = waiting[name];
+    delete waiting[name];
+    if (next) run(name, ...next);
   }
 
-  return (key) => {
-    if (running) waiting = [key];
-    else run(key);
+  return (name, ask, use) => {
+    if (name in waiting) waiting[name] = [ask, use];
+    else run(name, ask, use);
   };
 }

@@ -10,7 +10,7 @@ const NOT_MEASURED =
   "Not measured yet. It takes some seconds, and shows how much the loss on each skill rises without each part.";
 
 export function knockPanel(root, view) {
-  const memory = {};
+  const [memory, opened] = [{}, {}];
   const switches = h("div", { class: "switches" });
   const all = h(
     "button",
@@ -39,10 +39,11 @@ export function knockPanel(root, view) {
   patch.hidden = !view.source.canPatch;
   const work = h("div", { class: "work", hidden: true });
   root.append(switches, patch, h("div", { class: "row" }, measure, note), work, result);
-  return { draw, measure: ask };
+  return { draw };
 
   function draw() {
-    const { trace, state, table } = view;
+    const { trace, state, table, source } = view;
+    if (source.isMeasured && changed(opened, state.checkpoint)) ask();
     if (document.activeElement !== instead) instead.value = state.instead;
     if (!trace || !changed(memory, trace.attention.shape.slice(0, 2).join(), state.off, state.checkpoint, table))
       return;

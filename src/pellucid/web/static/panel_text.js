@@ -64,7 +64,7 @@ export function textPanel(root, view) {
   );
 
   area.addEventListener("input", (event) => {
-    view.byTyping = event.timeStamp;
+    view.typedAt = event.timeStamp;
     view.store.set({ text: area.value, at: -1 });
   });
   strip.addEventListener("click", (event) => {

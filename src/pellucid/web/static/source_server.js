@@ -32,7 +32,8 @@
 //                                               gone, back: the server does not answer; it answers again
 //
 // knockOut: places that give nothing; with patchText, what they gave for that text. canType, canPatch: whether it can
-// read texts that it has not seen, and patch. isMeasured: whether knockOutTable is known without waiting. `signal`, where given, cancels a request. A refused request throws a SourceError with the server's own words.
+// read texts that it has not seen, and patch. isMeasured: whether knockOutTable is known without waiting. A refused
+// request throws a SourceError with the server's own words.
 
 import { unpacked } from "./tensor.js";
 
@@ -63,9 +64,9 @@ function get(route, parameters = {}) {
   return answer(fetch(`${route}?${new URLSearchParams(parameters)}`));
 }
 
-function post(route, { signal, knockOut, patchText, ...rest }) {
+function post(route, { knockOut, patchText, ...rest }) {
   const body = JSON.stringify({ ...rest, knock_out: knockOut, patch_text: patchText });
-  return answer(fetch(route, { method: "POST", headers: { "Content-Type": "application/json" }, body, signal }));
+  return answer(fetch(route, { method: "POST", headers: { "Content-Type": "application/json" }, body }));
 }
 
 const GONE = "The server does not answer. Start `pellucid serve` again at the same port, and this page goes on.";

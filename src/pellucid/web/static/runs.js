@@ -1,0 +1,106 @@
+// Which runs and checkpoints there are, what the page opens with, and the news from a run that trains.
+
+import { thousands } from "./elements.js";
+import { waitedFor } from "./newest.js";
+import { fail, noProblem } from "./status.js";
+import { isThere, leftOut, runOf, stepOf } from "./store.js";
+
+// Of a run that trains, the newest checkpoint is shown if the one before was, which may be deleted by now.
+export async function readRuns(view, training) {
+  const known = (name) => view.runs.find((run) => run.name === name);
+  const newestOf = (name) => known(name)?.checkpoints.at(-1)?.id;
+  const { runs } = await view.source.run();
+  const isFollowed = training && view.state.checkpoint === newestOf(training);
+  view.runs = runs.map((run) =>
+    run.problem ? { ...run, ...known(run.name), problem: run.problem, checkpoints: [] } : run,
+  );
+  if (isFollowed && newestOf(training)) view.store.set({ checkpoint: newestOf(training) });
+  for (const { name, problem } of runs)
+    if (!problem) view.metrics[name] = await view.source.metrics({ run: name });
+  document.getElementById("run-name").textContent = runs.map(({ name }) => name).join(" | ");
+  document.title = `${runs[0].name}: Model Microscope`;
+  useDefaults(view);
+}
+
+// What an address leaves unsaid, or asks for in vain: the best checkpoint, and a text to begin with.
+export function useDefaults(view) {
+  const { checkpoint, text } = view.state;
+  const begun = view.runs.filter(({ checkpoints }) => checkpoints.length);
+  const run = begun.find(({ name }) => name === runOf(checkpoint)) ?? begun[0];
+  const best = run?.best ?? run?.checkpoints.at(-1).id;
+  if (best && isMissing(view, checkpoint)) {
+    const wasThere = checkpoint === view.trace?.checkpoint;
+    view.store.set({ checkpoint: best });
+    view.notFound = wasThere
+      ? `Step ${thousands(stepOf(checkpoint))} of ${runOf(checkpoint)} was deleted while training. This is ${best}.`
+      : `There is no checkpoint ${checkpoint} here. This is ${best}.`;
+    noProblem(view);
+  } else if (!checkpoint && best) view.store.set({ checkpoint: best });
+  if (text !== null || !view.examples) return;
+  const first = view.examples.find(({ skill }) => skill === "recall") ?? view.examples[0];
+  view.store.set({ text: first?.text ?? "" });
+}
+
+// Not a checkpoint of a run that is away, and may come back.
+export function isMissing(view, checkpoint) {
+  const isAway = view.runs.find(({ name }) => name === runOf(checkpoint))?.problem;
+  return Boolean(checkpoint && view.runs.length && !isAway && !isThere(view, checkpoint));
+}
+
+// Asks for what belongs to a checkpoint, whatever the text: the examples of its run, and the names of its heads.
+export const openCheckpoint = (view, checkpoint) => waitedFor(open(view, checkpoint)).catch(fail);
+
+async function open(view, checkpoint) {
+  const run = runOf(checkpoint);
+  if (view.examplesOf !== run) {
+    view.examplesOf = run;
+    try {
+      const examples = await view.source.examples({ checkpoint });
+      if (view.examplesOf === run) view.examples = examples;
+    } catch (error) {
+      if (view.examplesOf === run) view.examplesOf = null;
+      throw error;
+    }
+  }
+  useDefaults(view);
+  view.draw();
+  if (leftOut(view, checkpoint)) return;
+  const heads = await view.source.heads({ checkpoint }).catch(({ message }) => ({ problem: message }));
+  if (view.state.checkpoint === checkpoint) view.heads = heads;
+  view.draw();
+}
+
+// Takes in the events of the source, one at a time: each looks at what the one before has left. `goOn` is called when
+// the server is back, perhaps with other checkpoints.
+export function followRuns(view, goOn) {
+  let isGone = false;
+  let heard = Promise.resolve();
+  view.source.onEvent((event) => (heard = heard.then(() => hear(event)).catch(fail)));
+
+  async function hear({ type, run, ...event }) {
+    if (type === "gone") {
+      isGone = true;
+      view.live = {};
+      view.draw();
+      throw new Error(event.why);
+    }
+    if (type === "back") {
+      if (isGone) await goOn();
+      isGone = false;
+      return;
+    }
+    const known = view.live[run];
+    if (type === "sample") view.samples[run] = event;
+    if (type === "state") view.live[run] = event;
+    if (type === "metrics") {
+      const before = (view.metrics[run] ?? []).filter((row) => event.after !== null && row.step <= event.after);
+      view.metrics[run] = [...before, ...event.rows];
+    }
+    const isOther = type === "state" && (known?.is_there !== event.is_there || known.steps !== event.steps);
+    if (type === "checkpoint" || isOther) {
+      await readRuns(view, view.live[run]?.is_training && run);
+      if (known?.is_there === false) noProblem(view);
+    }
+    view.draw();
+  }
+}
