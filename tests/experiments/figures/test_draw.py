@@ -6,6 +6,7 @@ import pytest
 from matplotlib.image import imread
 
 from pellucid.config.experiment import ExperimentConfig
+from pellucid.experiments.figures.bars import draw_bars
 from pellucid.experiments.figures.curves import _evaluations, draw_curves
 from pellucid.experiments.figures.draw import draw
 from pellucid.experiments.laws import bootstrap
@@ -183,6 +184,18 @@ def test_what_the_results_lack_is_said(tmp_path):
 @pytest.mark.parametrize("value", [0.0, 0.5, -0.1])
 def test_bars_of_equal_values_can_be_drawn(value, tmp_path):
     drawn({"type": "bars", "y": "excess"}, [each.model_copy(update={"excess": value}) for each in RESULTS], tmp_path)
+
+
+def test_the_axis_of_shares_is_in_percent_however_far_they_lie_apart():
+    runs = [
+        each.model_copy(update={"skills": skills(0.1, share)})
+        for each, share in zip(RESULTS, (0.01, 0.9), strict=False)
+    ]
+    figure = experiment({"type": "bars", "y": "accuracy.recall"}).figures[0]
+    axes = draw_bars(figure, [run.model_copy(update={"label": f"run {i}"}) for i, run in enumerate(runs)]).figure.axes[
+        0
+    ]
+    assert (axes.get_xscale(), axes.xaxis.get_major_formatter()(0.5, 0)) == ("linear", "50 %")
 
 
 def test_only_the_variants_that_are_asked_for_are_drawn(tmp_path):

@@ -15,14 +15,15 @@ from pellucid.experiments.table import axis_label, floor_of, is_share, number_of
 
 
 def draw_bars(config: BarsConfig, results: Sequence[RunResult]) -> Sketch:
-    """Horizontal bars leave room for long names. If the values span decades, a mark replaces each bar: a bar must
-    start at zero, which no logarithmic axis has. Each bar has its own floor: other tokens have another entropy.
+    """Horizontal bars leave room for long names. If values other than shares span decades, a mark replaces each bar:
+    a bar must start at zero, which no logarithmic axis has. Each bar has its own floor: other tokens have another
+    entropy.
     """
     y = pd.Series([number_of(run, config.y) for run in results])
     floors = pd.Series([floor_of(run, config.y) for run in results])
     variants = y.groupby([run.label for run in results], sort=False)
     means = variants.mean()
-    spans_decades = y.min() > 0 and means.max() > 30 * means.min()
+    spans_decades = not is_share(config.y) and y.min() > 0 and means.max() > 30 * means.min()
     names = [wrapped(label, NAME_WIDTH) for label in means.index]
     heights_inches = np.array([0.27 + 0.15 * len(name.splitlines()) for name in names])
     rows = np.cumsum(heights_inches) - heights_inches / 2  # a unit of the axis is an inch
