@@ -5,8 +5,10 @@ import re
 from pathlib import Path
 from statistics import mean
 
+import numpy as np
 import pytest
 
+from pellucid.corpora.fables.corpus import FablesCorpus
 from pellucid.evaluation.answers import Share
 
 ROOT = Path(__file__).parents[2]
@@ -69,3 +71,16 @@ def test_the_report_on_decoding_gives_wilsons_intervals(way, n, form):
     share = Share(round(float(row[f"whole.{way}"]) * n), n)
     expected = [f"{100 * number:.0f}" for number in (share.value, *share.interval)]
     assert list(re.search(form, words("docs/experiments/decoding/report.md")).groups()) == expected
+
+
+def test_what_recall_repeats_was_told_some_twenty_words_before():
+    corpus = FablesCorpus(size=60, world_size=24, seed=0, validation_fraction=0.5)
+    recall = corpus.skills.index("recall")
+    words_between = []
+    for text in corpus.documents("validation"):
+        skills = corpus.skills_of(text)
+        for piece in corpus.decided_pieces(text):
+            if recall in skills[piece.start : piece.end]:
+                last_told = max(end for _, end in piece.by)
+                words_between.append(len(text[last_told : piece.start].split()))
+    assert 15 < np.median(words_between) < 25
