@@ -60,11 +60,12 @@ site: $(VENV)/.site ## the documentation as a site of its own, in site/: open si
 	$(BIN)/mkdocs build --quiet --config-file scripts/site.yml
 	$(BIN)/pytest tests/test_site.py
 
-lint: $(VENV)/.dev ## ruff, mypy and the layers of the house
+lint: $(VENV)/.dev ## ruff, mypy and the layers of the house; eslint and prettier where node is
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	sh scripts/javascript/lint.sh
 
 # Runtime packages alone, so that the demo starts sooner; the tests add theirs.
 $(VENV)/.run: pyproject.toml requirements.lock
@@ -91,5 +92,5 @@ $(VENV)/.oracles: $(VENV)/.dev
 
 clean:           ## remove .venv, caches, and the corpora and runs that Pellucid wrote; your own files stay
 	$(PYTHON) scripts/clean.py
-	rm -rf $(VENV) site .everywhere .gpu-packages .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) scripts/javascript/node_modules site .everywhere .gpu-packages .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

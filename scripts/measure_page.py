@@ -94,8 +94,8 @@ def typing(browser: Browser, address: str, n: int) -> Figures:
         "tokens": float(page.get_attribute("[data-name=tokens]", "data-value") or 0),
     }
     page.close()
-    for name in ("redrawn", "truth"):
-        if durations := [duration for what, duration in taken if what == f"keystroke to {name}"][WARM_UP:]:
+    for name, answer in (("redrawn", "trace"), ("truth", "truth")):
+        if durations := [duration for what, duration in taken if what == f"keystroke to {answer}"][WARM_UP:]:
             figures[f"keystroke to {name} (ms)"] = median(durations)
     return figures
 

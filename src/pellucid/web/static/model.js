@@ -79,8 +79,8 @@ function buildSoftCap(cap) {
 function buildBlock(config, tensor, layer, positions) {
   const name = `blocks.${layer}`;
   const isRotated = layer < config.n_layers - (config.position.unrotated_last_layers ?? 0);
-  const attention = new MultiHeadAttention(
-    config, tensor, `${name}.attention.sublayer`, isRotated ? positions : new NoPositions());
+  const ownPositions = isRotated ? positions : new NoPositions();
+  const attention = new MultiHeadAttention(config, tensor, `${name}.attention.sublayer`, ownPositions);
   const feedForward = buildFeedForward(config, tensor, `${name}.feed_forward.sublayer`);
   const residual = config.norm_placement === "pre" ? preNorm : postNorm;
   const attentionNorm = buildNorm(config, tensor, `${name}.attention.norm`);
@@ -100,13 +100,15 @@ const within = (part, see) => (name, x) => see(`${part}.${name}`, x);
 // x + f(norm(x))
 function preNorm(x_TD, norm, sublayer, see) {
   const y_TD = sublayer(see("norm(x)", see("x", x_TD).map(norm)));
-  return see("new x", x_TD.map((x_D, t) => add(x_D, y_TD[t])));
+  const sum_TD = x_TD.map((x_D, t) => add(x_D, y_TD[t]));
+  return see("new x", sum_TD);
 }
 
 // norm(x + f(x))
 function postNorm(x_TD, norm, sublayer, see) {
   const y_TD = sublayer(see("x", x_TD));
-  return see("new x", x_TD.map((x_D, t) => norm(add(x_D, y_TD[t]))));
+  const sum_TD = x_TD.map((x_D, t) => add(x_D, y_TD[t]));
+  return see("new x", sum_TD.map(norm));
 }
 
 // -------------------------------------------------------------------------------------------------- attention.py
@@ -152,8 +154,10 @@ class MultiHeadAttention {
     const [k_GSK, v_GSK] = cache.append(k_GTK, v_GTK);
     const group = (head) => Math.floor(head / this.nHeadsPerGroup);
     const mask = windowMask(q_HTK[0].length, k_GSK[0].length, this.window);
-    const scores_HTS = see("scores", q_HTK.map((q_TK, head) => scaledProducts(q_TK, k_GSK[group(head)], mask)));
-    const weights_HTS = see("weights", scores_HTS.map((scores_TS) => scores_TS.map(softmax)));
+    let scores_HTS = q_HTK.map((q_TK, head) => scaledProducts(q_TK, k_GSK[group(head)], mask));
+    scores_HTS = see("scores", scores_HTS);
+    let weights_HTS = scores_HTS.map((scores_TS) => scores_TS.map(softmax));
+    weights_HTS = see("weights", weights_HTS);
     return weights_HTS.map((weights_TS, head) => weights_TS.map((weights_S) => mix(weights_S, v_GSK[group(head)])));
   }
 }
@@ -287,20 +291,24 @@ function rmsNorm(gain, epsilon) {
 
 function buildPositions(config, tensor) {
   switch (config.position.type) {
-    case "sinusoidal": return new Sinusoidal(config.d_model);
-    case "rope": return new Rotary(config.position, config.head_width ?? config.d_model / config.n_heads);
-    case "learned": return new Learned(tensor("positions.positions_TD"));
-    default: return new NoPositions();
+    case "sinusoidal":
+      return new Sinusoidal(config.d_model);
+    case "rope":
+      return new Rotary(config.position, config.head_width ?? config.d_model / config.n_heads);
+    case "learned":
+      return new Learned(tensor("positions.positions_TD"));
+    default:
+      return new NoPositions();
   }
 }
 
 // No positions: only the causal mask, which hides the future, tells the order (equation 6).
 class NoPositions {
-  addToEmbedding(x_D, t) {
+  addToEmbedding(x_D) {
     return x_D;
   }
 
-  rotate(x_K, t) {
+  rotate(x_K) {
     return x_K;
   }
 }

@@ -279,7 +279,10 @@ export function attentionPanel(root, view) {
     cross.style.setProperty("--row", t / T);
     cross.style.setProperty("--size", 1 / T);
     if (s === null)
-      return fill(pointed, h("span", { class: "muted" }, "Each row looks at the columns. Point at a weight to read it."));
+      return fill(
+        pointed,
+        h("span", { class: "muted" }, "Each row looks at the columns. Point at a weight to read it."),
+      );
     const weight = trace.attention.at(layer, head, t, s);
     fill(
       pointed,

@@ -31,19 +31,35 @@ export function comparePanel(root, view) {
     if (
       !model ||
       !base ||
-      !changed(memory, runs, base, baseLogits, other, otherLogits, truth, state.at, state.head, state.other, state.guess, look)
+      !changed(
+        memory,
+        runs,
+        base,
+        baseLogits,
+        other,
+        otherLogits,
+        truth,
+        state.at,
+        state.head,
+        state.other,
+        state.guess,
+        look,
+      )
     )
       return;
     key.hidden = true;
-    if (!state.other)
-      return fill(sides, invitation());
+    if (!state.other) return fill(sides, invitation());
     if (!isThere(view, state.other))
       return fill(sides, h("p", { class: "empty" }, `${nameOf(state.other)} is not there any more. Choose another B.`));
     if (!other) return fill(sides, h("p", { class: "empty" }, "B is reading …"));
     if (String(other.ids) !== String(base.ids))
       return fill(
         sides,
-        h("p", { class: "empty" }, "B splits this text into different tokens, so the two cannot be compared token by token."),
+        h(
+          "p",
+          { class: "empty" },
+          "B splits this text into different tokens, so the two cannot be compared token by token.",
+        ),
       );
     const floor = matching(truth, base)?.floor;
     const isKnown = floor?.length > 0 && floor.length === base.ids.length - 1 && !floor.includes(null);
@@ -75,7 +91,11 @@ export function comparePanel(root, view) {
     );
     const early = others[Math.floor(others.length / 2)];
     const button = (id) =>
-      h("button", { type: "button", class: "chip", onclick: () => store.set({ other: id }) }, `compare with ${nameOf(id)}`);
+      h(
+        "button",
+        { type: "button", class: "chip", onclick: () => store.set({ other: id }) },
+        `compare with ${nameOf(id)}`,
+      );
     return h(
       "p",
       { class: "empty row" },

@@ -150,7 +150,12 @@ export function insidePanel(root, view) {
           ")",
         ),
       ),
-      h("p", { class: "small" }, says(step), isMany ? ` ${axes[0] === "E" ? "Expert" : "Head"} ${index} of ${n_first}.` : ""),
+      h(
+        "p",
+        { class: "small" },
+        says(step),
+        isMany ? ` ${axes[0] === "E" ? "Expert" : "Head"} ${index} of ${n_first}.` : "",
+      ),
       ...fresh.slice(0, 2).map((number) => formula(number)),
       h("div", { class: "heat-frame" }, canvas),
       shown,

@@ -33,7 +33,11 @@ export function knockPanel(root, view) {
   const patch = h(
     "p",
     { class: "row patch" },
-    h("label", { for: "instead" }, "A part that is off outputs zeros or, if you type a text here, its output for that text:"),
+    h(
+      "label",
+      { for: "instead" },
+      "A part that is off outputs zeros or, if you type a text here, its output for that text:",
+    ),
     instead,
   );
   patch.hidden = !view.source.canPatch;

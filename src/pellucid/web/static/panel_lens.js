@@ -113,7 +113,9 @@ export function lensPanel(root, view) {
                 "data-value": p.toPrecision(7),
                 "data-kl": trace.lens.kl.at(n, place).toPrecision(7),
                 style: { "--p": hidden ? 0 : p },
-                title: hidden ? "" : `${percent(p)}, KL to the final prediction ${fixed(trace.lens.kl.at(n, place))} nats`,
+                title: hidden
+                  ? ""
+                  : `${percent(p)}, KL to the final prediction ${fixed(trace.lens.kl.at(n, place))} nats`,
               },
               hidden ? "?" : visible(model.texts[id]),
             );

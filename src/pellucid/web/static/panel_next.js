@@ -393,7 +393,9 @@ export function nextPanel(root, view) {
           name(revealed.guess),
           ": the model gives it ",
           percent(Math.exp(logQ[revealed.guess])),
-          truthOf ? `, the truth ${truthOf.has(revealed.guess) ? percent(truthOf.get(revealed.guess)) : "nothing"}` : "",
+          truthOf
+            ? `, the truth ${truthOf.has(revealed.guess) ? percent(truthOf.get(revealed.guess)) : "nothing"}`
+            : "",
           ".",
         ),
         h("p", {}, guessOn(here, answer)),
@@ -456,7 +458,11 @@ export function nextPanel(root, view) {
       if (isInside) moveToken(view, 1);
       else view.store.set({ text: textOf([...trace.ids.slice(1), answer]), at: -1 });
     };
-    return h("button", { type: "button", id: "guess-on", onclick: go }, isInside ? "Next guess" : "Write it and guess again");
+    return h(
+      "button",
+      { type: "button", id: "guess-on", onclick: go },
+      isInside ? "Next guess" : "Write it and guess again",
+    );
   }
 
   function best(truthOf) {

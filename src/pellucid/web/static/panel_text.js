@@ -106,7 +106,11 @@ export function textPanel(root, view) {
         h(
           "button",
           { type: "button", class: "chip", title: text, onclick: use(text) },
-          SKILLS[skill] ?? `${text.replace(/<\|\w+\|>/g, "").slice(0, 26).replace(/\s\S*$/, "")} …`,
+          SKILLS[skill] ??
+            `${text
+              .replace(/<\|\w+\|>/g, "")
+              .slice(0, 26)
+              .replace(/\s\S*$/, "")} …`,
         ),
       ),
       canType && h("button", { type: "button", class: "chip", id: "held-out", onclick: nextFable }, heldOut),
@@ -130,8 +134,8 @@ export function textPanel(root, view) {
     note.textContent = [
       trace.is_cut && `The model reads ${model.context_length} tokens at most: the text is shown as far as they reach.`,
       model.has_chat &&
-        "This model was fine-tuned on conversations: it reads a text as a question, between marks that say who speaks. "
-          + "It learned to predict answers, so its surprise at a question means little.",
+        "This model was fine-tuned on conversations: it reads a text as a question, between marks that say who speaks. " +
+          "It learned to predict answers, so its surprise at a question means little.",
     ]
       .filter(Boolean)
       .join(" ");
@@ -239,7 +243,7 @@ export function textPanel(root, view) {
             "div",
             { class: "merges" },
             h("span", { class: "muted" }, "made by "),
-            merges.map(([rank, made, left, right]) =>
+            merges.map(([rank, , left, right]) =>
               h(
                 "span",
                 { class: "merge mono", title: `merge number ${rank}` },

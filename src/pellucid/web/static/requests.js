@@ -10,10 +10,10 @@ const REST = 250; // milliseconds without a keystroke
 
 export function makeRequests(view) {
   const { source } = view;
-  const ask = newest(fail);
+  const askNewest = newest(fail);
   const models = new Map(); // by run
   let asked = {}; // by name of a request, what it was made for last
-  let typedAt = 0; // when the letter was typed that the trace is asked for; 0 if no letter was
+  let typedAt = 0; // when the letter was typed that the trace is asked for; 0 if it was no letter that changed
   let resting = 0;
   return { refresh, forget: () => (asked = {}) };
 
@@ -24,26 +24,28 @@ export function makeRequests(view) {
     const query = { ...whole, knockOut: partsOff(off), patchText: (off && instead) || undefined };
     const shown = JSON.stringify([checkpoint, text, off, query.patchText]);
     if (shown !== asked.trace) [typedAt, view.typedAt] = [view.typedAt, 0];
-    const started = typedAt;
-    request("trace", shown, () => Promise.all([source.trace(query), modelOf(checkpoint)]), ([trace, model]) => {
-      noProblem(view);
-      if (view.model !== model)
-        Object.assign(view, { model, base: null, baseLogits: null, truth: null, deciding: null, inside: null });
-      Object.assign(view, { trace, logits: logitsOf(trace), shown });
-      if (!off) Object.assign(view, { base: trace, baseLogits: view.logits });
-      measure("keystroke to redrawn", started);
+    request("trace", shown, async () => {
+      const [trace, model] = await Promise.all([source.trace(query), modelOf(checkpoint)]);
+      const logits = logitsOf(trace);
+      const ofOtherRun = { base: null, baseLogits: null, truth: null, deciding: null, inside: null };
+      const base = off ? {} : { base: trace, baseLogits: logits };
+      return { ...(model !== view.model && ofOtherRun), model, trace, logits, shown, ...base };
     });
     if (view.shown === shown) followUp(whole, query); // the trace comes first: it is what one waits for
   }
 
-  // Makes a request unless its key is that of the one before. Without a key, the view lacks nothing.
-  function request(name, key, send, put) {
+  // Makes a request unless its key is that of the one before. Without a key, nothing is needed. `ask` promises what to
+  // put into the view.
+  function request(name, key, ask) {
     const isNew = key && key !== asked[name];
+    const started = typedAt;
     asked[name] = key;
     if (!isNew) return;
-    ask(name, send, (answer) => {
-      put(answer);
+    askNewest(name, ask, (answer) => {
+      Object.assign(view, answer);
+      if (name === "trace") noProblem(view);
       view.draw();
+      measure(`keystroke to ${name}`, started);
       refresh();
     });
   }
@@ -53,46 +55,42 @@ export function makeRequests(view) {
     const { checkpoint, text } = whole;
     const { off, inside, other } = view.state;
     const [here, [layer]] = [placeOf(view), headOf(view)];
-    const b = isThere(view, other) && { ...whole, checkpoint: other };
-    if (!b) Object.assign(view, { other: null, otherLogits: null });
+    const ofB = isThere(view, other) && { ...whole, checkpoint: other };
+    if (!ofB) Object.assign(view, { other: null, otherLogits: null });
     askGrammar({ checkpoint, text });
-
-    const logitsOfAll = () =>
-      Promise.all([source.logits(query), off && source.logits(whole), b && source.logits(b)]);
-    request("logits", view.logits.at !== here && `${view.shown} ${here}`, logitsOfAll, ([logits, base, otherLogits]) =>
-      Object.assign(view, { logits, baseLogits: base || logits, otherLogits }),
-    );
-    request("base", off && `${checkpoint} ${text}`, () => source.trace(whole), (base) =>
-      Object.assign(view, { base, baseLogits: logitsOf(base) }),
-    );
-    request("other", b && `${other} ${text}`, () => source.trace(b), (trace) =>
-      Object.assign(view, { other: trace, otherLogits: logitsOf(trace) }),
-    );
-    request("inside", inside && `${view.shown} ${layer}`, () => source.inside({ ...query, layer }), (answer) => {
-      view.inside = { ...answer, layer };
+    request("logits", view.logits.at !== here && `${view.shown} ${here}`, async () => {
+      const logits = await source.logits(query);
+      const baseLogits = off ? await source.logits(whole) : logits;
+      return { logits, baseLogits, otherLogits: ofB ? await source.logits(ofB) : null };
+    });
+    request("base", off && `${checkpoint} ${text}`, async () => {
+      const base = await source.trace(whole);
+      return { base, baseLogits: logitsOf(base) };
+    });
+    request("other", ofB && `${other} ${text}`, async () => {
+      const trace = await source.trace(ofB);
+      return { other: trace, otherLogits: logitsOf(trace) };
+    });
+    request("inside", inside && `${view.shown} ${layer}`, async () => {
+      return { inside: { ...(await source.inside({ ...query, layer })), layer } };
     });
   }
 
   // What the grammar of the language says: what may come next, and which words decide it. The second takes it longer
   // than a keystroke, so it is asked when nobody types.
   function askGrammar(query) {
-    const run = runOf(query.checkpoint);
-    const key = `${run} ${query.text}`;
-    const started = typedAt;
+    const key = `${runOf(query.checkpoint)} ${query.text}`;
     const askDeciding = () =>
-      request("deciding", key, () => source.deciding(query), ({ places }) => {
-        view.deciding = { text: query.text, places };
-        const [[share, head] = [0]] = headsThatLook(view);
-        if (share >= LOOKS && !view.state.head) view.opensOn[run] ??= head;
+      request("deciding", key, async () => {
+        const { places } = await source.deciding(query);
+        const deciding = { text: query.text, places };
+        return { deciding, opensOn: headsToOpenOn({ ...view, deciding }) };
       });
     if (key !== asked.truth) {
       clearTimeout(resting);
-      resting = setTimeout(askDeciding, started ? REST : 0);
+      resting = setTimeout(askDeciding, typedAt ? REST : 0);
     }
-    request("truth", key, () => source.truth(query), (truth) => {
-      view.truth = truth;
-      measure("keystroke to truth", started);
-    });
+    request("truth", key, async () => ({ truth: await source.truth(query) }));
   }
 
   function modelOf(checkpoint) {
@@ -107,6 +105,13 @@ export function makeRequests(view) {
 }
 
 const logitsOf = ({ at, logits }) => ({ at, logits });
+
+// By run, the head that part 3 shows until one is chosen: the first that was found to look at what decides the next token.
+function headsToOpenOn(view) {
+  const { head: chosen, checkpoint } = view.state;
+  const [[share, head] = [0]] = headsThatLook(view);
+  return share >= LOOKS && !chosen ? { [runOf(checkpoint)]: head, ...view.opensOn } : view.opensOn;
+}
 
 // How long something took, until it was painted: `performance.getEntriesByType("measure")` lists it.
 function measure(name, start) {

@@ -8,8 +8,9 @@ import { SourceError, withTensors } from "./source_server.js";
 import { Tensor } from "./tensor.js";
 import { Tokenizer } from "./tokenizer.js";
 
-const NO_TRUTH = "This file knows the truth only for its examples, because the grammar is not in it. "
-  + "`pellucid serve` knows it for any text.";
+const NO_TRUTH =
+  "This file knows the truth only for its examples, because the grammar is not in it. " +
+  "`pellucid serve` knows it for any text.";
 
 export function offlineSource(recorded) {
   const live = recorded.browser && liveAnswers(recorded);
@@ -37,7 +38,8 @@ export function offlineSource(recorded) {
 }
 
 function knockOutOf({ knock_out, latest }, checkpoint) {
-  if (!knock_out) throw new SourceError("What each part is for can be measured only where a grammar labels the skills.");
+  if (!knock_out)
+    throw new SourceError("What each part is for can be measured only where a grammar labels the skills.");
   if (checkpoint !== latest) throw new SourceError(`This file has measured only the parts of ${latest}.`);
   return knock_out;
 }
@@ -64,12 +66,16 @@ function liveAnswers(recorded) {
     const ids = [end_of_text, ...marked].slice(0, model.contextLength);
     const isCut = marked.length >= model.contextLength;
     const found = trace(model, ids, changes(ids.length, knockOut, patchText), before);
-    const column = (t) => columnOf(lens(model, found.residuals.map((x_TD) => x_TD[t])));
-    const columns_T = ids.map((_, t) => (t < found.nKept ? before.columns_T[t] : column(t)));
+    const residualsAt = (t) => found.residuals.map((x_TD) => x_TD[t]);
+    const columns_T = ids.map((_, t) =>
+      t < found.nKept ? before.columns_T[t] : columnOf(lens(model, residualsAt(t))),
+    );
     if (kept.size > 8) kept.clear();
     kept.set(key, { ...found, shown, isCut, columns_T });
     return kept.get(key);
   }
+
+  const textOf = (ids) => ids.map((id) => recorded.model.texts[id]).join("");
 
   // What is to stand at these places: nothing or, with a patchText, what they gave for that text.
   function changes(nTokens, knockOut, patchText) {
@@ -93,7 +99,7 @@ function liveAnswers(recorded) {
       const surprise = (id, t) => columns_T[t].logSum - columns_T[t].logits_NV.at(-1)[id];
       return {
         checkpoint: recorded.latest,
-        text: isCut ? ids.slice(1).map((id) => recorded.model.texts[id]).join("") : shown,
+        text: isCut ? textOf(ids.slice(1)) : shown,
         is_cut: isCut || shown !== asked.text,
         ids,
         points,
@@ -148,7 +154,7 @@ function recordedAnswers(recorded, checkpoint, live) {
   // Logits (N, V) at a place. All tokens that were not recorded share one logit, so that what is left of the
   // probability is spread evenly.
   function logitsAt({ counts, ids, values, rest }, at) {
-    const [nPoints, nPlaces] = counts.shape;
+    const [, nPlaces] = counts.shape;
     const place = Math.min(at ?? nPlaces - 1, nPlaces - 1);
     let start = 0;
     const logits_NV = [];

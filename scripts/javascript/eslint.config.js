@@ -1,0 +1,15 @@
+// eslint's own list of likely faults, for modules that run in a browser. How the code looks is prettier's business.
+
+import js from "@eslint/js";
+
+const BROWSER = `Blob DOMParser DecompressionStream Event EventSource EventTarget IntersectionObserver MessageEvent Response
+  TextDecoder TextEncoder URL URLSearchParams addEventListener atob clearInterval clearTimeout document fetch getComputedStyle history location
+  matchMedia performance requestAnimationFrame sessionStorage setInterval setTimeout window`;
+
+export default [
+  js.configs.recommended,
+  {
+    languageOptions: { globals: Object.fromEntries(BROWSER.split(/\s+/).map((name) => [name, "readonly"])) },
+    linterOptions: { reportUnusedDisableDirectives: "error" },
+  },
+];
