@@ -1,5 +1,5 @@
-"""Faster ways to compute what other folders compute: you can understand everything without them.
+"""Faster equivalents of functions elsewhere: you can understand everything without them.
 
-Each function computes what a plain one elsewhere says, and tests hold the two equal. Those of the model and the loss
-are passed in by the builders where `model.kernels` is `fast`. docs/speed.md says what each one pays.
+Each function computes the same as a plain one elsewhere, and tests hold the two equal. The builders pass in those of
+the model and the loss where `model.kernels` is `fast`. docs/speed.md has the gain of each.
 """

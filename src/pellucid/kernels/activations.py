@@ -1,4 +1,4 @@
-"""Activations with their gradients by hand."""
+"""Activations with hand-written gradients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def relu_squared(x: Tensor) -> Tensor:
-    """`model.feed_forward.relu_squared`."""
+    """The same function as `model.feed_forward.relu_squared`, faster."""
     if torch.is_grad_enabled():
         return ReLUSquared.apply(x)  # type: ignore[no-any-return,no-untyped-call]
     r = F.relu(x)
@@ -20,7 +20,7 @@ def relu_squared(x: Tensor) -> Tensor:
 class ReLUSquared(torch.autograd.Function):
     """y = r^2 with r = max(0, x), and dL/dx = 2 r dL/dy: where x is negative, r is 0 already.
 
-    Autograd goes through r^2 and max one after the other, and keeps x besides r.
+    Autograd would go through r^2 and max one after the other, and store x besides r.
     """
 
     @staticmethod

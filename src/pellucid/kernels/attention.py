@@ -21,7 +21,7 @@ LONGEST_EXPLICIT_ON_CPU = 512  # keys; see faster_attention
 def project_together(
     x_BTD: Tensor, W_Q: nn.Module, W_K: nn.Module, W_V: nn.Module, head_width: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`model.attention.project` as one product instead of three, where all three are plain linear layers."""
+    """`model.attention.project` as one product instead of three, if all three are plain linear layers."""
     layers = [layer for layer in (W_Q, W_K, W_V) if type(layer) is nn.Linear and not has_hooks(layer)]
     if len(layers) < 3:
         q_BHTK, k_BGTK, v_BGTK = (W(x_BTD).unflatten(-1, (-1, head_width)).transpose(1, 2) for W in (W_Q, W_K, W_V))
@@ -31,7 +31,7 @@ def project_together(
     heads_BTHK = F.linear(x_BTD, weight, bias).view(*x_BTD.shape[:2], -1, head_width)
     n_heads_each = [layer.out_features // head_width for layer in layers]
     q_BHTK, k_BGTK, v_BGTK = torch.split(heads_BTHK.transpose(1, 2), n_heads_each, dim=1)
-    # Copied, so that each head is one block of memory: what follows gains more than the copy takes.
+    # Copied, so that each head is one block of memory: later products gain more than the copy costs.
     return q_BHTK.contiguous(), k_BGTK.contiguous(), v_BGTK.contiguous()
 
 
@@ -48,9 +48,9 @@ def fused_attention(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: flo
 
 
 def faster_attention(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float, *, explicit: Attend) -> Tensor:
-    """The faster of the two, as measured: fused, except to train in bfloat16 on a CPU at short lengths.
+    """The faster of fused and explicit attention, as measured: explicit only to train short texts in bfloat16 on a CPU.
 
-    There the fused kernel's backward pass is slow. Forward and backward take it 3.7 times as long at 64
+    There the fused kernel's backward pass is slow: forward and backward together take 3.7 times as long at 64
     and 128 tokens, 1.8 times at 256, 1.5 at 512, and 0.8 at 1024 (Xeon with AMX, PyTorch 2.13).
     """
     if fused_is_slow(q_BHTK, k_BHSK):
@@ -61,7 +61,7 @@ def faster_attention(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: fl
 def faster_window(
     q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float, *, window: int, explicit: Attend
 ) -> Tensor:
-    """The faster of the two, for `model.sliding_window`. The fused kernel also computes what its mask hides."""
+    """`faster_attention` for `model.sliding_window`. The fused kernel also computes the scores that its mask hides."""
     if fused_is_slow(q_BHTK, k_BHSK):
         return explicit(q_BHTK, k_BHSK, v_BHSK, dropout)
     n_queries, n_keys = q_BHTK.size(2), k_BHSK.size(2)

@@ -1,4 +1,4 @@
-"""The loss of short logits without a float32 copy of them.
+"""Cross-entropy of low-precision logits, without a float32 copy of all of them.
 
 Shapes: V vocabulary, N predictions, C of them at once.
 """
@@ -10,26 +10,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# In float32: 1 MB fits into the caches of a CPU; a GPU wants few and large pieces, and 256 MB are little to it.
+# In float32: 1 MB fits into a CPU's caches; a GPU wants few large pieces, and can spare 256 MB.
 NUMBERS_AT_ONCE = {"cpu": 2**18, "cuda": 2**26}
 
 
 def predictions_at_once(logits_NV: Tensor) -> int:
-    """How many rows of logits are widened to float32 together."""
+    """The number of rows of logits that are converted to float32 together."""
     return max(1, NUMBERS_AT_ONCE.get(logits_NV.device.type, 2**18) // logits_NV.size(1))
 
 
 def summed_cross_entropy(logits_NV: Tensor, targets_N: Tensor, ignore_index: int) -> Tensor:
-    """`objectives.next_token.summed_cross_entropy`."""
+    """The same function as `objectives.next_token.summed_cross_entropy`, in less memory."""
     return SummedCrossEntropy.apply(logits_NV, targets_N, ignore_index)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class SummedCrossEntropy(torch.autograd.Function):
     """The gradient of -log softmax(z)[target] with respect to z is softmax(z) minus the one-hot target.
 
-    It is found along with the loss, some predictions at a time, and rounded to the format of the logits, as it would
-    be anyway on its way into the products before them. What stays until the backward pass is this gradient alone.
-    One softmax serves both: on a CPU, PyTorch computes it faster than log_softmax and exp.
+    It is computed along with the loss, some predictions at a time, and rounded to the dtype of the logits, as backward
+    would round it anyway. Nothing else is stored for the backward pass. One softmax serves both: on a CPU, PyTorch
+    computes it faster than log_softmax and exp.
     """
 
     @staticmethod

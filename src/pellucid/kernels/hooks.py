@@ -1,10 +1,10 @@
-"""When a fast form may not stand in for a module: somebody listens to its calls."""
+"""When a fast form may not replace a module: hooks listen to its calls."""
 
 from torch import nn
 
 
 def has_hooks(*modules: nn.Module) -> bool:
-    """Whether calling one of the modules does more than its forward pass."""
+    """Whether calling one of the modules does more than its `forward`."""
     return any(
         module._forward_pre_hooks or module._forward_hooks or module._backward_pre_hooks or module._backward_hooks
         for module in modules

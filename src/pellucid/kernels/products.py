@@ -1,6 +1,6 @@
-"""Products in float32 by oneDNN, where they are large enough to gain from it.
+"""Matrix products in float32 by oneDNN, where they are large enough to gain from it.
 
-PyTorch gives float32 products on a CPU to MKL, which on AMD's CPUs leaves half of their vector units unused.
+PyTorch computes float32 products on a CPU with MKL, which leaves half of the vector units of AMD's CPUs unused.
 
 Shapes: N rows (B of them, when B texts are written), I inputs, O outputs.
 """
@@ -18,14 +18,14 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 FEWEST_NUMBERS = 2**17  # for smaller matrices, oneDNN's preparation of a call takes longer than it saves
-ROWS_IN_MIND = 16  # its order for so many suits other numbers of rows as well
+ROWS_IN_MIND = 16  # its order for this many rows suits other numbers as well
 FEWEST_MULTIPLICATIONS = 2**24  # in training, where it prepares three calls
 
 
 def gains_from_packing(weight_OI: Tensor) -> bool:
     """Whether `packed_product` is faster: for a large float32 matrix, on a CPU with oneDNN.
 
-    For one row it is so with two threads or more, as MKL uses one; with one thread they are about equal.
+    For a single row it needs two threads, as MKL uses only one; with one thread they are about equal.
     """
     return is_for_onednn(weight_OI) and weight_OI.numel() >= FEWEST_NUMBERS
 
@@ -36,12 +36,12 @@ def packed_product(weight_OI: Tensor, bias_O: Tensor | None) -> Callable[[Tensor
     Later changes of W are not seen.
     """
     packed = torch.ops.mkldnn._reorder_linear_weight(weight_OI.detach().contiguous(), ROWS_IN_MIND)
-    by_onednn = torch.ops.mkldnn._linear_pointwise.default  # once, as looking it up takes time
+    by_onednn = torch.ops.mkldnn._linear_pointwise.default  # looked up once, as that takes time
     return lambda x_BI: by_onednn(x_BI, packed, bias_O, "none", [], None)
 
 
 def with_faster_products(model: nn.Module) -> Callable[[Tensor], Tensor]:
-    """The model, with large linear layers and their gradients by oneDNN."""
+    """The model's forward pass with large linear layers, and their gradients, computed by oneDNN."""
 
     def forward(tokens_BT: Tensor) -> Tensor:
         with FasterProducts():
@@ -51,7 +51,7 @@ def with_faster_products(model: nn.Module) -> Callable[[Tensor], Tensor]:
 
 
 class FasterProducts(TorchFunctionMode):
-    """While it is entered, `F.linear` is `LinearByOneDNN` where this is faster."""
+    """While this context is active, `F.linear` is computed by `LinearByOneDNN` where that is faster."""
 
     def __torch_function__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
         if function is F.linear and not named and gains_in_training(*arguments):
@@ -70,7 +70,7 @@ def is_for_onednn(x: Tensor) -> bool:
 
 @functools.cache
 def has_onednn() -> bool:
-    """On other CPUs than x86 PyTorch chooses well by itself."""
+    """Whether PyTorch has oneDNN for x86; on other CPUs it chooses well by itself."""
     is_x86 = platform.machine() in ("x86_64", "AMD64")
     return is_x86 and bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
 
@@ -89,9 +89,9 @@ class LinearByOneDNN(torch.autograd.Function):
         x, weight_OI = ctx.saved_tensors
         gradient_NO, x_NI = gradient.flatten(end_dim=-2), x.flatten(end_dim=-2)
         wants_x, wants_weight, wants_bias = ctx.needs_input_grad
-        of_x = product(gradient, weight_OI.T) if wants_x else None
-        of_weight = transposed_product(gradient_NO, x_NI) if wants_weight else None
-        return of_x, of_weight, gradient_NO.sum(dim=0) if wants_bias else None
+        gradient_x = product(gradient, weight_OI.T) if wants_x else None
+        gradient_OI = transposed_product(gradient_NO, x_NI) if wants_weight else None
+        return gradient_x, gradient_OI, gradient_NO.sum(dim=0) if wants_bias else None
 
 
 def product(x: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
@@ -100,7 +100,7 @@ def product(x: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tenso
 
 
 def transposed_product(gradient_NO: Tensor, x_NI: Tensor) -> Tensor:
-    """g^T x, with the fewer rows first: oneDNN is up to twice as fast so."""
+    """g^T x, with the factor of fewer columns first, which makes oneDNN up to twice as fast."""
     if gradient_NO.size(1) < x_NI.size(1):
         return product(gradient_NO.T, x_NI.T)
     return product(x_NI.T, gradient_NO.T).T

@@ -1,4 +1,4 @@
-"""RoPE in fewer passes through memory, with its gradient by hand.
+"""RoPE in fewer passes through memory, with a hand-written gradient.
 
 Shapes: B batch, T positions, H heads, K head width, I pairs that are rotated: K/2, or fewer.
 """
@@ -12,14 +12,14 @@ from torch import Tensor
 
 
 def rotate_pairs(x_BHTK: Tensor, cos_TK: Tensor, sin_TI: Tensor) -> Tensor:
-    """`model.positions.rotate_pairs`."""
+    """The same function as `model.positions.rotate_pairs`, faster."""
     if torch.is_grad_enabled():
         return Rotation.apply(x_BHTK, cos_TK, sin_TI)  # type: ignore[no-any-return,no-untyped-call]
     return _rotated(x_BHTK, cos_TK, sin_TI)
 
 
 class Rotation(torch.autograd.Function):
-    """The gradient of a rotation is the rotation back: one pass, where autograd takes two."""
+    """The backward pass of a rotation is the inverse rotation: one pass through memory, where autograd takes two."""
 
     @staticmethod
     def forward(ctx: Any, x_BHTK: Tensor, cos_TK: Tensor, sin_TI: Tensor) -> Tensor:

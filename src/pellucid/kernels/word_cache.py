@@ -1,13 +1,13 @@
-"""Encoding text word by word, where each word is encoded once: words come again."""
+"""Encoding text word by word, each distinct word once: most words occur again."""
 
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-REMEMBERED_CHARACTERS = 1 << 22  # then everything is forgotten, so that memory does not grow with the text
+REMEMBERED_CHARACTERS = 1 << 22  # then the cache is emptied, so that memory does not grow with the text
 
-# Bytes of UTF-8 with which a blank may begin, and end: those of Unicode's blanks, which some other characters share.
+# Bytes with which a Unicode blank begins, and ends, in UTF-8; some other characters share them.
 BEGINS_BLANK, ENDS_BLANK = (np.zeros(256, dtype=bool) for _ in range(2))
 BEGINS_BLANK[[*b"\t\n\v\f\r ", 0xC2, 0xE1, 0xE2, 0xE3]] = True
 ENDS_BLANK[[*b"\t\n\v\f\r ", *range(0x80, 0x8B), 0x9F, 0xA0, 0xA8, 0xA9, 0xAF]] = True
@@ -16,9 +16,9 @@ IS_CUT[[*b" \n"]] = True
 
 
 def cut_before_blanks(text: str, cut: Callable[[str], list[str]]) -> list[str]:
-    """The text cut before each space and each new line, which takes half as long as a search for words.
+    """Cut a text before each space and each newline, which takes half as long as a search for words.
 
-    A word ends there if what precedes is no blank, or what follows is none. Where that is not sure, `cut` does it.
+    A word ends there unless there are blanks on both sides. Where there may be, `cut` does the work.
     """
     bytes_N = np.frombuffer(text.encode(errors="surrogatepass"), dtype=np.uint8)
     between_blanks = ENDS_BLANK[bytes_N[:-2]] & IS_CUT[bytes_N[1:-1]] & BEGINS_BLANK[bytes_N[2:]]
@@ -29,7 +29,7 @@ def cut_before_blanks(text: str, cut: Callable[[str], list[str]]) -> list[str]:
 
 
 class WordCache:
-    """`cut` gives the words of a text; `encode_words` the ids of each word, which must not depend on its neighbours."""
+    """Token ids of texts: `cut` gives a text's words, `encode_words` the ids of each, whatever its neighbours."""
 
     def __init__(
         self, cut: Callable[[str], list[str]], encode_words: Callable[[list[str]], Iterable[Sequence[int]]]
@@ -39,18 +39,18 @@ class WordCache:
         self._n_characters = 0
 
     def __call__(self, texts: Sequence[str]) -> list[NDArray[np.uint32]]:
-        """The ids of each text. What `encode_words` raises leaves the cache as it was."""
+        """The ids of each text. If `encode_words` raises, the cache stays as it was."""
         if self._n_characters > REMEMBERED_CHARACTERS:
             self._ids_of_word.clear()
             self._n_characters = 0
-        words_of = [cut_before_blanks(text, self._cut) for text in texts]
-        ids_of = [self._known_ids(words) for words in words_of]
-        with_new_words = [i for i, ids in enumerate(ids_of) if ids is None]
+        words_of_texts = [cut_before_blanks(text, self._cut) for text in texts]
+        ids_of_texts = [self._known_ids(words) for words in words_of_texts]
+        with_new_words = [i for i, ids in enumerate(ids_of_texts) if ids is None]
         if with_new_words:
-            self._remember(set().union(*(words_of[i] for i in with_new_words)).difference(self._ids_of_word))
+            self._remember(set().union(*(words_of_texts[i] for i in with_new_words)).difference(self._ids_of_word))
             for i in with_new_words:
-                ids_of[i] = self._known_ids(words_of[i])
-        return [np.frombuffer(ids, dtype=np.uint32) for ids in ids_of if ids is not None]
+                ids_of_texts[i] = self._known_ids(words_of_texts[i])
+        return [np.frombuffer(ids, dtype=np.uint32) for ids in ids_of_texts if ids is not None]
 
     def _known_ids(self, words: list[str]) -> bytes | None:
         try:

@@ -41,7 +41,7 @@ def causal_mask(n_queries: int, n_keys: int, like: Tensor) -> Tensor:
 
 
 def explicit_attention(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float) -> Tensor:
-    """Causal attention, step by step as the equations say it."""
+    """Causal attention by equations 7 and 8, every score and weight computed explicitly."""
     mask_TS = causal_mask(q_BHTK.size(2), k_BHSK.size(2), like=q_BHTK)
     return scaled_dot_product(q_BHTK, k_BHSK, v_BHSK, mask_TS, dropout)
 
@@ -58,8 +58,8 @@ class MultiHeadAttention(nn.Module):
     """Several attentions side by side, each in its own K-wide projection of x (equation 9).
 
     With fewer key/value heads than query heads, each is shared by a group of query heads (Ainslie et al.
-    2023), which makes the cache smaller. `rotate` belongs to the positions; `project` and `attend` are the functions
-    above, or faster ones that compute the same (`kernels/attention.py`).
+    2023), which makes the cache smaller. `rotate` is a method of the positions; `project` and `attend` are the
+    functions above, or faster equivalents (`kernels/attention.py`).
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class MultiHeadAttention(nn.Module):
         return F.dropout(self.W_O(concatenated_BTD), self.dropout, self.training)
 
     def gather(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, cache: LayerCache | NoCache) -> Tensor:
-        """For each query, a mix of the values at its position and before it."""
+        """Each query's weighted mean of the values at its position and before it."""
         start = cache.length
         k_BGSK, v_BGSK = cache.append(self.rotate(k_BGTK, start), v_BGTK)
         k_BHSK, v_BHSK = self.share_among_heads(k_BGSK), self.share_among_heads(v_BGSK)
@@ -108,7 +108,7 @@ class MultiHeadAttention(nn.Module):
         return self.attend(self.rotate(q_BHTK, start), k_BHSK, v_BHSK, dropout)
 
     def new_cache(self, batch_size: int, capacity: int, like: Tensor) -> LayerCache:
-        """An empty cache for so many positions, in the dtype and on the device of `like`."""
+        """An empty cache for `capacity` positions, in the dtype and on the device of `like`."""
         shape_BGSK = (batch_size, self.n_kv_heads, capacity, self.head_width)
         return LayerCache(like.new_zeros(shape_BGSK), like.new_zeros(shape_BGSK))
 

@@ -1,4 +1,4 @@
-"""The bigram model: what comes next depends on the last token alone.
+"""The bigram model: the next token depends on the last one alone.
 
 Shapes: B batch, T positions, V vocabulary.
 """
@@ -13,10 +13,10 @@ from pellucid.model.language_model import LanguageModel
 
 
 class Bigram(LanguageModel):
-    """One row of logits for each token that may stand before (equation 33). Zeros, to begin with: all are as likely.
+    """A table of logits: row a scores every token that may follow token a (equation 33). All start at zero.
 
-    Trained long enough, the row's softmax is how often each token followed in the training text. `set_counts` puts
-    that there at once.
+    After enough training, softmax of row a is how often each token followed a in the training text. `set_counts`
+    sets those frequencies directly.
     """
 
     def __init__(self, vocab_size: int, context_length: int) -> None:
@@ -34,17 +34,17 @@ class Bigram(LanguageModel):
 
     @torch.no_grad()
     def set_counts(self, counts_VV: Tensor) -> None:
-        """The optimum for a text in which token b followed token a counts_VV[a, b] times, but for one more pair a row.
+        """Set the optimal logits, smoothed, for a text in which token b followed token a counts_VV[a, b] times.
 
-        What was never seen would have probability 0 and cost infinitely much. So each token is counted as if it had
-        stood there once more, followed by a 1 / V part of every token (Perks 1947).
+        A pair that was never seen would have probability 0 and an infinite loss. So 1 / V is added to each count
+        (Perks 1947): one more pair in each row.
         """
         smoothed_VV = counts_VV.double() + 1 / self.vocab_size
         self.logits_VV.copy_((smoothed_VV / smoothed_VV.sum(dim=1, keepdim=True)).log())
 
 
 class TokensRead:
-    """A state of nothing but the number of tokens read."""
+    """A model's state that holds only the number of tokens read."""
 
     def __init__(self) -> None:
         self.length = 0

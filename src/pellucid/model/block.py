@@ -25,5 +25,5 @@ class Block(nn.Module):
         return self.feed_forward(x_BTD)  # type: ignore[no-any-return]
 
     def new_cache(self, batch_size: int, capacity: int, like: Tensor) -> State:
-        """What this layer's attention keeps of the tokens before."""
+        """An empty cache for this layer's attention."""
         return self.attention.sublayer.new_cache(batch_size, capacity, like)  # type: ignore[attr-defined, no-any-return]

@@ -1,4 +1,4 @@
-"""From the model section of a config to a decoder: one function and one `match` per axis of its design."""
+"""Builds a model from the `model` section of a config: one function and one `match` per axis of its design."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from pellucid.model.sliding_window import AttendInWindow, SlidingWindowAttention
 
 @dataclass(frozen=True)
 class Kernels:
-    """The functions that have a plain and a fast form, which compute the same."""
+    """The functions that have both a plain and a fast form."""
 
     project: Project
     attend: Attend
@@ -58,7 +58,7 @@ class Kernels:
 
 
 def attend_faster(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float) -> Tensor:
-    """A function, not a partial: a copy of a model shares it, so that it is still known for what it is."""
+    """`faster_attention` as a function, not a partial: copies of a model share it, so `known_parts` recognises it."""
     return faster_attention(q_BHTK, k_BHSK, v_BHSK, dropout, explicit=explicit_attention)
 
 
@@ -72,9 +72,9 @@ FAST = Kernels(project_together, attend_faster, attend_in_window_faster, fast_ro
 
 
 def build_model(config: ModelConfig, vocab_size: int, *, scalar_head: bool = False) -> LanguageModel:
-    """A model with freshly drawn weights (from torch's global random state), on the default device.
+    """A model with random initial weights (from torch's global generator), on the default device.
 
-    scalar_head: a decoder that also gives each token a number: a reward, or a value. All are 0 at first.
+    scalar_head: a decoder that also gives each token a number, a reward or a value; all are 0 at first.
     """
     if scalar_head:
         assert isinstance(config, DecoderConfig)
@@ -163,7 +163,7 @@ def head_width(config: DecoderConfig) -> int:
 
 
 def rotate_in_each_layer(config: DecoderConfig, positions: Positions) -> list[Rotate]:
-    """How each layer rotates queries and keys; the last `unrotated_last_layers` leave them as they are."""
+    """Each layer's function to rotate queries and keys: the identity in the last `unrotated_last_layers`."""
     n_unrotated = config.position.unrotated_last_layers if isinstance(config.position, RotaryConfig) else 0
     first_unrotated, none = config.n_layers - n_unrotated, NoPositions()
     return [positions.rotate if layer < first_unrotated else none.rotate for layer in range(config.n_layers)]
@@ -254,7 +254,7 @@ def build_feed_forward(config: DecoderConfig) -> nn.Module:
 
 
 def build_expert(config: DecoderConfig) -> nn.Module:
-    """A feed-forward layer, of which a dense model has one in each block."""
+    """One feed-forward layer: the only one of a dense block, or one expert of several."""
     d_ff, bias = config.d_ff or 4 * config.d_model, config.has_bias("feed_forward")
     activation: Activation
     match config.activation:

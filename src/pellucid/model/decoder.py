@@ -22,8 +22,8 @@ from pellucid.model.positions import Positions
 class Decoder(LanguageModel):
     """p(next token | tokens so far) at every position at once, as logits (equation 2).
 
-    Put together from built parts by `build.build_model`. The tables of sinusoidal positions and RoPE are not
-    weights: the same weights load into a model built with a longer context_length.
+    Assembled by `build.build_model`. The tables of sinusoidal positions and RoPE are not weights: the same weights
+    load into a model built with a longer context_length.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Decoder(LanguageModel):
         return self.unembed(self.hidden(tokens_BT, state))
 
     def hidden(self, tokens_BT: Tensor, state: KVCache | None = None) -> Tensor:
-        """What the logits are read from: a vector (B, T, D) for each token, after the final norm."""
+        """The final hidden vectors (B, T, D), after the last norm: `unembed` turns them into logits."""
         layer_caches = [NoCache()] * self.n_layers if state is None else state.layers
         start = layer_caches[0].length
         self.check_length(start + tokens_BT.size(1))
@@ -70,7 +70,7 @@ class Decoder(LanguageModel):
         return self.final_norm(x_BTD)
 
     def unembed(self, x_BTD: Tensor) -> Tensor:
-        """From these vectors to logits (B, T, V)."""
+        """Logits (B, T, V) of hidden vectors (B, T, D)."""
         return self.soft_cap(self.embeddings.unembed(x_BTD))
 
     def new_state(self, batch_size: int, capacity: int | None = None) -> KVCache:

@@ -32,7 +32,7 @@ class TiedEmbeddings(nn.Module):
 
 
 class SeparateEmbeddings(nn.Module):
-    """A matrix for each end."""
+    """Two matrices: one embeds tokens, the other gives their logits."""
 
     def __init__(self, vocab_size: int, d_model: int) -> None:
         super().__init__()

@@ -1,8 +1,7 @@
-"""Mixture of experts: many feed-forward layers stand side by side, and every token asks a few of them.
+"""Mixture of experts: many feed-forward layers side by side, of which each token is sent to a few.
 
-The layer has the weights of all its experts, but a token is multiplied by those of its own few alone. No expert is ever
-full: were there a limit to how many tokens it answers, a token might be dropped because of those that come after it,
-and the model would see the future.
+The layer has the weights of all its experts, but each token is multiplied by those of its few alone. Experts have no
+capacity limit: with one, a token might be dropped because of later tokens, and the model would see the future.
 
 Shapes: B batch, T positions, D model, E experts, N tokens, C choices of a token, R = N * C rows, sorted by expert.
 """
@@ -18,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 
 class Router(nn.Linear):
-    """The probability of each expert, in float32 or wider: one row of the matrix stands for one expert."""
+    """Probabilities (B, T, E) of the experts, in float32 or wider; each row of the matrix belongs to one expert."""
 
     def __init__(self, d_model: int, n_experts: int) -> None:
         super().__init__(d_model, n_experts, bias=False)
@@ -29,10 +28,10 @@ class Router(nn.Linear):
 
 
 class Experts(nn.Module):
-    """The answers of a token's `top_k` likeliest experts, each times its share of their probability (equation 40).
+    """The outputs of a token's `top_k` likeliest experts, weighted by their renormalised probabilities (equation 40).
 
-    As in Mixtral (Jiang et al. 2024). `shared` experts answer every token (DeepSeekMoE, Dai et al. 2024).
-    An expert that nobody asks gets a gradient of zeros: so all processes have the same gradients to exchange.
+    As in Mixtral (Jiang et al. 2024). `shared` experts process every token (DeepSeekMoE, Dai et al. 2024).
+    An expert that no token chose gets a gradient of zeros, so that all processes exchange the same gradients.
     """
 
     def __init__(
@@ -51,10 +50,10 @@ class Experts(nn.Module):
 
         by_expert_R = choices_NC.flatten().argsort(stable=True)
         token_R = by_expert_R // self.top_k
-        questions = torch.split(x_ND[token_R], rows_of_each(choices_NC, len(self.experts)))
-        answers_RD = torch.cat([expert(rows) for expert, rows in zip(self.experts, questions, strict=True)])
-        answers_RD = answers_RD * shares_NC.flatten()[by_expert_R, None].to(answers_RD.dtype)
-        mixture_ND = answers_RD.new_zeros(x_ND.shape).index_add(0, token_R, answers_RD)
+        inputs = torch.split(x_ND[token_R], rows_of_each(choices_NC, len(self.experts)))
+        outputs_RD = torch.cat([expert(rows) for expert, rows in zip(self.experts, inputs, strict=True)])
+        outputs_RD = outputs_RD * shares_NC.flatten()[by_expert_R, None].to(outputs_RD.dtype)
+        mixture_ND = outputs_RD.new_zeros(x_ND.shape).index_add(0, token_R, outputs_RD)
         y_BTD: Tensor = mixture_ND.view_as(x_BTD)
         for expert in self.shared:
             y_BTD = y_BTD + expert(x_BTD)
@@ -62,9 +61,9 @@ class Experts(nn.Module):
 
 
 def rows_of_each(choices_NC: Tensor, n_experts: int) -> list[int]:
-    """How many rows each expert gets.
+    """The number of rows for each expert.
 
-    Fake tensors have no numbers, so nobody chose: then all get equally many. The FLOPs are the same for any choice.
+    Fake tensors hold no choices: then all experts get equally many. The FLOPs are the same for any choice.
     """
     if isinstance(choices_NC, FakeTensor):
         R = choices_NC.numel()
@@ -74,15 +73,15 @@ def rows_of_each(choices_NC: Tensor, n_experts: int) -> list[int]:
 
 
 def experts_of(model: nn.Module) -> list[Experts]:
-    """The layers with experts, first layer first; none in most models."""
+    """The mixture-of-experts layers of a model, in order; none in most models."""
     return [module for module in model.modules() if isinstance(module, Experts)]
 
 
 @contextmanager
 def listening_to(layers: Sequence[Experts]) -> Iterator[list[Tensor]]:
-    """Inside, when the model runs, the probabilities (B, T, E) of each layer's router join the list, in order."""
-    heard: list[Tensor] = []
-    with ExitStack() as undo:
+    """Inside, a forward pass appends the probabilities (B, T, E) of each layer's router to the list, in order."""
+    probabilities: list[Tensor] = []
+    with ExitStack() as hooks:
         for layer in layers:
-            undo.enter_context(layer.router.register_forward_hook(lambda _, __, p_BTE: heard.append(p_BTE)))
-        yield heard
+            hooks.enter_context(layer.router.register_forward_hook(lambda _, __, p_BTE: probabilities.append(p_BTE)))
+        yield probabilities

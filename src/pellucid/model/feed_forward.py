@@ -1,4 +1,4 @@
-"""The feed-forward layer: at every position alone, widen, apply a non-linearity, and narrow again.
+"""The feed-forward layer: at each position separately, widen, apply a non-linearity, and narrow again.
 
 Shapes: B batch, T positions, D model, F feed-forward.
 """

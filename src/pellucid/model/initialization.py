@@ -1,4 +1,4 @@
-"""The weights before the first step: small enough that no layer drowns the others.
+"""The initial weights: small enough that no layer dominates the others.
 
 Matrices, embeddings and learned positions are drawn from a normal distribution of mean 0; biases are 0 and
 the gains of norms 1.
@@ -25,13 +25,13 @@ OUTPUT_PROJECTIONS = ("W_O", "W_2")  # the last matrix of attention and of feed-
 def initialize(model: Decoder, *, embedding_std: float | None, zero_init_projections: bool, copying_init: bool) -> None:
     """GPT-2's initialisation (Radford et al. 2019, section 2.3), with a deviation that suits the width.
 
-    GPT-2 draws matrices with 0.02 at widths around 1000. sqrt(2 / (5 d_model)) (Nguyen and Salazar 2019) says
-    the same there (0.0198 at 1024) and suits smaller widths too. Output projections are divided by
+    GPT-2 draws matrices with a standard deviation of 0.02 at widths around 1000. sqrt(2 / (5 d_model)) (Nguyen and
+    Salazar 2019) agrees there (0.0198 at 1024) and suits smaller widths too. Output projections are divided by
     sqrt(2 n_layers), so that the sum over the sublayers keeps its scale, or are zero: then each block starts
     as the identity.
     """
-    # Sinusoidal positions are of order one and drown tokens of 0.02: with those the notes' model still knew
-    # nothing but letter frequencies after 250 steps. 1 / sqrt(d_model) leaves tied logits of order one.
+    # Sinusoidal positions are of order one and drown embeddings of 0.02: the lecture notes' model still knew only
+    # letter frequencies after 250 steps. 1 / sqrt(d_model) leaves tied logits of order one.
     d_model = model.embeddings.embedding_VD.size(1)
     default_std = 1 / sqrt(d_model) if isinstance(model.positions, Sinusoidal) else EMBEDDING_STD
     for embedding in (*model.embeddings.parameters(), *model.positions.parameters()):
@@ -46,7 +46,7 @@ def initialize(model: Decoder, *, embedding_std: float | None, zero_init_project
             nn.init.normal_(module.weight, std=output_std if name.endswith(OUTPUT_PROJECTIONS) else matrix_std)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-    for layer in experts_of(model):  # small, as GPT-2's: to begin with, the experts are about equally likely
+    for layer in experts_of(model):  # small, so that all experts are about equally likely at first
         nn.init.normal_(layer.router.weight, std=EMBEDDING_STD)
     if copying_init:
         start_as_copier([module for module in model.blocks.modules() if isinstance(module, MultiHeadAttention)][-1])
@@ -55,8 +55,8 @@ def initialize(model: Decoder, *, embedding_std: float | None, zero_init_project
 def start_as_copier(attention: MultiHeadAttention) -> None:
     """W_V orthogonal and W_O = W_V^T / 2: each head adds half of what it attends to, in its own directions.
 
-    With tied embeddings the logits of the tokens attended to rise from the first step on: to repeat a word, the model
-    has only to find it. One half, so that the token at the position itself stays heard (equation 32).
+    With tied embeddings this raises the logits of the tokens attended to from the first step on: to repeat a word, the
+    model has only to find it. The factor 1/2 keeps the token at the position itself audible (equation 32).
     """
     nn.init.orthogonal_(attention.W_V.weight)
     attention.W_O.weight.copy_(attention.W_V.weight.T / 2)
@@ -73,9 +73,7 @@ def initialize_recurrent(model: Recurrent) -> None:
     for embedding in model.embeddings.parameters():
         nn.init.normal_(embedding, std=1 / sqrt(width))
     for name, stacked in model.layers.named_parameters():
-        for gate in torch.split(
-            stacked, width
-        ):  # PyTorch puts the matrices, or biases, of all gates on top of each other
+        for gate in torch.split(stacked, width):  # PyTorch stacks the matrices, or biases, of all gates
             if name.startswith("weight_hh"):
                 nn.init.orthogonal_(gate)
             elif name.startswith("weight_ih"):

@@ -1,8 +1,7 @@
-"""What a decoder is made of, by class and function: for whoever computes a model again in another form.
+"""The classes and functions that every other implementation of a decoder can compute.
 
-An exported file, the page's JavaScript and the lean decoder restate what these parts compute. Of a part that is not
-listed they know nothing, so they ask `unknown_parts` first and never guess. A new part is listed once all of them can
-compute it.
+Exported files, the page's JavaScript and the lean decoder compute these parts again in another form. They know no other
+part, so they call `unknown_parts` first and never guess. List a new part once all of them can compute it.
 """
 
 from __future__ import annotations
@@ -42,19 +41,19 @@ FUNCTIONS: set[Callable[..., Any]] = {
 
 
 def unknown_parts(model: nn.Module) -> list[str]:
-    """Names of the classes and functions in it, itself included, that are not among the known ones."""
-    found: dict[str, None] = {}
+    """Names of the classes and functions in a model, its own class included, that are not listed above."""
+    unknown: dict[str, None] = {}
     for module in model.modules():
         if type(module) not in CLASSES:
-            found[type(module).__name__] = None
+            unknown[type(module).__name__] = None
             continue
-        functions = [plain for value in vars(module).values() if callable(plain := _plain(value))]
-        found |= {_name(function): None for function in functions if function not in FUNCTIONS}
-    return list(found)
+        functions = [function for value in vars(module).values() if callable(function := _plain(value))]
+        unknown |= {_name(function): None for function in functions if function not in FUNCTIONS}
+    return list(unknown)
 
 
 def _plain(value: Any) -> Any:
-    """The function itself, where arguments are bound to it."""
+    """The function under partials and bound methods; other values as they are."""
     while isinstance(value, (partial, MethodType)):
         value = value.func if isinstance(value, partial) else value.__func__
     return value

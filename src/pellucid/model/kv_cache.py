@@ -1,8 +1,8 @@
-"""The key/value cache: what attention has computed for the tokens so far, so that it need not again.
+"""The key/value cache: keys and values of the tokens so far, so that attention need not compute them again.
 
-To write token t a decoder needs the keys and values of all tokens before it, and under the causal mask
-those never change. Kept, a new token costs one position's work instead of t. The cache is an argument
-of the forward pass, never state of the model: one model can serve many sequences.
+To write token t a decoder needs the keys and values of all tokens before it, and under the causal mask those never
+change. With a cache, a new token costs one position's work instead of t. The cache is an argument of the forward pass,
+never state of the model: one model can serve many sequences.
 
 Shapes: L layers, B batch, G key/value heads, S key positions, K head width.
 """
@@ -17,7 +17,7 @@ from pellucid.model.language_model import State
 
 
 class LayerCache:
-    """Keys and values of one layer, in memory reserved once. For inference: no gradient flows through it."""
+    """Keys and values of one layer, in memory allocated once. For inference: no gradient flows through it."""
 
     def __init__(self, keys_BGSK: Tensor, values_BGSK: Tensor) -> None:
         self.length = 0
@@ -25,7 +25,7 @@ class LayerCache:
         self.values_BGSK = values_BGSK
 
     def append(self, keys_BGSK: Tensor, values_BGSK: Tensor) -> tuple[Tensor, Tensor]:
-        """Store the keys and values of the next positions; returns views of all so far."""
+        """Store the keys and values of the next positions, and return views of all so far."""
         n_new = keys_BGSK.size(2)
         start, end = self.length, self.length + n_new
         capacity = self.keys_BGSK.size(2)
@@ -41,7 +41,7 @@ class LayerCache:
 
 
 class NoCache:
-    """In place of a LayerCache where none is wanted: nothing came before, and nothing is kept."""
+    """A LayerCache that stays empty, for training and for reading a text at once."""
 
     length = 0
 
@@ -50,7 +50,7 @@ class NoCache:
 
 
 class KVCache:
-    """What a decoder keeps of a text: what each of its layers keeps. `length` is the same in every layer.
+    """A decoder's state: one cache per layer, all of the same length.
 
     With LayerCaches, costs 2 * n_layers * n_kv_heads * head_width numbers per position and sequence (equation 14).
     """
@@ -63,6 +63,6 @@ class KVCache:
         return self.layers[0].length
 
     def reorder(self, rows_N: Tensor) -> None:
-        """Go on with these sequences of the batch, in this order; one may be named several times."""
+        """Continue with these sequences of the batch, in this order; one may be named several times."""
         for layer in self.layers:
             layer.reorder(rows_N)

@@ -1,11 +1,10 @@
-"""What every model here is: tokens in, a score for every possible next token out, and a state to go on from.
+"""The interface of every model: tokens in, a score for every possible next token out, and a state to continue from.
 
     logits_BTV = model(tokens_BT)              all positions at once, as in training
-    state = model.new_state(batch_size)        what the model keeps of the tokens it has read: nothing, so far
+    state = model.new_state(batch_size)        the state before the first token
     logits_BTV = model(tokens_BT, state)       the tokens continue those that the state has seen, and are added to it
 
-Read piece by piece or all at once, a text gives the same logits. Only training, generation and evaluation know more of
-a model than this where they say so.
+Read piece by piece or all at once, a text gives the same logits.
 
 Shapes: B batch, T positions, V vocabulary.
 """
@@ -22,21 +21,21 @@ from torch import Tensor, nn
 
 
 class State(Protocol):
-    """What a model keeps of the tokens read so far: a decoder's keys and values, a recurrent network's hidden state."""
+    """Memory of the tokens read so far: a decoder's keys and values, or a recurrent network's hidden state."""
 
     @property
     def length(self) -> int:
-        """How many tokens of each sequence it has seen."""
+        """The number of tokens of each sequence that it has seen."""
 
     def reorder(self, rows_N: Tensor) -> None:
-        """Go on with these sequences of the batch, in this order; one may be named several times."""
+        """Continue with these sequences of the batch, in this order; one may be named several times."""
 
 
 class LanguageModel(nn.Module):
     """p(next token | tokens so far) at every position at once, as logits.
 
     `blocks` are the parts, if any, that gradient checkpointing recomputes and FSDP gathers one after the other.
-    `max_positions` is how many tokens a state can hold: models without positions or a cache go on for ever.
+    `max_positions` is the number of tokens a state can hold: unlimited without positions and cache.
     """
 
     blocks: nn.ModuleList
@@ -56,20 +55,19 @@ class LanguageModel(nn.Module):
         raise NotImplementedError
 
     def hidden_modules(self) -> list[nn.Module]:
-        """What gives each token its hidden vector (B, T, D), one module after the other: the logits are read from the
-        last. None for a model that has no such vectors."""
+        """The modules whose outputs are hidden vectors (B, T, D), in order; none for a model without such vectors."""
         return []
 
 
 def product_dtype(x: Tensor) -> torch.dtype:
-    """What autocast, if it is on, computes products in; else the format of x itself."""
+    """The dtype in which autocast computes products, if it is on; else the dtype of x."""
     device = x.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
 @contextmanager
 def eval_mode(model: nn.Module) -> Iterator[None]:
-    """No dropout inside; afterwards the mode that the model was in, also after an error."""
+    """Inside, the model is in evaluation mode (no dropout); afterwards in its previous mode, also after an error."""
     was_training = model.training
     model.eval()
     try:

@@ -2,11 +2,11 @@
 
 Softmax attention weighs a key by exp(q·k), which has to be computed for each pair. With φ(q)·φ(k) in its place the sums
 can be regrouped: Σ (φ(q)·φ(k)) v = φ(q)ᵀ (Σ φ(k) vᵀ), and the sum in brackets is the same for every later query. It is
-a matrix S, to which each token adds φ(k) vᵀ. So a text can be read in three ways, which give the same:
+a matrix S, to which each token adds φ(k) vᵀ. So there are three ways to compute the same:
 
-    in_parallel      all pairs at once, the later ones masked: work grows with the square of the length
-    in_chunks        in parallel within a chunk, and S from one chunk to the next: how it is trained
-    step_by_step     S ← S + φ(k) vᵀ, token by token: how it writes
+    in_parallel      all pairs at once, later keys masked: work grows with the square of the length
+    in_chunks        in parallel within a chunk, and S from one chunk to the next: used in training
+    step_by_step     S ← S + φ(k) vᵀ, token by token: used to write
 
 Source: Katharopoulos et al. 2020.
 
@@ -31,12 +31,12 @@ SMALLEST_SUM = 1e-6  # added to the sum of the weights, as in the authors' code,
 
 
 def feature_map(x: Tensor) -> Tensor:
-    """φ(x) = elu(x) + 1: x + 1 above zero and e^x below. It is positive, so that all weights are."""
+    """φ(x) = elu(x) + 1: x + 1 above zero and e^x below, so that all attention weights are positive."""
     return F.elu(x) + 1
 
 
 def in_parallel(q_BGRTK: Tensor, k_BG1TK: Tensor, v_BG1TV: Tensor, S_BG1KV: Tensor) -> tuple[Tensor, Tensor]:
-    """For each query, the sum of (q·k) v up to its position; and S, the sum of k vᵀ over all positions so far."""
+    """Each query's sum of (q·k) v up to its position; and S, the sum of k vᵀ over all positions so far."""
     products_BGRTT = (q_BGRTK @ k_BG1TK.mT).tril()
     return products_BGRTT @ v_BG1TV + q_BGRTK @ S_BG1KV, S_BG1KV + k_BG1TK.mT @ v_BG1TV
 
@@ -44,7 +44,7 @@ def in_parallel(q_BGRTK: Tensor, k_BG1TK: Tensor, v_BG1TV: Tensor, S_BG1KV: Tens
 def in_chunks(
     q_BGRTK: Tensor, k_BG1TK: Tensor, v_BG1TV: Tensor, S_BG1KV: Tensor, chunk: int = CHUNK
 ) -> tuple[Tensor, Tensor]:
-    """Returns what `in_parallel` does, chunk by chunk: work and memory grow with the length, not with its square."""
+    """Equal to `in_parallel`, chunk by chunk: work and memory grow with the length, not with its square."""
     sums_BGRTV = []
     for q, k, v in zip(*(torch.split(x, chunk, dim=-2) for x in (q_BGRTK, k_BG1TK, v_BG1TV)), strict=True):
         sum_of_chunk, S_BG1KV = in_parallel(q, k, v, S_BG1KV)
@@ -53,7 +53,7 @@ def in_chunks(
 
 
 def step_by_step(q_BGRTK: Tensor, k_BG1TK: Tensor, v_BG1TV: Tensor, S_BG1KV: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns what `in_parallel` does, position by position: a recurrent network whose state is S."""
+    """Equal to `in_parallel`, position by position: a recurrent network whose state is S."""
     sums_BGRV = []
     for q_BGRK, k_BG1K, v_BG1V in zip(*(x.unbind(dim=-2) for x in (q_BGRTK, k_BG1TK, v_BG1TV)), strict=True):
         S_BG1KV = S_BG1KV + k_BG1K[..., :, None] * v_BG1V[..., None, :]
@@ -62,9 +62,9 @@ def step_by_step(q_BGRTK: Tensor, k_BG1TK: Tensor, v_BG1TV: Tensor, S_BG1KV: Ten
 
 
 class RunningSums:
-    """What linear attention keeps of a text, however long it is: S = Σ φ(k) vᵀ and z = Σ φ(k) of each key/value head.
+    """The state of linear attention, of constant size: S = Σ φ(k) vᵀ and z = Σ φ(k) of each key/value head.
 
-    In float32 at least: a bfloat16 has 8 bits of precision, and the 257th token would leave a sum of ones as it is.
+    In float32 at least: bfloat16 has 8 bits of precision, so a sum of ones would stop growing at 256.
     """
 
     def __init__(self, S_BGKV: Tensor, z_BGK: Tensor) -> None:
@@ -79,9 +79,9 @@ class RunningSums:
 class LinearAttention(MultiHeadAttention):
     """Multi-head attention with weights φ(q)·φ(k) / Σ φ(q)·φ(k) in place of a softmax.
 
-    RoPE rotates φ(q) and φ(k) above the fraction line alone (Su et al. 2021, equation 19): below it, rotated products
-    could sum to zero. Then weights may be negative and need not sum to 1. No weight is ever at hand, so `dropout` acts
-    on the output only.
+    RoPE rotates φ(q) and φ(k) in the numerator alone (Su et al. 2021, equation 19): rotated products in the denominator
+    could sum to zero. So weights may be negative and need not sum to 1. They are never computed one by one, so
+    `dropout` acts on the output only.
     """
 
     def gather(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, cache: RunningSums | NoCache) -> Tensor:  # type: ignore[override]
@@ -108,7 +108,7 @@ class LinearAttention(MultiHeadAttention):
         return heads_BGRTK.flatten(1, 2).to(v_BGTK.dtype)
 
     def new_cache(self, batch_size: int, capacity: int, like: Tensor) -> RunningSums:  # type: ignore[override]
-        """Sums of nothing so far; `capacity` does not matter."""
+        """The state before the first token; its size does not depend on `capacity`."""
         return no_sums(batch_size, self.n_kv_heads, self.head_width, self.head_width, like)
 
 
@@ -118,6 +118,6 @@ def no_sums(B: int, G: int, K: int, V: int, like: Tensor) -> RunningSums:
 
 
 def by_group(x_BHTK: Tensor, n_kv_heads: int) -> Tensor:
-    """Heads by the key/value head that they share: (B, H, T, K) becomes (B, G, R, T, K)."""
+    """The query heads grouped by the key/value head that they share: (B, H, T, K) to (B, G, R, T, K)."""
     B, _, T, K = x_BHTK.shape
     return x_BHTK.reshape(B, n_kv_heads, -1, T, K)

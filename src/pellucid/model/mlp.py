@@ -1,4 +1,4 @@
-"""The neural n-gram model: what comes next depends on the last few tokens, through one table of embeddings.
+"""The neural n-gram model: the next token depends on the last few, through one table of embeddings.
 
     the last tokens ─► their embeddings, side by side ─► hidden layer ─► unembedding ─► logits
 
@@ -18,8 +18,8 @@ from pellucid.model.language_model import LanguageModel, product_dtype
 class MLP(LanguageModel):
     """A hidden layer over the last `window` tokens (equation 34; Bengio et al. 2003).
 
-    A table of n-grams learns about each sequence by itself. Here words of a kind get embeddings of a kind, so what is
-    learned about one holds for the others. Where fewer than `window` tokens have come, zeros stand in for the rest.
+    A table of n-grams learns each sequence separately. Here similar words get similar embeddings, so what is learned
+    about one carries over to the others. At the start of a text, zeros fill the window.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class MLP(LanguageModel):
 
 
 class HiddenLayer(nn.Module):
-    """W_2 activation(W_1 x + b_1), for the embeddings x of a window, one after the other.
+    """W_2 activation(W_1 x + b_1), where x holds the embeddings of a window, one after the other.
 
-    The first weights keep numbers of order one of order one, when x is drawn with variance 1 / d_model.
+    The initial weights keep activations of order one, when x has variance 1 / d_model.
     """
 
     def __init__(self, window: int, d_model: int, d_ff: int, activation: Activation) -> None:
@@ -80,14 +80,14 @@ class HiddenLayer(nn.Module):
 
 
 class LatestEmbeddings:
-    """The embeddings of the last tokens read, as many as the next window needs beside its own token."""
+    """The state of an MLP: embeddings of the last `window` - 1 tokens."""
 
     def __init__(self, latest_BPD: Tensor) -> None:
         self.length = 0
         self.latest_BPD = latest_BPD
 
     def append(self, x_BTD: Tensor) -> Tensor:
-        """Returns the embeddings kept so far followed by these, (B, S, D), and keeps the last of them."""
+        """The old and the new embeddings, concatenated (B, S, D); keeps the last of them."""
         x_BSD = torch.cat([self.latest_BPD, x_BTD], dim=1)
         self.latest_BPD = x_BSD[:, x_BTD.size(1) :]
         self.length += x_BTD.size(1)

@@ -16,7 +16,7 @@ EPSILON = 1e-5  # keeps a constant (or zero) vector from being divided by zero; 
 class LayerNorm(nn.LayerNorm):
     """gain * (x - mean) / sqrt(variance + epsilon) + bias, over each token's coordinates (equation 10).
 
-    PyTorch's own, with the variance divided by D, not D - 1; Ba, Kiros and Hinton 2016.
+    PyTorch's own, which divides by D, not D - 1, for the variance; Ba, Kiros and Hinton 2016.
     """
 
     def __init__(self, width: int, bias: bool, epsilon: float = EPSILON) -> None:
@@ -26,7 +26,7 @@ class LayerNorm(nn.LayerNorm):
 class RMSNorm(nn.Module):
     """gain * x / sqrt(mean(x^2) + epsilon): LayerNorm without centring and bias.
 
-    Zhang and Sennrich 2019. Written out because it teaches, and PyTorch's own is not faster on a CPU.
+    Zhang and Sennrich 2019. Written out to be read; PyTorch's own is not faster on a CPU.
     """
 
     def __init__(self, width: int, epsilon: float = EPSILON) -> None:

@@ -1,8 +1,7 @@
 """Positions: how the model knows the order of its tokens.
 
 Attention alone sees a set of keys, not a sequence: permute the tokens and the outputs are permuted with
-them. Order enters at one of two places, so every encoding here has the same two methods, the identity
-unless it says otherwise:
+them. Order enters at one of two places, so every encoding has two methods, the identity by default:
 
     add_to_embeddings    a vector per position, added once to the embeddings (sinusoidal, learned)
     rotate               a rotation per position, of the queries and keys in every attention (RoPE)
@@ -23,7 +22,7 @@ RotatePairs = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class NoPositions(nn.Module):
-    """No positions: only the causal mask, which hides the future, tells the order (equation 6)."""
+    """No positions: only the causal mask tells the order (equation 6)."""
 
     def add_to_embeddings(self, embeddings_BTD: Tensor, start: int) -> Tensor:
         return embeddings_BTD
@@ -61,7 +60,7 @@ class Sinusoidal(NoPositions):
 
 
 def rotate_pairs(x_BHTK: Tensor, cos_TK: Tensor, sin_TI: Tensor) -> Tensor:
-    """The pair (a, b) of coordinates i and i + I becomes (a cos - b sin, b cos + a sin); the others, if any, stay."""
+    """Turn each pair (a, b) of coordinates i and i + I to (a cos - b sin, b cos + a sin); any others stay."""
     n_pairs, width = sin_TI.size(-1), x_BHTK.size(-1)
     a_BHTI, b_BHTI, others = torch.split(x_BHTK, [n_pairs, n_pairs, width - 2 * n_pairs], dim=-1)
     return x_BHTK * cos_TK + torch.cat([-b_BHTI * sin_TI, a_BHTI * sin_TI, torch.zeros_like(others)], dim=-1)
@@ -87,8 +86,8 @@ class Rotary(NoPositions):
         rotated_width = head_width if rotated_width is None else rotated_width
         angles = clock_angles(context_length, rotated_width, base)
         self.rotate_pairs = rotate_pairs
-        of_others = torch.ones(context_length, head_width - rotated_width)
-        cos_TK = torch.cat([angles.cos().repeat(1, 2), of_others], dim=1)  # both of a pair turn alike
+        ones = torch.ones(context_length, head_width - rotated_width)
+        cos_TK = torch.cat([angles.cos().repeat(1, 2), ones], dim=1)  # one cosine for both of a pair
         self.cos_TK = nn.Buffer(cos_TK, persistent=False)
         self.sin_TI = nn.Buffer(angles.sin(), persistent=False)
 
@@ -103,6 +102,6 @@ Positions = NoPositions | Learned | Sinusoidal | Rotary
 
 
 def clock_angles(n_positions: int, width: int, base: float) -> Tensor:
-    """Angle of each of the width/2 clocks at each position: t * base^(-2i/width), in radians."""
+    """The angle of each of the width/2 clocks at each position: t * base^(-2i/width), in radians."""
     speeds = base ** (-torch.arange(0.0, width, 2) / width)
     return torch.outer(torch.arange(float(n_positions)), speeds)

@@ -1,4 +1,4 @@
-"""Gradient checkpointing: activations are computed twice instead of being kept."""
+"""Gradient checkpointing: activations are computed twice instead of stored."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -8,7 +8,7 @@ from torch.utils.checkpoint import checkpoint as recompute_in_backward
 
 
 def recompute_activations(blocks: Iterable[nn.Module]) -> None:
-    """Gradient checkpointing (equation 17): a block keeps its input alone and runs again in the backward pass.
+    """Make each block store only its input, and run again in the backward pass (equation 17).
 
     Memory falls from all activations to one tensor per block, for one more forward pass (Chen et al. 2016).
     """

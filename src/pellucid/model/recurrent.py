@@ -1,4 +1,4 @@
-"""Recurrent networks: all that they keep of the tokens read is one vector per layer, or two in an LSTM.
+"""Recurrent networks: their only memory of the tokens read is one vector per layer, or two in an LSTM.
 
     tokens ─► embedding ─► layer 1 ─► … ─► layer n ─► norm ─► unembedding ─► logits
                            h₁ ─┘ ▲         hₙ ─┘ ▲             from token to token: the state
@@ -25,7 +25,7 @@ Hidden = Tensor | tuple[Tensor, Tensor]
 class Recurrent(LanguageModel):
     """PyTorch's RNN, LSTM or GRU between an embedding and an unembedding (equations 35 to 37).
 
-    Dropout is on the way up alone, never on the way from token to token (Zaremba et al. 2014).
+    Dropout acts between layers, never from token to token (Zaremba et al. 2014).
     """
 
     def __init__(
@@ -56,17 +56,17 @@ class Recurrent(LanguageModel):
         return self.embeddings.unembed(self.final_norm(x_BTD))
 
     def new_state(self, batch_size: int, capacity: int | None = None) -> HiddenState:
-        """Zeros. However many tokens will come, they take no more room."""
+        """Zeros, in memory that does not grow with the text."""
         h_LBD = self.embeddings.embedding_VD.new_zeros(self.layers.num_layers, batch_size, self.layers.hidden_size)
         return HiddenState((h_LBD, h_LBD.clone()) if isinstance(self.layers, nn.LSTM) else h_LBD)
 
     def hidden_modules(self) -> list[nn.Module]:
-        """All layers as one, as the kernel computes them, then the final norm."""
+        """The layers, which one kernel computes together, then the final norm."""
         return [self.layers, self.final_norm]  # type: ignore[list-item]
 
 
 class LSTM(nn.LSTM):
-    """PyTorch's, in float32 on a CPU where it has none in bfloat16."""
+    """PyTorch's LSTM, in float32 on a CPU that has no bfloat16 kernel for it."""
 
     def forward(self, x_BTD: Tensor, hidden: Hidden) -> tuple[Tensor, Hidden]:  # type: ignore[override]
         is_short = torch.is_autocast_enabled("cpu") and onednn_has_bfloat16()

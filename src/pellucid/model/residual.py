@@ -1,4 +1,4 @@
-"""Where the norm stands (equation 10): the two forms differ in one line each.
+"""Residual connections, with the norm before or after the addition (equation 10).
 
 Post-norm is the original transformer's (Vaswani et al. 2017). In pre-norm, GPT-2's, x runs from the
 embedding to the output through additions alone, so gradients reach the first layer undamped (Xiong et
@@ -18,7 +18,7 @@ Sublayer = Callable[..., Tensor]  # a module, seen as the function it computes
 
 
 class PreNorm(nn.Module):
-    """x + f(norm(x)). What the sublayer f takes besides x, such as attention's cache, is handed through."""
+    """x + f(norm(x)). Other inputs of the sublayer f, such as attention's cache, are passed on."""
 
     def __init__(self, norm: Sublayer, sublayer: Sublayer) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class PreNorm(nn.Module):
 
 
 class PostNorm(nn.Module):
-    """norm(x + f(x)). What the sublayer f takes besides x, such as attention's cache, is handed through."""
+    """norm(x + f(x)). Other inputs of the sublayer f, such as attention's cache, are passed on."""
 
     def __init__(self, norm: Sublayer, sublayer: Sublayer) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Sliding-window attention: each position sees the last `window` tokens, itself included (equation 39).
 
-So a token's work and the cache stop growing once the window is full. What is further back may still get through, from
-layer to layer: n layers reach n (window - 1) positions back (Beltagy et al. 2020; Mistral 7B, Jiang et al. 2023).
+So the work per token and the cache stop growing once the window is full. Information from further back can still pass
+from layer to layer: n layers reach n (window - 1) positions back (Beltagy et al. 2020; Mistral 7B, Jiang et al. 2023).
 
 Shapes: B batch, T query positions, S key positions, H heads, G key/value heads, K head width.
 """
@@ -31,7 +31,7 @@ def window_mask(n_queries: int, n_keys: int, window: int, like: Tensor) -> Tenso
 
 
 def explicit_window(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float, *, window: int) -> Tensor:
-    """Softmax attention, step by step, under the mask of the window."""
+    """Softmax attention under the mask of the window, every score and weight computed explicitly."""
     mask_TS = window_mask(q_BHTK.size(2), k_BHSK.size(2), window, like=q_BHTK)
     return scaled_dot_product(q_BHTK, k_BHSK, v_BHSK, mask_TS, dropout)
 
@@ -44,20 +44,21 @@ class SlidingWindowAttention(MultiHeadAttention):
         self.window = window
 
     def new_cache(self, batch_size: int, capacity: int, like: Tensor) -> WindowCache:
-        """Room for what a new token sees beside itself, however many positions will come."""
+        """An empty cache for the last `window` - 1 positions, or `capacity` if that is less."""
         shape_BGSK = (batch_size, self.n_kv_heads, min(self.window - 1, capacity), self.head_width)
         return WindowCache(like.new_zeros(shape_BGSK), like.new_zeros(shape_BGSK), self.window)
 
 
 class WindowCache(LayerCache):
-    """Keys and values of the last `window` - 1 positions: with the new one, all that it sees."""
+    """Keys and values of the last `window` - 1 positions: all that a new token sees besides itself."""
 
     def __init__(self, keys_BGSK: Tensor, values_BGSK: Tensor, window: int) -> None:
         super().__init__(keys_BGSK, values_BGSK)
         self.window = window
 
     def append(self, keys_BGSK: Tensor, values_BGSK: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the keys and values held so far followed by the new ones, and keeps only the latest."""
+        """Return the stored keys and values followed by the new ones; store only the latest."""
+
         n_held = min(self.length, self.window - 1)
         keys_BGSK = torch.cat([self.keys_BGSK.narrow(2, 0, n_held), keys_BGSK.detach()], dim=2)
         values_BGSK = torch.cat([self.values_BGSK.narrow(2, 0, n_held), values_BGSK.detach()], dim=2)

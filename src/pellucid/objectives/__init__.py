@@ -1,1 +1,1 @@
-"""What training minimises: an objective runs the model on a batch and returns its loss, as a sum and a count."""
+"""Objectives: functions that run the model on a batch and return its loss, as a sum and a count."""

@@ -1,7 +1,7 @@
-"""What an objective is: a function that runs the model on a batch and returns the loss as a sum and a count.
+"""The interface of objectives: functions that run the model on a batch and return its loss, as a sum and a count.
 
-Pretraining is the shortest one (`next_token`). Whatever else a model may learn from is a batch of its own kind with an
-objective of its own; the trainer knows no more of either than what stands here.
+Pretraining is the shortest one (`next_token`). Every other way to learn has its own kind of batch and its own
+objective; the trainer knows nothing of either beyond this file.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ Forward = Callable[[Tensor], Tensor]  # tokens to logits
 
 
 class AnyBatch(Protocol):
-    """Rows to learn from. All tensors of a batch have its rows as their first axis."""
+    """Rows to learn from: the first axis of all tensors of a batch."""
 
     @property
     def n_losses(self) -> int:
-        """How many losses are averaged, of targets, pairs or answers. Known before the model has run."""
+        """The number of losses (of targets, pairs or answers) to average; known before the model has run."""
 
     @property
     def n_tokens(self) -> int:
-        """How many positions the model reads."""
+        """The number of positions that the model reads."""
 
     def part(self, rows: slice) -> Self:
-        """Some of the rows."""
+        """The batch of these rows alone."""
 
     def to(self, device: torch.device) -> Self: ...
 
 
 @dataclass(frozen=True)
 class Loss:
-    """What an objective finds in a batch: sums, so that the parts of an update can be added.
+    """The loss of a batch, as sums, so that the micro-batches of an update can be added.
 
-    sum: of the loss.   count: of what it is a sum over, the batch's `n_losses`.
-    penalty: what is minimised besides, a sum too.   figures: what is logged besides, by name: sums too.
+    sum: of all losses.   count: of the losses, the batch's `n_losses`.
+    penalty: a further sum to minimise.   figures: further sums to log, by name.
     """
 
     sum: Tensor
@@ -48,5 +48,4 @@ class Loss:
     figures: dict[str, Tensor] = field(default_factory=dict)
 
 
-# The batch is of the kind that the objective was written for.
-Objective = Callable[[Forward, Any], Loss]
+Objective = Callable[[Forward, Any], Loss]  # of the kind of batch that the objective was written for

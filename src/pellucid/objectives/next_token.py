@@ -1,4 +1,4 @@
-"""Pretraining: to predict each token from those before it. With masked prompts it is supervised fine-tuning.
+"""Pretraining: predict each token from those before it. With masked prompts it is supervised fine-tuning.
 
 Shapes: B batch, T positions, V vocabulary, N predictions, E experts, L layers.
 """
@@ -28,16 +28,16 @@ def summed_cross_entropy(logits_NV: Tensor, targets_N: Tensor, ignore_index: int
 def next_token_nats(
     logits_BTV: Tensor, targets_BT: Tensor, cross_entropy: SumCrossEntropy = summed_cross_entropy
 ) -> Tensor:
-    """-log p(target), summed over all targets that count: a scalar in nats (equation 2 before its mean).
+    """-log p(target), summed over all targets but IGNORE_INDEX: a scalar in nats (equation 2 before its mean).
 
-    The sum, not the mean, because micro-batches may count different numbers of targets: only the sum of sums
+    The sum, not the mean, because micro-batches may have different numbers of targets: only the sum of sums
     divided by the sum of counts is the mean over the whole batch (equation 16).
     """
     return cross_entropy(logits_BTV.flatten(0, 1), targets_BT.flatten(), IGNORE_INDEX)
 
 
 def next_token(forward: Forward, batch: Batch, cross_entropy: SumCrossEntropy = summed_cross_entropy) -> Loss:
-    """Pretraining: to predict each token from those before it."""
+    """Loss of pretraining: predict each token from those before it."""
     nats = next_token_nats(forward(batch.inputs_BT), batch.targets_BT, cross_entropy)
     return Loss(nats, batch.n_losses)
 
@@ -45,33 +45,32 @@ def next_token(forward: Forward, batch: Batch, cross_entropy: SumCrossEntropy = 
 def with_load_balance(
     forward: Forward, batch: Batch, *, objective: Objective, layers: Sequence[Experts], weight: float
 ) -> Loss:
-    """Another objective, and a penalty for experts that are asked too often (equation 41): the mean over the layers.
+    """Another objective's loss, with a penalty for unevenly chosen experts (equation 41): the mean over the layers.
 
-    The routers are heard while the model runs. The figures are the balance loss without its weight, and the load:
-    how the choices of each layer are shared out among its experts.
+    Figures: the balance loss without its weight, and the load: the share of each expert in the choices of its layer.
     """
-    with listening_to(layers) as heard:
+    with listening_to(layers) as probabilities:
         loss = objective(forward, batch)
     is_target_BT = batch.targets_BT != IGNORE_INDEX
-    balances, asked = zip(
-        *(load_balance(p_BTE, is_target_BT, layer.top_k) for p_BTE, layer in zip(heard, layers, strict=True)),
+    balances, counts = zip(
+        *(load_balance(p_BTE, is_target_BT, layer.top_k) for p_BTE, layer in zip(probabilities, layers, strict=True)),
         strict=True,
     )
-    balance, load_LE = torch.stack(balances).mean(), torch.stack(asked) / layers[0].top_k
+    balance, load_LE = torch.stack(balances).mean(), torch.stack(counts) / layers[0].top_k
     figures = {"balance_loss": balance.detach(), "expert_load": load_LE}
     return replace(loss, penalty=weight * balance, figures=figures)
 
 
 def load_balance(probabilities_BTE: Tensor, is_target_BT: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
-    """E Σ_i f_i P_i of each row, times its number of targets, summed; and how many targets asked each expert (E).
+    """E Σ_i f_i P_i of each row, times its number of targets, summed; and the number of targets of each expert (E,).
 
     Each row has its own f and P (DeepSeek-V3, 2024): a product of means over a batch is not the sum of those over its
-    parts, and an update would depend on how its rows are cut into micro-batches and dealt out to processes.
+    parts, so an update would depend on how its rows are divided among micro-batches and processes.
     """
     n_targets_B1 = is_target_BT.sum(dim=1, keepdim=True).clamp(min=1)
-    is_asked_BTE = torch.zeros_like(probabilities_BTE).scatter(-1, probabilities_BTE.topk(top_k).indices, 1.0)
-    asked_BE, probability_BE = (
-        (x_BTE * is_target_BT[..., None]).sum(dim=1) for x_BTE in (is_asked_BTE, probabilities_BTE)
+    is_chosen_BTE = torch.zeros_like(probabilities_BTE).scatter(-1, probabilities_BTE.topk(top_k).indices, 1.0)
+    n_chosen_BE, probability_BE = (
+        (x_BTE * is_target_BT[..., None]).sum(dim=1) for x_BTE in (is_chosen_BTE, probabilities_BTE)
     )
     n_experts = probabilities_BTE.size(-1)
-    return n_experts * (asked_BE * probability_BE / n_targets_B1).sum(), asked_BE.sum(dim=0)
+    return n_experts * (n_chosen_BE * probability_BE / n_targets_B1).sum(), n_chosen_BE.sum(dim=0)

@@ -1,9 +1,9 @@
-"""Learning from rewards: the model answers, is rewarded, and makes what was rewarded likelier. GRPO and PPO.
+"""Learning from rewards, by GRPO and PPO: the model answers, is rewarded, and makes rewarded answers likelier.
 
-The losses are means over answers of sums over their tokens: without clipping, their gradient is that of the mean reward
-(the policy gradient theorem, Sutton et al. 2000), a KL divergence is that of whole answers, in nats, and an update may
-be cut into any parts. GRPO was published with the mean over the tokens of each answer, which favours short right
-answers and long wrong ones (Liu et al. 2025).
+The losses are means over answers of sums over their tokens: so, without clipping, their gradient is that of the mean
+reward (the policy gradient theorem, Sutton et al. 2000), a KL divergence is that of whole answers, in nats, and an
+update may be divided into any parts. GRPO was published with the mean over the tokens of each answer, which favours
+short right answers and long wrong ones (Liu et al. 2025).
 
 Shapes: P prompts, G answers to each, T positions, V vocabulary; "..." for any axes before.
 """
@@ -26,12 +26,12 @@ STD_FLOOR = 1e-4  # added to the spread of a group's rewards: equal rewards give
 
 
 class RolloutBatch(NamedTuple):
-    """Answers that the model wrote itself, G to each prompt, and what is known of them since.
+    """Answers that the model wrote itself, G to each prompt, with their rewards and log-probabilities.
 
     targets: the tokens of the answers; IGNORE_INDEX for prompts and padding.
     old, reference: log-probability of each target under the model that wrote it, and under the one that training
     started from; 0 where there is no target.   advantages: of each token, or of each answer (the last axis is 1).
-    rewards: of each answer, as it was judged.   returns: what the values should have been; PPO alone uses them.
+    rewards: of each answer.   returns: the targets of the value head; only PPO uses them.
     """
 
     inputs_PGT: Tensor  # noqa: N815
@@ -44,7 +44,7 @@ class RolloutBatch(NamedTuple):
 
     @property
     def n_losses(self) -> int:
-        """How many answers there are."""
+        """The number of answers."""
         return self.rewards_PG.numel()
 
     @property
@@ -52,7 +52,7 @@ class RolloutBatch(NamedTuple):
         return self.inputs_PGT.numel()
 
     def part(self, rows: slice) -> RolloutBatch:
-        """Some of the prompts, each with all of its answers."""
+        """The batch of these prompts alone, each with all of its answers."""
         return RolloutBatch(*(tensor[rows] for tensor in self))
 
     def to(self, device: torch.device) -> RolloutBatch:
@@ -60,10 +60,7 @@ class RolloutBatch(NamedTuple):
 
 
 def log_probabilities(logits_NTV: Tensor, targets_NT: Tensor, temperature: float = 1.0) -> Tensor:
-    """log p(target) at each position, in float32 or wider: (N, T); 0 where there is no target.
-
-    Of the distribution from which answers are drawn at this temperature.
-    """
+    """log p(target) at each position and at this temperature, in float32 or wider: (N, T); 0 where no target is."""
     return _of_targets(log_distributions(logits_NTV, temperature), targets_NT)
 
 
@@ -75,7 +72,7 @@ def log_distributions(logits_NTV: Tensor, temperature: float = 1.0) -> Tensor:
 
 def entropy(log_p_NTV: Tensor) -> Tensor:
     """-Σ p log p of the next token at each position, in nats: (N, T)."""
-    # Row by row: of all rows at once, e^log p would not fit into the caches of a CPU.
+    # Row by row: e^log p of all rows would not fit into a CPU's caches.
     return torch.stack([-(log_p_TV.exp() * log_p_TV).sum(dim=-1) for log_p_TV in log_p_NTV])
 
 
@@ -87,7 +84,7 @@ def _of_targets(log_p_NTV: Tensor, targets_NT: Tensor) -> Tensor:
 def k1(log_p: Tensor, log_reference: Tensor) -> Tensor:
     """log p - log ref of a sample of p: its mean is KL(p || ref) (equation P15; Schulman 2020).
 
-    As a loss it is useless: the mean of its gradient, ∇ log p, is zero. It belongs into the reward.
+    As a loss it is useless: the mean of its gradient, ∇ log p, is zero. It belongs in the reward.
     """
     return log_p - log_reference
 
@@ -98,9 +95,9 @@ def k2(log_p: Tensor, log_reference: Tensor) -> Tensor:
 
 
 def k3(log_p: Tensor, log_reference: Tensor) -> Tensor:
-    """e^d - d - 1 for d = log ref - log p: without bias, never negative and less noisy than k1.
+    """e^d - d - 1 for d = log ref - log p: unbiased, never negative and less noisy than k1.
 
-    Its gradient has the mean ∇ KL(ref || p), the other divergence: GRPO's loss is held to the reference by that.
+    Its gradient has the mean ∇ KL(ref || p), the reverse divergence: with it GRPO's loss stays near the reference.
     """
     d = log_reference - log_p
     return torch.expm1(d) - d
@@ -109,7 +106,7 @@ def k3(log_p: Tensor, log_reference: Tensor) -> Tensor:
 def group_advantages(rewards_PG: Tensor) -> Tensor:
     """How much better an answer is than the others to its prompt: (R - mean) / (std + 1e-4) (equation P10).
 
-    The standard deviation is the unbiased one (Shao et al. 2024). Equal rewards: no advantage, nothing to learn.
+    The standard deviation is the unbiased one (Shao et al. 2024). Equal rewards give no advantage.
     """
     centered_PG = rewards_PG - rewards_PG.mean(dim=1, keepdim=True)
     return centered_PG / (rewards_PG.std(dim=1, keepdim=True) + STD_FLOOR)
@@ -118,7 +115,7 @@ def group_advantages(rewards_PG: Tensor) -> Tensor:
 def token_rewards(rewards: Tensor, old_T: Tensor, reference_T: Tensor, is_answer_T: Tensor, beta: float) -> Tensor:
     """-β (log π - log ref) for each token of an answer, and the answer's reward with its last one (equation P12).
 
-    Summed over an answer, R - β log π/ref: what the optimum of RLHF makes the largest (equation P8).
+    Their sum over an answer is R - β log π/ref, which RLHF maximises (equation P8).
     rewards (...); the others (..., T).
     """
     is_last_T = is_answer_T & ~F.pad(is_answer_T[..., 1:], (0, 1))
@@ -130,15 +127,15 @@ def gae(
 ) -> tuple[Tensor, Tensor]:
     """Generalized advantage estimation (equation P13; Schulman et al. 2016): advantages and returns, (..., T) as well.
 
-    δ_t = r_t + γ V_{t+1} - V_t says how much better than expected a token went. The advantage is Σ_k (γλ)^k δ_{t+k},
-    and the return that plus V_t. After the last token of an answer V is 0, and so is everything outside of answers.
+    δ_t = r_t + γ V_{t+1} - V_t says how much better than expected token t was. The advantage is Σ_k (γλ)^k δ_{t+k}, and
+    the return is the advantage plus V_t. V is 0 after the last token of an answer; all else is 0 outside of answers.
     """
     values_T = values_T * is_answer_T
     next_values_T = F.pad(values_T[..., 1:], (0, 1))
-    surprises_T = (rewards_T + discount * next_values_T - values_T) * is_answer_T
-    advantage, advantages = torch.zeros_like(surprises_T[..., 0]), []
-    for t in reversed(range(surprises_T.size(-1))):
-        advantage = (surprises_T[..., t] + discount * gae_lambda * advantage) * is_answer_T[..., t]
+    delta_T = (rewards_T + discount * next_values_T - values_T) * is_answer_T
+    advantage, advantages = torch.zeros_like(delta_T[..., 0]), []
+    for t in reversed(range(delta_T.size(-1))):
+        advantage = (delta_T[..., t] + discount * gae_lambda * advantage) * is_answer_T[..., t]
         advantages.append(advantage)
     advantages_T = torch.stack(advantages[::-1], dim=-1)
     return advantages_T, advantages_T + values_T
@@ -147,28 +144,27 @@ def gae(
 def clipped_surrogate(log_p: Tensor, old: Tensor, advantages: Tensor, clip: float) -> Tensor:
     """-min(ρA, clip(ρ, 1 ± ε) A), ρ = p / p_old (equation P11; Schulman et al. 2017).
 
-    Once a token is likelier by a factor of 1 + ε and that was an improvement, nothing draws it further; nor does
-    anything once it is less likely by 1 - ε and had been worse.
+    The gradient is zero once a good token is likelier by a factor of 1 + ε, or a bad one less likely by 1 - ε.
     """
     ratio = (log_p - old).exp()
     return -torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages)
 
 
 def is_clipped(log_p: Tensor, old: Tensor, advantages: Tensor, clip: float) -> Tensor:
-    """Whether clipping has stopped the gradient of a token."""
+    """Whether clipping has set a token's gradient to zero."""
     ratio = (log_p - old).exp()
     return ((ratio > 1 + clip) & (advantages > 0)) | ((ratio < 1 - clip) & (advantages < 0))
 
 
 def value_loss(values: Tensor, returns: Tensor) -> Tensor:
-    """(V - return)² / 2: the value head learns what reward to expect from here on (equation P14)."""
+    """(V - return)² / 2: the value head learns the reward to expect from each token on (equation P14)."""
     return (values - returns) ** 2 / 2
 
 
 def grpo(forward: Forward, batch: RolloutBatch, *, beta: float, clip: float, temperature: float = 1.0) -> Loss:
     """Group relative policy optimization: surrogate and β k3, summed over each answer (equation P11).
 
-    With the KL divergence in the rewards instead (`token_rewards`), beta is 0, and the optimum is that of equation P8.
+    With the KL divergence in the rewards instead (`token_rewards`), beta is 0, and equation P8 gives the optimum.
     """
     logits_NTV = forward(batch.inputs_PGT.flatten(0, 1))
     losses_PGT, figures, log_p_PGT, is_answer_PGT = _surrogate(logits_NTV, batch, clip, temperature)
@@ -182,13 +178,13 @@ def ppo(
 ) -> Loss:
     """Proximal policy optimization: surrogate and value loss, summed over each answer (equations P12 to P14).
 
-    `forward` gives logits (N, T, V) and values (N, T). The KL divergence is in the rewards that the advantages are of.
+    `forward` gives logits (N, T, V) and values (N, T). The KL divergence is part of the rewards.
     """
     logits_NTV, values_NT = forward(batch.inputs_PGT.flatten(0, 1))
     losses_PGT, figures, _, is_answer_PGT = _surrogate(logits_NTV, batch, clip, temperature)
-    of_values_PGT = value_loss(values_NT.float().view_as(batch.returns_PGT), batch.returns_PGT) * is_answer_PGT
-    total = (losses_PGT * is_answer_PGT).sum() + value_weight * of_values_PGT.sum()
-    figures["value_loss"] = _mean_of_answers(of_values_PGT.detach(), is_answer_PGT)
+    value_losses_PGT = value_loss(values_NT.float().view_as(batch.returns_PGT), batch.returns_PGT) * is_answer_PGT
+    total = (losses_PGT * is_answer_PGT).sum() + value_weight * value_losses_PGT.sum()
+    figures["value_loss"] = _mean_of_answers(value_losses_PGT.detach(), is_answer_PGT)
     return Loss(total, batch.n_losses, figures=figures)
 
 
@@ -197,8 +193,8 @@ def _surrogate(
 ) -> tuple[Tensor, dict[str, Tensor], Tensor, Tensor]:
     """The loss of each token, the figures, log p of each target, and where the answers are.
 
-    The figures are means over answers: reward; KL divergence from the reference, by k3, in nats; and over the tokens of
-    each answer, the share that is clipped, and entropy; and the number of tokens.
+    The figures are sums over answers: reward; KL divergence from the reference, by k3, in nats; the clipped share and
+    the mean entropy of each answer's tokens; and the number of tokens.
     """
     targets_NT = batch.targets_PGT.flatten(0, 1)
     log_p_NTV = log_distributions(logits_NTV, temperature)

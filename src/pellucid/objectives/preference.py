@@ -1,7 +1,7 @@
 """Learning from pairs of answers of which one was preferred: reward models and DPO.
 
-Both say with Bradley and Terry (1952) that the answer of reward r is preferred to that of reward s with probability
-σ(r - s). A reward model reads the reward from a scalar head; DPO reads it from the policy itself.
+Both assume that an answer of reward r is preferred to one of reward s with probability σ(r - s) (Bradley and Terry
+1952). A reward model computes the reward by a scalar head; DPO takes it from the policy itself.
 
 Shapes: P pairs, 2 answers of a pair (the chosen, then the rejected one), N answers, T positions, V vocabulary.
 """
@@ -20,7 +20,7 @@ from pellucid.objectives.policy import log_probabilities
 
 
 class PairBatch(NamedTuple):
-    """Pairs of answers to the same prompt. The last token of an answer is an input too: there a reward is read.
+    """Pairs of answers to the same prompt. The last token of an answer is an input too: the reward is read there.
 
     targets: the tokens of the answers; IGNORE_INDEX for prompts and padding.
     reference: log-probability of each answer, summed over its tokens, under the model that training started from.
@@ -32,7 +32,7 @@ class PairBatch(NamedTuple):
 
     @property
     def n_losses(self) -> int:
-        """How many pairs there are."""
+        """The number of pairs."""
         return self.inputs_P2T.size(0)
 
     @property
@@ -47,14 +47,14 @@ class PairBatch(NamedTuple):
 
 
 def pairwise_loss(chosen_P: Tensor, rejected_P: Tensor) -> Tensor:
-    """-log σ(r_chosen - r_rejected): the surprise at a preference, if rewards explain it (equation P7)."""
+    """-log σ(r_chosen - r_rejected): the negative log-likelihood of a preference (equation P7)."""
     return -F.logsigmoid(chosen_P - rejected_P)
 
 
 def implicit_rewards(answer_N: Tensor, reference_N: Tensor, beta: float) -> Tensor:
     """β log π(answer) / π_ref(answer): the reward for which this policy is optimal, up to a constant per prompt.
 
-    It is equation P8 solved for the reward; the constant, β log Z, is the same for both answers of a pair.
+    This solves equation P8 for the reward; the constant, β log Z, is the same for both answers of a pair.
     """
     return beta * (answer_N - reference_N)
 
@@ -72,14 +72,14 @@ def dpo_loss(
 
 
 def at_last_token(values_NT: Tensor, targets_NT: Tensor) -> Tensor:
-    """The value at the last token of each answer: (N,). That token is the target of the position before."""
+    """The value at each answer's last token: (N,). The target at the position before is that token."""
     places_T = torch.arange(1, targets_NT.size(1) + 1, device=targets_NT.device)
     last_N = (places_T * (targets_NT != IGNORE_INDEX)).amax(dim=1)
     return values_NT.gather(1, last_N[:, None])[:, 0]
 
 
 def reward_model(scores: Forward, batch: PairBatch) -> Loss:
-    """To score the chosen answer higher. `scores` gives a number at every position: (N, T) tokens to (N, T)."""
+    """Loss of a reward model, which shall score the chosen answer higher. `scores`: tokens (N, T) to numbers (N, T)."""
     targets_NT = batch.targets_P2T.flatten(0, 1)
     rewards_N = at_last_token(scores(batch.inputs_P2T.flatten(0, 1)), targets_NT)
     rewards_P2 = rewards_N.float().view(-1, 2)
@@ -87,7 +87,7 @@ def reward_model(scores: Forward, batch: PairBatch) -> Loss:
 
 
 def dpo(forward: Forward, batch: PairBatch, *, beta: float) -> Loss:
-    """To prefer the chosen answer by more than the reference does."""
+    """Loss of direct preference optimization: prefer the chosen answer by more than the reference does (`dpo_loss`)."""
     logits_NTV = forward(batch.inputs_P2T.flatten(0, 1))
     answer_P2 = log_probabilities(logits_NTV, batch.targets_P2T.flatten(0, 1)).sum(dim=1).view(-1, 2)
     losses_P = dpo_loss(answer_P2[:, 0], answer_P2[:, 1], batch.reference_P2[:, 0], batch.reference_P2[:, 1], beta)
@@ -95,7 +95,7 @@ def dpo(forward: Forward, batch: PairBatch, *, beta: float) -> Loss:
 
 
 def _loss_of_pairs(losses_P: Tensor, rewards_P2: Tensor) -> Loss:
-    """The figures: how often the chosen answer has the higher reward (a tie is half right), and by how much."""
+    """The summed loss. Figures: how often the chosen answer has the higher reward (a tie counts half), by how much."""
     chosen_P, rejected_P = rewards_P2.detach().unbind(dim=1)
     margin_P = chosen_P - rejected_P
     figures = {

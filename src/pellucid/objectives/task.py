@@ -1,4 +1,4 @@
-"""What a run learns from, and how well it has learned it: all that differs between pretraining and what comes after."""
+"""A task: its batches, objective and evaluation; all that differs between pretraining and post-training."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from torch import Tensor
 from pellucid.model.language_model import LanguageModel
 from pellucid.objectives.loss import AnyBatch, Objective
 
-# A micro-batch of the run, counted from 0, and which of its rows are wanted.
+# A micro-batch of the run, counted from 0, and the rows wanted of it.
 GetBatch = Callable[[int, slice], AnyBatch]
 
 
 class Validation(Protocol):
-    """What was found on held-out data. `str` of it is the last line of a training."""
+    """The results on held-out data. Their `str` is the last line of a training."""
 
     @property
     def loss(self) -> float:
-        """What should be small: the checkpoint with the smallest is the best."""
+        """The figure by which the best checkpoint is chosen: the smaller the better."""
 
     def brief(self) -> str:
-        """The figures that are worth a line while training."""
+        """The main figures, in one line, to print while training."""
 
     def to_row(self) -> dict[str, object]:
-        """What metrics.jsonl keeps of it."""
+        """The figures for a row of metrics.jsonl."""
 
     def to_json(self) -> dict[str, object]:
         """All figures, as `pellucid evaluate --json` prints them."""
@@ -39,9 +39,9 @@ class Validation(Protocol):
 class Task:
     """The batches, the objective, and `evaluate(model, max_tokens)`, which all ranks call together.
 
-    `write_samples(model, n)` gives texts to show; None for tasks whose models go on with any text. `figure` is the one
-    to look at first. Whatever a task must remember from one update to the next, `kept()` gives to each checkpoint, and
-    `restore` takes back. Pretraining remembers nothing: its batches are a function of the step.
+    `write_samples(model, n)` gives texts to show; None for tasks whose models continue any text. `figure` is the one
+    to look at first. `kept()` gives each checkpoint the task's state, which `restore` takes back. Pretraining has
+    none: its batches are a function of the step.
     """
 
     get_batch: GetBatch

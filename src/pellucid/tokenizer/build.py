@@ -1,4 +1,4 @@
-"""From the `tokenizer` section of a config, and text, to a trained tokenizer."""
+"""Trains a tokenizer on text, as the `tokenizer` section of a config says."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -14,16 +14,15 @@ from pellucid.tokenizer.tokenizer import WORD, Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 
 BYTES_PER_MEGABYTE = 1_000_000
-# Learning keeps every distinct word in memory, some 70 bytes per byte. Text in words is far below this after 32 MB;
-# text without blanks, where no word comes twice, would need gigabytes.
+# Learning keeps every distinct word in memory, at some 70 bytes per byte. 32 MB of ordinary text stay far below this;
+# text without blanks, where no word occurs twice, would need gigabytes.
 DISTINCT_BYTES = 8_000_000
 
 
 def train_tokenizer(config: TokenizerConfig, train_texts: Iterable[str], validation_texts: Iterable[str]) -> Tokenizer:
-    """Byte pairs are learned from the training text alone; a character vocabulary needs the characters of both.
+    """Train byte pairs on the training texts, make a vocabulary of the characters in both, or read a tokenizer file.
 
-    The texts are read once and may be streams. Either may be a piece of a document, cut at the end of a word. A
-    tokenizer of a file is read, and the texts are not.
+    The texts are read once and may be streams; each may be a piece of a document, cut at the end of a word.
     """
     match config:
         case BytePairConfig():
@@ -42,9 +41,9 @@ def train_tokenizer(config: TokenizerConfig, train_texts: Iterable[str], validat
 
 
 def tokenizer_settings(config: TokenizerConfig, *, for_chat: bool = False) -> dict[str, object]:
-    """What decides the tokens of a corpus, for a fingerprint: of a file its contents, wherever it lies.
+    """All settings that decide a corpus's tokens, for its fingerprint; for a file, the hash of its contents.
 
-    for_chat: of conversations, whose control tokens are added where the file lacks them. DataError: no such file.
+    for_chat: with the control tokens of conversations, which a file may lack. DataError: no such file.
     """
     if not isinstance(config, FileTokenizerConfig):
         return config.model_dump(mode="json")
@@ -55,13 +54,13 @@ def tokenizer_settings(config: TokenizerConfig, *, for_chat: bool = False) -> di
         what = f"cannot be read ({error.strerror})"
         raise DataError("tokenizer.path", f"{config.path!r} {what}", "name a tokenizer.json") from None
     tokenizer = Tokenizer.load(Path(config.path))
-    # As a run keeps it: a foreign file is formatted otherwise.
+    # As a run stores it: other programs format the file differently.
     contents = (tokenizer.with_chat_tokens() if for_chat else tokenizer).to_json()
     return {"type": config.type, "sha256": hashlib.sha256(contents.encode()).hexdigest()}
 
 
 def start_of(texts: Iterable[str], n_bytes: int) -> Iterator[str]:
-    """The first texts, as many as fit whole into so many bytes of UTF-8, and into DISTINCT_BYTES of distinct words."""
+    """The first texts that fit into `n_bytes` of UTF-8, and into DISTINCT_BYTES of distinct words."""
     seen: set[str] = set()
     n_distinct_bytes = 0
     for text in texts:

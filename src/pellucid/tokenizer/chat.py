@@ -1,4 +1,4 @@
-"""The chat template: a conversation as tokens. Who speaks is said by control tokens, which no text can forge.
+"""The chat template: a conversation as tokens. Control tokens, which no text can forge, mark who speaks.
 
 <|user|> Tell a fable about a fox. <|end|> <|assistant|> Long ago, … <|end|>
 """
@@ -15,7 +15,7 @@ from pellucid.tokenizer.tokenizer import ASSISTANT, CHAT_TOKENS, END_OF_TURN, US
 
 TOKEN_OF_ROLE = {"user": USER, "assistant": ASSISTANT}
 
-# The same template for other programs, in the language Jinja. They put it together as text, before it becomes tokens.
+# The template in the language Jinja, for other programs, which apply it to text before they encode it.
 JINJA = (
     "{{ bos_token }}{% set first = namespace(words='') %}{% for message in messages %}"
     "{% if message['role'] == 'system' %}{% set first.words = message['content'] + '\\n\\n' %}"
@@ -26,26 +26,26 @@ JINJA = (
 
 
 class EncodedTurn(NamedTuple):
-    """The token ids of a turn, and how many at its end are for the model to learn: an answer and its end."""
+    """The token ids of a turn; the last `n_targets` are learned: an answer and its end."""
 
     ids: list[int]
     n_targets: int
 
 
 def encode_turn(tokenizer: Tokenizer, role: Literal["user", "assistant"], text: str) -> EncodedTurn:
-    """DataError for text that the vocabulary cannot write."""
+    """A turn as tokens. DataError for text that the vocabulary cannot write."""
     return in_template(tokenizer, role, tokenizer.encode(text))
 
 
 def in_template(tokenizer: Tokenizer, role: Literal["user", "assistant"], text_ids: Iterable[int]) -> EncodedTurn:
-    """A turn whose text is encoded already."""
+    """A turn as tokens, of text that is already encoded."""
     text_ids = list(text_ids)
     ids = [tokenizer.control_id(TOKEN_OF_ROLE[role]), *text_ids, tokenizer.control_id(END_OF_TURN)]
     return EncodedTurn(ids, len(text_ids) + 1 if role == "assistant" else 0)
 
 
 def prompt_ids(tokenizer: Tokenizer, turns: Iterable[tuple[Literal["user", "assistant"], str]]) -> list[int]:
-    """A document that begins with these turns, up to where the assistant is to answer."""
+    """Token ids of a document that begins with these turns, up to the assistant's answer."""
     ids = [tokenizer.end_of_text]
     for role, text in turns:
         ids += encode_turn(tokenizer, role, text).ids
@@ -53,7 +53,7 @@ def prompt_ids(tokenizer: Tokenizer, turns: Iterable[tuple[Literal["user", "assi
 
 
 def ids_of_marked(tokenizer: Tokenizer, text: str) -> list[int]:
-    """A document from a text in which the marks are written, <|user|> and so on; without any it is a question."""
+    """Token ids of a text that spells out control tokens (<|user|> and so on); without any it is a question."""
     parts = re.split(f"({'|'.join(map(re.escape, CHAT_TOKENS))})", text)
     if len(parts) == 1:
         return prompt_ids(tokenizer, [("user", text)])
@@ -62,7 +62,7 @@ def ids_of_marked(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def require_chat_tokens(tokenizer: Tokenizer, where: str) -> None:
-    """Raises ConfigError if the model knows no turns."""
+    """Raise ConfigError if the vocabulary lacks the control tokens of conversations."""
     if not tokenizer.has_chat_tokens:
         what = "this model was not trained on conversations"
         fix = "fine-tune it first: `pellucid train instructions_sft`, with start_from: RUN"

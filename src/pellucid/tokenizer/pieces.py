@@ -1,4 +1,4 @@
-"""A text taken apart: its tokens, and the merges that made each of them (`pellucid tokenize`)."""
+"""The tokens of a text, and the merges that made each of them (`pellucid tokenize`)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pellucid.tokenizer.tokenizer import Tokenizer
 
 WIDTH = 100
 LEAST_MERGES_WIDTH = 30
-END = "<|endoftext|>"  # how the end of a document is shown, whatever its control token is called
+END = "<|endoftext|>"  # shown for the end of a document, whatever its control token is called
 MARKS = {" ": "␣", "\n": "⏎", "\t": "⇥"}
 
 
 class Merge(NamedTuple):
-    """The `rank`-th pair that was learned, counted from 1, and the token that it made; as `visible` shows them."""
+    """The `rank`-th pair that was learned, counted from 1, and the token that it made, as `visible` shows them."""
 
     rank: int
     left: str
@@ -24,7 +24,7 @@ class Merge(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A token of a text. merges: all that made it from bytes, in the order in which they are made."""
+    """A token of a text. merges: all that made it from bytes, in order."""
 
     text: str
     id: int
@@ -50,7 +50,7 @@ def cut(tokenizer: Tokenizer, text: str) -> list[Piece]:
 
 
 def to_json(tokenizer: Tokenizer, text: str) -> dict[str, object]:
-    """Everything that the table shows."""
+    """The contents of the table, for JSON."""
     pieces = cut(tokenizer, text)
     return {
         "vocab_size": tokenizer.vocab_size,
@@ -65,7 +65,7 @@ def to_json(tokenizer: Tokenizer, text: str) -> dict[str, object]:
 
 
 def table(tokenizer: Tokenizer, text: str) -> str:
-    """A row for each token, then how far the text was compressed."""
+    """A row for each token, then the compression in tokens per word and bytes per token."""
     pieces = cut(tokenizer, text)
     rows = [(piece.text, str(piece.id), piece.bytes.hex(" ")) for piece in pieces]
     widths = [max(map(_columns, column)) for column in zip(("token", "id", "bytes"), *rows, strict=True)]
@@ -85,7 +85,7 @@ def table(tokenizer: Tokenizer, text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """A token made visible: marks for blanks and line ends, and nothing that moves a terminal's cursor."""
+    """A token's text with visible blanks and line ends, and without characters that move a terminal's cursor."""
     return "".join(MARKS.get(c) or (c if c.isprintable() else ascii(c)[1:-1]) for c in text)
 
 
@@ -101,17 +101,17 @@ def _counts(**numbers: int) -> str:
 
 
 def _shown(tokenizer: Tokenizer, id_: int) -> str:
-    """A token that is part of a character is shown by its bytes, as \\xf0."""
+    """A token's text made visible; part of a character is shown by its bytes, as \\xf0."""
     return visible(tokenizer.token_bytes(id_).decode("utf-8", "backslashreplace"))
 
 
 def _columns(text: str) -> int:
-    """Emoji and Chinese characters take two columns of a terminal."""
+    """The width of a text in a terminal's columns: emoji and Chinese characters take two."""
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def token_text(tokenizer: Tokenizer, id_: int) -> str:
-    """The text of a token. Bytes that are only part of a character are written as numbers: \\xf0."""
+    """The text of a token; part of a character is shown by its bytes, as \\xf0."""
     if id_ in tokenizer.control_ids:
         return END if id_ == tokenizer.end_of_text else tokenizer.control_token(id_)
     return tokenizer.token_bytes(id_).decode("utf-8", "backslashreplace")

@@ -1,12 +1,12 @@
-"""Text to token ids and back: a shell around the `tokenizers` library.
+"""Text to token ids and back: a wrapper around the `tokenizers` library.
 
 There are two kinds of vocabulary. Byte-level byte-pair encoding spells a text as UTF-8 bytes and joins frequent
 neighbours into longer tokens, so it can write anything. The character vocabulary has one token for each character of
 its corpus.
 
-Control tokens, such as the one that ends a document, stand for no text, and no text stands for them: text that spells
-`<|endoftext|>` becomes ordinary tokens. The first control token ends each document, unless the tokenizer.json says
-otherwise by a template, as those of other projects do: in `<s> $A </s>`, <s> stands before a text, and </s> ends it.
+Control tokens, such as the one that ends a document, never come from text: text that spells `<|endoftext|>` becomes
+ordinary tokens. The first control token ends each document, unless a template in the tokenizer.json says otherwise, as
+in other projects: in `<s> $A </s>`, <s> stands before a text, and </s> ends it.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from pellucid.errors import DataError
 from pellucid.files import read_at_most, require_regular
 from pellucid.kernels.word_cache import WordCache
 
-# Blanks and what follows them up to the next blank. No token of our own vocabularies crosses the end of such a word, so
-# words can be encoded one by one. (The separators 1C to 1F are blanks to Python, but not to byte-pair encoding.)
+# Blanks and the characters after them up to the next blank. No token of our own vocabularies crosses the end of such a
+# word, so words can be encoded one by one. (The separators 1C to 1F are blanks to Python, not to byte-pair encoding.)
 WORD = re.compile(r"[^\S\x1c-\x1f]*[\S\x1c-\x1f]+|[^\S\x1c-\x1f]+")
 
 
 # The control tokens of a conversation: who speaks, and where a turn ends.
 USER, ASSISTANT, END_OF_TURN = CHAT_TOKENS = ("<|user|>", "<|assistant|>", "<|end|>")
 
-# How a text may be cut before byte-pair encoding, so that nothing of it is lost.
+# Ways to cut a text before byte-pair encoding that lose none of it.
 LOSSLESS_CUTS = ("ByteLevel", "Split", "Digits")
 
 
-MAX_BYTES = 1 << 26  # the largest tokenizer.json in use has a fifth of it
+MAX_BYTES = 1 << 26  # the largest tokenizer.json in use has a fifth of this
 MOST_TOKENS = 1 << 24  # this many ids take little memory; no tokenizer in use has a tenth
 OTHER_KIND = "use a tokenizer of byte-level byte-pair encoding, as those of GPT-2, Llama 3 and Qwen"
 
@@ -48,9 +48,9 @@ OTHER_KIND = "use a tokenizer of byte-level byte-pair encoding, as those of GPT-
 class Tokenizer:
     """A trained vocabulary: made by `tokenizer/train.py`, or read from a tokenizer.json.
 
-    vocab_size: ids are 0 … vocab_size − 1.   control_ids: all ids that no text turns into.
-    end_of_text: the control id that stands before, between and after documents.   stop_ids: it, and all others that end
-    a text as well, END_OF_TURN among them.   has_words: a text's tokens are those of its words (WORD), one by one.
+    vocab_size: ids are 0 … vocab_size − 1.   control_ids: all ids that no text is encoded as.
+    end_of_text: the control id before, between and after documents.   stop_ids: all ids that end a text, END_OF_TURN
+    among them.   has_words: each word of a text (WORD) is encoded separately.
     """
 
     def __init__(self, library_tokenizer: tokenizers.Tokenizer) -> None:
@@ -78,12 +78,12 @@ class Tokenizer:
             self._bytes = {id_: bytes(byte_of[symbol] for symbol in token) for id_, token in texts.items()}
         self._bytes.update({id_: b"" if token.special else token.content.encode() for id_, token in added.items()})
         self.has_words = _has_words(description)
-        # `encode` for many texts, fast
+        # `encode` for many texts at once
         self.encode_batch = WordCache(WORD.findall, self._encode_words) if self.has_words else self._encode_texts
 
     @classmethod
     def from_json(cls, text: str, source: str = "tokenizer.json") -> Self:
-        """The tokenizer of a tokenizer.json, by Pellucid or another program. DataError for one of another kind."""
+        """The tokenizer in a tokenizer.json, by Pellucid or another program. DataError for an unsupported kind."""
         _require_no_huge_id(text, source)
         try:
             library_tokenizer = tokenizers.Tokenizer.from_str(text)
@@ -99,7 +99,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads a tokenizer.json. DataError if it is missing or damaged."""
+        """Read a tokenizer.json. DataError if it is missing or damaged."""
         try:
             require_regular(path)
             text = read_at_most(path, MAX_BYTES).decode("utf-8")
@@ -112,7 +112,7 @@ class Tokenizer:
         return self._control_id.keys() >= set(CHAT_TOKENS)
 
     def with_chat_tokens(self) -> Tokenizer:
-        """Returns a tokenizer that has the CHAT_TOKENS: those that this one lacks come last in its vocabulary."""
+        """A tokenizer that has the CHAT_TOKENS; any that are missing are added at the end of the vocabulary."""
         if self.has_chat_tokens:
             return self
         library_tokenizer = tokenizers.Tokenizer.from_str(self._library.to_str())
@@ -120,15 +120,15 @@ class Tokenizer:
         return Tokenizer(library_tokenizer)
 
     def control_id(self, token: str) -> int:
-        """The id of a control token that the vocabulary has."""
+        """The id of a control token. KeyError if the vocabulary lacks it."""
         return self._control_id[token]
 
     def control_token(self, id_: int) -> str:
         """The name of a control token."""
-        return next(token for token, each in self._control_id.items() if each == id_)
+        return next(token for token, control_id in self._control_id.items() if control_id == id_)
 
     def to_json(self) -> str:
-        """Text of a tokenizer.json, which `tokenizers.Tokenizer.from_file` reads as well."""
+        """The text of a tokenizer.json, which `tokenizers.Tokenizer.from_file` can read as well."""
         text: str = self._library.to_str(pretty=True)
         return text
 
@@ -136,35 +136,36 @@ class Tokenizer:
         path.write_text(self.to_json(), encoding="utf-8")
 
     def encode(self, text: str) -> list[int]:
-        """DataError for half a surrogate pair, and for a character that a character vocabulary lacks."""
+        """Token ids of a text. DataError for half a surrogate pair, or a character that the vocabulary lacks."""
         self._check(text)
         ids: list[int] = self._library.encode(text, add_special_tokens=False).ids
         return ids
 
     @cached_property
     def merges(self) -> dict[int, tuple[int, int]]:
-        """The pair of ids that each joined token was made of, in the order in which they were learned."""
+        """The pair of ids that each merged token was made of, in the order in which they were learned."""
         id_of = self._library.get_vocab(with_added_tokens=False)
         pairs = json.loads(self._library.to_str())["model"]["merges"]
         return {id_of[left + right]: (id_of[left], id_of[right]) for left, right in pairs}
 
     def writable_length(self, text: str) -> int:
-        """How many characters a text begins with that can be encoded: a character vocabulary may lack the next."""
+        """The number of characters before the first that cannot be encoded, which a character vocabulary may lack."""
+
         if self._characters is None:
             return len(text)
         return next((i for i, character in enumerate(text) if character not in self._characters), len(text))
 
     def token_bytes(self, id_: int) -> bytes:
-        """The UTF-8 bytes that a token stands for, maybe part of a character; none for a control token."""
+        """The UTF-8 bytes of a token, which may be part of a character; none for a control token."""
         return self._bytes[id_]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of the ids. Bytes that are no whole character become U+FFFD."""
+        """The text of the ids. Incomplete characters become U+FFFD."""
         return b"".join(map(self._bytes.__getitem__, ids)).decode("utf-8", "replace")
 
     def _encode_words(self, words: Sequence[str]) -> Iterator[list[int]]:
         self._check("".join(words))
-        return (each.ids for each in self._library.encode_batch_fast(words, add_special_tokens=False))
+        return (encoding.ids for encoding in self._library.encode_batch_fast(words, add_special_tokens=False))
 
     def _encode_texts(self, texts: Sequence[str]) -> list[NDArray[np.uint32]]:
         return [np.array(ids, dtype=np.uint32) for ids in self._encode_words(texts)]
@@ -185,20 +186,20 @@ class Tokenizer:
 
 
 def _require_no_huge_id(tokenizer_json: str, source: str) -> None:
-    """DataError for a huge id with gaps before it: the library would first make room for all up to it."""
+    """Raise DataError for a huge id with gaps before it: the library would allocate memory for all ids up to it."""
     try:
         description = json.loads(tokenizer_json)
         ids = [*description["model"]["vocab"].values(), *(token["id"] for token in description["added_tokens"])]
         largest = max(ids, default=0)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return  # the library says better what it is not
+        return  # the library's own message is clearer
     if isinstance(largest, int) and largest >= max(len(ids), MOST_TOKENS):
         what = f"its ids have gaps: {len(ids):,} tokens, the last with id {largest:,}"
         raise DataError(source, f"a tokenizer that Pellucid cannot express: {what}", OTHER_KIND)
 
 
 def _not_expressible(library_tokenizer: tokenizers.Tokenizer) -> str | None:
-    """Why this tokenizer has no tokens of characters or of bytes, so that a text could not be read back from them."""
+    """Why texts could not be decoded exactly from this tokenizer's tokens; None if they can."""
     description = json.loads(library_tokenizer.to_str())
     model, normalizer = description["model"], description["normalizer"]
     ids = sorted(library_tokenizer.get_vocab(with_added_tokens=True).values())
@@ -227,20 +228,20 @@ def _not_expressible(library_tokenizer: tokenizers.Tokenizer) -> str | None:
 
 
 def _has_words(description: dict[str, Any]) -> bool:
-    """Whether it cuts a text as our own do: GPT-2's rule, or every character apart."""
+    """Whether it cuts a text as our own tokenizers do: by GPT-2's rule, or into characters."""
     cuts = _cuts(description)
     by_rule = not cuts or (len(cuts) == 1 and cuts[0]["use_regex"])
     return by_rule and not description["normalizer"] and all(token["special"] for token in description["added_tokens"])
 
 
 def _cuts(description: dict[str, Any]) -> list[dict[str, Any]]:
-    """The steps that cut a text before byte-pair encoding."""
+    """The steps that split a text before byte-pair encoding."""
     rule = description["pre_tokenizer"]
     return [] if rule is None else rule.get("pretokenizers", [rule])
 
 
 def template_ids(post_processor: dict[str, Any] | None) -> tuple[list[int], list[int]]:
-    """The ids that a tokenizer.json puts before and after a text, by a template `BEGIN $A END …`; none without one."""
+    """The ids that the template of a tokenizer.json, `BEGIN $A END …`, puts before and after a text; else none."""
     before: list[int] = []
     after: list[int] = []
     for step in post_processor.get("processors", [post_processor]) if post_processor else []:
@@ -254,7 +255,7 @@ def template_ids(post_processor: dict[str, Any] | None) -> tuple[list[int], list
 
 
 def byte_of_symbol() -> dict[str, int]:
-    """The byte behind each symbol of byte-level vocabularies, which write bytes as printable characters (GPT-2)."""
+    """The byte of each symbol of byte-level vocabularies, which write bytes as printable characters (GPT-2)."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = sorted(set(range(256)) - set(printable))
     return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}

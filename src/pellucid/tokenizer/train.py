@@ -1,4 +1,4 @@
-"""How a vocabulary is learned from text. The same texts give the same vocabulary."""
+"""Training a vocabulary on text. Equal texts give equal vocabularies."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -14,8 +14,8 @@ def train_byte_pairs(texts: Iterable[str], *, vocab_size: int, special_tokens: S
     """Byte-pair encoding: join the most frequent neighbours, again and again (equation 1; Sennrich et al. 2016).
 
     Starts from the 256 bytes and splits text into words as GPT-2 does (Radford et al. 2019). Pairs that occur only once
-    are not joined, so a small corpus gives a smaller vocabulary than `vocab_size`. DataError: a control token that text
-    would turn into.
+    are not joined, so a small corpus gives a smaller vocabulary than `vocab_size`. DataError: a control token is also a
+    token of text.
     """
     library_tokenizer = tokenizers.Tokenizer(models.BPE())
     library_tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -40,7 +40,8 @@ def train_characters(texts: Iterable[str], *, special_tokens: Sequence[str]) -> 
 
 
 def _with_control_tokens(library_tokenizer: tokenizers.Tokenizer, special_tokens: Sequence[str]) -> Tokenizer:
-    """Gives control tokens the last ids. One that the vocabulary has already would share the id of a text."""
+    """Add control tokens with the last ids. One that the vocabulary already has would share its id with text."""
+
     for token in special_tokens:
         if library_tokenizer.token_to_id(token) is not None:
             raise DataError(
