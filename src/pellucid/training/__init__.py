@@ -1,1 +1,1 @@
-"""How a decoder learns: objective, optimizer, schedule, precision, and the loop that puts them together."""
+"""Training: optimizers, schedules, one update (`trainer`) and the life of a run (`session`)."""

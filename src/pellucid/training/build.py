@@ -1,4 +1,4 @@
-"""From a config and prepared data to a session that is ready to run: the one place where training reads config."""
+"""Builds a session that is ready to run from a config and prepared data."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ from pellucid.training.trainer import Trainer
 def build_session(
     config: RunConfig, data: PreparedData, run_dir: Path, world: World = ALONE, base: Base | None = None
 ) -> Session:
-    """A session at step 0, its weights drawn from `config.seed`, or those of the base."""
+    """A session at step 0, with random weights from `config.seed`, or those of the base."""
     trainer, task = build_trainer(config, data, world, base)
     model = trainer.model
     assert isinstance(model, LanguageModel)
@@ -107,7 +107,7 @@ def build_session(
 
 
 def build_samples(config: RunConfig, tokenizer: Tokenizer, trainer: Trainer) -> Callable[[], list[str]]:
-    """What shows how well a model writes by now: texts or, if it learns conversations, answers."""
+    """A function that writes samples: texts or, for a model that learns conversations, answers."""
     model, precision, sample = trainer.model, trainer.precision, config.sample
     assert isinstance(model, LanguageModel)
     options: dict[str, Any] = {
@@ -119,8 +119,8 @@ def build_samples(config: RunConfig, tokenizer: Tokenizer, trainer: Trainer) -> 
 
     def answers() -> list[str]:
         with trainer.whole_model(), merged(model):
-            asked = [(question, Conversation(model, tokenizer, precision, **options)) for question in questions]
-            return [f"**{question}**\n\n{conversation.ask(question)}" for question, conversation in asked]
+            conversations = [(question, Conversation(model, tokenizer, precision, **options)) for question in questions]
+            return [f"**{question}**\n\n{conversation.ask(question)}" for question, conversation in conversations]
 
     def texts() -> list[str]:
         with trainer.whole_model(), merged(model), precision.for_decoding().autocast():
@@ -131,7 +131,7 @@ def build_samples(config: RunConfig, tokenizer: Tokenizer, trainer: Trainer) -> 
 
 
 def first_questions(config: RunConfig, n: int) -> list[str]:
-    """The first questions held out, to see what the model answers; none unless it learns conversations."""
+    """The first held-out questions, for samples; none unless the model learns conversations."""
     if config.corpus.type not in CONVERSATIONS:
         return []
     corpus = build_corpus(config.corpus)
@@ -140,7 +140,7 @@ def first_questions(config: RunConfig, n: int) -> list[str]:
 
 
 def build_trackers(config: RunConfig, run_dir: Path, world: World = ALONE) -> Trackers:
-    """What shows the run elsewhere: not opened yet, and none for the ranks that write nothing."""
+    """The run's trackers, not opened yet; none on any rank but the first."""
 
     def opened(name: Literal["tensorboard", "wandb"], first_step: int) -> Tracker:
         match name:
@@ -157,7 +157,7 @@ def build_trackers(config: RunConfig, run_dir: Path, world: World = ALONE) -> Tr
 def build_trainer(
     config: RunConfig, data: PreparedData, world: World = ALONE, base: Base | None = None
 ) -> tuple[Trainer, Task]:
-    """Model, optimizers and schedule as the config says, and what the model is to learn."""
+    """The trainer (model, optimizers, schedule) and the task that a config describes."""
     train = config.train
     precision = resolve_precision(train.device, train.precision)
     torch.manual_seed(config.seed)
@@ -175,7 +175,7 @@ def build_trainer(
     if is_sharded:
         from pellucid.runtime.sharding import shard  # a second of imports
 
-        if train.compile:  # block by block: a graph cannot reach over the gathering of parameters
+        if train.compile:  # block by block: a graph cannot span the gathering of parameters
             for block in model.blocks:
                 block.compile()
         shard(model, model.blocks)
@@ -200,7 +200,7 @@ def build_trainer(
 def build_task(
     config: RunConfig, data: PreparedData, model: LanguageModel, precision: Precision, world: World = ALONE
 ) -> Task:
-    """What the run learns from. The model has its first weights already, which some objectives compare it with."""
+    """The run's task. The model already has its initial weights, which some objectives use as the reference."""
 
     def evaluate_text(model: LanguageModel, max_tokens: int | None) -> Validation:
         return evaluate(config, data, model, precision, max_tokens, world)
@@ -221,7 +221,7 @@ def build_task(
 
 
 def frozen_copy(model: LanguageModel) -> LanguageModel:
-    """The model as it is now, to compare with: the reference. Its layers are plain, and so fast."""
+    """A frozen copy of the model, the reference; adapters are merged into its layers, for speed."""
     reference = copy.deepcopy(model)
     merge(reference)
     return reference.requires_grad_(False).eval()
@@ -230,7 +230,7 @@ def frozen_copy(model: LanguageModel) -> LanguageModel:
 def choose_forward(
     config: RunConfig, model: nn.Module, precision: Precision, is_sharded: bool
 ) -> Callable[[Tensor], Tensor]:
-    """What computes the logits in training: the model, or a faster form of it."""
+    """The function that computes logits in training: the model, or a faster form of it."""
     if config.train.compile and not is_sharded:
         return torch.compile(model)
     in_float32 = precision.dtype == torch.float32 and precision.device.type == "cpu"
@@ -245,7 +245,7 @@ def has_plain_kernels(config: ModelConfig) -> bool:
 
 
 def choose_objective(config: ModelConfig, model: nn.Module) -> Objective:
-    """To predict the next token; where the model has experts, all of them should be asked as well."""
+    """Next-token prediction; with experts, also the load-balancing penalty."""
     objective: Objective = next_token
     if not has_plain_kernels(config):
         objective = partial(next_token, cross_entropy=fast_cross_entropy)
@@ -258,7 +258,7 @@ def choose_objective(config: ModelConfig, model: nn.Module) -> Objective:
 def build_optimizers(
     config: OptimizerConfig, model: nn.Module, precision: Precision, world: World = ALONE
 ) -> list[Optimizer]:
-    """One optimizer, or two where the parameters are shared out between them."""
+    """The optimizers: one, or two that divide the parameters between them."""
     options = config.model_dump(exclude={"type"})
     match config:
         case AdamWConfig():
@@ -287,7 +287,7 @@ def build_schedule(config: ScheduleConfig, steps: int) -> Schedule:
 
 
 def step_before_decay(config: ScheduleConfig, steps: int) -> int | None:
-    """The step from which a longer run could go on, if the learning rate falls only at the end."""
+    """The step from which a longer run could continue, if the learning rate falls only at the end."""
     if not isinstance(config, WarmupStableDecayConfig):
         return None
     return schedules.decay_begins(steps, config.decay_fraction) or None

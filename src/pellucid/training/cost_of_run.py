@@ -1,4 +1,4 @@
-"""What training as a config says costs: FLOPs, memory and time of one update, before anything is trained."""
+"""The cost of a training run: FLOPs, memory and time of one update, before anything is trained."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pellucid.training.build import build_optimizers
 
 
 def cost_of_run(config: RunConfig, vocab_size: int, precision: Precision) -> RunCost:
-    """What training as this config says costs there, measured on models and optimizers of fake tensors."""
+    """The cost of training at this precision and on its device, measured on models and optimizers of fake tensors."""
     train = config.train
 
     def measured(model_config: ModelConfig) -> RunCost:

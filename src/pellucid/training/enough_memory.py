@@ -1,4 +1,4 @@
-"""Before anything is prepared: whether what a run asks for is many times more than the memory that there is."""
+"""Refuses a run that needs many times the memory that there is, before anything is prepared."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from pellucid.training.cost_of_run import cost_of_run
 
 _log = logging.getLogger(__name__)
 
-BY_FAR = 8  # swapped memory, shared layers, a compiled graph: what is counted may be several times what is taken
+BY_FAR = 8  # with swap, shared layers or a compiled graph, the count may be several times the real use
 LEAST_VOCABULARY = 256  # a corpus may hold fewer tokens than the config has room for
 LEAST_ROW = 32  # and its documents may be shorter than the context
 WORTH_COUNTING = 1 / 64  # of the memory, in one number per coordinate: counting takes a second
 
 
 def require_memory(config: RunConfig, n_processes: int = 1) -> None:
-    """OutOfMemoryError if one micro-batch, at the very least, needs many times the memory of the device.
+    """Raise OutOfMemoryError if one micro-batch needs, at the very least, many times the memory of the device.
 
-    A warning if it needs more once all its rows are full: the system may then end the run without a word.
-
-    Only what one process holds is known: several may share the rows out.
+    Warn if it needs more once all its rows are full: the system may then kill the run without a message.
+    Counted for one process; several may share the rows.
     """
     precision = precision_here(config.train.device, config.train.precision)
     available = device_bytes(precision)
@@ -47,7 +46,7 @@ def require_memory(config: RunConfig, n_processes: int = 1) -> None:
 
 
 def least_bytes(config: RunConfig, precision: Precision) -> int:
-    """What a micro-batch takes if every token that may be missing is."""
+    """The memory of a micro-batch whose rows and vocabulary are as small as the data may make them."""
     model = config.model
     if config.data.packing == "documents" or not config.reads_text:
         least = max(LEAST_ROW, getattr(model, "window", 0))
@@ -56,7 +55,7 @@ def least_bytes(config: RunConfig, precision: Precision) -> int:
 
 
 def device_bytes(precision: Precision) -> int | None:
-    """The memory of the device; None where the system does not tell."""
+    """The memory of the device; None where the system does not report it."""
     if precision.device.type == "cuda":
         return int(torch.cuda.get_device_properties(precision.device).total_memory)
     try:

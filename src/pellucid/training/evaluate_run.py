@@ -1,4 +1,4 @@
-"""A trained model on what its run held out, judged by what it was trained for."""
+"""Evaluation of a trained model on held-out data, by the task it was trained for."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def evaluate_run(
     where: str,
     n_answers: int | None = None,
 ) -> Validation:
-    """On the validation part of its data: the loss of its text, and its answers (see `evaluation/build.py`).
+    """Results on the validation data: the loss of its text, and its answers (see `evaluation/build.py`).
 
-    Of a reward model, and of preferences: how well it knows the better of two answers. For that DPO needs the weights
-    that it started from, and `directory`, its step directory, tells which. CheckpointError, at `where`: gone.
+    For reward models and preferences: how well the model knows the better of two answers. DPO needs for that the
+    weights that it started from, which its step directory (`directory`) names. CheckpointError, at `where`: gone.
     """
     config = trained.config
     knows_pairs = config.objective.type == "reward_model" or config.corpus.type == "preferences"

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish, not an accident: finish the update, save, then stop."""
+"""Ctrl-C and SIGTERM: finish the update, save, then stop."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ class StoppedBySignal(Exception):
 
 
 class StopRequest:
-    """`signal_number` is None until somebody asks the run to stop: this process or, as soon as all ranks have agreed,
-    any other of its world. Where several train, none stops in the middle of what they do together.
+    """A request to stop: `signal_number` is None until this process or, after `agree`, any other rank gets a signal.
+
+    Where several processes train, none stops in the middle of a collective operation.
     """
 
     def __init__(self, world: World) -> None:
@@ -36,13 +37,13 @@ class StopRequest:
         self._raises = False
 
     def agree(self) -> None:
-        """Learns whether any rank was asked to stop. Every rank must come here."""
+        """Find out whether any rank was asked to stop. Every rank must call this."""
         if self.world.size > 1:
             self.signal_number = self.world.largest(self._received or 0) or None
 
     @contextmanager
     def ends_block(self) -> Iterator[None]:
-        """A block that a stop request ends by raising StoppedBySignal: work that can be done again, as evaluation."""
+        """Inside, a stop request raises StoppedBySignal at once: for work that can be repeated, such as evaluation."""
         self._raises = self.world.size == 1
         try:
             if self.signal_number is not None:
@@ -52,21 +53,21 @@ class StopRequest:
             self._raises = False
 
     def receive(self, number: int, _frame: FrameType | None) -> None:
-        """The signal handler."""
+        """Handle a signal: remember it, and let the next one end the program."""
         self._received = number
         if self.world.size == 1:
             self.signal_number = number
-        # torchrun passes on the Ctrl-C that the terminal has sent to all; it ends those who take too long itself.
+        # torchrun forwards the Ctrl-C that the terminal has already sent to all; it kills slow processes itself.
         next_time = signal.SIG_IGN if is_torchelastic_launched() else signal.SIG_DFL
-        for each in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(each, next_time)
+        for handled in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(handled, next_time)
         if self._raises:
             raise StoppedBySignal(number)
 
 
 @contextmanager
 def stop_requests(world: World = ALONE) -> Iterator[StopRequest]:
-    """Inside, the first SIGINT or SIGTERM is noted; the second one ends the program at once."""
+    """Inside, the first SIGINT or SIGTERM is remembered; the second one ends the program at once."""
     request = StopRequest(world)
     before = {number: signal.signal(number, request.receive) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -77,12 +78,12 @@ def stop_requests(world: World = ALONE) -> Iterator[StopRequest]:
 
 
 def stop_with_parent() -> threading.Thread:
-    """When the process that started this one is gone, stops this one as SIGTERM does: it saves first.
+    """Start a thread that sends this process SIGTERM, so that it saves and stops, when its parent has ended.
 
-    Standard input must be a pipe on which nothing is ever sent; it closes when the other process closes it or ends.
-    The thread that waits for that has it alone: others read an empty standard input.
+    Standard input must be a pipe on which nothing is ever sent; it closes when the parent closes it or ends.
+    The thread takes the pipe for itself: all others read an empty standard input.
     """
-    # On Windows, libraries that look at standard input while a thread waits there hang (numpy issue 24290).
+    # On Windows, libraries that touch standard input while a thread waits on it hang (numpy issue 24290).
     pipe = os.dup(sys.stdin.fileno())
     with Path(os.devnull).open() as nothing:
         os.dup2(nothing.fileno(), sys.stdin.fileno())
@@ -90,7 +91,7 @@ def stop_with_parent() -> threading.Thread:
     def wait() -> None:
         os.read(pipe, 1)
         os.close(pipe)
-        signal.raise_signal(signal.SIGTERM)  # not os.kill: on Windows it ends the process at once, and nothing is saved
+        signal.raise_signal(signal.SIGTERM)  # on Windows, os.kill would end the process at once, without saving
 
     waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()

@@ -1,7 +1,7 @@
-"""The logs of a run, metrics.jsonl and samples.md, when it resumes: cut back to where its checkpoint saw their ends.
+"""Cuts the logs of a resumed run, metrics.jsonl and samples.md, back to their lengths at its checkpoint.
 
-A checkpoint knows how long they were, and their hashes. A log that is no longer what it saw was damaged or edited: it
-is kept beside, a warning says so, and what can be read of it goes on in its place.
+A checkpoint records their lengths and hashes. A log that no longer matches was damaged or edited: the original is kept
+beside it, a warning says so, and its readable lines take its place.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Lines = list[bytes]
 
 
 def cut_back_logs(run_dir: Path, state: State, last_step: int) -> None:
-    """Drops what was written after `last_step`, the last that the checkpoint reports: the run will write it again."""
+    """Drop all entries after `last_step`, the last that the checkpoint reports: the run will write them again."""
     for name, legible in ((METRICS, rows_until), (SAMPLES, samples_until)):
         file, seen = run_dir / name, state.logs.get(name)
         if seen is not None and is_as_seen(file, seen):
-            os.truncate(file, seen.bytes)  # which needs no room, and leaves no half-written file
+            os.truncate(file, seen.bytes)  # needs no disk space, and leaves no half-written file
         elif file.exists():
             _rescue(file, partial(legible, last_step), state)
         elif seen is not None:
@@ -38,13 +38,13 @@ def cut_back_logs(run_dir: Path, state: State, last_step: int) -> None:
 
 
 def rows_until(step: int, lines: Lines) -> Lines:
-    """The lines that hold the row of a step up to this one, in the order of the steps."""
+    """The lines with rows of steps up to this one, in the order of the steps."""
     rows = {row["step"]: line for line in lines if line.endswith(b"\n") and (row := row_in(line)) is not None}
-    return [rows[each] for each in sorted(rows) if each <= step]
+    return [rows[row_step] for row_step in sorted(rows) if row_step <= step]
 
 
 def samples_until(step: int, lines: Lines) -> Lines:
-    """All before the first heading of a later step."""
+    """All lines before the first heading of a later step."""
 
     def is_early(line: bytes) -> bool:
         heading = re.fullmatch(rb"## After (\d+) steps\r?\n", line)
@@ -54,21 +54,22 @@ def samples_until(step: int, lines: Lines) -> Lines:
 
 
 def _rescue(file: Path, legible: Callable[[Lines], Lines], state: State) -> None:
-    """Leaves of a log what is legible. Unless that is its beginning, and older checkpoints know no more of it, the
-    whole is kept beside.
+    """Replace a damaged log by its legible lines, and keep the original beside it.
+
+    A log that no checkpoint has recorded yet, and of which only the end is illegible, is simply cut.
     """
     require_regular(file)
     lines = file.read_bytes().splitlines(keepends=True)
-    kept = legible(lines)
-    if file.name not in state.logs and kept == lines[: len(kept)]:
-        os.truncate(file, sum(map(len, kept)))
+    readable = legible(lines)
+    if file.name not in state.logs and readable == lines[: len(readable)]:
+        os.truncate(file, sum(map(len, readable)))
         return
     names = (f"{file.name}.damaged{'' if i == 1 else f'-{i}'}" for i in count(1))
     aside = next(path for name in names if not (path := file.with_name(name)).exists())
     with written_whole(aside) as draft:
         shutil.copyfile(file, draft)
     with written_whole(file) as draft:
-        draft.write_bytes(b"".join(kept))
+        draft.write_bytes(b"".join(readable))
     what = "%s: changed since %s was saved; the original is kept as %s; "
     what += "%d of its %d lines were usable and are carried over"
-    _log.warning(what, file, step_name(state.step), aside.name, len(kept), len(lines))
+    _log.warning(what, file, step_name(state.step), aside.name, len(readable), len(lines))

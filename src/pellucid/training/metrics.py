@@ -1,4 +1,4 @@
-"""metrics.jsonl: one JSON object a line, appended while the run goes (and cut back when it resumes: `logs.py`)."""
+"""metrics.jsonl: one JSON object per line, appended while the run trains (and cut back by `logs.py`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 def append_row(file: Path, row: Row) -> None:
-    """Adds one row."""
+    """Append one row."""
     with file.open("a", encoding="utf-8", newline="\n") as stream:
         stream.write(json.dumps(finite(row)) + "\n")
 
@@ -27,12 +27,12 @@ def finite(row: Row) -> Row:
 
 
 def read_rows(file: Path) -> list[Row]:
-    """All rows. A line that holds none is left out: a crash may cut the last one short."""
+    """All rows. Lines that hold none are skipped: a crash may cut the last one short."""
     return [row for line in _lines(file) if (row := row_in(line)) is not None]
 
 
 def warn_of_damage(file: Path) -> None:
-    """A warning for each whole line that is no row."""
+    """Warn of each complete line that is not a row."""
     for number, line in enumerate(_lines(file), 1):
         if line.endswith(b"\n") and row_in(line) is None:
             _log.warning("%s:%d: not a row of metrics, and left out; the file was damaged or edited", file, number)
@@ -46,7 +46,7 @@ def _lines(file: Path) -> list[bytes]:
 
 
 def row_in(line: bytes) -> Row | None:
-    """The row that a line holds; None if it is not a whole one."""
+    """The row in a line; None if the line is damaged or incomplete."""
     try:
         row = json.loads(line)
     except ValueError:

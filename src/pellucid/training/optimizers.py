@@ -1,7 +1,7 @@
-"""Sorts a decoder's parameters and gives them to PyTorch's optimizers.
+"""Sorts a model's parameters into groups for the optimizers.
 
 Every optimizer here treats matrices and vectors differently: weight decay shrinks matrices alone (a norm's gain has no
-reason to be small), and Muon orthogonalises the update of a matrix, which means nothing for a vector.
+reason to be small), and Muon orthogonalises the update of a matrix, which makes no sense for a vector.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pellucid.training.muon import Muon
 def adamw(
     model: nn.Module, *, lr: float, betas: tuple[float, float], eps: float, weight_decay: float
 ) -> list[Optimizer]:
-    """AdamW on everything (equation 15; Loshchilov and Hutter 2019)."""
+    """AdamW on all parameters (equation 15; Loshchilov and Hutter 2019)."""
     return [_adamw(trained(model), lr, betas, eps, weight_decay)]
 
 
@@ -35,15 +35,14 @@ def muon(
     dtype: torch.dtype,
     world: World = ALONE,
 ) -> list[Optimizer]:
-    """Muon (Jordan et al. 2024) on the matrices of blocks and of recurrent layers, AdamW on all else.
+    """Muon (Jordan et al. 2024) on the matrices of blocks and recurrent layers, AdamW on all other parameters.
 
-    Muon replaces the momentum of a matrix by the nearest orthogonal matrix: all directions move equally far. An
-    embedding is a list of vectors rather than a map between spaces, so it stays with AdamW. So is a router, which has
-    a vector for each expert; the experts' own matrices are maps, and Muon's. So are the A and B of an adapter.
-    `dtype` is the format of Muon's products.
+    An embedding is a list of vectors rather than a map between spaces, so AdamW updates it; so is a router, which has
+    a vector for each expert. The experts' own matrices are maps, and so are the A and B of an adapter. `dtype` is
+    that of Muon's products.
     """
-    learned = {name: p for name, p in model.named_parameters() if p.ndim == 2 and p.requires_grad}
-    inside = {name: p for name, p in learned.items() if name.startswith(("blocks.", "layers."))}
+    matrices = {name: p for name, p in model.named_parameters() if p.ndim == 2 and p.requires_grad}
+    inside = {name: p for name, p in matrices.items() if name.startswith(("blocks.", "layers."))}
     maps = [p for name, p in inside.items() if not name.endswith("router.weight")]
     chosen = set(maps)
     rest = [p for p in trained(model) if p not in chosen]
@@ -51,7 +50,7 @@ def muon(
     if maps:  # none in a bigram: its table is a list of rows, as an embedding is
         options = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
         result.append(Muon(maps, **options, dtype=dtype, world=world))
-    if rest:  # an adapter is nothing but matrices inside blocks
+    if rest:  # none in an adapter: all its matrices are inside blocks
         result.append(_adamw(rest, adamw_lr, adamw_betas, adamw_eps, weight_decay))
     return result
 
@@ -62,12 +61,12 @@ def sgd(model: nn.Module, *, lr: float, momentum: float, weight_decay: float) ->
 
 
 def trained(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters that learn: all, or those of an adapter alone."""
+    """The trainable parameters: all, or those of an adapter alone."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def set_learning_rate(optimizers: Sequence[Optimizer], factor: float) -> None:
-    """Sets each optimizer to its peak learning rate times the schedule's factor."""
+    """Set each optimizer to its peak learning rate times the schedule's factor."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             peak = group.setdefault("initial_lr", group["lr"])
@@ -83,7 +82,7 @@ def _adamw(
 
 
 def _groups(parameters: list[nn.Parameter], weight_decay: float) -> list[dict[str, object]]:
-    """Matrices, which decay, and vectors, which do not."""
+    """Parameter groups: matrices, with weight decay, and vectors, without."""
     matrices, vectors = [p for p in parameters if p.ndim >= 2], [p for p in parameters if p.ndim < 2]
     groups = [(matrices, weight_decay), (vectors, 0.0)]
     return [{"params": params, "weight_decay": decay} for params, decay in groups if params]

@@ -1,6 +1,6 @@
-"""loss.png: how the loss fell, and the floor below which no model can go. skills.png: what was learned when.
+"""Figures of a run: loss.png (with the floor below which no model can go), skills.png (the loss of each skill), and
 
-rewards.png: how the reward of answers rose, and how far the model has moved for it from where it started.
+rewards.png (the reward of answers, and the KL divergence from the start).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from matplotlib.ticker import LogLocator
 from pellucid.files import written_whole
 from pellucid.training.metrics import Row
 
-# Okabe and Ito's palette: told apart by every kind of colour vision, and in grey.
+# Okabe and Ito's palette, whose colours can be told apart by the colour-blind, and in grey.
 BLUE, ORANGE, BLACK = "#0072B2", "#D55E00", "#000000"
 SKILL_STYLES = [
     (BLACK, "o", "-"),
@@ -27,12 +27,11 @@ SKILL_STYLES = [
     ("#56B4E9", "X", "--"),
     ("#F0E442", "*", ":"),
 ]
-LEAST_EXCESS = 1e-3  # nats per document; less, or luck below the floor, is drawn here
+LEAST_EXCESS = 1e-3  # nats per document; smaller or negative excesses are drawn here
 
 
 def loss_figure(rows: Sequence[Row], floor: float | None, title: str) -> Figure:
-    """Training and validation loss (nats per token, or per pair of answers) against the tokens seen; the best step, and
-    the floor if known.
+    """Training and validation loss (nats per token, or per pair of answers) against tokens; best step, floor if known.
 
     Evaluations during training read only part of the text, whose floor may be a little higher or lower. Each loss is
     shifted by the difference, so that its height above the line is the model's excess.
@@ -64,20 +63,20 @@ def loss_figure(rows: Sequence[Row], floor: float | None, title: str) -> Figure:
 
 
 def _above(floor: float | None, row: Row) -> float:
-    """The validation loss, shifted as if its text had this floor."""
+    """The validation loss of a row, shifted as if its text had this floor."""
     loss: float = row["val_loss"]
     return loss if floor is None or row.get("val_floor") is None else floor + loss - row["val_floor"]
 
 
 def skills_figure(rows: Sequence[Row], title: str) -> Figure:
-    """The excess of each skill (nats per document) against the tokens seen, both axes logarithmic."""
+    """The excess loss of each skill (nats per document) against the tokens seen, both axes logarithmic."""
     figure, axes = _empty_figure(title, "excess over the floor (nats per fable)", "log", "log")
     evaluated = [row for row in rows if row.get("skills")]
     tokens = [row["tokens"] for row in evaluated]
     for skill, (color, marker, line) in zip(evaluated[0]["skills"], SKILL_STYLES, strict=False):
         excesses = [row["skills"][skill]["excess_nats_per_document"] for row in evaluated]
-        drawn = [max(excess, LEAST_EXCESS) for excess in excesses]
-        axes.plot(tokens, drawn, color=color, marker=marker, linestyle=line, markersize=5, linewidth=1.5, label=skill)
+        shown = [max(excess, LEAST_EXCESS) for excess in excesses]
+        axes.plot(tokens, shown, color=color, marker=marker, linestyle=line, markersize=5, linewidth=1.5, label=skill)
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_minor_formatter(lambda x, _: "")
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
@@ -85,7 +84,7 @@ def skills_figure(rows: Sequence[Row], title: str) -> Figure:
 
 
 def rewards_figure(rows: Sequence[Row], title: str) -> Figure:
-    """Rewards and verdicts against the updates made, of answers to training and to held-out instructions; below, KL."""
+    """Rewards, verdicts and KL divergence against updates, of answers to training and to held-out instructions."""
     figure = Figure(figsize=(7.5, 6), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
     above.set(title=title, ylabel="mean of answers")
@@ -119,6 +118,6 @@ def _empty_figure(title: str, ylabel: str, xscale: str, yscale: str) -> tuple[Fi
 
 
 def save_figure(figure: Figure, file: Path) -> None:
-    """As a PNG that is whole or not there, as everything that a run leaves."""
+    """Save a figure as a PNG, atomically."""
     with written_whole(file) as draft:
         figure.savefig(draft, dpi=150, format="png")

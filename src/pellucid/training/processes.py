@@ -1,4 +1,4 @@
-"""How many processes should train."""
+"""Chooses the number of training processes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LEAST_POSITIONS = 1_000_000  # below, starting processes takes longer than they 
 
 
 def choose_n_processes(config: RunConfig, world: World = ALONE) -> int:
-    """How many processes should train: torchrun's; else one per GPU; on a CPU one per core, if the run is long enough.
+    """The number of processes to train with: torchrun's; else one per GPU; or one per CPU core, for a long enough run.
 
-    Four processes are as fast as four threads, and keep far more of their speed beside other programs (docs/speed.md):
-    they wait for each other a few times an update, threads at every operation. Raises ConfigError if parallel is none
+    Four processes are as fast as four threads, and lose far less speed beside other programs (docs/speed.md): they
+    wait for each other a few times an update, threads at every operation. Raises ConfigError if parallel is none
     and torchrun started several, or if there are fewer GPUs, or far fewer cores, than processes.
     """
     train = config.train

@@ -1,4 +1,4 @@
-"""What the terminal shows while a run trains: a bar, losses and samples as they come, and how long it will take."""
+"""The progress bar of a run: losses and samples as they come, and the time left."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pellucid.training.trainer import Update
 _log = logging.getLogger(__name__)
 
 CHARACTERS_TO_SHOW = 100  # of a sample
-SECONDS_TO_JUDGE = 5.0  # of updates, before it is said how long the rest will take
-EVALUATIONS_TO_WARN = 3  # so many in a row without a new best are hardly chance
+SECONDS_TO_JUDGE = 5.0  # of updates, before the time left is estimated
+EVALUATIONS_TO_WARN = 3  # this many in a row without a new best are hardly chance
 
 
 class ProgressBar:
-    """A step of the bar for each update that is reported; `floor` is the least possible loss, if that is known."""
+    """A progress bar of one step per reported update; `floor` is the least possible loss, if known."""
 
     def __init__(self, n_steps: int, n_reported: int, floor: float | None, *, is_shown: bool) -> None:
         self._n_steps, self._floor = n_steps, floor
@@ -38,7 +38,7 @@ class ProgressBar:
         self._bar.close()
 
     def show(self, step: int, update: Update, evaluation: Validation | None, samples: Sequence[str]) -> None:
-        """An update, and what came with it."""
+        """Show an update, with its evaluation and samples, if any."""
         rate = self._bar.format_dict["rate"] or 0.0
         figures = {
             "loss": f"{update.loss:.3f}",
@@ -57,7 +57,7 @@ class ProgressBar:
         self._say_pace(update.seconds, self._n_steps - step)
 
     def _say_pace(self, seconds: float, n_left: int) -> None:
-        """Once, after the first updates (the very first takes longer): how fast it goes and how long it will take."""
+        """Print the speed and the time left, once, after the first updates (the very first takes longer)."""
         if self._has_said_pace:
             return
         self._seconds.append(seconds)
@@ -69,7 +69,7 @@ class ProgressBar:
             self._write(f"{1 / seconds_each:.1f} steps a second: about {duration(round(left))} to go")
 
     def warn_if_memorizing(self, evaluations_since_best: int, best_loss: float, best_step: int | None) -> None:
-        """Once, when the validation loss has not fallen for some evaluations."""
+        """Warn, once, when the validation loss has not fallen for some evaluations."""
         if evaluations_since_best >= EVALUATIONS_TO_WARN and not self._has_warned:
             self._has_warned = True
             what = "validation loss no longer falls: its best is %.4f, at step %s; the model may be memorizing its text"

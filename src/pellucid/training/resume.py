@@ -1,4 +1,4 @@
-"""Which state a run starts from: nothing, or its newest whole checkpoint; and whether that still is the same run."""
+"""Resuming: finds the newest intact checkpoint, and checks that config, data and reward are still the same."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from pellucid.training.schedules import common_steps
 
 _log = logging.getLogger(__name__)
 
-# A resumed run must compute what the uninterrupted one would have. These keys only decide what is reported and kept.
-# Where a vocabulary's file lies decides nothing either: what is in it is compared (`require_same_data`).
+# A resumed run must compute what the uninterrupted one would have. These keys only decide what is reported and saved.
+# A vocabulary's path does not matter either: its contents are compared (`require_same_data`).
 OPERATIONAL = (
     *("name.", "tokenizer.path.", "train.log_every_steps.", "train.processes."),
     *("evaluation.", "sample.", "checkpoint.", "trackers."),
@@ -32,14 +32,14 @@ TRACKER_FOLDERS = ("tensorboard", "wandb")
 
 
 def require_no_run(run_dir: Path) -> None:
-    """Raises ConfigError if the folder holds a run already: nobody's training is lost by a forgotten option."""
+    """Raise ConfigError if the folder holds a run already, so that a forgotten option loses no training."""
     if steps_in(run_dir) or (run_dir / "metrics.jsonl").exists():
         fix = "add --resume to continue it, --overwrite to start over, or --run-dir for another folder"
         raise ConfigError(str(run_dir), "there is a run in this folder", fix)
 
 
 def clear_run(run_dir: Path) -> None:
-    """Deletes the run in the folder, and nothing else that may lie there."""
+    """Delete the run in the folder, but no other files."""
     for step in steps_in(run_dir):
         discard(run_dir / step_name(step))
     for name in RUN_FILES:
@@ -49,10 +49,10 @@ def clear_run(run_dir: Path) -> None:
 
 
 def newest_whole_checkpoint(run_dir: Path, at_most: int | None = None) -> tuple[Checkpoint, Path] | None:
-    """The newest checkpoint (of a step of `at_most`) that passes every check, after a warning for each that does not.
+    """The newest intact checkpoint (up to step `at_most`) and its folder; warns of each damaged one.
 
-    None if the run has not saved yet. Raises CheckpointError if there are checkpoints but none is whole: starting
-    silently from nothing would pass off a new run as the old one.
+    None if the run has not saved yet. Raises CheckpointError if all checkpoints are damaged: starting silently from
+    scratch would pass off a new run as the old one.
     """
     steps = [step for step in steps_in(run_dir) if at_most is None or step <= at_most]
     for step in reversed(steps):
@@ -72,23 +72,23 @@ def newest_whole_checkpoint(run_dir: Path, at_most: int | None = None) -> tuple[
     return None
 
 
-def found_for_steps(config: RunConfig, found: tuple[Checkpoint, Path], run_dir: Path) -> tuple[Checkpoint, Path]:
-    """The checkpoint from which a run goes on to another number of steps than it was planned for.
+def checkpoint_for_steps(config: RunConfig, newest: tuple[Checkpoint, Path], run_dir: Path) -> tuple[Checkpoint, Path]:
+    """The checkpoint from which a run can continue to another number of steps than it was planned for.
 
-    Up to it all updates had the learning rate that the run as it is now gives them, so it ends as if it had been
-    planned so. Raises CheckpointError if there is none, or if more steps have been made.
+    Up to it all updates had the learning rate of the new plan, so the run ends as if it had been planned that way.
+    Raises CheckpointError if there is none, or if more steps have been made.
     """
-    checkpoint, directory = found
+    checkpoint, directory = newest
     before, now = config_of(checkpoint, str(directory)).train.steps, config.train.steps
     if checkpoint.state.step > now:
         what = f"the run has made {checkpoint.state.step:,} steps, and train.steps is {now:,}"
         raise CheckpointError(str(directory), what, "ask for more steps, or train in another --run-dir")
     if before == now:
-        return found
+        return newest
     old, new = (build_schedule(config.schedule, steps) for steps in (before, now))
     most = common_steps(old, new, min(before, now))
     if checkpoint.state.step <= most:
-        return found
+        return newest
     earlier = newest_whole_checkpoint(run_dir, most) if any(step <= most for step in steps_in(run_dir)) else None
     if earlier is not None:
         return earlier
@@ -102,26 +102,26 @@ def found_for_steps(config: RunConfig, found: tuple[Checkpoint, Path], run_dir: 
 
 
 def discard_later(run_dir: Path, step: int) -> None:
-    """Deletes the checkpoints after a step from which a run goes on to another end. A warning tells it."""
-    later = [each for each in steps_in(run_dir) if each > step]
+    """Delete the checkpoints after the step from which a run continues with a new plan, with a warning."""
+    later = [later_step for later_step in steps_in(run_dir) if later_step > step]
     if later:
-        names = ", ".join(f"{each:,}" for each in later)
+        names = ", ".join(f"{later_step:,}" for later_step in later)
         what = "%s: goes on from step %s, for the learning rate after it now is another; deleted: the checkpoints of %s"
         _log.warning(what, run_dir, f"{step:,}", names)
-    for each in later:
-        discard(run_dir / step_name(each))
+    for later_step in later:
+        discard(run_dir / step_name(later_step))
 
 
 def require_same_run(config: RunConfig, checkpoint: Checkpoint, where: str) -> None:
-    """Raises CheckpointError, listing the differences, if the checkpoint's config computes something else.
+    """Raise CheckpointError, listing the differences, if the checkpoint's config computes something else.
 
-    How many steps it is planned for may differ: see `found_for_steps`.
+    The planned number of steps may differ: see `checkpoint_for_steps`.
     """
     saved = config_of(checkpoint, where)
     before, now = flat(saved.model_dump(mode="json")), flat(config.model_dump(mode="json"))
     keys = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
     keys = [key for key in keys if key != "train.steps" and not f"{key}.".startswith(OPERATIONAL)]
-    # A section of another type has other keys: its type says it all.
+    # A section of another type has other keys: the type alone is reported.
     replaced = tuple(key.removesuffix("type") for key in keys if key.endswith(".type"))
     keys = [key for key in keys if key.endswith(".type") or not key.startswith(replaced)]
     if keys:
@@ -132,7 +132,7 @@ def require_same_run(config: RunConfig, checkpoint: Checkpoint, where: str) -> N
 
 
 def require_same_data(fingerprint: str, tokenizer_json: str, checkpoint: Checkpoint, where: str) -> None:
-    """Raises CheckpointError if the corpus or the vocabulary is another than when the checkpoint was written."""
+    """Raise CheckpointError if the corpus or the vocabulary has changed since the checkpoint was written."""
     if checkpoint.state.data_fingerprint != fingerprint:
         what = f"the corpus has changed (fingerprint was {checkpoint.state.data_fingerprint}, is {fingerprint})"
         fix = "bring the old text back, or start over with --overwrite or another --run-dir"
@@ -143,14 +143,15 @@ def require_same_data(fingerprint: str, tokenizer_json: str, checkpoint: Checkpo
 
 
 def require_same_reward(digest: str | None, checkpoint: Checkpoint, where: str) -> None:
-    """Raises CheckpointError if another reward model than before would judge the answers."""
-    if checkpoint.state.reward_sha256 not in (None, digest):  # older checkpoints do not tell
+    """Raise CheckpointError if the reward model has changed since the checkpoint was written."""
+    if checkpoint.state.reward_sha256 not in (None, digest):  # older checkpoints do not record it
         fix = "bring its checkpoint back, or name it as RUN@STEP if it is still there; or start over with --overwrite"
         raise CheckpointError(where, "the reward model of objective.reward.run has changed since this was saved", fix)
 
 
 def other_environment(now: Mapping[str, object], checkpoint: Checkpoint) -> str | None:
-    """What is not as it was when the checkpoint was written, so that the run continues with other roundings."""
+    """The changes of device, versions and so on since the checkpoint was written, which alter rounding; or None."""
+
     before = checkpoint.state.model_dump(include=set(now))
     changed = {name: value for name, value in now.items() if before[name] not in (None, value)}
     return ", ".join(f"{name} was {before[name]}, is {value}" for name, value in changed.items()) or None

@@ -10,7 +10,7 @@ Schedule = Callable[[int], float]
 
 
 def warmup(step: int, warmup_steps: int) -> float:
-    """Rises in equal parts to 1 at the last warmup step; the very first update is already above zero."""
+    """A linear rise that reaches 1 after the warmup steps; the very first update is already above zero."""
     return min(1.0, (step + 1) / (warmup_steps + 1))
 
 
@@ -39,10 +39,10 @@ def warmup_stable_decay(
 
 
 def decay_begins(steps: int, decay_fraction: float) -> int:
-    """How many updates of `warmup_stable_decay` come before its way down. A longer run can go on from there."""
+    """The number of updates of `warmup_stable_decay` before it decays. A longer run can continue from there."""
     return steps - max(1, round(decay_fraction * steps))
 
 
 def common_steps(a: Schedule, b: Schedule, steps: int) -> int:
-    """How many of the first `steps` updates have the same learning rate under both schedules."""
+    """The number of updates, at most `steps`, before two schedules differ."""
     return next((step for step in range(steps) if a(step) != b(step)), steps)

@@ -1,7 +1,6 @@
 """The life of a run: update, log, evaluate, write samples, save; stop when asked; resume as if nothing had happened.
 
-What a run leaves in its folder: metrics.jsonl, samples.md, loss.png or rewards.png, and its step directories
-(see `checkpoint/`).
+It writes metrics.jsonl, samples.md, loss.png or rewards.png, and step directories (see `checkpoint/`).
 """
 
 from __future__ import annotations
@@ -49,12 +48,12 @@ from pellucid.version import __version__
 
 @dataclass(eq=False, kw_only=True)
 class Session:
-    """Trains for `n_steps`, or until validation loss reaches `stop_at_val_loss` or has not fallen to a new best for
+    """A run of `n_steps`, or less: it stops when the validation loss reaches `stop_at_val_loss`, or has no new best in
     `patience` evaluations (early stopping; Prechelt 1998).
 
-    `validate()` evaluates on validation text, `write_samples()` gives texts to show. The config, the tokenizer, the
-    data's fingerprint, and the hash of the frozen weights of another run if it needs them, go into each checkpoint, so
-    that it is complete and a resumed run can be compared.
+    `validate()` evaluates on validation text, `write_samples()` gives texts to show. Each checkpoint holds the config,
+    the tokenizer, the data's fingerprint and, if the run needs the frozen weights of another, their hash: so it is
+    complete, and a resumed run can be compared with it.
     """
 
     trainer: Trainer
@@ -63,7 +62,7 @@ class Session:
     n_steps: int
     stop_at_val_loss: float | None
     patience: int | None
-    # How many steps lie between two of each. All of them happen at the last step too.
+    # Intervals in steps. All four also happen at the last step.
     log_every: int
     evaluate_every: int
     sample_every: int
@@ -96,7 +95,7 @@ class Session:
         self.metrics_file, self.samples_file = self.run_dir / METRICS, self.run_dir / SAMPLES
 
     def restore(self, checkpoint: Checkpoint, where: str) -> None:
-        """Takes the run back to the checkpoint: counters, log files, weights, moments, random generators."""
+        """Restore the run from a checkpoint: counters, log files, weights, moments, random generators."""
         trainer, state = self.trainer, checkpoint.state
         load_training_state(trainer.model, trainer.optimizers, checkpoint, where)
         trainer.scaler.load_state_dict(state.grad_scaler)
@@ -114,7 +113,7 @@ class Session:
             discard_snapshots_after(self.run_dir, last_reported)
 
     def run(self) -> None:
-        """Trains to the last step. On Ctrl-C or SIGTERM saves first and raises StoppedBySignal.
+        """Train to the last step. On Ctrl-C or SIGTERM, save and raise StoppedBySignal.
 
         Raises NonFiniteError, naming the last good checkpoint, before NaN or infinity gets into the weights.
         """
@@ -133,7 +132,7 @@ class Session:
             raise NonFiniteError(error.where, error.what, f"{error.fix}; {last}") from None
 
     def plot(self) -> None:
-        """Draws loss.png or rewards.png from metrics.jsonl, and skills.png where the truth is known."""
+        """Draw loss.png or rewards.png from metrics.jsonl, and skills.png where the truth is known."""
         from pellucid.training import plots  # takes a second: matplotlib
 
         rows = metrics.read_rows(self.metrics_file)
@@ -149,11 +148,11 @@ class Session:
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing is left to do or to report."""
+        """Whether all updates have been made and reported."""
         return self.unreported is None and self._ends_with(self.best_loss, self.evaluations_since_best)
 
     def environment(self) -> dict[str, str | int]:
-        """Where a resumed run is the same bit for bit: on the same of these six."""
+        """The six properties that must stay the same for a resumed run to be identical bit for bit."""
         precision = self.trainer.precision
         return {
             "pellucid_version": __version__,
@@ -178,7 +177,7 @@ class Session:
             self._report(update, stop, bar)
 
     def _report(self, update: Update, stop: StopRequest, bar: ProgressBar) -> None:
-        """Does what is due after an update: evaluate, write samples, log, save.
+        """Do whatever is due after an update: evaluate, write samples, log, save.
 
         A stop request comes first: the update is saved as it is, and the resumed run begins with its report.
         """
@@ -201,7 +200,7 @@ class Session:
         self.elapsed_seconds += time.perf_counter() - started
         if samples and self.world.is_first:
             self._append_samples(samples)
-        is_kept = self.trainer.step in self.snapshots_at  # then its place on the curve is to be known
+        is_kept = self.trainer.step in self.snapshots_at  # a snapshot needs its point on the loss curve
         if self.world.is_first and (val_loss is not None or is_kept or self._due(self.log_every)):
             self._log(update, evaluation)
         self.best_loss, self.evaluations_since_best = best_loss, since_best
@@ -247,7 +246,7 @@ class Session:
         self.trackers.log(row)
 
     def save(self, val_loss: float | None, unreported: Update | None = None) -> None:
-        """Writes a checkpoint of this moment and deletes those that are no longer kept.
+        """Write a checkpoint and delete those that are no longer needed.
 
         Raises NonFiniteError, and writes nothing, if a weight or a moment is NaN or infinite.
         """
@@ -259,7 +258,7 @@ class Session:
         self.saved_step = trainer.step
 
     def _snapshot(self, val_loss: float | None) -> None:
-        """Keeps the weights of this moment, if they are of a step that was chosen for it."""
+        """Save the weights, if this is a step to keep a snapshot of."""
         if self.trainer.step in self.snapshots_at:
             weights = self._checkpoint({}, {}, val_loss)
             if self.world.is_first:
@@ -268,7 +267,7 @@ class Session:
     def _checkpoint(
         self, moments: Tensors, generators: Tensors, val_loss: float | None, unreported: Update | None = None
     ) -> Checkpoint:
-        """The weights of this moment, these moments and generators, and what has been counted."""
+        """A checkpoint of the weights and counters of this step, with these moments and generators."""
         trainer, model = self.trainer, model_tensors(self.trainer.model)
         if (name := first_not_finite({**model, **moments})) is not None:
             raise not_finite(trainer.step, f"{name} is not finite: not saved")
@@ -291,7 +290,7 @@ class Session:
 
     def _write(self, checkpoint: Checkpoint) -> None:
         logs = [log for log in (self.metrics_file, self.samples_file) if log.exists()]
-        for log in logs:  # a checkpoint's log is on disk before it
+        for log in logs:  # the logs must be on disk before the checkpoint that refers to them
             fsync(log)
         seen = checkpoint.state.model_copy(update={"logs": {log.name: seen_log(log) for log in logs}})
         write_checkpoint(self.run_dir, replace(checkpoint, state=seen))

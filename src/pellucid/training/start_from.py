@@ -1,4 +1,4 @@
-"""A run from a run: the weights of another run to begin with, and whether they fit."""
+"""Starting from another run's weights: finds them, and checks that they fit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pellucid.files import sha256
 from pellucid.model.language_model import LanguageModel
 from pellucid.tokenizer import Tokenizer
 
-# What a model computes from the same weights does not depend on these: they say how it begins, learns or is computed.
+# Knobs that do not change what a model computes from given weights: they affect its start, training or speed.
 FREE = {
     "dropout",
     "kernels",
@@ -28,7 +28,7 @@ FREE = {
     "feed_forward.load_balance_weight",
 }
 FULL_ATTENTION = {"auto", "explicit", "fused"}
-BY_SHAPE = {"n_kv_heads", "d_ff", "head_width"}  # null may stand for the same number: the shapes of weights decide
+BY_SHAPE = {"n_kv_heads", "d_ff", "head_width"}  # null may mean the same number: the weights' shapes decide
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Base:
     weights: Weights
 
     def require_fit(self, config: RunConfig) -> None:
-        """Raises ConfigError, naming the first knob that differs, if the config computes something else from them."""
+        """Raise ConfigError, naming the first knob that differs, if the config's model does not suit the weights."""
         base = config_of(self.checkpoint, str(self.directory))
         if key := first_difference(base.model, config.model):
             theirs, ours = (flat(model.model_dump(mode="json")).get(key) for model in (base.model, config.model))
@@ -56,7 +56,7 @@ class Base:
         return Tokenizer.from_json(self.checkpoint.tokenizer_json, f"{self.directory}/tokenizer.json")
 
     def require_same_vocabulary(self, tokenizer: Tokenizer) -> None:
-        """Raises ConfigError if ids mean other text than they did to the base run. Control tokens may come after."""
+        """Raise ConfigError if ids mean other text than in the base run. Further control tokens are allowed."""
         theirs = self.tokenizer
         if tokenizer.to_json() not in (theirs.to_json(), theirs.with_chat_tokens().to_json()):
             what = (
@@ -65,30 +65,30 @@ class Base:
             raise ConfigError("tokenizer", what, "leave out the section `tokenizer`: it is then that of the base run")
 
     def load_into(self, model: LanguageModel, config: RunConfig) -> None:
-        """Copies the weights, and nothing else; then quantizes them and adds the adapter, as the config says.
+        """Copy the weights into the model; quantize them and add the adapter, if the config says so.
 
-        CheckpointError, naming a tensor, if one has another shape.
+        Raises CheckpointError, naming a tensor, if one has another shape.
         """
         load_base(model, config, self.weights, str(self.directory))
 
     @property
     def sha256(self) -> str:
-        """The hash of the weights. A run that needs them later remembers it."""
+        """The hash of the weights. A run that needs them later saves it."""
         return sha256(self.directory / MODEL_FILE)
 
 
 def needs_base(config: RunConfig) -> bool:
-    """Whether the weights of the run it starts from are needed as long as it trains, and not only to begin with."""
+    """Whether a run needs the weights that it starts from throughout training, not only at its start."""
     writes_pairs = config.objective.type == "reward_model" and config.corpus.type == "instructions"
     return writes_pairs or config.adapter is not None or config.objective.type in NEEDS_REFERENCE
 
 
-def base_of(config: RunConfig, found: tuple[Checkpoint, Path] | None) -> Base | None:
-    """The weights to begin with; of a run that has begun, only if it still needs them."""
-    if config.base_run is None or (found and not needs_base(config)):
+def base_of(config: RunConfig, resume_from: tuple[Checkpoint, Path] | None) -> Base | None:
+    """The weights to start from; for a resumed run, only if it still needs them."""
+    if config.base_run is None or (resume_from and not needs_base(config)):
         return None
-    if found:
-        checkpoint, directory = found
+    if resume_from:
+        checkpoint, directory = resume_from
         if checkpoint.state.base_sha256 is None:
             raise CheckpointError(str(directory), "does not tell what it started from", "start over with --overwrite")
         base = read_base(find_base(config.base_run[0], checkpoint.state.base_sha256))
@@ -99,7 +99,7 @@ def base_of(config: RunConfig, found: tuple[Checkpoint, Path] | None) -> Base | 
 
 
 def read_base(directory: Path) -> Base:
-    """Reads it whole. Raises CheckpointError if it is damaged."""
+    """Read a checkpoint to start from. Raises CheckpointError if it is damaged."""
     checkpoint = read_checkpoint(directory)
     weights = weights_to_start_from(checkpoint, directory)
     if (culprit := first_not_finite(weights.tensors)) is not None:
@@ -108,7 +108,7 @@ def read_base(directory: Path) -> Base:
 
 
 def first_difference(base: ModelConfig, now: ModelConfig) -> str | None:
-    """The first knob by which two models compute different things from the same weights."""
+    """The first knob that makes two models compute different things from the same weights; None if there is none."""
     if base.type != now.type:
         return "type"
     before, after = flat(base.model_dump(mode="json")), flat(now.model_dump(mode="json"))

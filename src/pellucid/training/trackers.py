@@ -1,6 +1,6 @@
-"""TensorBoard and Weights & Biases: shown the rows of metrics.jsonl, the samples and the figures, as they are written.
+"""TensorBoard and Weights & Biases, which get the rows of metrics.jsonl, the samples and the figures as they come.
 
-A run never depends on its trackers: one that fails is switched off with a warning, and what is trained stays the same.
+A run never depends on its trackers: one that fails is switched off with a warning, and training goes on.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from pellucid.training.metrics import Row, finite
 
 _log = logging.getLogger(__name__)
 
-MOST_SECONDS = 60  # that a run waits for wandb.ai
+MOST_SECONDS = 60  # to wait for wandb.ai
 
 
 class Tracker(Protocol):
-    """Where a run is shown while it goes. Any method may raise.
+    """A program that shows a run while it trains. Any method may raise.
 
-    next_step: the first one that it has not been shown, whatever earlier processes of the run were killed.
+    next_step: the first one that it has not received, whichever earlier processes of the run were killed.
     """
 
     next_step: int
 
     def log(self, row: Row) -> None:
-        """Shows a row of metrics.jsonl."""
+        """Record a row of metrics.jsonl."""
 
     def log_samples(self, step: int, samples: Sequence[str]) -> None:
-        """Shows what the model writes after `step`."""
+        """Record texts that the model wrote after `step`."""
 
     def log_figure(self, step: int, file: Path) -> None:
-        """Shows loss.png or skills.png, when the run has ended."""
+        """Record loss.png or skills.png at the end of the run."""
 
     def close(self) -> None:
-        """Delivers what is still on its way."""
+        """Send everything still pending, and close."""
 
 
 class Trackers:
-    """All trackers of a run, each opened by a function of the first step that it will be shown."""
+    """All trackers of a run, each opened by a function of the first step that it will receive."""
 
     def __init__(self, openers: Mapping[str, Callable[[int], Tracker]]) -> None:
         self._openers = openers
@@ -53,7 +53,7 @@ class Trackers:
 
     @contextmanager
     def opened(self, first_step: int, rows: Sequence[Row]) -> Iterator[None]:
-        """Opens all, shows each the rows before `first_step` that it lacks, and closes them however the run ends."""
+        """Inside, all trackers are open; each first receives the rows before `first_step` that it lacks."""
         for name, opener in self._openers.items():
             with self._switched_off_if_it_fails(name):
                 self._open[name] = opener(first_step)
@@ -83,7 +83,7 @@ class Trackers:
     def _switched_off_if_it_fails(self, name: str) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # whatever a foreign package may raise: training is worth more
+        except Exception as error:  # whatever another package raises must not end the training
             self._open.pop(name, None)
             lines = str(error).strip().splitlines()
             reason = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
@@ -94,7 +94,7 @@ class Trackers:
 class TensorBoard:
     """Event files in RUN/tensorboard, for `tensorboard --logdir checkpoints`.
 
-    A resumed run shows again what the killed one did after its last checkpoint; `purge_step` hides the first showing.
+    A resumed run repeats the rows after its last checkpoint; `purge_step` hides those of the killed one.
     """
 
     def __init__(self, run_dir: Path, config_yaml: str, first_step: int) -> None:
@@ -127,8 +127,8 @@ class TensorBoard:
 class WeightsAndBiases:
     """A run at wandb.ai, or with WANDB_MODE=offline in RUN/wandb, to be uploaded by `wandb sync`.
 
-    Its id is kept in RUN/wandb/run_id, so that a resumed run continues the same curves. A kill loses what was on its
-    way to the server, or to the disk; `starting_step` says from where.
+    Its id is stored in RUN/wandb/run_id, so that a resumed run continues the same curves. A kill loses rows that were
+    not yet sent or written; `starting_step` is the first of them.
     """
 
     def __init__(self, run_dir: Path, name: str, config: Mapping[str, Any]) -> None:
@@ -146,7 +146,7 @@ class WeightsAndBiases:
             resume="allow",
             dir=str(run_dir),
             config=dict(config),
-            # By default it reads all that goes to the terminal, and waits for a key and for the network without end.
+            # By default it captures the terminal, and waits for a key and for the network forever.
             settings=wandb.Settings(console="off", login_timeout=MOST_SECONDS, finish_timeout=MOST_SECONDS),
         )
 
@@ -167,7 +167,7 @@ class WeightsAndBiases:
 
 
 def require_installed(names: Sequence[str]) -> None:
-    """Raises ConfigError for the first tracker whose package is missing, before anything is trained."""
+    """Raise ConfigError for the first tracker whose package is missing, before anything is trained."""
     for name in names:
         if importlib.util.find_spec(name) is None:
             fix = f"pip install 'pellucid[{name}]', or leave it out"
@@ -175,11 +175,11 @@ def require_installed(names: Sequence[str]) -> None:
 
 
 def numbers(row: Row) -> dict[str, float]:
-    """Every number of a row by its name; inner ones as `skills/recall/accuracy` and `expert_load/0/3`."""
+    """Every number of a row by its name; nested ones as `skills/recall/accuracy` and `expert_load/0/3`."""
     named: dict[str, float] = {}
     for name, value in finite(row).items():
         if isinstance(value, list):
-            value = {str(i): each for i, each in enumerate(value)}
+            value = {str(i): number for i, number in enumerate(value)}
         if isinstance(value, dict):
             named |= {f"{name}/{inner}": number for inner, number in numbers(value).items()}
         elif isinstance(value, int | float):
@@ -188,5 +188,5 @@ def numbers(row: Row) -> dict[str, float]:
 
 
 def _as_code(text: str) -> str:
-    """Text as a block of code of Markdown, which TensorBoard would otherwise set as it likes."""
+    """Text as a Markdown code block, so that TensorBoard does not reflow it."""
     return "\n".join("    " + line for line in text.split("\n"))

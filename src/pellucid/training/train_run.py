@@ -1,4 +1,4 @@
-"""From a config to a trained model on disk: the story of `pellucid train`, one line per chapter."""
+"""`pellucid train`: from a config to a trained model on disk."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from pellucid.training.interrupts import StoppedBySignal
 from pellucid.training.optimizers import trained
 from pellucid.training.processes import choose_n_processes
 from pellucid.training.resume import (
+    checkpoint_for_steps,
     clear_run,
     discard_later,
-    found_for_steps,
     newest_whole_checkpoint,
     other_environment,
     require_no_run,
@@ -50,13 +50,13 @@ from pellucid.training.trackers import require_installed
 _log = logging.getLogger(__name__)
 
 LONG_RUN_SECONDS = 30
-UPDATES_TO_JUDGE, SECONDS_TO_JUDGE = 10, 3.0  # at least both, to know how long an update takes
+UPDATES_TO_JUDGE, SECONDS_TO_JUDGE = 10, 3.0  # at least both, to estimate how long an update takes
 MOST_EPOCHS = 4  # text read up to four times is nearly as good as new text (Muennighoff et al. 2023)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: evaluated, at its best step too if that is not the last; or stopped by a signal, saved."""
+    """The end of a run: evaluated, at its best step too if that is not the last; or saved and stopped by a signal."""
 
     step: int
     evaluation: Validation | None
@@ -75,13 +75,11 @@ def train_run(
     note: Note,
     minutes: float | None = None,
 ) -> Outcome:
-    """Trains as the config says, in `run_dir`. `note` receives lines for the person watching.
+    """Train as the config says, in `run_dir`. `note` receives lines for the person watching.
 
-    minutes: makes no more steps than fit into this time on this machine, which is decided when the run begins.
-
+    minutes: make only as many steps as fit into this time on this machine; decided when the run begins.
     Raises ConfigError if the folder holds a run and neither option is given, or if the package of a tracker is missing,
-    CheckpointError if the run cannot be resumed.
-    Whatever can fail does so before a run is overwritten.
+    CheckpointError if the run cannot be resumed; all before a run is overwritten.
     """
     world = World.of_torchrun()
     if not world.is_first:
@@ -95,20 +93,20 @@ def train_run(
     with locked(run_dir):
         if not (is_resumed or overwrite):
             require_no_run(run_dir)
-        found = newest_whole_checkpoint(run_dir) if is_resumed else None
-        if found:
+        resume_from = newest_whole_checkpoint(run_dir) if is_resumed else None
+        if resume_from:
             if minutes is not None:
-                config = _with_steps(config, config_of(found[0], str(found[1])).train.steps)
-            require_same_run(config, found[0], str(found[1]))
-            found = found_for_steps(config, found, run_dir)
-        base = base_of(config, found)
+                config = _with_steps(config, config_of(resume_from[0], str(resume_from[1])).train.steps)
+            require_same_run(config, resume_from[0], str(resume_from[1]))
+            resume_from = checkpoint_for_steps(config, resume_from, run_dir)
+        base = base_of(config, resume_from)
         n_processes = choose_n_processes(config, world)
         require_memory(config, max(n_processes, world.size))
         train_as_rank = partial(_train_as_rank, config, data_root, run_dir, minutes)
         with with_helpers(n_processes, train_as_rank) if n_processes > world.size else nullcontext(world) as world:
-            world.announce("start", found[1].name if found else "")
+            world.announce("start", resume_from[1].name if resume_from else "")
             world.announce("base", str(base.directory) if base else "")
-            return train_as_rank(world, found, base, note)
+            return train_as_rank(world, resume_from, base, note)
 
 
 def _train_as_rank(
@@ -117,59 +115,59 @@ def _train_as_rank(
     run_dir: Path,
     minutes: float | None,
     world: World,
-    found: tuple[Checkpoint, Path] | None = None,
+    resume_from: tuple[Checkpoint, Path] | None = None,
     base: Base | None = None,
     note: Note = lambda _line: None,
 ) -> Outcome:
-    """What each rank does: find out where to start, prepare the data, open the session, train.
+    """Train as one of the ranks: find out where to start, prepare the data, open the session, train.
 
-    The first rank has `found` the checkpoint to resume, or the base, another run to start from. The others ask it.
+    The first rank knows the checkpoint to resume, if any, or the base, another run to start from. The others ask it.
     """
     keep_freed_memory()
     if not world.is_first:
-        found, base = _told_by_the_first(world, run_dir)
-    config, data = _prepare(config, data_root, run_dir, world, is_resumed=found is not None)
+        resume_from, base = _wait_for_the_first(world, run_dir)
+    config, data = _prepare(config, data_root, run_dir, world, is_resumed=resume_from is not None)
     if base is not None:
         base.require_same_vocabulary(data.tokenizer)
         if world.is_first:
             _warn_if_never_asked(config, base)
     with connected(world, resolve_precision(config.train.device, config.train.precision).device):
-        if minutes is not None and found:
-            config = _with_steps(config, config_of(found[0], str(found[1])).train.steps)
+        if minutes is not None and resume_from:
+            config = _with_steps(config, config_of(resume_from[0], str(resume_from[1])).train.steps)
         elif minutes is not None:
             steps = _steps_that_fit(config, data, world, minutes, base)
             note(f"time    {steps:,} of {config.train.steps:,} steps fit into {minutes:g} minutes")
             config = _with_steps(config, steps)
         session = build_session(config, data, run_dir, world, base)
-        if found:
-            _continue_from(found, session, config, data, world)
+        if resume_from:
+            _continue_from(resume_from, session, config, data, world)
         elif world.is_first:
             clear_run(run_dir)
         return _train(config, data, session, note, base)
 
 
-def _told_by_the_first(world: World, run_dir: Path) -> tuple[tuple[Checkpoint, Path] | None, Base | None]:
-    """The checkpoint to resume and the run to start from, read from the folders that the first rank names."""
-    found, base = None, None
+def _wait_for_the_first(world: World, run_dir: Path) -> tuple[tuple[Checkpoint, Path] | None, Base | None]:
+    """The checkpoint to resume and the run to start from, read from the folders that the first rank announces."""
+    resume_from, base = None, None
     if name := world.wait_for("start"):
-        found = read_checkpoint(run_dir / name), run_dir / name
+        resume_from = read_checkpoint(run_dir / name), run_dir / name
     if name := world.wait_for("base"):
         base = read_base(Path(name))
-    return found, base
+    return resume_from, base
 
 
 def _prepare(
     config: RunConfig, data_root: Path, run_dir: Path, world: World, *, is_resumed: bool
 ) -> tuple[RunConfig, PreparedData]:
-    """The data, and the config with the tokenizer of its own: the run it starts from may be gone when it resumes."""
-    own = with_own_tokenizer(config, run_dir)
+    """The data, and the config with the run's own tokenizer: the run it started from may be gone when it resumes."""
+    with_own_vocabulary = with_own_tokenizer(config, run_dir)
     has_own = is_resumed and config.start_from is not None and (run_dir / "tokenizer.json").exists()
-    data = world.first_on_machine(lambda: prepare_data(own if has_own else config, data_root))
-    return own, data
+    data = world.first_on_machine(lambda: prepare_data(with_own_vocabulary if has_own else config, data_root))
+    return with_own_vocabulary, data
 
 
 def _warn_if_never_asked(config: RunConfig, base: Base) -> None:
-    """Learning from one's own answers to instructions needs a model that knows what an instruction is."""
+    """Warn if a model that never saw instructions is to learn from its own answers to them."""
     writes = config.corpus.type == "instructions" and config.objective.type != "sft"
     if writes and not base.tokenizer.has_chat_tokens:
         what = "%s was not trained on conversations, so hardly any of its answers will earn a reward"
@@ -178,10 +176,10 @@ def _warn_if_never_asked(config: RunConfig, base: Base) -> None:
 
 
 def _continue_from(
-    found: tuple[Checkpoint, Path], session: Session, config: RunConfig, data: PreparedData, world: World
+    resume_from: tuple[Checkpoint, Path], session: Session, config: RunConfig, data: PreparedData, world: World
 ) -> None:
-    """Takes the session to a checkpoint, if data and reward are those it was trained with."""
-    checkpoint, directory = found
+    """Restore the session from a checkpoint, if data and reward are those it was trained with."""
+    checkpoint, directory = resume_from
     require_same_data(data.fingerprint, session.tokenizer_json, checkpoint, str(directory))
     require_same_reward(session.reward_sha256, checkpoint, str(directory))
     if world.is_first and config_of(checkpoint, str(directory)).train.steps != config.train.steps:
@@ -193,19 +191,19 @@ def _continue_from(
 
 
 def _steps_that_fit(config: RunConfig, data: PreparedData, world: World, minutes: float, base: Base | None) -> int:
-    """How many updates, with their evaluations, take so long: a few are made to find out, and thrown away."""
+    """The number of updates, with their evaluations, that fit into this time: measured on a few trial updates."""
     trainer, task = build_trainer(config, data, world, base)
     assert isinstance(trainer.model, LanguageModel)
     seconds: list[float] = []
     while world.largest(int(len(seconds) < UPDATES_TO_JUDGE or sum(seconds) < SECONDS_TO_JUDGE)):  # the ranks agree
         seconds.append(trainer.update().seconds)
-    an_update = statistics.median(seconds[len(seconds) // 2 :])  # the first ones take longer
+    per_update = statistics.median(seconds[len(seconds) // 2 :])  # the first ones take longer
     started = time.perf_counter()
     task.evaluate(trainer.model, config.evaluation.max_tokens)
-    an_evaluation = time.perf_counter() - started
+    per_evaluation = time.perf_counter() - started
     n_targets = data.validation.n_targets
-    the_last = an_evaluation * n_targets / min(n_targets, config.evaluation.max_tokens or n_targets)
-    fitting = (60 * minutes - the_last) / (an_update + an_evaluation / config.evaluation.every_steps)
+    last_evaluation = per_evaluation * n_targets / min(n_targets, config.evaluation.max_tokens or n_targets)
+    fitting = (60 * minutes - last_evaluation) / (per_update + per_evaluation / config.evaluation.every_steps)
     steps = max(1, config.schedule.warmup_steps, int(min(fitting, config.train.steps)))
     return world.largest(steps if world.is_first else 0)
 
@@ -219,7 +217,7 @@ def _train(config: RunConfig, data: PreparedData, session: Session, note: Note, 
     if session.is_finished:
         note(f"{run_dir} is finished, after {trainer.step} steps")
         has_figure = (run_dir / session.task.figure).exists()
-        if world.is_first and not has_figure:  # stopped between its last save and its plot
+        if world.is_first and not has_figure:  # the run was killed between its last save and its plot
             session.plot()
     else:
         if world.is_first:
@@ -244,14 +242,14 @@ def _train(config: RunConfig, data: PreparedData, session: Session, note: Note, 
 
 
 def _speed(config: RunConfig, data: PreparedData, session: Session) -> str:
-    """Seconds and FLOP/s; after a longer run also MFU, which takes a moment to measure."""
+    """The run's seconds and FLOP/s; after a longer run also its MFU, which takes a moment to measure."""
     seconds, precision = session.elapsed_seconds, session.trainer.precision
     try:
         flops = training_flops(config.model, data.tokenizer.vocab_size, session.tokens)
-    except RuntimeError:  # of a model that cannot be counted without its numbers
+    except RuntimeError:  # the model cannot be counted on fake tensors
         return f"{seconds:.0f} s"
     speed = f"{seconds:.0f} s, at {flops / seconds / 1e9:,.1f} GFLOP/s"
-    if seconds < LONG_RUN_SECONDS or session.world.size > 1:  # the other processes are at work already
+    if seconds < LONG_RUN_SECONDS or session.world.size > 1:  # the other processes would disturb the measurement
         return speed
     peak = measure_flops_per_second(precision.device, precision.dtype)
     utilization = model_flops_utilization(flops, seconds, peak)

@@ -29,9 +29,9 @@ from pellucid.training.schedules import Schedule
 
 @dataclass(frozen=True)
 class Update:
-    """What one update reports: mean loss (nats per token), the gradient's norm before clipping, tokens read, time.
+    """The results of one update: mean loss (nats per token), the gradient's norm before clipping, tokens read, time.
 
-    figures: what else the objective reports, means too.
+    figures: further means that the objective reports.
     """
 
     loss: float
@@ -48,12 +48,11 @@ def not_finite(step: int, what: str) -> NonFiniteError:
 
 
 class Trainer:
-    """Weights, optimizers and the rule that moves them from step to step.
+    """Weights, optimizers and schedule, and the update that moves the weights from step to step.
 
     `get_batch(i, rows)` gives these rows of micro-batch i of the whole run; update s uses the micro-batches k·s to
-    k·s + k − 1, where k is `gradient_accumulation_steps`, or this rank's share of them. With the step as the only
-    counter, a run resumes by setting `step`. Where the model `is_sharded`, gradients are summed over all ranks as they
-    are found.
+    k·s + k − 1, where k is `gradient_accumulation_steps`, or this rank's share of them. The step is the only counter,
+    so a run resumes by setting `step`. If the model `is_sharded`, the backward pass sums gradients over all ranks.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class Trainer:
         self.step = 0
 
     def update(self) -> Update:
-        """Takes one optimizer step on the mean loss of k micro-batches (equation 16).
+        """Take one optimizer step on the mean loss of k micro-batches (equation 16).
 
         Raises NonFiniteError before the weights change if the loss or the gradient is NaN or infinite.
         """
@@ -96,7 +95,7 @@ class Trainer:
 
         losses, figures = self._accumulate_gradients(batches, n_losses)
         gradient_norm = self._clip_gradients()
-        # The only moment at which a GPU is waited for: all figures of the update come over at once.
+        # The only synchronisation with a GPU: all figures of the update are copied at once.
         *losses_of_batches, norm = torch.cat([losses, gradient_norm[None]]).tolist()
         self._require_finite(losses_of_batches, norm)
         self._step_optimizers(norm)
@@ -117,7 +116,7 @@ class Trainer:
             return self.forward(inputs_BT)
 
     def whole_model(self) -> AbstractContextManager[None]:
-        """Inside, all weights are here and can be read; the ranks exchange nothing."""
+        """Inside, this process holds all weights, unsharded, and the ranks exchange nothing."""
         if not self.is_sharded:
             return nullcontext()
         from pellucid.runtime.sharding import gathered
@@ -125,26 +124,26 @@ class Trainer:
         return gathered(self.model)
 
     def _totals(self, batches: Sequence[AnyBatch]) -> tuple[int, int]:
-        """How many losses and how many tokens this update has, on all ranks together."""
-        here = [sum(batch.n_losses for batch in batches), sum(batch.n_tokens for batch in batches)]
-        n_losses, n_tokens = map(int, self.world.totals(here))
+        """The numbers of losses and of tokens in this update, over all ranks."""
+        local = [sum(batch.n_losses for batch in batches), sum(batch.n_tokens for batch in batches)]
+        n_losses, n_tokens = map(int, self.world.totals(local))
         return n_losses, n_tokens
 
     def _accumulate_gradients(self, batches: Sequence[AnyBatch], n_losses: int) -> tuple[Tensor, dict[str, Tensor]]:
-        """Leaves the gradient of the mean loss in the parameters (equation 16).
+        """Leave the gradient of the mean loss in the parameters (equation 16).
 
-        Returns what each micro-batch adds to that mean, and the objective's other figures, means over the update.
+        Returns each micro-batch's part of that mean, and the objective's other figures, means over the update.
         """
         results = [self._backward(batch, n_losses, i) for i, batch in enumerate(batches)]
         losses = torch.stack([loss for loss, _ in results])
-        figures = {name: torch.stack([each[name] for _, each in results]).sum(dim=0) for name in results[0][1]}
+        figures = {name: torch.stack([sums[name] for _, sums in results]).sum(dim=0) for name in results[0][1]}
         if self.world.size > 1:
             gradients = [] if self.is_sharded else self._gradients()
             self.world.sum_together([losses, *figures.values(), *gradients])
         return losses, figures
 
     def _backward(self, batch: AnyBatch, n_losses: int, i: int) -> tuple[Tensor, dict[str, Tensor]]:
-        """Adds this micro-batch's part of the gradient of the mean loss; returns its part of the loss and figures.
+        """Add this micro-batch's part of the gradient of the mean loss; return its part of the loss and figures.
 
         The mean is over the whole update, whose targets are counted before the model reads its first micro-batch.
         """
@@ -155,28 +154,28 @@ class Trainer:
         return loss.sum.detach() / n, {name: figure / n for name, figure in loss.figures.items()}
 
     def _seed_dropout(self, micro_batch: int, rows: slice) -> None:
-        """Whole micro-batches drop the same whichever rank reads them; parts of one must not all drop the same."""
+        """Seed dropout by step, micro-batch and row: whichever rank reads these rows, it drops the same."""
         place = (self.step, micro_batch, rows.start or 0)
-        # torch.manual_seed looks for every other kind of device first, which takes milliseconds.
+        # torch.manual_seed looks for other devices first, which takes milliseconds.
         on_cpu = self.precision.device.type == "cpu"
         seed = torch.default_generator.manual_seed if on_cpu else torch.manual_seed
         seed(int(np.random.SeedSequence([self.seed, *place]).generate_state(1)[0]))
 
     def _gradients(self) -> list[Tensor]:
-        """One for each parameter, the same list on every rank: zeros where this rank's rows gave none."""
+        """The gradients, the same list on every rank: zeros for parameters that this rank's rows did not use."""
         trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         for parameter in trained:
             parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         return [parameter.grad for parameter in trained if parameter.grad is not None]
 
     def _clip_gradients(self) -> Tensor:
-        """Scales a gradient longer than `max_gradient_norm` down to it (Pascanu et al. 2013); returns its norm."""
+        """Scale a gradient longer than `max_gradient_norm` down to it (Pascanu et al. 2013); return its norm."""
         for optimizer in self.optimizers:
             self.scaler.unscale_(optimizer)
         return whole(nn.utils.clip_grad_norm_(self.model.parameters(), self.max_gradient_norm))
 
     def _step_optimizers(self, gradient_norm: float) -> None:
-        """Moves the weights, then forgets the gradient."""
+        """Update the weights, then clear the gradients."""
         for optimizer in self.optimizers:
             if math.isfinite(gradient_norm):  # clipping has spread an overflow to all gradients
                 self.scaler.step(optimizer)
@@ -184,7 +183,7 @@ class Trainer:
         self.scaler.update()
 
     def _require_finite(self, losses: Sequence[float], gradient_norm: float) -> None:
-        # Under fp16 a gradient may overflow: then the update is left out, and the scaler lowers its scale.
+        # Under fp16 a gradient may overflow: then the update is skipped, and the scaler lowers its scale.
         culprits = {f"loss of micro-batch {i + 1} of {len(losses)}": loss for i, loss in enumerate(losses)}
         if not self.scaler.is_enabled():
             culprits["gradient"] = gradient_norm
