@@ -1,1 +1,1 @@
-"""Adapters and compressed weights: around the layers of a model, never inside its files."""
+"""Adapters and quantized weights, which wrap the layers of a model without changing its files."""

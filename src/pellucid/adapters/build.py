@@ -1,4 +1,4 @@
-"""From a config to layers around those of a model: few bits, then an adapter."""
+"""Quantizes a model's layers and adds an adapter, as a config says."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pellucid.model.language_model import LanguageModel
 
 
 def adapt(model: LanguageModel, config: RunConfig) -> None:
-    """Quantizes the layers that are not yet, then puts the adapter around them, as the config says.
+    """Quantize the layers that are not yet quantized, then add the adapter, as the config says.
 
-    A scalar head learns beside the adapter: the base knows nothing of it. Raises ConfigError as `add_lora` does.
+    A scalar head is trained along with the adapter, as the base has none. Raises ConfigError as `add_lora` does.
     """
     if config.quantization != "none":
         quantize(model, config.quantization)

@@ -1,9 +1,9 @@
-"""LoRA: a large matrix stays as it is, and two small ones beside it learn what has to change (Hu et al. 2022).
+"""LoRA: a large matrix stays frozen, and two small ones beside it learn the change (Hu et al. 2022).
 
     x ─┬─► W₀ (frozen) ──────────────────┬─► +  ─► y
        └─► A (R × I) ─► B (O × R) ─► α/R ┘
 
-Over a matrix of 4 bits the same is QLoRA (Dettmers et al. 2023).
+With a 4-bit matrix this is QLoRA (Dettmers et al. 2023).
 
 Shapes: R rank, O outputs, I inputs.
 """
@@ -23,10 +23,10 @@ from pellucid.runtime.distributed import whole
 
 
 class LoRALinear(nn.Module):
-    """y = W₀ x + (α/R) B A x (equation P2): only A and B learn, R (I + O) numbers instead of I O.
+    """y = W₀ x + (α/R) B A x (equation P2): only A and B are trained, R (I + O) numbers instead of I O.
 
-    A is drawn as a linear layer's matrix is and B is zero, so that the model begins as it was. Then only B has a
-    gradient; A gets one as soon as B has moved.
+    A is initialised like a linear layer's matrix and B with zeros, so that the model starts unchanged. At first only B
+    has a gradient; A gets one as soon as B is not zero.
     """
 
     def __init__(self, base: nn.Linear | QuantizedLinear, rank: int, alpha: float) -> None:
@@ -43,7 +43,7 @@ class LoRALinear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """W₀ + (α/R) B A (equation P3): one matrix that does the same."""
+        """W₀ + (α/R) B A (equation P3): the merged matrix."""
         return self.base.weight + self.scale * (self.B_OR @ self.A_RI)
 
     @property
@@ -52,17 +52,17 @@ class LoRALinear(nn.Module):
 
 
 def add_lora(model: nn.Module, rank: int, alpha: float, targets: Sequence[str] | None = None) -> None:
-    """Freezes the model, and puts a LoRALinear around each linear layer inside its blocks that has one of these names.
+    """Freeze the model, and wrap each linear layer of these names inside its blocks in a LoRALinear.
 
-    targets: W_Q, W_1, …; None for all. Raises ConfigError if a name is of no layer, or a rank of no use: at the shorter
-    side of a matrix A and B can already say anything.
+    targets: W_Q, W_1, …; None for all. Raises ConfigError for a name that no layer has, or a rank above the shorter
+    side of a matrix, where B A can already be any matrix.
     """
     layers = linear_layers(model)
     names = {name: name.rpartition(".")[2] for name in layers}
-    known = sorted(set(names.values()))
+    choices = sorted(set(names.values()))
     for target in targets or ():
-        if target not in known:
-            fix = f"choose among {', '.join(known)}" if known else "train without an adapter"
+        if target not in choices:
+            fix = f"choose among {', '.join(choices)}" if choices else "train without an adapter"
             raise ConfigError("adapter.targets", f"no linear layer inside a block is named {target!r}", fix)
     chosen = {name: layer for name, layer in layers.items() if targets is None or names[name] in targets}
     if not chosen:
@@ -76,26 +76,26 @@ def add_lora(model: nn.Module, rank: int, alpha: float, targets: Sequence[str] |
 
 
 def merge(model: nn.Module) -> dict[str, nn.Module]:
-    """Puts a plain linear layer of the same weights in the place of each adapted or quantized one.
+    """Replace each adapted or quantized layer by a plain linear layer of the same weights.
 
-    So the fast forms of kernels/ and generation/ apply. Returns the layers that stood there: `unmerge` puts them back.
+    So the fast forms of kernels/ and generation/ apply. Returns the replaced layers, which `unmerge` puts back.
     """
     kinds = (LoRALinear, QuantizedLinear)
-    found = {name: m for name, m in model.named_modules() if isinstance(m, kinds) and not name.endswith(".base")}
-    for name, layer in found.items():
+    wrapped = {name: m for name, m in model.named_modules() if isinstance(m, kinds) and not name.endswith(".base")}
+    for name, layer in wrapped.items():
         model.set_submodule(name, _plain(layer))
-    return dict(found)
+    return dict(wrapped)
 
 
 def unmerge(model: nn.Module, layers: Mapping[str, nn.Module]) -> None:
-    """Takes a `merge` back. To subtract B A again would give the base to rounding; this gives its very bytes."""
+    """Undo `merge` exactly: subtracting B A again would give the base only up to rounding."""
     for name, layer in layers.items():
         model.set_submodule(name, layer)
 
 
 @contextmanager
 def merged(model: nn.Module) -> Iterator[None]:
-    """Inside, the model has plain layers alone, and writes text as fast as one without an adapter."""
+    """Inside, the model has only plain layers, and writes text as fast as one without an adapter."""
     layers = merge(model)
     try:
         yield
@@ -113,13 +113,13 @@ def _plain(layer: LoRALinear | QuantizedLinear) -> nn.Linear:
 
 
 def adapter_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """What learns, by name: A and B of each adapted layer. They are all that an adapter's checkpoint holds."""
+    """The trained tensors by name, A and B of each adapted layer: all that an adapter's checkpoint holds."""
     return {name: whole(parameter) for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
 def load_adapter(model: nn.Module, tensors: Mapping[str, Tensor], where: str = "adapter") -> None:
-    """Swaps the adapter; the base stays. Raises CheckpointError if this one is of other layers or another rank."""
-    mine, theirs = ({name: tuple(t.shape) for name, t in each.items()} for each in (adapter_tensors(model), tensors))
+    """Replace the adapter's tensors. Raises CheckpointError if they are of other layers or another rank."""
+    mine, theirs = ({name: tuple(t.shape) for name, t in kind.items()} for kind in (adapter_tensors(model), tensors))
     for name in sorted(mine.keys() | theirs.keys()):
         if mine.get(name) != theirs.get(name):
             what = f"{name} is {theirs.get(name, 'missing')} in the adapter, {mine.get(name, 'missing')} in the model"

@@ -1,8 +1,8 @@
-"""Weights in a few bits: every number becomes the nearest of 255 (int8) or of 16 (nf4) values, scaled block by block.
+"""Quantized weights: every number becomes the nearest of 255 (int8) or of 16 (nf4) values, scaled block by block.
 
-A block is 64 neighbours in a matrix that is read row by row. One constant c for each block says how large its numbers
-are, so that a single large one spoils 63 others and not the whole matrix. Only the linear layers inside blocks are
-quantized: embeddings and norms are a small part of a large model, and every token passes through them.
+A block is 64 consecutive numbers of a matrix, row by row. Each block has its own scale, the constant c, so that a
+single large number spoils the precision of 63 others and not of the whole matrix. Only the linear layers inside blocks
+are quantized: embeddings and norms are a small part of a large model, and every token passes through them.
 
 Shapes: N numbers, M blocks, S numbers in a block, O outputs, I inputs.
 """
@@ -23,8 +23,8 @@ Format = Literal["int8", "nf4", "nf4-double"]
 BLOCK = 64
 BLOCK_OF_CONSTANTS = 256
 
-# Of a normal distribution, scaled so that its largest value is 1, about one 16th lies nearest to each of these, and
-# zero is one of them (equation P5; Dettmers et al. 2023, appendix E).
+# About one 16th of a normal distribution, scaled to a largest value of 1, lies nearest to each of these; zero is one of
+# them (equation P5; Dettmers et al. 2023, appendix E).
 NF4_VALUES = (
     *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635),
     *(-0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725),
@@ -33,9 +33,9 @@ NF4_VALUES = (
 
 
 def quantize_int8(x_N: Tensor, block: int = BLOCK) -> tuple[Tensor, Tensor]:
-    """Codes (N) from -127 to 127 and constants (M): x is nearly c * code, with c the block's largest / 127 (P4).
+    """Codes (N) from -127 to 127 and constants (M): x ≈ c * code, with c the block's largest / 127 (equation P4).
 
-    No number is further off than c / 2. A block of zeros has c = 0.
+    No error is larger than c / 2. A block of zeros has c = 0.
     """
     blocks_MS = in_blocks(x_N, block)
     constants_M = blocks_MS.abs().amax(dim=1) / 127
@@ -48,7 +48,7 @@ def dequantize_int8(codes_N: Tensor, constants_M: Tensor, block: int = BLOCK) ->
 
 
 def quantize_nf4(x_N: Tensor) -> tuple[Tensor, Tensor]:
-    """Two codes of 4 bits a byte, the first in the upper half, and constants (M), each the largest of its block."""
+    """Codes, two of 4 bits in a byte, the first in the upper half, and constants (M), each the largest of its block."""
     blocks_MS = in_blocks(x_N, BLOCK)
     constants_M = blocks_MS.abs().amax(dim=1)
     values = x_N.new_tensor(NF4_VALUES)
@@ -59,16 +59,16 @@ def quantize_nf4(x_N: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def dequantize_nf4(bytes_N: Tensor, constants_M: Tensor, n: int) -> Tensor:
-    """The first `n` numbers: each is its block's constant times the value that its code stands for."""
+    """The first `n` numbers: each is its block's constant times the value of its code."""
     codes_N = torch.stack([bytes_N // 16, bytes_N % 16], dim=1).flatten()[:n]
     values_N = constants_M.new_tensor(NF4_VALUES)[codes_N.int()]
     return (in_blocks(values_N, BLOCK) * constants_M[:, None]).flatten()[:n]
 
 
 def quantize_constants(constants_M: Tensor) -> dict[str, Tensor]:
-    """Double quantization (equation P6): the constants, less their mean, are numbers for int8 too, 256 a block.
+    """Double quantization (equation P6): the constants, minus their mean, as int8, in blocks of 256.
 
-    That takes them from 32 bits to 8 and a little, which is from 0.5 to 0.127 bits for each weight.
+    That takes them from 32 bits to a little over 8, which is from 0.5 to 0.127 bits per weight.
     """
     mean = constants_M.mean()
     codes_M, constants = quantize_int8(constants_M - mean, BLOCK_OF_CONSTANTS)
@@ -76,7 +76,7 @@ def quantize_constants(constants_M: Tensor) -> dict[str, Tensor]:
 
 
 def quantized(weight: Tensor, to: Format) -> dict[str, Tensor]:
-    """What stands for a matrix on disk and in memory, by name."""
+    """The tensors that represent a matrix on disk and in memory, by name."""
     x_N = weight.detach().flatten()
     match to:
         case "int8":
@@ -93,7 +93,7 @@ def quantized(weight: Tensor, to: Format) -> dict[str, Tensor]:
 
 
 def dequantized(tensors: dict[str, Tensor], to: Format, n: int) -> Tensor:
-    """The numbers (n) that `quantized` gave these tensors for, as near as the format can tell."""
+    """The numbers (n) of a matrix from its tensors, as precise as the format: the inverse of `quantized`."""
     match to:
         case "int8":
             return dequantize_int8(tensors["codes"], tensors["constants"])
@@ -108,10 +108,10 @@ def dequantized(tensors: dict[str, Tensor], to: Format, n: int) -> Tensor:
 
 
 class QuantizedLinear(nn.Module):
-    """A linear layer whose frozen matrix is kept in a few bits, and becomes numbers again whenever it is used.
+    """A linear layer whose frozen matrix is stored in a few bits, and dequantized whenever it is used.
 
-    Its input gets a gradient, its matrix none. PyTorch keeps the numbers for the backward pass; with gradient
-    checkpointing they are made twice instead, so that those of one block at a time are in memory.
+    Its input gets a gradient, its matrix none. PyTorch stores the dequantized matrix for the backward pass; gradient
+    checkpointing computes it twice instead, so that only those of one block at a time are in memory.
     """
 
     def __init__(self, layer: nn.Linear, to: Format) -> None:
@@ -126,7 +126,7 @@ class QuantizedLinear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The matrix (O, I) as it counts."""
+        """The dequantized matrix (O, I)."""
         n = self.out_features * self.in_features
         return dequantized(dict(self.named_buffers()), self.to_format, n).view(self.out_features, self.in_features)
 
@@ -135,40 +135,40 @@ class QuantizedLinear(nn.Module):
 
 
 def quantize(model: nn.Module, to: Format) -> None:
-    """Puts a QuantizedLinear in the place of each linear layer inside the blocks. Routers of experts stay exact."""
+    """Replace each linear layer inside the blocks by a QuantizedLinear. Routers of experts stay exact."""
     for name, layer in linear_layers(model).items():
         if isinstance(layer, nn.Linear):
             model.set_submodule(name, QuantizedLinear(layer, to))
 
 
 def linear_layers(model: nn.Module) -> dict[str, nn.Linear | QuantizedLinear]:
-    """The plain or quantized linear layers inside blocks by name: a tied unembedding is never one of them."""
+    """The plain or quantized linear layers inside blocks, by name."""
     kinds = (nn.Linear, QuantizedLinear)
-    found = {name: m for name, m in model.named_modules() if isinstance(m, kinds) and not isinstance(m, Router)}
-    return {name: layer for name, layer in found.items() if name.startswith("blocks.")}
+    layers = {name: m for name, m in model.named_modules() if isinstance(m, kinds) and not isinstance(m, Router)}
+    return {name: layer for name, layer in layers.items() if name.startswith("blocks.")}
 
 
 def code_tensors(model: nn.Module) -> dict[str, Tensor]:
     """The codes and constants of a model's quantized matrices, by name."""
     layers = {name: module for name, module in model.named_modules() if isinstance(module, QuantizedLinear)}
-    return {f"{name}.{each}": tensor for name, layer in layers.items() for each, tensor in layer.named_buffers()}
+    return {f"{name}.{buffer}": tensor for name, layer in layers.items() for buffer, tensor in layer.named_buffers()}
 
 
 def n_quantized(model: nn.Module) -> int:
-    """How many weights are kept as codes."""
+    """The number of quantized weights."""
     return sum(m.out_features * m.in_features for m in model.modules() if isinstance(m, QuantizedLinear))
 
 
 def bits_per_weight(model: nn.Module) -> float:
-    """What the quantized matrices of a model take, constants included."""
+    """The bits per weight of a model's quantized matrices, constants included."""
     return 8 * sum(tensor.nbytes for tensor in code_tensors(model).values()) / n_quantized(model)
 
 
 def in_blocks(x_N: Tensor, block: int) -> Tensor:
-    """(N) as (M, S). Zeros fill up the last block."""
+    """The numbers (N) as blocks (M, S), the last padded with zeros."""
     return F.pad(x_N, (0, -len(x_N) % block)).view(-1, block)
 
 
 def not_zero(constants_M: Tensor) -> Tensor:
-    """To divide by: zeros divided by 1 are zeros."""
+    """The constants with 1 in place of 0, to divide by."""
     return torch.where(constants_M == 0, 1, constants_M)

@@ -1,1 +1,1 @@
-"""The step directory: a trained model and all its training needs to continue, written completely or not at all."""
+"""Checkpoints: step directories with a model and everything that training needs to continue, written atomically."""

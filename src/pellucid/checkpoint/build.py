@@ -1,4 +1,4 @@
-"""From a step directory to a model ready for use, its tokenizer and its config."""
+"""Loads a checkpoint as a model ready for use, with its tokenizer and config."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OTHER_VERSION = "use the version of Pellucid that wrote it"
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """Everything generation and evaluation need from a checkpoint."""
+    """A checkpoint as generation and evaluation need it: model, tokenizer and config."""
 
     config: RunConfig
     tokenizer: Tokenizer
@@ -43,15 +43,14 @@ class TrainedModel:
 
 @dataclass(frozen=True)
 class Weights:
-    """What a run gives to one that starts from it."""
+    """The weights of a run, for another that starts from it."""
 
     tensors: Tensors
     quantization: Quantization
 
 
 def load_trained_model(step_directory: Path) -> TrainedModel:
-    """Checks a step directory and reads it into CPU memory. Its layers are plain: an adapter is merged, and codes are
-    numbers again.
+    """Check a step directory and load its model on the CPU, with adapters merged and weights dequantized.
 
     Raises CheckpointError if it is damaged, its weights do not fit its config or are not finite, or the base of its
     adapter is gone.
@@ -60,7 +59,7 @@ def load_trained_model(step_directory: Path) -> TrainedModel:
 
 
 def trained_model(checkpoint: Checkpoint, step_directory: Path) -> TrainedModel:
-    """Builds the trained model of a checkpoint that was read from `step_directory`. Raises CheckpointError."""
+    """Build the trained model of a checkpoint that was read from `step_directory`. Raises CheckpointError."""
     if (culprit := first_not_finite(checkpoint.model)) is not None:
         what = f"{culprit} holds NaN or infinity, and would write nonsense"
         raise CheckpointError(str(step_directory), what, "use another checkpoint of the run")
@@ -70,9 +69,9 @@ def trained_model(checkpoint: Checkpoint, step_directory: Path) -> TrainedModel:
 
 
 def find_checkpoint(run: Path, which: str) -> tuple[Checkpoint, Path]:
-    """The checkpoint that RUN and best|latest|STEP name, and where it lies; training may delete it at any time.
+    """The checkpoint that RUN and best|latest|STEP name, and its folder.
 
-    So it is looked for once more if it goes before it was read, and nothing reads it a second time. Raises
+    Training may delete it at any time, so this looks once more if it disappears before it is read. Raises
     CheckpointError as `find_step_directory` and `read_checkpoint` do.
     """
     step_directory = find_step_directory(run, which)
@@ -88,7 +87,7 @@ def find_checkpoint(run: Path, which: str) -> tuple[Checkpoint, Path]:
 def load_trained_run(run: Path, which: str = "best") -> tuple[TrainedModel, Precision]:
     """The model that RUN and best|latest|STEP name, on the device and in the precision that it was trained with.
 
-    A machine without these uses what it has, after a warning. Raises CheckpointError as the others do.
+    A machine without these warns and uses its own. Raises CheckpointError as `find_checkpoint` does.
     """
     trained = trained_model(*find_checkpoint(run, which))
     precision = precision_here(trained.config.train.device, trained.config.train.precision)
@@ -97,9 +96,7 @@ def load_trained_run(run: Path, which: str = "best") -> tuple[TrainedModel, Prec
 
 
 def verify(step_directory: Path) -> State:
-    """Its state. Raises CheckpointError unless hashes, shapes and numbers are those that a resumed run needs; of a
-    snapshot, those that its model needs.
-    """
+    """Check a checkpoint and return its state: hashes, shapes, finite numbers. Raises CheckpointError."""
     checkpoint = read_checkpoint(step_directory)
     require_fit(_build(checkpoint, step_directory).model, checkpoint, str(step_directory))
     return checkpoint.state
@@ -108,7 +105,7 @@ def verify(step_directory: Path) -> State:
 def config_of(checkpoint: Checkpoint, where: str) -> RunConfig:
     """The config that the run was trained with. Raises CheckpointError if this version cannot read it.
 
-    A vocabulary that came from a file is the checkpoint's own: that file may be gone, or the run elsewhere.
+    A vocabulary that came from a file is now read from the checkpoint: the file may be gone.
     """
     try:
         config = parse_run_config(checkpoint.config_yaml, f"{where}/config.yaml")
@@ -118,15 +115,15 @@ def config_of(checkpoint: Checkpoint, where: str) -> RunConfig:
 
 
 def with_own_tokenizer(config: RunConfig, folder: Path) -> RunConfig:
-    """Returns the config; if its vocabulary comes from a file, it now comes from the one in this folder."""
+    """The config; if it names a vocabulary file, it now names the one in this folder."""
     if config.tokenizer.type != "file":
         return config
-    own = config.tokenizer.model_copy(update={"path": (folder / "tokenizer.json").as_posix()})
-    return config.model_copy(update={"tokenizer": own})
+    tokenizer = config.tokenizer.model_copy(update={"path": (folder / "tokenizer.json").as_posix()})
+    return config.model_copy(update={"tokenizer": tokenizer})
 
 
 def find_base(run: Path, digest: str | None) -> Path:
-    """The checkpoint of the run whose weights have this SHA-256. CheckpointError if it is gone."""
+    """The folder of the run's checkpoint whose weights have this SHA-256. CheckpointError if it is gone."""
     for directory in [run] if STEP_NAME.fullmatch(run.name) else step_directories(run):
         if (directory / MODEL_FILE).is_file() and sha256(directory / MODEL_FILE) == digest:
             return directory
@@ -135,7 +132,7 @@ def find_base(run: Path, digest: str | None) -> Path:
 
 
 def weights_to_start_from(checkpoint: Checkpoint, directory: Path, above: tuple[Path, ...] = ()) -> Weights:
-    """The weights of the checkpoint. An adapter is merged first, so that the next run has one base and not two.
+    """The weights of a checkpoint, with its adapter merged, so that the next run needs only one base.
 
     above: the checkpoints that start from it. Raises CheckpointError if it is one of them.
     """
@@ -150,7 +147,7 @@ def weights_to_start_from(checkpoint: Checkpoint, directory: Path, above: tuple[
 
 
 def load_base(model: LanguageModel, config: RunConfig, base: Weights, where: str) -> None:
-    """Gives a new model the weights to start from, then quantizes them and adds the adapter, as the config says."""
+    """Load the weights to start from into a new model, then quantize it and add the adapter, as the config says."""
     if base.quantization != "none":
         quantize(model, base.quantization)
     load_first_weights(model, base.tensors, config.seed, where)
@@ -158,9 +155,9 @@ def load_base(model: LanguageModel, config: RunConfig, base: Weights, where: str
 
 
 def _require_possible(config: RunConfig, tensors: Tensors, where: str) -> None:
-    """CheckpointError for a model that must be larger than its weights, before anything is made of such a size.
+    """Raise CheckpointError for a config whose model is larger than the weights, before memory is allocated for it.
 
-    Each layer has a tensor at least; where all are here, a matrix of its feed-forward sublayer too, or of that size.
+    Each layer has at least one tensor and, unless only an adapter is stored, a matrix as large as a feed-forward one.
     """
     sizes = {"n_layers": 1, "d_model": 1, **config.model.model_dump()}
     n_layers, d_model = sizes["n_layers"], sizes["d_model"]
@@ -172,7 +169,7 @@ def _require_possible(config: RunConfig, tensors: Tensors, where: str) -> None:
 
 
 def _build(checkpoint: Checkpoint, directory: Path, above: tuple[Path, ...] = ()) -> TrainedModel:
-    """As it was trained: with its adapter, around the weights of its base."""
+    """Build the model as it was trained: with its adapter, around the weights of its base."""
     where = str(directory)
     config = config_of(checkpoint, where)
     try:

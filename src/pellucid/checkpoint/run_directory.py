@@ -1,4 +1,4 @@
-"""A run's folder: one process at a time, its checkpoints by step, and which of them to keep."""
+"""A run's folder: its lock, its checkpoints by step, and which of them to keep."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from pellucid.files import discard, sha256
 _log = logging.getLogger(__name__)
 
 LOCK = ".lock"
-SECONDS_TO_WAIT = 0.5  # for the lock: who asks only whether it is taken (`is_locked`) holds it much shorter
-SNAPSHOTS = "snapshots"  # the folder in a run's folder that holds weights alone (`snapshots.py`)
+SECONDS_TO_WAIT = 0.5  # for the lock: `is_locked` holds it for much less
+SNAPSHOTS = "snapshots"  # the folder of weights alone (`snapshots.py`) in a run's folder
 
 
 @contextmanager
 def locked(run_dir: Path) -> Iterator[None]:
-    """Creates the folder if needed, locks it for this process, and removes what a killed save left behind.
+    """Inside, this process has the run's folder (created if needed) for itself; leftovers of killed saves are removed.
 
-    The lock is the system's, so it ends with the process, however it ends. Raises RunInUseError.
+    The system frees the lock when the process ends, for whatever reason. Raises RunInUseError.
     """
     lock = FileLock(run_dir / LOCK, timeout=SECONDS_TO_WAIT)
     try:
@@ -51,7 +51,7 @@ def locked(run_dir: Path) -> Iterator[None]:
 
 
 def is_locked(run_dir: Path) -> bool:
-    """Whether a process trains there. The only way to find out is to take the lock, for an instant."""
+    """Whether a process trains in this folder. The only way to find out is to take the lock, for an instant."""
     if not (run_dir / LOCK).exists():
         return False
     lock = FileLock(run_dir / LOCK, timeout=0)
@@ -59,20 +59,20 @@ def is_locked(run_dir: Path) -> bool:
         lock.acquire()
     except Timeout:
         return True
-    except OSError:  # it may not be written, as by whoever trains there
+    except OSError:  # not writable for us, so we cannot tell
         return False
     lock.release()
     return False
 
 
 def steps_in(run_dir: Path) -> list[int]:
-    """The steps that have a folder, in ascending order. Only reading one tells whether it is intact."""
+    """The steps that have a folder, in ascending order, whether intact or not."""
     matches = [STEP_NAME.fullmatch(path.name) for path in run_dir.iterdir()] if run_dir.is_dir() else []
     return sorted(int(match[1]) for match in matches if match)
 
 
 def step_directories(run_dir: Path) -> list[Path]:
-    """The folders of its checkpoints, then those of its snapshots, each by step."""
+    """The folders of a run's checkpoints, then those of its snapshots, each by step."""
     return [folder / step_name(step) for folder in (run_dir, run_dir / SNAPSHOTS) for step in steps_in(folder)]
 
 
@@ -82,8 +82,8 @@ def run_of(step_directory: Path) -> Path:
     return folder.parent if folder.name == SNAPSHOTS else folder
 
 
-def whole_checkpoints(run_dir: Path) -> Iterator[State]:
-    """The states of the checkpoints that pass every check, newest first; a warning for each that does not."""
+def intact_checkpoints(run_dir: Path) -> Iterator[State]:
+    """The states of the intact checkpoints, newest first; warns of each damaged one."""
     for step in reversed(steps_in(run_dir)):
         try:
             yield read_state(run_dir / step_name(step))
@@ -92,20 +92,20 @@ def whole_checkpoints(run_dir: Path) -> Iterator[State]:
 
 
 def seen_log(file: Path) -> SeenLog:
-    """What a checkpoint that is saved now knows of a log."""
+    """The current length and hash of a log, for a checkpoint."""
     n_bytes = file.stat().st_size
     return SeenLog(bytes=n_bytes, sha256=sha256(file, n_bytes))
 
 
 def is_as_seen(file: Path, seen: SeenLog) -> bool:
-    """Whether a log still begins with all that a checkpoint saw of it."""
+    """Whether a log still begins with the bytes that a checkpoint recorded."""
     return file.exists() and file.stat().st_size >= seen.bytes and sha256(file, seen.bytes) == seen.sha256
 
 
 def require_logs(run_dir: Path, state: State) -> None:
-    """Raises CheckpointError unless the logs begin with all that the checkpoint of this state saw of them.
+    """Raise CheckpointError unless the logs still begin with the bytes that this checkpoint recorded.
 
-    A step directory that was copied without its run has none to miss.
+    A step directory that was copied without its run needs no logs.
     """
     if not (run_dir / "config.yaml").exists():
         return
@@ -117,16 +117,16 @@ def require_logs(run_dir: Path, state: State) -> None:
 
 
 def keep_last_and_best(run_dir: Path, keep_last: int, before_decay: int | None = None) -> None:
-    """Deletes all checkpoints except the newest `keep_last` intact ones, the best intact one, and `before_decay`.
+    """Delete all checkpoints except the newest `keep_last` intact ones, the best intact one, and `before_decay`.
 
-    If one can't be deleted, that is only a warning: the save before it succeeded, and training continues.
+    Failing to delete one is only a warning: saving succeeded, and training continues.
     """
-    whole = list(whole_checkpoints(run_dir))
-    kept = {state.step for state in whole[:keep_last]} | {before_decay}
-    if whole:
-        kept.add(_best(whole).step)
+    states = list(intact_checkpoints(run_dir))
+    steps_to_keep = {state.step for state in states[:keep_last]} | {before_decay}
+    if states:
+        steps_to_keep.add(_best(states).step)
     for step in steps_in(run_dir):
-        if step not in kept:
+        if step not in steps_to_keep:
             try:
                 discard(run_dir / step_name(step))
             except OSError as error:
@@ -136,34 +136,34 @@ def keep_last_and_best(run_dir: Path, keep_last: int, before_decay: int | None =
 def find_step_directory(run: Path, which: str) -> Path:
     """The step directory that RUN and `--checkpoint best|latest|STEP` name; RUN may be a step directory itself.
 
-    The best has the lowest validation loss found while training; where nothing was evaluated it is the newest. A STEP
-    of which there is no checkpoint may be that of a snapshot. Raises CheckpointError if there is none.
+    The best has the lowest validation loss in training; without evaluations it is the newest. A STEP without a
+    checkpoint may name a snapshot. Raises CheckpointError if there is none.
     """
     if STEP_NAME.fullmatch(run.name) and run.is_dir():
         return run
     steps, by_step = steps_in(run), {int(path.name[5:]): path for path in reversed(step_directories(run))}
     if which.isdecimal() and int(which) in by_step:
         return by_step[int(which)]
-    known = ", ".join(map(str, sorted(by_step)))
+    choices = ", ".join(map(str, sorted(by_step)))
     if not steps:
-        if known:
-            raise CheckpointError(str(run), "no checkpoint here", f"it has snapshots: --checkpoint {known}")
+        if choices:
+            raise CheckpointError(str(run), "no checkpoint here", f"it has snapshots: --checkpoint {choices}")
         raise no_run(run)
     if which == "latest":
         return run / step_name(steps[-1])
     if which == "best":
-        whole = list(whole_checkpoints(run))
-        if not whole:
-            raise none_is_whole(run)
-        best = _best(whole)
+        states = list(intact_checkpoints(run))
+        if not states:
+            raise no_intact_checkpoint(run)
+        best = _best(states)
         if best.val_loss is not None and best.step < steps[-1]:
             _log.info("step %s, the best of %s; --checkpoint latest for the newest", f"{best.step:,}", run)
         return run / step_name(best.step)
-    raise CheckpointError(str(run), f"no checkpoint {which!r}", f"use best, latest or a step: {known}")
+    raise CheckpointError(str(run), f"no checkpoint {which!r}", f"use best, latest or a step: {choices}")
 
 
 def no_run(run: Path) -> CheckpointError:
-    """What to say where a run was expected: which one may be meant."""
+    """The error for a path that is not a run, with the run that may be meant."""
     if not run.is_dir():
         meant = run.parent if run.is_file() and (steps_in(run.parent) or STEP_NAME.fullmatch(run.parent.name)) else None
         meant = meant or run_meant_by(run)
@@ -174,8 +174,8 @@ def no_run(run: Path) -> CheckpointError:
     return CheckpointError(str(run), "no checkpoint here", fix)
 
 
-def none_is_whole(run: Path) -> CheckpointError:
-    """What to say where every checkpoint is damaged: what is left to use."""
+def no_intact_checkpoint(run: Path) -> CheckpointError:
+    """The error for a run whose checkpoints are all damaged, with a snapshot that can be used instead, if any."""
     for step in reversed(steps_in(run / SNAPSHOTS)):
         with suppress(CheckpointError):
             read_state(run / SNAPSHOTS / step_name(step))
@@ -184,7 +184,7 @@ def none_is_whole(run: Path) -> CheckpointError:
 
 
 def use_snapshot(snapshot: Path) -> str:
-    """Weights alone: training cannot go on from them, but all else can."""
+    """Advice to use a snapshot: training cannot continue from one, but everything else works."""
     return f"use {snapshot}, a whole snapshot, or begin another run with start_from={snapshot}"
 
 

@@ -1,10 +1,10 @@
-"""Snapshots: the weights of a few steps between the first and the last, to look back at what was learned when.
+"""Snapshots: the weights of a few steps between the first and the last, to see what was learned when.
 
     RUN/snapshots/step-00000010/   model.safetensors  state.json  config.yaml  tokenizer.json  manifest.json
 
-They are written and checked as checkpoints are, and no later save deletes them. Training cannot go on from one, for it
-has neither moments nor random generators. The weights are in the format that they are trained in, and not in half of
-it: a snapshot's loss is then the loss that the log has for its step, and the last one equals the last checkpoint.
+They are written and checked like checkpoints, and no later save deletes them. Training cannot continue from one, as it
+has neither moments nor random generators. The weights keep their full precision: so a snapshot's loss is the logged
+loss of its step, and the last snapshot equals the last checkpoint.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pellucid.files import discard, fsync
 
 
 def snapshot_steps(n_steps: int, count: int) -> tuple[int, ...]:
-    """So many of the steps 0, 1, …, n_steps: both ends, 1, and others at equal ratios, as far as whole numbers allow.
+    """`count` steps from 0 to n_steps: both ends, 1, and others at about equal ratios.
 
-    A model learns most at the beginning: the distance between 10 and 20 is as interesting as between 500 and 1,000.
+    A model learns most at the beginning: steps 10 to 20 are as interesting as 500 to 1,000.
     """
     if count <= 1:
         return (n_steps,) * count
@@ -35,7 +35,7 @@ def snapshot_steps(n_steps: int, count: int) -> tuple[int, ...]:
 
 
 def write_snapshot(run_dir: Path, checkpoint: Checkpoint) -> None:
-    """Keeps the weights of a checkpoint. Raises InputOutputError as `write_checkpoint` does."""
+    """Write the weights of a checkpoint as a snapshot. Raises InputOutputError as `write_checkpoint` does."""
     folder = run_dir / SNAPSHOTS
     if not folder.is_dir():
         folder.mkdir()
@@ -44,7 +44,7 @@ def write_snapshot(run_dir: Path, checkpoint: Checkpoint) -> None:
 
 
 def discard_snapshots_after(run_dir: Path, step: int) -> None:
-    """Deletes those of later steps, which a run that resumes at `step` makes again."""
+    """Delete the snapshots of later steps, which a run that resumes at `step` makes again."""
     for later in steps_in(run_dir / SNAPSHOTS):
         if later > step:
             discard(run_dir / SNAPSHOTS / step_name(later))

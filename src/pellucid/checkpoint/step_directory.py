@@ -1,13 +1,12 @@
-"""One checkpoint: written completely or not at all, and trusted only after every byte is checked.
+"""One checkpoint: written completely or not at all, and used only after every byte is checked.
 
     step-00000500/   model.safetensors  optimizer.safetensors  rng.safetensors  state.json  config.yaml  tokenizer.json
                      manifest.json: size and SHA-256 of each of them
 
-A snapshot is the same without optimizer and rng: the weights alone, to look at (`snapshots.py`).
+A snapshot is the same without optimizer and rng (`snapshots.py`).
 
-The order of writing is what makes it safe: every file is on the disk before one rename, which is atomic. A reader
-meets either the complete folder under its final name or none. Nothing here can run code: weights are safetensors, the
-rest is text.
+All files are on disk before the folder gets its final name by an atomic rename: so a reader finds a complete folder or
+none. Nothing here can run code: weights are safetensors, the rest is text.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ SNAPSHOT_FILES = (MODEL_FILE, *TEXT_FILES)
 MANIFEST = "manifest.json"
 METRICS, SAMPLES = "metrics.jsonl", "samples.md"  # the logs of the run, beside its step directories
 STEP_NAME = re.compile(r"step-(\d{8}|[1-9]\d{8,17})")
-# The largest manifest and the largest table of tensors that are read; GPT-3's would take a fifth of it.
+# The largest manifest and table of tensors that are read; GPT-3's would take a fifth of it.
 MAX_HEADER_BYTES = 1 << 20
 
 Tensors = Mapping[str, Tensor]
@@ -60,20 +59,20 @@ class Unreported(Section):
 
 
 class SeenLog(Section):
-    """A log of the run as it was at a save."""
+    """The length and hash of a log when a checkpoint was saved."""
 
     bytes: int
     sha256: str
 
 
 class State(Section):
-    """state.json: how far the run has come, and what it ran on.
+    """state.json: the progress of the run, and the environment it ran in.
 
-    val_loss, best_loss: nats per token, of this step and of the best one so far.   evaluations_since_best: how many
-    found no new best.   base_sha256: of the model.safetensors that the run started from, if it needs that still: under
-    an adapter, or to compare with.   reward_sha256: of the reward model's, if one judges the answers.   logs: the
-    run's, by name, as they were then.   The last six: where a resumed run is the same bit for bit. Old checkpoints do
-    not tell their logs, and the oldest neither the version of Pellucid nor the number of processes, which was one.
+    val_loss, best_loss: nats per token, of this step and of the best one so far.   evaluations_since_best: those
+    without a new best.   base_sha256: of the model.safetensors that the run started from, if it still needs it, under
+    an adapter or as a reference.   reward_sha256: of the reward model, if one judges the answers.   logs: the run's,
+    by name.   The last six: a resumed run is identical bit for bit if they are equal. Old checkpoints lack logs; the
+    oldest also the version of Pellucid, and the number of processes, which was one.
     """
 
     step: int
@@ -101,7 +100,7 @@ class State(Section):
 class Checkpoint:
     """Everything in one step directory; `model`, `optimizer` and `rng` map names to tensors.
 
-    A snapshot holds the weights alone, and training cannot go on from it.
+    A snapshot holds the weights alone, and training cannot continue from it.
     """
 
     model: Tensors
@@ -114,12 +113,12 @@ class Checkpoint:
 
 
 def step_name(step: int) -> str:
-    """The folder's name. With eight digits, alphabetical order is the order of steps."""
+    """The name of a step's folder. With eight digits, alphabetical order is the order of steps."""
     return f"step-{step:08d}"
 
 
 def write_checkpoint(run_dir: Path, checkpoint: Checkpoint) -> Path:
-    """Writes `run_dir/step-…`, replacing one of the same step, and returns its path.
+    """Write `run_dir/step-…`, replacing one of the same step, and return its path.
 
     Raises InputOutputError if the disk is full or fails; then nothing is left behind and older steps are untouched.
     """
@@ -142,26 +141,26 @@ def write_checkpoint(run_dir: Path, checkpoint: Checkpoint) -> Path:
 
 
 def read_checkpoint(directory: Path) -> Checkpoint:
-    """Checks every file of a step directory against its manifest, then reads it.
+    """Check every file of a step directory against its manifest, then read it.
 
     float16 weights become float32; the shipped demo is stored in float16 to keep it small.
     Raises CheckpointError, naming the file, if anything is missing, added, changed or unreadable.
     """
     state = read_state(directory)
     try:
-        found = {name: load_tensors(directory / name) for name in TENSOR_FILES if (directory / name).exists()}
-        model, optimizer, rng = (found.get(name, {}) for name in TENSOR_FILES)
+        tensors = {name: load_tensors(directory / name) for name in TENSOR_FILES if (directory / name).exists()}
+        model, optimizer, rng = (tensors.get(name, {}) for name in TENSOR_FILES)
         config_yaml, tokenizer_json = ((directory / name).read_bytes().decode("utf-8") for name in TEXT_FILES[1:])
     except (OSError, ValueError, TypeError, KeyError, RecursionError, SafetensorError) as error:
         raise _damaged(directory, f"unreadable ({error})") from error
     model = {name: tensor.float() if tensor.dtype == torch.float16 else tensor for name, tensor in model.items()}
-    return Checkpoint(model, optimizer, rng, state, config_yaml, tokenizer_json, is_snapshot=len(found) == 1)
+    return Checkpoint(model, optimizer, rng, state, config_yaml, tokenizer_json, is_snapshot=len(tensors) == 1)
 
 
 def read_state(directory: Path) -> State:
-    """Checks every file as `read_checkpoint` does, but reads only state.json.
+    """Check every file as `read_checkpoint` does, but read only state.json.
 
-    The manifest is not parsed, so it can't mislead: it is computed again from the files, and must be the same text.
+    The manifest is not parsed, so it cannot mislead: it is computed again from the files, and must be the same text.
     """
     try:
         kinds = {entry.name: entry.is_file(follow_symlinks=False) for entry in os.scandir(directory)}
@@ -198,7 +197,7 @@ def _require_room(run_dir: Path, checkpoint: Checkpoint) -> None:
 
 
 def _contents(checkpoint: Checkpoint) -> Iterator[tuple[str, bytes]]:
-    """Each file's bytes, one file at a time: memory never holds a second copy of everything."""
+    """Each file's name and bytes, one file at a time, so that memory never holds a second copy of everything."""
     for name, tensors in zip(TENSOR_FILES, (checkpoint.model, checkpoint.optimizer, checkpoint.rng), strict=True):
         if name == MODEL_FILE or not checkpoint.is_snapshot:
             on_cpu = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
@@ -214,7 +213,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def load_tensors(path: Path) -> Tensors:
-    """Loads a safetensors file if its table is small and names each tensor once; the library checks the rest."""
+    """Load a safetensors file if its header is small and names each tensor once; the library checks the rest."""
     require_regular(path)
     with path.open("rb") as file:
         n_bytes = int.from_bytes(file.read(8), "little")

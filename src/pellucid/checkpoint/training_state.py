@@ -1,6 +1,6 @@
 """The state of a training run as named tensors: weights, optimizer moments, random number generators.
 
-Loading changes nothing until every name, shape and dtype has been compared with what is expected.
+Loading changes nothing until every name, shape and dtype has been checked.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ OF_TASK = "task."
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """What a checkpoint keeps of a model, by name, whole; a tied matrix is stored once.
+    """The tensors of a model that a checkpoint stores, by name, unsharded; a tied matrix once.
 
-    Parameters, and the codes of quantized layers; of a model with an adapter what learns, for its base has the rest.
+    Parameters, and the codes of quantized layers; for a model with an adapter only what is trained: the base has the
+    rest.
     """
     return {name: whole(tensor) for name, tensor in _kept(model).items()}
 
@@ -51,8 +52,9 @@ def optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict
 
 
 def rng_tensors(of_task: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-    """What chance has brought: the states of PyTorch's random generators, which dropout uses; and what the task drew
-    and still needs (`task.…`), as answers. The order of the data needs none.
+    """The states of PyTorch's random generators, which dropout uses, and the task's saved state (`task.…`).
+
+    The order of the data needs none: it is a function of the seed and the step.
     """
     states = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
@@ -61,12 +63,12 @@ def rng_tensors(of_task: Mapping[str, Tensor] | None = None) -> dict[str, Tensor
 
 
 def task_tensors(rng: Tensors) -> dict[str, Tensor]:
-    """The task's tensors that `rng_tensors` kept, under their own names again."""
+    """The task's saved tensors in `rng_tensors`, under their own names."""
     return {name.removeprefix(OF_TASK): tensor for name, tensor in rng.items() if name.startswith(OF_TASK)}
 
 
 def load_training_state(model: nn.Module, optimizers: Sequence[Optimizer], saved: Checkpoint, where: str) -> None:
-    """Restores weights, moments and, last, the generators. Raises CheckpointError if they belong to another model."""
+    """Restore weights, moments and, last, the generators. Raises CheckpointError if they belong to another model."""
     require_fit(model, saved, where)
     _load_parameters(model, saved.model)
     _load_optimizer_tensors(model, optimizers, saved.optimizer)
@@ -78,30 +80,30 @@ def load_training_state(model: nn.Module, optimizers: Sequence[Optimizer], saved
 
 
 def load_model_tensors(model: nn.Module, tensors: Tensors, where: str) -> None:
-    """Copies saved tensors into the model. Raises CheckpointError if they belong to a model of another shape."""
+    """Copy saved tensors into the model. Raises CheckpointError if they belong to a model of another shape."""
     _require_same_parameters(model, tensors, where)
     _load_parameters(model, tensors)
 
 
 def load_first_weights(model: nn.Module, base: Tensors, seed: int, where: str) -> None:
-    """Copies the weights of the run to start from. CheckpointError, naming a tensor, if one has another shape.
+    """Copy the weights of the run to start from into the model. CheckpointError, naming a tensor, for another shape.
 
-    Tokens that the base does not know get vectors drawn from the `seed`. A scalar head that only one has stays as it
-    is, or is left behind.
+    Tokens that the base lacks get random vectors, from the `seed`. A scalar head that only the model has stays as it
+    is; one that only the base has is dropped.
     """
-    now = _kept(model)
-    tensors = with_new_tokens(base, now, seed)
-    heads = {name: now.get(name) for name in tensors.keys() | now.keys() if name.startswith("scalar_head.")}
+    expected = _kept(model)
+    tensors = with_new_tokens(base, expected, seed)
+    heads = {name: expected.get(name) for name in tensors.keys() | expected.keys() if name.startswith("scalar_head.")}
     without = {name: tensor for name, tensor in tensors.items() if name not in heads}
-    kept = {name: tensors.get(name, own) for name, own in heads.items() if own is not None}
-    load_model_tensors(model, {**without, **kept}, where)
+    shared_heads = {name: tensors.get(name, tensor) for name, tensor in heads.items() if tensor is not None}
+    load_model_tensors(model, {**without, **shared_heads}, where)
 
 
 def with_new_tokens(base: Tensors, now: Tensors, seed: int) -> Tensors:
-    """The base's tensors; where a table of token vectors has more rows now, the new ones are drawn to be like the old.
+    """The base's tensors; tables of token vectors get random new rows, of the old ones' mean and standard deviation.
 
-    So new tokens are as likely as others, and differ from each other. (The mean of all rows alone would make them
-    equal; Hewitt 2021.)
+    So new tokens are about as likely as others, but differ from each other. (With the mean alone they would be equal;
+    Hewitt 2021.)
     """
     generator = torch.Generator().manual_seed(seed)
     grown = dict(base)
@@ -116,10 +118,7 @@ def with_new_tokens(base: Tensors, now: Tensors, seed: int) -> Tensors:
 
 
 def require_fit(model: nn.Module, saved: Checkpoint, where: str) -> None:
-    """Raises CheckpointError unless everything saved belongs to this model, and every number is finite.
-
-    A snapshot has no generators that could be missing.
-    """
+    """Raise CheckpointError unless everything saved belongs to this model, and every number is finite."""
     _require_same_parameters(model, saved.model, where)
     parameters, generators = dict(model.named_parameters()), rng_tensors()
     for path, value in saved.optimizer.items():
@@ -138,13 +137,13 @@ def require_fit(model: nn.Module, saved: Checkpoint, where: str) -> None:
 
 
 def first_not_finite(tensors: Tensors) -> str | None:
-    """The name of the first tensor that holds NaN or infinity."""
+    """The name of the first tensor that holds NaN or infinity; None if there is none."""
     return next((name for name, tensor in tensors.items() if not tensor.isfinite().all()), None)
 
 
 def _load_parameters(model: nn.Module, tensors: Tensors) -> None:
-    here = {name: cut_like(tensors[name], tensor) for name, tensor in _kept(model).items()}
-    model.load_state_dict(here, strict=False)  # the other half of a tied matrix is not stored
+    local = {name: cut_like(tensors[name], tensor) for name, tensor in _kept(model).items()}
+    model.load_state_dict(local, strict=False)  # the other half of a tied matrix is not stored
 
 
 def _load_optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer], tensors: Tensors) -> None:
@@ -166,8 +165,8 @@ def _require_same_parameters(model: nn.Module, tensors: Tensors, where: str) -> 
         _require_same_kind(f"parameter {name}", expected.get(name), tensors.get(name), where)
 
 
-def _require_same_kind(what: str, expected: Tensor | None, found: Tensor | None, where: str) -> None:
-    kinds = ["missing" if t is None else f"{tuple(t.shape)} {t.dtype}" for t in (expected, found)]
+def _require_same_kind(what: str, expected: Tensor | None, saved: Tensor | None, where: str) -> None:
+    kinds = ["missing" if t is None else f"{tuple(t.shape)} {t.dtype}" for t in (expected, saved)]
     if kinds[0] != kinds[1]:
         fix = "use the config that the run was trained with, or another checkpoint"
         raise CheckpointError(where, f"{what} is {kinds[1]} in the checkpoint, {kinds[0]} in the model", fix)

@@ -1,1 +1,1 @@
-"""What a model costs, counted on paper before anything is built: parameters, FLOPs, memory, time."""
+"""The cost of a model, counted before anything is built: parameters, FLOPs, memory, time."""

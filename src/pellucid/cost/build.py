@@ -1,4 +1,4 @@
-"""From a config to its cost. What training adds to it: `training/cost_of_run.py`."""
+"""The cost of the model that a config describes. `training/cost_of_run.py` adds that of training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Counts = TypeVar("Counts")
 
 @dataclass(frozen=True)
 class RunCost:
-    """What a run costs: its model, the work of an update, the memory that it takes, and how many there are."""
+    """The cost of a run: its model, the work and memory of an update, and the number of updates."""
 
     model: Cost
     micro_batch_work: Work
@@ -35,17 +35,17 @@ class RunCost:
     @property
     def step_work(self) -> Work:
         """The work of one update: all its micro-batches, and the optimizer."""
-        each, last = astuple(self.micro_batch_work), astuple(self.optimizer_work)
-        return Work(*(self.micro_batches_per_step * a + b for a, b in zip(each, last, strict=True)))
+        per_micro_batch, of_optimizer = astuple(self.micro_batch_work), astuple(self.optimizer_work)
+        return Work(*(self.micro_batches_per_step * a + b for a, b in zip(per_micro_batch, of_optimizer, strict=True)))
 
     @property
     def training_flops_per_step(self) -> int:
-        """The FLOPs of the model itself, forward and backward: what MFU counts."""
+        """The FLOPs of the model itself, forward and backward, which MFU counts."""
         return self.tokens_per_step * self.model.training_flops_per_token.total
 
 
 def training_flops(config: ModelConfig, vocab_size: int, tokens: int) -> int:
-    """The model's own FLOPs, forward and backward, to train on so many tokens: what MFU counts."""
+    """The model's own FLOPs, forward and backward, to train on this many tokens, which MFU counts."""
     return tokens * cost_of(config, vocab_size).training_flops_per_token.total
 
 
@@ -61,9 +61,9 @@ def cost_of(config: ModelConfig, vocab_size: int) -> Cost:
 
 
 def at_depth(config: ModelConfig, count: Callable[[ModelConfig], Counts]) -> Counts:
-    """What `count` finds for a model. A decoder's layers are alike, so each costs as much as the second.
+    """The counts of a model, extrapolated from one and two layers: all further layers cost as much as the second.
 
-    So a model of 80 layers is counted as quickly as one of two.
+    So a decoder of 80 layers is counted as quickly as one of two.
     """
     if not isinstance(config, DecoderConfig) or config.n_layers <= 2:
         return count(config)

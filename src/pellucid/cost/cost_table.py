@@ -1,4 +1,4 @@
-"""What `pellucid cost` prints: what a run costs, and how long it should take on this machine."""
+"""The output of `pellucid cost`: the cost of a run, and how long it should take on this machine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def cost_report(cost: RunCost, machine: Machine) -> dict[str, Any]:
 
 
 def cost_table(cost: RunCost, machine: Machine) -> str:
-    """The figures that matter, on one screen."""
+    """The main figures, on one screen."""
     report = cost_report(cost, machine)
     parameters, forward, training, memory, predicted = (
         report[part]

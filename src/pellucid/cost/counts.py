@@ -27,9 +27,9 @@ for direction in ("", "_backward"):
 
 
 def recurrent_flops(input_TBD: Sequence[int], *rest: Any, **_: Any) -> int:
-    """From shapes: every matrix of the layers of a fused RNN, LSTM or GRU meets the vector of every token once.
+    """FLOPs of a fused RNN, LSTM or GRU, from shapes: each token is multiplied by every matrix once.
 
-    cuDNN is given all weights in a list, oneDNN the two matrices of one layer, then its biases.
+    cuDNN gets all weights in a list, oneDNN the two matrices of one layer, then its biases.
     """
     weights = rest[0] if isinstance(rest[0], list) else rest[:2]
     n_factors: int = sum(weight[0] * weight[1] for weight in weights if len(weight) == 2)
@@ -40,7 +40,7 @@ def recurrent_backward_flops(*arguments: Any, **options: Any) -> int:
     return 2 * recurrent_flops(*arguments, **options)
 
 
-# An LSTM on a CPU, and all three on a GPU, are one operation; elsewhere PyTorch sees their products.
+# An LSTM on a CPU, and all three on a GPU, are one operation; the others are made of separate products.
 for fused in (aten.mkldnn_rnn_layer, aten._cudnn_rnn):
     if fused not in FLOP_FORMULAS:
         register_flop_formula(fused)(recurrent_flops)
@@ -51,9 +51,9 @@ for fused in (aten.mkldnn_rnn_layer_backward, aten._cudnn_rnn_backward):
 
 @dataclass(frozen=True)
 class Parameters:
-    """Number of weights, by part (equation 12). Tied: the unembedding is the embedding and counts 0.
+    """Number of weights, by part (equation 12). A tied unembedding counts 0.
 
-    active: without the experts that a token does not ask; all of them where there are none.
+    active: without the experts that a token does not use.
     """
 
     embedding: int
@@ -71,8 +71,8 @@ class Parameters:
 class Flops:
     """Floating-point operations in matrix products, for one token of a full context (equation 13).
 
-    A product of n x m by m x p numbers takes 2 n m p. `attention_pairs` grows with the length: a query's product with
-    each key, and its weights' with each value, counted for all T keys, also those that the mask hides.
+    A product of n x m by m x p numbers takes 2 n m p. `attention_pairs` grows with the length: the products of queries
+    with keys, and of weights with values, for all T keys, also those that the mask hides.
     """
 
     attention_projections: int
@@ -85,9 +85,9 @@ class Flops:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a model costs by itself, however it is trained.
+    """The cost of a model by itself, however it is trained.
 
-    Training takes three times the forward pass: going back, a product for each factor's gradient.
+    Training takes three times the forward pass: the backward pass has a product for each factor's gradient.
     """
 
     parameters: Parameters
@@ -116,7 +116,7 @@ PART_OF_PREFIX = {
     "embeddings.": "embedding",
     "positions.": "positions",
     "layers.": "recurrent",
-    "logits": "embedding",  # a bigram's table: what is looked up for a token
+    "logits": "embedding",  # a bigram's table
 }
 
 
@@ -127,7 +127,7 @@ def idle_parameters(layer: Experts) -> int:
 
 
 def _part_of(name: str) -> str:
-    """The part that the parameter of this name belongs to. What is new in a block counts as feed-forward."""
+    """The part that the parameter of this name belongs to; feed-forward by default."""
     if "norm." in name:
         return "norms"
     for start, part in PART_OF_PREFIX.items():
@@ -137,7 +137,7 @@ def _part_of(name: str) -> str:
 
 
 def count_flops(model: LanguageModel) -> Flops:
-    """Counts the FLOPs of the forward pass, per token."""
+    """The FLOPs of the forward pass, per token."""
     T = model.context_length
     with FlopCounterMode(display=False) as counter:
         model(torch.zeros(1, T, dtype=torch.long, device=next(model.parameters()).device))

@@ -1,6 +1,6 @@
-"""How fast this machine is at the three things that a training step is made of, measured in under a second.
+"""Measures this machine's speed in under a second: matrix products, passes over memory, starting an operation.
 
-Matrix products, passes over memory, and starting an operation: docs/speed.md says why these three.
+docs/speed.md says why these three.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CHAIN_LENGTH = 30
 
 @dataclass(frozen=True)
 class Machine:
-    """What a device does in one number format, as `where` says; on a CPU with the threads that PyTorch had then.
+    """The speed of a device in one number format, as `where` says; on a CPU with PyTorch's current threads.
 
     `flops_per_second` is the peak that a program can reach: that of large matrix products.
     """
@@ -36,9 +36,9 @@ class Machine:
 
 
 def measure_machine(device: torch.device, dtype: torch.dtype) -> Machine:
-    """Three measurements; once is enough to predict a hundred runs.
+    """Measure a device; once is enough to predict a hundred runs.
 
-    Freed memory is kept, as in training. Training that follows draws the same random numbers as without.
+    Freed memory is kept, as in training. The random generators are left as they were.
     """
     keep_freed_memory()
     threads = f", {torch.get_num_threads()} threads" if device.type == "cpu" else ""
@@ -52,7 +52,7 @@ def measure_machine(device: torch.device, dtype: torch.dtype) -> Machine:
 
 
 def measure_flops_per_second(device: torch.device, dtype: torch.dtype) -> float:
-    """Times large matrix products, or smaller ones where large ones take seconds (bfloat16 without AVX-512)."""
+    """FLOP/s of large matrix products, or of smaller ones if large ones take seconds (bfloat16 without AVX-512)."""
     width = PRODUCT_WIDTH.get(device.type, 2048)
     large, small = (torch.randn(n, n, device=device).to(dtype) for n in (width, width // 4))
     with FasterProducts():
@@ -63,7 +63,7 @@ def measure_flops_per_second(device: torch.device, dtype: torch.dtype) -> float:
 
 
 def measure_bytes_per_second(device: torch.device, dtype: torch.dtype) -> float:
-    """Bytes read and written by what stands between products: a norm, an activation, a sum, and their gradients."""
+    """Bytes read and written per second by elementwise operations: a norm, an activation, a sum, their gradients."""
     x = torch.randn(ELEMENTWISE_ROWS.get(device.type, 2**13), 512, device=device).to(dtype).requires_grad_()
 
     def elementwise() -> Tensor:
@@ -74,7 +74,7 @@ def measure_bytes_per_second(device: torch.device, dtype: torch.dtype) -> float:
 
 
 def measure_seconds_per_operation(device: torch.device, dtype: torch.dtype) -> float:
-    """What one of a model's operations takes when there is next to nothing to compute: small sublayers in a row."""
+    """Seconds to start one of a model's operations, measured on a chain of tiny sublayers."""
     sublayer = nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 16), nn.GELU()).to(device)
     x = torch.ones(16, 16, device=device, dtype=dtype, requires_grad=True)
 
@@ -96,9 +96,9 @@ def _work_of(work: Callable[[], Tensor]) -> Work:
 
 
 def fastest(work: Callable[[], Tensor], seconds: float) -> float:
-    """How long the fastest run takes, of at least two and about as many as fit into `seconds`, after one to warm up.
+    """Seconds of the fastest run, of at least two and about as many as fit into `seconds`, after a warm-up.
 
-    The fastest is the truest: whatever else the machine does can only make a run slower.
+    The fastest is the most accurate: whatever else the machine does can only make a run slower.
     """
     _timed(work)
     times = [_timed(work)]

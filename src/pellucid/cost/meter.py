@@ -1,7 +1,7 @@
-"""Measures what an update does and holds, on fake tensors: they have shapes and formats, but no numbers and no memory.
+"""Measures the work and memory of an update on fake tensors, which have shapes and dtypes, but no numbers or memory.
 
-PyTorch hands every operation, forward and backward, to the meter. So nothing here knows what a model is made of. What
-an operation needs for itself stays unseen: a CPU without bfloat16 instructions sums such matrix products in float32.
+PyTorch passes every operation, forward and backward, to the meter, so nothing here depends on the kind of model.
+Memory inside an operation is not seen: a CPU without bfloat16 instructions sums such matrix products in float32.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOVES_NOTHING = ("empty", "new_empty", "_unsafe_view", "detach")
 
 @dataclass(frozen=True)
 class Work:
-    """What a computation does."""
+    """The work of a computation: FLOPs, bytes read and written, and number of operations."""
 
     flops: int
     bytes_moved: int
@@ -37,10 +37,11 @@ class Work:
 
 @dataclass(frozen=True)
 class MemoryBytes:
-    """Bytes, by kind (equation 14). `training` is the sum of the first four; `activations` is all that a micro-batch
-    holds besides, at its peak. Writing needs the weights and, for each sequence, its `state` of a full context, which
-    grows by `kv_cache_per_token`: a recurrent network's does not grow. `checkpoint` is what weights and moments take on
-    disk; tensor names and a few small files come on top.
+    """Bytes, by kind (equation 14). `training` is the sum of the first four.
+
+    `activations` is everything else that a micro-batch holds, at its peak. Writing text needs the weights and, for each
+    sequence, its `state` of a full context, which grows by `kv_cache_per_token`. `checkpoint` is the size of weights
+    and moments on disk.
     """
 
     weights: int
@@ -54,7 +55,7 @@ class MemoryBytes:
 
 
 class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While it is on: counts operations, their FLOPs, the bytes they read and write, and the bytes that are held."""
+    """Counts, while active, operations, their FLOPs, the bytes they read and write, and the bytes in use."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -80,7 +81,7 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def _hold(self, inputs: list[Tensor], outputs: list[Tensor]) -> None:
-        """Counts the memory that is new, until it is let go."""
+        """Count newly allocated memory, until it is freed."""
         old, new = _storages(inputs), _storages(outputs)
         for address in new.keys() - old.keys():
             n_bytes = new[address].nbytes()
@@ -95,12 +96,10 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def measure_update(
     model: LanguageModel, optimizers: Sequence[Optimizer], precision: Precision, *, batch_size: int
 ) -> tuple[Work, Work, MemoryBytes]:
-    """The work of a micro-batch of so many full rows, that of the optimizer, and the memory of both.
+    """The work of a micro-batch of `batch_size` full rows, that of the optimizer, and the memory of both.
 
-    Made of fake tensors, it takes no memory and little time.
-
-    Any loss is taken to find the gradient of the logits along with its value, and to keep it until the backward pass,
-    as `next_token_nats` does.
+    The model must be of fake tensors. Any loss is assumed to compute the gradient of the logits along with its value,
+    and to store it until the backward pass, as `next_token_nats` does.
     """
     parameters = list(model.parameters())
     trained = [parameter for parameter in parameters if parameter.requires_grad]
@@ -135,16 +134,17 @@ def measure_update(
 
 
 def state_bytes(model: LanguageModel, precision: Precision, length: int) -> int:
-    """What the model keeps of one sequence of so many tokens while it writes."""
+    """Bytes of the model's state for one sequence of this length while it writes."""
     with Meter() as meter, precision.for_decoding().autocast():
         state = model.new_state(1, length)
         n_bytes: int = meter.held_bytes
-    del state  # until here it is held
+    del state  # kept alive until here
     return n_bytes
 
 
 def _storages(tensors: list[Tensor]) -> dict[int, torch.UntypedStorage]:
-    """Returns the memory behind the tensors, by address. A matrix that oneDNN has packed shows none."""
+    """The storages of the tensors, by address; matrices packed by oneDNN have none."""
+
     storages = (tensor.untyped_storage() for tensor in tensors if not tensor.is_mkldnn)
     return {storage._cdata: storage for storage in storages}
 

@@ -23,7 +23,7 @@ def step_seconds(work: Work, machine: Machine) -> float:
 
 
 def duration(seconds: float) -> str:
-    """In the unit that a person would choose."""
+    """A duration in a readable unit."""
     if seconds < 1:
         return f"{seconds * 1e3:.1f} ms"
     if seconds < 120:
@@ -34,8 +34,9 @@ def duration(seconds: float) -> str:
 
 
 def model_flops_utilization(flops: float, seconds: float, machine_flops_per_second: float) -> float:
-    """MFU: the share of the peak that a model's own FLOPs made use of (Chowdhery et al. 2022, appendix B).
+    """MFU: the share of the peak that a model's own FLOPs used (Chowdhery et al. 2022, appendix B).
 
-    What is computed twice, or by the optimizer, does not count as use.
+    Recomputed activations and the optimizer do not count.
+
     """
     return flops / seconds / machine_flops_per_second

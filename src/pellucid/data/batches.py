@@ -1,7 +1,7 @@
-"""From token files to batches: the order of the rows, and the inputs and targets of each.
+"""Batches from token files: the order of the rows, and the inputs and targets of each.
 
-Inputs and targets of a run are the same tokens, shifted by one. The order is a pure function of (seed, step),
-so all you need to resume is the step.
+Targets are the inputs shifted by one token. The order is a pure function of (seed, step), so all you need to resume
+is the step.
 
 Shapes: B rows of a batch, T positions: context_length, or as many as the longest row of the batch has.
 """
@@ -25,7 +25,7 @@ IGNORE_INDEX = -100  # the target where there is nothing to predict; the default
 
 Packing = Literal["contiguous", "documents"]
 
-UPDATES_SORTED_TOGETHER = 16  # more: less padding; fewer: rows meet that have less in common than their length
+UPDATES_SORTED_TOGETHER = 16  # more would mean less padding; fewer, updates whose rows differ more in length
 
 
 class Batch(NamedTuple):
@@ -36,7 +36,7 @@ class Batch(NamedTuple):
 
     @property
     def n_losses(self) -> int:
-        """How many targets there are."""
+        """The number of targets."""
         return int((self.targets_BT != IGNORE_INDEX).sum())
 
     @property
@@ -53,7 +53,7 @@ class Batch(NamedTuple):
 def batch_of(token_file: TokenFile, places_BT: Integers) -> Batch:
     """The tokens at these places, and the one after each. Padding is end_of_text, with nothing to predict.
 
-    Nor is there in the prompts of conversations: their answers alone are to be learned (equation P1).
+    Prompts of conversations have no targets either: only the answers are learned (equation P1).
     """
     is_padding_BT = places_BT < 0
     inputs_BT = token_file.tokens[places_BT].astype(np.int64)
@@ -70,8 +70,9 @@ class Batches:
 
     `batch(step)` is a pure function of the seed and the step. Steps are micro-batches, counted over the whole run.
     A batch at the end of an epoch takes its last rows from the next one.
-    With packing `documents` the rows of an update, which are `batches_per_update` batches, are about equally long, and
-    unless `full_width` a batch ends with its longest row. Raises DataError for fewer tokens than one context.
+
+    With packing `documents` the rows of an update (`batches_per_update` batches) are about equally long, and a batch
+    is as wide as its longest row, unless `full_width`. Raises DataError for fewer tokens than one context.
     """
 
     def __init__(
@@ -103,12 +104,12 @@ class Batches:
         self.rows_per_update = batch_size * batches_per_update
         self.token_file, self.context_length, self.batch_size = token_file, context_length, batch_size
         self.seed = seed
-        # A batch needs the order of one epoch or, over its end, of two.
+        # A batch needs the order of one epoch or, at its end, of two.
         self._row_order = lru_cache(maxsize=2)(self._draw_row_order)
 
     @property
     def steps_per_epoch(self) -> float:
-        """Micro-batches that have every row once; rarely a whole number."""
+        """The number of micro-batches that have every row once; rarely an integer."""
         return len(self.rows) / self.batch_size
 
     def batch(self, step: int) -> Batch:
@@ -123,20 +124,20 @@ class Batches:
         rng = np.random.Generator(np.random.PCG64([self.seed, epoch]))
         order = rng.permutation(len(self.rows))
         if self.like_lengths:
-            n_to_fill = -epoch * len(order) % self.rows_per_update  # of an update that the epoch before has begun
+            n_to_fill = -epoch * len(order) % self.rows_per_update  # of the update that the previous epoch began
             n_updates = max(0, len(order) - n_to_fill) // self.rows_per_update
-            whole = slice(n_to_fill, n_to_fill + n_updates * self.rows_per_update)
-            order[whole] = like_lengths_together(order[whole], self.lengths, self.rows_per_update, rng)
+            full_updates = slice(n_to_fill, n_to_fill + n_updates * self.rows_per_update)
+            order[full_updates] = like_lengths_together(order[full_updates], self.lengths, self.rows_per_update, rng)
         return order
 
 
 def like_lengths_together(
     rows: Integers, lengths: Integers, rows_per_update: int, rng: np.random.Generator
 ) -> Integers:
-    """The rows of whole updates in another order: those of an update are about equally long and need little padding.
+    """The rows reordered so that those of an update are about equally long and need little padding.
 
-    Sorted by length are only the rows of a few updates at a time: what is in an update, and what comes after it, stays
-    a matter of chance. Of an update and not of a batch, so that an update reads the same rows in one batch or in many.
+    Only the rows of a few updates are sorted at a time, and then the updates are shuffled: so order and contents stay
+    random. Sorted by update, not by batch, so that an update reads the same rows in one batch or in many.
     """
     window = np.arange(len(rows)) // (UPDATES_SORTED_TOGETHER * rows_per_update)
     by_length = rows[np.lexsort((lengths[rows], window))]
@@ -151,10 +152,10 @@ def evaluation_batches(
     from_document_starts: bool,
     max_tokens: int | None = None,
 ) -> Iterator[tuple[Batch, Integers]]:
-    """The file once through: each token but the first is a target once. With each batch the places of its inputs.
+    """Batches that have each token but the first as a target once, with the positions of their inputs in the file.
 
     from_document_starts: each document has its own row, so it is scored without any text before it; else the file is
-    one stream, cut every `context_length` tokens. With `max_tokens`, about as many targets, in rows spread evenly.
+    one stream, cut every `context_length` tokens. max_tokens: only about this many targets, in rows spread evenly.
     """
     rows = (document_rows if from_document_starts else contiguous_rows)(token_file, context_length)
     chosen = np.arange(len(rows))
@@ -162,7 +163,7 @@ def evaluation_batches(
     if max_tokens is not None and max_tokens < token_file.n_targets:
         n_chosen = max(1, len(rows) * max_tokens // token_file.n_targets)
         chosen = np.arange(n_chosen) * len(rows) // n_chosen
-    # Rows of about equal length side by side need little padding.
+    # Batches of rows of about equal length need little padding.
     chosen = chosen[np.argsort(-lengths[chosen], kind="stable")]
     for first in range(0, len(chosen), batch_size):
         rows_of_batch = chosen[first : first + batch_size]

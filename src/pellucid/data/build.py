@@ -1,4 +1,4 @@
-"""From a run config to prepared data and to batches: the one place where data reads config."""
+"""Builds prepared data and batches from a run config."""
 
 import logging
 from contextlib import suppress
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PreparedData:
-    """All that training and evaluation need of a corpus."""
+    """A corpus as training and evaluation need it: tokenizer, token files, and the truth, if known."""
 
     directory: Path
     manifest: Manifest
@@ -44,15 +44,15 @@ class PreparedData:
 
     @property
     def validation_floor_nats_per_token(self) -> float | None:
-        """The least loss on the validation part that any model can reach, where the truth is known (equation 18)."""
+        """The least validation loss that any model can reach, where the truth is known (equation 18)."""
         nats = self.manifest.validation_nats
         return None if nats is None else nats / self.validation.n_losses
 
 
 def prepare_data(config: RunConfig, data_root: Path) -> PreparedData:
-    """Corpus to tokenizer to token files under `data_root`, or the ones that are there already.
+    """Prepare a run's data under `data_root`: train the tokenizer and write the token files, unless they exist.
 
-    DataError: text that cannot be read or encoded; InputOutputError: the disk refuses.
+    DataError: text that cannot be read or encoded; InputOutputError: disk errors.
     """
     corpus = build_corpus(config.corpus, data_root / DOWNLOADS.name)
     settings = tokenizer_settings(config.tokenizer, for_chat=isinstance(corpus, ConversationCorpus))
@@ -61,29 +61,29 @@ def prepare_data(config: RunConfig, data_root: Path) -> PreparedData:
 
 
 def data_of_run(config: RunConfig, fingerprint: str, data_root: Path) -> PreparedData | None:
-    """The tokens that a run was trained on: those in `data_root`, even if its corpus has changed since; or made again.
+    """The tokens that a run was trained on: found in `data_root`, even if its corpus has changed, or prepared again.
 
-    None if they are gone and the corpus makes other tokens now. Raises as `prepare_data` does.
+    None if they are gone and the corpus has changed. Raises as `prepare_data` does.
     """
     directory = data_root / f"{config.corpus.type}-{fingerprint}"
     manifest = read_manifest(directory, fingerprint)
     if manifest is None:
         data = prepare_data(config, data_root)
         return data if data.fingerprint == fingerprint else None
-    is_as_it_was = False
+    is_unchanged = False
     with suppress(PellucidError):
         corpus = build_corpus(config.corpus, data_root / DOWNLOADS.name)
         settings = tokenizer_settings(config.tokenizer, for_chat=isinstance(corpus, ConversationCorpus))
-        is_as_it_was = fingerprint_of(corpus, settings) == fingerprint
-    if not is_as_it_was:
+        is_unchanged = fingerprint_of(corpus, settings) == fingerprint
+    if not is_unchanged:
         _log.warning("the corpus has changed since training; the tokens of then are used, in %s", directory)
     return _opened(directory, manifest)
 
 
 def text_as_tokens(file: Path, tokenizer: Tokenizer) -> TokenFile:
-    """A text file, or each that a glob matches, as one document, in memory.
+    """The tokens of a text file, or of all that match a glob, in memory; each file is a document.
 
-    DataError if it is no UTF-8 text, empty, or cannot be encoded.
+    DataError if it is not UTF-8 text, empty, or cannot be encoded.
     """
     pieces = list(text_file_pieces(file))
     if not pieces:
@@ -108,9 +108,9 @@ def _opened(directory: Path, manifest: Manifest) -> PreparedData:
 
 
 def vocab_size_of(config: RunConfig) -> int:
-    """What the config says, though a small corpus may give fewer; a character vocabulary is read from its corpus.
+    """The vocabulary's size, known before the data is prepared; a small corpus may give fewer byte pairs.
 
-    Conversations add their control tokens.
+    A character vocabulary is counted in its corpus. Conversations add their control tokens.
     """
     is_chat = config.corpus.type in CONVERSATIONS
     if config.tokenizer.type == "bpe":
@@ -126,7 +126,7 @@ def vocab_size_of(config: RunConfig) -> int:
 
 
 def build_batches(config: RunConfig, data: PreparedData) -> Batches:
-    """The training batches of a run. A compiled model gets all of one width: another would be compiled again."""
+    """The training batches of a run; all of one width for a compiled model, which each new width would recompile."""
     return Batches(
         data.train,
         config.model.context_length,

@@ -1,4 +1,4 @@
-"""Conversations as token files: the turns of each in the chat template, and which of their tokens are to be learned."""
+"""Conversations as token files, in the chat template, with a mask of the tokens to learn."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pellucid.tokenizer.chat import in_template
 
 
 def write_conversations(conversations: Iterable[Sequence[Turn]], tokenizer: Tokenizer, path: Path) -> tuple[int, int]:
-    """Writes a token file with a conversation as each document, and its targets file: answers and their ends.
+    """Write a token file with one conversation per document, and its targets file, which marks answers and their ends.
 
-    Returns the UTF-8 bytes and the characters of what is to be learned.
+    Returns the numbers of UTF-8 bytes and of characters in the answers.
     """
     n_bytes = n_characters = 0
     with (
@@ -25,7 +25,7 @@ def write_conversations(conversations: Iterable[Sequence[Turn]], tokenizer: Toke
     ):
         targets_file.write(b"\0")  # the end_of_text before the first document
         for turns in conversations:
-            encoded = tokenizer.encode_batch([text for _, text in turns])  # faster than one by one: words come again
+            encoded = tokenizer.encode_batch([text for _, text in turns])  # faster than one by one: it caches words
             document: list[int] = []
             for (role, text), text_ids in zip(turns, encoded, strict=True):
                 ids, n_targets = in_template(tokenizer, role, text_ids.tolist())

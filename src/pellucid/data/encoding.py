@@ -1,8 +1,7 @@
-"""Encoding on all cores: parts of a corpus go to processes, their token ids come back in order.
+"""Encoding on all cores: parts of a corpus go to worker processes, and their token ids come back in order.
 
-Words are looked up in Python, which runs on one core per process. A part of a text file is sent as its place in the
-file, and read by the process. Each process has a pipe of its own: when the parent is gone, however it ended, the pipe
-is closed, and the process ends too.
+A part of a text file is sent as its position in the file, and read by the worker. Each worker has its own pipe: when
+the parent has ended, for whatever reason, the pipe is closed, and the worker ends too.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from pellucid.tokenizer import Tokenizer
 
 PARTS_WITHOUT_PROCESSES = 8  # a few megabytes are encoded before processes would have started
 MOST_PROCESSES = 8  # beyond, writing takes longer than encoding
-ASKED_PER_PROCESS = 2  # while one answer waits for the parent, the next is made
-ENCODED_BYTES = 1 << 20  # of text, and more than a part has, unless its words have no end
+ASKED_PER_PROCESS = 2  # while one result waits for the parent, the next is computed
+ENCODED_BYTES = 1 << 20  # of text; more than a part has, unless it is one endless word
 
 
 class Encoded(NamedTuple):
-    """Some text as tokens, an end_of_text after each document. ends: where these are among the tokens.
+    """Text as tokens, with an end_of_text after each document. ends: the positions of these end_of_text.
 
-    ends_part: whether the part ends with it.
+    ends_part: whether this is the last piece of its part.
     """
 
     tokens: NDArray[np.unsignedinteger]
@@ -47,9 +46,9 @@ class Encoded(NamedTuple):
 
 
 def encode_parts(tokenizer: Tokenizer, parts: Iterable[Part], n_processes: int | None = None) -> Iterator[Encoded]:
-    """The tokens of the parts, in order; as many processes as there are cores give those of one.
+    """The tokens of the parts, in order; by default on all cores, with the same result as on one.
 
-    Raises what reading and encoding raise. In memory are two parts per process and the one that is given back.
+    Raises what reading and encoding raise. At most two parts per process, and the current one, are in memory.
     """
     remaining = iter(parts)
     for part in islice(remaining, PARTS_WITHOUT_PROCESSES):
@@ -89,63 +88,63 @@ def _encoded(tokenizer: Tokenizer, pieces: list[Piece], n_bytes: int, *, ends_pa
 
 
 def _encode_in_processes(tokenizer: Tokenizer, parts: Iterable[Part], n_processes: int) -> Iterator[Encoded]:
-    """Each process answers in the order of the questions. See `_answer` for why nobody waits for ever."""
+    """Encode parts in worker processes, each of which works in order. See `_work` for why there is no deadlock."""
     context = multiprocessing.get_context("spawn")  # a forked copy of a program with threads may hang
     connections: list[Connection] = []
     for _ in range(n_processes):
         ours, theirs = context.Pipe()
         with only_ours():
-            context.Process(target=_answer, args=(theirs, tokenizer.to_json()), daemon=True).start()
+            context.Process(target=_work, args=(theirs, tokenizer.to_json()), daemon=True).start()
         theirs.close()
         connections.append(ours)
     try:
-        asked: deque[Connection] = deque()
+        pending: deque[Connection] = deque()
         for connection, part in zip(cycle(connections), parts, strict=False):
-            if len(asked) == ASKED_PER_PROCESS * n_processes:
-                yield from _answers(asked.popleft())
-            with _its_end_is_an_error():
+            if len(pending) == ASKED_PER_PROCESS * n_processes:
+                yield from _results(pending.popleft())
+            with _lost_worker_is_an_error():
                 connection.send(part)
-            asked.append(connection)
-        while asked:
-            yield from _answers(asked.popleft())
+            pending.append(connection)
+        while pending:
+            yield from _results(pending.popleft())
     finally:
         for connection in connections:
             connection.close()
 
 
 @contextmanager
-def _its_end_is_an_error() -> Iterator[None]:
-    """A process ends before its time if the system ends it, and that happens where memory is scarce."""
+def _lost_worker_is_an_error() -> Iterator[None]:
+    """Inside, a lost worker raises OutOfMemoryError: the system kills processes when memory is scarce."""
     try:
         yield
     except (EOFError, ConnectionError):
         raise OutOfMemoryError("encoding", "a process ended without an answer", "free some memory") from None
 
 
-def _answers(connection: Connection) -> Iterator[Encoded]:
-    is_whole = False
-    while not is_whole:
-        with _its_end_is_an_error():
-            answer: Encoded | PellucidError = connection.recv()
-        if isinstance(answer, PellucidError):
-            raise answer
-        is_whole = answer.ends_part
-        yield answer
+def _results(connection: Connection) -> Iterator[Encoded]:
+    is_last = False
+    while not is_last:
+        with _lost_worker_is_an_error():
+            result: Encoded | PellucidError = connection.recv()
+        if isinstance(result, PellucidError):
+            raise result
+        is_last = result.ends_part
+        yield result
 
 
-def _answer(connection: Connection, tokenizer_json: str) -> None:
-    """What a process does until nobody asks any more. Ctrl-C in a terminal reaches it too, but is not its business.
+def _work(connection: Connection, tokenizer_json: str) -> None:
+    """Encode parts, as a worker process, until the pipe closes. Ctrl-C is left to the parent.
 
-    A thread sends an answer while the next one is made, so this process listens again while the pipe is still full.
+    A thread sends each result, so that this process reads on even while the pipe is full.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     tokenizer = Tokenizer.from_json(tokenizer_json)
     with suppress(EOFError, ConnectionError), ThreadPoolExecutor(1) as sender:
         sent = sender.submit(lambda: None)
         while True:
-            for answer in _encoded_or_error(tokenizer, connection.recv()):
+            for result in _encoded_or_error(tokenizer, connection.recv()):
                 sent.result()
-                sent = sender.submit(connection.send, answer)
+                sent = sender.submit(connection.send, result)
 
 
 def _encoded_or_error(tokenizer: Tokenizer, part: Part) -> Iterator[Encoded | PellucidError]:

@@ -1,6 +1,6 @@
-"""Which tokens go into which row.
+"""Packing: divides the tokens of a file into rows.
 
-A row is one or more runs of tokens, one after the other, followed by padding.
+A row is one or more runs of consecutive tokens, followed by padding.
 
 Shapes: B rows of a batch, T positions.
 """
@@ -22,8 +22,8 @@ Integers = NDArray[np.int64]
 class Rows:
     """The runs of the token file that make up each row.
 
-    Run r has the inputs tokens[starts[r] : starts[r] + lengths[r]]; row i has the runs from first_runs[i] up to, not
-    including, first_runs[i + 1].
+    Run r has the inputs tokens[starts[r] : starts[r] + lengths[r]]; row i has the runs from first_runs[i] to
+    first_runs[i + 1] - 1.
     """
 
     starts: Integers
@@ -38,7 +38,7 @@ class Rows:
         return cls(starts, lengths, np.arange(len(starts) + 1))
 
     def row_lengths(self) -> Integers:
-        """Inputs of each row, without padding."""
+        """The number of inputs in each row, without padding."""
         return np.add.reduceat(self.lengths, self.first_runs[:-1])
 
     def places(self, rows: Integers, width: int) -> Integers:
@@ -60,7 +60,7 @@ def contiguous_rows(token_file: TokenFile, context_length: int) -> Rows:
 
 
 def document_rows(token_file: TokenFile, context_length: int) -> Rows:
-    """Each document in a row of its own, from the end_of_text before it to its last token.
+    """One row per document, from the end_of_text before it to its last token.
 
     A document of more than `context_length` tokens continues in further rows.
     """
@@ -71,25 +71,25 @@ def document_rows(token_file: TokenFile, context_length: int) -> Rows:
 def packed_document_rows(token_file: TokenFile, context_length: int) -> Rows:
     """Whole documents, packed into few rows. Each row starts at a document.
 
-    Only documents of more than `context_length` tokens are cut; each further part of one starts a row too.
-    Best-fit decreasing: the longest document goes first, each into the fullest row that has room for it. Within a row,
-    documents keep the order of the file, so that long and short ones come anywhere.
+    Only documents of more than `context_length` tokens are cut; each further part starts a row too. Best-fit
+    decreasing: the longest document goes first, each into the fullest row that has room for it. Within a row, documents
+    keep the order of the file, so that position says nothing about length.
     """
-    starts, lengths, goes_on = _document_runs(token_file, context_length)
+    starts, lengths, continues = _document_runs(token_file, context_length)
     row_of = np.empty(len(starts), dtype=np.int64)
-    row_of[goes_on] = np.arange(np.count_nonzero(goes_on))
+    row_of[continues] = np.arange(np.count_nonzero(continues))
     rows_with_room: list[list[int]] = [[] for _ in range(context_length + 1)]
-    rooms: list[int] = []  # of the rows that are not full, each room once, in ascending order
+    rooms: list[int] = []  # the different rooms of the rows that are not full, ascending
 
     def open_row(row: int, room: int) -> None:
         if not rows_with_room[room]:
             insort(rooms, room)
         rows_with_room[room].append(row)
 
-    for row, length in zip(row_of[goes_on].tolist(), lengths[goes_on].tolist(), strict=True):
+    for row, length in zip(row_of[continues].tolist(), lengths[continues].tolist(), strict=True):
         open_row(row, context_length - length)
-    n_rows = int(np.count_nonzero(goes_on))
-    documents = np.flatnonzero(~goes_on)
+    n_rows = int(np.count_nonzero(continues))
+    documents = np.flatnonzero(~continues)
     for run in documents[np.argsort(-lengths[documents], kind="stable")].tolist():
         length = int(lengths[run])
         least = bisect_left(rooms, length)
@@ -103,7 +103,7 @@ def packed_document_rows(token_file: TokenFile, context_length: int) -> Rows:
             n_rows += 1
         row_of[run] = row
         open_row(row, room - length)
-    order = np.lexsort((starts, ~goes_on, row_of))
+    order = np.lexsort((starts, ~continues, row_of))
     first_runs = np.searchsorted(row_of[order], np.arange(n_rows + 1))
     return Rows(starts[order], lengths[order], first_runs)
 
@@ -113,7 +113,7 @@ def _document_runs(token_file: TokenFile, context_length: int) -> tuple[Integers
     boundaries = token_file.boundaries
     lengths = np.diff(boundaries)
     n_runs = -(-lengths // context_length)
-    # 0, 1, 2, … within each document: the place in all runs minus the place of the document's first run.
+    # 0, 1, 2, … within each document: the index among all runs minus that of the document's first run.
     part = np.arange(n_runs.sum()) - np.repeat(np.cumsum(n_runs) - n_runs, n_runs)
     starts = np.repeat(boundaries[:-1], n_runs) + part * context_length
     return starts, np.minimum(context_length, np.repeat(boundaries[1:], n_runs) - starts), part > 0

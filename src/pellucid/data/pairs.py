@@ -1,4 +1,4 @@
-"""How often each token follows each other: all that a bigram model can learn from a text."""
+"""Counts of token pairs: all that a bigram model can learn from a text."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ PAIRS_AT_ONCE = 1 << 22
 
 
 def count_pairs(token_file: TokenFile, vocab_size: int) -> NDArray[np.int64]:
-    """counts_VV[a, b]: how often b came right after a.
+    """counts_VV[a, b]: how often token b directly follows token a.
 
-    Every token but the first is counted once, as an epoch of training scores it once, whatever the packing: the first
-    token of a document comes after an end_of_text, and the end_of_text that ends it after the last.
+    Every token but the first is counted once, as in an epoch of training with any packing: the first token of a
+    document follows an end_of_text, and an end_of_text follows its last.
     """
     counts_VV = np.zeros((vocab_size, vocab_size), dtype=np.int64)
     tokens = token_file.tokens

@@ -1,4 +1,4 @@
-"""From a corpus to token files on disk, once: what is prepared already is used again.
+"""Prepares a corpus as token files on disk, once: prepared data is used again.
 
     <root>/<name>-<fingerprint>/   tokenizer.json   train.bin  train.documents.bin   val.bin  val.documents.bin
                                    train.targets.bin  val.targets.bin    of conversations (see `conversations.py`)
@@ -7,10 +7,9 @@
                                    SHA256SUMS       a hash of each of these files
 
 The fingerprint is a hash of all that decides the contents: the corpus, the tokenizer's settings, the format. The folder
-is written under another name and renamed when it is whole and on the disk, so it is never seen half-written. It is
-believed only while every byte is the one that was written: a flipped bit would train on other text.
-
-Preparing a large corpus that was stopped goes on from its last progress.json, which lies in the unfinished folder.
+is written under another name and renamed when it is complete and on disk, so it is never seen half-written. It is used
+only while all its checksums match: a flipped bit would mean training on other text.
+If preparing a large corpus was interrupted, it continues from progress.json in the unfinished folder.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from pellucid.tokenizer import Tokenizer
 _log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 3
-BATCH_BYTES = 1 << 19  # of UTF-8: as many characters may take four times the memory
+BATCH_BYTES = 1 << 19  # of UTF-8; in memory, text may take four times as much
 PARTS_BETWEEN_RECORDS = 64  # of progress: 32 MB of text, encoded in a second or two
 FILE_OF_SPLIT: dict[Split, str] = {"train": "train.bin", "validation": "val.bin"}
 TOKENIZER_FILE, MANIFEST_FILE, CHECKSUMS_FILE = "tokenizer.json", "manifest.json", "SHA256SUMS"
@@ -64,9 +63,9 @@ TrainTokenizer = Callable[[Iterable[str], Iterable[str]], Tokenizer]
 
 
 class SplitCounts(Section):
-    """documents, tokens (of the text, and one end_of_text per document), and the text's UTF-8 bytes and characters.
+    """Counts of documents, tokens (with an end_of_text per document), UTF-8 bytes and characters of a split.
 
-    Of conversations, bytes and characters are those of the answers.
+    For conversations, bytes and characters are those of the answers.
     """
 
     documents: int
@@ -76,10 +75,10 @@ class SplitCounts(Section):
 
 
 class Manifest(Section):
-    """What a folder of prepared data holds.
+    """manifest.json: the contents of a folder of prepared data.
 
-    validation_nats: −log p of the validation documents under the corpus's own distribution, if that is known.
-    skills: what it can take to predict a token, if that is known.
+    validation_nats: −log p of the validation documents under the corpus's own distribution, if known.
+    skills: the skills that predicting a token can take, if known.
     """
 
     fingerprint: str
@@ -97,10 +96,10 @@ class Manifest(Section):
 def prepare(
     corpus: Corpus, train_tokenizer: TrainTokenizer, tokenizer_settings: dict[str, object], *, name: str, root: Path
 ) -> tuple[Path, Manifest]:
-    """The folder with the corpus as tokens; written if it is missing or damaged.
+    """The folder with the corpus as tokens, and its manifest; written if it is missing or damaged.
 
-    `train_tokenizer(train_texts, validation_texts)` is called only then. If several processes prepare the same data,
-    one works and the others wait. Raises DataError for text or tokenizer, InputOutputError if the disk refuses.
+    Only then is `train_tokenizer(train_texts, validation_texts)` called. If several processes prepare the same data,
+    one works and the others wait. Raises DataError for text or tokenizer, InputOutputError for disk errors.
     """
     files = _times_of_files(corpus)
     identity = corpus.identity
@@ -110,7 +109,7 @@ def prepare(
         return directory, manifest
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with FileLock(root / f".{directory.name}.lock"):  # which the system frees even if its holder is killed
+        with FileLock(root / f".{directory.name}.lock"):  # freed by the system even if its holder is killed
             if manifest := read_manifest(directory, fingerprint):
                 return directory, manifest
             if directory.exists():
@@ -125,7 +124,7 @@ def prepare(
 
 
 def fingerprint_of(corpus: Corpus, tokenizer_settings: dict[str, object]) -> str:
-    """12 hexadecimal digits that change with anything that decides the tokens."""
+    """A hash (12 hexadecimal digits) of everything that decides the tokens."""
     return _fingerprint(corpus.identity, tokenizer_settings)
 
 
@@ -135,9 +134,9 @@ def _fingerprint(identity: dict[str, object], tokenizer_settings: dict[str, obje
 
 
 def read_manifest(directory: Path, fingerprint: str) -> Manifest | None:
-    """The manifest of a folder whose files are, byte for byte, what was written; None for any other.
+    """The manifest of a folder whose files all match their checksums; None for any other.
 
-    The checksums are not interpreted, so they cannot deceive: they are made again, and must be the same text.
+    The checksums file is not parsed, so it cannot mislead: it is computed again, and must be the same text.
     """
     try:
         if read_at_most(directory / CHECKSUMS_FILE, MAX_CHECKSUMS) != _checksums(directory):
@@ -167,7 +166,7 @@ def _write(
     for split, file in FILE_OF_SPLIT.items():
 
         def record(done: SplitProgress, split: Split = split) -> None:
-            check_unchanged()  # so that no record speaks of text that was edited and is restored later
+            check_unchanged()  # so that no record refers to text that was edited and later restored
             progress.splits[split] = done
             write_progress(draft, progress)
 
@@ -198,7 +197,7 @@ def _write(
 
 
 def _tokenizer_and_progress(draft: Path, corpus: Corpus, train_tokenizer: TrainTokenizer) -> tuple[Tokenizer, Progress]:
-    """The tokenizer, learned and saved, or saved before; and how far the writing of tokens had got then."""
+    """The tokenizer, trained and saved now or earlier; and how far writing the tokens has got."""
     file = draft / TOKENIZER_FILE
     if progress := read_progress(draft, file, FILE_OF_SPLIT):
         _log.warning("going on with what was prepared before, in %s", draft)
@@ -212,7 +211,7 @@ def _tokenizer_and_progress(draft: Path, corpus: Corpus, train_tokenizer: TrainT
 
 
 def _write_truth_if_known(draft: Path, corpus: Corpus, tokenizer: Tokenizer) -> tuple[float | None, list[str]]:
-    """All nats of the validation text under the corpus's own distribution, and the skills that its tokens take."""
+    """Write the truth of the validation text, if known. Returns its sum of nats, and the names of the skills."""
     if not tokenizer.has_words:
         return None, []
     if isinstance(corpus, KnownCorpus):
@@ -234,9 +233,9 @@ def write_split(
     record: Callable[[SplitProgress], None] = lambda done: None,
     n_processes: int | None = None,
 ) -> SplitCounts:
-    """Writes a token file and counts what is in it. DataError if there is no document.
+    """Write a token file and count its contents. DataError if there is no document.
 
-    Goes on after what is `done`, and from time to time calls `record` with that, when it is on the disk.
+    Continues after the parts that are `done`, and regularly calls `record` with the progress that is on disk.
     """
     n_parts, n_bytes, n_characters = (done.n_parts, done.n_bytes, done.n_characters) if done else (0, 0, 0)
     with (
@@ -267,10 +266,10 @@ def _counts(n_boundaries: int, n_tokens: int, n_bytes: int, n_characters: int, *
 
 
 def _times_of_files(corpus: Corpus) -> TimesOfFiles:
-    """An edit shows in them, even one that is undone, without reading the files again."""
+    """Sizes and times of the corpus's files, which show edits, even undone ones, without reading the files."""
     files = corpus.local_files() if isinstance(corpus, CorpusOfFiles) else []
-    found = ((file, file.stat()) for file in files if file.exists())
-    return {file: (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for file, stat in found}
+    stats = ((file, file.stat()) for file in files if file.exists())
+    return {file: (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for file, stat in stats}
 
 
 def _parts_of(corpus: Corpus, split: Split) -> Iterator[Part]:
@@ -294,12 +293,12 @@ def _texts(corpus: Corpus, split: Split, doing: str) -> Iterator[str]:
 
 
 def _with_bar(pieces: Iterable[Piece], title: str) -> Iterator[Piece]:
-    """Yields the pieces, while a progress bar shows how many bytes have gone by."""
+    """Yield the pieces, with a progress bar of their bytes."""
     with tqdm(desc=title, unit="B", unit_scale=True, disable=None) as bar:
         for piece in pieces:
             bar.update(len(piece.text.encode()))
             yield piece
-            del piece  # while the next one is read, it need not stay in memory
+            del piece  # free its memory while the next one is read
 
 
 def _checksums(directory: Path) -> bytes:

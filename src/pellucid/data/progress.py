@@ -1,6 +1,6 @@
-"""How far preparing a corpus has come, so that it goes on from there if it is stopped.
+"""Progress of preparing a corpus, so that an interrupted preparation continues from there.
 
-progress.json in the unfinished folder is written only after everything that it speaks of is on the disk.
+progress.json in the unfinished folder is written only after everything that it refers to is on disk.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pellucid.corpora.corpus import Split
 from pellucid.data.token_file import WrittenTokens, is_written
 from pellucid.files import sha256, written_whole
 
-PROGRESS_FILE = "progress.json"  # parts are counted in it: if they are cut in another way, give it another name
+PROGRESS_FILE = "progress.json"  # it counts parts: rename it if parts are ever cut differently
 
 
 class SplitProgress(Section):
-    """What the first parts of a split came to. written: how far its token file is."""
+    """Progress in a split: parts written, their bytes and characters, and the state of the token file."""
 
     n_parts: int
     n_bytes: int
@@ -26,20 +26,20 @@ class SplitProgress(Section):
 
 
 class Progress(Section):
-    """tokenizer_sha256: of the tokenizer.json that was learned.   splits: those of which a part is written."""
+    """tokenizer_sha256: hash of the trained tokenizer.json.   splits: those that are at least partly written."""
 
     tokenizer_sha256: str
     splits: dict[Split, SplitProgress]
 
 
 def read_progress(draft: Path, tokenizer_file: Path, file_of_split: Mapping[Split, str]) -> Progress | None:
-    """None if there is none, or a file does not begin with the bytes that it speaks of."""
+    """The recorded progress; None if there is none, or if a file does not begin with the recorded bytes."""
     try:
         progress = Progress.model_validate_json((draft / PROGRESS_FILE).read_bytes())
-        is_so = sha256(tokenizer_file) == progress.tokenizer_sha256 and all(
+        is_intact = sha256(tokenizer_file) == progress.tokenizer_sha256 and all(
             is_written(draft / file_of_split[split], done.written) for split, done in progress.splits.items()
         )
-        return progress if is_so else None
+        return progress if is_intact else None
     except (OSError, ValueError):
         return None
 

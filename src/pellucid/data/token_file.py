@@ -1,11 +1,11 @@
-"""Documents as token ids on disk, read through a memory map: a corpus may be larger than the memory.
+"""Token files: documents as token ids on disk, read through a memory map, so a corpus may be larger than memory.
 
     <name>.bin             end_of_text  document 1  end_of_text  document 2  end_of_text … document n  end_of_text
     <name>.documents.bin   the positions of the n + 1 end_of_text in it
-    <name>.targets.bin     of conversations alone: for each token 1, a byte, if it is to be learned, or 0
+    <name>.targets.bin     for conversations alone: a byte for each token, 1 if it is to be learned, else 0
 
-Ids are little-endian uint16, or uint32 for more than 65,536 of them; positions are little-endian int64. The first
-end_of_text is there because a document begins after one: generation starts from it too.
+Ids are little-endian uint16, or uint32 for more than 65,536 of them; positions are little-endian int64. Every document
+begins after an end_of_text, also the first, as in generation.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from pellucid.config.base import Section
 from pellucid.files import fsync
 
 POSITION_TYPE = np.dtype("<i8")
-Pair = Annotated[tuple[int, int], Field(strict=False)]  # which JSON has as a list
+Pair = Annotated[tuple[int, int], Field(strict=False)]  # a list in JSON
 
 
 def token_type(vocab_size: int) -> np.dtype[np.unsignedinteger]:
-    """The smallest type that holds every id."""
+    """The smallest integer type that holds every id."""
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
 
 
 def documents_path(path: Path) -> Path:
-    """Where the document index of a token file is."""
+    """The path of a token file's document index."""
     return path.with_suffix(".documents.bin")
 
 
 def targets_path(path: Path) -> Path:
-    """Where it is said which tokens of a token file are to be learned."""
+    """The path of a token file's mask of tokens to learn."""
     return path.with_suffix(".targets.bin")
 
 
 @dataclass(frozen=True)
 class TokenFile:
-    """name: the split, for messages.   tokens: all ids.   boundaries: the position of each end_of_text.
-    is_target: which tokens are to be learned: answers; None for all.
+    """A split as tokens. Document i is tokens[boundaries[i] + 1 : boundaries[i + 1]].
 
-    Document i is tokens[boundaries[i] + 1 : boundaries[i + 1]].
+    name: the split, for messages.   tokens: all ids.   boundaries: the position of each end_of_text.
+    is_target: which tokens are to be learned (those of answers); None for all.
     """
 
     name: str
@@ -58,7 +58,7 @@ class TokenFile:
 
     @classmethod
     def open(cls, path: Path, vocab_size: int) -> TokenFile:
-        """Maps the files; nothing is read before it is used."""
+        """Map the files into memory; nothing is read before it is used."""
         tokens = np.memmap(path, dtype=token_type(vocab_size), mode="r")
         boundaries = np.memmap(documents_path(path), dtype=POSITION_TYPE, mode="r")
         is_target = None
@@ -69,12 +69,12 @@ class TokenFile:
 
     @property
     def n_targets(self) -> int:
-        """Tokens that can be predicted: all but the first, which has nothing before it."""
+        """The number of tokens that can be predicted: all but the first, which has nothing before it."""
         return len(self.tokens) - 1
 
     @property
     def n_losses(self) -> int:
-        """How many of these are to be learned."""
+        """The number of these that are to be learned."""
         return self.n_targets if self.is_target is None else int(np.count_nonzero(self.is_target[1:]))
 
     @property
@@ -83,7 +83,7 @@ class TokenFile:
 
 
 class WrittenTokens(Section):
-    """How far a token file is on the disk. Of its two files: how many bytes, and their CRC-32."""
+    """The part of a token file that is on disk: counts, and the bytes and CRC-32 of its two files."""
 
     n_tokens: int
     n_boundaries: int
@@ -94,7 +94,7 @@ class WrittenTokens(Section):
 class TokenFileWriter(ExitStack):
     """Writes a token file as a stream, in a `with` statement; call `end_document` after each document.
 
-    With `written` it goes on with a file that is that far, and drops what lies behind.
+    With `written` it continues a file from there, and drops everything after it.
     """
 
     def __init__(self, path: Path, *, vocab_size: int, end_of_text: int, written: WrittenTokens | None = None) -> None:
@@ -102,7 +102,7 @@ class TokenFileWriter(ExitStack):
         self._type = token_type(vocab_size)
         self._end_of_text = np.array([end_of_text])
         self._paths = path, documents_path(path)
-        self._files = [self.enter_context(each.open("r+b" if written else "wb")) for each in self._paths]
+        self._files = [self.enter_context(file.open("r+b" if written else "wb")) for file in self._paths]
         self.n_tokens, self.n_boundaries = (written.n_tokens, written.n_boundaries) if written else (0, 0)
         self._crc32s = written.crc32s if written else (0, 0)
         if written:
@@ -110,10 +110,10 @@ class TokenFileWriter(ExitStack):
                 file.truncate(n_bytes)
                 file.seek(n_bytes)
         else:
-            self.end_document()  # a document begins after an end_of_text, the first one too
+            self.end_document()  # every document begins after an end_of_text
 
     def append(self, ids: NDArray[np.integer], ends: Sequence[int] | NDArray[np.int64] = ()) -> None:
-        """Adds tokens to the current document; or to several, if `ends` says where among them an end_of_text is."""
+        """Add tokens to the current document, or to several: `ends` are the positions of any end_of_text among them."""
         boundaries = np.asarray(ends, POSITION_TYPE) + self.n_tokens
         contents = ids.astype(self._type).tobytes(), boundaries.astype(POSITION_TYPE).tobytes()
         for file, content in zip(self._files, contents, strict=True):
@@ -127,7 +127,7 @@ class TokenFileWriter(ExitStack):
         self.append(self._end_of_text, ends=[0])
 
     def sync(self) -> WrittenTokens:
-        """Waits until all that is written is on the disk, and says how far that is."""
+        """Flush everything to disk, and return how far that is."""
         for file, path in zip(self._files, self._paths, strict=True):
             file.flush()
             fsync(path)
@@ -141,7 +141,7 @@ class TokenFileWriter(ExitStack):
 
 
 def is_written(path: Path, written: WrittenTokens) -> bool:
-    """Whether a token file begins with what was written then. OSError if it cannot be read."""
+    """Whether a token file begins with the recorded bytes. OSError if it cannot be read."""
     paths = path, documents_path(path)
     return tuple(map(_crc32_of_start, paths, written.n_bytes)) == written.crc32s
 

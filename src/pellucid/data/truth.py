@@ -1,11 +1,11 @@
-"""The exact distribution of the next token, where that of the text is known; and which skills a token takes.
+"""The exact distribution of the next token, where that of the text is known; and the skills that a token takes.
 
-A tokenizer cuts a text into words and spells each word by itself (see `tokenizer/tokenizer.py`). So the words that may
-stand at a place, each with its exact probability, give the token sequences that may stand there, and
+A tokenizer cuts a text into words and encodes each word by itself (see `tokenizer/tokenizer.py`). So the words that may
+follow, each with its exact probability, give the token sequences that may follow, and
 
-    p(next token | tokens so far) = Σ p(words whose tokens go on so) / Σ p(words whose tokens begin as those so far).
+    p(next token | tokens so far) = Σ p(words that begin with all of these) / Σ p(words that begin with those so far).
 
-A corpus that knows its distribution gives the words. Nothing here is estimated or sampled.
+A corpus that knows its distribution gives the words' probabilities. Nothing here is estimated or sampled.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ Distribution = Mapping[int, float]
 Spellings = list[tuple[tuple[int, ...], float]]  # token sequences of words, each with its probability
 
 NATS_FILE, SKILLS_FILE = "val.nats.bin", "val.skills.bin"
-UNWRITABLE = -1  # no token: what stands for a character that the vocabulary lacks
-CERTAIN_NATS = 1e-9  # less surprise than rounding makes: the truth allows one token only
+UNWRITABLE = -1  # stands for a character that the vocabulary lacks
+CERTAIN_NATS = 1e-9  # below rounding errors: only one token is possible
 
 
 @dataclass(frozen=True)
 class TokenTruth:
-    """What is known of each target of a token file, beginning with tokens[1].
+    """The truth about each target of a token file, beginning with tokens[1].
 
     nats: −log p(token | tokens before it) under the corpus's own distribution (n_targets,). 0 in prompts.
-    characters: how many characters of each skill count for a token (n_targets, skills); see `skill_characters`.
+    characters: the characters of each skill that count for a token (n_targets, skills); see `skill_characters`.
     """
 
     skills: tuple[str, ...]
@@ -47,25 +47,25 @@ class TokenTruth:
 
     @classmethod
     def open(cls, directory: Path, skills: Sequence[str]) -> TokenTruth:
-        """Maps the files that `write_truth` wrote."""
+        """Map the files that `write_truth` wrote into memory."""
         nats = np.memmap(directory / NATS_FILE, dtype="<f8", mode="r")
         characters = np.memmap(directory / SKILLS_FILE, dtype=np.uint8, mode="r")
         return cls(tuple(skills), np.asarray(nats), np.asarray(characters).reshape(-1, len(skills)))
 
     def shares(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """How much of each skill the targets at these places take: (places, skills), rows sum to 1."""
+        """The share of each skill in the targets at these places: (places, skills), rows sum to 1."""
         shares = self.characters[places].astype(np.float64)
         shares /= shares.sum(axis=1, keepdims=True)
         return shares
 
     @property
     def certain(self) -> NDArray[np.bool_]:
-        """Where only one token is possible, so that a model is right or wrong."""
+        """Mask of the targets where only one token is possible, so that a model is right or wrong."""
         return self.nats < CERTAIN_NATS
 
 
 def write_truth(corpus: KnownText, tokenizer: Tokenizer, texts: Iterator[str], directory: Path) -> float:
-    """Writes the truth of documents, in the order of their token file. Returns the sum of all nats."""
+    """Write the truth of documents, in the order of their token file. Returns the sum of all nats."""
     total: list[float] = []
     with (directory / NATS_FILE).open("wb") as nats_file, (directory / SKILLS_FILE).open("wb") as skills_file:
         for text in texts:
@@ -79,7 +79,7 @@ def write_truth(corpus: KnownText, tokenizer: Tokenizer, texts: Iterator[str], d
 def write_truth_of_answers(
     corpus: KnownConversations, tokenizer: Tokenizer, conversations: Iterator[Sequence[Turn]], directory: Path
 ) -> float:
-    """Writes the truth of conversations, in the order of their token file. Returns the sum of all nats.
+    """Write the truth of conversations, in the order of their token file. Returns the sum of all nats.
 
     Each is a question and its answer. Only the answer and its end are scored, under p(answer | question).
     """
@@ -89,8 +89,10 @@ def write_truth_of_answers(
             answers = corpus.answers_to(question.text)
             nats = nats_of(answers, tokenizer, answer.text)
             characters = skill_characters(answers, tokenizer, answer.text)
-            n_before = len(encode_turn(tokenizer, *question).ids) + 1  # and who answers
-            around = (n_before, 1)  # and the end of the document
+            n_before = (
+                len(encode_turn(tokenizer, *question).ids) + 1
+            )  # the question, and the token that marks the assistant
+            around = (n_before, 1)  # after it, the end of the document
             nats_file.write(np.pad(nats, around).astype("<f8").tobytes())
             skills_file.write(np.pad(characters, (around, (0, 0))).tobytes())
             total += nats
@@ -106,78 +108,78 @@ def nats_of(corpus: KnownText, tokenizer: Tokenizer, text: str) -> list[float]:
 
 def next_token_distributions(corpus: KnownText, tokenizer: Tokenizer, text: str) -> Iterator[Distribution]:
     """p(next token | tokens so far) before each token of a document, and before the end_of_text that ends it."""
-    text_before, longer, whole = "", dict[int, float](), 1.0
+    text_before, longer, whole_mass = "", dict[int, float](), 1.0
     for word, words in corpus.words_of(text, first_word_length):
         spellings = spell(tokenizer, words)
-        yield _first_tokens(longer, whole, spellings)
+        yield _first_tokens(longer, whole_mass, spellings)
         ids = _spelling(tokenizer, NextWord(word, ends_document=False))
         for n_known in range(1, len(ids)):
-            longer, whole = after_tokens(spellings, ids[:n_known])
+            longer, whole_mass = after_tokens(spellings, ids[:n_known])
             # The tokens so far may be a whole word too, as " house" in " houses".
-            shorter_word = tokenizer.decode(ids[:n_known]) if whole else ""
-            yield _after_word(corpus, tokenizer, longer, whole, text_before + shorter_word)
-        longer, whole = after_tokens(spellings, ids)
+            shorter_word = tokenizer.decode(ids[:n_known]) if whole_mass else ""
+            yield _after_word(corpus, tokenizer, longer, whole_mass, text_before + shorter_word)
+        longer, whole_mass = after_tokens(spellings, ids)
         text_before += word
-    yield _after_word(corpus, tokenizer, longer, whole, text_before)
+    yield _after_word(corpus, tokenizer, longer, whole_mass, text_before)
 
 
 def next_token_distribution(corpus: KnownText, tokenizer: Tokenizer, prefix: str) -> Distribution | None:
-    """p(next token | the tokens of `prefix`). None where no document's tokens begin so.
+    """p(next token | the tokens of `prefix`). None where no document's tokens begin like this.
 
-    That happens for a text that the corpus cannot hold, and for one whose last word is cut where its tokens are not:
-    " ti" may be spelled otherwise than the beginning of " time".
+    That happens for a text that the corpus cannot contain, and for one that ends inside a token: " ti" may be encoded
+    differently than the beginning of " time".
     """
     start = last_word_start(prefix)
     spellings = spell(tokenizer, corpus.words_on(prefix[:start], first_word_length))
-    longer, whole = after_tokens(spellings, tokenizer.encode(prefix[start:]))
+    longer, whole_mass = after_tokens(spellings, tokenizer.encode(prefix[start:]))
     if not prefix:
-        whole = 0.0
-    return _after_word(corpus, tokenizer, longer, whole, prefix) if longer or whole else None
+        whole_mass = 0.0
+    return _after_word(corpus, tokenizer, longer, whole_mass, prefix) if longer or whole_mass else None
 
 
 def _after_word(
-    corpus: KnownText, tokenizer: Tokenizer, longer: Mapping[int, float], whole: float, text_before: str
+    corpus: KnownText, tokenizer: Tokenizer, longer: Mapping[int, float], whole_mass: float, text_before: str
 ) -> Distribution:
-    """Either the last word goes on by one of `longer`, or it is whole and another word follows on the text."""
-    following = corpus.words_on(text_before, first_word_length) if whole else {}
-    return _first_tokens(longer, whole, spell(tokenizer, following))
+    """p(next token) after a word that either continues by one of `longer`, or is complete and followed by another."""
+    following = corpus.words_on(text_before, first_word_length) if whole_mass else {}
+    return _first_tokens(longer, whole_mass, spell(tokenizer, following))
 
 
 def spell(tokenizer: Tokenizer, words: Mapping[NextWord, float]) -> Spellings:
-    """Words as tokens; the end_of_text is the last token of a word that ends its document.
+    """Words as tokens; a word that ends its document ends with end_of_text.
 
-    Where a character vocabulary lacks a character, UNWRITABLE is the last one: possible in truth, but never met.
+    Where a character vocabulary lacks a character, UNWRITABLE is the last one: possible in truth, but not in any text.
     """
     return [(_spelling(tokenizer, word), p) for word, p in words.items()]
 
 
-@lru_cache(maxsize=1 << 14)  # words come again
+@lru_cache(maxsize=1 << 14)  # words occur again
 def _spelling(tokenizer: Tokenizer, word: NextWord) -> tuple[int, ...]:
     length = tokenizer.writable_length(word.text)
     end = [UNWRITABLE] if length < len(word.text) else [tokenizer.end_of_text] * word.ends_document
     return (*tokenizer.encode(word.text[:length]), *end)
 
 
-def after_tokens(spellings: Spellings, known: Sequence[int]) -> tuple[dict[int, float], float]:
-    """The mass of each next token, and of the word's end, summed over the words that begin with the known tokens."""
-    n_known, known = len(known), tuple(known)
+def after_tokens(spellings: Spellings, prefix: Sequence[int]) -> tuple[dict[int, float], float]:
+    """The mass of each next token, and of the word's end, summed over the words that begin with these tokens."""
+    n_prefix, prefix = len(prefix), tuple(prefix)
     longer: dict[int, float] = {}
-    whole = 0.0
+    whole_mass = 0.0
     for ids, p in spellings:
-        if ids[:n_known] != known:
+        if ids[:n_prefix] != prefix:
             continue
-        if len(ids) == n_known:
-            whole += p
+        if len(ids) == n_prefix:
+            whole_mass += p
         else:
-            longer[ids[n_known]] = longer.get(ids[n_known], 0.0) + p
-    return longer, whole
+            longer[ids[n_prefix]] = longer.get(ids[n_prefix], 0.0) + p
+    return longer, whole_mass
 
 
-def _first_tokens(longer: Mapping[int, float], whole: float, spellings: Spellings) -> Distribution:
-    """Either the word before goes on, or it is whole and the next one begins."""
+def _first_tokens(longer: Mapping[int, float], whole_mass: float, spellings: Spellings) -> Distribution:
+    """p(next token): either the word before continues, or it is complete and the next one begins."""
     masses: defaultdict[int, float] = defaultdict(float, longer)
     for ids, p in spellings:
-        masses[ids[0]] += whole * p
+        masses[ids[0]] += whole_mass * p
     return normalized(masses)
 
 
@@ -187,11 +189,11 @@ def normalized(masses: Mapping[int, float]) -> Distribution:
 
 
 def skill_characters(corpus: KnownText, tokenizer: Tokenizer, text: str) -> NDArray[np.uint8]:
-    """How many characters of each skill count for each token of a document, end_of_text included: (tokens, skills).
+    """The number of characters of each skill in each token of a document, end_of_text included: (tokens, skills).
 
-    A token of several characters is shared equally among those that need more than spelling; among all of them, which
-    is spelling alone, where none does. So " Hazel", a name said before, is recall as a whole: without recall it could
-    not be predicted, with it the rest follows. The end of a document is spelling.
+    A token is shared equally among its characters that need more than spelling; if none does, it is spelling. So
+    " Hazel", a name from earlier in the text, is entirely recall: without recall it could not be predicted, with it
+    the rest follows. The end of a document is spelling.
     """
     skill_of_byte = np.repeat(corpus.skills_of(text), [len(character.encode()) for character in text])
     ids = tokenizer.encode(text)
@@ -205,11 +207,12 @@ def skill_characters(corpus: KnownText, tokenizer: Tokenizer, text: str) -> NDAr
 
 
 def first_word_length(text: str) -> int | None:
-    """The length of the word that a text begins with, as tokenizers see words; None if it might go on."""
+    """The length of a text's first word, as tokenizers see words; None if the word might continue."""
     word = WORD.match(text)
     return word.end() if word and word.end() < len(text) else None
 
 
 def last_word_start(text: str) -> int:
-    """Where the last word of a text begins, whole or not."""
+    """The position at which the last word of a text begins, complete or not."""
+
     return max((word.start() for word in WORD.finditer(text)), default=0)

@@ -1,1 +1,1 @@
-"""What every other room uses: device and precision, and memory that steps free and need again."""
+"""Devices, precision and processes, for all other rooms."""

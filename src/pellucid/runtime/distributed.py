@@ -1,8 +1,7 @@
-"""Several processes train one model together.
+"""Distributed training: several processes train one model together (docs/many_machines.md).
 
 Each process is a *rank*, all of them are the *world*. Every rank holds the same weights, reads its share of an update's
-rows and finds their gradient. The gradients are summed over all ranks, so all take the same step
-(docs/many_machines.md).
+rows and computes their gradient. The gradients are summed over all ranks, so all take the same step.
 
 On one machine `pellucid train` starts the processes itself; `torchrun` starts those of several machines.
 """
@@ -33,21 +32,21 @@ from pellucid.errors import ConfigError, LostProcessError
 from pellucid.runtime.processes import only_ours
 
 CONTINUE = "continue with --resume"  # what to do when a process is lost
-# Preparing a large corpus takes hours, for which the other ranks wait; a rank that hangs is given up after minutes.
+# Other ranks wait for hours while a large corpus is prepared, but only minutes for a rank that hangs.
 LONGEST_PREPARATION, LONGEST_SILENCE = timedelta(days=7), timedelta(minutes=10)
-SHORTEST_PATIENCE = timedelta(seconds=60)  # with a process on the same machine, which should answer at once
+SHORTEST_PATIENCE = timedelta(seconds=60)  # to wait for a process on the same machine, which should answer at once
 STARTED = "a start before"
-SECONDS_TO_DIE = 5.0  # in which a process that was killed is seen to be gone
+SECONDS_TO_DIE = 5.0  # to wait for a killed process to end
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class World:
-    """Which of how many processes this one is; alone by default.
+    """This process's rank among all processes of a training; alone by default.
 
-    local_rank, node: which process of its machine, which machine.   is_restart: whether torchrun has started it again.
-    store: where the ranks leave each other messages, connected or not.   helpers: the processes this one has started.
+    local_rank, node: the process on its machine, and the machine.   is_restart: whether torchrun has restarted it.
+    store: for messages between ranks, connected or not.   helpers: the processes that this one has started.
     """
 
     rank: int = 0
@@ -60,35 +59,35 @@ class World:
 
     @classmethod
     def of_torchrun(cls) -> World:
-        """As torchrun's environment says; alone if torchrun did not start this process."""
+        """The world in torchrun's environment variables; alone if torchrun did not start this process."""
         if int(os.environ.get("WORLD_SIZE", "1")) == 1:
             return cls()
         kept_store, rank, size = next(rendezvous("env://"))
         local_rank, node, restarts = (
             int(os.environ.get(name, "0")) for name in ("LOCAL_RANK", "GROUP_RANK", "TORCHELASTIC_RESTART_COUNT")
         )
-        # A machine counts the restarts after its own failures alone; the store has seen those after all.
+        # A machine counts only restarts after its own failures; the store has seen all of them.
         is_restart = restarts > 0 or kept_store.check([STARTED])
         return cls(rank, size, local_rank, node, is_restart, store_of_this_start(kept_store, rank, size))
 
     @property
     def is_first(self) -> bool:
-        """The rank that logs, samples and saves: one writer for each file."""
+        """Whether this is the rank that logs, samples and saves: one writer for each file."""
         return self.rank == 0
 
     def announce(self, topic: str, message: str) -> None:
-        """Tells every rank that waits for it."""
+        """Send a message to every rank that waits for this topic."""
         if self.store is not None:
             self.store.set(topic, message)
 
     def wait_for(self, topic: str) -> str:
-        """What another rank has announced, or is about to."""
+        """The message that another rank has announced, or will announce, on this topic."""
         assert self.store is not None
         self.store.wait([topic], LONGEST_PREPARATION)
         return str(self.store.get(topic).decode())
 
     def first_on_machine(self, work: Callable[[], Result]) -> Result:
-        """The result of `work`, which the first rank of each machine does before the others: then they find it done."""
+        """The result of `work`, done by the first rank of each machine before the others, who then find it cached."""
         if self.size == 1:
             return work()
         topic = f"done on machine {self.node}"
@@ -100,7 +99,7 @@ class World:
         return result
 
     def require_helpers(self) -> None:
-        """Returns when all processes that this one has started are here. Raises LostProcessError if one never comes."""
+        """Wait until all processes that this one has started are ready. Raises LostProcessError if one has ended."""
         self.announce(f"rank {self.rank} is here", "")
         if self.helpers is not None:
             assert self.store is not None
@@ -119,11 +118,11 @@ class World:
         return list(summed.tolist())
 
     def largest(self, number: int) -> int:
-        """The largest that any rank gives, on every rank."""
+        """The largest number over all ranks, the same on every rank."""
         return int(max(self.totals([number if rank == self.rank else 0 for rank in range(self.size)])))
 
     def sum_together(self, tensors: Sequence[Tensor]) -> None:
-        """Replaces each tensor by its sum over all ranks, in one all-reduce of all of them laid end to end."""
+        """Replace each tensor by its sum over all ranks, in a single all-reduce of all of them, concatenated."""
         if self.size == 1:
             return
         flat = torch.cat([tensor.flatten() for tensor in tensors]).to(device_of_exchanges())
@@ -132,7 +131,7 @@ class World:
             tensor.copy_(summed.view_as(tensor))
 
     def share_out(self, work: Callable[[Tensor], Tensor], stacks: Sequence[Tensor]) -> list[Tensor]:
-        """work(stack) for each stack of N items. Each item is done by one rank; one all-gather brings all together."""
+        """work(stack) for each stack of N items: the ranks divide the items, and an all-gather collects the results."""
         if self.size == 1:
             return [work(stack) for stack in stacks]
         mine = []
@@ -153,8 +152,8 @@ ALONE = World()
 def store_of_this_start(kept_store: Store, rank: int, size: int) -> Store:
     """The part of torchrun's store that belongs to this start.
 
-    torchrun keeps its store over a restart, and a rank must take no old message for a new one. So rank 0 draws a name
-    for the start and tells it to each rank in answer to a name which that rank has just drawn: no old answer is there.
+    torchrun keeps its store over a restart, and no rank may take an old message for a new one. So rank 0 draws a random
+    name for the start, and gives it to each rank in answer to a random name from that rank, which has no old answer.
     """
     drawn = uuid4().hex
     if rank > 0:
@@ -165,7 +164,7 @@ def store_of_this_start(kept_store: Store, rank: int, size: int) -> Store:
     missing = set(range(1, size))
     while missing:
         for other in list(missing):
-            if kept_store.check([f"question of rank {other}"]):  # perhaps an old one, to which the answer does no harm
+            if kept_store.check([f"question of rank {other}"]):  # perhaps an old one; answering it does no harm
                 kept_store.set(f"answer to {kept_store.get(f'question of rank {other}').decode()}", drawn)
             if kept_store.check([f"{drawn}: rank {other} is here"]):
                 missing.remove(other)
@@ -175,22 +174,22 @@ def store_of_this_start(kept_store: Store, rank: int, size: int) -> Store:
 
 
 def device_of_exchanges() -> str:
-    """Where the numbers must lie that ranks exchange."""
+    """The device on which tensors must be for the ranks to exchange them."""
     return "cuda" if dist.get_backend() == "nccl" else "cpu"
 
 
 def divides(n_micro_batches: int, batch_size: int, n_processes: int) -> bool:
-    """Whether so many processes can share the rows of an update equally."""
+    """Whether `n_processes` can share the rows of an update equally."""
     if n_micro_batches % n_processes == 0:
         return True
     return n_processes % n_micro_batches == 0 and batch_size % (n_processes // n_micro_batches) == 0
 
 
 def share_of_update(n_micro_batches: int, batch_size: int, world: World) -> list[tuple[int, slice]]:
-    """Which micro-batches of an update this rank reads, and which of their rows.
+    """The micro-batches of an update that this rank reads, and which of their rows.
 
-    Whole micro-batches if there are enough for all ranks, else a part of one. So an update reads the same rows whatever
-    the number of processes. Raises ConfigError if the rows cannot be dealt out equally.
+    Whole micro-batches if there are enough for all ranks, else a part of one. So an update reads the same rows for any
+    number of processes. Raises ConfigError if the rows cannot be divided equally.
     """
     if not divides(n_micro_batches, batch_size, world.size):
         what = f"{world.size} processes cannot share {n_micro_batches} micro-batches of {batch_size} rows equally"
@@ -207,7 +206,7 @@ def share_of_update(n_micro_batches: int, batch_size: int, world: World) -> list
 def connected(world: World, device: torch.device) -> Iterator[None]:
     """Inside, the ranks can exchange tensors: by gloo between CPUs, by NCCL between GPUs, one for each rank.
 
-    Raises LostProcessError if another rank is gone, or says nothing any more.
+    Raises LostProcessError if another rank has ended or no longer answers.
     """
     if world.size == 1:
         yield
@@ -226,7 +225,7 @@ def connected(world: World, device: torch.device) -> Iterator[None]:
             device_id=torch.device("cuda", world.local_rank) if is_gpu else None,
         )
         yield
-    except RuntimeError as error:  # of an exchange: gloo has no class of its own for it
+    except RuntimeError as error:  # gloo has no class of its own for its errors
         if not isinstance(error, dist.DistError) and "gloo" not in str(error).lower():
             raise
         raise LostProcessError("another process of this training", "it no longer answers", CONTINUE) from error
@@ -237,10 +236,9 @@ def connected(world: World, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def with_helpers(n_processes: int, work: Callable[[World], object]) -> Iterator[World]:
-    """Starts ranks 1 to n - 1, which do `work`, on this machine, whose cores all share. Yields the world of rank 0.
+    """Start ranks 1 to n - 1, which do `work`, on this machine, sharing its cores. Yields the world of rank 0.
 
-    They need nothing from this process but its end: when it leaves the block, they are gone. Raises LostProcessError
-    if one of them ends before.
+    When this process leaves the block, they are killed. Raises LostProcessError if one of them ends before.
     """
     n_threads = torch.get_num_threads()
     store = TCPStore("127.0.0.1", 0, None, is_master=True, wait_for_workers=False)
@@ -267,27 +265,27 @@ def with_helpers(n_processes: int, work: Callable[[World], object]) -> Iterator[
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """All of a tensor that is sharded, on every rank, which all must ask for it; any other tensor as it is."""
+    """The full tensor of a sharded one, on every rank (all must call this); any other tensor as it is."""
     gathered: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return gathered
 
 
 def cut_like(tensor: Tensor, like: Tensor) -> Tensor:
-    """This rank's part of a whole tensor, if it keeps a part of `like`."""
+    """This rank's part of a full tensor, if `like` is sharded; else the tensor."""
     if not hasattr(like, "placements"):
         return tensor
-    from torch.distributed.tensor import DTensor, distribute_tensor  # takes a second, which others need not wait
+    from torch.distributed.tensor import DTensor, distribute_tensor  # a second of imports
 
     assert isinstance(like, DTensor)
     return distribute_tensor(tensor, like.device_mesh, like.placements, src_data_rank=None)
 
 
 def _help(index: int, n_processes: int, port: int, n_threads: int, work: Callable[[World], object]) -> None:
-    # Whoever stops the training stops rank 0, which tells the others when to end: after the update, all at once.
+    # A signal is for rank 0, which tells the others when to end: after the update, all at once.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     logging.disable()
-    tqdm.set_lock(threading.RLock())  # its own lock belongs to the system, and would be lost with a killed process
+    tqdm.set_lock(threading.RLock())  # tqdm's own lock is the system's, and would stay locked by a killed process
     torch.set_num_threads(n_threads)
     rank = index + 1
     store = TCPStore("127.0.0.1", port, None, is_master=False, timeout=SHORTEST_PATIENCE)
@@ -295,7 +293,7 @@ def _help(index: int, n_processes: int, port: int, n_threads: int, work: Callabl
 
 
 def _with_its_cause(error: LostProcessError, helpers: ProcessContext, n_processes: int) -> LostProcessError:
-    """An error that says which process ended and how; the one given, if none did."""
+    """An error that says which process ended and how; `error` itself, if none did."""
     try:
         helpers.join(timeout=SECONDS_TO_DIE, grace_period=1.0)
     except ProcessExitedException as end:

@@ -1,7 +1,7 @@
-"""Which device computes, and in which number format.
+"""Device and number format.
 
-Weights and optimizer moments are always float32. Under bf16 or fp16, autocast runs the matrix products in the short
-format and leaves to float32 what needs it (softmax, norms, the loss): "mixed precision" (Micikevicius et al. 2018).
+Weights and optimizer moments are always float32. With bf16 or fp16, autocast runs matrix products in the short format
+and everything that needs it (softmax, norms, the loss) in float32: "mixed precision" (Micikevicius et al. 2018).
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ class Precision:
     dtype: torch.dtype
 
     def autocast(self) -> AbstractContextManager[object]:
-        """The context in which a forward pass runs."""
+        """The context for a forward pass in this precision."""
         if self.dtype == torch.float32:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, self.dtype)
 
     def for_decoding(self) -> Precision:
-        """float32 on a CPU, where one token is too little work to pay for converting numbers to bfloat16."""
+        """The precision for writing text: float32 on a CPU, where converting to bfloat16 costs more than it saves."""
         return Precision(self.device, torch.float32) if self.device.type == "cpu" else self
 
     def making(self, items: Iterator[Item]) -> Iterator[Item]:
-        """Makes each item under `autocast`, and leaves it before handing the item over. A `yield` inside would not."""
+        """The items, each computed under `autocast`, which is left before the item is yielded."""
 
         def make_next() -> Item | None:
             with self.autocast():
@@ -48,14 +48,14 @@ class Precision:
         return iter(make_next, None)
 
     def grad_scaler(self) -> torch.amp.GradScaler:
-        """Scales the loss up so that fp16 gradients do not vanish; does nothing in the other formats."""
+        """A scaler of the loss, so that fp16 gradients do not vanish; it does nothing in other formats."""
         return torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
 
 
 def resolve_precision(device_name: str, precision_name: str) -> Precision:
-    """Turns `auto` into the best this machine has: CUDA before MPS before CPU; bf16 where the hardware computes in it.
+    """The device and format of these names; `auto` is the best here: CUDA, MPS, then CPU; bf16 with hardware for it.
 
-    Raises ConfigError for a device or a format that is not to be had here.
+    Raises ConfigError for a device or a format that this machine lacks.
     """
     device = _resolve_device(device_name)
     if precision_name == "auto":
@@ -67,7 +67,7 @@ def resolve_precision(device_name: str, precision_name: str) -> Precision:
 
 
 def precision_here(device_name: str, precision_name: str) -> Precision:
-    """Returns what `resolve_precision` does; if this machine lacks that, warns and returns the best it has."""
+    """As `resolve_precision`, but if this machine lacks the device or format, warn and return the best it has."""
     try:
         return resolve_precision(device_name, precision_name)
     except ConfigError as error:
@@ -86,16 +86,13 @@ def _resolve_device(name: str) -> torch.device:
 
 
 def has_bf16_hardware(device: torch.device) -> bool:
-    """Whether it has units for bfloat16; others compute it too, but no faster than float32."""
+    """Whether the device has units for bfloat16; others compute it too, but no faster than float32."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device.type == "cpu" and bool(torch.cpu._is_avx512_bf16_supported()) and onednn_has_bfloat16()
 
 
 def onednn_has_bfloat16() -> bool:
-    """Whether oneDNN, which computes products and LSTMs on a CPU, has kernels for bfloat16: they need AVX-512.
-
-    Not if ONEDNN_MAX_CPU_ISA holds it to less.
-    """
+    """Whether oneDNN has bfloat16 kernels (products, LSTMs) here: they need AVX-512, if ONEDNN_MAX_CPU_ISA allows."""
     has_onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return has_onednn and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())

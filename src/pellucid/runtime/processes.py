@@ -1,4 +1,4 @@
-"""Processes that help this one, whatever program it is: a command, a notebook, a plain script."""
+"""Helper processes, which must start safely from any program: a command, a notebook, a plain script."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from types import ModuleType
 
 @contextmanager
 def only_ours() -> Iterator[None]:
-    """Processes that are started in this block import what they need of Pellucid, and nothing else.
+    """Inside, processes start without running the user's script: they import only what they need of Pellucid.
 
-    Python would first have them run the user's script again: one without `if __name__ == "__main__"` would train
-    again, and wait for its own parent. What they are asked to do must not lie in that script.
+    By default Python runs the script again in each: without `if __name__ == "__main__"`, it would train again, and wait
+    for its own parent. So their work must not be a function of that script.
     """
     script = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")

@@ -1,7 +1,7 @@
 """Fully sharded data parallelism: each rank keeps a part of every tensor (FSDP2; Zhao et al. 2023).
 
-Data parallelism keeps all weights, gradients and moments n times. Here every rank keeps an n-th of each. A block's
-parameters are gathered just before it computes and given back after it; its gradients are summed and cut up at once.
+Data parallelism stores all weights, gradients and moments n times. Here every rank stores an n-th of each. A block's
+parameters are gathered just before it computes and freed after it; its gradients are summed and sharded at once.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pellucid.runtime.distributed import device_of_exchanges
 
 
 def shard(model: nn.Module, blocks: Iterable[nn.Module]) -> None:
-    """Cuts up the parameters of each block and, with those outside of blocks, of the model.
+    """Shard the parameters of each block, and those outside of blocks.
 
-    Those are gathered from the embeddings to the logits, as tied embeddings are used at both ends.
+    The latter stay gathered from the embeddings to the logits, as tied embeddings are used at both ends.
     """
     mesh = init_device_mesh(device_of_exchanges(), (dist.get_world_size(),))
     for module in (*blocks, model):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pellucid.checkpoint.build import config_of
-from pellucid.checkpoint.run_directory import SNAPSHOTS, none_is_whole, steps_in
+from pellucid.checkpoint.run_directory import SNAPSHOTS, no_intact_checkpoint, steps_in
 from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint, step_name
 from pellucid.config.base import flat
 from pellucid.config.run import RunConfig
@@ -48,7 +48,7 @@ def clear_run(run_dir: Path) -> None:
         discard(run_dir / name)
 
 
-def newest_whole_checkpoint(run_dir: Path, at_most: int | None = None) -> tuple[Checkpoint, Path] | None:
+def newest_intact_checkpoint(run_dir: Path, at_most: int | None = None) -> tuple[Checkpoint, Path] | None:
     """The newest intact checkpoint (up to step `at_most`) and its folder; warns of each damaged one.
 
     None if the run has not saved yet. Raises CheckpointError if all checkpoints are damaged: starting silently from
@@ -68,7 +68,7 @@ def newest_whole_checkpoint(run_dir: Path, at_most: int | None = None) -> tuple[
             raise CheckpointError(str(directory), what, fix)
         return checkpoint, directory
     if steps:
-        raise none_is_whole(run_dir)
+        raise no_intact_checkpoint(run_dir)
     return None
 
 
@@ -89,7 +89,7 @@ def checkpoint_for_steps(config: RunConfig, newest: tuple[Checkpoint, Path], run
     most = common_steps(old, new, min(before, now))
     if checkpoint.state.step <= most:
         return newest
-    earlier = newest_whole_checkpoint(run_dir, most) if any(step <= most for step in steps_in(run_dir)) else None
+    earlier = newest_intact_checkpoint(run_dir, most) if any(step <= most for step in steps_in(run_dir)) else None
     if earlier is not None:
         return earlier
     if isinstance(config.schedule, WarmupStableDecayConfig):

@@ -36,7 +36,7 @@ from pellucid.training.resume import (
     checkpoint_for_steps,
     clear_run,
     discard_later,
-    newest_whole_checkpoint,
+    newest_intact_checkpoint,
     other_environment,
     require_no_run,
     require_same_data,
@@ -93,7 +93,7 @@ def train_run(
     with locked(run_dir):
         if not (is_resumed or overwrite):
             require_no_run(run_dir)
-        resume_from = newest_whole_checkpoint(run_dir) if is_resumed else None
+        resume_from = newest_intact_checkpoint(run_dir) if is_resumed else None
         if resume_from:
             if minutes is not None:
                 config = _with_steps(config, config_of(resume_from[0], str(resume_from[1])).train.steps)
