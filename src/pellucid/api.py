@@ -1,4 +1,4 @@
-"""Pellucid from Python: what the commands do, for notebooks, lessons and other programs. docs/api.md shows it.
+"""Pellucid from Python: the commands as functions, for notebooks, lessons and other programs (docs/api.md).
 
 Errors are those of the commands: a PellucidError says where, what, and how to fix it.
 """
@@ -54,10 +54,9 @@ from pellucid.training.train_run import train_run
 
 @checked
 def load(path: str | Path, checkpoint: str | int = "best") -> Run:
-    """Opens a run directory, one of its step directories, or "demo". `checkpoint`: "best", "latest" or a step.
+    """Open a run directory, one of its step directories, or "demo". `checkpoint`: "best", "latest" or a step.
 
-    A step of which there is no checkpoint may be that of a snapshot. Raises CheckpointError if there is neither, or if
-    it is damaged.
+    A step without a checkpoint may name a snapshot. Raises CheckpointError if there is neither, or if it is damaged.
     """
     directory = find_step_directory(find_run(Path(path)), str(checkpoint))
     return Run(directory, *load_trained_run(directory))
@@ -65,7 +64,7 @@ def load(path: str | Path, checkpoint: str | int = "best") -> Run:
 
 @checked
 def import_model(source: str | Path, run_dir: str | Path) -> Run:
-    """Makes a run of a model from elsewhere, as `pellucid import`: a folder of transformers, or a name on the hub.
+    """Import a model as a run, as `pellucid import` does, from a folder of transformers or the hub.
 
     Raises CheckpointError for a model, and DataError for a tokenizer, that cannot be expressed here.
     """
@@ -85,10 +84,10 @@ def train(
     data_dir: str | Path = "data",
     **settings: Any,
 ) -> Run:
-    """Trains in `run_dir` (default: checkpoints/NAME), as `pellucid train` does, and returns the run.
+    """Train in `run_dir` (default: checkpoints/NAME), as `pellucid train` does, and return the run.
 
-    minutes: no more steps than take so long on this machine. settings: keys of the `train` section (steps=200) or of
-    the top level (seed=1). overrides: any key by its path, {"optimizer.lr": 3e-4} or ["optimizer.lr=3e-4"].
+    minutes: only as many steps as fit into this time. settings: keys of the `train` section (steps=200) or of the top
+    level (seed=1). overrides: any key by its path, {"optimizer.lr": 3e-4} or ["optimizer.lr=3e-4"].
     KeyboardInterrupt after Ctrl-C, once the run is saved.
     """
     changes: list[str | Change] = [_setting(name, value) for name, value in settings.items()]
@@ -109,7 +108,7 @@ def train(
 
 
 def _setting(name: str, value: Any) -> Change:
-    """A keyword of `train` as a change of the config."""
+    """A keyword argument of `train` as a change of the config."""
     for section, path in ((TrainConfig, ("train", name)), (RunConfig, (name,))):
         if name in section.model_fields:
             return Change(path, value, "pellucid.train")
@@ -128,7 +127,7 @@ class DrawingOptions(TypedDict, total=False):
 
 
 class WritingOptions(DrawingOptions, total=False):
-    """All that `Run.stream` may be told beside the prompt."""
+    """The options of `Run.stream`."""
 
     max_new_tokens: int
     stop: str | Iterable[str]
@@ -136,13 +135,13 @@ class WritingOptions(DrawingOptions, total=False):
 
 
 def _all_of(stop: str | Iterable[str]) -> list[str]:
-    """One stop string or several."""
+    """One stop string or several, as a list."""
     return [stop] if isinstance(stop, str) else list(stop)
 
 
 @dataclass(frozen=True)
 class Run:
-    """A trained model and all that belongs to it. `directory` is that of its checkpoint."""
+    """A trained model with its tokenizer, config and metrics; `directory` is that of its checkpoint."""
 
     directory: Path
     trained: TrainedModel = field(repr=False)
@@ -178,9 +177,9 @@ class Run:
         length_penalty: float = 1.0,
         **options: Unpack[WritingOptions],
     ) -> str:
-        """What the model writes after the prompt; an empty prompt is the start of a document.
+        """A completion of the prompt; an empty prompt is the start of a document.
 
-        beams: instead of drawing, seek the likeliest text with so many; length_penalty 0 prefers short ones.
+        beams: search for the likeliest text with this many beams; length_penalty 0 prefers short ones.
         options: those of `stream`; with beams, only max_new_tokens and stop.
         """
         if beams is None:
@@ -204,9 +203,9 @@ class Run:
         seed: int | None = None,
         **sampling: Unpack[DrawingOptions],
     ) -> Iterator[str]:
-        """The text in pieces, each as soon as it is written. It ends before the first of the strings in `stop`.
+        """A completion in pieces, each as soon as it is written. It ends before the first of the strings in `stop`.
 
-        sampling: temperature (0 is greedy), top_k, top_p, min_p, repetition_penalty. The same seed writes the same.
+        sampling: temperature (0 is greedy), top_k, top_p, min_p, repetition_penalty. Equal seeds give equal texts.
         """
         settings: dict[str, Any] = {"max_new_tokens": max_new_tokens, "stop": _all_of(stop), "seed": seed}
         pieces = stream_text(self.model, self.tokenizer, prompt, sampling=Sampling(**sampling), **settings)
@@ -216,7 +215,7 @@ class Run:
     def chat(
         self, *, max_new_tokens: int | None = None, seed: int | None = None, **sampling: Unpack[DrawingOptions]
     ) -> Conversation:
-        """A conversation with the model: `say` and `ask` add to it, and it reads what was said before.
+        """A conversation with the model: `say` and `ask` add to it, and the model sees all earlier turns.
 
         max_new_tokens: of an answer; None is 3/4 of the context. sampling: as in `stream`. ConfigError for a model that
         was not fine-tuned on conversations.
@@ -226,25 +225,24 @@ class Run:
 
     @checked
     def trace(self, text: str, *, knock_out: Iterable[Place] = (), patch: Mapping[Place, Trace] | None = None) -> Trace:
-        """What the model computes for a text, from the start of a document: attention, residuals, logits per layer.
+        """A trace of the model on a text, from the start of a document: attention, residuals, logits per layer.
 
-        knock_out: places that give zeros: ("head", LAYER, HEAD), ("attention", LAYER) or ("feed_forward", LAYER).
-        patch: places that give what they gave in the trace of another text of as many tokens.
+        knock_out: places whose output is set to zero: ("head", LAYER, HEAD), ("attention", LAYER) or ("feed_forward",
+        LAYER). patch: places whose output is replaced by that in the trace of another text with as many tokens.
         """
         return trace_text(self.model, self.tokenizer, text, knock_out=knock_out, patch=patch)
 
     @checked
     def heads(self, *, fables: int = N_FABLES) -> HeadTable:
-        """What each head looks at and, for Fables, what it is for: a table of heads and skills, measured on so many
-        held-out fables. As `pellucid heads` prints it."""
+        """A table of what each head looks at and, for Fables, its use for each skill, measured on held-out fables."""
         return heads_of_run(self.trained, n_fables=fables)
 
     @checked
     def knock_out(self, *places: Sequence[Place], fables: int = N_FABLES) -> KnockOutTable:
-        """What it costs each skill, on so many held-out fables, to do without some places: nats per fable.
+        """The loss that each skill gains when places are knocked out, in nats per held-out fable.
 
-        Each argument is a list of places that are knocked out together, [("head", 1, 2)]; without any, every head and
-        every sublayer is knocked out alone. ConfigError for a run whose text is not Fables.
+        Each argument is a list of places to knock out together, [("head", 1, 2)]; without any, every head and every
+        sublayer is knocked out alone. ConfigError for a run whose text is not Fables.
         """
         return knock_out_run(self.trained, places or None, n_fables=fables)
 
@@ -252,10 +250,10 @@ class Run:
     def embed(
         self, texts: str | Iterable[str], *, layer: Layer = "last", pooling: Pooling | None = "mean"
     ) -> NDArray[np.float32]:
-        """A vector for each text, (texts, width), as `pellucid embed` makes it; with pooling=None, for each token.
+        """A vector for each text, (texts, width), as by `pellucid embed`; with pooling=None, for each token.
 
-        layer: 0 is the embedding, n after block n, "last" what the logits are read from. One text given as a string
-        gives one vector, or (tokens, width).
+        layer: 0 is the embedding, n is after block n, "last" after the final norm. A single string gives one vector, or
+        (tokens, width).
         """
         one = isinstance(texts, str)
         vectors = embed(
@@ -267,9 +265,9 @@ class Run:
     def explain(
         self, text: str | None = None, *, number: int = 1, top: int = 10, attention: str | None = None
     ) -> Explanation:
-        """What the model expects at each token of a text, beside the truth where that is known.
+        """The model's predictions at each token of a text, beside the truth where that is known.
 
-        Without a text it is the `number`-th document held out. top: how many candidates for the next token.
+        Without a text: of the `number`-th held-out document. top: the number of candidates for the next token.
         attention: the maps of "all" heads, or of one, LAYER.HEAD.
         """
         return explain_run(self.trained, text, number=number, n_candidates=top, attention=attention)
@@ -283,11 +281,10 @@ class Run:
         answers: int | None = None,
         data_dir: str | Path = "data",
     ) -> Validation:
-        """Loss on the whole validation text, or on a text file, and what follows from it; of a run that learned from
-        preferences, or to give rewards, how well it knows the better of two answers.
+        """Loss and more on the whole validation text, or on a text file; for reward models and preferences, accuracy.
 
-        on: a run or config whose validation text is taken instead. answers: how many held-out instructions a run that
-        knows some answers too (default: 200); `evaluation.answers` is how well. `data_dir` holds the prepared corpus.
+        on: a run or config whose validation text is used instead. answers: the number of held-out instructions to
+        answer and judge, for a run that learned instructions (default: 200). `data_dir` holds the prepared corpus.
         CheckpointError if it is gone and the corpus has changed.
         """
         if sum(option is not None for option in (text_file, on, answers)) > 1:
@@ -301,18 +298,18 @@ class Run:
 
     @checked
     def export(self, directory: str | Path, to: Format = "hf", precision: ExportPrecision = "fp32") -> None:
-        """Writes this checkpoint into a new folder that transformers ("hf") or llama.cpp ("gguf") reads."""
+        """Write this checkpoint into a new folder that transformers ("hf") or llama.cpp ("gguf") reads."""
         export_run(self.directory, Path(directory), to=to, precision=precision)
 
     @checked
     def merge(self, run_dir: str | Path) -> Run:
-        """Makes a run that needs no other, as `pellucid merge`, and opens it."""
+        """Merge the adapter into a new run, as `pellucid merge` does, and open it."""
         merge_run(self.directory, Path(run_dir))
         return load(run_dir)
 
     @checked
     def quantize(self, run_dir: str | Path, to: QuantizedFormat) -> Run:
-        """Makes a run of the same weights in fewer bits, as `pellucid quantize`, and opens it."""
+        """Quantize the weights into a new run, as `pellucid quantize` does, and open it."""
         quantize_run(self.directory, Path(run_dir), to)
         return load(run_dir)
 

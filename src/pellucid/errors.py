@@ -1,4 +1,4 @@
-"""What can go wrong for a user: one clear line and one documented exit code each.
+"""Errors that a user can fix, each with one clear line and a documented exit code.
 
 An error reads `WHERE: WHAT; HOW TO FIX IT`. The command line prints it after `error: ` and exits with the class's code.
 """
@@ -8,7 +8,7 @@ from typing import TypeVar
 
 AnyError = TypeVar("AnyError", bound=BaseException)
 
-# What libraries without an exception class of their own say when memory is full.
+# Messages of libraries that have no exception class of their own for a full memory.
 OUT_OF_MEMORY_TEXTS = (
     *("out of memory", "ALLOC_FAILED"),  # a GPU's
     *(
@@ -28,7 +28,7 @@ LESS_MEMORY = (
 )
 
 
-MOST_CHARACTERS = 500  # of each part of an error: what stands in a file must not make its line endless
+MOST_CHARACTERS = 500  # of each part of an error, which may quote a file
 
 
 class PellucidError(Exception):
@@ -81,7 +81,7 @@ class LostProcessError(PellucidError, exit_code=9):
 
 
 def explained(error: BaseException) -> BaseException:
-    """Turns a full memory or a failing disk into a PellucidError; any other error stays as it is."""
+    """A PellucidError for a full memory or a failing disk; any other error as it is."""
     if is_out_of_memory(error):
         return OutOfMemoryError("memory", "it does not fit", f"{LESS_MEMORY}; for generate, --num-samples")
     if isinstance(error, OSError):
@@ -90,7 +90,7 @@ def explained(error: BaseException) -> BaseException:
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether memory was the cause. PyTorch has a class for a full GPU; otherwise only the text can tell."""
+    """Whether memory was the cause. PyTorch has a class for a full GPU; otherwise only the message tells."""
     if error is None:
         return False
     return (
@@ -102,7 +102,7 @@ def is_out_of_memory(error: BaseException | None) -> bool:
 
 
 def without_frames(error: AnyError) -> AnyError:
-    """Returns the error without its tracebacks and its causes': their frames would keep what was computed alive."""
+    """The error without tracebacks, its own and its causes', whose frames would keep tensors in memory."""
     error.__traceback__ = None
     for cause in {error.__cause__, error.__context__}:
         if cause is not None:
@@ -111,7 +111,7 @@ def without_frames(error: AnyError) -> AnyError:
 
 
 def _one_line(text: str) -> str:
-    """Names of keys, files and tensors come from outside: none of them may move a terminal's cursor."""
+    """Text on one line, shortened, without control characters: names of files and tensors may hold any."""
     line = "".join(c if c.isprintable() else " " if c.isspace() else ascii(c)[1:-1] for c in text)
     half = MOST_CHARACTERS // 2
     return line if len(line) <= MOST_CHARACTERS else f"{line[:half]} … {line[-half:]}"

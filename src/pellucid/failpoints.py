@@ -2,4 +2,4 @@
 
 
 def reached(_name: str) -> None:
-    """Does nothing. Fault tests replace it with a function that kills or fails at the name they chose."""
+    """Do nothing. Fault tests replace it by a function that kills or fails at a chosen name."""

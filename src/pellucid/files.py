@@ -1,4 +1,4 @@
-"""Files to rely on: on the disk before anything speaks of them, and known by a hash when they are read again."""
+"""Reliable files: written atomically and durably, read with limits, checked by hashes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUNS_ROOT = Path("checkpoints")  # where runs are written unless --run-dir says 
 
 
 def fsync(path: Path) -> None:
-    """Waits until the disk has the file or, for a folder, the names in it (which Windows does on its own)."""
+    """Flush a file to disk or, for a folder, the names in it (which Windows does on its own)."""
     is_folder = path.is_dir()
     failpoints.reached(f"fsync {'folder' if is_folder else path.name}")
     if is_folder and sys.platform == "win32":
@@ -33,21 +33,21 @@ def fsync(path: Path) -> None:
 
 @contextmanager
 def written_whole(target: Path, *, progress_file: str | None = None) -> Iterator[Path]:
-    """A draft to write, file or folder: it takes the place of `target` if all goes well, and otherwise vanishes.
+    """A draft to write, file or folder, which replaces `target` if all goes well, and is otherwise deleted.
 
-    Its contents are on the disk before it is renamed, so even after a power loss `target` is whole, old, or absent.
-    OSError for a file in the place of a folder.
-    A draft folder with a `progress_file` in it stays, and is given again the next time.
+    Its contents are on disk before it is renamed, so even after a power loss `target` is complete, old, or absent.
+    OSError for a file in the place of a folder. A draft folder that contains `progress_file` is kept, and reused the
+    next time.
     """
     if target.name in ("", ".."):  # the current folder, the one above, or the topmost
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     draft = target.with_name(f".tmp-{target.name}")
 
-    def goes_on_another_time() -> bool:
+    def is_to_be_continued() -> bool:
         return progress_file is not None and (draft / progress_file).exists()
 
-    if not goes_on_another_time():
-        _remove(draft)  # of a process that was killed
+    if not is_to_be_continued():
+        _remove(draft)  # left by a killed process
     try:
         yield draft
         if draft.is_dir():
@@ -61,17 +61,17 @@ def written_whole(target: Path, *, progress_file: str | None = None) -> Iterator
         os.replace(draft, target)
         fsync(target.parent)
     except OSError as error:
-        # A full disk names no file, and nobody has asked for one of the draft's name.
+        # A full disk names no file, and the user does not know the draft's name.
         name = str(target) if error.filename is None else error.filename
         error.filename = name.replace(str(draft), str(target)) if isinstance(name, str) else name
         raise
     finally:
-        if not goes_on_another_time():
+        if not is_to_be_continued():
             _remove(draft)
 
 
 def discard(folder: Path) -> None:
-    """Deletes a folder. It is renamed first, so an interrupted deletion leaves no half under the old name."""
+    """Delete a folder. It is renamed first, so an interrupted deletion leaves no incomplete folder of that name."""
     if folder.exists():
         trash = folder.with_name(f".trash-{folder.name}")
         _remove(trash)
@@ -82,13 +82,13 @@ def discard(folder: Path) -> None:
 
 
 def require_regular(path: Path) -> None:
-    """OSError for a pipe, a socket, a device or a folder, which might never begin or never end."""
+    """Raise OSError for a pipe, a socket, a device or a folder, which might never begin or never end."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "is not a regular file", str(path))
 
 
 def read_at_most(path: Path, n_bytes: int) -> bytes:
-    """What a file holds, or a pipe that somebody writes to. OSError if that is more than `n_bytes`."""
+    """The contents of a file, or of a pipe with a writer. OSError if that is more than `n_bytes`."""
     with open(path, "rb", opener=_open_without_waiting) as stream:
         content = stream.read(n_bytes + 1)  # /dev/zero has no end
     if len(content) > n_bytes:
@@ -97,7 +97,7 @@ def read_at_most(path: Path, n_bytes: int) -> bytes:
 
 
 def _open_without_waiting(file: str, flags: int) -> int:
-    """A pipe that nobody writes to is empty; without this, opening it would wait for ever. Windows has no such pipe."""
+    """Open a file without waiting: a pipe without a writer is empty. Windows has no such pipes."""
     if sys.platform == "win32":
         return os.open(file, flags)
     descriptor = os.open(file, flags | os.O_NONBLOCK)
@@ -106,7 +106,7 @@ def _open_without_waiting(file: str, flags: int) -> int:
 
 
 def sha256(path: Path, n_bytes: int | None = None) -> str:
-    """In hexadecimal, of the first `n_bytes` of a regular file or of all. It is never in memory as a whole."""
+    """SHA-256, in hexadecimal, of a regular file or its first `n_bytes`, read block by block."""
     require_regular(path)
     digest, n_left = hashlib.sha256(), math.inf if n_bytes is None else n_bytes
     with path.open("rb") as file:

@@ -1,7 +1,7 @@
-"""The command line: one short function per command, and what every command has in common.
+"""The command line: one short function per command, exit codes and errors.
 
-Heavy imports stand inside the functions, so that `pellucid --help` answers at once. Results go to stdout, everything
-else to stderr. Whatever goes wrong ends in one line, `error: WHERE: WHAT; HOW TO FIX IT`, and a documented exit code.
+Heavy imports are inside the functions, so that `pellucid --help` answers at once. Results go to stdout, everything
+else to stderr. Every failure ends in one line, `error: WHERE: WHAT; HOW TO FIX IT`, and a documented exit code.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ app.command()(configs.schema)
 
 
 def main() -> NoReturn:
-    """Runs a command and turns whatever happens into an exit code."""
+    """Run a command and exit with its exit code."""
     debug = "--debug" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -106,7 +106,7 @@ def _stop(number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _report(error: BaseException) -> int:
-    """Prints the one line for an error and returns its exit code; an unforeseen one is raised again."""
+    """Print an error in one line and return its exit code; raise an unforeseen one again."""
     if isinstance(error, BrokenPipeError):  # `pellucid generate … | head` has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -114,26 +114,26 @@ def _report(error: BaseException) -> int:
         is_command = sys.argv[1:2] and sys.argv[1] in typer.main.get_command(app).commands  # type: ignore[attr-defined]
         path = f"pellucid {sys.argv[1]}" if is_command else "pellucid"
         where = getattr(getattr(error, "ctx", None), "command_path", path)
-        said, fix = _in_our_words(error), f"see `{where} --help`"
-        if "unexpected extra argument" in said and where in ("pellucid generate", "pellucid explain", "pellucid chat"):
+        what, fix = _plain_message(error), f"see `{where} --help`"
+        if "unexpected extra argument" in what and where in ("pellucid generate", "pellucid explain", "pellucid chat"):
             fix = f"a text goes after --prompt, quoted; {fix}"
-        if said.startswith("No such option: --") and where in ("pellucid train", "pellucid cost", "pellucid prepare"):
+        if what.startswith("No such option: --") and where in ("pellucid train", "pellucid cost", "pellucid prepare"):
             fix = f"a key of the config has no dashes: train.steps=100; {fix}"
-        error = ConfigError(where, said, fix)
+        error = ConfigError(where, what, fix)
     else:
         error = explained(error)
     if not isinstance(error, PellucidError):
         raise error
-    if is_first() or not isinstance(error, NonFiniteError):  # which all find alike
+    if is_first() or not isinstance(error, NonFiniteError):  # every rank raises this one
         print(f"error: {error}", file=sys.stderr, flush=True)
     return error.exit_code
 
 
-def _in_our_words(error: Any) -> str:
-    """Newer versions of typer let pydantic read an option, and pass on what it says to programmers."""
-    said = str(error.format_message()).rstrip(".").replace("Value error, ", "")
+def _plain_message(error: Any) -> str:
+    """Typer's message, in plain words where newer versions of typer pass on pydantic's."""
+    message = str(error.format_message()).rstrip(".").replace("Value error, ", "")
     if not hasattr(error.__cause__, "errors"):
-        return said
+        return message
     fault = error.__cause__.errors()[0]
     words = {
         "int_parsing": "is not a whole number",
@@ -142,5 +142,5 @@ def _in_our_words(error: Any) -> str:
         "less_than_equal": "is not at most {le}",
     }
     if fault["type"] not in words:
-        return said
-    return f"{said.partition(': ')[0]}: {fault['input']!r} {words[fault['type']].format(**fault.get('ctx', {}))}"
+        return message
+    return f"{message.partition(': ')[0]}: {fault['input']!r} {words[fault['type']].format(**fault.get('ctx', {}))}"

@@ -1,4 +1,4 @@
-"""What commands are given: the arguments that several share, and how they are read."""
+"""Arguments that several commands share, and how they are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that read configs and build nothing: cost, configs, schema."""
+"""Commands that only read configs: cost, configs, schema."""
 
 from __future__ import annotations
 

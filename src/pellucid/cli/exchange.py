@@ -1,4 +1,4 @@
-"""Commands that make another model's files of a run, or a run of them: export, import, merge, quantize."""
+"""Commands that convert models: export, import, merge, quantize."""
 
 from __future__ import annotations
 

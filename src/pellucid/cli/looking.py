@@ -1,4 +1,4 @@
-"""Commands that look at a trained model and tell what they see: evaluate, explain, heads, embed, tokenize, verify."""
+"""Commands that inspect a trained model: evaluate, explain, heads, embed, tokenize, verify."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ def heads(
         from pellucid.inspection.build import heads_of_run
 
     trained, _ = load_trained_run(run, checkpoint)
-    found = heads_of_run(trained, n_fables=fables)
+    head_table = heads_of_run(trained, n_fables=fables)
     if as_json:
-        print_result({"run": trained.config.name, "step": trained.step, **found.to_json()})
+        print_result({"run": trained.config.name, "step": trained.step, **head_table.to_json()})
     else:
-        print_result(found.table())
+        print_result(head_table.table())
 
 
 def embed(
@@ -128,8 +128,8 @@ def embed(
     if per == "token" and (nearest is not None or map_file):
         what = "--per token excludes --nearest and --map"
         raise ConfigError("command line", what, "leave it out: texts are compared, not tokens")
-    for option, value, needed, given in (("--k", k, "--nearest", nearest), ("--colour", colour, "--map", map_file)):
-        if value is not None and given is None:
+    for option, value, needed, other in (("--k", k, "--nearest", nearest), ("--colour", colour, "--map", map_file)):
+        if value is not None and other is None:
             raise ConfigError("command line", f"{option} works only with {needed}", f"leave it out, or give {needed}")
     others = (nearest, map_file, output, per, pooling, layer)
     if probe and others != (None, None, None, "text", "mean", "last"):
@@ -142,7 +142,7 @@ def embed(
         from pellucid.inspection import embed as embedding
 
     options: dict[str, Any] = {"layer": embedding.layer_named(layer), "pooling": None if per == "token" else pooling}
-    texts = [*(text or ()), *(read_prompt(None, each) or "" for each in file or ())]
+    texts = [*(text or ()), *(read_prompt(None, path) or "" for path in file or ())]
     trained, _ = load_trained_run(run, checkpoint)
     if probe:
         scores = build.probe_run(trained, texts, most=documents)
@@ -159,8 +159,8 @@ def embed(
         note(f"wrote {map_file}")
     if nearest is not None:
         neighbours = embedding.nearest(build.embed_run(trained, [nearest], **options).vectors[0], vectors, k or 5)
-        found = [each.to_json() for each in neighbours]
-        print_result({"nearest": found} if as_json else embedding.nearest_table(neighbours))
+        as_dicts = [neighbour.to_json() for neighbour in neighbours]
+        print_result({"nearest": as_dicts} if as_json else embedding.nearest_table(neighbours))
     elif as_json:
         print_result({"run": trained.config.name, "step": trained.step, **vectors.to_json()})
     elif output is None and map_file is None:
@@ -207,24 +207,24 @@ def verify(run: Run) -> None:
         )
 
     directories = step_directories(run) or [find_step_directory(run, "latest")]
-    whole, newest = [], None
+    intact, newest = [], None
     for directory in directories:
         try:
             state = verify_checkpoint(directory)
             newest = state if directory.parent == run else newest
             print(f"{directory}: whole", flush=True)
-            whole.append(directory)
+            intact.append(directory)
         except CheckpointError as error:
             print(f"{directory}: {error.what}", flush=True)
-    if whole == directories:
+    if intact == directories:
         if newest is not None:
             require_logs(run, newest)
         return
     if directories == [run]:
         fix = f"`pellucid verify {run_of(run)}` shows the others"
-    elif any(directory.parent == run for directory in whole):
+    elif any(directory.parent == run for directory in intact):
         fix = "`pellucid train --resume` continues from the newest whole one"
     else:
-        fix = use_snapshot(whole[-1]) if whole else "train again with --overwrite"
-    what = f"{len(directories) - len(whole)} of {len(directories)} checkpoints cannot be used"
+        fix = use_snapshot(intact[-1]) if intact else "train again with --overwrite"
+    what = f"{len(directories) - len(intact)} of {len(directories)} checkpoints cannot be used"
     raise CheckpointError(str(run), what, fix)

@@ -1,4 +1,4 @@
-"""The command that shows a run as a page: serve."""
+"""The command that shows runs as a page: serve."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def serve(
 ) -> None:
     """Open the Model Microscope, a page about your runs. OpenAI's clients can call them."""
     if export is not None:
-        given = {"the other runs": len(runs) > 1, "--train": train is not None, "--open": opens}
-        given |= {"--checkpoint": checkpoint != "best", "--port": port != PORT, "--host": host != HOST}
-        _export(runs[0], export, prompt, [name for name, is_given in given.items() if is_given])
+        unusable = {"the other runs": len(runs) > 1, "--train": train is not None, "--open": opens}
+        unusable |= {"--checkpoint": checkpoint != "best", "--port": port != PORT, "--host": host != HOST}
+        _export(runs[0], export, prompt, [name for name, is_used in unusable.items() if is_used])
         return
     if prompt is not None:
         raise ConfigError("command line", "--prompt is for --export", "add it, or type the text on the page")
@@ -54,24 +54,24 @@ def serve(
     from pellucid.web.server import listen
 
     with listen(host, port) as listening, _training(runs[0], train):
-        for each in runs if train is None else []:
-            _require_run(each)
+        for run_dir in runs if train is None else []:
+            _require_run(run_dir)
         _show(runs, checkpoint, host, listening, opens)
 
 
 def _show(runs: list[Path], checkpoint: str, host: str, listening: socket, opens: bool) -> None:
-    """The page and the API, until they are stopped."""
+    """Serve the page and the API until they are stopped."""
     view = "" if checkpoint == "best" else _view(runs[0], checkpoint)
     with heavy_imports():
         from pellucid.config.load import load_run_config
-        from pellucid.web.app import make_app  # PyTorch: two seconds, in which the training has begun
+        from pellucid.web.app import make_app  # imports PyTorch: two seconds, while the training starts
         from pellucid.web.openai.api import openai_routes
         from pellucid.web.openai.served import served_runs
         from pellucid.web.runs import LOOK_INSIDE, left_out
         from pellucid.web.server import run
 
-    for config in [each / "config.yaml" for each in runs]:
-        with suppress(PellucidError):  # of a run that cannot be read the page says why
+    for config in [run_dir / "config.yaml" for run_dir in runs]:
+        with suppress(PellucidError):  # the page itself shows why a run cannot be read
             if config.exists() and (lacks := left_out(load_run_config(config))):
                 parts = ", ".join(LOOK_INSIDE[part] for part in lacks["parts"])
                 note(f"{config.parent}: the page leaves out {parts}: {lacks['why']}")
@@ -88,7 +88,7 @@ def _show(runs: list[Path], checkpoint: str, host: str, listening: socket, opens
 
 
 def _own_address() -> str:
-    """By which other machines reach this one, as far as it knows: that of the way out. Nothing is sent."""
+    """This machine's address on its outgoing route, by which others can probably reach it. Nothing is sent."""
     from socket import AF_INET, SOCK_DGRAM, gethostname, socket
 
     with socket(AF_INET, SOCK_DGRAM) as asking:
@@ -100,7 +100,7 @@ def _own_address() -> str:
 
 
 def _export(run: Path, file: Path, prompt: str | None, of_no_use: list[str]) -> None:
-    """The page as a file."""
+    """Write the page as a file."""
     if of_no_use:
         what = "--export is for one RUN that is there, and writes all of its checkpoints"
         raise ConfigError("command line", what, f"leave out {', '.join(of_no_use)}")
@@ -117,7 +117,7 @@ def _export(run: Path, file: Path, prompt: str | None, of_no_use: list[str]) -> 
 
 
 def _training(run_dir: Path, config_file: Path | None) -> AbstractContextManager[None]:
-    """What goes on while the page is open: the training of its run, if that is asked for and there is any to do."""
+    """Inside, the run is trained if a config is given and there is anything left to train."""
     if config_file is None:
         return nullcontext()
     from pellucid.web.training import training, why_not_to_train
@@ -132,7 +132,7 @@ def _training(run_dir: Path, config_file: Path | None) -> AbstractContextManager
 
 
 def _require_run(run: Path) -> None:
-    """CheckpointError unless there is a run, or one is about to begin."""
+    """Raise CheckpointError unless there is a run, or one is about to begin."""
     from pellucid.checkpoint.run_directory import is_locked
     from pellucid.config.run import run_meant_by
 
@@ -149,7 +149,7 @@ def _require_run(run: Path) -> None:
 
 
 def _view(run: Path, which: str) -> str:
-    """The address of the page where it shows this checkpoint."""
+    """The fragment of the page's URL that shows this checkpoint."""
     from pellucid.checkpoint.run_directory import find_step_directory, run_of
 
     directory = find_step_directory(run, which)
@@ -158,7 +158,7 @@ def _view(run: Path, which: str) -> str:
 
 
 def train_for_page(config: Path, run_dir: Path) -> None:
-    """The training that `serve --train` starts, in its own process. It saves and stops when that ends."""
+    """Train for `serve --train`, in a process of its own, which saves and stops when `serve` ends."""
     run_config = load_config(config, None)
     with heavy_imports():
         from pellucid.training.interrupts import stop_with_parent

@@ -1,4 +1,4 @@
-"""Between a command and the terminal: results on stdout, all else on stderr, and a stop that is asked for."""
+"""Output of commands: results on stdout, all else on stderr; and stopping by a signal."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from typing import Any
 
 
 class Stopped(SystemExit):
-    """Ctrl-C or SIGTERM, outside of the training loop, which saves first."""
+    """Ctrl-C or SIGTERM outside of the training loop (which would save first)."""
 
     asked_for: int | None = None
 
 
 def write(text: str) -> None:
-    """Text as it comes; bytes, so that no terminal setting can refuse a character."""
+    """Write text at once, as UTF-8 whatever the terminal's encoding."""
     sys.stdout.buffer.write(text.encode("utf-8", "replace"))
     sys.stdout.buffer.flush()
 
 
 def print_result(result: dict[str, Any] | str) -> None:
-    """A table or a text, or what `--json` asks for: exactly one JSON object."""
+    """Print a table or a text or, for `--json`, exactly one JSON object."""
     write((result if isinstance(result, str) else json.dumps(result, indent=2)) + "\n")
 
 
@@ -37,28 +37,29 @@ def note(line: str) -> None:
 
 
 def is_first() -> bool:
-    """Whether this process prints: if torchrun started several, only the first one does."""
+    """Whether this process prints: of several that torchrun started, only the first does."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def say_where_new(*roots: Path) -> None:
-    """Away from where it usually works, a command says where it is about to write."""
+    """Print the folders that a command is about to create: it may have been started in the wrong place."""
     if new := [str(root.resolve()) for root in roots if not root.exists()]:
         note(f"writing to {' and '.join(new)}")
 
 
 def typed() -> str:
-    """The command that was typed, so that it survives a paste, without what `--resume` excludes."""
+    """The command line as typed, quoted for a shell, without --resume and --overwrite."""
     program = ["pellucid"] if shutil.which("pellucid") else [sys.executable, "-m", "pellucid"]
     return shlex.join([*program, *(each for each in sys.argv[1:] if each not in ("--resume", "--overwrite"))])
 
 
 @contextmanager
 def heavy_imports() -> Iterator[None]:
-    """A block that imports PyTorch, and that a stop which was asked for ends.
+    """Inside, PyTorch may be imported: without garbage collection; a signal that arrives meanwhile stops it at the end.
 
-    PyTorch, when it looks for NumPy, swallows every exception: also the one that a signal raised. Python would look for
-    garbage among the many objects that this makes, again and again, and once more at the end; but all of them stay.
+
+    PyTorch, when it looks for NumPy, swallows every exception, also that of a signal. Imports create many objects, all
+    of which stay: collecting garbage among them would only take time.
     """
     is_first_time = "torch" not in sys.modules
     gc.disable()

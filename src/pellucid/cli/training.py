@@ -85,7 +85,7 @@ def experiment(
 
 
 def experiment_run(run_dir: Path, data_root: Path) -> None:
-    """One run of an experiment, in the process that `experiment` starts for it."""
+    """Train one run of an experiment, in the process that `experiment` starts for it."""
     with heavy_imports():
         from pellucid.experiments.worker import work
 

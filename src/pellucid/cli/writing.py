@@ -63,7 +63,7 @@ def generate(
     sampling = Sampling(default if temperature is None else temperature, top_k, top_p, min_p, penalty)
     text = read_prompt(prompt, prompt_file) or ""
     trained, precision = load_trained_run(run, checkpoint)
-    trained.tokenizer.encode(text)  # refuses what it cannot read before anything is written
+    trained.tokenizer.encode(text)  # raises for an unreadable prompt before anything is written
     start = (trained.model, trained.tokenizer, text)
     settings: dict[str, Any] = {"max_new_tokens": max_new_tokens, "stop": stop or ()}
     drawing: dict[str, Any] = {**settings, "sampling": sampling, "seed": seed}
@@ -77,8 +77,8 @@ def generate(
             return
         else:
             completions = generate_text(*start, n_samples=num_samples, **drawing)
-    whole_texts = "\n\n".join(text + completion.completion for completion in completions)
-    print_result({"samples": [completion.to_json() for completion in completions]} if as_json else whole_texts)
+    texts = "\n\n".join(text + completion.completion for completion in completions)
+    print_result({"samples": [completion.to_json() for completion in completions]} if as_json else texts)
 
 
 def chat(
@@ -123,7 +123,7 @@ def chat(
 
 
 def _talk(conversation: Conversation) -> None:
-    """Answers each line of stdin on stdout. All else is on stderr, so that a file of the answers holds nothing else."""
+    """Answer each line of stdin on stdout; all else goes to stderr, so that redirected output holds only answers."""
     is_typed = sys.stdin.isatty()
     note(CHAT_HELP)
     while True:
@@ -136,7 +136,7 @@ def _talk(conversation: Conversation) -> None:
             return
         if text == "/new":
             conversation.start_over()
-        elif text == "/help" or (is_typed and re.fullmatch("/[a-z]+", text)):  # a slip is not for the model
+        elif text == "/help" or (is_typed and re.fullmatch("/[a-z]+", text)):  # a misspelled command is no message
             note(CHAT_HELP)
         elif text:
             try:
@@ -147,7 +147,7 @@ def _talk(conversation: Conversation) -> None:
             except PellucidError as error:
                 if not is_typed:
                     raise
-                note(f"error: {error}")  # and whoever types can say it another way
+                note(f"error: {error}")  # the user can try again
 
 
 def _require_one_way_to_choose(greedy: bool, is_drawn: bool, options: str) -> None:

@@ -1,4 +1,4 @@
-"""The schema of a run's YAML file: which knobs there are, what they may be, and where a wrong one stands.
+"""The schema of a run's YAML file: its keys, their valid values, and clear errors.
 
 Nothing here imports torch, so that reading and checking a config is instant.
 """

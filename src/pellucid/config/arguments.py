@@ -1,4 +1,4 @@
-"""Arguments of the Python API, checked as a config is: by their types, in one place, with one line that helps."""
+"""Checks of the Python API's arguments by their types, with the same one-line errors as for configs."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ R = TypeVar("R")
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """Checks arguments first: ConfigError for a wrong name, type or choice, before anything is done.
+    """A decorator that checks arguments before the call: ConfigError for a wrong name, type or choice.
 
-    Other errors speak of its arguments, not of the options of the command: `resume=True` instead of `--resume`.
+    Other errors then name arguments instead of the command's options: `resume=True` instead of `--resume`.
     """
 
     @wraps(function)
@@ -35,7 +35,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
                 close = difflib.get_close_matches(name, [*filter(None, types)], n=1, cutoff=0.5)
                 fix = f"did you mean {close[0]!r}?" if close else f"the arguments are {', '.join(filter(None, types))}"
                 raise ConfigError(function.__name__, f"unknown argument {name!r}", fix)
-        for name, value in _given(function, *args, **kwargs):
+        for name, value in _named_values(function, *args, **kwargs):
             _check(name, value, types.get(name))
         try:
             return function(*args, **kwargs)
@@ -48,13 +48,13 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def _given(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Iterator[tuple[str, Any]]:
-    """Each argument and its name: that of `*several` for several, and their own for `**others`."""
+def _named_values(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Iterator[tuple[str, Any]]:
+    """The name and value of each argument; those in `*args` all have its name, those in `**kwargs` their own."""
     signature = inspect.signature(function)
     for name, value in signature.bind_partial(*args, **kwargs).arguments.items():
         kind = signature.parameters[name].kind
         if kind is inspect.Parameter.VAR_POSITIONAL:
-            yield from ((name, each) for each in value)
+            yield from ((name, item) for item in value)
         elif kind is inspect.Parameter.VAR_KEYWORD:
             yield from value.items()
         else:
@@ -63,7 +63,7 @@ def _given(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Itera
 
 @cache
 def _types_of(function: Callable[..., Any]) -> dict[str | None, Any]:
-    """The type of each argument but `self`; `**others` under their own names, or under None if any name will do."""
+    """The type of each argument but `self`; those of `**kwargs` by name, or None as a key if any name is allowed."""
     hints = get_type_hints(function, include_extras=True)
     types: dict[Any, Any] = {}
     for name, parameter in inspect.signature(function).parameters.items():
@@ -80,7 +80,7 @@ def _types_of(function: Callable[..., Any]) -> dict[str | None, Any]:
 
 @cache
 def _checker(type_: Any) -> TypeAdapter[Any] | None:
-    """None for a type that only our own code can check."""
+    """A validator for the type; None if only our own code can check it."""
     try:
         return TypeAdapter(type_, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
     except PydanticSchemaGenerationError:
@@ -92,31 +92,32 @@ def _check(name: str, value: Any, type_: Any) -> None:
     if checker is None:
         return
     is_number = isinstance(value, Real) and not isinstance(value, bool)
-    plain = (int if isinstance(value, Integral) else float)(value) if is_number else value  # of NumPy's, too
+    plain = (int if isinstance(value, Integral) else float)(value) if is_number else value  # also NumPy's numbers
     try:
         checker.validate_python(plain)
     except ValidationError as error:
         faults = error.errors()
-        what = "is not a choice" if any(each["type"] == "literal_error" for each in faults) else "is of the wrong type"
-        fixes = dict.fromkeys(type_or_choice(each) for each in faults)
+        is_choice = any(fault["type"] == "literal_error" for fault in faults)
+        what = "is not a choice" if is_choice else "is of the wrong type"
+        fixes = dict.fromkeys(map(type_or_choice, faults))
         fix = " or ".join(fixes).replace(" or give ", " or ")
         raise ConfigError(name, f"{reprlib.repr(value)} {what}", fix) from None
 
 
 def _as_arguments(text: str, types: Mapping[str | None, Any]) -> str:
-    """`--resume` as `resume=True`, `--to hf` as `to="hf"`, and `--text FILE` as `text_file`; commands stay."""
+    """An error text with arguments for options: `--resume` becomes `resume=True`, `--text FILE` `text_file`."""
 
     def argument(option: re.Match[str]) -> str:
         if option["command"]:
             return option[0]
         name, value = option["name"].replace("-", "_"), option["value"] or ""
-        known = min((each for each in types if each and each.startswith(name)), key=len, default=None)
-        if known is None:
+        name = min((each for each in types if each and each.startswith(name)), key=len, default="")
+        if not name:
             return option[0]
-        if value in get_args(types[known]):
-            return f'{known}="{value}"'
-        known = f"{known}=True" if types[known] is bool else known
-        return known if not value or value.isupper() else f"{known} {value}"
+        if value in get_args(types[name]):
+            return f'{name}="{value}"'
+        text = f"{name}=True" if types[name] is bool else name
+        return text if not value or value.isupper() else f"{text} {value}"
 
     option = r"(?P<command>`[^`]*`)|(?<!\S)--(?P<name>[a-z][a-z-]*)(?: (?P<value>\w+)\b)?"
     return re.sub(option, argument, text).replace("command line: ", "")

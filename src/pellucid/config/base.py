@@ -1,24 +1,24 @@
-"""What every section of a run config has in common."""
+"""The base class of all sections of a config, and what they share."""
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.config import JsonDict
 
-# With it, `model_json_schema()` is what editors complete and check a YAML file by.
+# Marks the output of `model_json_schema()`, by which editors complete and check a YAML file.
 JSON_SCHEMA: JsonDict = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 
 
 class Section(BaseModel):
     """A frozen section: unknown keys are errors, and a value is never converted to another type.
 
-    Strictness is for the learner: `steps: "100"` and `bias: 1` are typing slips, and a typing slip that
-    trains the wrong model costs more than an error message. An integer still counts as a float.
+    Strictness helps learners: `steps: "100"` and `bias: 1` are typing slips, and training the wrong model costs more
+    than an error message. An integer still counts as a float.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class BrokenRule(ValueError):
-    """Values that disagree: the key to blame ("": the section itself), what is wrong, how to fix it."""
+    """A violated rule: the key to blame ("": the section itself), what is wrong, how to fix it."""
 
     def __init__(self, key: str, what: str, fix: str) -> None:
         super().__init__(f"{key}: {what}; {fix}" if key else f"{what}; {fix}")
@@ -26,13 +26,13 @@ class BrokenRule(ValueError):
 
 
 def list_of_one(value: object) -> object:
-    """A text where a list belongs: `files: a.txt`."""
+    """A string as a list of one, so that `files: a.txt` is allowed."""
     return [value] if isinstance(value, str) else value
 
 
 def flat(value: object, key: str = "") -> dict[str, object]:
-    """`{"model": {"d_model": 8}}` as `{"model.d_model": 8}`."""
+    """Nested keys as dotted ones: `{"model": {"d_model": 8}}` becomes `{"model.d_model": 8}`."""
     if not isinstance(value, dict):
         return {key: value}
-    inner = (flat(each, f"{key}.{name}" if key else name) for name, each in value.items())
+    inner = (flat(child, f"{key}.{name}" if key else name) for name, child in value.items())
     return {path: leaf for pairs in inner for path, leaf in pairs.items()}

@@ -1,7 +1,4 @@
-"""Knobs of the data: where the text comes from, how it becomes tokens, how tokens become rows.
-
-The code behind them: `corpora/`, `tokenizer/`, `data/`.
-"""
+"""Knobs of the data: corpus, tokenizer, and packing of tokens into rows (`corpora/`, `tokenizer/`, `data/`)."""
 
 from __future__ import annotations
 
@@ -13,12 +10,12 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from pellucid.config.base import BrokenRule, Section, list_of_one
 
-# YAML gives lists; a frozen config holds tuples. This is the one conversion that we want.
+# YAML gives lists, a frozen config holds tuples: the only conversion that we allow.
 Strings = Annotated[tuple[str, ...], Field(strict=False)]
 Files = Annotated[Strings, BeforeValidator(list_of_one, json_schema_input_type=str | Strings)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 FORMATS = ("json", "text", "parquet", "csv")
-# Without this the hub would be searched for a data set of that name, which takes half a minute.
+# Otherwise the hub would be searched for a data set of that name, which takes half a minute.
 FORMAT_OF_SUFFIX = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv"}
 MISNAMED_FORMATS = {"jsonl": "json", "jsonlines": "json", "ndjson": "json", "txt": "text", "pq": "parquet"}
 
@@ -135,8 +132,8 @@ class ConversationsConfig(Section):
         if self.validation_files and not self.files:
             raise BrokenRule("validation_files", "they go with files alone", "use validation_split")
         of_hub = {"name": self.name, "validation_split": self.validation_split, "data_files": self.data_files}
-        if self.files and (given := [key for key, value in of_hub.items() if value is not None]):
-            raise BrokenRule(given[0], "it goes with path alone", "leave it out, or use validation_files")
+        if self.files and (keys_set := [key for key, value in of_hub.items() if value is not None]):
+            raise BrokenRule(keys_set[0], "it goes with path alone", "leave it out, or use validation_files")
         formats = {FORMAT_OF_SUFFIX.get(PurePath(file).suffix) for file in (*self.files, *self.validation_files)}
         if self.files and (None in formats or len(formats) > 1):
             endings = ", ".join(FORMAT_OF_SUFFIX)
@@ -164,7 +161,7 @@ CorpusConfig = Annotated[
 ]
 
 
-# The corpora that hold conversations, of which the answers alone are learned.
+# Corpora of conversations, of which only the answers are learned.
 CONVERSATIONS = ("instructions", "conversations", "preferences")
 
 

@@ -1,7 +1,4 @@
-"""Knobs of an experiment: many runs that differ in what is asked about, and the figures that answer.
-
-The code behind them: `experiments/`.
-"""
+"""Knobs of an experiment: runs that differ in a few settings, and the figures that compare them (`experiments/`)."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from pydantic import Field, model_validator
 from pellucid.config.base import JSON_SCHEMA, BrokenRule, Section
 from pellucid.config.generation import WayConfig
 
-# Dotted keys of a run config and what they are set to: {model.n_layers: 2, optimizer: {type: sgd, lr: 0.1}}.
+# Dotted keys of a run config and their values: {model.n_layers: 2, optimizer: {type: sgd, lr: 0.1}}.
 Changes = dict[str, Any]
 Values = Annotated[list[Any], Field(min_length=1)]
 
@@ -32,7 +29,7 @@ class FigureSection(Section):
 
     @property
     def file_stem(self) -> str:
-        """The title as a file name: small letters, digits and hyphens."""
+        """The title as a file name: lower-case letters, digits and hyphens."""
         words = re.sub(r"[^a-z0-9]+", " ", self.title.lower())
         return textwrap.shorten(words, 80, placeholder="").replace(" ", "-") or "figure"
 
@@ -92,13 +89,13 @@ class GradientNormsConfig(FigureSection):
 
 
 class WaysConfig(FigureSection):
-    """How each way to write does; needs measures.writing."""
+    """A comparison of the ways to write; needs measures.writing."""
 
     type: Literal["ways"]
 
 
 class ScalingConfig(FigureSection):
-    """Loss against compute, the fitted laws, and the floor that is known beside the one that the fits find."""
+    """Loss against compute, the fitted laws, and the known floor beside the fitted one."""
 
     type: Literal["scaling"]
 
@@ -118,7 +115,7 @@ FigureConfig = Annotated[
 
 
 class WritingConfig(Section):
-    """The trained model goes on from the first sentences of held-out fables, in several ways; the grammar judges."""
+    """Texts that the trained model writes in several ways from first sentences of fables, judged by the grammar."""
 
     beginnings: int = Field(100, ge=1, description="how many first sentences")
     samples: int = Field(4, ge=1, description="texts drawn for each of them; a search finds one")
@@ -126,7 +123,7 @@ class WritingConfig(Section):
 
 
 class MeasuresConfig(Section):
-    """What is measured of each run besides its loss."""
+    """Measures of each run besides its loss."""
 
     contexts: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = Field(
         (), description="context lengths at which the trained model is evaluated again"

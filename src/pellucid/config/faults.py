@@ -1,4 +1,4 @@
-"""From pydantic's errors to one line: which key of a config is wrong, where it stands, what is wrong, how to fix it."""
+"""Turns pydantic's errors into one line: the wrong key, its place in the file, what is wrong, how to fix it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pellucid.config.section_types import json_schema, schema_at, types_at
 from pellucid.config.yaml_source import Path, dotted, shortened
 from pellucid.errors import ConfigError
 
-Places = dict[Path, str]  # of each key path: what errors call the place where it stands, as `configs/x.yaml:12`
+Places = dict[Path, str]  # the place of each key path, as errors name it: `configs/x.yaml:12`
 
 EXAMPLE_OF_A_SECTION = "{type: text, files: [a.txt]}"
 
@@ -34,7 +34,7 @@ _LIMITS = {
     "less than {lt}": "less_than",
     "of at most {le}": "less_than_equal",
 }
-# What pydantic calls a fault; and for a learner, what is wrong and how to fix it.
+# pydantic's name of a fault, and for a learner: what is wrong, and how to fix it.
 _WORDS = {
     **{kind: ("{value} is of the wrong type", f"give {name}") for name, kinds in _TYPE_NAMES.items() for kind in kinds},
     **{kind: ("{value} is out of range", f"give a value {limit}") for limit, kind in _LIMITS.items()},
@@ -44,7 +44,7 @@ _WORDS = {
     "union_tag_not_found": ("this key is missing", "add `type: ...`, one of {choices}"),
     "union_tag_invalid": ("{value} is not a choice", "use one of {expected_tags}"),
     "literal_error": ("{value} is not a choice", "use {expected}"),
-    # of the only keys with a pattern: names of folders
+    # the only keys with a pattern are names of folders
     "string_pattern_mismatch": (
         "{value} is not accepted",
         "use letters, digits, '.', '_' and '-', the first a letter or a digit",
@@ -55,7 +55,7 @@ _WORDS = {
 def explain(
     errors: list[ErrorDetails], data: dict[str, Any], places: Places, section: type[Section], changed: Iterable[Path]
 ) -> ConfigError:
-    """The fault to fix first: a misspelled key is also a missing one; of several types, the one that fits best."""
+    """The error to fix first: an unknown key before a missing one, which it may be; the deepest for several types."""
 
     def rank(error: ErrorDetails) -> tuple[bool, int, bool]:
         return error["type"] != "extra_forbidden", -len(_path_in_data(error, data)), error["type"] != "literal_error"
@@ -71,11 +71,11 @@ def explain(
     else:
         path = (*path, "type") if kind.startswith("union_tag") else path
         what, fix = _what_and_fix(error, path, section)
-        if kind == "literal_error":  # a word or, of another type, something else
+        if kind == "literal_error":  # the key may also accept values of another type
             others = [other for other in errors if other is not error and _path_in_data(other, data) == path]
             fix = " or ".join([fix, *(_what_and_fix(other, path, section)[1] for other in others)])
     of_type = (*path[:-1], "type")
-    if kind == "missing" and of_type in changed:  # no fault of the file, which is of another type
+    if kind == "missing" and of_type in changed:  # the file is right, but for another type
         return ConfigError(f"{places[of_type]}: {dotted(path)}", what, f"add `{dotted(path)}=...`")
     return ConfigError(_where(path, places), what, fix)
 
@@ -86,9 +86,9 @@ def _where(path: Path, places: Places) -> str:
 
 
 def _broken_rule(error: ErrorDetails, path: Path, changed: Iterable[Path]) -> tuple[Path, str, str]:
-    """The key to blame for a rule of our own, what is wrong, and how to fix it.
+    """The key to blame for a broken rule of our own, what is wrong, and how to fix it.
 
-    It is the rule's first key, unless that stands unchanged in the file and another one that the rule names does not.
+    It is the rule's own key, unless only another one that the rule names was changed on the command line.
     """
     rule = error["ctx"]["error"]
     assert isinstance(rule, BrokenRule)
@@ -105,7 +105,7 @@ def _broken_rule(error: ErrorDetails, path: Path, changed: Iterable[Path]) -> tu
 
 
 def _path_in_data(error: ErrorDetails, data: Any) -> Path:
-    """pydantic's location without the names of union members, which do not stand in the file."""
+    """pydantic's location as a key path, without the names of union members, which are not in the file."""
     path: list[str | int] = []
     for key in error["loc"]:
         is_index = isinstance(data, list) and isinstance(key, int) and key < len(data)
@@ -119,31 +119,31 @@ def _path_in_data(error: ErrorDetails, data: Any) -> Path:
 
 def _unknown_key(error: ErrorDetails, path: Path, section: type[Section], data: dict[str, Any]) -> tuple[str, str]:
     location, key = error["loc"], str(path[-1])
-    known = list(schema_at(location[:-1], section)["properties"])
+    keys_here = list(schema_at(location[:-1], section)["properties"])
     types = [name for name, keys in types_at(location[:-2], section).items() if key in keys]
     if types:
         value = str(error["input"]) if re.fullmatch(r"[\w./*-]{1,40}", str(error["input"])) else "..."
         example = f"{dotted(path[:-1])}='{{type: {types[0]}, {key}: {value}}}'"
         return f"{location[-2]} has no such key", f"leave it out, or set type: {' or '.join(types)}, as {example}"
     names = _where_else(key, section, data) if len(path) <= 2 else []
-    names = names or difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    names = names or difflib.get_close_matches(key, keys_here, n=1, cutoff=0.5)
     meant = " or ".join(map(repr, names))
-    return "unknown key", f"did you mean {meant}?" if meant else f"the keys here are {', '.join(known)}"
+    return "unknown key", f"did you mean {meant}?" if meant else f"the keys here are {', '.join(keys_here)}"
 
 
 def _where_else(key: str, section: type[Section], data: dict[str, Any]) -> list[str]:
-    """The keys of that name in other sections of these types: `train.steps` for `steps`, `seed` for `train.seed`.
+    """The keys of this name in other sections: `train.steps` for `steps`, `seed` for `train.seed`.
 
     A section that names no type has the first one.
     """
-    found = [key] if key in json_schema(section)["properties"] else []
+    matches = [key] if key in json_schema(section)["properties"] else []
     for name in json_schema(section)["properties"]:
         type_ = data[name].get("type") if isinstance(data.get(name), dict) else None
         types = types_at((name,), section)
         first = next(iter(types.values())) if types else schema_at((name,), section).get("properties", {})
         keys = types.get(str(type_), first)
-        found += [f"{name}.{key}"] if key in keys and key != "type" else []
-    return found
+        matches += [f"{name}.{key}"] if key in keys and key != "type" else []
+    return matches
 
 
 def _what_and_fix(error: ErrorDetails, path: Path, section: type[Section]) -> tuple[str, str]:
@@ -161,7 +161,7 @@ def _what_and_fix(error: ErrorDetails, path: Path, section: type[Section]) -> tu
     if kind not in _WORDS:
         return f"{shown} is not accepted", error["msg"][0].lower() + error["msg"][1:]
     what, fix = (words.format(value=shown, key=path[-1] if path else "", **context) for words in _WORDS[kind])
-    if kind.startswith("model_") and ":" in str(value):  # a shell has taken the braces
+    if kind.startswith("model_") and ":" in str(value):  # the shell has removed the braces
         fix += f", quoted: {dotted(path)}='{EXAMPLE_OF_A_SECTION}'"
     elif kind == "int_from_float" or (kind == "int_type" and isinstance(value, float)):
         fix += f": {int(value)}" if value.is_integer() else ""
@@ -171,7 +171,7 @@ def _what_and_fix(error: ErrorDetails, path: Path, section: type[Section]) -> tu
 
 
 def type_or_choice(error: ErrorDetails) -> str:
-    """How to fix a value of the wrong type, or none of the choices."""
+    """Advice for a value of the wrong type, or that is not a choice."""
     names = {"is_instance_of": "a path", "dict_type": "a dict", "none_required": "None"}
     names |= dict.fromkeys(("iterable_type", "sequence_str"), "a list")
     if error["type"] in names:
@@ -180,7 +180,7 @@ def type_or_choice(error: ErrorDetails) -> str:
 
 
 def _type_alone(value: str, types: list[str], path: Path) -> tuple[str, str]:
-    """`optimizer=sgd`: the name of a type where its section belongs."""
+    """What is wrong with `optimizer=sgd`, a type where its section belongs, and how to fix it."""
     is_one = value in types
     name = value if is_one else types[0]
     example = f"`{{type: {name}}}`, or {dotted(path)}.type={name} on the command line"

@@ -1,7 +1,4 @@
-"""Knobs of writing: of the sample texts of a run while it trains, and of the ways to write that an experiment compares.
-
-The code behind them: `generation/`.
-"""
+"""Knobs of writing: sample texts during training, and the ways to write that an experiment compares (`generation/`)."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ class DrawingConfig(Section):
 
 
 class SampleConfig(DrawingConfig):
-    """Sample text written to samples.md every so many steps."""
+    """Sample texts, written to samples.md at intervals."""
 
     every_steps: int = Field(500, ge=1)
     n_samples: int = Field(2, ge=1)
@@ -30,7 +27,7 @@ class SampleConfig(DrawingConfig):
 
 
 class WayConfig(DrawingConfig):
-    """A way to write, by name: token by token or, with beams, by a search for the likeliest text."""
+    """A named way to write: draw token by token or, with beams, search for the likeliest text."""
 
     label: str = Field(min_length=1, max_length=30, description="what tables and figures call it")
     beams: int | None = Field(None, ge=1, description="search instead of drawing, with so many texts at once")

@@ -1,4 +1,4 @@
-"""From a YAML file and `key=value` overrides to a checked config, or to one line that says what is wrong where."""
+"""Loads a config from a YAML file and `key=value` overrides, or says in one line what is wrong, and where."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _say_nothing(_line: str) -> None:
 
 
 class Change(NamedTuple):
-    """A key of a run config and its new value. `place` is what errors call the place that asks for it."""
+    """A key of a run config and its new value. place: the origin of the change, as errors name it."""
 
     path: Path
     value: Any
@@ -44,22 +44,22 @@ class Change(NamedTuple):
 
     @property
     def key(self) -> str:
-        """As it is written: `model.n_layers`."""
+        """The dotted key: `model.n_layers`."""
         return ".".join(map(str, self.path))
 
 
 class LoadedExperiment(NamedTuple):
-    """An experiment, and where each of its keys stands, for the errors of the runs that are made of it."""
+    """An experiment, and the place of each of its keys, for the errors of its runs."""
 
     config: ExperimentConfig
     places: Places
 
 
 def load_run_config(file: FilePath, changes: Iterable[str | Change] = (), note: Note = _say_nothing) -> RunConfig:
-    """Reads a run config and applies changes, such as the override `optimizer.lr=3e-4`, validated like the file.
+    """Read a run config and apply changes, such as the override `optimizer.lr=3e-4`, validated like the file.
 
-    The last change of a key counts. A section with another type, as by `model.type=lstm`, keeps the keys that both
-    have; `note` is told which it leaves out. Raises ConfigError with file, line and key, and a suggestion for a slip.
+    The last change of a key counts. A section that gets another type (`model.type=lstm`) keeps the keys that both
+    have; `note` receives those left out. Raises ConfigError with file, line and key, and a suggestion for a slip.
     """
     file = find_config(file)
     return parse_run_config(_read(file), str(file), changes, note)
@@ -68,16 +68,16 @@ def load_run_config(file: FilePath, changes: Iterable[str | Change] = (), note: 
 def parse_run_config(
     text: str, source: str, changes: Iterable[str | Change] = (), note: Note = _say_nothing
 ) -> RunConfig:
-    """Reads a run config from YAML text, as `load_run_config` does from a file. Errors call the text `source`."""
+    """Read a run config from YAML text, as `load_run_config` does from a file. Errors call the text `source`."""
     parsed = [parse_override(change) if isinstance(change, str) else change for change in changes]
     data, places = _sections(RunConfig, text, source)
     _take_from_base(data, places, parsed)
-    asked = {change.path for change in parsed}
+    changed_paths = {change.path for change in parsed}
     for change in parsed:
         if change.path[-1] == "type":
-            _leave_out_keys_of_old_type(data, change, asked, note)
+            _leave_out_keys_of_old_type(data, change, changed_paths, note)
         _apply(data, places, change)
-    config = _validated(RunConfig, data, places, asked)
+    config = _validated(RunConfig, data, places, changed_paths)
     if len(run_config_to_yaml(config)) > MAX_CHARACTERS:  # a run must be able to read the config that it wrote
         what = f"more than {MAX_CHARACTERS:,} characters once it is written out"
         raise ConfigError(source, what, "name fewer files, by globs for example")
@@ -85,14 +85,14 @@ def parse_run_config(
 
 
 def load_experiment(file: FilePath) -> LoadedExperiment:
-    """Reads an experiment. Raises ConfigError as `load_run_config` does. The configs of its runs are not looked at."""
+    """Read an experiment. Raises ConfigError as `load_run_config` does. The configs of its runs are not checked."""
     file = find_config(file)
     data, places = _sections(ExperimentConfig, _read(file), str(file))
     return LoadedExperiment(_validated(ExperimentConfig, data, places), places)
 
 
 def _sections(kind: type[Section], text: str, source: str) -> tuple[dict[str, Any], Places]:
-    """The keys of a file, and where each stands. ConfigError if it is an experiment instead of a run, or vice versa."""
+    """The keys of a file, and their places. ConfigError for an experiment instead of a run, or vice versa."""
     data, lines = parse_yaml(text, source)
     if not isinstance(data, dict):
         raise ConfigError(source, "no `key: value` lines found", "start from a file in configs/")
@@ -115,7 +115,7 @@ def _validated(
 
 
 def run_config_to_yaml(config: RunConfig) -> str:
-    """The complete config, defaults written out, as YAML that `load_run_config` reads back to an equal config."""
+    """The complete config, with defaults, as YAML that `load_run_config` reads back to an equal config."""
     return write_yaml(config.model_dump(mode="json"))
 
 
@@ -128,10 +128,10 @@ def _read(file: FilePath) -> str:
     try:
         return read_at_most(file, MAX_BYTES).decode("utf-8")
     except FileNotFoundError:
-        known = ", ".join(sorted(str(path) for path in file.parent.glob("*.yaml") if path.name[0] != "."))
+        names = ", ".join(sorted(str(path) for path in file.parent.glob("*.yaml") if path.name[0] != "."))
         close = difflib.get_close_matches(file.as_posix(), [name for name, _ in shipped_configs()], n=1)
         fix = "choose one of `pellucid configs`"
-        fix = f"{fix}, or of those there: {shortened(known, 200)}" if known else fix
+        fix = f"{fix}, or of those there: {shortened(names, 200)}" if names else fix
         fix = f"did you mean {close[0]!r}?" if close else fix
         raise ConfigError(str(file), "no such file", fix) from None
     except UnicodeDecodeError as error:
@@ -145,7 +145,7 @@ def _read(file: FilePath) -> str:
 
 
 def parse_override(override: str) -> Change:
-    """`optimizer.lr=3e-4` from the command line. Raises ConfigError if it is no dotted key with a value."""
+    """The change in an override such as `optimizer.lr=3e-4`. Raises ConfigError if it lacks a dotted key or a value."""
     key_text, equals, value_text = override.partition("=")
     path: Path = tuple(key_text.split("."))
     if not equals or not all(path):
@@ -164,21 +164,21 @@ def parse_override(override: str) -> Change:
 
 
 def _take_from_base(data: dict[str, Any], places: Places, changes: list[Change]) -> None:
-    """Fills in `tokenizer`, `quantization`, and what `model` lacks, from the run that this one starts from.
+    """Fill in missing `tokenizer`, `quantization` and keys of `model` from the run that this one starts from.
 
     Raises CheckpointError if they are needed and there is no such run.
     """
-    whole = {change.path[0]: change.value for change in changes if len(change.path) == 1}
-    start_from = whole.get("start_from", data.get("start_from"))
-    missing = {"model", "tokenizer"} - data.keys() - whole.keys()
-    is_partial = isinstance(data.get("model"), dict) and "model" not in whole
+    changed_sections = {change.path[0]: change.value for change in changes if len(change.path) == 1}
+    start_from = changed_sections.get("start_from", data.get("start_from"))
+    missing = {"model", "tokenizer"} - data.keys() - changed_sections.keys()
+    is_partial = isinstance(data.get("model"), dict) and "model" not in changed_sections
     if not isinstance(start_from, str) or not start_from or not (missing or is_partial):
         return
     run, _ = run_and_checkpoint(start_from)
     folders = [run, *sorted(run.glob("step-*"), reverse=True)]  # a run may have been copied without its own config.yaml
     folder = next((folder for folder in folders if (folder / "config.yaml").is_file()), None)
     if folder is None and not missing:
-        return  # a run that was copied away from its base has a complete section
+        return  # the section is complete: the run was copied away from its base
     if folder is None:
         what = "no checkpoint here" if run.is_dir() else "no such run"
         meant = run_meant_by(run)
@@ -188,7 +188,7 @@ def _take_from_base(data: dict[str, Any], places: Places, changes: list[Change])
     file = folder / "config.yaml"
     base, _ = _sections(RunConfig, _read(file), str(file))
     taken = {"model": base.get("model"), "tokenizer": {"type": "file", "path": (folder / "tokenizer.json").as_posix()}}
-    if base.get("adapter") is None and "quantization" not in data.keys() | whole.keys():
+    if base.get("adapter") is None and "quantization" not in data.keys() | changed_sections.keys():
         missing.add("quantization")  # weights with an adapter are merged, and no longer quantized
         taken["quantization"] = base.get("quantization", "none")
     for key in sorted(missing):
@@ -211,7 +211,7 @@ def _apply(data: dict[str, Any], places: Places, change: Change) -> None:
         section = section.setdefault(str(key), {})
         if not isinstance(section, dict):
             raise ConfigError(where, f"{shortened(str(key))!r} is a value, not a section", "leave out what follows it")
-    section[str(path[-1])] = copy.deepcopy(change.value)  # a later change may reach into it
+    section[str(path[-1])] = copy.deepcopy(change.value)  # a later change may modify it
     for old in [key for key in places if key[: len(path)] == path]:
         del places[old]
     for n in range(1, len(path) + 1):
@@ -219,15 +219,15 @@ def _apply(data: dict[str, Any], places: Places, change: Change) -> None:
 
 
 def _leave_out_keys_of_old_type(data: dict[str, Any], change: Change, asked: set[Path], note: Note) -> None:
-    """`model.type=lstm`: what the file says of a decoder alone goes. What was asked for beside it stays."""
+    """Remove keys that the new type lacks (`model.type=lstm`), except those that are themselves changed."""
     path = change.path[:-1]
     section: Any = data
     for key in path:
         section = section.get(str(key)) if isinstance(section, dict) else None
     if not isinstance(section, dict) or not path:
         return
-    kept = {key for key in section for each in asked if all(a == b for a, b in zip((*path, key), each, strict=False))}
-    left_out = [key for key in keys_left_out(path, data, change.value, RunConfig) if key not in kept]
+    stay = {key for key in section for other in asked if all(a == b for a, b in zip((*path, key), other, strict=False))}
+    left_out = [key for key in keys_left_out(path, data, change.value, RunConfig) if key not in stay]
     for key in left_out:
         del section[key]
     if left_out:

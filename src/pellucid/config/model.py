@@ -1,7 +1,4 @@
-"""Knobs of the model: its type, its size, and one choice along each axis of its design.
-
-The code behind them: `model/`, one file per axis.
-"""
+"""Knobs of the model: its type, its size, and one choice along each axis of its design (`model/`)."""
 
 from __future__ import annotations
 
@@ -27,11 +24,11 @@ class RotaryConfig(Section):
         1.0, gt=0, le=1, description="share of a head's coordinates that are rotated, the first ones; the rest stay"
     )
     unrotated_last_layers: int = Field(
-        0, ge=0, description="so many layers, the last ones, do not rotate: they look for what, not for where"
+        0, ge=0, description="number of layers, the last ones, without rotation: they see content, not position"
     )
 
     def rotated_width(self, head_width: int) -> int:
-        """How many coordinates of a head are rotated."""
+        """The number of coordinates of a head that are rotated."""
         return int(self.rotated_fraction * head_width)
 
 
@@ -63,7 +60,7 @@ AttentionWord = Literal["auto", "explicit", "fused", "linear"]
 
 
 def word_or_section(attention: Any) -> Any:
-    """What is easily mixed up: only an attention with knobs of its own is a section."""
+    """Check that an attention without knobs is a word and one with knobs a section."""
     if attention == "sliding_window":
         raise BrokenRule("", "a sliding window needs its width", "write {type: sliding_window, window: 64}")
     if isinstance(attention, dict) and attention.get("type") in get_args(AttentionWord):
@@ -81,13 +78,13 @@ class DenseConfig(Section):
 
 
 class ExpertsConfig(Section):
-    """A mixture of experts: each token asks `top_k` of them, and every shared one (equation 40)."""
+    """A mixture of experts: each token is sent to `top_k` of them, and to every shared one (equation 40)."""
 
     type: Literal["moe"]
     n_experts: int = Field(8, ge=2, description="feed-forward layers to choose from, each d_ff wide")
-    top_k: int = Field(2, ge=1, description="how many of them a token asks")
-    load_balance_weight: float = Field(0.01, ge=0, description="how much is minimised of E sum_i f_i P_i")
-    shared_experts: int = Field(0, ge=0, description="further ones that answer every token")
+    top_k: int = Field(2, ge=1, description="number of experts for each token")
+    load_balance_weight: float = Field(0.01, ge=0, description="weight of the balance loss E sum_i f_i P_i")
+    shared_experts: int = Field(0, ge=0, description="further experts, for every token")
 
     @model_validator(mode="after")
     def _has_as_many_as_it_asks(self) -> ExpertsConfig:
@@ -187,7 +184,7 @@ class DecoderConfig(Section):
 
 
 class BigramConfig(Section):
-    """A table: the scores of the next token depend on the last one alone (equation 33)."""
+    """A table: the logits of the next token depend on the last one alone (equation 33)."""
 
     type: Literal["bigram"]
     context_length: int = Field(ge=1, description="tokens that a training row has at most")
@@ -223,7 +220,7 @@ class RecurrentConfig(Section):
     d_model: int = Field(ge=1, description="width of the embedding and of each layer's hidden state")
     n_layers: int = Field(1, ge=1, description="recurrent layers, one on top of the other")
     tied_embeddings: bool = Field(True, description="unembed with the transpose of the embedding")
-    dropout: float = Field(0.0, ge=0, lt=1, description="share of what a layer hands up that is dropped in training")
+    dropout: float = Field(0.0, ge=0, lt=1, description="share of a layer's outputs dropped in training")
 
 
 ModelConfig = Annotated[DecoderConfig | BigramConfig | MLPConfig | RecurrentConfig, Field(discriminator="type")]

@@ -1,7 +1,4 @@
-"""Knobs of post-training: what is learned instead of the next token, and the weights that are added or compressed.
-
-The code behind them: `objectives/`, `post_training/` and `adapters/`.
-"""
+"""Knobs of post-training: objectives, adapters and quantization (`objectives/`, `post_training/`, `adapters/`)."""
 
 from __future__ import annotations
 
@@ -16,43 +13,43 @@ Positive = Annotated[float, Field(gt=0)]
 
 
 class NextTokenConfig(Section):
-    """Pretraining: to predict every token from those before it."""
+    """Pretraining: predict every token from those before it."""
 
     type: Literal["next_token"]
 
 
 class SFTConfig(Section):
-    """Supervised fine-tuning: to predict the tokens of the answers alone. The corpus holds conversations."""
+    """Supervised fine-tuning: predict the tokens of the answers alone. The corpus holds conversations."""
 
     type: Literal["sft"]
 
 
 class PairsSection(Section):
-    """From pairs of answers. If the corpus has none, the model of `start_from` writes them for the grammar to judge."""
+    """Pairs of answers. If the corpus has none, the model of `start_from` writes them, and the grammar judges."""
 
     judge_noise: Positive = Field(
-        0.1, description="an answer with so much more reward than another is preferred with probability 0.73"
+        0.1, description="difference in reward at which the better answer is preferred with probability 0.73"
     )
     max_new_tokens: int = Field(200, ge=1, description="where a written answer is cut off if it does not end by itself")
     fork: bool = Field(False, description="of written pairs, the second answer begins as the first, up to its fault")
 
     @property
     def needs_places(self) -> bool:
-        """Whether the judge must say where an answer went wrong."""
+        """Whether the judge must find the token where an answer went wrong."""
         return self.fork
 
 
 class RewardModelConfig(PairsSection):
-    """To score answers: of two to the same prompt, the better one higher (Ouyang et al. 2022)."""
+    """A reward model: score the better of two answers to the same prompt higher (Ouyang et al. 2022)."""
 
     type: Literal["reward_model"]
 
 
 class DPOConfig(PairsSection):
-    """Direct preference optimization: to prefer the better of two answers (Rafailov et al. 2023)."""
+    """Direct preference optimization: prefer the better of two answers (Rafailov et al. 2023)."""
 
     type: Literal["dpo"]
-    beta: Positive = Field(0.1, description="how strongly the model is held to the one it starts from")
+    beta: Positive = Field(0.1, description="how strongly the model is kept close to the one it starts from")
     cut: Literal["none", "each", "both"] = Field(
         "none",
         description="each: of written pairs, an answer ends where the grammar is certain of its reward; "
@@ -65,7 +62,7 @@ class DPOConfig(PairsSection):
 
 
 class VerifierConfig(Section):
-    """The grammar judges: half a point for a whole fable, half for one that does as it was told."""
+    """The grammar judges: half a point for a complete fable, half for one that obeys the instruction."""
 
     type: Literal["verifier"]
 
@@ -81,7 +78,7 @@ RewardConfig = Annotated[VerifierConfig | LearnedRewardConfig, Field(discriminat
 
 
 class PolicySection(Section):
-    """The model answers prompts, is rewarded, and makes what was rewarded likelier."""
+    """The model answers prompts, is rewarded, and makes rewarded answers likelier."""
 
     reward: RewardConfig = VerifierConfig(type="verifier")
     beta: float = Field(0.02, ge=0, description="price of a nat of KL divergence from the model it starts from")
@@ -120,7 +117,7 @@ class GRPOConfig(PolicySection):
 
 
 class PPOConfig(PolicySection):
-    """Proximal policy optimization (Schulman et al. 2017): a value head says what reward to expect."""
+    """Proximal policy optimization (Schulman et al. 2017): a value head predicts the reward."""
 
     type: Literal["ppo"]
     discount: float = Field(1.0, gt=0, le=1, description="of a reward one token later")
@@ -150,8 +147,8 @@ class LoRAConfig(Section):
     """Low-rank adapters beside frozen weights (Hu et al. 2022)."""
 
     type: Literal["lora"]
-    rank: int = Field(8, ge=1, description="width of the detour around each layer")
-    alpha: Positive = Field(16.0, description="the detour counts alpha / rank times")
+    rank: int = Field(8, ge=1, description="rank of the product of the two matrices beside each layer")
+    alpha: Positive = Field(16.0, description="their product is scaled by alpha / rank")
     targets: Annotated[Strings, Field(min_length=1)] | None = Field(
         None, description="W_Q, W_1, …: which linear layers inside blocks; all by default"
     )

@@ -1,4 +1,4 @@
-"""A complete run: everything that decides what is trained, in the order of the data's way through the code."""
+"""The config of a complete run, in the order of the data's way through the code."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CORPORA_OF_OBJECTIVE = {
 
 
 def for_editors(schema: JsonDict) -> None:
-    """What the validation of a file does before: a run that starts from another needs no model of its own."""
+    """Tell editors that a run that starts from another may leave out `model`, as loading a file does."""
     required = schema["required"]
     assert isinstance(required, list)
     required.remove("model")
@@ -47,7 +47,7 @@ def for_editors(schema: JsonDict) -> None:
 
 
 class RunConfig(Section, json_schema_extra=for_editors):
-    """One training run. `pellucid train` reads it from YAML and writes it, complete, beside the weights."""
+    """One training run. `pellucid train` reads it from YAML and saves it, with all defaults, beside the weights."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="the run is saved in checkpoints/<name>")
     start_from: str | None = Field(
@@ -78,36 +78,36 @@ class RunConfig(Section, json_schema_extra=for_editors):
 
     @property
     def base_run(self) -> tuple[Path, str] | None:
-        """The run to start from, and which of its checkpoints."""
+        """The run to start from, and best, latest or a step."""
         return None if self.start_from is None else run_and_checkpoint(self.start_from)
 
     @property
     def has_scalar_head(self) -> bool:
-        """Whether the decoder also gives each token a number: a reward, or a value."""
+        """Whether the decoder also has a scalar head, for rewards or values."""
         return self.objective.type in ("reward_model", "ppo")
 
     @property
     def reads_text(self) -> bool:
-        """Whether the text of the corpus is learned, or only what is said of answers."""
+        """Whether the run learns the text of its corpus, instead of judgements of answers."""
         return self.objective.type in ("next_token", "sft")
 
     @property
     def loss_unit(self) -> str:
-        """What to write after a loss of this run."""
+        """The unit to print after a loss of this run."""
         if self.reads_text:
             return "nats per token"
         return "nats per pair" if self.objective.type in LEARNS_FROM_PAIRS else "= -(reward - beta KL)"
 
     @property
     def rows_per_micro_batch(self) -> int:
-        """How many rows the model learns from at once: `train.batch_size` may count pairs, or groups of answers."""
+        """The number of rows in a micro-batch: `train.batch_size` may count pairs, or groups of answers."""
         if self.objective.type in LEARNS_FROM_PAIRS:
             return 2 * self.train.batch_size
         return self.train.batch_size * (self.objective.group_size if isinstance(self.objective, GRPOConfig) else 1)
 
     @property
     def tokens_per_step(self) -> int:
-        """Positions that an update sees, at most: a batch of documents is as wide as its longest row."""
+        """The largest number of positions in an update: a batch of documents is only as wide as its longest row."""
         return self.rows_per_micro_batch * self.train.gradient_accumulation_steps * self.model.context_length
 
     @model_validator(mode="after")
@@ -118,7 +118,7 @@ class RunConfig(Section, json_schema_extra=for_editors):
 
 
 def broken_rules(run: RunConfig) -> Iterator[BrokenRule]:
-    """The rules between sections that a run breaks, in the order in which they are best mended."""
+    """The rules between sections that a run breaks, in the best order to fix them."""
     corpus, objective, model = run.corpus.type, run.objective.type, run.model.type
     experts = run.model.feed_forward if isinstance(run.model, DecoderConfig) else None
     experts = experts if isinstance(experts, ExpertsConfig) else None
@@ -202,14 +202,14 @@ def broken_rules(run: RunConfig) -> Iterator[BrokenRule]:
 
 
 def run_and_checkpoint(start_from: str) -> tuple[Path, str]:
-    """`checkpoints/base@500` is step 500 of the run checkpoints/base; without `@` it is the best step."""
+    """The run and the checkpoint in `checkpoints/base@500`; without `@` the best one."""
     run, at, which = start_from.rpartition("@")
     named, which = (run, which) if at and run and "/" not in which else (start_from, "best")
     return find_run(Path(named)), which
 
 
 def run_meant_by(run: Path) -> Path | None:
-    """For a path where nothing is: the run of that name where runs are written, or one that is spelled alike."""
+    """A run that a wrong path may mean: of that name in the folder of runs, or with a similar name."""
     if (RUNS_ROOT / run).is_dir():
         return RUNS_ROOT / run
     folders = {path.name: path for root in (RUNS_ROOT, run.parent) if root.is_dir() for path in root.iterdir()}

@@ -1,4 +1,4 @@
-"""The types that a section may have, as the JSON Schema tells them, and how a section changes from one to another."""
+"""The types that a section may have, by the JSON Schema, and the keys to drop when the type changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from pellucid.config.base import Section
 from pellucid.config.yaml_source import Path
 
-TOLD = ("title", "description", "default")  # of a key in the JSON Schema; the rest decides what it may be
+NOT_RESTRICTING = ("title", "description", "default")  # entries of the JSON Schema that allow any value
 
 
 @functools.cache
@@ -17,10 +17,10 @@ def json_schema(section: type[Section]) -> dict[str, Any]:
 
 
 def schema_at(location: Path, section: type[Section]) -> dict[str, Any]:
-    """The JSON Schema at a location as pydantic tells it, where the `type` follows the key of a section with types."""
+    """The JSON Schema at one of pydantic's locations, where the `type` follows the key of a section with types."""
     root = schema = json_schema(section)
     for key in location:
-        if key in root["$defs"]:  # where a value may be a word or a section, pydantic names the section by its class
+        if key in root["$defs"]:  # pydantic names a section by its class if the value may also be a word
             schema = root["$defs"][key]
             continue
         variants = schema.get("discriminator", {}).get("mapping", {})
@@ -33,7 +33,7 @@ def schema_at(location: Path, section: type[Section]) -> dict[str, Any]:
 
 
 def types_at(location: Path, section: type[Section]) -> dict[str, dict[str, Any]]:
-    """The types that a section there may have, in the order of the schema, and the JSON Schema of the keys of each."""
+    """The types that the section at a location may have, in the schema's order, and the schemas of their keys."""
     schema = schema_at(location, section)
     names = schema.get("discriminator", {}).get("mapping", {})
     order = [variant["$ref"] for variant in schema.get("oneOf", ())]
@@ -43,9 +43,9 @@ def types_at(location: Path, section: type[Section]) -> dict[str, dict[str, Any]
 
 
 def keys_left_out(path: Path, data: dict[str, Any], new_type: object, section: type[Section]) -> list[str]:
-    """The keys of the section at `path` that one of the new type does not have, or not with the same choices.
+    """The keys of the section at `path` that the new type lacks, or for which it has other choices.
 
-    None, if it stays the same type. A key that no type has stays, to be told as an error.
+    None if the type stays the same. A key that no type has is kept, and becomes an error later.
     """
     location: Path = ()
     types: dict[str, dict[str, Any]] = {}
@@ -58,6 +58,6 @@ def keys_left_out(path: Path, data: dict[str, Any], new_type: object, section: t
         return []
 
     def allowed(keys: dict[str, Any], key: str) -> dict[str, Any]:
-        return {name: value for name, value in keys.get(key, {}).items() if name not in TOLD}
+        return {name: value for name, value in keys.get(key, {}).items() if name not in NOT_RESTRICTING}
 
     return [key for key in data if key != "type" and key in old and allowed(old, key) != allowed(new, key)]

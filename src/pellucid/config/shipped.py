@@ -1,4 +1,4 @@
-"""What comes with Pellucid, wherever it was installed: `fables` means configs/fables.yaml, `demo` a trained model."""
+"""The configs and the demo that come with Pellucid: `fables` means configs/fables.yaml, `demo` a trained model."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ DEMO = _PACKAGE / "demo"  # written by scripts/ship_demo.py
 
 
 def find_run(run: Path) -> Path:
-    """The path as it is; but `demo`, if there is no such folder, means the trained demo that comes with Pellucid."""
+    """The path itself; but `demo`, unless there is such a folder, means the trained demo that comes with Pellucid."""
     return DEMO if run == Path("demo") and not run.exists() else run
 
 
 def find_config(file: Path) -> Path:
-    """The file itself if it is there, or else the shipped config of that name: `fables`, `experiments/positions`."""
+    """The file itself if it exists, or else the shipped config of that name: `fables`, `experiments/positions`."""
     if file.is_file() or file.is_absolute() or ".." in file.parts:
         return file
     name = file.relative_to("configs") if file.parts[:1] == ("configs",) else file
@@ -29,7 +29,7 @@ def find_config(file: Path) -> Path:
 
 
 def shipped_configs() -> Iterator[tuple[str, str]]:
-    """The name and the purpose, which is the first sentence of the file's comments, of each; experiments last."""
+    """The name and purpose (the first sentence of its comments) of each shipped config; experiments last."""
     for path in sorted(SHIPPED.rglob("*.yaml"), key=lambda path: (len(path.parts), path)):
         lines = path.read_text(encoding="utf-8").splitlines()[1:]  # the first one tells editors the schema
         comment = " ".join(line[2:] for line in takewhile(lambda line: re.match("# ?[^ ]", line), lines))

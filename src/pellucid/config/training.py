@@ -1,7 +1,4 @@
-"""Knobs of training: the optimizer, the learning-rate schedule, the loop, evaluation and checkpoints.
-
-The code behind them: `training/` and `checkpoint/`.
-"""
+"""Knobs of training: optimizer, schedule, loop, evaluation and checkpoints (`training/`, `checkpoint/`)."""
 
 from __future__ import annotations
 
@@ -105,16 +102,16 @@ class EvaluationConfig(Section):
     """Validation during training. At the end the whole validation part is evaluated."""
 
     every_steps: Steps = 500
-    max_tokens: int | None = Field(100_000, ge=1, description="evaluate about so many tokens while training; null: all")
+    max_tokens: int | None = Field(100_000, ge=1, description="number of tokens to evaluate in training; null: all")
     stop_at_val_loss: float | None = Field(None, gt=0, description="end the run at this loss (nats per token) or less")
-    early_stopping_patience: int | None = Field(None, ge=1, description="end after so many without a new best")
+    early_stopping_patience: int | None = Field(None, ge=1, description="end after this many without a new best")
 
 
 class CheckpointConfig(Section):
-    """What is kept on disk. The last step and the best one are always saved."""
+    """The checkpoints kept on disk. The last step and the best one are always saved."""
 
     every_steps: Steps = 1000
     keep_last: int = Field(2, ge=1, description="checkpoints kept, beside the one with the best loss")
     snapshots: int = Field(
-        0, ge=0, description="weights alone, kept of so many steps from 0 to the last, close together at the beginning"
+        0, ge=0, description="number of steps from 0 to the last, denser at the start, of which to keep the weights"
     )

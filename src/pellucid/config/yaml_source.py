@@ -1,8 +1,7 @@
-"""Reads YAML into plain values while remembering the line of every key, and writes it so that it reads back equal.
+"""Reads YAML into plain values, with the line of every key, and writes it so that it reads back equal.
 
-Differs from PyYAML's defaults where those surprise: `3e-4` is a number, `yes` is a word, `010` is ten, a key may stand
-only once, and there are no aliases and no tags: a file reads from top to bottom, is as small as it looks, and is plain
-data.
+Differs from PyYAML's defaults where those surprise: `3e-4` is a number, `yes` is a word, `010` is ten, a key may occur
+only once, and there are no aliases and no tags: a file is plain data, and as small as it looks.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ except ImportError:  # a PyYAML that was built without libyaml
     from yaml import SafeDumper  # type: ignore[assignment]
 
 Path = tuple[str | int, ...]
-MAX_CHARACTERS = 50_000  # more would take PyYAML longer than a learner waits for an error
+MAX_CHARACTERS = 50_000  # PyYAML would take too long for more
 _HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
@@ -43,11 +42,11 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(SafeDumper):
-    """PyYAML's safe dumper, which also quotes text that `_Loader` alone would take for a number, as `1e5`."""
+    """PyYAML's safe dumper, which also quotes text that only `_Loader` would read as a number, such as `1e5`."""
 
 
 def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    style = '"' if "\x85" in text else None  # YAML's oldest line break, which outside of quotes comes back as a space
+    style = '"' if "\x85" in text else None  # an old line break, which would be read back as a space without quotes
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -66,7 +65,7 @@ for _tag, _pattern in {
 
 
 def parse_yaml(text: str, source: str) -> tuple[Any, dict[Path, int]]:
-    """The value that the YAML text stands for, and the line (from 1) of each key path in it.
+    """The value of a YAML text, and the line (from 1) of each key path in it.
 
     Raises ConfigError, with source and line, for text that is not YAML, a repeated key, an alias or a foreign tag.
     """
@@ -76,7 +75,7 @@ def parse_yaml(text: str, source: str) -> tuple[Any, dict[Path, int]]:
 
 @lru_cache(maxsize=32)
 def _parsed(text: str, source: str) -> tuple[Any, dict[Path, int]]:
-    """A run asks for the same few texts again and again: its checkpoint's config, say, when it resumes."""
+    """`parse_yaml`, cached: a run parses the same few texts repeatedly, such as its checkpoint's config."""
     if len(text) > MAX_CHARACTERS:
         what = f"{len(text):,} characters are no run config (at most {MAX_CHARACTERS:,})"
         raise ConfigError(source, what, "is this the right file?")
@@ -107,7 +106,7 @@ def _construct(loader: _Loader, node: Any, path: Path, lines: dict[Path, int], s
     if isinstance(node, yaml.ScalarNode):
         try:
             value = loader.construct_object(node)
-        except ValueError:  # Python reads no number of more than 4,300 digits
+        except ValueError:  # Python refuses numbers of more than 4,300 digits
             value = 2**64
         if isinstance(value, int) and abs(value) >= 2**63:
             where = f"{source}:{lines[path]}" + (f": {dotted(path)}" if path else "")
@@ -133,10 +132,10 @@ def write_yaml(value: Any) -> str:
 
 
 def dotted(path: Path) -> str:
-    """`("corpus", "files", 0)` as a reader writes it: `corpus.files.0`."""
+    """A key path as a dotted key: `("corpus", "files", 0)` becomes `corpus.files.0`."""
     return shortened(".".join(str(key) or "''" for key in path))
 
 
 def shortened(text: str, most: int = 80) -> str:
-    """Text for an error's one line, which what stands in a file must not make endless."""
+    """Text cut to at most `most` characters, for an error's one line."""
     return text if len(text) <= most else text[: most - 1] + "…"
