@@ -22,7 +22,7 @@ from pellucid.inspection.build import fables_of
 from pellucid.inspection.estimate import Estimate
 from pellucid.inspection.interventions import Place, replaced
 from pellucid.inspection.knock_out import N_FABLES, Fable, costs, held_out_fables, loss_by_skill
-from pellucid.inspection.trace import the_decoder, trace
+from pellucid.inspection.trace import require_decoder, trace
 from pellucid.model.decoder import Decoder
 
 
@@ -32,7 +32,7 @@ def main() -> None:
     arguments.add_argument("--fables", type=int, default=N_FABLES)
     options = arguments.parse_args()
     trained, _ = load_trained_run(options.run)
-    model, corpus = the_decoder(trained.model, "heads"), fables_of(trained, "heads")
+    model, corpus = require_decoder(trained.model, "heads"), fables_of(trained, "heads")
     fables = held_out_fables(corpus, trained.tokenizer, model.context_length, options.fables)
     found = attribute(model, trained.tokenizer, corpus, fables)
     figures: dict[str, Any] = {

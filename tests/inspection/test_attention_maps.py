@@ -43,7 +43,7 @@ def test_only_weights_that_sum_to_one_are_shown():
     """Those of linear attention do, but where RoPE has turned it."""
     config = tiny_config(attention="linear", position={"type": "rope", "unrotated_last_layers": 1})
     traced = trace(build_away_from_zero(config), [1, 2, 3, 4])
-    with pytest.raises(ConfigError, match=r"weights of head 0.0 are not shares.*; ask for a head of a layer without"):
+    with pytest.raises(ConfigError, match=r"weights of head 0.0 do not sum to 1.*; ask for a head of a layer without"):
         attention_maps(traced.texts, traced.attention)
     torch.testing.assert_close(traced.attention[1].sum(-1), torch.ones(2, 4), rtol=0, atol=1e-4)
     assert list(attention_maps(traced.texts, traced.attention, "1.1").weights) == ["1.1"]

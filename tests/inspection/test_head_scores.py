@@ -99,5 +99,5 @@ def test_a_context_that_is_too_short_is_one_clear_line(letters):
 
 def test_weights_that_are_no_shares_give_no_scores(letters):
     config = tiny_config(context_length=33, attention="linear", position={"type": "rope"})
-    with pytest.raises(ConfigError, match="heads: attention weights are not shares here: with RoPE"):
+    with pytest.raises(ConfigError, match="heads: attention weights do not sum to 1 here, as can happen in linear"):
         head_scores(build_model(config, letters.vocab_size), letters)

@@ -14,12 +14,12 @@ from pellucid.inspection import probe as module
 from pellucid.inspection.probe import (
     DEALT_ANEW,
     MOST_FREQUENT,
-    dealt_anew,
     probe,
     score_of,
     score_of_most_frequent,
     score_of_probe,
     sentence_ends,
+    shuffled_by_fable,
 )
 from pellucid.model.language_model import LanguageModel
 from pellucid.tokenizer.train import train_byte_pairs
@@ -48,7 +48,7 @@ def test_a_probe_reads_what_is_planted_whatever_its_scale(planted):
 def test_a_probe_of_noise_and_one_of_labels_dealt_anew_are_right_by_chance(planted):
     fables_N, labels_N, planted_ND, noise_ND = planted
     of_noise = score_of_probe(noise_ND, labels_N, fables_N)
-    of_dealt = score_of_probe(planted_ND, dealt_anew(labels_N, fables_N), fables_N)
+    of_dealt = score_of_probe(planted_ND, shuffled_by_fable(labels_N, fables_N), fables_N)
     for score in (of_noise, of_dealt):
         assert abs(score.mean - 1 / CLASSES) < 1.5 * score.half_width + 0.02
         assert score.mean < 0.45
@@ -66,7 +66,7 @@ def test_what_no_line_divides_is_not_found():
 
 def test_dealing_keeps_the_labels_and_gives_all_sentences_of_a_fable_the_same(planted):
     fables_N, labels_N, *_ = planted
-    dealt_N = dealt_anew(labels_N, fables_N)
+    dealt_N = shuffled_by_fable(labels_N, fables_N)
     assert sorted(dealt_N) == sorted(labels_N)
     assert (dealt_N != labels_N).any()
     assert all(len(set(dealt_N[fables_N == fable])) == 1 for fable in range(N_FABLES))

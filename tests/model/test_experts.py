@@ -7,7 +7,7 @@ import torch
 from model.model_axes import AXES, VOCAB_SIZE, build_away_from_zero, float64, tiny_config
 from model.test_decoder import influence
 from pellucid.model.build import build_feed_forward, build_model
-from pellucid.model.experts import experts_of, listening_to
+from pellucid.model.experts import experts_of, router_probabilities
 from reference import experts as reference
 
 N_EXPERTS, TOP_K = 4, 2
@@ -123,7 +123,7 @@ def test_plain_and_fast_kernels_are_the_same_for_experts():
 
 def test_in_bfloat16_the_router_decides_in_float32():
     model = build_model(tiny_config(feed_forward=moe()), VOCAB_SIZE)
-    with torch.autocast("cpu", torch.bfloat16), listening_to(experts_of(model)) as heard:
+    with torch.autocast("cpu", torch.bfloat16), router_probabilities(experts_of(model)) as heard:
         logits_BTV = model(torch.zeros(2, 8, dtype=torch.long))
     assert [p_BTE.dtype for p_BTE in heard] == [torch.float32] * 2
     assert logits_BTV.dtype == torch.bfloat16
@@ -134,11 +134,11 @@ def test_routers_are_heard_in_the_order_of_the_layers_and_only_inside():
     tokens_BT = torch.zeros(2, 8, dtype=torch.long)
     unheard_BTV = model(tokens_BT)
     first, second = experts_of(model)
-    with listening_to([first, second]) as heard:
+    with router_probabilities([first, second]) as heard:
         assert torch.equal(model(tokens_BT), unheard_BTV)
     model(tokens_BT)
     assert [p_BTE.shape for p_BTE in heard] == [(2, 8, N_EXPERTS)] * 2
-    with listening_to([second]) as only:
+    with router_probabilities([second]) as only:
         model(tokens_BT)
     assert torch.equal(only[0], heard[1])
 

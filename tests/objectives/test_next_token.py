@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.data.batches import IGNORE_INDEX
-from pellucid.model.experts import experts_of, listening_to
+from pellucid.model.experts import experts_of, router_probabilities
 from pellucid.objectives.next_token import load_balance, next_token, next_token_nats
 from pellucid.training.build import choose_objective
 from reference import experts as reference
@@ -76,7 +76,7 @@ def test_the_penalty_is_apart_from_the_loss_and_reaches_the_routers_alone():
 
 def test_the_load_is_the_share_of_the_choices_of_each_layer():
     decoder, batch = tiny_decoder(**MOE), random_batch(0)
-    with listening_to(experts_of(decoder)) as heard:
+    with router_probabilities(experts_of(decoder)) as heard:
         loss = choose_objective(decoder_config(**MOE), decoder)(decoder, batch)
     load_LE = loss.figures["expert_load"] / loss.count
     torch.testing.assert_close(load_LE.sum(dim=1), torch.ones(2))

@@ -207,7 +207,7 @@ def test_where_weights_are_no_shares_the_costs_are_known_and_nothing_is_said_of_
     table = microscope.knock_out("turned@1", 2)
     assert table["attribution"] is None
     assert [row["name"] for row in table["knocked_out"]][:3] == ["head 0.0", "head 0.1", "attention 0"]
-    with pytest.raises(ConfigError, match="are not shares"):
+    with pytest.raises(ConfigError, match="do not sum to 1"):
         microscope.heads("turned@1")
 
 

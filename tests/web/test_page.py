@@ -640,7 +640,7 @@ def test_what_the_server_cannot_give_is_said_where_it_is_missing_and_the_rest_is
     page.clock.install()
     gone = {"name": "other", **NOT_BEGUN, "problem": "other: this folder is gone; bring it back"}
     fable = page.request.get(f"{address}api/run").json()["runs"]
-    refused = {"error": {"message": "heads: attention weights are not shares here; choose another run"}}
+    refused = {"error": {"message": "heads: attention weights do not sum to 1 here; choose another run"}}
     page.route("**/api/run*", lambda route: route.fulfill(json={"runs": [gone, *fable]}))
     page.route("**/api/heads*", lambda route: route.fulfill(status=400, json=refused))
     page.route("**/api/events", lambda route: route.fulfill(status=503))

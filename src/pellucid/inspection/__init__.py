@@ -1,1 +1,1 @@
-"""What is inside a trained model: traces, heads, knock-outs, probes, and the truth beside each of its guesses."""
+"""Looking inside a trained model: traces, heads, knock-outs, probes, and the truth beside each prediction."""

@@ -1,7 +1,8 @@
-"""Where each head looks, as `pellucid explain --attention` shows it: in a terminal, on a page, or as JSON.
+"""Attention maps for `pellucid explain --attention`: in a terminal, on a page, or as JSON.
 
-A head's map has a row for each token that looks (a query) and a column for each that it may look at (a key), itself
-included. Shapes: T tokens as queries, S as keys.
+A head's map has a row for each query and a column for each key: a token and those that it may attend to.
+
+Shapes: T tokens as queries, S as keys.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ LABEL_WIDTH, MAP_WIDTH, HEADER_HEIGHT = 14, 80, 8
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """The weights (T, S) of some heads, by LAYER.HEAD. The first token is the end_of_text before the document."""
+    """Attention weights (T, S) of some heads, by LAYER.HEAD. The first token is the end_of_text before the document."""
 
     texts: list[str]
     weights: dict[str, Weights]
 
     def to_json(self) -> dict[str, object]:
-        """Row t of the weights ends with token t; all later ones are zero."""
+        """The maps for JSON. Row t ends with token t, as all later weights are zero."""
         heads = []
         for name, weights_TS in self.weights.items():
             layer, head = map(int, name.split("."))
@@ -40,8 +41,7 @@ class AttentionMaps:
 
 
 def attention_maps(texts: Sequence[str], attention_LHTS: Tensor, which: str = "all") -> AttentionMaps:
-    """The maps of all heads, or of one: LAYER.HEAD. Raises ConfigError if there is no such head, or if its weights do
-    not sum to 1."""
+    """The maps of all heads, or of one (LAYER.HEAD). ConfigError: no such head, or its weights do not sum to 1."""
     heads = {
         f"{layer}.{head}": weights_TS.float().numpy()
         for layer, weights_HTS in enumerate(attention_LHTS)
@@ -53,13 +53,13 @@ def attention_maps(texts: Sequence[str], attention_LHTS: Tensor, which: str = "a
     maps = heads if which == "all" else {which: heads[which]}
     for name, weights_TS in maps.items():
         if not np.allclose(weights_TS.sum(axis=1), 1, atol=0.01):
-            what = f"the weights of head {name} are not shares: with RoPE, linear attention's need not sum to 1"
+            what = f"the weights of head {name} do not sum to 1, as can happen in linear attention with RoPE"
             raise ConfigError("--attention", what, "ask for a head of a layer without RoPE")
     return AttentionMaps(list(map(visible, texts)), maps)
 
 
 def attention_table(maps: AttentionMaps) -> list[str]:
-    """For a terminal: the map of a single head, or one row per head."""
+    """Lines for a terminal: the map of a single head, or one row per head."""
     if len(maps.weights) == 1:
         [(head, weights_TS)] = maps.weights.items()
         where = head.replace(".", ", head ")
@@ -77,7 +77,7 @@ def attention_table(maps: AttentionMaps) -> list[str]:
 
 
 def _shares(weights_TS: Weights) -> list[float | None]:
-    """Mean weight on itself, the token before, the first token and all others; where these are different tokens."""
+    """Mean weight on the token itself, the previous one, the first one, and all others, where all these differ."""
     t = np.arange(2, len(weights_TS))
     if not len(t):
         return [None] * 4
@@ -86,13 +86,13 @@ def _shares(weights_TS: Weights) -> list[float | None]:
 
 
 def largest(texts: Sequence[str], row_S: Weights, t: int, n: int) -> list[tuple[str, float]]:
-    """The keys with the largest weights in row t: their texts with how far back they are, and the weights."""
+    """The keys with the largest weights in row t: their texts with their distance, and the weights."""
     keys = [int(s) for s in np.argsort(-row_S, kind="stable")[:n]]
     return [(f"{texts[s]} {f'−{t - s}' if s < t else 'itself'}", float(row_S[s])) for s in keys if row_S[s]]
 
 
 def _map(texts: Sequence[str], weights_TS: Weights) -> list[str]:
-    """Two columns per key if there is room, so that the squares are square."""
+    """Lines of one head's map, with two columns per key if there is room, so that squares look square."""
     start = max(0, len(texts) - MAP_WIDTH)
     texts, weights_TS = texts[start:], weights_TS[start:, start:]
     width = 2 if 2 * len(texts) <= MAP_WIDTH else 1

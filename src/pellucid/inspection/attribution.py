@@ -1,12 +1,12 @@
-"""Which head does what: where it looks when a skill is needed, and what the skill loses without it.
+"""Attribution of skills to heads: where a head looks when a skill is needed, and what the skill loses without it.
 
 The grammar of Fables knows which earlier words decide a name that is repeated, a fact, a pronoun or a number (see
-`corpora.fables.deciding`). So two things are measured for each head and skill, and only both together say that it does
-the work:
+`corpora.fables.deciding`). So two things are measured for each head and skill; only both together show that the head
+does the work:
 
-    looks   how much of its attention is on tokens of the deciding words, where a token is predicted that they decide;
-            beside it, how much would be there if attention were spread evenly over all tokens so far
-    costs   by how much the loss of the skill rises when the head is knocked out (see `knock_out`)
+    looks   the share of its attention on tokens of the deciding words, where it predicts a token that they decide;
+            and for comparison, that share if attention were spread evenly over all tokens so far
+    costs   the rise of the skill's loss when the head is knocked out (see `knock_out`)
 
 Shapes: L layers, H heads, K skills that earlier words can decide, T positions as queries, S as keys, F fables.
 """
@@ -29,12 +29,12 @@ from pellucid.inspection.trace import trace
 from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
 
-SKILLS_DECIDED = ("agreement", "recall", "fact", "count")  # by words; morals are decided by the whole story
+SKILLS_DECIDED = ("agreement", "recall", "fact", "count")  # by a few words; a moral depends on the whole story
 
 
 @dataclass(frozen=True)
 class HeadWork:
-    """What share of a head's attention is on the words that decide each skill, and what it costs to do without it."""
+    """A head's share of attention on the words that decide each skill, and the cost of knocking it out."""
 
     layer: int
     head: int
@@ -48,15 +48,15 @@ class HeadWork:
 
 @dataclass(frozen=True)
 class Attribution:
-    """The work of all heads, layer by layer. evenly: the share on the deciding words, were attention spread evenly."""
+    """The work of all heads, layer by layer. evenly: the share on the deciding words if attention were even."""
 
     n_fables: int
     evenly: dict[str, float]
     heads: list[HeadWork]
 
     def done_by(self, skill: str) -> HeadWork | None:
-        """The head without which the skill loses most, if that is more than nothing (95 %), and if at least 40 % of its
-        attention is on the words that decide."""
+        """The head whose knock-out costs the skill most; None unless that is significant (95 %), and the head has at
+        least 40 % of its attention on the deciding words."""
         best = max(self.heads, key=lambda head: head.costs.by_skill[skill].mean)
         cost = best.costs.by_skill[skill]
         does = cost.mean > cost.half_width and best.looks[skill].mean >= LEAST_SCORE_OF_A_NAME
@@ -68,7 +68,7 @@ class Attribution:
         return {"fables": self.n_fables, "evenly": self.evenly, "done_by": done_by, "heads": heads}
 
     def table(self) -> str:
-        """For a person to read: of each skill, where the head looks and what it costs."""
+        """The results as a table to read."""
         skills = list(self.evenly)
         lines = [
             f"what heads do, on {self.n_fables} held-out fables (± 95 %): how much of their attention, in %, is on the",
@@ -100,7 +100,7 @@ def _costs(cost: Estimate) -> str:
 
 @dataclass(frozen=True)
 class HeadTable:
-    """All that is known of the heads. attribution: None where no grammar knows what decides the text."""
+    """Scores and attribution of all heads. attribution: None unless the text is Fables."""
 
     scores: list[HeadScores]
     attribution: Attribution | None
@@ -115,7 +115,7 @@ class HeadTable:
 
 
 def attribute(model: Decoder, tokenizer: Tokenizer, corpus: FablesCorpus, fables: Sequence[Fable]) -> Attribution:
-    """Measures all heads on these fables. ConfigError if their weights are no shares."""
+    """Measure all heads on these fables. ConfigError for attention weights that do not sum to 1."""
     columns = [corpus.skills.index(skill) for skill in SKILLS_DECIDED]
     looks, evenly, weights = [], [], []
     for fable in fables:
@@ -127,36 +127,36 @@ def attribute(model: Decoder, tokenizer: Tokenizer, corpus: FablesCorpus, fables
         evenly.append((wanted_KTS.sum(axis=2) / np.arange(1, len(fable.ids) + 1)).sum(axis=1))
         weights.append(shares_KT.sum(axis=1))
     looks_KLHF, weights_KF = np.stack(looks).transpose(3, 1, 2, 0), np.stack(weights, axis=1)
-    found = {skill: k for k, skill in enumerate(SKILLS_DECIDED) if weights_KF[k].any()}
+    index_of_skill = {skill: k for k, skill in enumerate(SKILLS_DECIDED) if weights_KF[k].any()}
 
     places = [("head", layer, head) for layer, head in np.ndindex(looks_KLHF.shape[1:3])]
     rows = knock_out_table(model, fables, corpus.skills, [[place] for place in places]).rows
     heads = []
     for (_, layer, head), costs in zip(places, rows, strict=True):
-        shares = {skill: ratio(looks_KLHF[k, layer, head], weights_KF[k]) for skill, k in found.items()}
+        shares = {skill: ratio(looks_KLHF[k, layer, head], weights_KF[k]) for skill, k in index_of_skill.items()}
         heads.append(HeadWork(layer, head, shares, costs))
     evenly_K = np.sum(evenly, axis=0) / np.maximum(weights_KF.sum(axis=1), 1e-9)
-    return Attribution(len(fables), {skill: float(evenly_K[k]) for skill, k in found.items()}, heads)
+    return Attribution(len(fables), {skill: float(evenly_K[k]) for skill, k in index_of_skill.items()}, heads)
 
 
 def deciding_tokens(corpus: FablesCorpus, tokenizer: Tokenizer, fable: Fable) -> NDArray[np.bool_]:
-    """Whether key s is a token of the words that decide the target of query t, as far as it takes skill k: (K, T, S).
+    """A mask (K, T, S): is key s a token of the words that decide the target of query t, by skill k?
 
-    The first key is the end_of_text. Targets that no word decides have rows of nothing.
+    The first key is the end_of_text. The rows of targets that no word decides are all False.
     """
     return _deciding_tokens(corpus, tokenizer, fable.text, len(fable.ids))
 
 
 def what_decides(corpus: FablesCorpus, tokenizer: Tokenizer, text: str) -> list[list[int]]:
-    """At each position (the first is the end_of_text) the tokens whose words decide the next one; [] where none do.
+    """For each position (the first is the end_of_text), the tokens whose words decide the next one; [] if none do.
 
-    The text is the beginning of a fable; what comes after it is the likeliest. Raises DataError for another text.
+    The text is the beginning of a fable, continued with its likeliest ending. Raises DataError for other texts.
     """
     fable = corpus.likeliest_fable(text)
     ids = tokenizer.encode(text)
     n_same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(ids, tokenizer.encode(fable), strict=False)))
     decides_KTS = _deciding_tokens(corpus, tokenizer, fable, n_same + 1)
-    unknown: list[list[int]] = [[]] * (len(ids) - n_same)  # inside a word that the fable spells with other tokens
+    unknown: list[list[int]] = [[]] * (len(ids) - n_same)  # inside a word that the fable encodes as other tokens
     return [np.flatnonzero(decides_KTS[:, t].any(axis=0)).tolist() for t in range(n_same + 1)] + unknown
 
 

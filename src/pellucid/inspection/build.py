@@ -1,4 +1,4 @@
-"""From a trained run to what is inside it: explanations, embeddings, probes, knock-outs and heads."""
+"""Explanations, embeddings, probes, knock-outs and head tables of a trained run."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from pellucid.inspection.head_scores import head_scores
 from pellucid.inspection.interventions import Place
 from pellucid.inspection.knock_out import KnockOutTable, held_out_fables, knock_out_table
 from pellucid.inspection.probe import ProbeTable, probe
-from pellucid.inspection.trace import the_decoder, trace_text
+from pellucid.inspection.trace import require_decoder, trace_text
 from pellucid.model.build import build_model
 
 
 def explain_run(
     trained: TrainedModel, prompt: str | None, *, number: int, n_candidates: int, attention: str | None = None
 ) -> Explanation:
-    """Explains a prompt or, without one, the number-th document held out, from 1.
+    """Explain a prompt or, without one, the number-th held-out document, from 1.
 
-    attention: of which heads the maps are shown, "all" or LAYER.HEAD. A prompt needs no text files, which a run copied
-    to another machine lacks.
+    attention: also the maps of "all" heads, or of one, LAYER.HEAD. A prompt needs no text files, which a run that was
+    copied to another machine lacks.
     """
     decoder, tokenizer, length = trained.model, trained.tokenizer, trained.model.context_length
     is_fables = trained.config.corpus.type == "fables"
@@ -42,8 +42,8 @@ def explain_run(
     else:
         piece = validation_document(corpus, number, tokenizer, length)
         source = f"held-out {'fable' if is_fables else 'document'} {number}"
-    known = corpus if isinstance(corpus, KnownCorpus) and tokenizer.has_words else None
-    explanation = explain(decoder, tokenizer, piece, known, context_length=length, n_candidates=n_candidates)
+    known_corpus = corpus if isinstance(corpus, KnownCorpus) and tokenizer.has_words else None
+    explanation = explain(decoder, tokenizer, piece, known_corpus, context_length=length, n_candidates=n_candidates)
     maps = None
     if attention:
         trace = trace_text(decoder, tokenizer, explanation.text)
@@ -55,13 +55,13 @@ def explain_run(
 def embed_run(
     trained: TrainedModel, texts: Sequence[str] | None, *, layer: Layer, pooling: Pooling | None, most: int = 1
 ) -> Embeddings:
-    """The vectors of these texts or, without any, of at most so many documents held out."""
+    """The vectors of these texts or, without any, of at most `most` held-out documents."""
     texts = texts or held_out_texts(trained, build_corpus(trained.config.corpus), most)
     return embed(trained.model, trained.tokenizer, texts, layer, pooling)
 
 
 def held_out_texts(trained: TrainedModel, corpus: Corpus, most: int) -> list[str]:
-    """The first documents held out; of a long one, the whole words that fit into the context. DataError: none."""
+    """The first held-out documents, each cut to the words that fit into the context. DataError if there are none."""
     length, tokenizer = trained.model.context_length, trained.tokenizer
     enough = length * max(len(tokenizer.token_bytes(id_)) for id_ in range(tokenizer.vocab_size))  # characters
     texts, text, is_taken = [], "", False
@@ -81,7 +81,7 @@ def held_out_texts(trained: TrainedModel, corpus: Corpus, most: int) -> list[str
 
 
 def told_by_texts(trained: TrainedModel, texts: Sequence[str], name: str | None) -> list[str] | None:
-    """A property of each fable; None for other texts if none is named. ConfigError: there is no such property."""
+    """A property of each fable; None for other texts, unless one is named. ConfigError if there is no such property."""
     is_asked = name is not None
     if not is_asked and trained.config.corpus.type != "fables":
         return None
@@ -98,7 +98,7 @@ def told_by_texts(trained: TrainedModel, texts: Sequence[str], name: str | None)
 
 
 def probe_run(trained: TrainedModel, texts: Sequence[str] | None, *, most: int) -> ProbeTable:
-    """Probes the model, and the same with its first weights, at these fables or, without any, at those held out."""
+    """Probe the model, and one with its initial weights, on these fables or, without any, on held-out ones."""
     fables = fables_of(trained, "--probe")
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(trained.config.seed)
@@ -110,16 +110,16 @@ def probe_run(trained: TrainedModel, texts: Sequence[str] | None, *, most: int) 
 def knock_out_run(
     trained: TrainedModel, knock_outs: Sequence[Sequence[Place]] | None, *, n_fables: int
 ) -> KnockOutTable:
-    """What it costs each skill to knock these places out, each entry together, or every head and sublayer alone."""
+    """The cost for each skill of knocking out the places of each entry together, or every head and sublayer alone."""
     fables = fables_of(trained, "knock_out")
-    model = the_decoder(trained.model, "knock_out")
+    model = require_decoder(trained.model, "knock_out")
     sample = held_out_fables(fables, trained.tokenizer, model.context_length, n_fables)
     return knock_out_table(model, sample, fables.skills, knock_outs)
 
 
 def heads_of_run(trained: TrainedModel, *, n_fables: int) -> HeadTable:
-    """Where the heads look and, if the run's text is Fables, what work each does for the skills."""
-    model, tokenizer = the_decoder(trained.model, "heads"), trained.tokenizer
+    """Where the heads look and, if the run's text is Fables, which skills each serves."""
+    model, tokenizer = require_decoder(trained.model, "heads"), trained.tokenizer
     scores = head_scores(model, tokenizer)
     if trained.config.corpus.type != "fables" or not tokenizer.has_words:
         return HeadTable(scores, attribution=None)
@@ -129,7 +129,7 @@ def heads_of_run(trained: TrainedModel, *, n_fables: int) -> HeadTable:
 
 
 def fables_of(trained: TrainedModel, where: str) -> FablesCorpus:
-    """The run's corpus. ConfigError if no grammar knows what its texts tell."""
+    """The run's corpus. ConfigError unless it is Fables."""
     corpus = build_corpus(trained.config.corpus)
     if not isinstance(corpus, FablesCorpus):
         raise ConfigError(where, "only of Fables is it known what a text tells", "take a run of corpus.type fables")

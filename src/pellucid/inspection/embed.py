@@ -1,8 +1,8 @@
-"""What a model makes of a text: the hidden vector of each token, or one for the whole text (docs/embeddings.md).
+"""Embeddings of texts: the hidden vector of each token, or one for a whole text (docs/embeddings.md).
 
-Layers have numbers: 0 is what enters the first, n is what leaves the n-th, and the last is what the logits are read
-from. In a decoder that is the embedding, the stream after block n, and the stream after the final norm. Before a text
-the model reads an end_of_text, as in training; that is no part of the text, so it has no vector and is in no mean.
+Layer 0 is the embedding, layer n the residual stream after block n, and the last the stream after the final norm; other
+models have similar layers. Before a text the model reads an end_of_text, as in training, which has no vector and is in
+no mean.
 
 Shapes: N texts or tokens, B batch, T tokens, D width of the layer.
 """
@@ -39,7 +39,7 @@ ROWS_SHOWN, NUMBERS_SHOWN, CHARACTERS_SHOWN = 10, 4, 80
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Vectors (N, D), what each stands for (a text or a token), and the number of the text it is from, from 0."""
+    """Vectors (N, D), the text or token of each, and the number of the text it is from, from 0."""
 
     vectors: Floats
     texts: list[str]
@@ -48,14 +48,14 @@ class Embeddings:
     pooling: Pooling | None  # None: a vector for each token
 
     def to_json(self) -> dict[str, object]:
-        """As `pellucid embed --json` prints them."""
+        """The vectors as `pellucid embed --json` prints them."""
         rows = zip(self.text_numbers, self.texts, self.vectors.tolist(), strict=True)
         kind = "token" if self.pooling is None else "text"
         vectors = [{"number": number, kind: text, "vector": vector} for number, text, vector in rows]
         return {"layer": self.layer, "pooling": self.pooling, "vectors": vectors}
 
     def table(self) -> str:
-        """For a person: the first vectors, and the first numbers of each."""
+        """A table of the first vectors, and the first numbers of each."""
         n_vectors, width = self.vectors.shape
         pooled = {"mean": "text, the mean over its tokens", "last": "text, that of its last token", None: "token"}
         lines = [
@@ -69,7 +69,7 @@ class Embeddings:
         return "\n".join([*lines, *([f"… and {more:,} more: --json or --output FILE for all"] if more > 0 else [])])
 
     def save(self, file: Path) -> None:
-        """As .npz (arrays `vectors`, `texts`, `text_numbers`) or .safetensors (the texts are in its metadata)."""
+        """Save as .npz (arrays `vectors`, `texts`, `text_numbers`) or .safetensors (with the texts in its metadata)."""
         if file.suffix not in (".npz", ".safetensors"):
             raise ConfigError("--output", f"{file} is neither .npz nor .safetensors", "end its name with one of them")
         numbers = np.array(self.text_numbers, dtype=np.int64)
@@ -82,7 +82,7 @@ class Embeddings:
 
 
 def layer_named(name: str) -> Layer:
-    """The number of a layer, or last. Raises ConfigError for another name."""
+    """The number of a layer, or "last". Raises ConfigError for another name."""
     if name == "last":
         return "last"
     if not name.isdecimal():
@@ -97,10 +97,10 @@ def embed(
     layer: Layer = "last",
     pooling: Pooling | None = "mean",
 ) -> Embeddings:
-    """A vector for each text: the mean over its tokens, or that of the last, which has read all. None: for each token.
+    """A vector for each text: the mean over its tokens, or that of the last; with pooling None, one for each token.
 
-    A token's vector depends on the tokens up to it alone. DataError for a text that is empty, longer than the
-    context, or impossible to encode, and for no text at all; ConfigError if the model has no vectors or no such layer.
+    A token's vector depends only on the tokens up to it. DataError for a text that is empty, longer than the context,
+    or impossible to encode, and for no text at all; ConfigError if the model has no vectors or no such layer.
     """
     if not texts:
         raise DataError("embed", "there is no text", "give at least one")
@@ -131,14 +131,14 @@ def layers_of_texts(model: LanguageModel, tokenizer: Tokenizer, texts: Sequence[
     n_at_once = max(1, TOKENS_AT_ONCE // max(map(len, rows), default=1))
     for start in range(0, len(rows), n_at_once):
         batch = rows[start : start + n_at_once]
-        tokens_BT = pad_sequence([torch.tensor(row) for row in batch], True, tokenizer.end_of_text)  # no token sees it
+        tokens_BT = pad_sequence([torch.tensor(row) for row in batch], True, tokenizer.end_of_text)  # after all tokens
         layers = [x_BTD.float().cpu().numpy() for x_BTD in hidden_layers(model, tokens_BT.to(device))]
         for i, row in enumerate(batch):
             yield [x_BTD[i, 1 : len(row)] for x_BTD in layers]
 
 
 def ids_that_fit(model: LanguageModel, tokenizer: Tokenizer, text: str) -> list[int]:
-    """The tokens of a text. DataError if there are none, or too many to read at once."""
+    """Token ids of a text. DataError if there are none, or too many to read at once."""
     ids = tokenizer.encode(text)
     if not ids:
         raise DataError("the text", "it is empty", "give one with at least a character")
@@ -152,30 +152,30 @@ def ids_that_fit(model: LanguageModel, tokenizer: Tokenizer, text: str) -> list[
 def hidden_layers(model: LanguageModel, tokens_BT: Tensor) -> list[Tensor]:
     """The hidden vectors (B, T, D) of all tokens, layer by layer. The model is unchanged afterwards.
 
-    ConfigError if it has none: in a bigram, a token leads straight to logits.
+    ConfigError if it has none, as a bigram, which has only logits.
     """
     modules = model.hidden_modules()
     if not modules:
         what = f"a {type(model).__name__} has no hidden vectors, only logits"
         raise ConfigError("model.type", what, "embed with a run of another type, such as decoder")
     layers: list[Tensor] = []
-    with eval_mode(model), ExitStack() as undo:
-        undo.enter_context(modules[0].register_forward_pre_hook(lambda _, inputs: layers.append(inputs[0])))
+    with eval_mode(model), ExitStack() as hooks:
+        hooks.enter_context(modules[0].register_forward_pre_hook(lambda _, inputs: layers.append(inputs[0])))
         for module in modules:
-            undo.enter_context(module.register_forward_hook(lambda _, __, output: layers.append(_vectors(output))))
+            hooks.enter_context(module.register_forward_hook(lambda _, __, output: layers.append(_vectors(output))))
         model(tokens_BT)
     return layers
 
 
 def _vectors(output: Any) -> Tensor:
-    """PyTorch's recurrent networks give their state too."""
+    """The vectors in a module's output, beside which PyTorch's recurrent networks return their state."""
     vectors: Tensor = output[0] if isinstance(output, tuple) else output
     return vectors
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A text near another: its number, from 1, and the cosine of the angle between their vectors."""
+    """A text near another: its number, from 1, and the cosine similarity of their vectors."""
 
     number: int
     similarity: float
@@ -185,12 +185,12 @@ class Neighbour:
         return {"number": self.number, "similarity": self.similarity, "text": self.text}
 
 
-def nearest(vector_D: Floats, among: Embeddings, k: int) -> list[Neighbour]:
+def nearest(vector_D: Floats, embeddings: Embeddings, k: int) -> list[Neighbour]:
     """The k texts with the largest cosine similarity x·y / (|x| |y|), the most similar first."""
-    lengths_N = np.linalg.norm(among.vectors, axis=1) * np.linalg.norm(vector_D)
-    similarities_N = among.vectors @ vector_D / np.maximum(lengths_N, np.finfo(np.float32).tiny)
+    lengths_N = np.linalg.norm(embeddings.vectors, axis=1) * np.linalg.norm(vector_D)
+    similarities_N = embeddings.vectors @ vector_D / np.maximum(lengths_N, np.finfo(np.float32).tiny)
     order = np.argsort(-similarities_N, kind="stable")[:k]
-    return [Neighbour(int(i) + 1, float(similarities_N[i]), among.texts[i]) for i in order]
+    return [Neighbour(int(i) + 1, float(similarities_N[i]), embeddings.texts[i]) for i in order]
 
 
 def nearest_table(neighbours: Sequence[Neighbour]) -> str:
@@ -199,6 +199,6 @@ def nearest_table(neighbours: Sequence[Neighbour]) -> str:
 
 
 def beginning(text: str) -> str:
-    """The first words, on one line."""
+    """The first words of a text, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= CHARACTERS_SHOWN else line[:CHARACTERS_SHOWN].rpartition(" ")[0] + " …"

@@ -1,6 +1,6 @@
-"""A mean over fables, and how far it may be from that over all fables: its 95 % interval.
+"""Means over fables, with 95 % confidence intervals.
 
-Fables are drawn independently; the tokens of one are alike, so it is fables that count.
+Fables are drawn independently, but the tokens of one are alike: so the sample size is the number of fables.
 
 Shapes: F fables.
 """
@@ -29,13 +29,13 @@ class Estimate:
 
 
 def mean_of(values_F: Floats) -> Estimate:
-    """The mean of one number per fable. Its interval is that of a normal distribution, for a few dozen or more."""
+    """The mean of one number per fable. Its interval assumes a normal distribution: a few dozen fables or more."""
     deviation = float(values_F.std(ddof=1)) if len(values_F) > 1 else float("nan")
     return Estimate(float(values_F.mean()), NORMAL_95 * deviation / len(values_F) ** 0.5)
 
 
 def ratio(sums_F: Floats, weights_F: Floats) -> Estimate:
-    """Σ sums / Σ weights: a mean over what the fables hold, however many each does (Cochran 1977, section 2.11)."""
+    """Σ sums / Σ weights: a mean over items, of which fables have different numbers (Cochran 1977, section 2.11)."""
     total = weights_F.sum()
     mean = sums_F.sum() / total
     surplus_F = sums_F - mean * weights_F

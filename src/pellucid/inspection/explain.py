@@ -1,7 +1,7 @@
-"""From a model and a text to an explanation: what the model expected at each token, and the exact truth.
+"""Makes an explanation of a text: the model's predictions at each token, and the exact truth.
 
 Shapes: T places (before each token, and after the last), V vocabulary, S skills, O outcomes: characters, or all tokens
-and one more for what no token can write.
+and one more for characters that no token can write.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pellucid.evaluation.skills import skill_table
 from pellucid.inspection.explain_truth import TextTruth, truth_of_text
 from pellucid.inspection.explanation import NO_TOKEN, Candidate, Explanation, Forecast, TokenRow
 from pellucid.inspection.formats import after
-from pellucid.model.experts import Experts, experts_of, listening_to
+from pellucid.model.experts import Experts, experts_of, router_probabilities
 from pellucid.model.language_model import eval_mode
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.pieces import END, token_text, visible
@@ -43,7 +43,7 @@ LACKS_A_CHARACTER = (
 
 
 def validation_document(corpus: Corpus, number: int, tokenizer: Tokenizer, context_length: int) -> Piece:
-    """The number-th of `validation_documents`, from 1. ConfigError if fewer are held out."""
+    """The number-th held-out document, from 1. ConfigError if there are fewer."""
     n_documents = 0
     for document in validation_documents(corpus, tokenizer, context_length):
         n_documents += 1
@@ -53,7 +53,7 @@ def validation_document(corpus: Corpus, number: int, tokenizer: Tokenizer, conte
 
 
 def validation_documents(corpus: Corpus, tokenizer: Tokenizer, context_length: int) -> Iterator[Piece]:
-    """The documents held out; of a long one as much as fills the context, or more."""
+    """The held-out documents; of a long one at least as much as fills the context."""
     text, is_full = "", False
     for piece in corpus.pieces("validation"):
         if not is_full:
@@ -74,23 +74,23 @@ def explain(
     context_length: int,
     n_candidates: int,
 ) -> Explanation:
-    """Reads a text from the start of a document. `corpus` knows the truth; None where nobody does.
+    """Explain a text from the start of a document. corpus: knows the truth; None if it is not known.
 
-    Of a text longer than the context, only the whole words that fit are explained, and a note says so.
+    If a text is longer than the context, only the words that fit are explained, and a note says so.
     DataError for a text that the tokenizer cannot encode.
     """
-    text = beginning_that_fits(tokenizer, piece.text, context_length - 1)  # the end_of_text before it takes a place too
+    text = beginning_that_fits(tokenizer, piece.text, context_length - 1)  # one place is for the end_of_text before it
     ids = tokenizer.encode(text)
     truth = truth_of_text(corpus, tokenizer, text) if corpus else None
     ends = (piece.ends_document and text == piece.text) or (truth is not None and truth.is_whole)
     targets = [*ids, tokenizer.end_of_text] if ends else ids
 
-    with listening_to(layers := experts_of(model)) as routers:
+    with router_probabilities(layers := experts_of(model)) as probabilities:
         log_q_TO = log_probabilities(model, [tokenizer.end_of_text, *ids])
-    asked_TLC = experts_asked(layers, routers)
+    experts_TLC = chosen_experts(layers, probabilities)
     truth_T = truth.distributions if truth else [None] * len(log_q_TO)
     texts_O = [*(token_text(tokenizer, id_) for id_ in range(tokenizer.vocab_size)), NO_TOKEN]
-    known = document_truth(corpus, tokenizer, text, targets, truth_T) if corpus and ends else None
+    known_truth = document_truth(corpus, tokenizer, text, targets, truth_T) if corpus and ends else None
     is_possible = truth is not None and truth.is_possible
     rows = []
     for t, id_ in enumerate(targets):
@@ -101,13 +101,13 @@ def explain(
                 text=texts_O[id_],
                 id=id_,
                 model_nats=-float(log_q_TO[t, id_]),
-                # In a text that the corpus can hold, no token is impossible. One that never begins its word there can
-                # only stand in an unfinished last word; it has no truth.
+                # In a possible text no token is impossible. One that cannot begin its word must be in an
+                # unfinished last word, and has no truth.
                 truth=probability or (None if is_possible else probability),
                 is_hit=int(log_q_TO[t].argmax()) == id_,
-                skills=skills_of_token(known, t) if known else None,
+                skills=skills_of_token(known_truth, t) if known_truth else None,
                 forecast=compare(log_q_TO[t], p, texts_O, CANDIDATES_PER_ROW),
-                experts=asked_TLC[t + 1] if t + 1 < len(asked_TLC) else None,
+                experts=experts_TLC[t + 1] if t + 1 < len(experts_TLC) else None,
             )
         )
     following, by_character = compare(log_q_TO[-1], truth_T[-1], texts_O, n_candidates), False
@@ -120,13 +120,13 @@ def explain(
         next=following,
         next_unit="character" if by_character else "token",
         has_truth=truth is not None,
-        skills=skill_table(known, np.arange(len(rows)), nats_T, hits_T, n_documents=1) if known else None,
+        skills=skill_table(known_truth, np.arange(len(rows)), nats_T, hits_T, n_documents=1) if known_truth else None,
         notes=notes(corpus, truth, text, n_tokens=len(ids), is_cut=text != piece.text),
     )
 
 
 def beginning_that_fits(tokenizer: Tokenizer, text: str, n_tokens: int) -> str:
-    """As many whole words as fit into these tokens; all of a short text."""
+    """The longest beginning of whole words that fits into `n_tokens`; all of a short text."""
     for word in WORD.finditer(text):
         n_tokens -= len(tokenizer.encode(word.group()))
         if n_tokens < 0:
@@ -136,9 +136,9 @@ def beginning_that_fits(tokenizer: Tokenizer, text: str, n_tokens: int) -> str:
 
 @torch.inference_mode()
 def log_probabilities(model: nn.Module, ids: Sequence[int]) -> Floats:
-    """log q of every outcome at each place (T, O), in float64, because tiny probabilities are summed. Dropout is off.
+    """The model's log q of every outcome at each place (T, O), in float64, as tiny probabilities are summed.
 
-    The last outcome, index UNWRITABLE, is what no token can write; the model gives it probability 0.
+    The last outcome, index UNWRITABLE, is a character that no token can write; the model gives it probability 0.
     """
     with eval_mode(model):
         logits_BTV = model(torch.tensor([ids], device=next(model.parameters()).device))
@@ -146,15 +146,15 @@ def log_probabilities(model: nn.Module, ids: Sequence[int]) -> Floats:
     return np.pad(log_q_TV.numpy(), ((0, 0), (0, 1)), constant_values=-math.inf)
 
 
-def experts_asked(layers: Sequence[Experts], probabilities: Sequence[Tensor]) -> list[list[list[int]]]:
-    """The experts that each token of a text asks in each layer, likeliest first; empty without experts."""
+def chosen_experts(layers: Sequence[Experts], probabilities: Sequence[Tensor]) -> list[list[list[int]]]:
+    """The chosen experts of each token in each layer, likeliest first; empty without experts."""
     choices = [p_1TE[0].topk(layer.top_k).indices for layer, p_1TE in zip(layers, probabilities, strict=True)]
-    asked_TLC: list[list[list[int]]] = torch.stack(choices, dim=1).tolist() if choices else []
-    return asked_TLC
+    experts_TLC: list[list[list[int]]] = torch.stack(choices, dim=1).tolist() if choices else []
+    return experts_TLC
 
 
 def compare(log_q_O: Floats, truth: Mapping[int, float] | None, texts_O: Sequence[str], n_candidates: int) -> Forecast:
-    """Model and truth at one place. The candidates are the `n_candidates` most likely of each."""
+    """Model and truth at one place. Candidates: the `n_candidates` most likely of each."""
     likeliest = np.argsort(-log_q_O, kind="stable")[:n_candidates].tolist()
     if truth is None:
         return Forecast([Candidate(texts_O[o], math.exp(log_q_O[o]), None) for o in likeliest])
@@ -173,7 +173,7 @@ def compare(log_q_O: Floats, truth: Mapping[int, float] | None, texts_O: Sequenc
 def compare_characters(
     log_q_O: Floats, truth: Mapping[str, float], tokenizer: Tokenizer, n_candidates: int
 ) -> Forecast:
-    """Model and truth for the next character: the model's probabilities are sums over its tokens. "" is the end."""
+    """Model and truth for the next character; the model's probabilities are summed over tokens. "" is the end."""
     q: dict[str, float] = dict.fromkeys(truth, 0.0)
     for id_ in range(tokenizer.vocab_size):
         character = tokenizer.decode([id_])[:1]  # none for a control token
@@ -181,48 +181,48 @@ def compare_characters(
     with np.errstate(divide="ignore"):  # a character that no token begins with has log 0
         log_q = np.log(list(q.values()))
     texts = [character or END for character in q]
-    return compare(log_q, dict(enumerate(truth.values())), texts, n_candidates)  # the truth's come first in q
+    return compare(log_q, dict(enumerate(truth.values())), texts, n_candidates)  # q begins with the keys of truth
 
 
 def document_truth(
     corpus: KnownCorpus, tokenizer: Tokenizer, text: str, ids: Sequence[int], truth_T: Sequence[Distribution | None]
 ) -> TokenTruth:
-    """Nats and skills of all tokens of a document."""
+    """The true nats and the skills of all tokens of a document."""
     nats_T = [-math.log((p or {})[id_]) for id_, p in zip(ids, truth_T, strict=True)]
     return TokenTruth(tuple(corpus.skills), np.array(nats_T), skill_characters(corpus, tokenizer, text))
 
 
-def skills_of_token(known: TokenTruth, t: int) -> dict[str, float]:
-    shares_S = known.shares(np.array([t]))[0].tolist()
-    return {skill: share for skill, share in zip(known.skills, shares_S, strict=True) if share}
+def skills_of_token(known_truth: TokenTruth, t: int) -> dict[str, float]:
+    shares_S = known_truth.shares(np.array([t]))[0].tolist()
+    return {skill: share for skill, share in zip(known_truth.skills, shares_S, strict=True) if share}
 
 
 def notes(corpus: KnownCorpus | None, truth: TextTruth | None, text: str, *, n_tokens: int, is_cut: bool) -> list[str]:
-    """What a reader must know where the explanation is incomplete."""
-    found = []
+    """Notes for the reader where the explanation is incomplete."""
+    texts = []
     if corpus is None or truth is None:
-        found.append(NO_TRUTH)
+        texts.append(NO_TRUTH)
     elif not truth.is_possible:
-        found.append(first_fault(corpus, text, truth.possible_length))
+        texts.append(first_fault(corpus, text, truth.possible_length))
     elif truth.coverage == 0:
-        found.append(BY_CHARACTER)
+        texts.append(BY_CHARACTER)
     elif truth.coverage < 1 - 1e-9:
-        found.append(
+        texts.append(
             f"the text stops inside a word: only {truth.coverage:.1%} of its continuations begin with these tokens "
             "(the others spell the word differently), and the truth about what comes next counts only those"
         )
     if truth and any(UNWRITABLE in (p or ()) for p in truth.distributions):
-        found.append(LACKS_A_CHARACTER)
+        texts.append(LACKS_A_CHARACTER)
     if is_cut:
-        found.append(
+        texts.append(
             f"the text is longer than the context of the model: this is about its first {n_tokens:,} tokens, the whole "
             "words that fit, and what comes next is what comes after those"
         )
-    return found
+    return texts
 
 
 def first_fault(corpus: KnownCorpus, text: str, possible_length: int) -> str:
-    """Where a text leaves the grammar, and what could have come there."""
+    """A note on where a text leaves the grammar, and what could have come there."""
     begun, wrong = text[:possible_length], visible(text[possible_length])
     allowed = corpus.next_character_distribution(begun)
     fault = f"the grammar cannot write this: {after(begun)}"

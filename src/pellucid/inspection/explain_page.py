@@ -1,8 +1,7 @@
-"""An explanation as one page of HTML: no script, nothing to load, readable on a phone, with the keyboard and in grey.
+"""An explanation as one HTML page: no script, nothing to load, readable on a phone, with the keyboard and in grey.
 
-The text is coloured by excess: orange where the model lost more than the truth does, blue where luck made it lose less.
-Where no truth is known, it is coloured by loss. The templates are explain_page.html and attention_maps.html; Jinja
-escapes every value that they show.
+The text is coloured by excess: orange where the model's loss is above the floor, blue where luck made it lower. Without
+truth, it is coloured by loss. The templates are explain_page.html and attention_maps.html; Jinja escapes every value.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ STEPS_NATS = (0.03, 0.1, 0.3, 1.0, 3.0)  # where one shade ends and the next beg
 
 
 def explanation_page(explanation: Explanation) -> str:
-    """The whole page."""
+    """The HTML page of an explanation."""
     return page(explanation.model, explanation.source, explanation.attention, explanation)
 
 
 def page(kicker: str, title: str, maps: AttentionMaps | None, explanation: Explanation | None = None) -> str:
-    """An HTML document with the style inside."""
+    """An HTML page of attention maps, an explanation, or both, with its style inside."""
     template = _environment().get_template("explain_page.html")
     return template.render(kicker=kicker, title=title, maps=maps, explanation=explanation)
 
@@ -47,17 +46,17 @@ def _environment() -> Environment:
 
 
 def _shade(value: float | None) -> str:
-    """The class of a shade: n for neither, o1 to o5 and u1 to u5 for over and under."""
+    """The CSS class of a shade: n for neither, o1 to o5 and u1 to u5 for over and under."""
     level = sum(abs(value or 0.0) >= step for step in STEPS_NATS)
     return f"{'o' if value and value > 0 else 'u'}{level}" if level else "n"
 
 
-def framed(whole_page: str) -> str:
-    """The page for a notebook, in a frame where its style affects nothing else."""
-    return f'<iframe srcdoc="{escape(whole_page)}" width="100%" height=700 style="border:0"></iframe>'
+def framed(page_html: str) -> str:
+    """The page in a frame, for a notebook, so that its style affects nothing else."""
+    return f'<iframe srcdoc="{escape(page_html)}" width="100%" height=700 style="border:0"></iframe>'
 
 
 def write_page(file: Path, page: str) -> None:
-    """Writes the whole page or nothing: no one ever opens half a file. Raises OSError if the disk fails."""
+    """Write a page atomically. Raises OSError if the disk fails."""
     with written_whole(file) as draft:
         draft.write_text(page, encoding="utf-8")

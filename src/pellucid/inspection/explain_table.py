@@ -12,12 +12,12 @@ from pellucid.tokenizer.pieces import visible
 WIDTH, BAR_WIDTH = 100, 28
 TEXT_WIDTHS, NATS_WIDTH, GUESS_WIDTH = {"token": 16, "skill": 18, "experts": 12}, 9, 23
 LEAST_COLOURED_NATS = 0.1
-# Codes of ANSI X3.64 terminals with 256 colours. Every kind of colour vision can tell orange from blue.
+# Codes of ANSI X3.64 terminals with 256 colours. Even the colour-blind can tell orange from blue.
 ORANGE, BLUE, BOLD, RESET = "\033[38;5;208m", "\033[38;5;33m", "\033[1m", "\033[0m"
 
 
 def explanation_table(explanation: Explanation, *, colored: bool) -> str:
-    """All of it as text. Coloured: orange where the model lost 0.1 nats or more to the truth, blue where it won."""
+    """The explanation as text. Coloured: orange for an excess of 0.1 nats or more, blue for −0.1 or less."""
     title = f"{explanation.model}, reads {explanation.source}"
     parts = [
         f"{BOLD}{title}{RESET}" if colored else title,
@@ -95,7 +95,7 @@ def _next(explanation: Explanation) -> list[str]:
 
 
 def _bar(model: float, truth: float) -> str:
-    """Both from 0 to 1: a bar as long as the model's, and a mark where it would end if it were right."""
+    """A bar for the model's probability, and a mark at the truth's; both from 0 to 1."""
     bar = "█" * round(model * BAR_WIDTH)
     mark = max(0, round(truth * BAR_WIDTH) - 1)
     return f"{bar[:mark]:<{mark}}┃{bar[mark + 1 :]}" if truth else bar

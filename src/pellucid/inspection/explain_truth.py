@@ -1,9 +1,9 @@
-"""What a known corpus says about one text: a whole document, the beginning of one, or an impossible one.
+"""The truth about one text from a corpus that knows it: a whole document, the beginning of one, or an impossible one.
 
 The exact distribution of the next token is known as long as the tokens of some document begin like those so far. Two
-things end that. The corpus may not be able to hold the text; then there is a first character that is wrong. Or the text
-stops inside a word that documents spell with other tokens: " ti" is " t", "i", but " time" may be one token. Then only
-the distribution of the next character is left, which does not depend on the tokenizer.
+things end that. The text may be impossible in the corpus: then there is a first wrong character. Or it stops inside a
+word that documents encode as other tokens: " ti" is " t", "i", but " time" may be one token. Then only the distribution
+of the next character is known, which does not depend on the tokenizer.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class TextTruth:
     """The truth about a text of n tokens.
 
     distributions: p(token | tokens so far) before each token and after the last (n + 1); None where there is none.
-    next_characters: p(character | text), "" for the end of the document; {} where the corpus cannot hold the text.
-    possible_length: how many characters of the text the corpus can hold.
-    coverage: of the continuations, the share whose tokens begin like the text's. Below 1 only inside a word.
+    next_characters: p(character | text), "" for the end of the document; {} if the text is impossible.
+    possible_length: the number of characters before the first impossible one.
+    coverage: the share of the continuations whose tokens begin like the text's; below 1 only inside a word.
     """
 
     distributions: list[Distribution | None]
@@ -48,12 +48,12 @@ class TextTruth:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the document ends here: nothing but its end can follow."""
+        """Whether the document must end here."""
         return self.next_characters.keys() == {""}
 
 
 def truth_of_text(corpus: KnownCorpus, tokenizer: Tokenizer, text: str) -> TextTruth:
-    """Raises DataError for a text that the tokenizer cannot encode."""
+    """The truth about a text. Raises DataError for one that the tokenizer cannot encode."""
     next_characters = corpus.next_character_distribution(text)
     is_document = "" in next_characters
     return TextTruth(
@@ -65,15 +65,15 @@ def truth_of_text(corpus: KnownCorpus, tokenizer: Tokenizer, text: str) -> TextT
 
 
 def along_prefix(corpus: KnownCorpus, tokenizer: Tokenizer, prefix: str) -> Iterator[Distribution | None]:
-    """`next_token_distributions` for the beginning of a document; None once no document's tokens begin so."""
+    """`next_token_distributions` for the beginning of a document; None once no document's tokens begin like this."""
     for word in WORD.finditer(prefix):
         before = prefix[: word.start()]
         yield next_token_distribution(corpus, tokenizer, before)
         spellings = spell(tokenizer, corpus.words_on(before, first_word_length))
         ids = tokenizer.encode(word.group())
         for n_known in range(1, len(ids)):
-            longer, whole = after_tokens(spellings, ids[:n_known])
-            if whole:  # the tokens so far may be a word too, as " house" in " houses"
+            longer, whole_mass = after_tokens(spellings, ids[:n_known])
+            if whole_mass:  # the tokens so far may be a word too, as " house" in " houses"
                 yield next_token_distribution(corpus, tokenizer, before + tokenizer.decode(ids[:n_known]))
             else:
                 yield normalized(longer) if longer else None
@@ -81,13 +81,13 @@ def along_prefix(corpus: KnownCorpus, tokenizer: Tokenizer, prefix: str) -> Iter
 
 
 def longest_beginning(corpus: KnownCorpus, text: str) -> int:
-    """How many characters of a text the corpus can hold, by bisection: what can be written can be begun."""
+    """The length of the longest possible beginning of a text, by bisection: its own beginnings are possible too."""
     lengths = range(1, len(text) + 1)
     return bisect_left(lengths, True, key=lambda n: not corpus.next_character_distribution(text[:n]))
 
 
 def coverage(corpus: KnownCorpus, tokenizer: Tokenizer, text: str) -> float:
-    """The share of the documents beginning with this text that also have its tokens; 0 if there are none."""
+    """Among documents that begin with this text, the share that also begin with its tokens; 0 if there are none."""
     start = last_word_start(text)
     shown, ids = text[start:], tuple(tokenizer.encode(text[start:]))
     words = corpus.words_on(text[:start], first_word_length)

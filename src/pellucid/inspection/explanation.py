@@ -1,10 +1,11 @@
-"""What `pellucid explain` finds out about a text, as plain data for a terminal, a page or JSON.
+"""The explanation of a text, as plain data for a terminal, a page or JSON.
 
 At one place, with p the truth and q the model, both distributions of the next token given all before:
-    loss     −log q(token)                    of the token that came
-    floor    −log p(token)                    what the truth itself loses on that token
+
+    loss     −log q(token)                    of the actual token
+    floor    −log p(token)                    the loss of the truth itself on that token
     excess   loss − floor                     negative where the model was lucky
-    KL       Σ over tokens of p log(p / q)    the excess to expect at this place, whatever comes; never negative
+    KL       Σ over tokens of p log(p / q)    the expected excess at this place; never negative
 All in nats. Summed over a document, the floor is −log p(document), and the loss is what `pellucid evaluate` counts.
 """
 
@@ -19,12 +20,12 @@ from pellucid.inspection.attention_maps import AttentionMaps
 from pellucid.inspection.formats import nats, percent
 from pellucid.tokenizer.pieces import END, visible
 
-NO_TOKEN = "<|unwritable|>"  # how a character that the vocabulary lacks is shown, where it may come
+NO_TOKEN = "<|unwritable|>"  # shown for a possible character that the vocabulary lacks
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """What may come next, a token or a character, and its probability: for the model, and in truth if that is known."""
+    """A possible next token or character, with its probability for the model and, if known, in truth."""
 
     text: str
     model: float
@@ -33,11 +34,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is expected at one place: the most likely of the model and of the truth, the truth's first.
+    """The predictions at one place: the most likely candidates of the truth, then of the model.
 
-    kl_nats: KL(truth ‖ model); infinite where the model gives probability 0 to something that may come.
-    forbidden_probability: the model's mass on what cannot come.
-    These three are None where the truth is not known.
+    kl_nats: KL(truth ‖ model); infinite where the model gives probability 0 to something possible.
+    forbidden_probability: the model's mass on impossible tokens.
+    These and the entropy are None where the truth is not known.
     """
 
     candidates: list[Candidate]
@@ -47,7 +48,7 @@ class Forecast:
 
     @property
     def guess(self) -> Candidate:
-        """The model's most likely."""
+        """The model's most likely candidate."""
         return max(self.candidates, key=lambda candidate: candidate.model)
 
     @property
@@ -61,11 +62,11 @@ class Forecast:
 
 @dataclass(frozen=True)
 class TokenRow:
-    """A token that came, and what was expected in its place.
+    """A token, and the predictions at its place.
 
-    truth: its probability; 0 where it cannot come, None where that is not known.   is_hit: the model's most likely.
-    skills: those that it takes, with their shares; None unless the document is whole.
-    experts: those that it asks in each layer when it is read, from 0, likeliest first; None in a model without any.
+    truth: its true probability, if known; 0 if impossible.   is_hit: whether the model found it most likely.
+    skills: the shares of the skills that it takes; None unless the document is complete.
+    experts: the chosen ones in each layer, from 0, likeliest first; None in a model without experts.
     """
 
     text: str
@@ -83,7 +84,7 @@ class TokenRow:
 
     @property
     def truth_nats(self) -> float | None:
-        """None also for what cannot come, whose surprise is infinite."""
+        """−log of the true probability; None if that is unknown or zero."""
         return max(0.0, -math.log(self.truth)) if self.truth else None
 
     @property
@@ -98,12 +99,12 @@ class TokenRow:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Each token of a text, and what may come after the last.
+    """Predictions and truth at each token of a text, and after the last.
 
-    text: what was read.   has_truth: whether the truth about the corpus is known.
-    next_unit: characters where the next token has no exact truth.
-    skills: loss and floor by skill, of a whole document whose truth is known.
-    model, source: the name and step of the model, and where the text is from.
+    text: the text that was read.   has_truth: whether the truth about the corpus is known.
+    next_unit: "character" where the next token has no exact truth.
+    skills: loss and floor by skill, for a complete document whose truth is known.
+    model, source: the name and step of the model, and the origin of the text.
     """
 
     text: str
@@ -140,7 +141,7 @@ class Explanation:
         return None if self.floor_nats is None else self.loss_nats - self.floor_nats
 
     def cells(self, row: TokenRow) -> dict[str, str]:
-        """A token's row of the table, by column. Skills, experts and truth have none where they are not known."""
+        """A token's row of the table, by column; without columns for skills, experts or truth that are not known."""
         guess = row.forecast.guess
         cells = {
             "token": visible(row.text),
@@ -160,7 +161,7 @@ class Explanation:
         return {name: cell for name, cell in cells.items() if name not in unknown}
 
     def to_json(self) -> dict[str, object]:
-        """As `pellucid explain --json` prints it; unknown values are null, and so is an infinite KL."""
+        """The explanation as `pellucid explain --json` prints it; unknown values are null, and so is an infinite KL."""
         return {
             "text": self.text,
             "tokens": [row.to_json() for row in self.rows],
@@ -178,7 +179,7 @@ class Explanation:
         }
 
     def _repr_html_(self) -> str:
-        """In a notebook: the page in its own frame."""
+        """The page in a frame, for notebooks."""
         from pellucid.inspection.explain_page import explanation_page, framed
 
         return framed(explanation_page(self))

@@ -1,4 +1,4 @@
-"""How an explanation writes places and numbers, in a terminal and on a page."""
+"""Formats of places and numbers in an explanation."""
 
 import math
 
@@ -6,7 +6,7 @@ from pellucid.tokenizer.pieces import MARKS, visible
 
 
 def after(text: str, n_characters: int = 40) -> str:
-    """Where a text stops: its end in quotation marks, on one line. Only a blank at the very end is marked."""
+    """The end of a text in quotation marks, on one line, such as “after “…once upon””; a final blank is marked."""
     if not text:
         return "at the start of a document"
     shown = visible(text[-n_characters:]).replace(MARKS[" "], " ")

@@ -1,12 +1,12 @@
-"""What each head of a decoder looks at, where nothing but the order of the tokens can tell it where to look.
+"""Scores of heads on random tokens read twice, where only the order of the tokens can guide attention.
 
-The model reads random tokens, then the same ones again. At every token of the second half, four positions each stand
-for one thing that heads are known to do, and a head's score is the mean weight that it puts there:
+At every token of the second half, four positions each stand for one known behaviour of heads, and a head's score is the
+mean weight that it puts there:
 
-    previous token   t - 1        a token learns what stands before it
-    induction        t - n + 1    what came after this token the last time (Olsson et al. 2022, prefix matching)
-    same token       t - n        this token the last time (duplicate-token heads; Wang et al. 2022)
-    first token      0            nowhere: a sink for attention that is not needed (Xiao et al. 2023)
+    previous token   t - 1        copies information about the token before
+    induction        t - n + 1    the token after the earlier occurrence (Olsson et al. 2022, prefix matching)
+    same token       t - n        the earlier occurrence (duplicate-token heads; Wang et al. 2022)
+    first token      0            a sink for attention that is not needed (Xiao et al. 2023)
 
 Shapes: H heads, T positions as queries, S as keys, n tokens that are repeated.
 """
@@ -43,7 +43,7 @@ class HeadScores:
 
     @property
     def name(self) -> str:
-        """What it gives most of its attention to, if that is at least 40 %; else "unclassified"."""
+        """The behaviour with the highest score, if that is at least 40 %; else "unclassified"."""
         best = max(self.scores, key=lambda name: self.scores[name])
         return best if self.scores[best] >= LEAST_SCORE_OF_A_NAME else UNCLASSIFIED
 
@@ -52,9 +52,9 @@ class HeadScores:
 
 
 def head_scores(model: Decoder, tokenizer: Tokenizer, seed: int = 0) -> list[HeadScores]:
-    """Scores all heads, layer by layer, over 8 sequences of random tokens drawn from this seed.
+    """Score all heads, layer by layer, on 8 sequences of random tokens from this seed.
 
-    ConfigError for a model that is too short to read four tokens twice, or whose weights are no shares.
+    ConfigError for a context too short to read four tokens twice, or attention weights that do not sum to 1.
     """
     words = sorted(set(range(tokenizer.vocab_size)) - {*tokenizer.control_ids, tokenizer.end_of_text})
     in_sight = min(getattr(attention_of(model, layer), "window", sys.maxsize) for layer in range(model.n_layers)) - 1
@@ -76,13 +76,13 @@ def head_scores(model: Decoder, tokenizer: Tokenizer, seed: int = 0) -> list[Hea
 
 
 def scores_of(weights_LHTS: Tensor, n: int) -> Tensor:
-    """The four scores of each head (L, H, 4), of a text of one token and n tokens twice."""
+    """The four scores of each head (L, H, 4) on a text of one token followed by n tokens twice."""
     t = torch.arange(n + 1, 2 * n + 1)
     return torch.stack([weights_LHTS[:, :, t, s].mean(dim=-1) for s in (t - 1, t - n + 1, t - n, t * 0)], dim=-1)
 
 
 def scores_table(heads: Sequence[HeadScores]) -> str:
-    """For a terminal: a row for each head."""
+    """A table with a row for each head."""
     lines = [
         "where heads look when random tokens are read twice: mean weight, in the second half, on",
         f"head    {''.join(f'{name:>16}' for name in SCORES)}   so it is",

@@ -1,10 +1,10 @@
-"""Changing what one place of a decoder gives, and nothing else: to see what it was for.
+"""Interventions: replace the output of one place of a decoder, to see what it was for.
 
 A place is a head, ("head", LAYER, HEAD), a whole attention, ("attention", LAYER), or a feed-forward layer,
-("feed_forward", LAYER). Instead of what it computes it can give nothing (it is knocked out; Michel et al. 2019), its
-mean (Wang et al. 2022), or what it gave for another text (activation patching; Vig et al. 2020).
+("feed_forward", LAYER). Its output can be replaced by zeros (knock-out; Michel et al. 2019), its mean (Wang et al.
+2022), or its output for another text (activation patching; Vig et al. 2020).
 
-A head gives K of the numbers that W_O mixes (equation 9), the other two what is added to the stream (equation 10).
+A head's output is the K numbers that W_O mixes (equation 9); that of the others is added to the stream (equation 10).
 
 Shapes: B batch, T positions, D model, H heads, K head width.
 """
@@ -26,7 +26,7 @@ Place = tuple[str, int] | tuple[str, int, int]
 
 
 def places_of(model: Decoder) -> list[Place]:
-    """All that can be changed: layer by layer the heads, attention as a whole, and the feed-forward layer."""
+    """All places, layer by layer: the heads, attention as a whole, and the feed-forward layer."""
     places: list[Place] = []
     for layer in range(model.n_layers):
         places += [("head", layer, head) for head in range(attention_of(model, layer).n_heads)]
@@ -35,17 +35,17 @@ def places_of(model: Decoder) -> list[Place]:
 
 
 def place_name(place: Place) -> str:
-    """As tables write it: `head 1.3`, `attention 1`, `feed_forward 0`."""
+    """The name of a place in tables: `head 1.3`, `attention 1`, `feed_forward 0`."""
     kind, *numbers = place
     return f"{kind} {'.'.join(map(str, numbers))}"
 
 
 def check_places(model: Decoder, places: Iterable[Place], where: str) -> None:
-    """ConfigError, at `where`, for a place that the model does not have."""
-    known = places_of(model)
+    """Raise ConfigError, at `where`, for a place that the model does not have."""
+    all_places = places_of(model)
     for place in places:
-        if place not in known:
-            fix = f"use ('head', LAYER, HEAD) up to {known[-3]}, ('attention', LAYER) or ('feed_forward', LAYER)"
+        if place not in all_places:
+            fix = f"use ('head', LAYER, HEAD) up to {all_places[-3]}, ('attention', LAYER) or ('feed_forward', LAYER)"
             raise ConfigError(where, f"the model has no place {place!r}", fix)
 
 
@@ -59,19 +59,19 @@ def feed_forward_of(model: Decoder, layer: int) -> nn.Module:
 
 @contextmanager
 def replaced(model: Decoder, outputs: Mapping[Place, Tensor]) -> Iterator[None]:
-    """Inside this context, these places give these numbers: K of a head, D of a sublayer; (T, K) and (T, D) for each
-    position its own."""
-    with ExitStack() as undo:
+    """Inside, the outputs of these places are replaced: (K,) or (T, K) for a head, (D,) or (T, D) for a sublayer."""
+
+    with ExitStack() as hooks:
         for place, output in outputs.items():
             match place:
                 case ("head", layer, head):
                     attention = attention_of(model, layer)
                     columns = slice(head * attention.head_width, (head + 1) * attention.head_width)
-                    undo.enter_context(_of_head(attention.W_O, columns, output))
+                    hooks.enter_context(_of_head(attention.W_O, columns, output))
                 case ("attention", layer):
-                    undo.enter_context(_of_sublayer(attention_of(model, layer), output))
+                    hooks.enter_context(_of_sublayer(attention_of(model, layer), output))
                 case ("feed_forward", layer):
-                    undo.enter_context(_of_sublayer(feed_forward_of(model, layer), output))
+                    hooks.enter_context(_of_sublayer(feed_forward_of(model, layer), output))
         yield
 
 
@@ -89,6 +89,6 @@ def _of_sublayer(sublayer: nn.Module, output: Tensor) -> Any:
 
 
 def nothing(place: Place, model: Decoder) -> Tensor:
-    """What a place gives that is knocked out: zeros."""
+    """The output of a place that is knocked out: zeros."""
     width = attention_of(model, 0).head_width if place[0] == "head" else model.embeddings.embedding_VD.size(1)
     return torch.zeros(width)

@@ -1,8 +1,7 @@
-"""What each head and sublayer is for: by how much the loss of each skill rises without it.
+"""Knock-outs: how much the loss of each skill rises without each head and sublayer.
 
-The same held-out fables are read with the place intact and knocked out, so that it gives zeros. A mean output in its
-place (Wang et al. 2022) would need a sample of text to be taken from; zeros are the same on every text, and what is
-added to the stream then is nothing at all (Michel et al. 2019).
+The same held-out fables are read with the place intact and with its output set to zero (Michel et al. 2019). A mean
+output instead (Wang et al. 2022) would need a sample of text; zeros are the same for every text.
 
 Shapes: F fables, S skills, B rows of a batch, T positions, N tokens.
 """
@@ -39,8 +38,8 @@ ROWS_AT_ONCE = 16
 class Fable:
     """One held-out fable as a model reads it.
 
-    ids: end_of_text and the T - 1 tokens after it. targets: the T tokens after each, the end of the fable among them.
-    shares (T, S): how much of each skill a target takes. floor (T,): its -log p under the truth.
+    ids: end_of_text and T - 1 tokens. targets: the T tokens after each, including the end of the fable.
+    shares (T, S): of the skills in each target. floor (T,): its -log p under the truth.
     """
 
     text: str
@@ -52,7 +51,7 @@ class Fable:
 
 @dataclass(frozen=True)
 class Costs:
-    """What it costs to knock some places out: nats per fable that each skill loses, and all together."""
+    """The cost of knocking some places out: the rise in nats per fable of each skill, and of all together."""
 
     places: tuple[Place, ...]
     by_skill: dict[str, Estimate]
@@ -73,7 +72,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class KnockOutTable:
-    """Loss and floor of the intact model in nats per fable, by skill, and what each knock-out adds to the loss."""
+    """Loss and floor of the intact model in nats per fable, by skill, and the cost of each knock-out."""
 
     n_fables: int
     floor: dict[str, float]
@@ -85,7 +84,7 @@ class KnockOutTable:
         return {"fables": self.n_fables, "floor": self.floor, "intact": self.intact, "knocked_out": rows}
 
     def table(self) -> str:
-        """For a person to read: a row for each knock-out, a column for each skill."""
+        """A table with a row for each knock-out and a column for each skill."""
         lines = [
             f"knocked out: what it costs each skill, nats per fable (mean over {self.n_fables} held-out fables ± 95 %)",
             f"{'':<16}" + "".join(f" {skill:>12}" for skill in (*self.floor, "all")),
@@ -99,10 +98,10 @@ class KnockOutTable:
 
 
 def held_out_fables(corpus: FablesCorpus, tokenizer: Tokenizer, context_length: int, n: int = N_FABLES) -> list[Fable]:
-    """The first n of them, with the truth; of a long one, as many tokens as fit into the context.
+    """The first n held-out fables, with the truth, each cut to the context.
 
-    DataError if fewer than two are there, of which no interval is known, and more are asked for; also if the tokenizer
-    does not cut text into words: then the truth about a token is not known.
+    DataError if there are fewer than two (no interval could be given) and more are asked for, or if the tokenizer does
+    not cut text into words: then the truth about a token is not known.
     """
     if n < 1:
         raise ConfigError("fables", f"{n} are none to measure on", "give 2 or more")
@@ -126,9 +125,9 @@ def _read(corpus: FablesCorpus, tokenizer: Tokenizer, text: str, context_length:
 
 @torch.inference_mode()
 def loss_by_skill(model: Decoder, fables: Sequence[Fable], knock_out: Sequence[Place] = ()) -> Floats:
-    """Nats that the model spends on each fable, by skill (F, S), while these places give zeros.
+    """The model's nats on each fable, by skill (F, S), with these places knocked out.
 
-    ConfigError for a place that is not there.
+    ConfigError for a place that does not exist.
     """
     check_places(model, knock_out, "knock_out")
     by_skill_FS = np.empty((len(fables), fables[0].shares.shape[1]))
@@ -141,7 +140,7 @@ def loss_by_skill(model: Decoder, fables: Sequence[Fable], knock_out: Sequence[P
 
 
 def _batches(fables: Sequence[Fable]) -> Iterator[list[int]]:
-    """Fables of about equal length together: they need little padding."""
+    """Indices of fables in batches of about equal length, which need little padding."""
     by_length = sorted(range(len(fables)), key=lambda row: len(fables[row].ids))
     for first in range(0, len(fables), ROWS_AT_ONCE):
         yield by_length[first : first + ROWS_AT_ONCE]
@@ -162,7 +161,7 @@ def _nats_of_rows(model: Decoder, fables: Sequence[Fable]) -> Sequence[Floats]:
 def knock_out_table(
     model: Decoder, fables: Sequence[Fable], skills: Sequence[str], knock_outs: Sequence[Sequence[Place]] | None = None
 ) -> KnockOutTable:
-    """Knocks out these places, each entry together; without any, every head and sublayer alone."""
+    """Knock out the places of each entry together; by default every head and sublayer alone."""
     if knock_outs is None:
         knock_outs = [[place] for place in places_of(model)]
     intact_FS = loss_by_skill(model, fables)
@@ -176,8 +175,7 @@ def knock_out_table(
 
 
 def costs(intact_FS: Floats, without_FS: Floats, skills: Sequence[str], places: Sequence[Place]) -> Costs:
-    """The differences between two readings of the same fables. Paired by fable: what makes a fable hard for both drops
-    out of the interval."""
+    """The costs as differences paired by fable, so that a fable's own difficulty does not widen the interval."""
     difference_FS = without_FS - intact_FS
     by_skill = {skill: mean_of(difference_F) for skill, difference_F in zip(skills, difference_FS.T, strict=True)}
     return Costs(tuple(places), by_skill, mean_of(difference_FS.sum(axis=1)))

@@ -1,9 +1,9 @@
-"""A linear probe: what can be read off a model's vectors of all that a fable has told so far.
+"""Linear probes: which properties of a fable can be read off a model's vectors.
 
-At the end of each sentence the grammar knows what is decided by then: the animal, the plot, the moral. A linear
-classifier learns to read it off the vectors of one half of the fables, and is scored on the other half (Alain and
-Bengio 2016). What a score is worth is seen beside three others: the most frequent value, the same probe for labels
-dealt out anew, and the same probe on the model with its first weights (Hewitt and Liang 2019).
+At the end of each sentence the grammar knows what is decided so far: the animal, the plot, the moral. A linear
+classifier learns to predict it from the vectors of one half of the fables, and is scored on the other half (Alain and
+Bengio 2016). Three baselines tell what a score is worth: the most frequent value, the same probe for shuffled labels,
+and the same probe on the untrained model (Hewitt and Liang 2019).
 
 Shapes: N sentence ends, T tokens, D width, C classes.
 """
@@ -38,14 +38,14 @@ FEWEST_FABLES = 8
 
 @dataclass(frozen=True)
 class ProbeTable:
-    """The share that each probe answers right, by property: one for each layer of the model, then the untrained one."""
+    """The accuracy of each probe, by property: the baselines, each layer of the model, then of the untrained one."""
 
     n_fables: int
     n_classes: dict[str, int]
     scores: dict[str, dict[str, Estimate]]
 
     def to_json(self) -> dict[str, object]:
-        """As `pellucid embed --probe --json` prints it."""
+        """The scores as `pellucid embed --probe --json` prints them."""
         scores = {
             row: {name: {"accuracy": each.mean, "half_width": each.half_width} for name, each in cells.items()}
             for row, cells in self.scores.items()
@@ -53,7 +53,7 @@ class ProbeTable:
         return {"fables": self.n_fables, "classes": self.n_classes, "scores": scores}
 
     def table(self) -> str:
-        """A row for each probe, a column for each property."""
+        """A table with a row for each probe and a column for each property."""
         rows = {"": list(self.n_classes), "how many there are": list(map(str, self.n_classes.values()))}
         for row, cells in self.scores.items():
             rows[row] = [f"{100 * each.mean:.1f} ± {100 * each.half_width:.1f}" for each in cells.values()]
@@ -65,7 +65,7 @@ class ProbeTable:
 
 @dataclass(frozen=True)
 class SentenceEnds:
-    """The place of each (fable, token), and what is told by then: by property, its value, or None if not decided."""
+    """Sentence ends as (fable, token), and the value of each property there, or None if it is not decided yet."""
 
     places: list[tuple[int, int]]
     told: dict[str, list[str | None]]
@@ -74,7 +74,7 @@ class SentenceEnds:
 def probe(
     model: LanguageModel, untrained: LanguageModel, tokenizer: Tokenizer, fables: Fables, texts: Sequence[str]
 ) -> ProbeTable:
-    """Probes each layer for each property. DataError for fewer than 8 fables, and for a text that is none."""
+    """Probe each layer for each property. DataError for fewer than 8 fables, and for texts that are not fables."""
     if len(texts) < FEWEST_FABLES:
         fix = f"take at least {FEWEST_FABLES}; corpus.validation_fraction decides how many are held out"
         raise DataError("--probe", f"{len(texts)} fables are too few to learn from and to be scored on", fix)
@@ -89,10 +89,10 @@ def probe(
         decided_N = np.array([value is not None for value in told])
         values, labels_N = np.unique([value for value in told if value is not None], return_inverse=True)
         numbers_N = fables_N[decided_N]
-        if len(set(numbers_N % 2)) < 2:  # no fable of one half tells it in the words that fit into the context
+        if len(set(numbers_N % 2)) < 2:  # in one half, no fable decides it within the context
             continue
         n_classes[name] = len(values)
-        dealt_N = dealt_anew(labels_N, numbers_N)
+        dealt_N = shuffled_by_fable(labels_N, numbers_N)
         scores[MOST_FREQUENT][name] = score_of_most_frequent(labels_N, numbers_N)
         scores[DEALT_ANEW][name] = score_of_probe(of_model["layer last"][decided_N], dealt_N, numbers_N)
         for layer, x_ND in layers.items():
@@ -101,7 +101,7 @@ def probe(
 
 
 def sentence_ends(tokenizer: Tokenizer, fables: Fables, texts: Sequence[str]) -> SentenceEnds:
-    """All but those at which a token goes on into the next sentence."""
+    """The sentence ends in the texts, except those inside a token."""
     places: list[tuple[int, int]] = []
     told: dict[str, list[str | None]] = {name: [] for name in PROPERTIES}
     for number, text in enumerate(texts):
@@ -110,13 +110,13 @@ def sentence_ends(tokenizer: Tokenizer, fables: Fables, texts: Sequence[str]) ->
         for end in (match.end() for match in SENTENCE_END.finditer(text) if match.end() in token_of):
             places.append((number, token_of[end]))
             for name in PROPERTIES:
-                found = properties.get(name)
-                told[name].append(found.value if found and found.decided_at <= end else None)
+                told_so_far = name in properties and properties[name].decided_at <= end
+                told[name].append(properties[name].value if told_so_far else None)
     return SentenceEnds(places, told)
 
 
 def ends_of_tokens(tokenizer: Tokenizer, text: str) -> list[int]:
-    """After how many characters of the text each token ends."""
+    """The position in the text, in characters, at which each token ends."""
     n_bytes = np.cumsum([len(tokenizer.token_bytes(id_)) for id_ in tokenizer.encode(text)])
     written = text.encode()
     return [len(written[:n].decode(errors="ignore")) for n in n_bytes]
@@ -129,34 +129,34 @@ def vectors_at(
     tokens_of: dict[int, list[int]] = {}
     for number, token in ends.places:
         tokens_of.setdefault(number, []).append(token)
-    of_texts = enumerate(layers_of_texts(model, tokenizer, texts))
-    found = [[x_TD[tokens_of[number]] for x_TD in layers] for number, layers in of_texts if number in tokens_of]
-    names = [*(f"layer {layer}" for layer in range(len(found[0]) - 1)), "layer last"]
-    return {name: np.concatenate(vectors) for name, vectors in zip(names, zip(*found, strict=True), strict=True)}
+    texts_and_layers = enumerate(layers_of_texts(model, tokenizer, texts))
+    by_text = [[x_TD[tokens_of[i]] for x_TD in layers] for i, layers in texts_and_layers if i in tokens_of]
+    names = [*(f"layer {layer}" for layer in range(len(by_text[0]) - 1)), "layer last"]
+    return {name: np.concatenate(vectors) for name, vectors in zip(names, zip(*by_text, strict=True), strict=True)}
 
 
-def dealt_anew(labels_N: Integers, fables_N: Integers) -> Integers:
-    """Each fable gets the label of some fable, by chance: whatever a probe gets right here, no vector has told it."""
+def shuffled_by_fable(labels_N: Integers, fables_N: Integers) -> Integers:
+    """The labels, shuffled among fables: a probe's accuracy on these does not come from the vectors."""
     _, first_N, fable_N = np.unique(fables_N, return_index=True, return_inverse=True)
     return np.random.default_rng(0).permutation(labels_N[first_N])[fable_N]
 
 
 def score_of_most_frequent(labels_N: Integers, fables_N: Integers) -> Estimate:
-    """The score of always giving the answer that is most frequent in the half to learn from."""
+    """The accuracy of always answering the most frequent label of the training half."""
     is_train_N = fables_N % 2 == 0
     answer = np.bincount(labels_N[is_train_N]).argmax()
     return score_of(labels_N[~is_train_N] == answer, fables_N[~is_train_N])
 
 
 def score_of_probe(x_ND: Floats, labels_N: Integers, fables_N: Integers) -> Estimate:
-    """A linear classifier learns from the fables of even number and answers for the others."""
+    """The accuracy of a linear classifier, trained on the fables of even number, on the others."""
     is_train_N = fables_N % 2 == 0
     classifier = LinearClassifier(x_ND[is_train_N], labels_N[is_train_N], n_classes=int(labels_N.max()) + 1)
     return score_of(classifier.answers(x_ND[~is_train_N]) == labels_N[~is_train_N], fables_N[~is_train_N])
 
 
 def score_of(hits_N: NDArray[np.bool_], fables_N: Integers) -> Estimate:
-    """The share of right answers. Sentences of one fable are alike, so its interval counts fables."""
+    """The accuracy. Sentences of one fable are alike, so the interval counts fables."""
     _, fable_N, n_F = np.unique(fables_N, return_inverse=True, return_counts=True)
     return ratio(np.bincount(fable_N, weights=hits_N).astype(np.float64), n_F.astype(np.float64))
 
@@ -182,7 +182,7 @@ class LinearClassifier:
         optimizer.step(loss_with_gradient)  # type: ignore[no-untyped-call]
 
     def answers(self, x_ND: Floats) -> Integers:
-        """The likeliest class of each vector."""
+        """The most likely class of each vector."""
         with torch.no_grad():
             return self._logits(self._scaled(x_ND)).argmax(dim=-1).numpy()
 

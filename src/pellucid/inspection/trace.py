@@ -1,6 +1,6 @@
-"""What a decoder computes on the way to its logits: attention weights, the residual stream, and the logit lens.
+"""Traces of a decoder's forward pass: attention weights, the residual stream, and the logit lens.
 
-Hooks listen while the model's own forward pass runs, so a trace shows what the model does, whatever its parts.
+Hooks record the model's own forward pass, so a trace is right for any parts.
 
 Shapes: L layers, H heads, T positions as queries, S as keys, N points of the residual stream, D model, K head width,
 V vocabulary.
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.errors import ConfigError, DataError
-from pellucid.inspection.inside import Step, heads_of, listening, steps_inside
+from pellucid.inspection.inside import Step, heads_of, recorded, steps_inside
 from pellucid.inspection.interventions import Place, attention_of, check_places, nothing, replaced
 from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import LanguageModel, eval_mode
@@ -30,13 +30,12 @@ NOTHING_INSIDE = "this kind of model has no attention heads and no residual stre
 
 @dataclass(frozen=True, repr=False)
 class Trace:
-    """One text on its way through the model; all tensors are on the CPU.
+    """The recorded forward pass over one text; all tensors are on the CPU.
 
-    ids, texts: the T tokens read; the first is the end_of_text that stands before a document.
-    attention (L, H, T, S): what share of key s goes into query t; rows sum to 1, but for linear attention with RoPE.
-    heads (L, H, T, K): what each head gives, before W_O mixes them.
-    outputs (N - 1, T, D): what each sublayer gives, after the first of the points.
-    residuals (N, T, D): the stream x after the embedding and after each sublayer; `points` names the N places.
+    ids, texts: the T tokens read; the first is the end_of_text before a document.
+    attention (L, H, T, S): the weights; rows sum to 1, except for linear attention with RoPE.
+    heads (L, H, T, K): the output of each head, before W_O.   outputs (N - 1, T, D): the output of each sublayer.
+    residuals (N, T, D): the stream x after the embedding and after each sublayer; `points` names these N points.
     """
 
     ids: list[int]
@@ -56,33 +55,34 @@ class Trace:
 
     @cached_property
     def logits(self) -> Tensor:
-        """The logit lens (nostalgebraist 2020): final norm and unembedding at each point, (N, T, V). The last is the
-        output of the model. Computed when it is asked for."""
+        """The logit lens (nostalgebraist 2020): final norm and unembedding at each point, (N, T, V); the last is the
+        model's output.
+        """
         return self.unembed(self.residuals)
 
     def shares(self, where: str) -> Tensor:
-        """The attention. ConfigError, at `where`, if a query's weights do not sum to 1: they are no shares then."""
+        """The attention weights. ConfigError, at `where`, if those of a query do not sum to 1."""
         if ((self.attention.sum(dim=-1) - 1).abs() > 0.01).any():
-            what = "attention weights are not shares here: with RoPE, those of linear attention need not sum to 1"
+            what = "attention weights do not sum to 1 here, as can happen in linear attention with RoPE"
             raise ConfigError(where, what, "choose a run with softmax attention, or without RoPE")
         return self.attention
 
     def inside(self, layer: int) -> list[Step]:
-        """What one layer computed, step by step: queries, keys, scores ... ConfigError if there is no such layer."""
+        """The steps of one layer: queries, keys, scores ... ConfigError if there is no such layer."""
         n_layers = len(self.attention)
         if not 0 <= layer < n_layers:
             raise ConfigError("inside", f"there is no layer {layer!r}", f"choose one from 0 to {n_layers - 1}")
         return self.steps_inside(layer)
 
     def output_of(self, place: Place) -> Tensor:
-        """What a place gave: K numbers of a head, D of a sublayer, at each position."""
+        """The output of a place at each position: (T, K) for a head, (T, D) for a sublayer."""
         if len(place) == 3:
             return self.heads[place[1:]]
         sublayer, layer = place
         return self.outputs[2 * layer + SUBLAYERS.index(sublayer)]
 
     def _repr_html_(self) -> str:
-        """In a notebook: the attention maps of all heads."""
+        """The attention maps of all heads, for notebooks."""
         from pellucid.inspection.attention_maps import attention_maps
         from pellucid.inspection.explain_page import framed, page
 
@@ -98,19 +98,19 @@ def trace(
     knock_out: Iterable[Place] = (),
     patch: Mapping[Place, Trace] | None = None,
 ) -> Trace:
-    """Runs the model over the tokens and keeps what it computed. `texts` are how the tokens are shown, if not as ids.
+    """Run the model over the tokens and record the forward pass. texts: how to show the tokens; by default as ids.
 
-    knock_out: places that give zeros, such as ("head", 1, 3). patch: places that give what they gave in another trace.
-    The model is unchanged afterwards. ValueError for more tokens than the context_length; ConfigError for a place that
-    is not there, and for a patch from a text of another length or a model of another shape.
+    knock_out: places whose output is set to zero, such as ("head", 1, 3). patch: places whose output is taken from
+    another trace. The model is unchanged afterwards. ValueError for more tokens than the context_length; ConfigError
+    for a place that does not exist, or a patch from a text of another length or a model of another shape.
     """
     changed = _changes(model, len(ids), list(knock_out), patch or {})
     device = model.embeddings.embedding_VD.device
-    with eval_mode(model), replaced(model, changed), listening(model) as heard:
+    with eval_mode(model), replaced(model, changed), recorded(model) as record:
         model.hidden(torch.tensor([ids], device=device))
     residuals = {f"{layer}.{name}": part for layer in range(model.n_layers) for name, part in _sublayers(model, layer)}
-    heads = [heads_of(attention_of(model, layer), heard) for layer in range(model.n_layers)]
-    embedding_TD = heard.inputs[next(iter(residuals.values()))]
+    heads = [heads_of(attention_of(model, layer), record) for layer in range(model.n_layers)]
+    embedding_TD = record.inputs[next(iter(residuals.values()))]
 
     @torch.no_grad()
     def unembed(x_NTD: Tensor) -> Tensor:
@@ -119,13 +119,13 @@ def trace(
     return Trace(
         ids=list(ids),
         texts=list(texts or map(str, ids)),
-        attention=torch.stack(heard.weights).cpu(),
+        attention=torch.stack(record.weights).cpu(),
         heads=torch.stack(heads).cpu(),
-        outputs=torch.stack([heard.outputs[part.sublayer] for part in residuals.values()]).cpu(),  # type: ignore[index]
+        outputs=torch.stack([record.outputs[part.sublayer] for part in residuals.values()]).cpu(),  # type: ignore[index]
         points=["embedding", *residuals],
-        residuals=torch.stack([embedding_TD, *(heard.outputs[part] for part in residuals.values())]).cpu(),
+        residuals=torch.stack([embedding_TD, *(record.outputs[part] for part in residuals.values())]).cpu(),
         unembed=unembed,
-        steps_inside=partial(steps_inside, model, heard),
+        steps_inside=partial(steps_inside, model, record),
     )
 
 
@@ -139,9 +139,9 @@ def trace_text(
 ) -> Trace:
     """The trace of a text from the start of a document.
 
-    DataError if the tokenizer cannot encode it or it is longer than the context; ConfigError if this is no decoder.
+    DataError if the tokenizer cannot encode it or it is longer than the context; ConfigError if this is not a decoder.
     """
-    decoder = the_decoder(model, "trace")
+    decoder = require_decoder(model, "trace")
     ids = [tokenizer.end_of_text, *tokenizer.encode(text)]
     if len(ids) > model.context_length:
         what = f"{len(ids) - 1:,} tokens are more than the {model.context_length - 1:,} that the model can read"
@@ -150,15 +150,15 @@ def trace_text(
     return trace(decoder, ids, texts, knock_out=knock_out, patch=patch)
 
 
-def the_decoder(model: nn.Module, where: str) -> Decoder:
-    """Returns the model as a Decoder. ConfigError, at `where`, if it is another kind, which has nothing to trace."""
+def require_decoder(model: nn.Module, where: str) -> Decoder:
+    """The model as a Decoder. ConfigError, at `where`, if it is another kind, which has nothing to trace."""
     if not isinstance(model, Decoder):
         raise ConfigError(where, NOTHING_INSIDE, "take a run of model.type decoder")
     return model
 
 
 def trace_outside(model: LanguageModel, ids: Sequence[int]) -> Trace:
-    """What a model of any kind predicts: a trace without heads, whose only point, the output, is the logits."""
+    """A trace of any kind of model: without heads, and with the output logits as its only point."""
     with torch.no_grad(), eval_mode(model):
         logits_1TV = model(torch.tensor([ids], device=next(model.parameters()).device)).cpu()
     none = torch.zeros(0, 0, len(ids), len(ids))
@@ -172,7 +172,7 @@ def _sublayers(model: Decoder, layer: int) -> Iterable[tuple[str, nn.Module]]:
 def _changes(
     model: Decoder, n_tokens: int, knock_out: Sequence[Place], patch: Mapping[Place, Trace]
 ) -> dict[Place, Tensor]:
-    """What each of these places is to give."""
+    """The new output of each of these places."""
     check_places(model, knock_out, "knock_out")
     check_places(model, patch, "patch")
     changed = {place: nothing(place, model) for place in knock_out}

@@ -78,7 +78,7 @@ def experts_of(model: nn.Module) -> list[Experts]:
 
 
 @contextmanager
-def listening_to(layers: Sequence[Experts]) -> Iterator[list[Tensor]]:
+def router_probabilities(layers: Sequence[Experts]) -> Iterator[list[Tensor]]:
     """Inside, a forward pass appends the probabilities (B, T, E) of each layer's router to the list, in order."""
     probabilities: list[Tensor] = []
     with ExitStack() as hooks:

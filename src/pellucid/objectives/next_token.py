@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pellucid.data.batches import IGNORE_INDEX, Batch
-from pellucid.model.experts import Experts, listening_to
+from pellucid.model.experts import Experts, router_probabilities
 from pellucid.objectives.loss import Forward, Loss, Objective
 
 SumCrossEntropy = Callable[[Tensor, Tensor, int], Tensor]
@@ -49,7 +49,7 @@ def with_load_balance(
 
     Figures: the balance loss without its weight, and the load: the share of each expert in the choices of its layer.
     """
-    with listening_to(layers) as probabilities:
+    with router_probabilities(layers) as probabilities:
         loss = objective(forward, batch)
     is_target_BT = batch.targets_BT != IGNORE_INDEX
     balances, counts = zip(

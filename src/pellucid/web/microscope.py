@@ -28,7 +28,7 @@ from pellucid.inspection.explain_truth import truth_of_text
 from pellucid.inspection.head_scores import head_scores
 from pellucid.inspection.interventions import Place, places_of
 from pellucid.inspection.knock_out import held_out_fables, knock_out_table
-from pellucid.inspection.trace import Trace, the_decoder, trace, trace_outside
+from pellucid.inspection.trace import Trace, require_decoder, trace, trace_outside
 from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import ids_of_marked
@@ -126,7 +126,7 @@ class Microscope:
             with self._forward:
                 if not places and not isinstance(opened.model, Decoder):
                     return trace_outside(opened.model, ids)
-                model = the_decoder(opened.model, "knock_out")
+                model = require_decoder(opened.model, "knock_out")
                 if other is None:
                     return trace(model, ids, knock_out=places)
                 return trace(model, ids, patch=dict.fromkeys(places, other))
@@ -141,7 +141,7 @@ class Microscope:
         self, checkpoint: str, text: str, layer: int, changes: Changes = UNCHANGED, dtype: DType = "float32"
     ) -> Json:
         """What one layer computed, step by step."""
-        the_decoder(self.runs.open(checkpoint).model, "inside")
+        require_decoder(self.runs.open(checkpoint).model, "inside")
         steps = self._trace(checkpoint, text, changes)[0].inside(layer)
         return {"steps": [{**step._asdict(), "values": packed(step.values, dtype)} for step in steps]}
 
@@ -151,7 +151,7 @@ class Microscope:
 
         def compute() -> Json:
             with self._forward:
-                model = the_decoder(opened.model, "heads")
+                model = require_decoder(opened.model, "heads")
                 return {"heads": [each.to_json() for each in head_scores(model, opened.tokenizer)]}
 
         return self._measured.get(("heads", opened.digest), compute)
@@ -163,7 +163,7 @@ class Microscope:
         def compute() -> Json:
             corpus = fables_of(opened.trained, "knock_out")
             with self._forward:  # no trace changes the model while it is copied
-                model = copy.deepcopy(the_decoder(opened.model, "knock_out"))  # so that traces need not wait for it
+                model = copy.deepcopy(require_decoder(opened.model, "knock_out"))  # so that traces need not wait for it
             fables = held_out_fables(corpus, opened.tokenizer, model.context_length, n)
             try:
                 attribution = attribute(model, opened.tokenizer, corpus, fables)
