@@ -57,7 +57,6 @@ def typed() -> str:
 def heavy_imports() -> Iterator[None]:
     """Inside, PyTorch may be imported: without garbage collection; a signal that arrives meanwhile stops it at the end.
 
-
     PyTorch, when it looks for NumPy, swallows every exception, also that of a signal. Imports create many objects, all
     of which stay: collecting garbage among them would only take time.
     """

@@ -37,6 +37,5 @@ def model_flops_utilization(flops: float, seconds: float, machine_flops_per_seco
     """MFU: the share of the peak that a model's own FLOPs used (Chowdhery et al. 2022, appendix B).
 
     Recomputed activations and the optimizer do not count.
-
     """
     return flops / seconds / machine_flops_per_second

@@ -1,1 +1,1 @@
-"""Many runs that answer one question: plan, processes, results, figures, report."""
+"""Experiments: many runs that answer one question. Plan, processes, results, figures, report."""

@@ -1,4 +1,4 @@
-"""What an experiment will cost, before it starts: counted from the configs, timed by the machine's measured speed."""
+"""A forecast of an experiment's cost: counted from the configs, with the machine's measured speed."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ HEADER = ["run", "seed", "parameters", "steps", "tokens", "FLOPs", "time", "stat
 
 
 def threads_of_each(jobs: int) -> int:
-    """How many of this process's threads each of so many runs at a time gets.
+    """The number of threads for each of `jobs` runs at a time.
 
-    The last one left gets no more: the number of threads decides the order of sums, and so a result's last digits.
+    It stays the same for the last run alone, as it decides the order of sums, and so a result's last digits.
     """
     return max(1, torch.get_num_threads() // jobs)
 
 
 def forecast_table(plan: Plan, folder: Path, jobs: int) -> str:
-    """The plan, a line per run, and how long all of it should take. Nothing is written.
+    """The plan as a table, a line per run, and how long all of it should take. Nothing is written.
 
     Raises ConfigError for a run that this machine cannot make.
     """
     vocab_sizes: dict[str, int] = {}
     machines: dict[Precision, Machine] = {}
     rows, seconds_left = [], []
-    torch.set_num_threads(threads_of_each(jobs))  # as fast as each run will be
+    torch.set_num_threads(threads_of_each(jobs))  # to measure the speed that each run will have
     for run in plan.runs:
         if run.corpus_key not in vocab_sizes:
             vocab_sizes[run.corpus_key] = vocab_size_of(run.config)
@@ -55,15 +55,15 @@ def forecast_table(plan: Plan, folder: Path, jobs: int) -> str:
 
 
 def total_seconds(seconds: Sequence[float], jobs: int) -> float:
-    """When the last run ends if the next one always begins as soon as one of `jobs` places is free."""
+    """The end of the last run, if each begins as soon as one of `jobs` places is free."""
     ends = [0.0] * jobs
-    for each in seconds:
-        heapq.heapreplace(ends, ends[0] + each)
+    for duration_of_run in seconds:
+        heapq.heapreplace(ends, ends[0] + duration_of_run)
     return max(ends)
 
 
 def _state(run: PlannedRun, run_dir: Path) -> tuple[str, float]:
-    """In words, and the share of the run that is still to be made."""
+    """The state of a run in words, and the share that is left to do."""
     if read_result(run_dir, run) is not None:
         return "finished", 0.0
     if steps := steps_in(run_dir):
@@ -72,7 +72,7 @@ def _state(run: PlannedRun, run_dir: Path) -> tuple[str, float]:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Columns of equal width: numbers to the right, the first and the last one to the left."""
+    """Rows as aligned columns: numbers to the right, the first and the last column to the left."""
     columns = []
     for heading, *cells in zip(*rows, strict=True):
         side = "<" if heading in (HEADER[0], HEADER[-1]) else ">"

@@ -1,4 +1,4 @@
-"""What an experiment can measure of a run besides its loss."""
+"""Measures of a run besides its loss."""
 
 from __future__ import annotations
 
@@ -29,24 +29,23 @@ from pellucid.training.build import build_trainer
 def at_context_lengths(
     trained: TrainedModel, data: PreparedData, precision: Precision, lengths: tuple[int, ...]
 ) -> list[tuple[int, float]]:
-    """(length, nats per token): the loss on the whole validation part at context lengths other than the trained one.
+    """Pairs (length, nats per token): excess, or loss if the floor is unknown, of the model at other context lengths.
 
-    The nats are the excess over the floor or, where the floor is unknown, the loss. A length beyond the learned
-    positions is left out: the model has no weights for it.
+    Evaluated on the whole validation part. A length beyond learned positions is left out: they have no weights there.
     """
-    found = []
+    results = []
     for length in lengths:
         if has_learned_positions(trained.config.model) and length > trained.config.model.context_length:
             continue
         decoder = with_context_length(trained, length).to(precision.device)
         evaluation = evaluate(trained.config, data, decoder, precision)
         excess = evaluation.excess_nats_per_token
-        found.append((length, evaluation.loss_nats_per_token if excess is None else excess))
-    return found
+        results.append((length, evaluation.loss_nats_per_token if excess is None else excess))
+    return results
 
 
 def with_context_length(trained: TrainedModel, length: int) -> LanguageModel:
-    """A model with these weights and another context length. If positions are learned, it keeps the first ones."""
+    """The model with another context length; of learned positions it keeps the first ones."""
     config = trained.config.model.model_copy(update={"context_length": length})
     model = build_model(config, trained.model.vocab_size)
     weights = trained.model.state_dict()
@@ -63,9 +62,9 @@ def has_learned_positions(config: ModelConfig) -> bool:
 def ways_to_write(
     trained: TrainedModel, precision: Precision, writing: WritingConfig
 ) -> dict[str, dict[str, float | None]]:
-    """What the grammar says of the texts written in each way, by its label, and of as many true fables.
+    """Judgements by the grammar of the texts written in each way, by its label, and of as many true fables.
 
-    Every text goes on from the first sentence of a held-out fable; in each way of the same ones.
+    The texts continue the first sentences of held-out fables, the same ones in each way.
     """
     corpus = build_corpus(trained.config.corpus)
     if not isinstance(corpus, FablesCorpus):
@@ -80,25 +79,25 @@ def ways_to_write(
             written = [write(trained, way, writing.samples, seed, text) for seed, text in enumerate(beginnings)]
             texts[way.label] = list(chain.from_iterable(written))
     texts["true fables"] = fables
-    return {label: judge(corpus, each).to_json() for label, each in texts.items()}
+    return {label: judge(corpus, texts_of_way).to_json() for label, texts_of_way in texts.items()}
 
 
 def write(trained: TrainedModel, way: WayConfig, n_samples: int, seed: int, beginning: str) -> list[str]:
-    """The samples, or the one text found, that begin like this and go on for at most as long as a context."""
+    """Texts with this beginning, at most a context long: samples, or the result of a search."""
     settings: dict[str, Any] = {"max_new_tokens": trained.model.context_length}
     start = (trained.model, trained.tokenizer, beginning)
     if way.beams is not None:
-        found = search_text(*start, n_beams=way.beams, length_penalty=way.length_penalty, **settings)
+        completions = search_text(*start, n_beams=way.beams, length_penalty=way.length_penalty, **settings)
     else:
-        n_samples = 1 if way.temperature == 0 else n_samples  # which would all be the same
-        found = generate_text(*start, n_samples=n_samples, sampling=build_sampling(way), seed=seed, **settings)
-    return [beginning + each.completion for each in found]
+        n_samples = 1 if way.temperature == 0 else n_samples  # greedy samples would all be the same
+        completions = generate_text(*start, n_samples=n_samples, sampling=build_sampling(way), seed=seed, **settings)
+    return [beginning + completion.completion for completion in completions]
 
 
 def answers_to_instructions(trained: TrainedModel, precision: Precision, n: int) -> dict[str, float | None]:
-    """One answer to each of n held-out instructions: the share that is a whole fable, that obeys, that is new; rewards.
+    """Figures of one answer to each of n held-out instructions: shares of complete, obeying, distinct ones; reward.
 
-    kl: nats per answer from the model that the run started from; None if that one knew no instructions.
+    kl: nats per answer from the model that the run started from; None if that knew no instructions.
     """
     trained.model.to(precision.device)
     table = answers_of_run(trained, precision, n)
@@ -107,9 +106,9 @@ def answers_to_instructions(trained: TrainedModel, precision: Precision, n: int)
 
 
 def first_gradient_norms(config: RunConfig, data: PreparedData) -> list[float]:
-    """The norm of the loss's gradient in each block before any update, first block first; other models have none.
+    """The norm of the initial gradient in each block, first block first; none for models without blocks.
 
-    The loss is the mean of the first micro-batch, the weights are those that the run's seed draws.
+    The loss is the mean of the first micro-batch, with the initial weights of the run's seed.
     """
     trainer, _ = build_trainer(config, data)
     model, device = trainer.model, trainer.precision.device
@@ -118,4 +117,4 @@ def first_gradient_norms(config: RunConfig, data: PreparedData) -> list[float]:
     loss = trainer.objective(trainer.logits, batch)
     ((loss.sum + loss.penalty) / loss.count).backward()  # type: ignore[no-untyped-call]
     gradients = ([weight.grad for weight in block.parameters() if weight.grad is not None] for block in model.blocks)
-    return [float(nn.utils.get_total_norm(each)) for each in gradients]
+    return [float(nn.utils.get_total_norm(of_block)) for of_block in gradients]

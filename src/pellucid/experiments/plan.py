@@ -1,4 +1,4 @@
-"""From an experiment's YAML to the list of its runs: each variant with each seed, in a fixed order."""
+"""Plans the runs of an experiment: each variant with each seed, in a fixed order."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pellucid.errors import ConfigError
 
 PLAN_FILE = "plan.json"
 MOST_CHARACTERS_OF_A_FOLDER_NAME = 60
-_ABSENT = object()  # of a key that this run's config does not have
+_ABSENT = object()  # stands for a key that this run's config does not have
 
 
 class PlannedRun(Section):
-    """One run of an experiment: a variant with one seed. Its plan.json is all that the run's process needs.
+    """One run of an experiment: a variant with one seed. plan.json stores it for the run's process.
 
     label: the variant.   overrides: the values of the dotted keys in which the variants differ.
     """
@@ -36,18 +36,18 @@ class PlannedRun(Section):
 
     @property
     def corpus_key(self) -> str:
-        """Equal for runs that read the same text as the same tokens."""
+        """A key that is equal for runs with the same corpus and tokenizer."""
         return self.config.corpus.model_dump_json() + self.config.tokenizer.model_dump_json()
 
     def directory(self, experiment: Path) -> Path:
-        """The run's folder: for readers the label and the seed, and a hash, so no run finds another's state."""
+        """The run's folder, named by label, seed and a hash of the config, so that no run finds another's state."""
         digest = hashlib.sha256(self.config.model_dump_json().encode()).hexdigest()
         return experiment / "runs" / f"{self.config.name}-{digest[:8]}"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """An experiment and all its runs: variants in the order of the file, seeds inner.
+    """An experiment and all its runs: variants in the order of the file, with all seeds of each.
 
     source: its file; overrides: `key=value` from the command line, applied to every run.
     """
@@ -59,14 +59,14 @@ class Plan:
 
 
 class Variant(NamedTuple):
-    """A point of the grid or an entry of the list of runs; `changes` are what it changes in the base config."""
+    """A point of the grid or an entry of the list of runs; `changes` are its changes of the base config."""
 
     label: str
     changes: list[Change]
 
 
 def plan_experiment(file: Path, overrides: Sequence[str] = ()) -> Plan:
-    """The plan of an experiment's file. A run's config is the base config changed by `set`, variant, seed, overrides.
+    """The plan in an experiment's file. A run's config is the base config changed by `set`, variant, seed, overrides.
 
     Raises ConfigError, with the line in the experiment's file, for an invalid config, for runs that are equal or have
     equal names, and for figures of variants that do not exist.
@@ -75,7 +75,7 @@ def plan_experiment(file: Path, overrides: Sequence[str] = ()) -> Plan:
     config = experiment.config
     variants = _variants(experiment)
     varied_keys = list(dict.fromkeys(change.key for variant in variants for change in variant.changes))
-    common = [parse_override("checkpoint.snapshots=0")]  # so many runs would fill the disk with them
+    common = [parse_override("checkpoint.snapshots=0")]  # those of many runs would fill the disk
     common += [_change(experiment, ("set", key), key, value) for key, value in config.set.items()]
     last = [parse_override(override) for override in overrides]
     for change in [*common, *(change for variant in variants for change in variant.changes), *last]:
@@ -84,8 +84,8 @@ def plan_experiment(file: Path, overrides: Sequence[str] = ()) -> Plan:
     for figure in config.figures:
         if unknown := [label for label in figure.only if label not in labels]:
             what = f"figure '{figure.title}': `only` names '{unknown[0]}', which is no variant"
-            known = ", ".join(f"'{label}'" for label in labels)
-            raise ConfigError(f"experiment {config.name}", what, f"choose from {known}")
+            choices = ", ".join(f"'{label}'" for label in labels)
+            raise ConfigError(f"experiment {config.name}", what, f"choose from {choices}")
     seeds = [_change(experiment, ("seeds", i), "seed", seed) for i, seed in enumerate(config.seeds)]
     runs = []
     for variant, seed in product(variants, seeds):
@@ -124,13 +124,13 @@ def _variants(experiment: LoadedExperiment) -> list[Variant]:
 
 
 def _change(experiment: LoadedExperiment, place: tuple[str | int, ...], key: str, value: Any) -> Change:
-    """A change and the place that errors name, as `configs/experiments/depth.yaml:9: grid`."""
-    found = experiment.places.get(place, experiment.places[()])  # a default has no line
-    return Change(tuple(key.split(".")), value, f"{found}: {place[0]}")
+    """A change, with its place as errors name it: `configs/experiments/depth.yaml:9: grid`."""
+    line = experiment.places.get(place, experiment.places[()])  # a default has no line
+    return Change(tuple(key.split(".")), value, f"{line}: {place[0]}")
 
 
 def _values(keys: Sequence[str], changes: Sequence[Change], config: RunConfig) -> dict[str, Any]:
-    """The value of each key that this run has; a section without its defaults, if the variant wrote it so."""
+    """The run's value of each key that it has; a section without its defaults, if the variant gives it like that."""
     values = {}
     written = {change.key: change.value for change in changes}
     complete = config.model_dump(mode="json")
@@ -146,14 +146,14 @@ def _values(keys: Sequence[str], changes: Sequence[Change], config: RunConfig) -
 
 
 def _require_free(change: Change) -> None:
-    """Seed and name belong to the experiment."""
+    """Raise ConfigError for a change of seed or name, which the experiment sets itself."""
     if change.key in ("seed", "name"):
         fix = "list them under `seeds`" if change.key == "seed" else "give the variants labels, under `runs`"
         raise ConfigError(change.place, f"the {change.key} of each run is the experiment's to set", fix)
 
 
 def _require_measurable(run: RunConfig, measures: MeasuresConfig) -> None:
-    """What learns from answers still reads the text of instructions, and so has a loss to compare."""
+    """Raise ConfigError for a run without text to evaluate it on, or without the answers to measure."""
     objective, corpus = run.objective.type, run.corpus.type
     if not run.reads_text and (corpus != "instructions" or objective == "reward_model"):
         what = f"an experiment compares losses of text, and {objective} on {corpus} has none"
@@ -180,19 +180,19 @@ def _require_different(config: ExperimentConfig, runs: Sequence[PlannedRun]) -> 
 
 
 def _short_names(keys: Sequence[str]) -> dict[str, str]:
-    """The last part of each key, `n_layers` for model.n_layers; the whole key where two end alike."""
+    """The last part of each key, `n_layers` for model.n_layers; the whole key if two have the same last part."""
     last = {key: key.rsplit(".", 1)[-1] for key in keys}
     return {key: key if list(last.values()).count(part) > 1 else part for key, part in last.items()}
 
 
 def _short(value: Any) -> str:
-    """A value as a label has room for it; a section is known by its type."""
+    """A value for a label; a section is shown by its type."""
     if isinstance(value, dict) and "type" in value:
         return str(value["type"])
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def _slug(label: str) -> str:
-    """The label as the name of a folder."""
+    """The label as a folder's name."""
     words = re.sub(r"[^A-Za-z0-9._]+", "-", label)[:MOST_CHARACTERS_OF_A_FOLDER_NAME]
     return words.strip("-._") or "run"

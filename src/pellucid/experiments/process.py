@@ -1,4 +1,4 @@
-"""The process of one run, as the experiment sees it: start it, stop it, and learn how it ended."""
+"""Starts the process of one run, and reports how it ended."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LOG_FILE = "log.txt"
 
 
 def start_run(run: PlannedRun, run_dir: Path, data_root: Path, n_threads: int) -> subprocess.Popen[bytes]:
-    """`pellucid experiment-run` for one planned run. What it prints goes to log.txt in the run's folder.
+    """Start `pellucid experiment-run` for one planned run, with its output in log.txt in the run's folder.
 
-    A command like any other, so that whatever goes wrong ends in one `error: …` line and a documented exit code.
+    It is a command like any other, so every failure ends in one `error: …` line and a documented exit code.
     """
     run_dir.mkdir(parents=True, exist_ok=True)
     write_whole(run_dir / PLAN_FILE, run.model_dump_json(indent=1) + "\n")
@@ -28,15 +28,15 @@ def start_run(run: PlannedRun, run_dir: Path, data_root: Path, n_threads: int) -
             stdin=subprocess.PIPE,  # stays open and empty while the experiment lives: see worker.py
             stdout=log,
             stderr=subprocess.STDOUT,
-            # PyTorch obeys MKL's number before OpenMP's, and takes it from where the experiment was started.
+            # PyTorch prefers MKL's number, which may be set where the experiment was started, to OpenMP's.
             env={**os.environ, "OMP_NUM_THREADS": str(n_threads), "MKL_NUM_THREADS": str(n_threads)},
-            start_new_session=True,  # Ctrl-C in the terminal goes to the experiment alone, which passes it on
+            start_new_session=True,  # Ctrl-C in the terminal goes only to the experiment, which passes it on
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # the same on Windows
         )
 
 
 def outcome_of(process: subprocess.Popen[bytes], run: PlannedRun, run_dir: Path) -> RunResult | Failure:
-    """What the run found, or why it found nothing. Waits for its end."""
+    """Wait for a run to end; its result, or why it failed."""
     exit_code = process.wait()
     assert process.stdin is not None
     process.stdin.close()
@@ -51,7 +51,7 @@ def outcome_of(process: subprocess.Popen[bytes], run: PlannedRun, run_dir: Path)
 
 
 def _error_line(log: Path) -> str | None:
-    """The last `error: …` of a log or, if something unforeseen went wrong, its last line."""
+    """The last `error: …` line of a log or, after an unforeseen failure, its last line."""
     lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     return next(reversed(errors or lines), None)

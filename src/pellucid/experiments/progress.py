@@ -1,4 +1,4 @@
-"""One bar for all runs of an experiment, and a line for each that ends."""
+"""The progress bar of an experiment, with a line for each run that ends."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ TAIL_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class Work:
-    """A run that is still to be made: where, how many steps, and its training FLOPs."""
+    """A run that is not finished: its folder, steps and training FLOPs."""
 
     run_dir: Path
     steps: int
     flops: float
 
     def done(self) -> float:
-        """The FLOPs of the steps that it has reported."""
+        """The FLOPs of the steps that the run has reported."""
         return self.flops * min(1.0, last_step(self.run_dir) / self.steps)
 
 
 class ExperimentBar(tqdm):  # type: ignore[type-arg]
-    """How much of the work is done, in FLOPs, as a step of a large model takes longer than one of a small model.
+    """A bar of the work done, in FLOPs, as a step of a large model takes longer than one of a small model.
 
-    `todo` has the runs that are still to be made, by their place in the plan.
+    todo: the unfinished runs, by their index in the plan.
     """
 
     def __init__(self, runs: Sequence[PlannedRun], todo: Mapping[int, Work]) -> None:
@@ -48,7 +48,7 @@ class ExperimentBar(tqdm):  # type: ignore[type-arg]
         )
 
     def show(self, outcomes: Mapping[int, RunResult | Failure]) -> None:
-        """Moves the bar to where the runs are now."""
+        """Update the bar."""
         self.n = sum(work.flops if i in outcomes else work.done() for i, work in self.todo.items())
         n_failed = sum(isinstance(outcome, Failure) for outcome in outcomes.values())
         left = f"{len(self.runs) - len(outcomes)} of {len(self.runs)} runs left"
@@ -56,7 +56,7 @@ class ExperimentBar(tqdm):  # type: ignore[type-arg]
         self.update(0)
 
     def tell(self, i: int, outcome: RunResult | Failure) -> None:
-        """A line above the bar for a run that is over."""
+        """Print a line above the bar for a run that has ended."""
         if isinstance(outcome, Failure):
             text = f"failed: {outcome.message}"
         else:
@@ -70,7 +70,7 @@ def last_step(run_dir: Path) -> int:
     try:
         with (run_dir / "metrics.jsonl").open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
-            whole_lines = file.read().split(b"\n")[:-1]
-        return int(json.loads(whole_lines[-1])["step"])
+            complete_lines = file.read().split(b"\n")[:-1]
+        return int(json.loads(complete_lines[-1])["step"])
     except (OSError, ValueError, IndexError):
         return 0

@@ -1,4 +1,4 @@
-"""report.md: the question, what was varied, what was found, and how to reproduce it. Written for a class."""
+"""Writes report.md: the question, what was varied, the results, and how to reproduce them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from pellucid.experiments.table import numbers_of
 
 REPORT_FILE = "report.md"
 FEWEST_FOR_INTERVAL = 5  # seeds
-# The one section that people write; see `write_report`.
+# The section that is written by hand; see `write_report`.
 CONCLUSION = re.compile(r"^## What it shows[ \t]*\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
-Write = Callable[[float], str]  # how the numbers of a column are written
+Write = Callable[[float], str]  # the number format of a column
 
 COLUMNS: dict[str, tuple[str, Write]] = {  # by heading: the column of results.csv
     "parameters": ("parameters", "{:,.0f}".format),
@@ -41,7 +41,7 @@ COLUMNS: dict[str, tuple[str, Write]] = {  # by heading: the column of results.c
     "seconds": ("seconds", "{:.0f}".format),
 }
 
-ANSWERS: dict[str, tuple[str, Write]] = {  # the same of the answers to instructions
+ANSWERS: dict[str, tuple[str, Write]] = {  # the same for answers to instructions
     "whole fables": ("answers.whole", "{:.1%}".format),
     "obey": ("answers.obeys", "{:.1%}".format),
     "reward": ("answers.reward", "{:.3f}".format),
@@ -51,34 +51,32 @@ ANSWERS: dict[str, tuple[str, Write]] = {  # the same of the answers to instruct
 
 
 def written_conclusion(folder: Path) -> str | None:
-    """The section of the folder's report that people wrote. DataError for a report that is not text."""
+    """The handwritten section of the folder's report, if any. DataError for a report that is not text."""
     file = folder / REPORT_FILE
     try:
-        found = CONCLUSION.search(file.read_text(encoding="utf-8"))
+        match = CONCLUSION.search(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
         raise DataError(str(file), f"not UTF-8 at byte {error.start}", "save it as UTF-8, or move it away") from error
-    return found[0].strip() if found else None
+    return match[0].strip() if match else None
 
 
 def write_report(
     plan: Plan, outcomes: Sequence[RunResult | Failure], folder: Path, note: Callable[[str], None]
 ) -> Path:
-    """Draws the figures and writes report.md into the folder; returns its path. Outcomes are in the plan's order.
+    """Draw the figures and write report.md into the folder; returns its path. Outcomes are in the plan's order.
 
-    `note` is told of each figure that could not be drawn.
-
-    Everything is rewritten except one section, which people write: if the old report has a heading `## What it shows`,
-    the text from there to the next `## ` is kept and placed after the question.
+    `note` receives a line for each figure that could not be drawn. Everything is rewritten except one section: if the
+    old report has a heading `## What it shows`, the text from there to the next `## ` is kept, after the question.
     """
     file, config = folder / REPORT_FILE, plan.config
-    kept = written_conclusion(folder)
+    conclusion = written_conclusion(folder)
     results = [outcome for outcome in outcomes if isinstance(outcome, RunResult)]
     parts = [
         f"# {config.name.replace('_', ' ').replace('-', ' ').capitalize()}",
         config.question.strip(),
-        *([kept] if kept else []),
+        *([conclusion] if conclusion else []),
         *_what_was_varied(plan),
         *_what_was_found(results),
         *_figures(config, results, folder, note),
@@ -90,14 +88,14 @@ def write_report(
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Markdown: the first column to the left, numbers to the right."""
+    """A Markdown table: the first column to the left, numbers to the right."""
     ruler = ["---", *["---:"] * (len(header) - 1)]
     cells = [[cell.replace("|", "\\|") for cell in row] for row in (header, ruler, *rows)]
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 
 def mean_and_interval(values: pd.Series, write: Write) -> str:
-    """`0.52 (0.51–0.54)`; the mean alone where all look equal, a dash where none is known."""
+    """Mean and interval as `0.52 (0.51–0.54)`; the mean alone if all look equal, a dash if none is known."""
     if values.isna().all():
         return "–"
     mean, low, high = map(write, (values.mean(), *interval_of_mean(values.dropna().to_numpy())))
@@ -105,10 +103,10 @@ def mean_and_interval(values: pd.Series, write: Write) -> str:
 
 
 def interval_of_mean(values_N: NDArray[np.float64]) -> tuple[float, float]:
-    """The 95 % bootstrap interval of the mean (Efron 1979); with fewer than five values, their range.
+    """The 95 % bootstrap interval of the mean (Efron 1979); for fewer than five values, their range.
 
     Each sample draws as many values as there are, with replacement. The means of these samples vary about as much as
-    the mean would with other seeds. Fewer than five values are too few for this.
+    the mean would with other seeds.
     """
     if len(values_N) < FEWEST_FOR_INTERVAL:
         return values_N.min(), values_N.max()
@@ -154,11 +152,11 @@ def _what_was_found(results: Sequence[RunResult]) -> list[str]:
         return ["## Results", "No run is finished."]
     numbers = pd.DataFrame([numbers_of(run) for run in results], index=[run.label for run in results], dtype=float)
     has = set(numbers.columns[numbers.notna().any()])
-    known, of_answers = ({h: c for h, c in columns.items() if c[0] in has} for columns in (COLUMNS, ANSWERS))
+    columns_of_loss, of_answers = ({h: c for h, c in columns.items() if c[0] in has} for columns in (COLUMNS, ANSWERS))
     text = "Loss is in nats per token, over the whole validation part"
     if floors := sorted({f"{floor:.4f}" for floor in numbers.floor.dropna()}):
         text += f"; excess is how far it lies above the floor, the entropy of the text ({' or '.join(floors)})"
-    parts = ["## Results", f"{text}.", _variants(numbers, known)]
+    parts = ["## Results", f"{text}.", _variants(numbers, columns_of_loss)]
     if of_answers:
         parts += [
             "## Answers",
@@ -182,7 +180,7 @@ def _what_was_found(results: Sequence[RunResult]) -> list[str]:
 
 
 def _seed_by_seed(numbers: pd.DataFrame, columns: dict[str, str]) -> str:
-    """A row per variant, with each run's own value of each column."""
+    """A table with a row per variant, and the value of each of its runs in each column."""
     rows = [
         [label, *(", ".join("–" if isnan(x) else f"{x:,.0f}" for x in runs[column]) for column in columns.values())]
         for label, runs in numbers.groupby(level=0, sort=False)
@@ -191,7 +189,7 @@ def _seed_by_seed(numbers: pd.DataFrame, columns: dict[str, str]) -> str:
 
 
 def _variants(numbers: pd.DataFrame, columns: dict[str, tuple[str, Write]]) -> str:
-    """A row per variant, with the mean and the range over its runs of each column."""
+    """A table with a row per variant, and the mean and interval over its runs in each column."""
     rows = [
         [label, *(mean_and_interval(runs[column], write) for column, write in columns.values())]
         for label, runs in numbers.groupby(level=0, sort=False)
@@ -238,6 +236,6 @@ def _in_words(changes: Mapping[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    """As it stands in YAML, on one line."""
+    """A value as YAML, on one line."""
     line: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=inf)
     return line.removesuffix("...\n").rstrip()

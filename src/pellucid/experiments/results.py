@@ -1,4 +1,4 @@
-"""What a run of an experiment found, or why it found nothing, and the file that keeps it."""
+"""The result of a run of an experiment, or its failure, and result.json."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Row = dict[str, Any]
 
 
 class RunResult(Section):
-    """One finished run, as its result.json holds it.
+    """The result of one finished run.
 
-    label: the variant (what tables and figures call it); overrides: the dotted keys in which the variants differ.
-    flops: all training; tokens: read in training. Losses are nats per token over the whole validation part.
+    label: the variant, as tables and figures name it; overrides: the dotted keys in which the variants differ.
+    flops: of the whole training; tokens: read in training. Losses are nats per token over the whole validation part.
     skills: excess (nats per document) and accuracy of each skill, where the truth is known.
-    curve: the rows of metrics.jsonl that hold an evaluation; with val_loss, if that was the loss of text.
+    curve: the rows of metrics.jsonl with an evaluation; without val_loss, unless that was the loss of text.
     contexts: excess or, where no truth is known, loss at other context lengths, as pairs (length, nats per token).
     gradient_norms: of each block at the first step, first block first.
-    writing: the judgement (see evaluation/written.py) of the texts written in each way, by its label.
-    answers: what held-out instructions were answered with (see evaluation/answers.py), by the name of the figure.
-    trained_parameters: of a run that starts from another: all, or those of its adapter.
+    writing: judgements (see evaluation/written.py) of the texts written in each way, by its label.
+    answers: figures of the answers to held-out instructions (see evaluation/answers.py), by name.
+    trained_parameters: for a run that starts from another, all or those of its adapter.
     """
 
     label: str
@@ -58,9 +58,9 @@ class RunResult(Section):
 
     @property
     def half_right(self) -> dict[str, int | None]:
-        """For each skill, the step of the first evaluation at which half of its cases were right; None if never.
+        """The step of the first evaluation at which half of a skill's cases were right, by skill; None if never.
 
-        Models learn a skill suddenly, and luck decides when: a mean at a fixed step would hide that.
+        Models learn a skill suddenly, at a random time: a mean at a fixed step would hide that.
         """
         rows = [row for row in self.curve if "skills" in row]
         return {skill: next((row["step"] for row in rows if _is_half_right(row, skill)), None) for skill in self.skills}
@@ -73,28 +73,28 @@ def _is_half_right(row: Row, skill: str) -> bool:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run has no result: its error in one line, and the exit code that belongs to it."""
+    """A failed run: its error in one line, and its exit code."""
 
     error: str
     exit_code: int
 
     @property
     def message(self) -> str:
-        """The error, without the place of the current folder on this machine."""
+        """The error, without the path of the current folder."""
         return self.error.replace(str(Path.cwd()), "the current folder")
 
 
 class FinishedRun(Section):
-    """What result.json holds: the run that was asked for, and what it found."""
+    """The contents of result.json: the planned run and its result."""
 
     run: PlannedRun
     result: RunResult
 
 
 def read_result(run_dir: Path, run: PlannedRun) -> RunResult | None:
-    """What the run in this folder found; None unless it is finished, with the planned config and measures.
+    """The result of the run in this folder; None unless it is finished, with the planned config and measures.
 
-    What else the experiment varies may have changed since.
+    Label and overrides are those of the plan, which may have changed since.
     """
     try:
         finished = FinishedRun.model_validate_json((run_dir / RESULT_FILE).read_bytes())
@@ -106,11 +106,11 @@ def read_result(run_dir: Path, run: PlannedRun) -> RunResult | None:
 
 
 def write_result(run_dir: Path, run: PlannedRun, result: RunResult) -> None:
-    """Writes result.json: after this the run is finished."""
+    """Write result.json, which makes the run finished."""
     write_whole(run_dir / RESULT_FILE, FinishedRun(run=run, result=result).model_dump_json(indent=1) + "\n")
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Writes a text file whole or not at all."""
+    """Write a text file atomically."""
     with written_whole(file) as draft:
         draft.write_text(text, encoding="utf-8")

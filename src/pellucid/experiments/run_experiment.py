@@ -1,6 +1,6 @@
-"""`pellucid experiment`: every run in a process of its own, one bar for all, then the tables, the figures, the report.
+"""`pellucid experiment`: runs each in its own process, then writes tables, figures and the report.
 
-Finished runs are kept, interrupted ones continue, and a run that fails stops no other.
+Finished runs are kept, interrupted ones continue, and a run that fails does not stop the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pellucid.training.interrupts import StopRequest, stop_requests
 
 POLL_SECONDS = 0.2
 
-Outcomes = dict[int, RunResult | Failure]  # of the runs that are over, by their place in the plan
+Outcomes = dict[int, RunResult | Failure]  # of the runs that have ended, by their index in the plan
 
 
 class FailedRunsError(PellucidError):
@@ -42,17 +42,17 @@ class FailedRunsError(PellucidError):
 def run_experiment(
     plan: Plan, *, data_root: Path, folder: Path, report_dir: Path, jobs: int, note: Callable[[str], None]
 ) -> int | None:
-    """Makes the runs that are not finished, `jobs` at a time, and writes results.csv, figures and report.md.
+    """Make the unfinished runs, `jobs` at a time, and write results.csv, figures and report.md.
 
-    Returns the number of the signal that stopped it, if one did: all runs are saved then, and the same call continues.
-    Raises FailedRunsError at the very end, RunInUseError if the experiment is running already.
+    Returns the number of the signal that stopped it, if any: all runs are saved then, and the same call continues.
+    Raises FailedRunsError at the very end, RunInUseError if the experiment is already running.
     """
     runs, name = plan.runs, plan.config.name
     report_dir.mkdir(parents=True, exist_ok=True)  # better to fail here than after the runs
     written_conclusion(report_dir)
     with _locked(name, folder):
-        found = {i: read_result(run.directory(folder), run) for i, run in enumerate(runs)}
-        outcomes: Outcomes = {i: result for i, result in found.items() if result is not None}
+        results = {i: read_result(run.directory(folder), run) for i, run in enumerate(runs)}
+        outcomes: Outcomes = {i: result for i, result in results.items() if result is not None}
         todo = _prepare(runs, outcomes, data_root, folder)
 
         if todo:
@@ -78,9 +78,9 @@ def _locked(name: str, folder: Path) -> Iterator[None]:
 
 
 def _prepare(runs: Sequence[PlannedRun], outcomes: Outcomes, data_root: Path, folder: Path) -> dict[int, Work]:
-    """Prepares each corpus once, so no two processes try to, and returns what is left to do.
+    """Prepare each corpus once, so that no two processes do, and return the runs left to do.
 
-    A run whose corpus cannot be prepared has failed.
+    A run whose corpus cannot be prepared gets a Failure.
     """
     prepared: dict[str, int | Failure] = {}  # vocabulary sizes
     todo = {}
@@ -103,9 +103,9 @@ def _prepare(runs: Sequence[PlannedRun], outcomes: Outcomes, data_root: Path, fo
 
 
 def _make_runs(bar: ExperimentBar, outcomes: Outcomes, data_root: Path, jobs: int, stop: StopRequest) -> None:
-    """Adds an outcome for each run of the bar, in the order of the plan; for some of them if a stop is asked for.
+    """Make the runs of the bar and add their outcomes; only some if a stop is requested.
 
-    However it ends, no process outlives it: each is asked to save, and waited for.
+    However it ends, it leaves no process behind: each is asked to save, and waited for.
     """
     waiting = deque(bar.todo)
     working: dict[int, subprocess.Popen[bytes]] = {}

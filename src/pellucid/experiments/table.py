@@ -1,4 +1,4 @@
-"""The runs of an experiment by column: results.csv, and what the tables and figures read."""
+"""Columns of an experiment's results, for results.csv, tables and figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 from pellucid.experiments.plan import PlannedRun
 from pellucid.experiments.results import Failure, RunResult
 
-# The label of each column's axis, with its unit.
+# Axis labels of the columns, with units.
 AXIS_LABELS = {
     "parameters": "parameters",
     "non_embedding_parameters": "parameters without the embeddings",
@@ -24,7 +24,7 @@ AXIS_LABELS = {
     "excess_fraction": "excess over the floor (% of the floor)",
     "bits_per_byte": "validation loss (bits per byte)",
 }
-# Of columns that only some experiments have.
+# Those of columns that only some experiments have.
 AXIS_LABELS_OF_SOME = {
     "trained_parameters": "parameters that are trained",
     "answers.whole": "answers that are whole fables (%)",
@@ -33,7 +33,7 @@ AXIS_LABELS_OF_SOME = {
     "answers.reward": "mean reward of an answer",
     "answers.kl": "KL divergence from the start (nats per answer)",
 }
-# The same for columns of a skill or a context length, as excess.recall.
+# Those of columns for a skill, a context length or a way to write, such as excess.recall.
 AXIS_LABELS_OF_PARTS = {
     "excess": "excess in {} (nats per fable)",
     "accuracy": "{}: right where one token is possible (%)",
@@ -47,7 +47,7 @@ AXIS_LABELS_OF_PARTS = {
 
 
 def axis_label(column: str) -> str:
-    """The column in words, with its unit; a key of the run config stands for itself."""
+    """The axis label of a column, with its unit; a key of the run config is its own label."""
     if column in AXIS_LABELS_OF_SOME:
         return AXIS_LABELS_OF_SOME[column]
     kind, _, part = column.partition(".")
@@ -56,8 +56,8 @@ def axis_label(column: str) -> str:
 
 def is_measured(column: str) -> bool:
     """Whether the column is measured; otherwise the runs set it, like optimizer.lr."""
-    known = {**AXIS_LABELS, **AXIS_LABELS_OF_SOME}
-    return column in known or column.partition(".")[0] in AXIS_LABELS_OF_PARTS
+    columns = {**AXIS_LABELS, **AXIS_LABELS_OF_SOME}
+    return column in columns or column.partition(".")[0] in AXIS_LABELS_OF_PARTS
 
 
 def is_share(column: str) -> bool:
@@ -67,53 +67,55 @@ def is_share(column: str) -> bool:
 
 
 def numbers_of(result: RunResult) -> dict[str, float | None]:
-    """Every number of a run by its column in results.csv; what is not known is None."""
+    """Every number of a run by its column in results.csv; unknown ones are None."""
     skills = result.skills.items()
     return {
         **{column: getattr(result, column) for column in AXIS_LABELS},
-        **{f"excess.{skill}": found.get("excess_nats_per_document") for skill, found in skills},
-        **{f"accuracy.{skill}": found.get("accuracy") for skill, found in skills},
+        **{f"excess.{skill}": figures.get("excess_nats_per_document") for skill, figures in skills},
+        **{f"accuracy.{skill}": figures.get("accuracy") for skill, figures in skills},
         **{f"half.{skill}": step for skill, step in result.half_right.items()},
         **{f"contexts.{length}": value for length, value in result.contexts},
         **{f"answers.{name}": value for name, value in result.answers.items()},
         **({} if result.trained_parameters is None else {"trained_parameters": result.trained_parameters}),
-        **{f"{what}.{way}": value for way, found in result.writing.items() for what, value in found.items()},
+        **{f"{what}.{way}": value for way, figures in result.writing.items() for what, value in figures.items()},
     }
 
 
 def results_csv(runs: Sequence[PlannedRun], outcomes: Sequence[RunResult | Failure]) -> str:
-    """The table of an experiment, one row per planned run, for a spreadsheet or pandas.
+    """The results as CSV, one row per planned run, for a spreadsheet or pandas.
 
-    Repeated on the same machine, it differs only in `seconds`. A section of the config is in one cell, as JSON.
+    Repeated on the same machine, an experiment differs only in `seconds`. Sections of a config are JSON in one cell.
     """
 
     def cell(value: Any) -> Any:
         return json.dumps(value) if isinstance(value, (dict, list, bool)) else value
 
-    asked = [
+    planned = [
         {"label": run.label, "seed": run.seed, **{key: cell(value) for key, value in run.overrides.items()}}
         for run in runs
     ]
-    found = [{} if isinstance(outcome, Failure) else numbers_of(outcome) for outcome in outcomes]
+    measured = [{} if isinstance(outcome, Failure) else numbers_of(outcome) for outcome in outcomes]
     ends = [f"failed: {outcome.message}" if isinstance(outcome, Failure) else "done" for outcome in outcomes]
-    columns = [pd.DataFrame(rows, dtype=object) for rows in (asked, found, {"status": ends})]  # numbers as they are
+    tables = (planned, measured, {"status": ends})
+    columns = [pd.DataFrame(rows, dtype=object) for rows in tables]  # as objects, so that numbers stay as they are
+
     return str(pd.concat(columns, axis=1).to_csv(index=False, lineterminator="\n"))
 
 
 def value_of(result: RunResult, column: str) -> float | str:
-    """A column of results.csv that runs measure, or a key that the experiment varied, or one in a varied section.
+    """A run's value of a measured column, of a key that the experiment varied, or of one in a varied section.
 
-    A section such as {type: rope} is known by its type. Raises ValueError for a column that this run lacks.
+    A section such as {type: rope} is represented by its type. Raises ValueError for a column that this run lacks.
     """
     numbers = numbers_of(result)
     if column in numbers and numbers[column] is None:
         who = f"run {result.label!r} (seed {result.seed})"
         raise ValueError(f"{who} has no {column}; it is known only for some corpora and skills")
-    known = {**dict(_with_inner_keys(result.overrides)), **numbers}
-    if column not in known:
+    values = {**dict(_with_inner_keys(result.overrides)), **numbers}
+    if column not in values:
         columns = ", ".join([*numbers, *result.overrides])
         raise ValueError(f"run {result.label!r} has no column {column!r}; it has {columns}")
-    match known[column]:
+    match values[column]:
         case bool() as is_on:
             return "yes" if is_on else "no"
         case int() | float() as number:
@@ -127,7 +129,7 @@ def value_of(result: RunResult, column: str) -> float | str:
 
 
 def _with_inner_keys(section: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Each key with its value, and those of the sections inside: optimizer and optimizer.lr."""
+    """Each key with its value, also inside sections: optimizer and optimizer.lr."""
     for key, value in section.items():
         yield prefix + key, value
         if isinstance(value, dict):
@@ -135,7 +137,7 @@ def _with_inner_keys(section: dict[str, Any], prefix: str = "") -> Iterator[tupl
 
 
 def number_of(result: RunResult, column: str) -> float:
-    """`value_of` where only a number will do. Raises ValueError for words."""
+    """`value_of` as a number. Raises ValueError for words."""
     value = value_of(result, column)
     if isinstance(value, str):
         raise ValueError(f"{column} of run {result.label!r} is {value!r}, and this axis takes numbers only")
@@ -150,17 +152,17 @@ def floor_of(result: RunResult, column: str) -> float:
 
 
 def at_equal_steps(points: pd.DataFrame, variant: str) -> pd.DataFrame:
-    """The points with x as its mean over the seeds of a variant, so that they can be averaged step by step.
+    """The points with x averaged over the seeds of a variant, so that y can be averaged step by step.
 
-    x may be the tokens read: rows are not equally long, so at the same step each seed has read another number of them.
+    x may be the tokens read, which differ between seeds at the same step, as rows differ in length.
     """
     return points.assign(x=points.groupby([variant, "step"], sort=False).x.transform("mean"))
 
 
 def mean_lines(points: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """From the label, seed, x and y of points a line per label: for each x the mean, min and max of y over the seeds.
+    """A line per label of the points (label, seed, x, y): for each x the mean, min and max of y over the seeds.
 
-    An x that only some seeds have is left out, or the mean would jump.
+    An x that only some seeds have is left out, as the mean would jump.
     """
     lines = {}
     for label, seeds in points.groupby("label", sort=False):
@@ -173,7 +175,7 @@ def mean_lines(points: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def seeds_in_words(
     results: Sequence[RunResult], mark: str = "line", spread: str = "and the band is their range"
 ) -> str:
-    """A sentence: how many seeds each mark averages, and what shows their spread."""
+    """A sentence for captions: how many seeds each mark averages, and what shows their spread."""
     counts = pd.Series([run.label for run in results]).value_counts()
     fewest, most = counts.min(), counts.max()
     if most == 1:

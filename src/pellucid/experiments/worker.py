@@ -1,6 +1,6 @@
-"""One run of an experiment, in a process of its own: train, evaluate, measure, and write result.json last of all.
+"""Makes one run of an experiment, in a process of its own: train, evaluate, measure, write result.json.
 
-The process is started by `process.py`, which leaves plan.json in the run's folder.
+`process.py` starts it, and leaves plan.json in the run's folder.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from pellucid.training.interrupts import stop_with_parent
 from pellucid.training.metrics import read_rows
 from pellucid.training.train_run import Outcome, train_run
 
-LONGEST_WAIT_SECONDS = 60.0  # for the process of an experiment that was killed, which still saves
+LONGEST_WAIT_SECONDS = 60.0  # for an earlier process of a killed experiment, which may still be saving
 
 
 def work(run_dir: Path, data_root: Path) -> int | None:
-    """Does what plan.json in the folder says. Returns the number of the signal that stopped it, if one did.
+    """Make the run of the plan.json in the folder. Returns the number of the signal that stopped it, if any.
 
-    Raises what `train_run` raises.
+    Raises the errors of `train_run`.
     """
     stop_with_parent()
     return make_run(PlannedRun.model_validate_json((run_dir / PLAN_FILE).read_bytes()), run_dir, data_root)
 
 
 def make_run(run: PlannedRun, run_dir: Path, data_root: Path) -> int | None:
-    """Trains, evaluates, measures, and writes result.json. Returns and raises what `work` does."""
+    """Train, evaluate, measure, and write result.json. Returns and raises as `work` does."""
     outcome = _train_when_free(run, data_root, run_dir)
     if outcome.evaluation is None:
         return outcome.stopped_by
@@ -57,7 +57,7 @@ def make_run(run: PlannedRun, run_dir: Path, data_root: Path) -> int | None:
 
 
 def _train_when_free(run: PlannedRun, data_root: Path, run_dir: Path) -> Outcome:
-    """Trains, from the newest checkpoint if there is one."""
+    """Train, from the newest checkpoint if there is one, once no other process trains in the folder."""
     note = partial(print, file=sys.stderr, flush=True)
     give_up = time.monotonic() + LONGEST_WAIT_SECONDS
     while True:
@@ -70,7 +70,7 @@ def _train_when_free(run: PlannedRun, data_root: Path, run_dir: Path) -> Outcome
 
 
 def _result(run: PlannedRun, data: PreparedData, run_dir: Path, evaluation: Validation) -> RunResult:
-    """Whatever a run learned from, its loss is that of the validation text."""
+    """The result of a trained run; its loss is always that of the validation text."""
     config, measures = run.config, run.measures
     vocab_size = data.tokenizer.vocab_size
     parts = cost_of(config.model, vocab_size).parameters
@@ -104,10 +104,11 @@ def _result(run: PlannedRun, data: PreparedData, run_dir: Path, evaluation: Vali
 
 
 def _n_saved(directory: Path) -> int:
-    """How many numbers the checkpoint's weights are. Those of an adapter's base, which are frozen, lie elsewhere."""
+    """The number of weights in a checkpoint, without the frozen ones of an adapter's base."""
     return sum(map(torch.numel, read_checkpoint(directory).model.values()))
 
 
 def _without_loss(row: Row) -> Row:
-    """A row of a run that learns from answers: its val_loss is not that of a text."""
+    """The row of a run that learns from answers without its val_loss, which is not that of text."""
+
     return {key: value for key, value in row.items() if key != "val_loss"}

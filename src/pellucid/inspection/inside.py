@@ -46,9 +46,11 @@ class Step(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """A recorded forward pass over one text: inputs and outputs of modules; for each layer, queries, keys and values
-    before rotation, attention weights (H, T, S), and whether its attention is of a known kind.
+    """A recorded forward pass over one text: inputs and outputs of modules; and for each layer:
+
+    queries, keys and values before rotation, attention weights (H, T, S), and whether its attention is of a known kind.
     """
+
 
     inputs: dict[nn.Module, Tensor]
     outputs: dict[nn.Module, Tensor]

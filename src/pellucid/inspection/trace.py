@@ -55,9 +55,7 @@ class Trace:
 
     @cached_property
     def logits(self) -> Tensor:
-        """The logit lens (nostalgebraist 2020): final norm and unembedding at each point, (N, T, V); the last is the
-        model's output.
-        """
+        """The logit lens (nostalgebraist 2020): final norm and unembedding at each point, (N, T, V); last the output."""
         return self.unembed(self.residuals)
 
     def shares(self, where: str) -> Tensor:

@@ -20,7 +20,7 @@ def predictions_at_once(logits_NV: Tensor) -> int:
 
 
 def summed_cross_entropy(logits_NV: Tensor, targets_N: Tensor, ignore_index: int) -> Tensor:
-    """The same function as `objectives.next_token.summed_cross_entropy`, in less memory."""
+    """A version of `objectives.next_token.summed_cross_entropy` that needs less memory."""
     return SummedCrossEntropy.apply(logits_NV, targets_N, ignore_index)  # type: ignore[no-any-return,no-untyped-call]
 
 

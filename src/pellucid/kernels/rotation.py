@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 def rotate_pairs(x_BHTK: Tensor, cos_TK: Tensor, sin_TI: Tensor) -> Tensor:
-    """The same function as `model.positions.rotate_pairs`, faster."""
+    """A faster `model.positions.rotate_pairs`."""
     if torch.is_grad_enabled():
         return Rotation.apply(x_BHTK, cos_TK, sin_TI)  # type: ignore[no-any-return,no-untyped-call]
     return _rotated(x_BHTK, cos_TK, sin_TI)

@@ -48,9 +48,9 @@ from pellucid.version import __version__
 
 @dataclass(eq=False, kw_only=True)
 class Session:
-    """A run of `n_steps`, or less: it stops when the validation loss reaches `stop_at_val_loss`, or has no new best in
-    `patience` evaluations (early stopping; Prechelt 1998).
+    """A run of at most `n_steps`, with early stopping (Prechelt 1998).
 
+    It stops when the validation loss reaches `stop_at_val_loss`, or has no new best in `patience` evaluations.
     `validate()` evaluates on validation text, `write_samples()` gives texts to show. Each checkpoint holds the config,
     the tokenizer, the data's fingerprint and, if the run needs the frozen weights of another, their hash: so it is
     complete, and a resumed run can be compared with it.

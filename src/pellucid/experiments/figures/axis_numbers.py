@@ -1,4 +1,4 @@
-"""Numbers on axes: ticks that can be read on logarithmic axes too, and values told apart."""
+"""Numbers on axes: readable ticks, also on logarithmic axes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 
 def in_short(value: float, digits: int = 4) -> str:
-    """As on a tick: 0.02, 1.5, 9640 and, from ten thousand on, with an SI prefix: 20k, 3M, 2P."""
+    """A number as on a tick: 0.02, 1.5, 9640 and, from ten thousand on, with an SI prefix: 20k, 3M, 2P."""
     rounded = float(f"{value:.{digits}g}")
     return EngFormatter(sep="")(rounded) if abs(rounded) >= 1e4 else f"{rounded:.{digits}g}"
 
@@ -22,7 +22,7 @@ def in_percent(share: float) -> str:
 
 
 def told_apart(values: Sequence[float]) -> list[str]:
-    """Three significant digits of each, or as many more, up to six, as it takes to tell the different ones apart."""
+    """The values with three significant digits, or more, up to six, if different ones would look equal."""
     for digits in (3, 4, 5, 6):
         texts = [in_short(value, digits) for value in values]
         if len(set(texts)) == len(set(values)):
@@ -31,7 +31,7 @@ def told_apart(values: Sequence[float]) -> list[str]:
 
 
 def round_ticks(low: float, high: float, most: int = 7) -> list[float]:
-    """At most `most` round numbers for a logarithmic axis; evenly spaced ones where that leaves fewer than three."""
+    """At most `most` round numbers for a logarithmic axis; evenly spaced ones if there are fewer than three."""
     powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
     for factors in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
         ticks = [factor * 10.0**power for power in powers for factor in factors if low <= factor * 10.0**power <= high]
@@ -43,7 +43,7 @@ def round_ticks(low: float, high: float, most: int = 7) -> list[float]:
 
 
 def ticks_at(values: ArrayLike) -> list[float] | None:
-    """The values themselves as ticks, if they are few and far enough apart for their labels."""
+    """The values themselves as ticks, if they are few and far enough apart for their labels; else None."""
     distinct = np.unique(values)
     gaps = np.diff(distinct)
     if len(distinct) > 8 or (len(gaps) and gaps.min() < 0.07 * gaps.sum()):
@@ -54,7 +54,7 @@ def ticks_at(values: ArrayLike) -> list[float] | None:
 def log_axis(
     axes: Axes, which: Literal["x", "y"], limits: tuple[float, float], ticks: Sequence[float] | None = None
 ) -> None:
-    """A logarithmic axis with these limits; its ticks are plain numbers, not powers of ten."""
+    """Make an axis logarithmic, with these limits and plain numbers as ticks, not powers of ten."""
     axes.set(**{f"{which}scale": "log", f"{which}lim": limits})
     axis = axes.xaxis if which == "x" else axes.yaxis
     at = ticks or round_ticks(*limits)
@@ -63,9 +63,9 @@ def log_axis(
 
 
 def log_limits(values: ArrayLike) -> tuple[float, float]:
-    """A little beyond the values above 0, for a logarithmic axis. Raises ValueError if there are none."""
-    known = np.asarray(values, dtype=float)
-    above_zero = known[known > 0]
+    """Limits of a logarithmic axis, a little beyond the positive values. Raises ValueError if there are none."""
+    numbers = np.asarray(values, dtype=float)
+    above_zero = numbers[numbers > 0]
     if not above_zero.size:
         raise ValueError("a logarithmic axis needs values above 0, and there are none")
     low, high = float(above_zero.min()), float(above_zero.max())

@@ -1,4 +1,4 @@
-"""A horizontal bar per variant: one column of results.csv, a dot for each seed."""
+"""Bar charts: one column of results.csv, a horizontal bar per variant and a dot per seed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from pellucid.experiments.table import axis_label, floor_of, is_share, number_of
 
 
 def draw_bars(config: BarsConfig, results: Sequence[RunResult]) -> Sketch:
-    """Horizontal bars leave room for long names. If values other than shares span decades, a mark replaces each bar:
-    a bar must start at zero, which no logarithmic axis has. Each bar has its own floor: other tokens have another
-    entropy.
+    """Draw a horizontal bar per variant; each has its own floor, as the entropy depends on the tokens.
+
+    If values other than shares span decades, a mark replaces each bar: a bar must start at zero, which a logarithmic
+    axis lacks.
     """
     y = pd.Series([number_of(run, config.y) for run in results])
     floors = pd.Series([floor_of(run, config.y) for run in results])

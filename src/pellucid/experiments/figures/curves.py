@@ -1,4 +1,4 @@
-"""A line per variant, the mean over its seeds: loss in training, loss at other context lengths, first gradients."""
+"""Line charts, a line per variant: loss in training, loss at other context lengths, first gradients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pellucid.experiments.table import at_equal_steps, axis_label, is_share, mea
 
 
 def draw_curves(config: CurvesConfig, results: Sequence[RunResult]) -> Sketch:
-    """How validation loss, or its excess over the floor, fell in training; or what the answers were worth."""
+    """Draw the validation loss, its excess over the floor, or the rewards of answers during training."""
     points = _evaluations(config, results)
     y_column = config.y if config.y in ("val_loss", "excess") else f"answers.{config.y}"
     figure, axes, labels, means = _draw_means(config.title, points, "floor")
@@ -26,9 +26,9 @@ def draw_curves(config: CurvesConfig, results: Sequence[RunResult]) -> Sketch:
         log_axis(axes, "x", log_limits(means.index))
         log_axis(axes, "y", log_limits(means))
     elif config.y == "val_loss":
-        # Once where runs read the same text. The last evaluation reads more text than those before it.
-        known = points.dropna().groupby(["label", "seed"], sort=False)
-        for floor in {tuple(run.floor.round(3)): run for _, run in known}.values():
+        # One floor for all runs that read the same text. The last evaluation reads more text than those before it.
+        with_floor = points.dropna().groupby(["label", "seed"], sort=False)
+        for floor in {tuple(run.floor.round(3)): run for _, run in with_floor}.values():
             axes.plot(floor.x, floor.floor, color="black", linestyle=FLOOR_STYLE.linestyle, zorder=1.5)
             x, y = floor[["x", "floor"]].iloc[-1]
             labels.append(EndLabel(f"floor: {y:.3f}", x, y, FLOOR_STYLE))
@@ -48,7 +48,7 @@ def draw_curves(config: CurvesConfig, results: Sequence[RunResult]) -> Sketch:
 
 
 def _evaluations(config: CurvesConfig, results: Sequence[RunResult]) -> pd.DataFrame:
-    """label, seed, step, x, floor and y of every evaluation during training. FLOPs are spent evenly over the tokens."""
+    """A table of every evaluation in training: label, seed, step, x, floor, y. FLOPs are proportional to tokens."""
     rows, key = [], "val_loss" if config.y == "excess" else f"val_{config.y.removeprefix('val_')}"
     for run in results:
         unit = run.flops / run.tokens if config.x == "flops" else 1
@@ -71,7 +71,7 @@ def _evaluations(config: CurvesConfig, results: Sequence[RunResult]) -> pd.DataF
 
 
 def _with_level_lines(points: pd.DataFrame) -> pd.DataFrame:
-    """A model that takes no products, as a table of counts, is a level line: its last loss at all compute of others."""
+    """The points with level lines for models without FLOPs, such as a table of counts: their last loss."""
     free, others = points[points.x == 0], points[points.x > 0]
     if free.empty:
         return points
@@ -80,7 +80,7 @@ def _with_level_lines(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_contexts(config: ContextsConfig, results: Sequence[RunResult]) -> Sketch:
-    """Loss, or its excess where the floor is known, when the trained models read other context lengths."""
+    """Draw the loss, or its excess where the floor is known, of trained models at other context lengths."""
     points = [(run.label, run.seed, x, y) for run in results for x, y in run.contexts]
     if not points:
         raise ValueError("no run was evaluated at other context lengths; list them in measures.contexts")
@@ -99,7 +99,7 @@ def draw_contexts(config: ContextsConfig, results: Sequence[RunResult]) -> Sketc
 
 
 def draw_gradient_norms(config: GradientNormsConfig, results: Sequence[RunResult]) -> Sketch:
-    """The norm of the gradient in each block at the first step: does every depth get its share?"""
+    """Draw the norm of the gradient in each block at the first step."""
     points = [(run.label, run.seed, x, y) for run in results for x, y in enumerate(run.gradient_norms, 1)]
     if not points:
         raise ValueError("no run measured gradients by depth; set measures.gradient_norms: true")
@@ -114,7 +114,7 @@ def draw_gradient_norms(config: GradientNormsConfig, results: Sequence[RunResult
 
 
 def _draw_means(title: str, points: pd.DataFrame, *more_labels: str) -> tuple[Figure, Axes, list[EndLabel], pd.Series]:
-    """The lines of the points on new axes, their labels, and all means of all lines, by x."""
+    """Draw the mean lines of the points on new axes; returns their labels and all means too."""
     lines = mean_lines(points)
     figure, axes = figure_of_lines(title, [*lines, *more_labels])
     return figure, axes, draw_bands(axes, lines), pd.concat([line["mean"] for line in lines.values()])

@@ -1,4 +1,4 @@
-"""The figures of an experiment, as PNG and SVG files with a caption: one function per type of figure."""
+"""Draws the figures of an experiment as PNG and SVG files with a caption."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from pellucid.files import written_whole
 
 
 def draw(figure: FigureConfig, experiment: ExperimentConfig, results: Sequence[RunResult], folder: Path) -> Sketch:
-    """Draws one figure of the experiment from its finished runs, and writes it into the folder, as PNG and SVG.
+    """Draw one figure of the experiment from its finished runs, and write it into the folder as PNG and SVG.
 
-    Its words become the whole caption: what is shown, what was varied, how many seeds. Raises ValueError if the
-    results lack what it shows.
+    Returns it with the complete caption: what is shown, what was varied, how many seeds. Raises ValueError if the
+    results lack its columns.
     """
     for label in figure.only:
         if label not in [result.label for result in results]:

@@ -1,4 +1,4 @@
-"""A map of texts (`pellucid embed --map`): each a point, near those whose vectors are like its own.
+"""A map of texts by their vectors (`pellucid embed --map`): similar texts are near each other.
 
 Shapes: N texts, D width of their vectors.
 """
@@ -21,13 +21,13 @@ from pellucid.files import written_whole
 
 Floats = NDArray[np.floating]
 
-COLOURS = (*PALETTE, "black", "#8B5A2B")  # nine, for the nine plots; then they return with other markers
-MOST_KINDS = 12  # that a reader can tell apart; the rest is grey
+COLOURS = (*PALETTE, "black", "#8B5A2B")  # nine, for the nine plots; further kinds repeat them with other markers
+MOST_KINDS = 12  # that a reader can tell apart; others are grey
 
 
 @dataclass(frozen=True)
 class Plane:
-    """Points (N, 2) on the plane on which the vectors differ most, and what share of the variance each axis has."""
+    """Points (N, 2) on the plane of the first two principal components, and each axis's share of the variance."""
 
     points: Floats
     shares: tuple[float, float]
@@ -36,7 +36,7 @@ class Plane:
 def principal_plane(vectors_ND: Floats) -> Plane:
     """Principal components (Pearson 1901): the singular vectors of the centred data with the largest singular values.
 
-    An axis points to where its largest coordinate is positive, so that the same vectors give the same map.
+    The largest coordinate on each axis is made positive, so that equal vectors give equal maps.
     """
     centred_ND = vectors_ND.astype(np.float64) - vectors_ND.mean(axis=0)
     left_NR, values_R, _ = np.linalg.svd(centred_ND, full_matrices=False)
@@ -47,7 +47,7 @@ def principal_plane(vectors_ND: Floats) -> Plane:
 
 
 def draw_map(vectors_ND: Floats, kinds: Sequence[str] | None, title: str, of: str) -> Figure:
-    """The plane of the vectors, coloured by the kind of each text, the most frequent kinds first."""
+    """Draw the principal plane of the vectors, coloured by the kind of each text."""
     plane = principal_plane(vectors_ND)
     figure = new_figure(title, 7.5, 5)
     axes = figure.add_subplot()
@@ -70,7 +70,7 @@ def draw_map(vectors_ND: Floats, kinds: Sequence[str] | None, title: str, of: st
 
 
 def write_map(file: Path, vectors_ND: Floats, kinds: Sequence[str] | None, title: str, of: str) -> None:
-    """As PNG or SVG, by the file's name. ConfigError for another, and for fewer than three texts."""
+    """Write the map as PNG or SVG, by the file's name. ConfigError for other formats, and fewer than three texts."""
     if file.suffix not in (".png", ".svg"):
         raise ConfigError("--map", f"{file} is neither .png nor .svg", "end its name with one of them")
     if len(vectors_ND) < 3:

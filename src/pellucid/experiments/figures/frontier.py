@@ -1,4 +1,4 @@
-"""Mean reward against KL divergence from the reference: the exact frontier, and how close methods come to it."""
+"""Mean reward against KL divergence from the reference: the exact frontier, and the methods below it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pellucid.post_training.frontier import RewardDistribution, best_reward, fro
 
 
 class Reached(NamedTuple):
-    """What a trained policy gets: KL divergence from the reference in nats, and mean reward."""
+    """A trained policy's KL divergence from the reference in nats, and its mean reward."""
 
     kl: float
     reward: float
@@ -20,13 +20,13 @@ class Reached(NamedTuple):
 def draw_frontier(
     title: str, prompts: Sequence[RewardDistribution], methods: Mapping[str, Sequence[Reached]]
 ) -> Sketch:
-    """The frontier as a line, and the points of each method joined in their order: of its checkpoints, or its β.
+    """Draw the frontier as a line, and the points of each method, joined in their order (of checkpoints, or of β).
 
-    prompts: how the rewards of each are distributed under the reference.
+    prompts: the distribution of rewards for each under the reference.
     """
     optima = frontier(prompts)
     figure, axes = figure_of_lines(title, ["the best possible", *methods])
-    axes.plot([each.kl for each in optima], [each.reward for each in optima], color="black", linewidth=2, zorder=3)
+    axes.plot([point.kl for point in optima], [point.reward for point in optima], color="black", linewidth=2, zorder=3)
     labels = [EndLabel("the best possible", optima[-1].kl, optima[-1].reward, FLOOR_STYLE)]
     rows = ["| method | KL (nats) | reward | the best for this KL |", "|---|---:|---:|---:|"]
     for index, (name, points) in enumerate(methods.items()):

@@ -1,4 +1,4 @@
-"""One column of the results against another, or against a key that the experiment varied."""
+"""Line charts of one column of the results against another, or against a key that the experiment varied."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pellucid.experiments.table import axis_label, floor_of, is_measured, is_sha
 
 
 def draw_lines(config: LinesConfig, results: Sequence[RunResult]) -> Sketch:
-    """Each run is a dot; lines join the means of runs with equal x or, if x is measured, of each variant.
+    """Draw each run as a dot, with lines through the means of runs with equal x or, if x is measured, of each variant.
 
     If x is measured and there is no `by`, each variant has its own marker and name.
     """
@@ -62,9 +62,9 @@ def draw_lines(config: LinesConfig, results: Sequence[RunResult]) -> Sketch:
 
 
 def _runs(config: LinesConfig, results: Sequence[RunResult]) -> tuple[pd.DataFrame, list[str]]:
-    """label, x, y, floor, and the name of the line of each run; and the values of x if they are words, or none.
+    """A table of label, x, y, floor and line of each run; and the values of x, if they are words.
 
-    Words stand at 0, 1, … in order of first appearance. Lines of numbers come in rising order.
+    Words get x = 0, 1, … in order of first appearance. Lines of numbers are in rising order.
     """
     rows = [(run.label, value_of(run, config.x), number_of(run, config.y), floor_of(run, config.y)) for run in results]
     runs = pd.DataFrame(rows, columns=["label", "x", "y", "floor"])
@@ -90,18 +90,18 @@ def _word(value: float | str) -> str:
 
 
 def _means(config: LinesConfig, runs: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """x and mean y of the runs that belong together, in rising order of x."""
+    """The means of x and y over the runs of each group, in rising order of x."""
     together = runs.groupby("label" if is_measured(config.x) else "x")
     means = together[["x", "y"]].mean().rename_axis("together").sort_values(["x", "y"])
     return means.x, means.y
 
 
 def _draw_floors(axes: Axes, lines: Mapping[str, pd.DataFrame]) -> list[EndLabel]:
-    """The floor below each line; lines of the same floor share one."""
+    """Draw the floor below each line, once for lines with the same floor; returns their labels."""
     floors: dict[tuple[tuple[float, float], ...], str] = {}
     for name, runs in lines.items():
-        if known := {(x, round(floor, 4)) for x, floor in zip(runs.x, runs.floor, strict=True) if pd.notna(floor)}:
-            floors.setdefault(tuple(sorted(known)), name)
+        if line := {(x, round(floor, 4)) for x, floor in zip(runs.x, runs.floor, strict=True) if pd.notna(floor)}:
+            floors.setdefault(tuple(sorted(line)), name)
     if len({y for points in floors for _, y in points}) == 1:
         floor = next(iter(floors))[0][1]
         axes.axhline(floor, color="black", linestyle=FLOOR_STYLE.linestyle, zorder=1.5)

@@ -1,4 +1,4 @@
-"""What a reward model says of a policy's answers, and what the grammar says: they part when the policy goes too far."""
+"""Over-optimization: the proxy reward of a policy's answers beside the true one, which falls behind."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ UPDATES_AVERAGED = 5  # answers are few, and their rewards noisy
 
 
 def draw_over_optimization(title: str, runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Sketch:
-    """Two panels over the updates of each run, which are rows of its metrics.jsonl: proxy reward and true reward.
+    """Draw proxy reward and true reward against updates, in two panels. runs: rows of metrics.jsonl, by name.
 
-    The true reward is the verifier's: half for a whole fable, half for one that obeys.
+    The true reward is the verifier's: half for a complete fable, half for one that obeys.
     """
     figure = new_figure(title, 9.5, 4.2)
     panels = figure.subplots(1, 2)

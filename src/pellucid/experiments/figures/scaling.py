@@ -1,4 +1,4 @@
-"""Loss against compute: the fitted laws, and the floor they find, next to the exact one."""
+"""Scaling figure: loss against compute, the fitted laws, and their floor beside the exact one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DARK_TO_BRIGHT = ListedColormap(colormaps["viridis"](np.linspace(0, 0.9, 256))) 
 
 @dataclass(frozen=True)
 class Runs:
-    """One number per run, each seed a run. parameters: without the embeddings. floor: the runs' mean, as loss."""
+    """Arrays of one number per run and seed. parameters: without embeddings. floor: the mean over runs."""
 
     flops: Array
     loss: Array
@@ -42,9 +42,9 @@ class Runs:
 
 @dataclass(frozen=True)
 class Fits:
-    """free: L(C), all fitted; held: L(C) with L_inf held at the exact floor; by_size: L(N, D), or why there is none.
+    """The fitted laws. free: L(C); held: L(C) with L_inf fixed at the exact floor; by_size: L(N, D), or why not.
 
-    of_cheapest, of_most_expensive: `free` again, of fewer runs, by their number.
+    of_cheapest, of_most_expensive: as `free`, for fewer runs, by their number.
     """
 
     free: Fit
@@ -55,17 +55,17 @@ class Fits:
 
 
 def draw_scaling(config: ScalingConfig, results: Sequence[RunResult]) -> Sketch:
-    """Three panels: loss and the law L(C); reducible loss on logarithmic axes; L_inf by the number of runs.
+    """Draw three panels: loss and the law L(C); reducible loss on logarithmic axes; L_inf by the number of runs.
 
     Raises ValueError if the floor is unknown or the compute-efficient runs are too few.
     """
     runs = _runs(results)
     fits = _fit(runs)
     figure = new_figure(config.title, 9.5, 7.4)
-    panels = figure.subplot_mosaic([["loss", "reducible"], ["found", "found"]], height_ratios=[1.6, 1])
+    panels = figure.subplot_mosaic([["loss", "reducible"], ["floors", "floors"]], height_ratios=[1.6, 1])
     _draw_loss(panels["loss"], runs, fits.free)
     dots = _draw_reducible(panels["reducible"], runs, fits)
-    _draw_found(panels["found"], runs, fits)
+    _draw_fitted_floors(panels["floors"], runs, fits)
     scale = figure.colorbar(dots, ax=panels["reducible"], pad=0.02, label=AXIS_LABELS["non_embedding_parameters"])
     sizes = sorted(set(runs.parameters.tolist()))
     ticks = sizes if ticks_at(np.log(sizes)) else round_ticks(sizes[0], sizes[-1])
@@ -107,7 +107,7 @@ def _fit(runs: Runs) -> Fits:
 
 
 def _draw_loss(axes: Axes, runs: Runs, fit: Fit) -> None:
-    """Loss against compute. The interval of L_inf may reach far below the axes; only a part is shown."""
+    """Draw loss against compute. The interval of L_inf may reach far below the axes."""
     law = fit.law
     compute = _compute_axis(axes, runs)
     axes.axhspan(*fit.interval(FLOOR), color=FITTED, alpha=0.15, linewidth=0)
@@ -122,7 +122,7 @@ def _draw_loss(axes: Axes, runs: Runs, fit: Fit) -> None:
 
 
 def _draw_reducible(axes: Axes, runs: Runs, fits: Fits) -> PathCollection:
-    """Minus the right floor, a power law is a straight line here; a wrong L_inf bends it."""
+    """Draw the reducible loss. A power law minus the right floor is a straight line; a wrong L_inf bends it."""
     free, held = fits.free.law, fits.held.law
     compute = _compute_axis(axes, runs)
     low, high = fits.held.interval(EXPONENT)
@@ -140,7 +140,7 @@ def _draw_reducible(axes: Axes, runs: Runs, fits: Fits) -> PathCollection:
 
 
 def _compute_axis(axes: Axes, runs: Runs) -> Array:
-    """Compute (FLOP) from a little below the runs to ten times beyond, where the laws' predictions differ."""
+    """Set up the axis of compute, and return values (FLOP) from just below the runs to ten times above them."""
     compute = np.geomspace(runs.flops.min() / 1.5, runs.flops.max() * 10, 200)
     log_axis(axes, "x", (compute[0], compute[-1]))
     axes.set_xlabel("training compute C (FLOP)")
@@ -148,7 +148,7 @@ def _compute_axis(axes: Axes, runs: Runs) -> Array:
 
 
 def _draw_dots(axes: Axes, runs: Runs, y: Array) -> PathCollection:
-    """Each run in the colour of its size, the compute-efficient ones with a ring."""
+    """Draw each run in the colour of its size, the compute-efficient ones with a ring."""
     best = frontier(runs.flops, runs.loss)
     axes.scatter(
         runs.flops[best], y[best], s=75, facecolor="none", edgecolor="black", label="compute-efficient run", zorder=4
@@ -157,8 +157,8 @@ def _draw_dots(axes: Axes, runs: Runs, y: Array) -> PathCollection:
     return axes.scatter(runs.flops, y, s=26, c=runs.parameters, cmap=DARK_TO_BRIGHT, norm=norm, zorder=3)
 
 
-def _draw_found(axes: Axes, runs: Runs, fits: Fits) -> None:
-    """L_inf from growing numbers of runs, cheapest first and most expensive first, side by side."""
+def _draw_fitted_floors(axes: Axes, runs: Runs, fits: Fits) -> None:
+    """Draw L_inf fitted to growing numbers of runs, from the cheapest and from the most expensive."""
     axes.axhline(runs.floor, color="black", linestyle=FLOOR_STYLE.linestyle, label="exact floor")
     each_end = (
         ("cheapest", fits.of_cheapest, -0.15, "o", FITTED),
@@ -167,9 +167,9 @@ def _draw_found(axes: Axes, runs: Runs, fits: Fits) -> None:
     for which, by_n_runs, shift, marker, color in each_end:
         n_runs = np.array(list(by_n_runs)) + shift
         low, high = np.array([fit.interval(FLOOR) for fit in by_n_runs.values()]).T
-        found = [fit.law.irreducible for fit in by_n_runs.values()]
+        floors = [fit.law.irreducible for fit in by_n_runs.values()]
         axes.vlines(n_runs, low, high, color=color, linewidth=5, alpha=0.3)
-        axes.plot(n_runs, found, marker, color=color, label=f"L∞ from the {which} runs, 90 %")
+        axes.plot(n_runs, floors, marker, color=color, label=f"L∞ from the {which} runs, 90 %")
     axes.set(xlabel="runs in the fit", ylabel="L∞ (nats per token)")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(loc="upper right", ncols=3)
@@ -204,8 +204,8 @@ def _table(runs: Runs, fits: Fits) -> str:
 
 def _row(name: str, runs: Runs, fit: Fit, exponents: dict[str, Callable[[PowerLaw], float]], which_runs: str) -> str:
     difference = f"{100 * (fit.law.irreducible / runs.floor - 1):+.1f} %".replace("-", "−")
-    found = ", ".join(f"{symbol} = {_interval(fit, of, 2)}" for symbol, of in exponents.items())
-    return f"| {name} | {_interval(fit, FLOOR, 4)} | {runs.floor:.4f} | {difference} | {found} | {which_runs} |"
+    fitted = ", ".join(f"{symbol} = {_interval(fit, of, 2)}" for symbol, of in exponents.items())
+    return f"| {name} | {_interval(fit, FLOOR, 4)} | {runs.floor:.4f} | {difference} | {fitted} | {which_runs} |"
 
 
 def _interval(fit: Fit, quantity: Quantity, digits: int) -> str:

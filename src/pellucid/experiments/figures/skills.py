@@ -1,4 +1,4 @@
-"""The skills that make up the loss of fables, in excess or accuracy: a table in colours, and how each is learned."""
+"""Figures of the skills in fables, by excess or accuracy: a coloured table, and learning curves."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ LABELS = {
 
 
 def draw_skills(config: SkillsConfig, results: Sequence[RunResult]) -> Sketch:
-    """Variants by skills, a number and a colour in each cell. A skill that no run has measured is left out."""
-    found = [{skill: of_skill[FIELDS[config.y]] for skill, of_skill in run.skills.items()} for run in results]
-    values = pd.DataFrame(found, dtype=float).dropna(axis=1, how="all")
+    """Draw a table of variants by skills, a number and a colour in each cell; unmeasured skills are left out."""
+    rows_of_runs = [{skill: of_skill[FIELDS[config.y]] for skill, of_skill in run.skills.items()} for run in results]
+    values = pd.DataFrame(rows_of_runs, dtype=float).dropna(axis=1, how="all")
     if values.empty:
         raise ValueError(f"no run has measured the {config.y} of a skill; only Fables knows its skills")
     table = values.groupby([run.label for run in results], sort=False).mean()
@@ -62,7 +62,7 @@ def draw_skills(config: SkillsConfig, results: Sequence[RunResult]) -> Sketch:
 
 
 def _norm_of(y: str, means: NDArray[np.float64]) -> Normalize:
-    """The colour scale: accuracy from 0 to 1, excess over at most three decades below the highest."""
+    """The colour scale: accuracy from 0 to 1, excess over at most three decades."""
     if y == "accuracy":
         return Normalize(0, 1)
     highest = float(np.nanmax(means))
@@ -73,13 +73,13 @@ def _norm_of(y: str, means: NDArray[np.float64]) -> Normalize:
 
 
 def draw_skill_curves(config: SkillCurvesConfig, results: Sequence[RunResult]) -> Sketch:
-    """When each skill is learned: a panel per variant, a line per skill that all its runs measured."""
+    """Draw learning curves: a panel per variant, a line per skill that all its runs measured."""
     points = pd.DataFrame(
         [
-            (run.label, run.seed, row["step"], row["tokens"], skill, found[FIELDS[config.y]])
+            (run.label, run.seed, row["step"], row["tokens"], skill, figures[FIELDS[config.y]])
             for run in results
             for row in run.curve
-            for skill, found in (row.get("skills") or {}).items()
+            for skill, figures in (row.get("skills") or {}).items()
         ],
         columns=["variant", "seed", "step", "x", "label", "y"],
     ).astype({"y": float})

@@ -1,4 +1,4 @@
-"""How figures look: palette, font sizes, and labels next to the lines they name."""
+"""The style of figures: palette, font sizes, and labels next to their lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy.optimize import isotonic_regression
 
-# matplotlib's settings for all figures. SVG keeps text as text, and the same drawing gives the same bytes.
+# matplotlib's settings for all figures. SVG keeps text as text, and equal drawings give equal bytes.
 STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.titlesize": 10,
@@ -36,17 +36,17 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "pellucid",
 }
 
-# Okabe and Ito's palette, which people with any colour vision can tell apart; grey replaces its yellow, too pale for a
-# line, and black is kept for floors.
+# Okabe and Ito's palette, which suits the colour-blind; grey replaces its yellow, which is too pale for a line, and
+# black is reserved for floors.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-Dashes = Literal["-", ""] | tuple[float, Sequence[float]]  # matplotlib: offset, then points of ink and of gap in turn
+Dashes = Literal["-", ""] | tuple[float, Sequence[float]]  # matplotlib: offset, then lengths of dashes and gaps
 DASHES: tuple[Dashes, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
 
 
 @dataclass(frozen=True)
 class LineStyle:
-    """Colour, marker and dashes of one variant: three ways to recognize it, two of which survive printing in grey."""
+    """Colour, marker and dashes of one variant; two of the three survive printing in grey."""
 
     color: str
     marker: str
@@ -65,7 +65,7 @@ FLOOR_STYLE = LineStyle("black", "", (0, (4, 3)))
 
 
 def new_figure(title: str, width: float, height: float) -> Figure:
-    """Width and height in inches. The title is at the top left."""
+    """A figure of this width and height in inches, with its title at the top left."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     characters = int(width * 11)
@@ -74,13 +74,13 @@ def new_figure(title: str, width: float, height: float) -> Figure:
 
 
 def wrapped(label: str, characters: int = 24) -> str:
-    """The label in short lines; a word is broken only if it is longer than a line."""
+    """The label in short lines; only words longer than a line are broken."""
     return textwrap.fill(label, characters, break_on_hyphens=False)
 
 
 @dataclass(frozen=True)
 class Sketch:
-    """A figure, what it shows in words, and a table in Markdown where it has one."""
+    """A figure, its caption, and a Markdown table if it has one."""
 
     figure: Figure
     caption: str
@@ -89,7 +89,7 @@ class Sketch:
 
 @dataclass(frozen=True)
 class EndLabel:
-    """The name of a line, and the point (in data units) where the line ends."""
+    """A line's label, and the point (in data units) where the line ends."""
 
     text: str
     x: float
@@ -98,7 +98,7 @@ class EndLabel:
 
 
 def figure_of_lines(title: str, labels: Sequence[str]) -> tuple[Figure, Axes]:
-    """One pair of axes, tall enough for the names of all lines on its right."""
+    """A figure of one pair of axes, tall enough for the labels of all lines on its right."""
     figure = new_figure(
         title, 7.5, max(4.4, 1.2 + sum(0.06 + 0.16 * len(wrapped(each).splitlines()) for each in labels))
     )
@@ -112,7 +112,7 @@ def draw_bands(
     *,
     most_markers: int = 25,
 ) -> list[EndLabel]:
-    """Each line of `mean_lines`, and the range of its seeds as a band; returns their names, for `label_ends`."""
+    """Draw each line of `mean_lines`, with the range of its seeds as a band; returns labels for `label_ends`."""
     styles = styles or {name: line_style(i) for i, name in enumerate(lines)}
     labels = []
     for name, line in lines.items():
@@ -125,7 +125,7 @@ def draw_bands(
 
 
 def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
-    """Names the lines on the right of the axes, each as close to the end of its line as the other labels allow.
+    """Label the lines on the right of the axes, each as close to its line's end as the other labels allow.
 
     Unlike a legend, this covers no data and keeps the order of the results.
     """
@@ -134,7 +134,7 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
     texts = [
         axes.text(1.1, 0.5, wrapped(label.text), transform=axes.transAxes, va="center", fontsize=9) for label in labels
     ]
-    figure.draw_without_rendering()  # lays out the figure: after this the axes keep their height
+    figure.draw_without_rendering()  # lays out the figure, so that the axes keep their height
     heights = [text.get_window_extent().height / axes.bbox.height + 0.015 for text in texts]
     ends = axes.transAxes.inverted().transform(axes.transData.transform([(label.x, label.y) for label in labels]))
     for label, text, end, height in zip(labels, texts, ends, spread_out(ends[:, 1].tolist(), heights), strict=True):
@@ -146,9 +146,9 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
 
 
 def spread_out(wanted: Sequence[float], heights: Sequence[float]) -> list[float]:
-    """Centres in [0, 1] that keep labels of these heights apart, as close to the wanted ones as possible.
+    """Centres in [0, 1] of labels of these heights that do not overlap, as close to `wanted` as possible.
 
-    Least squares under an order is isotonic regression, once each label is moved down by the heights below it.
+    Least squares under an order is isotonic regression, after moving each label down by the heights below it.
     """
     order = np.argsort(wanted, kind="stable")
     sizes = np.asarray(heights)[order]

@@ -1,4 +1,4 @@
-"""Ways to write, side by side: how many fables are whole, which morals they tell, how likely they are in truth."""
+"""Comparison of ways to write: complete fables, different morals, and their true probabilities."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pellucid.experiments.figures.style import FLOOR_STYLE, NAME_WIDTH, PALETTE,
 from pellucid.experiments.results import RunResult
 from pellucid.experiments.table import is_share, seeds_in_words
 
-# By column of a judgement: what it is, and how its numbers are written. Without a whole fable there is no surprise.
+# The label and number format of each column of a judgement. Without a complete fable there is no surprise.
 PANELS: dict[str, tuple[str, Callable[[float], str]]] = {
     "whole": ("whole fables (%)", "{:.0%}".format),
     "morals": ("different morals", "{:.0f}".format),
@@ -23,11 +23,11 @@ PANELS: dict[str, tuple[str, Callable[[float], str]]] = {
 
 
 def draw_ways(config: WaysConfig, results: Sequence[RunResult]) -> Sketch:
-    """A row per way, a panel per measure; the last row is what was true, and a dashed line repeats it in each panel."""
-    found = [pd.DataFrame.from_dict(run.writing, orient="index", dtype=float) for run in results if run.writing]
-    if not found:
+    """Draw a row per way and a panel per measure; the last row and the dashed lines are true fables."""
+    judgements = [pd.DataFrame.from_dict(run.writing, orient="index", dtype=float) for run in results if run.writing]
+    if not judgements:
         raise ValueError("no run has written anything; give the ways under measures.writing")
-    means = pd.concat(found).groupby(level=0, sort=False).mean()
+    means = pd.concat(judgements).groupby(level=0, sort=False).mean()
     names = [wrapped(label, NAME_WIDTH) for label in means.index]
     figure = new_figure(config.title, 10, max(2.4, 1.3 + 0.3 * len(names)))
     panels = figure.subplots(1, len(PANELS), sharey=True)

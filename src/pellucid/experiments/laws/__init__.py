@@ -1,1 +1,1 @@
-"""Scaling laws: `power_laws.py` fits them, `bootstrap.py` says how far a fit can be trusted."""
+"""Scaling laws: `power_laws.py` fits them, `bootstrap.py` gives their confidence intervals."""

@@ -1,4 +1,4 @@
-"""How certain a fitted law is: the same fit to resampled runs, and to fewer runs (Efron 1979)."""
+"""Uncertainty of a fitted law: the same fit to resampled runs, and to fewer runs (Efron 1979)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from pellucid.experiments.laws.power_laws import (
     require_enough_sizes,
 )
 
-# Of each fitted law. Each end of a 90 % interval then rests on about ten resamples.
+# For each law; then each end of a 90 % interval rests on about ten resamples.
 N_RESAMPLES = 200
 
 
 @dataclass(frozen=True)
 class Fit:
-    """The law fitted to all runs, and those fitted to runs drawn again with replacement: would other runs say the same?
+    """The law fitted to all runs, and those fitted to bootstrap resamples of the runs.
 
-    n_failed: draws that held too few different runs for a fit, and were drawn again.
+    n_failed: resamples with too few different runs for a fit, which were drawn again.
     """
 
     law: PowerLaw
@@ -33,14 +33,14 @@ class Fit:
     n_failed: int
 
     def interval(self, quantity: Callable[[PowerLaw], float], level: float = 0.9) -> tuple[float, float]:
-        """The middle share `level` of the quantity's values (Efron's percentile interval)."""
+        """Efron's percentile interval: the range of the quantity's middle values, of share `level`."""
         tails = [50 * (1 - level), 50 * (1 + level)]
         low, high = np.percentile([quantity(law) for law in self.resamples], tails)
         return float(low), float(high)
 
 
 def fit_frontier(flops: Array, loss: Array, *, irreducible: float | None = None) -> Fit:
-    """L(C) of the compute-efficient runs; each resample of all runs has its own frontier."""
+    """L(C) fitted to the compute-efficient runs; each resample of all runs has its own frontier."""
 
     def best(runs: Indices) -> Indices:
         return runs[frontier(flops[runs], loss[runs])]
@@ -51,9 +51,9 @@ def fit_frontier(flops: Array, loss: Array, *, irreducible: float | None = None)
 def fit_with_resamples(
     sizes_RK: Array, loss: Array, chosen: Callable[[Indices], Indices] = np.asarray, *, irreducible: float | None = None
 ) -> Fit:
-    """`fit_law` to the chosen ones of all runs and, searched from there, of N_RESAMPLES draws with replacement.
+    """`fit_law` to the runs that `chosen` picks, of all runs and of N_RESAMPLES draws with replacement.
 
-    Raises ValueError if the runs, or nearly all draws, are too few.
+    Raises ValueError if there are too few runs, or too few in nearly all draws.
     """
     n_runs = len(loss)
     runs = chosen(np.arange(n_runs))
@@ -75,15 +75,15 @@ def fit_with_resamples(
     return Fit(law, refit_law(law, sizes_RK, loss, np.array(weights), irreducible=irreducible), n_failed)
 
 
-# A law with three unknowns passes through any three points: only a fourth can show how wrong it is.
+# A law with three unknowns passes through any three points; only a fourth can show its error.
 SHORTEST_FRONTIER = 4
 
 
 def fits_of_fewer_runs(flops: Array, loss: Array, *, cheapest: bool) -> dict[int, Fit]:
-    """How many runs it takes to find L_inf: fits to the n cheapest, by n, from 4 to all (at most ten such n).
+    """Fits to the n cheapest or most expensive runs, by n, from 4 to all (at most ten such n).
 
-    Or to the n most expensive: a law may hold only beyond some size, and small runs mislead. An n with fewer than 4
-    compute-efficient runs is left out. Raises ValueError if that leaves none.
+    They show how many runs it takes to find L_inf, and whether small ones mislead. An n with fewer than 4
+    compute-efficient runs is left out. Raises ValueError if none is left.
     """
     order = np.argsort(flops if cheapest else -flops, kind="stable")
     fits = {}
