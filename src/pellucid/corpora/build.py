@@ -1,4 +1,4 @@
-"""From the `corpus` section of a config to the corpus."""
+"""Builds the corpus that the `corpus` section of a config describes."""
 
 from pathlib import Path
 
@@ -22,9 +22,9 @@ DOWNLOADS = Path("data", "downloads")
 
 
 def build_corpus(config: CorpusConfig, downloads: Path = DOWNLOADS) -> Corpus:
-    """The corpus that the config describes; a file of the web is fetched into `downloads`. DataError: not readable.
+    """The corpus that the config describes. A file from the web is fetched into `downloads`. DataError: unreadable.
 
-    Each corpus is imported only where it is needed: `datasets` alone takes a second.
+    Each kind is imported only when it is needed, as `datasets` alone takes a second.
     """
     options = config.model_dump(mode="json", exclude={"type"})
     match config:

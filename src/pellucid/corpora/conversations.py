@@ -1,4 +1,4 @@
-"""Conversations from files or from the hub: a record is one, as a list of messages or as a prompt and its answer.
+"""Conversations from files or the hub: each record has a list of messages, or a prompt and its answer.
 
 {"messages": [{"role": "user", "content": "Who are you?"}, {"role": "assistant", "content": "A small model."}]}
 {"prompt": "Who are you?", "answer": "A small model."}
@@ -23,8 +23,8 @@ ROLES = ("user", "assistant")
 class ConversationsCorpus(DataSet):
     """One conversation per record: its `messages`, or a question in `prompt_field` and its answer in `answer_field`.
 
-    User and assistant take turns, and the assistant has the last word. What a `system` says before them is put before
-    the first question. Raises as a DataSet does, and DataError, with its number, for a record that is none of this.
+    User and assistant take turns, and the assistant has the last word. A `system` message is put before the first
+    question. Raises as a DataSet does, and DataError for any other record, with its number.
     """
 
     kind = "conversations"
@@ -51,10 +51,10 @@ class ConversationsCorpus(DataSet):
                 yield _turns(self._messages(dict(zip(columns, values, strict=True)), where), where)
 
     def _messages(self, record: Mapping[str, Any], where: str) -> list[tuple[Any, Any]]:
-        """Who says what."""
+        """The role and content of each message of a record."""
         if MESSAGES in record:
             messages = record[MESSAGES]
-            if not isinstance(messages, list) or not all(isinstance(each, dict) for each in messages):
+            if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
                 raise DataError(
                     where, f"{MESSAGES} is no list of messages", 'give [{"role": ..., "content": ...}, ...]'
                 )
@@ -78,11 +78,11 @@ def _turns(messages: list[tuple[Any, Any]], where: str) -> list[Turn]:
             what = "is empty" if text is None or isinstance(text, str) else f"is {type(text).__name__}, not text"
             raise DataError(where, f"turn {i + 1} {what}", "give it a text, or leave out the record")
     before = messages[0][1] + "\n\n" if messages and messages[0][0] == "system" else ""
-    said = messages[1:] if before else messages
-    for i, (role, _) in enumerate(said):
+    turns = messages[1:] if before else messages
+    for i, (role, _) in enumerate(turns):
         if role != ROLES[i % 2]:
             fix = "user and assistant take turns, the user first; a system may speak before them"
             raise DataError(where, f"turn {i + 1 + bool(before)} is of {role!r}, not of the {ROLES[i % 2]}", fix)
-    if len(said) % 2 or not said:
+    if len(turns) % 2 or not turns:
         raise DataError(where, "no answer at the end", "let the assistant have the last word, or leave out the record")
-    return [Turn(role, (before if i == 0 else "") + text) for i, (role, text) in enumerate(said)]
+    return [Turn(role, (before if i == 0 else "") + text) for i, (role, text) in enumerate(turns)]

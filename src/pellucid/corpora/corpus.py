@@ -1,4 +1,4 @@
-"""What a corpus is: documents to train on, documents held out, and a description that changes when they change.
+"""The interface of a corpus: training documents, held-out documents, and an identity that changes with them.
 
 A document may be too large for memory, so a corpus gives it in pieces. A fable is one piece; a text file of 2 GB is
 one document of about 500,000 pieces.
@@ -14,8 +14,8 @@ SPELLING = "spelling"
 
 # Characters. Longer words are cut: the time to learn byte pairs grows with the square of a word's length.
 PIECE_LENGTH = 1 << 12
-# The end of the last word before a space or a new line. Our own byte-pair tokenizers never merge across it. Others join
-# a full stop and the new lines after it; but a single space between two words always begins a new token.
+# The end of the last word before a space or a newline. Our own byte-pair tokenizers never merge across it. Others join
+# a full stop and the newlines after it; but a single space between two words always begins a new token.
 LAST_WORD_END = re.compile(r".*\S(?=[ \n])", re.DOTALL)
 LAST_SINGLE_SPACE = re.compile(r".*\S(?= \S)", re.DOTALL)
 
@@ -32,13 +32,13 @@ class Corpus(Protocol):
 
     @property
     def identity(self) -> dict[str, object]:
-        """JSON-able. Two corpora with equal identities hold equal text."""
+        """A description, ready for JSON: corpora with equal identities have equal text."""
 
     def pieces(self, split: Split) -> Iterator[Piece]:
         """The documents of a split in order, each in one or more pieces. Raises DataError for unreadable text."""
 
 
-# Pieces in order, whole documents or not. It can be sent to another process, which then goes through it.
+# Pieces in order, of complete documents or not. It can be sent to another process, which then reads it.
 Part = Iterable[Piece]
 
 
@@ -47,12 +47,12 @@ class CorpusInParts(Corpus, Protocol):
     """A corpus that several processes can read at once."""
 
     def parts(self, split: Split) -> Iterator[Part]:
-        """All that `pieces` gives, in parts that are always the same; their pieces may be cut at other word ends."""
+        """The text of `pieces` in parts, always the same; its pieces may be cut between other words."""
 
 
 @runtime_checkable
 class CorpusOfFiles(Corpus, Protocol):
-    """A corpus that is, wholly or in part, in files that somebody may edit while it is read."""
+    """A corpus with local files, which somebody may edit while it is read."""
 
     def local_files(self) -> Sequence[Path]: ...
 
@@ -69,9 +69,9 @@ WordLength = Callable[[str], int | None]
 
 
 class KnownText(Protocol):
-    """Texts whose distribution is known, and so the best loss that any model can reach.
+    """Texts whose distribution is known, and with it the best loss that any model can reach.
 
-    skills: what you may need to predict a character; one of them is SPELLING, to finish a word or a phrase.
+    skills: those that predicting a character may need; one is SPELLING, to finish a word or a phrase.
     """
 
     skills: Sequence[str]
@@ -83,7 +83,7 @@ class KnownText(Protocol):
         """Each word of a document, and p(word | the words before it). Raises DataError for an impossible document."""
 
     def words_on(self, prefix: str, word_length: WordLength) -> Mapping[NextWord, float]:
-        """p(next word | these whole words); {} if no document begins like this."""
+        """p(next word | these complete words); {} if no document begins like this."""
 
     def next_character_distribution(self, prefix: str) -> Mapping[str, float]:
         """p(next character | prefix); "" is the end of the document; {} if no document begins like this."""
@@ -94,11 +94,11 @@ class KnownText(Protocol):
 
 @runtime_checkable
 class KnownCorpus(Corpus, KnownText, Protocol):
-    """A corpus whose documents are such texts. Each document is one piece."""
+    """A corpus of documents whose distribution is known. Each document is one piece."""
 
 
 class Turn(NamedTuple):
-    """What one side says in a conversation."""
+    """One message of a conversation."""
 
     role: Literal["user", "assistant"]
     text: str
@@ -106,7 +106,7 @@ class Turn(NamedTuple):
 
 @runtime_checkable
 class ConversationCorpus(Corpus, Protocol):
-    """A corpus of conversations. As plain text, its `pieces` are the texts of the turns: to learn tokens from."""
+    """A corpus of conversations. Its `pieces`, for training a tokenizer, are the texts of the turns."""
 
     def conversations(self, split: Split) -> Iterator[Sequence[Turn]]:
         """The conversations of a split in order. Raises DataError for those that cannot be read."""
@@ -114,9 +114,9 @@ class ConversationCorpus(Corpus, Protocol):
 
 @runtime_checkable
 class KnownConversations(ConversationCorpus, Protocol):
-    """Conversations of one question and one answer, of which the answer's distribution is known.
+    """Conversations of one question and one answer, where the answer's distribution is known.
 
-    skills: those of the answers to any question.
+    skills: those of all answers.
     """
 
     skills: Sequence[str]
@@ -128,12 +128,11 @@ class KnownConversations(ConversationCorpus, Protocol):
 def cut_into_pieces(
     blocks: Iterable[str], separator: str | None = None, *, has_begun: bool = False, is_finished: bool = True
 ) -> Iterator[Piece]:
-    """Cuts a stream of text into documents. Its blocks may end anywhere, even inside a separator.
+    """Cut a stream of text into documents. Its blocks may end anywhere, even inside a separator.
 
     has_begun: the first document began before this text. is_finished: the last one ends with it.
-
     Documents without a visible character are skipped. A document longer than PIECE_LENGTH is cut between words, so
-    its tokens do not depend on the cut. Only a single word longer than that is cut inside.
+    that its tokens do not depend on the cut. Only a single word longer than that is cut inside.
     """
     rest = ""
     for block in blocks:

@@ -1,4 +1,4 @@
-"""A file from the web, fetched once and accepted only with the SHA-256 in the config."""
+"""Downloads a file once, and accepts it only with the SHA-256 in the config."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BLOCK_BYTES = 1 << 16
 
 
 def download(url: str, digest: str, folder: Path) -> Path:
-    """The path of the file in `folder`, fetched if it is not there yet, through the environment's proxies.
+    """The path of the file in `folder`; downloaded, through the environment's proxies, if it is missing.
 
     After a broken connection the part is kept as *.part and completed the next time. Raises DataError if the server
     has no such file or a different one, InputOutputError if it cannot be reached or stops early.
@@ -34,15 +34,15 @@ def download(url: str, digest: str, folder: Path) -> Path:
     with FileLock(f"{file}.lock"):
         if not (file.is_file() and sha256(file) == digest):  # another process may have fetched it meanwhile
             _fetch(url, part)
-            if (found := sha256(part)) != digest:
+            if (actual := sha256(part)) != digest:
                 part.unlink()
-                raise DataError(url, f"its SHA-256 is {found}, not {digest}", "check corpus.download, or try again")
+                raise DataError(url, f"its SHA-256 is {actual}, not {digest}", "check corpus.download, or try again")
             os.replace(part, file)
     return file
 
 
 def _fetch(url: str, part: Path) -> None:
-    """Appends to `part` what is missing, or starts over if the server sends the whole file again."""
+    """Append the missing bytes to `part`, or start over if the server sends the whole file again."""
     n_before = part.stat().st_size if part.exists() else 0
     print(f"{'continuing the download of' if n_before else 'downloading'} {url}", file=sys.stderr, flush=True)
     request = Request(url, headers={"Range": f"bytes={n_before}-"} if n_before else {})
@@ -61,7 +61,7 @@ def _fetch(url: str, part: Path) -> None:
                     bar.update(len(block))
     except HTTPError as error:
         error.close()
-        if error.code != 416:  # nothing is left to send: `part` is complete, or of another file
+        if error.code != 416:  # 416: no bytes are missing; `part` is complete, or of another file
             what = f"the server answers {error.code} {error.reason}"
             raise DataError(url, what, "check corpus.download.url, or give corpus.files='[FILE]'") from None
         return

@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub, and local json, text, parquet and csv files, read by the library `datasets`."""
+"""Data sets of the Hugging Face hub, and local JSON, text, Parquet and CSV files, read by the library `datasets`."""
 
 import hashlib
 import warnings
@@ -20,19 +20,19 @@ from pellucid.errors import DataError, InputOutputError
 DataFiles = str | list[str] | dict[str, str | list[str]]
 Document = TypeVar("Document")
 ROWS_AT_A_TIME = 256
-SAFE = (*FORMATS, "arrow", "cache")  # the library's copy of a data set, which it reads without a network, is Arrow
+SAFE = (*FORMATS, "arrow", "cache")  # Arrow is the format of the library's own copies
 
 
 @dataclass
 class DataSet:
-    """The rows of a data set, of which a part is held out.
+    """The rows of a data set, with a part held out.
 
     Without a `validation_split`, every n-th document is held out, n = 1/validation_fraction; so a stream of
     unknown length can be split too. Raises DataError for anything `load_dataset` refuses; InputOutputError if the
-    network does not answer, which a stream asks 20 times.
+    network does not answer (a stream tries 20 times).
     """
 
-    kind: ClassVar[str]  # what `corpus.type` calls it
+    kind: ClassVar[str]  # its `corpus.type`
 
     path: str
     name: str | None = None
@@ -44,16 +44,16 @@ class DataSet:
 
     def __post_init__(self) -> None:
         datasets.disable_progress_bars()
-        # Otherwise the library reports each use to a server, even of local files, and waits if there is no network.
+        # Otherwise the library reports each use to a server, even of local files, and hangs without a network.
         datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
 
     @cached_property
     def identity(self) -> dict[str, object]:
-        """What is asked of the hub, and the contents of local files. `streaming` changes how text comes, not what."""
-        asked = {key: value for key, value in asdict(self).items() if key != "streaming"}
+        """All settings but `streaming`, which does not change the text, and the hashes of local files."""
+        settings = {key: value for key, value in asdict(self).items() if key != "streaming"}
         if self.validation_split:
-            asked["validation_fraction"] = None
-        return {"type": self.kind, **asked, "local_files": self._hashes()}
+            settings["validation_fraction"] = None
+        return {"type": self.kind, **settings, "local_files": self._hashes()}
 
     def local_files(self) -> list[Path]:
         """The local files among the data files, or those of the local folder that `path` names."""
@@ -63,14 +63,14 @@ class DataSet:
         named = self.data_files.values() if isinstance(self.data_files, dict) else [self.data_files]
         patterns = chain.from_iterable([item] if isinstance(item, str) else item for item in named)
         base = folder if folder.is_dir() else Path()
-        found = chain.from_iterable(sorted(glob(str(base / pattern), recursive=True)) for pattern in patterns)
-        paths = list(map(Path, found))
+        matches = chain.from_iterable(sorted(glob(str(base / pattern), recursive=True)) for pattern in patterns)
+        paths = list(map(Path, matches))
         if odd := [path for path in paths if not (path.is_file() or path.is_dir())]:
             raise DataError(str(odd[0]), "is not a regular file", "name files of rows")
         return [path for path in paths if path.is_file()]
 
     def documents(self, split: Split, read: Callable[[str], Iterator[Document]]) -> Iterator[Document]:
-        """The documents of a split in the order of the data set. `read` gives all those of one that it has itself."""
+        """The documents of a split in order. `read` gives all documents of one of the data set's own splits."""
         if self.validation_split is not None:
             return read(self.split if split == "train" else self.validation_split)
         return (
@@ -80,12 +80,12 @@ class DataSet:
         )
 
     def columns(self, split: str, *wanted: Sequence[str]) -> Iterator[Mapping[str, list[Any]]]:
-        """Some rows at a time of one of the data set's own splits: the first of the `wanted` columns that it has.
+        """Batches of rows of one of the data set's own splits, with the first list of `wanted` columns that it has.
 
-        All columns if it has none of these together.
+        If it has none of these lists, all columns.
         """
         try:
-            # The library's cache knows local files by name and date. Ours are known by contents.
+            # The library's cache identifies local files by name and date, ours by their contents.
             contents = hashlib.sha256("".join(self._hashes()).encode()).hexdigest()[:12] if self.local_files() else ""
             cache = str(Path(datasets.config.HF_DATASETS_CACHE, contents))
             with warnings.catch_warnings():
@@ -147,18 +147,18 @@ class HuggingFaceCorpus(DataSet):
 
 
 def _require_known_format(format_: str) -> None:
-    """The library knows more, also for data sets of the hub: some would be unpickled, which can run any code."""
+    """Raise ValueError for other formats of the library: some would be unpickled, which can run any code."""
     if format_ not in SAFE:
         raise ValueError(f"data in the format {format_} is not read; Pellucid reads {', '.join(FORMATS)}")
 
 
 def is_held_out(i: int, fraction: float) -> bool:
-    """True for every n-th i: the count of held-out documents keeps step with the fraction."""
+    """Whether document i is held out: every n-th one, so that their share stays close to the fraction."""
     return int((i + 1) * fraction) > int(i * fraction)
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """The error and where it came from, the original last. The library wraps it into others that only say so."""
+    """The error and its causes, the original last: the library wraps errors in others that say less."""
     return [error, *(_causes(error.__cause__) if error.__cause__ else [])]
 
 

@@ -1,4 +1,4 @@
-"""Preferences: JSON lines or Parquet files with a prompt, the answer that was chosen, and the one that was rejected."""
+"""Preferences: JSON lines or Parquet files with a prompt, the chosen answer, and the rejected one."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -15,10 +15,10 @@ FORMAT_OF = {".json": "json", ".jsonl": "json", ".parquet": "parquet"}
 
 
 class PreferencesCorpus:
-    """Each pair is two conversations, one after the other: the prompt with the chosen, then with the rejected answer.
+    """Pairs of answers, each as two conversations: the prompt with the chosen, then with the rejected answer.
 
-    Every n-th pair is held out. Raises DataError for files that cannot be read, and for a pair that says nothing:
-    without text, or with equal answers.
+    Every n-th pair is held out. Raises DataError for files that cannot be read, and for a pair without text or with
+    equal answers.
     """
 
     def __init__(self, files: Sequence[str], validation_fraction: float) -> None:
@@ -36,7 +36,7 @@ class PreferencesCorpus:
         return {"type": "preferences", "local_files": files, "validation_fraction": self._validation_fraction}
 
     def local_files(self) -> list[Path]:
-        """The files, whose contents make the identity."""
+        """The files of the corpus, whose contents make its identity."""
         return self._source.local_files()
 
     def conversations(self, split: Split) -> Iterator[Sequence[Turn]]:

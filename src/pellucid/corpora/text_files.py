@@ -1,7 +1,7 @@
 """Local UTF-8 text files as a corpus, read as a stream: no file needs to fit into memory.
 
-Text is kept as it is, line endings included, so bits per byte are those of the file. Only a byte-order mark is
-skipped. A file that is not UTF-8, or contains a NUL byte, is refused with the position of the bad byte.
+Text is not changed, not even line endings, so bits per byte are those of the file. Only a byte-order mark is skipped.
+A file that is not UTF-8, or contains a NUL byte, is refused with the position of the bad byte.
 """
 
 import codecs
@@ -23,9 +23,9 @@ from pellucid.files import sha256
 
 BLOCK_BYTES = 1 << 16
 PART_BYTES = 1 << 19  # a part is a little longer
-# A character and, after it, a blank: where a word may end. The character may still be a blank beyond ASCII.
+# A possible end of a word: a character followed by a blank. The character may itself be a non-ASCII blank.
 MAYBE_WORD_END = re.compile(rb"(?:[!-~]|[\xc2-\xf4][\x80-\xbf]+)(?=[ \n])")
-# The same where tokens of other projects end as well (see `corpora.corpus`): the blank is a single space.
+# The same, but only at a single space, where tokens of other projects end as well (see `corpora.corpus`).
 MAYBE_SINGLE_SPACE = re.compile(MAYBE_WORD_END.pattern.replace(rb"[ \n]", b" [!-~]"))
 FORMAT_OF_SUFFIX = {".jsonl": "json", ".parquet": "parquet"}
 
@@ -40,9 +40,9 @@ class ByteRange(NamedTuple):
 
 @dataclass(frozen=True)
 class TextPart:
-    """A range of bytes as pieces: read where they are needed, maybe in another process.
+    """A range of bytes as pieces, read only when iterated over, maybe in another process.
 
-    begins_document, ends_document: false where a document is cut; with a separator, none is.
+    begins_document, ends_document: false where a document is cut, which happens only without a separator.
     """
 
     range: ByteRange
@@ -60,7 +60,7 @@ class TextPart:
 
 
 class TextFilesCorpus:
-    """Files and globs, in the order given; the matches of a glob are sorted.
+    """Text files as documents, in the given order; the matches of a glob are sorted.
 
     A document ends at the end of each file and, if there is a separator, at each separator. `validation_files` are
     held out, even if `files` matches them too. Without any, the last `validation_fraction` of the bytes is held out:
@@ -84,9 +84,9 @@ class TextFilesCorpus:
             raise DataError("corpus.files", "all of them are validation_files", "name files to train on")
         self._ranges = self._split()
 
-    @cached_property  # `isinstance` of a protocol asks for it too, and hashing gigabytes takes its time
+    @cached_property  # `isinstance` of a protocol reads it too, and hashing gigabytes takes time
     def identity(self) -> dict[str, object]:
-        """Contents, not names or dates: a copied or touched file is the same corpus."""
+        """Hashes of the contents, and settings; not names or dates: a copied or touched file is the same corpus."""
         identity: dict[str, object] = {
             "type": "text",
             "files": [hash_of(path) for path in self.train_files],
@@ -107,17 +107,17 @@ class TextFilesCorpus:
 
     def parts(self, split: Split) -> Iterator[TextPart]:
         """The text of a split in parts, cut where no token can cross: after a separator, or between words."""
-        for whole in self._ranges[split]:
-            start = whole.start
-            while start < whole.stop:
-                stop = _cut_from(start + PART_BYTES, whole, self.separator)
-                is_first, is_last = start == whole.start, stop == whole.stop
-                documents_are_whole = self.separator is not None
+        for file_range in self._ranges[split]:
+            start = file_range.start
+            while start < file_range.stop:
+                stop = _cut_from(start + PART_BYTES, file_range, self.separator)
+                is_first, is_last = start == file_range.start, stop == file_range.stop
+                is_never_cut = self.separator is not None
                 yield TextPart(
-                    ByteRange(whole.path, start, stop),
+                    ByteRange(file_range.path, start, stop),
                     self.separator,
-                    begins_document=is_first or documents_are_whole,
-                    ends_document=is_last or documents_are_whole,
+                    begins_document=is_first or is_never_cut,
+                    ends_document=is_last or is_never_cut,
                 )
                 start = stop
 
@@ -137,15 +137,15 @@ class TextFilesCorpus:
 
 
 def find_files(patterns: Sequence[str]) -> list[Path]:
-    """The files that paths and globs match, each once. Raises DataError for one that matches no file."""
-    found: dict[Path, None] = {}
+    """The files that paths and globs match, each once. Raises DataError for a pattern without a match."""
+    matches: dict[Path, None] = {}
     for pattern in patterns:
         name = os.path.expanduser(pattern)
         if os.path.isdir(name):
             inside = os.path.join(pattern, "*.txt")
             fix = f"name the files in it: {inside}, or {os.path.join(pattern, '**', '*.txt')} with its subfolders"
             raise DataError(pattern, "is a folder", fix)
-        # A file whose own name contains brackets or stars is meant first.
+        # An existing file whose name contains brackets or stars comes before the matches.
         names = [name] if os.path.exists(name) else sorted(glob.glob(name, recursive=True))
         files = [Path(path) for path in names if os.path.isfile(path)]
         if not files:
@@ -155,12 +155,12 @@ def find_files(patterns: Sequence[str]) -> list[Path]:
             if (rows := FORMAT_OF_SUFFIX.get(path.suffix.lower())) is not None:
                 fix = f"use corpus='{{type: hugging_face, path: {rows}, data_files: {pattern}}}' (docs/data.md)"
                 raise DataError(str(path), "holds rows, not plain text", fix)
-        found |= dict.fromkeys(files)
-    return list(found)
+        matches |= dict.fromkeys(files)
+    return list(matches)
 
 
 def text_file_pieces(file: Path) -> Iterator[Piece]:
-    """A whole file, or each that a glob matches, as one document. Raises as a corpus of it would."""
+    """A file, or each that a glob matches, as one document. Raises as TextFilesCorpus does."""
     for path in find_files([str(file)]):
         yield from cut_into_pieces(read_text(_whole(path)))
 
@@ -190,7 +190,7 @@ def read_text(part: ByteRange) -> Iterator[str]:
 
 @contextmanager
 def _open(path: Path) -> Iterator[BinaryIO]:
-    """A file to read, with one line for what the system refuses."""
+    """Open a file to read; errors of the system become DataError or InputOutputError."""
     try:
         with path.open("rb") as file:
             yield file
@@ -204,18 +204,18 @@ def _not_text(path: Path, byte: int, what: str) -> DataError:
     return DataError(str(path), f"not UTF-8 text at byte {byte}: {what}", "convert it, or leave it out")
 
 
-def _cut_from(offset: int, whole: ByteRange, separator: str | None) -> int:
-    """The first place from about `offset` on where a part may end; the end of the range if there is none."""
+def _cut_from(offset: int, file_range: ByteRange, separator: str | None) -> int:
+    """The first position, from about `offset` on, where a part may end; the end of the range if there is none."""
     ends = _word_ends if separator is None else _separator_ends
     before = len((separator or "word").encode())  # bytes to look back at
-    with _open(whole.path) as file:
-        while offset < whole.stop:
+    with _open(file_range.path) as file:
+        while offset < file_range.stop:
             file.seek(offset - before)
-            window = file.read(min(BLOCK_BYTES + 2 * before, whole.stop - offset + before))
+            window = file.read(min(BLOCK_BYTES + 2 * before, file_range.stop - offset + before))
             if end := next(ends(window, (separator or "").encode()), 0):
                 return offset - before + end
             offset += BLOCK_BYTES
-    return whole.stop
+    return file_range.stop
 
 
 def _word_ends(window: bytes, _: bytes) -> Iterator[int]:
@@ -233,7 +233,7 @@ def _separator_ends(window: bytes, separator: bytes) -> Iterator[int]:
 
 
 def _whole(path: Path) -> ByteRange:
-    """A file without its byte-order mark."""
+    """The range of a whole file, without its byte-order mark."""
     with _open(path) as file:
         first = file.read(3)
         size = os.fstat(file.fileno()).st_size
@@ -254,7 +254,8 @@ def _part(ranges: Sequence[ByteRange], start: int, stop: int) -> list[ByteRange]
 
 
 def _unfinished_bytes(ranges: Sequence[ByteRange]) -> int:
-    """How many bytes at the start of the ranges belong to a character that began before them."""
+    """The number of bytes at the start of the ranges that belong to a character which began before them."""
+
     if not ranges:
         return 0
     with _open(ranges[0].path) as file:

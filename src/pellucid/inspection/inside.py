@@ -51,7 +51,6 @@ class Recording(NamedTuple):
     queries, keys and values before rotation, attention weights (H, T, S), and whether its attention is of a known kind.
     """
 
-
     inputs: dict[nn.Module, Tensor]
     outputs: dict[nn.Module, Tensor]
     queries_keys_values: list[tuple[Tensor, Tensor, Tensor]]

@@ -1,12 +1,12 @@
-"""Fables about what was asked for: a certain hero, a certain moral, or both.
+"""Fables conditioned on a hero, a moral, or both.
 
-To condition a grammar is to change some of its weights. The hero is drawn from one table, which keeps the animals that
-are asked for. The moral follows from the storyline and its outcome: on the way there, each option's weight is
-multiplied by P(moral | option), by Bayes' rule. Neither depends on the other, so that
+To condition a grammar is to change some of its weights. The hero is drawn from one table, of which only the requested
+animals are kept. The moral follows from the storyline and its outcome: there each option's weight is multiplied by
+P(moral | option), by Bayes' rule. The two are independent, so that
 
     p(fable | kind, moral) = p(fable) / (P(kind) P(moral))   for the fables about them; 0 for all others.
 
-So a condition gives a grammar again, with which everything can be computed that can be for all fables.
+So the result is a grammar again, and everything can be computed as for all fables.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Changes = dict[str, Sequence[Option]]
 
 
 class FablesAbout(Fables):
-    """The fables whose hero is one of `animals` and whose moral is one of `morals`; None: any, as often as ever.
+    """The fables whose hero is one of `animals` and whose moral is one of `morals`; None for no condition.
 
-    Of several, each is as probable as each other; given one of each, fables are as probable as they are among `fables`.
-    share: of all `fables`, the share that are such. Raises DataError if there are none.
+    All these animals, and all these morals, are equally probable; given both, fables are as probable as in `fables`.
+    share: the probability of the condition under `fables`. Raises DataError if it is impossible.
     """
 
     skills = (*SKILLS, INSTRUCTION)
@@ -44,25 +44,25 @@ class FablesAbout(Fables):
         self.world_size, self.share = fables.world_size, p_hero * p_moral
         self._all, self._changed = fables, {*of_hero, *of_moral}
         self.grammar = fables.grammar.changed({**of_hero, **of_moral})
-        self.skill_reader = fables.skill_reader  # what else the hero might have eaten is still what any animal eats
+        self.skill_reader = fables.skill_reader  # facts are still compared with those of all animals
         self._morals = {}
 
     def skills_of(self, text: str) -> list[int]:
-        """As for all fables; but what would be a choice there and is none here, the instruction has told."""
+        """As for all fables, but a choice there that is none here is decided by the instruction."""
         choice, instruction = SKILLS.index("choice"), self.skills.index(INSTRUCTION)
         pairs = zip(self._all.skills_of(text), super().skills_of(text), strict=True)
-        return [instruction if anywhere == choice != here else here for anywhere, here in pairs]
+        return [instruction if in_all == choice != skill else skill for in_all, skill in pairs]
 
     @cached_property
     def inside(self) -> Inside:
-        """The masses of all parts of a fable; most are those of all fables."""
-        whole_language = self._all.inside
-        assert whole_language.whole, "computed once, then shared"
-        return whole_language.of_changed(self.grammar, self._changed)
+        """The masses of all parts of a fable; most are shared with all fables."""
+        inside_of_all = self._all.inside
+        assert inside_of_all.whole, "computed once, then shared"
+        return inside_of_all.of_changed(self.grammar, self._changed)
 
 
 def hero_changes(fables: Fables, animals: Collection[str]) -> tuple[Changes, float]:
-    """The rules with which one of these animals is the hero, each as often; and P(the hero is one of them)."""
+    """The changed rules that make these animals equally probable heroes; and P(the hero is one of them)."""
     table, kinds = fables.grammar.rule(HERO.rule), set(animals)
     options = [option for option in table.options if option.attributes["kind"] in kinds]
     if len(options) < len(kinds) or not options:
@@ -80,7 +80,7 @@ def hero_changes(fables: Fables, animals: Collection[str]) -> tuple[Changes, flo
 
 
 def moral_changes(fables: Fables, morals: Collection[str]) -> tuple[Changes, float]:
-    """The rules with which fables end with one of these morals, each as often; and P(a fable ends with one of them).
+    """The changed rules that make these morals equally probable; and P(the moral is one of them).
 
     An option's weight is multiplied by Σ P(moral | option) / P(moral) over these morals.
     """
@@ -91,7 +91,7 @@ def moral_changes(fables: Fables, morals: Collection[str]) -> tuple[Changes, flo
     for name, written in fables.grammar.source.items():
         after = [fables.morals_after(option) for option in written]
         factors = [math.fsum(p / p_of[moral] for moral, p in each.items() if moral in morals) for each in after]
-        if len(set(factors)) > 1:  # else the rule decides nothing about the moral
+        if len(set(factors)) > 1:  # else the rule does not affect the moral
             changes[name] = [
                 replace(option, weight=option.weight * factor)
                 for option, factor in zip(written, factors, strict=True)

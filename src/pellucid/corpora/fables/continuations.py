@@ -1,7 +1,7 @@
-"""How a story may continue: the exact distribution of its next character, and of its next word.
+"""Continuations of a story: the exact distribution of its next character, and of its next word.
 
-The caller says what a word is. Tokenizers cut a text into words before they cut words into tokens, so the
-distribution of the next token follows from that of the next word (see `data/truth.py`).
+The caller defines words. Tokenizers cut a text into words before they cut words into tokens, so the distribution of the
+next token follows from that of the next word (see `data/truth.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pellucid.corpora.corpus import NextWord, WordLength
 from pellucid.corpora.fables.grammar import Fork, Grammar
 
-# One way to continue: the text up to the next choice, that choice (None: the story ends), and its probability.
+# One way to continue: the text up to the next choice, that choice (None at the story's end), and the probability.
 Way = tuple[str, Fork | None, float]
 
 
@@ -32,19 +32,16 @@ def next_character_distribution(grammar: Grammar, prefix: str) -> dict[str, floa
 
 
 def words_on(grammar: Grammar, prefix: str, word_length: WordLength) -> dict[NextWord, float]:
-    """p(next word | prefix), for a prefix of whole words; {} if no story begins like this."""
+    """p(next word | prefix), for a prefix of complete words; {} if no story begins like this."""
     return _first_words(ways_on(grammar, prefix), word_length, is_start=not prefix)
 
 
 def words_of(
     story: str, drawn: Sequence[tuple[Fork, int]], word_length: WordLength
 ) -> Iterator[tuple[str, Mapping[NextWord, float]]]:
-    """Each word of a story, and the distribution of the words that could stand in its place, given those before it.
-
-    `drawn` are the story's choices.
-    """
+    """Each word of a story, and p(word | the words before it), for the story with these choices."""
     lengths = [len(fork.write(index)[0]) for fork, index in drawn]
-    place, chosen_at = 0, 0  # the last choice that begins before the word, and where
+    place, chosen_at = 0, 0  # the last choice that begins before the word, and its position
     start = 0
     while start < len(story):
         while chosen_at + lengths[place] < start:
@@ -59,7 +56,7 @@ def words_of(
 
 
 def _ways_from(fork: Fork, shown: str) -> list[Way]:
-    """The ways to continue at a choice, after which some text is shown already."""
+    """The ways to continue at a choice that agree with the text already shown after it."""
     ways = [(text[len(shown) :], after, p) for text, after, p in _options(fork) if text.startswith(shown)]
     total = sum(p for _, _, p in ways)
     return [(text, after, p / total) for text, after, p in ways]
@@ -70,14 +67,14 @@ def _options(fork: Fork) -> list[Way]:
 
 
 def _first_words(ways: list[Way], word_length: WordLength, is_start: bool) -> dict[NextWord, float]:
-    """The words with which these ways begin, each with its probability."""
+    """The first words of these ways, each with its probability."""
     words: dict[NextWord, float] = {}
     while ways:
         text, fork, probability = ways.pop()
         length = word_length(text)
         if fork and length is None:
             ways += [(text + more, after, probability * p) for more, after, p in _options(fork)]
-        elif is_start or word_length("." + text[:length]) == 1:  # other words would make the one before longer
+        elif is_start or word_length("." + text[:length]) == 1:  # otherwise it would lengthen the word before
             word = NextWord(text[:length], ends_document=length is None)
             words[word] = words.get(word, 0.0) + probability
     total = 1.0 if is_start else sum(words.values())

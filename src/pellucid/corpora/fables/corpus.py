@@ -1,4 +1,4 @@
-"""The Fables corpus: as many fables as you ask for, split so that training never sees a validation fable."""
+"""The Fables corpus: any number of fables, split so that training never sees a validation fable."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class FablesCorpus(Fables):
         return islice(new, self._size - self._n_validation)
 
     def pieces(self, split: Split) -> Iterator[Piece]:
-        """The fables of a split, each as one piece, the form in which every corpus gives its text."""
+        """The fables of a split, each as one piece."""
         return (Piece(text, ends_document=True) for text in self.documents(split))
 
     def _stream(self, split: Split) -> Iterator[str]:
@@ -62,7 +62,7 @@ class FablesCorpus(Fables):
 
 
 def n_held_out(size: int, validation_fraction: float, documents: str = "fables") -> int:
-    """How many of `size` documents are for validation: at least one, but not all. Raises ConfigError."""
+    """The number of validation documents among `size`: at least one, but not all. Raises ConfigError."""
     if not 0 < validation_fraction < 1:
         what = f"{validation_fraction} leaves no training or no validation {documents}"
         raise ConfigError("corpus.validation_fraction", what, "choose a fraction between 0 and 1")

@@ -1,4 +1,4 @@
-"""Fables: a distribution over short stories that you can sample, compute with and take apart."""
+"""Fables: a distribution over short stories, to sample from, compute with and analyse."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ class Fables:
         return self.grammar.derive(rng.random)
 
     def read(self, text: str) -> Sequence[tuple[Fork, int]]:
-        """The choices that write this text. Raises DataError for a text that is no fable."""
+        """The choices that write this text. Raises DataError for a text that is not a fable."""
         drawn, end, following = self.grammar.read(text)
         if following or end < len(text):
             raise DataError("fables", f"{text[:40]!r} is not a fable", "give a text that the grammar can write")
         return drawn
 
     def likeliest_fable(self, beginning: str) -> str:
-        """The fable that begins so, and goes on with the likeliest option of each choice. DataError if none does."""
+        """The fable with this beginning, continued by the likeliest option of each choice. DataError if impossible."""
         drawn, end, fork = self.grammar.read(beginning)
-        parts = [each.write(index)[0] for each, index in drawn]
+        parts = [choice.write(index)[0] for choice, index in drawn]
         while fork:
-            written = beginning[end:]  # of the part that this choice writes
+            written = beginning[end:]  # what is already there of this choice's text
             fitting = [i for i in fork.allowed() if fork.write(i)[0].startswith(written)]
             if not fitting:
                 break
@@ -85,7 +85,7 @@ class Fables:
         return continuations.next_character_distribution(self.grammar, prefix)
 
     def decided_pieces(self, text: str) -> list[Decided]:
-        """What in a fable is decided by earlier words, and by which. Raises DataError if it is not a fable."""
+        """The pieces of a fable that earlier words decide, with those words. Raises DataError if it is not a fable."""
         return decided_pieces(self.read(text))
 
     def words_of(self, text: str, word_length: WordLength) -> Iterator[tuple[str, Mapping[NextWord, float]]]:
@@ -93,7 +93,7 @@ class Fables:
         return continuations.words_of(text, self.read(text), word_length)
 
     def words_on(self, prefix: str, word_length: WordLength) -> Mapping[NextWord, float]:
-        """p(next word | these whole words); {} if no fable begins like this."""
+        """p(next word | these complete words); {} if no fable begins like this."""
         return continuations.words_on(self.grammar, prefix, word_length)
 
     def skills_of(self, text: str) -> list[int]:
@@ -101,27 +101,27 @@ class Fables:
         return [SKILLS.index(skill) for skill in self.skill_reader.skills(self.read(text))]
 
     def told_by(self, text: str) -> dict[str, Told]:
-        """What a fable, or the beginning of one, tells: a value for each of `told.PROPERTIES`. DataError for others."""
+        """The properties (`told.PROPERTIES`) that a fable, or its beginning, has decided. DataError for other texts."""
         if not self.next_character_distribution(text):
             what = f"{text[:40]!r} is not the beginning of a fable"
             raise DataError("fables", what, "give a text that the grammar can write")
         return self._told_reader.read(self.grammar.read(text)[0])
 
     def examine(self, text: str) -> Reading:
-        """How far this text is a fable, and what it tells as far as it is one. Never fails."""
+        """A text judged by the grammar: how far it is a fable, and what it tells up to there. Never fails."""
         return examine(self.grammar, self.skill_reader, self._told_reader, text)
 
     def settled_at(self, text: str, animal: str | None, moral: str | None) -> int | None:
-        """After how many characters it is settled whether a text tells of these; None if that stays open."""
+        """The number of characters after which it is certain whether a text tells of these; None if that stays open."""
         return self._told_reader.settled_at(self.grammar.read(text)[0], animal, moral)
 
     @cached_property
     def moral_probabilities(self) -> dict[str, float]:
-        """How probable it is that a fable ends with each moral, exactly."""
+        """The exact probability of each moral."""
         return {MORALS[name]: p for name, p in self.morals_of("fable").items()}
 
     def morals_of(self, rule: str) -> Mapping[str, float]:
-        """The probability of each moral, by name, after what this rule writes; {} if the rule leads to no moral."""
+        """The probability of each moral, by name, given this rule; {} if the rule leads to no moral."""
         if rule not in self._morals:
             options = self.grammar.written(rule)
             total = math.fsum(option.weight for option in options)
@@ -132,7 +132,7 @@ class Fables:
         return self._morals[rule]
 
     def morals_after(self, option: Option) -> Mapping[str, float]:
-        """The probability of each moral after what this option writes. At most one of its parts leads to a moral."""
+        """The probability of each moral given this option. At most one of its parts leads to a moral."""
         for part in option.parts:
             if isinstance(part, Hole) and part.variable == "moral":
                 return {part.attribute: 1.0}
@@ -142,12 +142,12 @@ class Fables:
 
     @property
     def entropy_nats(self) -> float:
-        """Entropy of one fable, exactly, by dynamic programming over the grammar (see `entropy`)."""
+        """The exact entropy of a fable, by dynamic programming over the grammar (see `entropy`)."""
         return self._mass.entropy
 
     @property
     def n_fables(self) -> int:
-        """How many different fables there are."""
+        """The number of different fables."""
         return self._mass.number
 
     @cached_property

@@ -1,11 +1,12 @@
-"""The entropy of a grammar, exactly, without sampling: the chain rule and dynamic programming.
+"""The exact entropy of a grammar, without sampling: the chain rule and dynamic programming.
 
 The entropy of a story is the sum over its choices of the expected entropy of each. There are too many stories to sum
-over, so we sum over states: of what was drawn, only the part that the weights of later choices depend on. This is the
-inside algorithm in the expectation semiring (Eisner 2002). Each part of the grammar has
-    probability  p              of all the ways to write it
+over, so we sum over states: the part of what was drawn that the weights of later choices depend on. This is the inside
+algorithm in the expectation semiring (Eisner 2002). Each part of the grammar has
+
+    probability  p              of all ways to write it
     entropy      sum of -p ln p over them, in nats
-    number       how many ways there are
+    number       of these ways
 Parts in sequence multiply, alternatives add.
 """
 
@@ -20,7 +21,7 @@ from pellucid.corpora.fables.notation import Choice, Option
 
 
 class Mass(NamedTuple):
-    """A set of ways to write something: their total probability, entropy (nats) and number."""
+    """The total probability, entropy (nats) and number of a set of ways to write something."""
 
     probability: float
     entropy: float
@@ -38,12 +39,12 @@ class Mass(NamedTuple):
 
 
 NOTHING = Mass(0.0, 0.0, 0)
-# Key: an attribute of a variable. Keys: those that later weights depend on. Known: their values, if known.
+# Key: an attribute of a variable. Keys: those that later weights depend on. Known: their known values.
 Key = tuple[str, str]
 Keys = frozenset[Key]
 Known = frozenset[tuple[Key, str]]
 Masses = dict[Known, Mass]
-# An option: the mass of everything in it that depends on no state, and its other choices in order.
+# An option: the mass of everything in it that does not depend on the state, and its other choices in order.
 Plan = tuple[Mass, list[tuple[Choice, Keys]]]
 NO_KEYS: Keys = frozenset()
 UNKNOWN: Known = frozenset()
@@ -65,7 +66,7 @@ class Inside:
         return self.of_choice(self._grammar.start, UNKNOWN, NO_KEYS)[UNKNOWN]
 
     def of_changed(self, grammar: Grammar, names: Collection[str]) -> Inside:
-        """The masses of a grammar in which these rules have other options. What does not depend on them is kept."""
+        """The masses of a grammar in which these rules have other options; all masses that do not use them are kept."""
         touched, plain = self._grammar.above(names), self._grammar.plain
         other = Inside(grammar)
         other._needs = {rule: needs for rule, needs in self._needs.items() if plain(rule) not in touched}
@@ -75,7 +76,7 @@ class Inside:
         return other
 
     def of_choice(self, choice: Choice, known: Known, live: Keys) -> Masses:
-        """The mass of a choice and all that it writes, for each state of the `live` keys afterwards."""
+        """The mass of a choice and everything it writes, for each state of the `live` keys afterwards."""
         known = frozenset(item for item in known if item[0] in self.needs(choice))
         key = (choice, known, live)
         if key not in self._of_choice:
@@ -84,7 +85,7 @@ class Inside:
         return self._of_choice[key]
 
     def _expand(self, choice: Choice, known: Known, live: Keys) -> Masses:
-        """Over the options of a rule: the choice of the option, then all its parts."""
+        """Sum over the options of a rule: the choice of the option, then all its parts."""
         total: Masses = {}
         for constant, steps in self._plans_of(choice.rule, live):
             masses = {known: constant}
@@ -97,7 +98,7 @@ class Inside:
         return total
 
     def _draw(self, choice: Choice, known: Known, live: Keys) -> Masses:
-        """Draw from a table, perhaps without one option. Only here do weights depend on what is known."""
+        """Sum over a table, perhaps without one option. Only here do weights depend on what is known."""
         state: dict[str, dict[str, str]] = {}
         for (variable, attribute), value in known:
             state.setdefault(variable, {})[attribute] = value
@@ -132,7 +133,7 @@ class Inside:
         return constant, steps
 
     def needs(self, choice: Choice) -> Keys:
-        """Which attributes the weights in a choice, and in all that it writes, depend on."""
+        """The attributes that the weights in a choice, and in everything it writes, depend on."""
         if choice.selector or choice.without:  # a table, which has no choices inside
             return frozenset((hole.variable, hole.attribute) for hole in (choice.selector, choice.without) if hole)
         if choice.rule not in self._needs:
@@ -141,7 +142,7 @@ class Inside:
         return self._needs[choice.rule]
 
     def binds(self, choice: Choice) -> frozenset[str]:
-        """Which variables a choice, and all that it writes, set."""
+        """The variables that a choice, and everything it writes, set."""
         if choice.selector:
             return frozenset({choice.variable})
         if choice.rule not in self._binds:

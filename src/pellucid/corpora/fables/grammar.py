@@ -1,4 +1,4 @@
-"""The machine that writes and reads stories: a sequence of choices, each drawn from a finite categorical distribution.
+"""The grammar that writes and reads stories: a sequence of choices, each from a finite categorical distribution.
 
 Between two choices the text is determined. At every choice the options begin with different texts, and none of these
 is the beginning of another (they are prefix-free), so the text itself tells which option was drawn. So reading a story
@@ -20,16 +20,16 @@ from itertools import accumulate, pairwise, takewhile
 from pellucid.corpora.fables.notation import Bind, Choice, Hole, Option, Part, capitalize, join_text
 
 Rules = Mapping[str, Sequence[Option]]
-# What was drawn so far: variable -> its attributes.
+# The options drawn so far: variable -> its attributes.
 State = Mapping[str, Mapping[str, str]]
-# What is still to be written, as a linked list: it is shared, never copied, between stories with the same beginning.
+# The parts still to be written, as a linked list, which stories with the same beginning share.
 Rest = tuple[Part, "Rest"] | None
 # A determined text and, if it fills a hole, that hole.
 Piece = tuple[str, Hole | None]
 
 
 def bind(state: State, variable: str, attributes: Mapping[str, str]) -> State:
-    """The state in which `variable` has these attributes too."""
+    """The state with these attributes added to `variable`."""
     return {**state, variable: {**state.get(variable, {}), **attributes}}
 
 
@@ -54,7 +54,7 @@ class Rule:
 
     @cached_property
     def is_table(self) -> bool:
-        """Whether every option is nothing but text."""
+        """Whether every option is plain text."""
         return all(len(option.parts) == 1 and isinstance(option.parts[0], str) for option in self.options)
 
     @cached_property
@@ -64,12 +64,12 @@ class Rule:
 
     @cached_property
     def index_of(self) -> dict[tuple[str, str], int]:
-        """Which option has this value of this attribute."""
+        """The index of the option with an (attribute, value)."""
         return {item: i for i, option in enumerate(self.options) for item in option.attributes.items()}
 
     @cached_property
     def by_text(self) -> tuple[dict[str, int], set[int]]:
-        """The options of a table by their text, and the lengths that occur."""
+        """The options of a table by their text, and the lengths of these texts."""
         texts = {str(option.parts[0]): i for i, option in enumerate(self.options)}
         return texts, set(map(len, texts))
 
@@ -91,7 +91,7 @@ class Fork:
                 self.total -= self.rule.weights[self.excluded]
 
     def ahead(self) -> Iterator[Part]:
-        """What is still to be written, this choice first."""
+        """The parts still to be written, this choice first."""
         yield self._choice
         rest = self._rest
         while rest is not None:
@@ -106,27 +106,27 @@ class Fork:
         return self.rule.weights[index] / self.total
 
     def draw(self, uniform: float) -> int:
-        """The option that a number from [0, 1) draws."""
+        """The option for a uniform random number from [0, 1)."""
         cumulative, excluded = self.rule.cumulative, self.excluded
         mass = uniform * self.total
         if excluded is not None and mass >= (cumulative[excluded - 1] if excluded else 0.0):
             mass += self.rule.weights[excluded]
         index = bisect_right(cumulative, mass)
-        while index == len(cumulative) or index == excluded:  # only by rounding, at the upper end
+        while index == len(cumulative) or index == excluded:  # only by rounding errors, at the upper end
             index -= 1
         return index
 
     def find(self, text: str, start: int) -> int | None:
-        """The option whose determined text stands at `start`: one at most, because options are prefix-free."""
+        """The option whose determined text is at `start`: one at most, because options are prefix-free."""
         candidates: Sequence[int] = self.allowed()
-        if self.rule.is_table:  # which may be long
+        if self.rule.is_table:  # tables may be long
             indices, lengths = self.rule.by_text
-            found = (indices.get(text[start : start + length]) for length in lengths)
-            candidates = [i for i in found if i is not None and i != self.excluded]
+            matches = (indices.get(text[start : start + length]) for length in lengths)
+            candidates = [i for i in matches if i is not None and i != self.excluded]
         options = self.rule.options
         for i in candidates:
             first = options[i].parts[0] if options[i].parts else ""
-            may_fit = not isinstance(first, str) or text.startswith(first, start)  # most do not: no need to write them
+            may_fit = not isinstance(first, str) or text.startswith(first, start)  # rules out most at once
             if may_fit and text.startswith(self.write(i)[0], start):
                 return i
         return None
@@ -139,7 +139,7 @@ class Fork:
         return self._written[index]
 
     def write_pieces(self, index: int) -> tuple[list[Piece], Fork | None]:
-        """What `write` returns, but with the text in pieces, so that it is known which of them fill holes."""
+        """As `write`, but with the text in pieces, to show which of them fill holes."""
         option, variable, rest = self.rule.options[index], self._choice.variable, self._rest
         for part in reversed(option.parts):
             rest = (part, rest)
@@ -150,7 +150,7 @@ Read = tuple[Sequence[tuple[Fork, int]], int, Fork | None]
 
 
 class Grammar:
-    """Rules, and what can be computed from them. `constants` are variables that are known before the first choice."""
+    """Rules with which to write and read stories. constants: variables that are set before the first choice."""
 
     def __init__(self, rules: Rules, constants: State, start: str = "fable") -> None:
         self.source = rules
@@ -161,7 +161,7 @@ class Grammar:
             self.rule(name)
 
     def rule(self, name: str) -> Rule:
-        """The rule of this name; a capital letter asks for the options with a capital letter."""
+        """The rule of this name; with a capital letter, its options have capital letters."""
         if name not in self._rules:
             options = self.written(name)
             if len(options) > 1:
@@ -170,33 +170,33 @@ class Grammar:
         return self._rules[name]
 
     def written(self, name: str) -> Sequence[Option]:
-        """The options of a rule as they were written; `rule` has them ready for reading."""
+        """The options of a rule as in the source; those of `rule` are ready for reading."""
         options = self.source[self.plain(name)]
         return options if name in self.source else [_capitalized(option) for option in options]
 
     def plain(self, name: str) -> str:
-        """The name under which a rule was written: without the capital letter that asks for one."""
+        """The name of a rule in the source, without the capital letter that asks for one."""
         return name if name in self.source else name[:1].lower() + name[1:]
 
     def changed(self, rules: Rules) -> Grammar:
-        """This grammar with other options for some rules, or with new rules. All that does not use them is shared."""
+        """This grammar with other options for some rules, or with new rules; rules that do not use them are shared."""
         other, touched = Grammar({}, self.constants, self.start.rule), self.above(rules)
         other.source = {**self.source, **rules}
         other._rules = {name: rule for name, rule in self._rules.items() if self.plain(name) not in touched}
         return other
 
     def above(self, names: Collection[str]) -> set[str]:
-        """These rules and all that write them, directly or not."""
-        found, new = set(names), list(names)
+        """These rules and all that use them, directly or not."""
+        rules, new = set(names), list(names)
         while new:
-            users = self._users.get(new.pop(), set()) - found
-            found |= users
+            users = self._users.get(new.pop(), set()) - rules
+            rules |= users
             new += users
-        return found
+        return rules
 
     @cached_property
     def _users(self) -> Mapping[str, set[str]]:
-        """Which rules write a rule."""
+        """The rules that use each rule."""
         users: defaultdict[str, set[str]] = defaultdict(set)
         for name, options in self.source.items():
             for part in (part for option in options for part in option.parts):
@@ -205,7 +205,7 @@ class Grammar:
         return users
 
     def _opened(self, option: Option) -> Iterator[Option]:
-        """An option that begins with a choice, as options that begin with text: the same distribution."""
+        """Options that begin with text, of the same distribution as one that begins with a choice."""
         first = option.parts[0] if option.parts else ""
         if not isinstance(first, Choice) or first.selector or first.without:
             yield option
@@ -239,7 +239,7 @@ class Grammar:
     def derive(self, random: Callable[[], float]) -> str:
         """Draw a story. `random` gives numbers from [0, 1)."""
         story: list[str] = []
-        ahead: list[Part] = [self.start]  # the next comes last
+        ahead: list[Part] = [self.start]  # in reverse order
         state = self.constants
         while ahead:
             part = ahead.pop()
@@ -260,12 +260,13 @@ class Grammar:
     def read(self, text: str) -> Read:
         """The choices that write the beginning of a text, each with the option drawn; where they end; the next choice.
 
-        The text is a whole story if they end where it ends, and no choice is next. Change nothing of what is returned.
+        The text is a complete story if they end where it ends, and no choice is next. The result is cached: do not
+        change it.
         """
         return _read(self, text)
 
 
-@lru_cache(maxsize=2)  # several things are asked of a text, one after the other, and perhaps under two grammars
+@lru_cache(maxsize=2)  # several methods read the same text in a row, perhaps with two grammars
 def _read(grammar: Grammar, text: str) -> Read:
     drawn: list[tuple[Fork, int]] = []
     end, fork = 0, grammar.begin()

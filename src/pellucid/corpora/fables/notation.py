@@ -1,4 +1,4 @@
-r"""How the rules of a story are written down.
+r"""The notation for the rules of a story.
 
 A rule is a name and, indented below it, its options: a weight and a template. To write a rule, draw one of its options.
 
@@ -135,7 +135,7 @@ def _read_choice(mark: str) -> Choice:
 
 
 def join_text(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Joins neighbouring texts, and drops empty ones."""
+    """The parts with neighbouring texts joined, and empty ones dropped."""
     joined: list[Part] = []
     for part in parts:
         if isinstance(part, str) and joined and isinstance(joined[-1], str):

@@ -1,4 +1,4 @@
-"""Reading a text that may be no fable, such as one that a model wrote: where its first fault is, and what it tells."""
+"""Reading any text, such as a model's, by the grammar: where its first fault is, and what it tells up to there."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pellucid.corpora.fables.told import ToldReader
 
 
 class Reading(NamedTuple):
-    """What the grammar makes of a text.
+    """The grammar's judgement of a text.
 
-    whole: it is a fable to the last character. broken_at: the place of the first character with which no fable can go
-    on; None if there is none, so that the text is whole or merely unfinished. broken_by: the skill that the right
-    character would have needed. told: what the choices read before it tell (see `told.PROPERTIES`).
+    whole: it is a complete fable. broken_at: the position of the first impossible character; None if there is none, so
+    that the text is complete or merely unfinished. broken_by: the skill that the right character would have needed.
+    told: the properties told before it (see `told.PROPERTIES`).
     """
 
     whole: bool
@@ -26,10 +26,10 @@ class Reading(NamedTuple):
 
 
 def examine(grammar: Grammar, skill_reader: SkillReader, told_reader: ToldReader, text: str) -> Reading:
-    """Reads a text as far as it can be read."""
+    """Read a text as far as possible."""
     drawn, end, fork = grammar.read(text)
     told = told_reader.known(drawn)
-    if fork is None:  # a fable; perhaps the text goes on
+    if fork is None:  # a fable, perhaps with more text after it
         return Reading(True, None, None, told) if end == len(text) else Reading(False, end, SPELLING, told)
     fitting = {i: _length_in_common(fork.write(i)[0], text[end:]) for i in fork.allowed()}
     nearest = max(fitting, key=lambda i: fitting[i])
@@ -40,6 +40,6 @@ def examine(grammar: Grammar, skill_reader: SkillReader, told_reader: ToldReader
 
 
 def _length_in_common(first: str, second: str) -> int:
-    """How many characters two texts have in common at their beginnings."""
+    """The length of the longest common prefix."""
     pairs = zip(first, second, strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))

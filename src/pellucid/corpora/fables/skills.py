@@ -1,9 +1,9 @@
-"""Which skill you need to predict each character of a story.
+"""The skill that each character of a story takes to predict.
 
-One rule for all: a character needs a skill if, to a reader without that skill, it could have been a different one.
+There is one rule: a character needs a skill if, for a reader without that skill, it could have been a different one.
     choice     more than one next character is possible: entropy, which no skill removes
-    recall     the text repeats what was said (a name, a thing), and something else that could have been drawn there
-               differs in this character; in the same way, depending on what the text tells,
+    recall     the text repeats a name or thing, and another one that could have been drawn differs in this character;
+               or, in the same way, the text tells
     fact       knowledge about an animal,
     agreement  he/she, was/were, a/an,
     count      small arithmetic over what was said,
@@ -22,7 +22,7 @@ from pellucid.corpora.fables.grammar import Fork, Grammar, Rules
 from pellucid.corpora.fables.notation import Choice, Hole, capitalize
 
 SKILLS = ("choice", SPELLING, "agreement", "recall", "fact", "count", "moral")
-INSTRUCTION = "instruction"  # what would be a choice, had nobody said what the fable shall be about (see `about`)
+INSTRUCTION = "instruction"  # for choices that an instruction has decided (see `about`)
 
 # The skill of an attribute (of anything) or of a variable; everything else is recall.
 _SKILL_OF = {
@@ -34,7 +34,7 @@ _SKILL_OF = {
 
 
 def differing(text: str, alternatives: Iterable[str]) -> list[bool]:
-    """For each character of `text`, whether an alternative with the same beginning continues differently."""
+    """Flags for each character of `text`: does an alternative with the same beginning continue differently?"""
     left = [alternative for alternative in alternatives if alternative != text]
     flags = []
     for i, character in enumerate(text):
@@ -44,7 +44,7 @@ def differing(text: str, alternatives: Iterable[str]) -> list[bool]:
 
 
 class SkillReader:
-    """Finds the skill of each character."""
+    """Finds the skill of each character of a story."""
 
     def __init__(self, grammar: Grammar, rules: Rules) -> None:
         self._values = values_of_attributes(rules, grammar)

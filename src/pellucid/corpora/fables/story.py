@@ -1,7 +1,7 @@
-r"""How a fable is told, except for its storyline (see `storylines`). Read `notation` first, then here from `fable` on.
+r"""The rules of a fable, except for its storylines (see `storylines`). Read `notation` first, then from `fable` on.
 
-A fable introduces its hero, then follows one of nine storylines. The options of a rule must begin differently: if two
-would begin alike, what they share moves up into the rule that uses them.
+A fable introduces its hero, then follows one of nine storylines. The options of a rule must begin differently: a common
+beginning moves up into the rule that uses them.
 """
 
 from __future__ import annotations

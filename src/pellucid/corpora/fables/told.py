@@ -1,4 +1,4 @@
-"""What a fable tells of: its animals, its plot, its moral. And how much of the text one must read to know each."""
+"""Properties of a fable (animals, plot, moral), and where the text decides each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pellucid.corpora.fables.grammar import Fork, Grammar
 from pellucid.corpora.fables.notation import Choice, Hole, Part
 from pellucid.corpora.fables.skills import differing
 
-# Where the state of a story keeps a property: a variable and its attribute.
+# The variable and attribute of each property in the state of a story.
 _IN_STATE = {
     "animal": ("hero", "kind"),
     "pronoun": ("hero", "he"),
@@ -21,14 +21,14 @@ PROPERTIES = (*_IN_STATE, "plot", "moral")
 
 
 class Told(NamedTuple):
-    """The value of a property, and after how many characters of the text the choice that decides it has been read."""
+    """The value of a property, and the number of characters after which it is decided."""
 
     value: str
     decided_at: int
 
 
 class ToldReader:
-    """Finds what a story tells of. Plot and moral are known once no other moral can follow."""
+    """Finds the properties of a story. Plot and moral are known once no other moral is possible."""
 
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
@@ -38,22 +38,22 @@ class ToldReader:
             self._plot_of |= dict.fromkeys(self._in(plot), getattr(plot, "rule", ""))
 
     def read(self, drawn: Sequence[tuple[Fork, int]]) -> dict[str, Told]:
-        """The properties that a story, or its beginning, has told after these choices, and where it told them."""
-        found: dict[str, Told] = {}
+        """The properties that a story, or its beginning, has decided after these choices, and where."""
+        told: dict[str, Told] = {}
         start = 0
         for fork, index in drawn:
             text, after = fork.write(index)
-            known = self._known_after(fork, index, after)
-            if known.keys() - found.keys():
+            values = self._known_after(fork, index, after)
+            if values.keys() - told.keys():
                 decided_at = start + _characters_that_decide(fork, index)
-                found = {**{name: Told(value, decided_at) for name, value in known.items()}, **found}
+                told = {**{name: Told(value, decided_at) for name, value in values.items()}, **told}
             start += len(text)
-        return found
+        return told
 
     def settled_at(self, drawn: Sequence[tuple[Fork, int]], animal: str | None, moral: str | None) -> int | None:
-        """After how many characters it is settled whether the story tells of this animal and this moral (None: any).
+        """The number of characters after which it is certain whether the story has this animal and moral (None: any).
 
-        Either both have been told, or one of them no longer can be. None if neither is so yet.
+        Either both are decided, or one of them is impossible by then. None if it is still open.
         """
         start = 0
         for fork, index in drawn:
@@ -69,7 +69,7 @@ class ToldReader:
         return None
 
     def known(self, drawn: Sequence[tuple[Fork, int]]) -> dict[str, str]:
-        """The values that `read` finds, without their places."""
+        """The values that `read` finds, without their positions."""
         if not drawn:
             return {}
         fork, index = drawn[-1]
@@ -77,37 +77,37 @@ class ToldReader:
 
     def _known_after(self, fork: Fork, index: int, after: Fork | None) -> dict[str, str]:
         state = after.state if after else fork.state
-        known = {name: state.get(variable, {}).get(attribute) for name, (variable, attribute) in _IN_STATE.items()}
+        values = {name: state.get(variable, {}).get(attribute) for name, (variable, attribute) in _IN_STATE.items()}
         morals = self._morals_after(fork, index, after)
-        known |= {"moral": _single(morals), "plot": _single({self._plot_of[moral] for moral in morals})}
-        return {name: value for name, value in known.items() if value is not None}
+        values |= {"moral": _single(morals), "plot": _single({self._plot_of[moral] for moral in morals})}
+        return {name: value for name, value in values.items() if value is not None}
 
     def _morals_after(self, fork: Fork, index: int, after: Fork | None) -> frozenset[str]:
-        """The morals that the story may still have."""
+        """The morals that are still possible."""
         holes = [hole for _, hole in fork.write_pieces(index)[0] if hole]
         return self._among([*holes, *(after.ahead() if after else ())])
 
     def _among(self, parts: Iterable[Part]) -> frozenset[str]:
-        """The morals that may be written by these parts."""
+        """The morals that these parts may write."""
         return frozenset().union(*map(self._in, parts))
 
     def _in(self, part: Part) -> frozenset[str]:
         if isinstance(part, Hole):
             return frozenset([part.attribute] if part.variable == "moral" else [])
-        if not isinstance(part, Choice) or part.selector:  # what is selected by a word are tables, without a moral
+        if not isinstance(part, Choice) or part.selector:  # a selector leads to a table, without a moral
             return frozenset()
         if part.rule not in self._morals_below:
             options = self._grammar.rule(part.rule).options
-            self._morals_below[part.rule] = self._among(each for option in options for each in option.parts)
+            self._morals_below[part.rule] = self._among(inner for option in options for inner in option.parts)
         return self._morals_below[part.rule]
 
 
 def _characters_that_decide(fork: Fork, index: int) -> int:
-    """How many characters of an option must be read to know that it was drawn."""
+    """The number of characters of an option after which it is clear that it was drawn."""
     differs = differing(fork.write(index)[0], [fork.write(i)[0] for i in fork.allowed()])
     return max((i + 1 for i, differs_here in enumerate(differs) if differs_here), default=0)
 
 
 def _single(values: Collection[str]) -> str | None:
-    """The value, if there is but one."""
+    """The only value; None if there are several."""
     return next(iter(values)) if len(values) == 1 else None

@@ -1,6 +1,6 @@
 """Tables of words that a fable remembers and repeats: names, numbers, things.
 
-Each is a rule in the sense of `notation`, with the attributes that later text may use.
+Each is a rule of `notation`, with the attributes that later text may use.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def tables(world_size: int) -> dict[str, tuple[Option, ...]]:
     counts = enumerate(zip(NUMBERS[2:], _ORDINALS, strict=True))  # three to ten, small numbers more often
     return {
         "animal": table((1 / (i + 1), facts["kind"], facts) for i, facts in enumerate(animals(world_size))),
-        # The rival is a fact: nothing is drawn and nothing written, it is only remembered.
+        # The rival is a fact, remembered without a draw or text.
         **{f"rival of {kind(i)}": (Option(1.0, (), rival(i)),) for i in range(world_size)},
         "hero name": _names(*_HERO_NAMES),
         "other name": _names(*_OTHER_NAMES),
@@ -71,12 +71,12 @@ def _words(text: str) -> tuple[Option, ...]:
 
 
 def _names(his: str, hers: str) -> tuple[Option, ...]:
-    named = [(each, HE) for each in _weighted(his)] + [(each, SHE) for each in _weighted(hers)]
+    named = [(weighted, HE) for weighted in _weighted(his)] + [(weighted, SHE) for weighted in _weighted(hers)]
     return table((weight, name, {"name": name, **pronouns}) for (weight, name), pronouns in named)
 
 
 def _part_of(total: int) -> tuple[Option, ...]:
-    """One to total - 1, and how many are left then."""
+    """The options one to total - 1, with the number that is left."""
     return table((float(total + 1 - part), NUMBERS[part - 1], _part(part, total - part)) for part in range(1, total))
 
 

@@ -1,9 +1,9 @@
-"""The world that fables tell of: animals, and facts about each that never change.
+"""The world of the fables: animals, and fixed facts about each.
 
-Animal number i is the same in every world; a world of size n holds the animals 0 ... n-1. The first thirty are
-written by hand, in pairs of rivals. After them come kinds such as "marsh fox" and "great marsh fox": they move, sound
-and look like a fox, but where they live, what they eat, what they are good at and who their rival is must be learned
-for each. How often an animal is drawn follows Zipf's law: number i has weight 1 / (i + 1).
+Animal number i is the same in every world; a world of size n has the animals 0 ... n-1. The first thirty are written by
+hand, in pairs of rivals. After them come kinds such as "marsh fox" and "great marsh fox": they move, sound and look
+like a fox, but have their own home, food, talent and rival, which must be learned for each. Frequencies follow Zipf's
+law: number i has weight 1 / (i + 1).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _MODIFIERS = _listed("""
 """)
 _SIZES = _listed("great, pygmy, dwarf, giant")
 
-# The facts of compound kinds are drawn from these.
+# Facts of compound kinds are drawn from these.
 _WHERE = _listed("behind, beside, below, near, beyond")
 _PLACES = _listed("""
     the salt marsh, the broken mill, the stone bridge, the old quarry, the chapel, the lighthouse, the blue lake,
@@ -113,7 +113,7 @@ def _animal(index: int) -> Animal:
 
 
 def kind(index: int) -> str:
-    """What animal number `index` is called: "fox", "marsh fox", "great marsh fox"."""
+    """The name of animal number `index`: "fox", "marsh fox", "great marsh fox"."""
     rank, base = divmod(index, len(_BASES))
     if rank == 0:
         return _BASES[base]["kind"]

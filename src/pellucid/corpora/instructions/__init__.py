@@ -1,4 +1,4 @@
-"""Instructions: asking for a fable, and answering, so that the best possible answer is known exactly.
+"""Instructions: requests for fables, with answers whose distribution is known exactly.
 
 Read in this order: wordings (a task in words) -> corpus (instructions with answers) -> verifier (was it obeyed?).
 """

@@ -29,7 +29,7 @@ from pellucid.errors import DataError
 
 # Part of the corpus's identity: raise it whenever an instruction or its probability changes.
 INSTRUCTIONS_VERSION = 1
-# Of so many pairs of animal and moral, about one is never asked for in training.
+# About one in this many pairs of animal and moral is never asked for in training.
 PAIRS_PER_HELD_OUT = 10
 Example = tuple[Instruction, str]
 
@@ -37,8 +37,8 @@ Example = tuple[Instruction, str]
 class InstructionsCorpus:
     """`size` instructions with answers, of which round(size * validation_fraction), but at least one, for validation.
 
-    The three forms (animal, moral, both) are equally frequent, and so are the tasks of a form. Validation asks in new
-    wordings half of the time and for all pairs of animal and moral; training never uses those wordings, nor some of the
+    The three forms (animal, moral, both) are equally frequent, and so are the tasks of a form. Half of validation uses
+    new wordings, and it asks for all pairs of animal and moral; training never uses those wordings, nor some of the
     pairs, nor a validation answer. A pure function of its arguments and of the versions. Raises ConfigError.
     """
 
@@ -89,17 +89,17 @@ class InstructionsCorpus:
         return (Piece(turn.text, ends_document=True) for turns in self.conversations(split) for turn in turns)
 
     def instruction_of(self, text: str) -> Instruction | None:
-        """The instruction of this text, with its task; None for a text that asks for no fable of this world."""
+        """The instruction in a text, with its task; None for a text that does not ask for a fable of this world."""
         instruction = understand(text)
         return instruction if instruction and instruction.task.animal in (None, *self.animals) else None
 
     def task_of(self, text: str) -> Task | None:
-        """What an instruction asks for; None for any other text."""
+        """The task of an instruction; None for any other text."""
         instruction = self.instruction_of(text)
         return instruction.task if instruction else None
 
     def ask(self, rng: random.Random, split: Split) -> Instruction:
-        """An instruction as a split has them, drawn."""
+        """A random instruction from the distribution of a split."""
         wordings = UNSEEN if split == "validation" and rng.random() < 0.5 else SEEN
         form = pick(rng, FORMS)
         task = self._draw_task(rng, form)
@@ -108,26 +108,26 @@ class InstructionsCorpus:
         return instruct(task, pick(rng, wordings))
 
     def answers_to(self, question: str) -> FablesAbout:
-        """p(answer | instruction): all fables, given what is asked for. Raises DataError if it is no instruction."""
+        """p(answer | instruction): all fables, given the task. Raises DataError for other texts."""
         if (task := self.task_of(question)) is None:
             what = f"{question[:40]!r} asks for no fable of this world"
             raise DataError("instructions", what, f"ask for example {next(self.examples('validation'))[0].text!r}")
         return self.answers_for(task)
 
     def judge(self, task: Task, answer: str) -> Verdict:
-        """Is the answer a whole fable, and is it about what was asked for?"""
+        """The verdict: is the answer a complete fable, and does it obey the task?"""
         return judge(self.fables, task, answer)
 
     def settled(self, task: Task, answer: str, verdict: Verdict) -> Settled:
-        """Where in the answer each half of the verdict on it became certain."""
+        """The places in the answer where each half of the verdict became certain."""
         return settled(self.fables, task, answer, verdict)
 
     @cached_property
     def entropy_nats(self) -> float:
         """The entropy of an answer, given its instruction: the exact mean over the tasks of validation.
 
-        The mean over equally probable animals is the entropy of a fable with such a hero, less that of the hero, ln n:
-        the fable tells which it is. So three grammars are enough, however many tasks there are.
+        The mean over n equally probable animals is the entropy of a fable with such a hero minus the hero's, ln n,
+        as the fable determines the hero. So three grammars are enough for any number of tasks.
         """
         n_animals, n_morals = len(self.animals), len(self.morals)
         of_animal = FablesAbout(self.fables, self.animals).entropy_nats - math.log(n_animals)

@@ -1,4 +1,4 @@
-"""Does an answer do as it was told? The grammar knows, exactly."""
+"""The exact judgement of an answer, by the grammar."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pellucid.corpora.instructions.wordings import Task
 
 
 class Settled(NamedTuple):
-    """After how many characters of an answer each half of its reward is certain; one more than it has: at its end."""
+    """The number of characters of an answer after which each half of its reward is certain; length + 1 for its end."""
 
     whole: int
     obeys: int
@@ -18,11 +18,11 @@ class Settled(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is to be said of an answer.
+    """The judgement of an answer.
 
-    whole: it is a fable to the last character. broken_at, broken_by: the first character with which no fable can go on,
-    and the skill that the right one would have needed; None for a whole fable, and for one that just stops too early.
-    obeys: what was asked for was told before that: the hero's kind, and such an outcome that no other moral can follow.
+    whole: it is a complete fable. broken_at, broken_by: the first impossible character, and the skill that the right
+    one would have needed; None for a complete fable, and for one that merely stops too early.
+    obeys: before that, the hero is of the requested kind, and no other moral than the requested one is possible.
     So a fault before the moral is certain costs both halves: the grammar cannot read past it.
     """
 
@@ -33,22 +33,23 @@ class Verdict:
 
     @property
     def reward(self) -> float:
-        """1 for a whole fable that obeys, 0 for neither."""
+        """Half a point for a complete fable, and half for one that obeys."""
         return 0.5 * self.whole + 0.5 * self.obeys
 
 
 def judge(fables: Fables, task: Task, text: str) -> Verdict:
-    """Judges an answer. `fables`: of the world that the instruction speaks of. About a millisecond."""
+    """The verdict on an answer. fables: those of the instruction's world. Takes about a millisecond."""
     reading = fables.examine(text)
-    asked = {"animal": task.animal, "moral": task.moral}
-    obeys = all(reading.told.get(name) == value for name, value in asked.items() if value is not None)
+    required = {"animal": task.animal, "moral": task.moral}
+    obeys = all(reading.told.get(name) == value for name, value in required.items() if value is not None)
     return Verdict(reading.whole, reading.broken_at, reading.broken_by, obeys)
 
 
 def settled(fables: Fables, task: Task, text: str, verdict: Verdict) -> Settled:
-    """Where the verdict on an answer was made: at the character that broke it, at the one that told what was asked for,
-    or made it impossible. So it is known which token has earned a reward, or lost it.
+    """The places where the verdict on an answer became certain, which show the token that earned or lost a reward.
+
+    That is the character that broke it, and the one that fulfilled the task or made that impossible.
     """
-    whole = len(text) + 1 if verdict.broken_at is None else verdict.broken_at + 1
-    obeys = fables.settled_at(text, task.animal, task.moral)
-    return Settled(whole, whole if obeys is None else obeys)
+    complete_at = len(text) + 1 if verdict.broken_at is None else verdict.broken_at + 1
+    obeys_at = fables.settled_at(text, task.animal, task.moral)
+    return Settled(complete_at, complete_at if obeys_at is None else obeys_at)

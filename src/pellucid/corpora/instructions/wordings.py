@@ -1,8 +1,8 @@
-"""How a fable is asked for: a task in words, and words back to the task.
+"""Wordings of instructions: a task as text, and text back to the task.
 
 "Tell me a story about a fox in which someone shares." A wording is an opening ("Tell me"), a noun ("a story"), a link
 to the animal ("about") and a link to the moral ("in which"). All combine, so few words make many wordings. Some
-openings and a noun are for validation alone: whoever understands them has not learned instructions by heart.
+openings and a noun are for validation alone: a model that understands them has not just memorized instructions.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Task:
-    """What a fable shall be about: the kind of its hero, its moral (a key of MORALS), or both."""
+    """The required kind of a fable's hero, its moral (a key of MORALS), or both."""
 
     animal: str | None = None
     moral: str | None = None
@@ -81,7 +81,7 @@ class Task:
 
 
 class Wording(NamedTuple):
-    """The words around the task. A link that a task does not need is not written."""
+    """The words around the task. A task uses only the links that it needs."""
 
     opening: tuple[str, str]
     noun: str
@@ -90,7 +90,7 @@ class Wording(NamedTuple):
 
     @property
     def is_seen(self) -> bool:
-        """Whether training uses it."""
+        """Whether training uses this wording."""
         return self.opening in OPENINGS and self.noun in NOUNS
 
 
@@ -109,7 +109,7 @@ class Instruction:
 
 
 def instruct(task: Task, wording: Wording) -> Instruction:
-    """Asks for a fable in these words."""
+    """The instruction for a task in this wording."""
     (opening, mark), noun, animal_link, moral_link = wording
     text = f"{opening} {noun}"
     if task.animal:
@@ -123,20 +123,20 @@ def instruct(task: Task, wording: Wording) -> Instruction:
 
 
 def understand(text: str) -> Instruction | None:
-    """The instruction of this text; None for any other text."""
-    found = _INSTRUCTION.fullmatch(text)
-    if not found:
+    """The instruction in a text; None for any other text."""
+    match = _INSTRUCTION.fullmatch(text)
+    if not match:
         return None
-    what = found["what"] or ""
+    what = match["what"] or ""
     moral = _MORAL_OF_SENTENCE.get(what[1:-1]) if what.startswith('"') else _MORAL_OF_DEED.get(what)
-    opening = next(each for each in OPENINGS + UNSEEN_OPENINGS if each[0] == found["opening"])
-    wording = Wording(opening, found["noun"], found["animal_link"] or "", found["moral_link"] or "")
-    instruction = instruct(Task(found["animal"], moral), wording)
-    return instruction if instruction.text == text and (moral or found["animal"]) else None
+    opening = next(pair for pair in OPENINGS + UNSEEN_OPENINGS if pair[0] == match["opening"])
+    wording = Wording(opening, match["noun"], match["animal_link"] or "", match["moral_link"] or "")
+    instruction = instruct(Task(match["animal"], moral), wording)
+    return instruction if instruction.text == text and (moral or match["animal"]) else None
 
 
 def pick(rng: random.Random, options: Sequence[T]) -> T:
-    """One of the options, each as probable; the same one on every machine and Python."""
+    """A random option, uniformly; the same one on every machine and Python."""
     return options[int(rng.random() * len(options))]
 
 
