@@ -2,7 +2,7 @@
 
 import { paint, signedColour } from "./colours.js";
 import { changed, figure, fill, fixed, h, visible } from "./elements.js";
-import { EQUATIONS, formula } from "./equations.js";
+import { formula, isKnown } from "./equations.js";
 import { headOf, placeOf } from "./moves.js";
 
 const AXES = {
@@ -128,7 +128,7 @@ export function insidePanel(root, view) {
         figure("value", matrix.at(r, c), fixed(matrix.at(r, c), 4)),
       );
     });
-    const fresh = equations.filter((number) => number in EQUATIONS && !seen.has(number));
+    const fresh = equations.filter((number) => isKnown(number) && !seen.has(number));
     fresh.forEach((number) => seen.add(number));
     const row = matrix.row(here).values;
     return h(
