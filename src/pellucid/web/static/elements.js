@@ -1,41 +1,45 @@
-// Building the page: an element from its tag, its properties and its children.
+// Building the page: h("p.muted.small", { id: "note" }, "Some ", h("b", "text")) is an element with two classes, an
+// attribute and children. Attributes may be left out. A button submits nothing unless its type says so.
 
-export function h(tag, properties = {}, ...children) {
-  return filled(document.createElement(tag), properties, children);
+export function h(name, ...rest) {
+  const [tag, ...classes] = name.split(".");
+  const element = document.createElement(tag);
+  if (tag === "button") element.type = "button";
+  return filled(element, classes, rest);
 }
 
-export function svg(tag, properties = {}, ...children) {
-  return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), properties, children);
+export function svg(name, ...rest) {
+  const [tag, ...classes] = name.split(".");
+  return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), classes, rest);
 }
 
-function filled(element, properties, children) {
-  for (const [name, value] of Object.entries(properties)) {
+function filled(element, classes, [first, ...others]) {
+  const hasAttributes = first?.constructor === Object;
+  element.classList.add(...classes);
+  for (const [name, value] of Object.entries(hasAttributes ? first : {})) {
     if (value === undefined || value === null || (value === false && !name.startsWith("aria-"))) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "style") for (const [key, each] of Object.entries(value)) element.style.setProperty(key, each);
     else element.setAttribute(name, value === true && !name.startsWith("aria-") ? "" : value);
   }
-  element.append(...shownOf(children));
+  fill(element, hasAttributes ? others : [first, ...others]);
   return element;
 }
 
 // Gives an element other children. Those that are null, undefined or false are left out; lists are opened.
 export function fill(element, ...children) {
-  element.replaceChildren(...shownOf(children));
-}
-
-function shownOf(children) {
-  return children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
+  const shown = children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
+  element.replaceChildren(...shown);
 }
 
 // A sentence in which `commands` stand between backticks.
 export function withCode(text) {
-  return text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
+  return text.split("`").map((part, i) => (i % 2 ? h("code", part) : part));
 }
 
 // A number that a test can compare: shown short, whole in `data-value`.
 export function figure(name, value, shown = fixed(value)) {
-  return h("span", { class: "figure", "data-name": name, "data-value": plain(value) }, shown);
+  return h("span.figure", { "data-name": name, "data-value": plain(value) }, shown);
 }
 
 export function setFigure(element, value, shown = fixed(value)) {
@@ -75,9 +79,7 @@ export function visible(text) {
 // The same in HTML, where the marks are fainter than the letters; nothing of a token is lost at the end of a line.
 export function piece(text) {
   if (text === "<|endoftext|>") return "⟨end⟩";
-  return text
-    .split(/([ \n\t]+)/)
-    .map((part) => (/[ \n\t]/.test(part) ? h("i", { class: "blank" }, visible(part)) : part));
+  return text.split(/([ \n\t]+)/).map((part) => (/[ \n\t]/.test(part) ? h("i.blank", visible(part)) : part));
 }
 
 // Whether any of these differs from those of the last call with the same memory: then a panel must draw again.

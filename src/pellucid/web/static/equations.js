@@ -30,7 +30,7 @@ export const isKnown = (number) => number in FORMULAS;
 
 // The formulas of an equation: a line for each.
 export function formula(number) {
-  const box = h("div", { class: "formula" });
+  const box = h("div.formula");
   box.innerHTML = FORMULAS[number].math.join("");
   return box;
 }
@@ -49,21 +49,20 @@ function open(numbers) {
   const dialog = document.getElementById("equation");
   const section = (number) => {
     const { title, code } = FORMULAS[number];
-    const where = ["docs/equations.md, section ", number, " · code: ", h("code", {}, code)];
+    const where = ["docs/equations.md, section ", number, " · code: ", h("code", code)];
     return h(
-      "section",
-      { class: "equation" },
-      h("h3", {}, `${number}. ${title}`),
+      "section.equation",
+      h("h3", `${number}. ${title}`),
       formula(number),
-      h("p", {}, SAYS[number]),
-      h("p", { class: "muted small" }, where),
+      h("p", SAYS[number]),
+      h("p.muted.small", where),
     );
   };
   fill(
     dialog,
     h("h2", { id: "equation-title" }, numbers.length === 1 ? "The equation" : "The equations"),
     numbers.map(section),
-    h("form", { method: "dialog" }, h("button", { class: "main", autofocus: true }, "Close")),
+    h("form", { method: "dialog" }, h("button.main", { type: "submit", autofocus: true }, "Close")),
   );
   dialog.showModal();
 }

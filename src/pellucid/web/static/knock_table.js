@@ -20,32 +20,27 @@ export function knockTable(table, toggle) {
   };
   const known = (name, nats) =>
     h(
-      "tr",
-      { class: "known" },
+      "tr.known",
       h("th", { scope: "row" }, name),
-      skills.map((skill) => h("td", {}, fixed(skill === "all" ? total(nats) : nats[skill]))),
+      skills.map((skill) => h("td", fixed(skill === "all" ? total(nats) : nats[skill]))),
     );
   return h(
     "table",
-    {},
     h(
       "caption",
-      {},
       "How much the loss on each skill rises without a part, in nats per fable, with the 95% interval over ",
       figure("fables", table.fables, String(table.fables)),
       " held-out fables. Coloured where that is clearly above zero; below it, the share of the head's attention on the words that decide.",
     ),
     h(
       "thead",
-      {},
       h(
         "tr",
-        {},
         h("th", { scope: "col" }, "without"),
         skills.map((skill) => h("th", { scope: "col" }, skill)),
       ),
     ),
-    h("tbody", {}, known("the floor", table.floor), known("the whole model", table.intact), table.knocked_out.map(row)),
+    h("tbody", known("the floor", table.floor), known("the whole model", table.intact), table.knocked_out.map(row)),
   );
 }
 
@@ -61,8 +56,8 @@ function cell(skill, { mean, half_width }, most, look) {
       "data-value": mean.toPrecision(7),
     },
     fixed(mean),
-    h("small", {}, ` ± ${fixed(half_width)}`),
-    look && h("small", { class: "looks", "data-value": look.mean.toPrecision(7) }, `looks ${percent(look.mean)}`),
+    h("small", ` ± ${fixed(half_width)}`),
+    look && h("small.looks", { "data-value": look.mean.toPrecision(7) }, `looks ${percent(look.mean)}`),
   );
 }
 
@@ -91,13 +86,12 @@ export function workInWords(table, select) {
       ];
       return h(
         "p",
-        {},
-        h("b", {}, `Head ${part} does ${skill}. `),
+        h("b", `Head ${part} does ${skill}. `),
         `${percent(looks[part][skill].mean)} of its attention is on the words that decide `,
         `(${percent(evenly[skill])} if it were spread evenly), and without it the loss on ${skill} rises by ${fixed(mean)} ± ${fixed(half_width)} nats per fable. `,
-        h("button", { type: "button", class: "chip", onclick: () => select(part) }, "see where it looks"),
+        h("button.chip", { onclick: () => select(part) }, "see where it looks"),
       );
     }),
-    none.length ? h("p", { class: "muted" }, `No single head does ${none.join(" or ")}.`) : null,
+    none.length ? h("p.muted", `No single head does ${none.join(" or ")}.`) : null,
   ];
 }

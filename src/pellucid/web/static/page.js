@@ -137,8 +137,8 @@ function linkParts(sections) {
     const heading = section.querySelector("h2");
     const [number, name] = [heading.querySelector("b").textContent, heading.lastChild.textContent.trim()];
     const show = () => section.scrollIntoView({ behavior: "smooth" });
-    links.set(section, h("button", { type: "button", onclick: show }, h("b", {}, number), ` ${name}`));
-    list.append(h("li", {}, links.get(section)));
+    links.set(section, h("button", { onclick: show }, h("b", number), ` ${name}`));
+    list.append(h("li", links.get(section)));
   }
   const inSight = new Set(); // two, where one ends and the next begins
   const observer = new IntersectionObserver(

@@ -10,35 +10,35 @@ const [SMALLEST, LARGEST] = [0.66, 0.76]; // names beside the map, in letters' h
 
 export function attentionPanel(root, view) {
   const [thumbs, large, rows, marks, sizes] = [{}, {}, {}, {}, {}];
-  const grid = h("div", { class: "thumbs", role: "listbox", "aria-label": "Heads, a row for each layer" });
-  const title = h("h3", {});
-  const scores = h("dl", { class: "scores" });
-  const map = h("canvas", { class: "map", role: "img", tabindex: 0 });
-  const cross = h("div", { class: "cross", "aria-hidden": "true" });
-  const sums = h("canvas", { class: "sums", role: "img" });
+  const grid = h("div.thumbs", { role: "listbox", "aria-label": "Heads, a row for each layer" });
+  const title = h("h3");
+  const scores = h("dl.scores");
+  const map = h("canvas.map", { role: "img", tabindex: 0 });
+  const cross = h("div.cross", { "aria-hidden": "true" });
+  const sums = h("canvas.sums", { role: "img" });
   const names = (axis) => h("div", { class: `names ${axis}`, "aria-hidden": "true" });
   const [rowNames, columnNames] = [names("rows"), names("columns")];
-  const box = h("div", { class: "map-box" });
+  const box = h("div.map-box");
   box.append(
-    h("span", { class: "corner" }, "looks ↓ at →"),
+    h("span.corner", "looks ↓ at →"),
     columnNames,
-    h("span", { class: "sums-name", title: "the sum of each row" }, "Σ"),
+    h("span.sums-name", { title: "the sum of each row" }, "Σ"),
     rowNames,
-    h("div", { class: "map-frame" }, map, cross),
-    h("div", { class: "sums-frame" }, sums),
+    h("div.map-frame", map, cross),
+    h("div.sums-frame", sums),
   );
   let room = 24; // rem, from the first row of the map to the last
-  const why = h("p", { class: "muted small" });
+  const why = h("p.muted.small");
   const [least, most] = [figure("least_sum", null), figure("most_sum", null)];
-  const pointed = h("p", { class: "pointed", "aria-live": "polite" });
-  const sources = h("div", { class: "sources" });
+  const pointed = h("p.pointed", { "aria-live": "polite" });
+  const sources = h("div.sources");
   const sum = figure("row_sum", null);
-  const seen = h("p", { class: "seen", "aria-hidden": "true" });
+  const seen = h("p.seen", { "aria-hidden": "true" });
   const onDeciding = figure("on_deciding", null);
   const decided = h(
-    "p",
-    { class: "muted small decided", hidden: true },
-    h("span", { class: "decides" }, "outlined"),
+    "p.muted.small.decided",
+    { hidden: true },
+    h("span.decides", "outlined"),
     ": what decides the next token, by the grammar. This head takes ",
     onDeciding,
     " from it.",
@@ -47,21 +47,19 @@ export function attentionPanel(root, view) {
   root.append(
     grid,
     h(
-      "div",
-      { class: "big" },
+      "div.big",
       title,
       scores,
       why,
       box,
       pointed,
-      h("p", { class: "muted small" }, "Σ, at the right: the sum of each row, from ", least, " to ", most, "."),
+      h("p.muted.small", "Σ, at the right: the sum of each row, from ", least, " to ", most, "."),
     ),
     h(
-      "div",
-      { class: "from" },
+      "div.from",
       sources,
-      h("p", { class: "muted small" }, "weights of this row sum to ", sum),
-      h("h3", {}, "The text as this token sees it"),
+      h("p.muted.small", "weights of this row sum to ", sum),
+      h("h3", "The text as this token sees it"),
       seen,
       decided,
     ),
@@ -127,10 +125,10 @@ export function attentionPanel(root, view) {
           const name = `${Math.floor(i / n_heads)}.${i % n_heads}`;
           return h(
             "button",
-            { type: "button", role: "option", "data-head": name, onclick: () => store.set({ head: name }) },
+            { role: "option", "data-head": name, onclick: () => store.set({ head: name }) },
             h("canvas", { "aria-hidden": "true" }),
-            h("span", { class: "head-number" }, name),
-            h("span", { class: "head-name" }),
+            h("span.head-number", name),
+            h("span.head-name"),
           );
         }),
       );
@@ -166,16 +164,11 @@ export function attentionPanel(root, view) {
     why.hidden = !problem && nameInWords(layer, head) !== "unclassified";
     const unnamed = `No score reaches ${LOOKS}, so it gets no name. Part 7 measures what it does.`;
     fill(why, withCode(problem ? `No names for these heads: ${problem}` : unnamed));
-    fill(title, `Head ${layer}.${head}`, h("span", { class: "head-tag" }, nameInWords(layer, head)));
+    fill(title, `Head ${layer}.${head}`, h("span.head-tag", nameInWords(layer, head)));
     fill(
       scores,
       ...Object.entries(named?.scores ?? {}).map(([key, value]) =>
-        h(
-          "div",
-          { class: key === named.name ? "named" : "" },
-          h("dt", {}, key),
-          h("dd", {}, figure(`score ${key}`, value)),
-        ),
+        h("div", { class: key === named.name ? "named" : "" }, h("dt", key), h("dd", figure(`score ${key}`, value))),
       ),
     );
     point(placeOf(view), null);
@@ -192,21 +185,19 @@ export function attentionPanel(root, view) {
     setFigure(sum, sumOf(weights), fixed(sumOf(weights), 3));
     fill(
       sources,
-      h("h3", {}, h("b", { class: "mono" }, name(here)), " takes most from"),
+      h("h3", h("b.mono", name(here)), " takes most from"),
       ...order.map((s) =>
         h(
-          "button",
+          "button.source",
           {
-            type: "button",
-            class: "source",
             "data-place": s,
             "data-value": weights[s].toPrecision(7),
             onclick: () => selectToken(view, s),
             title: "look from this token",
           },
-          h("span", { class: "mono" }, name(s), h("sub", {}, s)),
-          h("span", { class: "track" }, h("span", { class: "bar share", style: { width: `${100 * weights[s]}%` } })),
-          h("span", { class: "number" }, percent(weights[s])),
+          h("span.mono", name(s), h("sub", s)),
+          h("span.track", h("span.bar.share", { style: { width: `${100 * weights[s]}%` } })),
+          h("span.number", percent(weights[s])),
         ),
       ),
     );
@@ -265,7 +256,7 @@ export function attentionPanel(root, view) {
     names.querySelector(".extra")?.remove();
     for (const each of names.children) each.classList.toggle("here", each.dataset.place === String(place));
     if (place !== null && !names.querySelector(".here"))
-      names.append(h("span", { class: "here extra", style: at(place) }, name(place)));
+      names.append(h("span.here.extra", { style: at(place) }, name(place)));
   }
 
   // The cross on the map, and in words what it is on.
@@ -279,18 +270,15 @@ export function attentionPanel(root, view) {
     cross.style.setProperty("--row", t / T);
     cross.style.setProperty("--size", 1 / T);
     if (s === null)
-      return fill(
-        pointed,
-        h("span", { class: "muted" }, "Each row looks at the columns. Point at a weight to read it."),
-      );
+      return fill(pointed, h("span.muted", "Each row looks at the columns. Point at a weight to read it."));
     const weight = trace.attention.at(layer, head, t, s);
     fill(
       pointed,
-      h("b", { class: "mono" }, name(t)),
+      h("b.mono", name(t)),
       s > t ? " may not look ahead at " : " takes ",
       s > t ? "" : figure("weight", weight, percent(weight)),
       s > t ? "" : " from ",
-      h("b", { class: "mono" }, name(s)),
+      h("b.mono", name(s)),
     );
   }
 }

@@ -36,12 +36,12 @@ const SAYS = {
 
 export function insidePanel(root, view) {
   const memory = {};
-  const drawer = h("details", { class: "drawer" });
-  const steps = h("div", { class: "steps" });
-  const layers = h("div", { class: "chips", role: "group", "aria-label": "Layer" });
-  const note = h("span", { class: "muted" });
-  const summary = h("summary", {}, "Show all numbers of a layer, with their shapes: x, q, k, v, scores, weights …");
-  drawer.append(summary, h("div", { class: "row" }, layers, note), steps);
+  const drawer = h("details.drawer");
+  const steps = h("div.steps");
+  const layers = h("div.chips", { role: "group", "aria-label": "Layer" });
+  const note = h("span.muted");
+  const summary = h("summary", "Show all numbers of a layer, with their shapes: x, q, k, v, scores, weights …");
+  drawer.append(summary, h("div.row", layers, note), steps);
   drawer.addEventListener("toggle", () => view.store.set({ inside: drawer.open }));
   root.append(drawer);
   return { draw };
@@ -61,13 +61,8 @@ export function insidePanel(root, view) {
       layers,
       ...Array.from({ length: n_layers }, (_, i) =>
         h(
-          "button",
-          {
-            type: "button",
-            class: "chip",
-            "aria-pressed": i === layer,
-            onclick: () => store.set({ head: `${i}.${head}` }),
-          },
+          "button.chip",
+          { "aria-pressed": i === layer, onclick: () => store.set({ head: `${i}.${head}` }) },
           `layer ${i}`,
         ),
       ),
@@ -78,14 +73,9 @@ export function insidePanel(root, view) {
     fill(
       steps,
       sublayers.map((name) => [
+        h("h3", name === "attention" ? "Attention: tokens look at each other" : "Feed-forward: each token separately"),
         h(
-          "h3",
-          {},
-          name === "attention" ? "Attention: tokens look at each other" : "Feed-forward: each token separately",
-        ),
-        h(
-          "div",
-          { class: "cards" },
+          "div.cards",
           inside.steps.filter((step) => step.sublayer === name).map((step) => card(step, head, seen)),
         ),
       ]),
@@ -101,7 +91,7 @@ export function insidePanel(root, view) {
     const [rows, columns] = matrix.shape;
     const finite = matrix.values.filter(Number.isFinite);
     const most = finite.reduce((largest, each) => Math.max(largest, Math.abs(each)), 1e-9);
-    const canvas = h("canvas", { class: "heat", role: "img", "aria-label": `${name}, ${rows} by ${columns} numbers` });
+    const canvas = h("canvas.heat", { role: "img", "aria-label": `${name}, ${rows} by ${columns} numbers` });
     paint(
       canvas,
       rows,
@@ -110,9 +100,8 @@ export function insidePanel(root, view) {
       (value) => signedColour(value, most),
     );
     const shown = h(
-      "p",
-      { class: "pointed" },
-      h("span", { class: "muted" }, `Blue −${fixed(most)}, orange ${fixed(most)}. Point at a number to read it.`),
+      "p.pointed",
+      h("span.muted", `Blue −${fixed(most)}, orange ${fixed(most)}. Point at a number to read it.`),
     );
     const here = placeOf(view);
     canvas.addEventListener("pointermove", (event) => {
@@ -123,7 +112,7 @@ export function insidePanel(root, view) {
       if (r >= rows || c >= columns) return;
       fill(
         shown,
-        h("b", { class: "mono" }, nameOf(r)),
+        h("b.mono", nameOf(r)),
         ` number ${c}: `,
         figure("value", matrix.at(r, c), fixed(matrix.at(r, c), 4)),
       );
@@ -132,15 +121,13 @@ export function insidePanel(root, view) {
     fresh.forEach((number) => seen.add(number));
     const row = matrix.row(here).values;
     return h(
-      "article",
-      { class: "step", "data-step": `${sublayer} ${name}` },
+      "article.step",
+      { "data-step": `${sublayer} ${name}` },
       h(
         "header",
-        {},
-        h("h4", {}, name),
+        h("h4", name),
         h(
-          "span",
-          { class: "shape mono" },
+          "span.shape.mono",
           "(",
           values.shape.map((length, axis) => [
             axis ? ", " : "",
@@ -150,18 +137,12 @@ export function insidePanel(root, view) {
           ")",
         ),
       ),
-      h(
-        "p",
-        { class: "small" },
-        says(step),
-        isMany ? ` ${axes[0] === "E" ? "Expert" : "Head"} ${index} of ${n_first}.` : "",
-      ),
+      h("p.small", says(step), isMany ? ` ${axes[0] === "E" ? "Expert" : "Head"} ${index} of ${n_first}.` : ""),
       ...fresh.slice(0, 2).map((number) => formula(number)),
-      h("div", { class: "heat-frame" }, canvas),
+      h("div.heat-frame", canvas),
       shown,
       h(
-        "p",
-        { class: "small muted" },
+        "p.small.muted",
         "mean of the selected token's row: ",
         figure(`mean_${sublayer}_${name}`, mean(row), fixed(mean(row), 4)),
       ),

@@ -11,19 +11,11 @@ const NOT_MEASURED =
 
 export function knockPanel(root, view) {
   const [memory, opened] = [{}, {}];
-  const switches = h("div", { class: "switches" });
-  const all = h(
-    "button",
-    { type: "button", id: "all-on", onclick: () => view.store.set({ off: "" }) },
-    "Switch all on",
-  );
-  const measure = h(
-    "button",
-    { type: "button", id: "measure", class: "main", onclick: ask },
-    "Measure all parts on held-out fables",
-  );
-  const result = h("div", { class: "table-frame", tabindex: -1 });
-  const note = h("p", { class: "muted small", role: "status" }, NOT_MEASURED);
+  const switches = h("div.switches");
+  const all = h("button", { id: "all-on", onclick: () => view.store.set({ off: "" }) }, "Switch all on");
+  const measure = h("button.main", { id: "measure", onclick: ask }, "Measure all parts on held-out fables");
+  const result = h("div.table-frame", { tabindex: -1 });
+  const note = h("p.muted.small", { role: "status" }, NOT_MEASURED);
   const instead = h("input", {
     id: "instead",
     type: "text",
@@ -31,8 +23,7 @@ export function knockPanel(root, view) {
     onchange: () => view.store.set({ instead: instead.value }),
   });
   const patch = h(
-    "p",
-    { class: "row patch" },
+    "p.row.patch",
     h(
       "label",
       { for: "instead" },
@@ -41,8 +32,8 @@ export function knockPanel(root, view) {
     instead,
   );
   patch.hidden = !view.source.canPatch;
-  const work = h("div", { class: "work", hidden: true });
-  root.append(switches, patch, h("div", { class: "row" }, measure, note), work, result);
+  const work = h("div.work", { hidden: true });
+  root.append(switches, patch, h("div.row", measure, note), work, result);
   return { draw };
 
   function draw() {
@@ -58,9 +49,9 @@ export function knockPanel(root, view) {
       switches,
       Array.from({ length: n_layers }, (_, layer) =>
         h(
-          "div",
-          { class: "layer", role: "group", "aria-label": `layer ${layer}` },
-          h("span", { class: "muted" }, `layer ${layer}`),
+          "div.layer",
+          { role: "group", "aria-label": `layer ${layer}` },
+          h("span.muted", `layer ${layer}`),
           Array.from({ length: n_heads }, (_, head) => toggle(`${layer}.${head}`, off)),
           toggle(`a${layer}`, off),
           toggle(`f${layer}`, off),
@@ -81,16 +72,9 @@ export function knockPanel(root, view) {
     };
     const name = nameOfPart(part);
     return h(
-      "button",
-      {
-        type: "button",
-        class: "switch",
-        role: "switch",
-        "aria-checked": String(!off.has(part)),
-        "data-part": part,
-        onclick: flip,
-      },
-      h("span", { class: "lamp", "aria-hidden": "true" }),
+      "button.switch",
+      { role: "switch", "aria-checked": String(!off.has(part)), "data-part": part, onclick: flip },
+      h("span.lamp", { "aria-hidden": "true" }),
       name,
     );
   }

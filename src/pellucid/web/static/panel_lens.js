@@ -12,22 +12,20 @@ const N_SHOWN = 10;
 export function lensPanel(root, view) {
   const [memory, cards, sizes] = [{}, {}, {}];
   let room = 2;
-  const table = h("div", { class: "lens", role: "grid", "aria-label": "Logit lens: places by tokens" });
-  const title = h("h3", {});
+  const table = h("div.lens", { role: "grid", "aria-label": "Logit lens: places by tokens" });
+  const title = h("h3");
   const [toEnd, toTruth] = [figure("kl_end", null), figure("kl_truth", null)];
-  const list = h("ol", { class: "likeliest" });
+  const list = h("ol.likeliest");
   root.classList.add("lens-panel");
   root.append(
     table,
     h(
       "aside",
-      {},
       title,
       h(
-        "dl",
-        { class: "facts" },
-        h("div", {}, h("dt", {}, "KL to the final prediction"), h("dd", {}, toEnd, h("small", {}, " nats"))),
-        h("div", { class: "if-truth" }, h("dt", {}, "KL to the truth"), h("dd", {}, toTruth, h("small", {}, " nats"))),
+        "dl.facts",
+        h("div", h("dt", "KL to the final prediction"), h("dd", toEnd, h("small", " nats"))),
+        h("div.if-truth", h("dt", "KL to the truth"), h("dd", toTruth, h("small", " nats"))),
       ),
       list,
     ),
@@ -82,9 +80,9 @@ export function lensPanel(root, view) {
     fill(
       table,
       h(
-        "div",
-        { role: "row", class: "lens-row" },
-        h("span", { role: "columnheader", class: "corner" }, "after reading"),
+        "div.lens-row",
+        { role: "row" },
+        h("span.corner", { role: "columnheader" }, "after reading"),
         places.map((place) =>
           h(
             "span",
@@ -95,8 +93,8 @@ export function lensPanel(root, view) {
       ),
       ...trace.points.map((point, n) =>
         h(
-          "div",
-          { role: "row", class: "lens-row" },
+          "div.lens-row",
+          { role: "row" },
           h("span", { role: "rowheader" }, nameOfPoint(point, n, trace)),
           places.map((place) => {
             const id = trace.lens.ids.at(n, place);
@@ -137,12 +135,12 @@ export function lensPanel(root, view) {
       title,
       nameOfPoint(trace.points[point], point, trace),
       ", after ",
-      h("b", { class: "mono" }, here ? visible(model.texts[trace.ids[here]]) : "start"),
+      h("b.mono", here ? visible(model.texts[trace.ids[here]]) : "start"),
     );
     setFigure(toEnd, state.guess ? null : divergence(end, logQ)); // it would tell how sure the model is
     setFigure(toTruth, p && !state.guess ? divergenceFromTruth(p, logQ) : null);
     const best = likeliest(logQ, N_SHOWN);
-    if (state.guess) return fill(list, h("li", { class: "muted" }, "Hidden while “Guess first” is on."));
+    if (state.guess) return fill(list, h("li.muted", "Hidden while “Guess first” is on."));
     fill(
       list,
       ...best.map((id) => {
@@ -150,9 +148,9 @@ export function lensPanel(root, view) {
         return h(
           "li",
           { "data-id": id, "data-value": q.toPrecision(7) },
-          h("span", { class: "mono" }, visible(model.texts[id])),
-          h("span", { class: "track" }, h("span", { class: "bar model", style: { width: `${100 * q}%` } })),
-          h("span", { class: "number" }, percent(q)),
+          h("span.mono", visible(model.texts[id])),
+          h("span.track", h("span.bar.model", { style: { width: `${100 * q}%` } })),
+          h("span.number", percent(q)),
         );
       }),
     );

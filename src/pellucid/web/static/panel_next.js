@@ -42,45 +42,34 @@ const SLIDERS = [
 
 export function nextPanel(root, view) {
   const [memory, verdicts] = [{}, {}];
-  const title = h("h3", {});
-  const bars = h("div", { class: "bars", role: "list", "aria-label": "Candidates" });
-  const key = h("p", { class: "key" });
-  const written = h("p", { class: "written" });
-  const sums = h("dl", { class: "facts" });
+  const title = h("h3");
+  const bars = h("div.bars", { role: "list", "aria-label": "Candidates" });
+  const key = h("p.key");
+  const written = h("p.written");
+  const sums = h("dl.facts");
   const [kl, entropy, left] = [figure("kl", null), figure("entropy", null), figure("left", null)];
   sums.append(
-    h("div", {}, h("dt", {}, "tokens that can be drawn"), h("dd", {}, left)),
-    h(
-      "div",
-      { class: "if-truth" },
-      h("dt", {}, "entropy of the truth: how open it is"),
-      h("dd", {}, entropy, h("small", {}, " nats")),
-    ),
-    h(
-      "div",
-      { class: "if-truth" },
-      h("dt", {}, "KL to the truth: how far off the model is"),
-      h("dd", {}, kl, h("small", {}, " nats")),
-    ),
+    h("div", h("dt", "tokens that can be drawn"), h("dd", left)),
+    h("div.if-truth", h("dt", "entropy of the truth: how open it is"), h("dd", entropy, h("small", " nats"))),
+    h("div.if-truth", h("dt", "KL to the truth: how far off the model is"), h("dd", kl, h("small", " nats"))),
   );
-  const verdict = h("p", { class: "verdict", "aria-live": "polite" });
-  const said = h("p", { class: "said", role: "status" });
-  const guessing = h("div", { class: "guessing", hidden: true });
+  const verdict = h("p.verdict", { "aria-live": "polite" });
+  const said = h("p.said", { role: "status" });
+  const guessing = h("div.guessing", { hidden: true });
   const sliders = SLIDERS.map(slider);
-  const sample = h("button", { type: "button", id: "sample", class: "main", onclick: () => step() }, "Sample a token");
-  const write = h("button", { type: "button", id: "write", onclick: () => (writing ? stop() : start()) }, "Write on");
-  const rewind = h("button", { type: "button", id: "rewind", onclick: back }, "Rewind");
+  const sample = h("button.main", { id: "sample", onclick: () => step() }, "Sample a token");
+  const write = h("button", { id: "write", onclick: () => (writing ? stop() : start()) }, "Write on");
+  const rewind = h("button", { id: "rewind", onclick: back }, "Rewind");
   let score = keptScore();
   let writing = null;
   let revealed = null; // the place and trace of which the answer has been shown
   root.classList.add("next");
   root.append(
-    h("div", { class: "expected" }, written, title, guessing, key, bars),
+    h("div.expected", written, title, guessing, key, bars),
     h(
-      "div",
-      { class: "controls" },
+      "div.controls",
       sliders.map((each) => each.element),
-      h("div", { class: "buttons" }, sample, write, rewind),
+      h("div.buttons", sample, write, rewind),
       said,
       verdict,
       sums,
@@ -104,7 +93,7 @@ export function nextPanel(root, view) {
       input.setAttribute("aria-valuetext", says(value));
     };
     return {
-      element: h("div", { class: "slider" }, h("label", { for: `slider-${key}` }, name), input, shown),
+      element: h("div.slider", h("label", { for: `slider-${key}` }, name), input, shown),
       key,
       show,
     };
@@ -160,19 +149,19 @@ export function nextPanel(root, view) {
     fill(
       title,
       "After ",
-      h("b", { class: "mono" }, here ? visible(model.texts[trace.ids[here]]) : "start"),
-      h("span", { class: "muted" }, ` (token ${here})`),
+      h("b.mono", here ? visible(model.texts[trace.ids[here]]) : "start"),
+      h("span.muted", ` (token ${here})`),
     );
     const before = textOf(trace.ids.slice(1, Math.max(1, here)));
     fill(
       written,
       before.length > MOST_BEFORE ? `… ${before.slice(-MOST_BEFORE).replace(/^\S*\s/, "")}` : before,
-      here > 0 && h("b", {}, textOf([trace.ids[here]])),
+      here > 0 && h("b", textOf([trace.ids[here]])),
     );
     setFigure(left, kept.ids.length, thousands(kept.ids.length));
     setFigure(entropy, truth?.entropy?.[here] ?? null);
     setFigure(kl, p ? divergenceFromTruth(p, logQ) : null);
-    const sample = (name, words) => h("span", {}, h("span", { class: `bar ${name}` }), words);
+    const sample = (name, words) => h("span", h(`span.bar.${name}`), words);
     fill(
       key,
       sample("model", "model, after the sliders"),
@@ -208,35 +197,22 @@ export function nextPanel(root, view) {
             "data-id": id,
           },
           h(
-            "span",
-            { class: "mono name", title: id === follows ? "what the text goes on with" : "" },
+            "span.mono.name",
+            { title: id === follows ? "what the text goes on with" : "" },
             id < 0 ? "⟨unwritable⟩" : visible(model.texts[id]),
           ),
           h(
-            "span",
-            { class: "pair" },
+            "span.pair",
             h(
-              "span",
-              { class: "track" },
-              h("span", { class: "bar raw", style: { width: width(q(id)) } }),
-              h("span", { class: "bar model", style: { width: width(chance) } }),
+              "span.track",
+              h("span.bar.raw", { style: { width: width(q(id)) } }),
+              h("span.bar.model", { style: { width: width(chance) } }),
             ),
-            without &&
-              h(
-                "span",
-                { class: "track thin" },
-                h("span", { class: "bar base", style: { width: width(Math.exp(without[id])) } }),
-              ),
-            truthOf &&
-              h(
-                "span",
-                { class: "track" },
-                h("span", { class: "bar truth", style: { width: width(truthOf.get(id) ?? 0) } }),
-              ),
+            without && h("span.track.thin", h("span.bar.base", { style: { width: width(Math.exp(without[id])) } })),
+            truthOf && h("span.track", h("span.bar.truth", { style: { width: width(truthOf.get(id) ?? 0) } })),
           ),
           h(
-            "span",
-            { class: "numbers" },
+            "span.numbers",
             h(
               "span",
               { "data-name": "model", "data-value": chance.toPrecision(7), "data-raw": q(id).toPrecision(7) },
@@ -289,7 +265,7 @@ export function nextPanel(root, view) {
       said.textContent = "It drew a part of a character, which a text cannot end with. Sample again.";
       return false;
     }
-    fill(said, "It drew ", h("b", { class: "mono" }, visible(model.texts[id])), ".");
+    fill(said, "It drew ", h("b.mono", visible(model.texts[id])), ".");
     view.store.set({ text, at: -1 });
     return true;
   }
@@ -307,7 +283,7 @@ export function nextPanel(root, view) {
     stop();
     const last = view.trace.ids.length - 1;
     if (last < 1) return;
-    fill(said, "Took back ", h("b", { class: "mono" }, visible(view.model.texts[view.trace.ids[last]])), ".");
+    fill(said, "Took back ", h("b.mono", visible(view.model.texts[view.trace.ids[last]])), ".");
     view.store.set({ text: textOf(view.trace.ids.slice(1, last)), at: -1 });
   }
 
@@ -334,7 +310,7 @@ export function nextPanel(root, view) {
     if (!truth) return;
     if (!truth.known) {
       const nobody = "The truth about this text is not known here, so only the model is shown.";
-      return fill(verdict, h("span", { class: "muted" }, withCode(truth.why ?? nobody)));
+      return fill(verdict, h("span.muted", withCode(truth.why ?? nobody)));
     }
     if (truth.ids.length !== trace.ids.length || !truth.ids.every((id, t) => id === trace.ids[t])) return;
     verdict.dataset.value = truth.is_possible ? trace.text.length : truth.possible_length;
@@ -354,7 +330,7 @@ export function nextPanel(root, view) {
         verdict,
         sign("✗"),
         "The grammar's verdict: no fable goes on like this, from ",
-        h("mark", { class: "mono" }, visible(wrong.slice(0, 24)) + (wrong.length > 24 ? "…" : "")),
+        h("mark.mono", visible(wrong.slice(0, 24)) + (wrong.length > 24 ? "…" : "")),
         " on.",
       );
     }
@@ -367,8 +343,7 @@ export function nextPanel(root, view) {
     const follows = trace.ids[here + 1];
     const answer = follows ?? best(truthOf) ?? likeliest(logQ, 1)[0];
     const tally = h(
-      "p",
-      { class: "tally" },
+      "p.tally",
       "You: ",
       figure("right", score.right, String(score.right)),
       " of ",
@@ -376,16 +351,14 @@ export function nextPanel(root, view) {
       " · the model: ",
       figure("model_right", score.model, String(score.model)),
       ` of ${score.guesses} `,
-      score.guesses > 0 &&
-        h("button", { type: "button", id: "score-reset", class: "chip", onclick: () => setScore(NO_SCORE) }, "Reset"),
+      score.guesses > 0 && h("button.chip", { id: "score-reset", onclick: () => setScore(NO_SCORE) }, "Reset"),
     );
     if (!isHidden) {
-      const name = (id) => h("b", { class: "mono" }, visible(model.texts[id]));
+      const name = (id) => h("b.mono", visible(model.texts[id]));
       fill(
         guessing,
         h(
           "p",
-          {},
           revealed.guess === answer ? "Right: " : "Not this time: ",
           name(answer),
           follows === undefined ? " is the likeliest. " : " comes next. ",
@@ -398,7 +371,7 @@ export function nextPanel(root, view) {
             : "",
           ".",
         ),
-        h("p", {}, guessOn(here, answer)),
+        h("p", guessOn(here, answer)),
         tally,
       );
       return;
@@ -409,20 +382,14 @@ export function nextPanel(root, view) {
       guessing,
       h(
         "p",
-        {},
         follows === undefined
           ? "Which token is the likeliest to come next? Click your guess."
           : "Which token comes next? Click your guess.",
       ),
       h(
-        "div",
-        { class: "chips" },
+        "div.chips",
         choices.map((id) =>
-          h(
-            "button",
-            { type: "button", class: "chip mono guess", "data-id": id, onclick: () => guess(id) },
-            visible(model.texts[id]),
-          ),
+          h("button.chip.mono.guess", { "data-id": id, onclick: () => guess(id) }, visible(model.texts[id])),
         ),
       ),
       tally,
@@ -458,11 +425,7 @@ export function nextPanel(root, view) {
       if (isInside) moveToken(view, 1);
       else view.store.set({ text: textOf([...trace.ids.slice(1), answer]), at: -1 });
     };
-    return h(
-      "button",
-      { type: "button", id: "guess-on", onclick: go },
-      isInside ? "Next guess" : "Write it and guess again",
-    );
+    return h("button", { id: "guess-on", onclick: go }, isInside ? "Next guess" : "Write it and guess again");
   }
 
   function best(truthOf) {
@@ -472,5 +435,5 @@ export function nextPanel(root, view) {
 }
 
 function sign(mark) {
-  return h("span", { class: "sign", "aria-hidden": "true" }, mark);
+  return h("span.sign", { "aria-hidden": "true" }, mark);
 }

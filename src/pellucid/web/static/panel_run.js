@@ -9,8 +9,7 @@ const MARGIN = { left: 46, right: 16, top: 24, bottom: 24 };
 
 export function runPanel(root, view) {
   const memory = {};
-  const chart = svg("svg", {
-    class: "curve",
+  const chart = svg("svg.curve", {
     height: HEIGHT,
     role: "slider",
     tabindex: 0,
@@ -22,18 +21,18 @@ export function runPanel(root, view) {
   const excess = figure("val_excess", null);
   const parameters = figure("parameters", null);
   const floorRows = [
-    h("div", {}, h("dt", {}, "floor: the best possible"), h("dd", {}, floor)),
-    h("div", {}, h("dt", {}, "excess"), h("dd", {}, excess)),
+    h("div", h("dt", "floor: the best possible"), h("dd", floor)),
+    h("div", h("dt", "excess"), h("dd", excess)),
   ];
-  const floorKey = h("span", {}, mark("floor"), "floor");
+  const floorKey = h("span", mark("floor"), "floor");
   const train = figure("train_loss", null);
-  const heldOutRow = h("div", {}, h("dt", {}, "loss, held out"), h("dd", {}, loss));
-  const trainRow = h("div", {}, h("dt", {}, "loss, training text"), h("dd", {}, train)); // where no other was measured
-  const sampleSize = h("p", { class: "muted small" });
+  const heldOutRow = h("div", h("dt", "loss, held out"), h("dd", loss));
+  const trainRow = h("div", h("dt", "loss, training text"), h("dd", train)); // where no other was measured
+  const sampleSize = h("p.muted.small");
   const sizeOf = ({ evaluation_tokens }) =>
     `While it trains, a run reads ${thousands(evaluation_tokens)} held-out tokens at most. \`pellucid evaluate\` reads all.`;
-  const samples = h("div", { class: "samples" });
-  const problem = h("p", { class: "note", hidden: true });
+  const samples = h("div.samples");
+  const problem = h("p.note", { hidden: true });
   const runs = h("select", {
     id: "run-choice",
     "aria-label": "Run",
@@ -43,30 +42,26 @@ export function runPanel(root, view) {
   root.append(
     h(
       "figure",
-      {},
       chart,
       h(
-        "figcaption",
-        { class: "key" },
-        h("span", {}, mark("val"), "held-out text"),
-        h("span", {}, mark("train"), "training text"),
+        "figcaption.key",
+        h("span", mark("val"), "held-out text"),
+        h("span", mark("train"), "training text"),
         floorKey,
-        h("span", {}, mark("kept"), "checkpoints"),
+        h("span", mark("kept"), "checkpoints"),
       ),
     ),
     h(
       "aside",
-      {},
       runs,
       problem,
       h(
-        "dl",
-        { class: "facts" },
-        h("div", {}, h("dt", {}, "step"), h("dd", {}, step)),
+        "dl.facts",
+        h("div", h("dt", "step"), h("dd", step)),
         heldOutRow,
         trainRow,
         floorRows,
-        h("div", {}, h("dt", {}, "parameters"), h("dd", {}, parameters)),
+        h("div", h("dt", "parameters"), h("dd", parameters)),
       ),
       sampleSize,
     ),
@@ -143,8 +138,8 @@ export function runPanel(root, view) {
     fill(
       samples,
       sample?.samples.length && [
-        h("h3", {}, "What it wrote after ", figure("sample_step", sample.step, thousands(sample.step)), " steps"),
-        sample.samples.slice(0, 2).map((text) => h("blockquote", {}, run.has_chat ? withBold(text) : text)),
+        h("h3", "What it wrote after ", figure("sample_step", sample.step, thousands(sample.step)), " steps"),
+        sample.samples.slice(0, 2).map((text) => h("blockquote", run.has_chat ? withBold(text) : text)),
       ],
     );
   }
@@ -163,7 +158,7 @@ export function runPanel(root, view) {
     if (!losses.length) {
       fill(
         chart,
-        svg("text", { x: width / 2, y: HEIGHT / 2, class: "empty" }, "The first numbers of this run will appear here."),
+        svg("text.empty", { x: width / 2, y: HEIGHT / 2 }, "The first numbers of this run will appear here."),
       );
       places = [];
       return;
@@ -199,46 +194,36 @@ export function runPanel(root, view) {
       chart,
       ...(isEven ? evenTicks(low, high) : ticks(low, high)).map((nats) =>
         svg(
-          "g",
-          { class: "grid" },
+          "g.grid",
           svg("line", { x1: MARGIN.left, x2: width - MARGIN.right, y1: y(nats), y2: y(nats) }),
           svg("text", { x: MARGIN.left - 8, y: y(nats) + 4, "text-anchor": "end" }, signed(nats)),
         ),
       ),
       ...ticks(first, last).map((at) =>
         svg(
-          "g",
-          { class: "grid" },
+          "g.grid",
           svg("line", { x1: x(at), x2: x(at), y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom }),
           svg("text", { x: x(at), y: HEIGHT - 6, "text-anchor": "middle" }, thousands(at)),
         ),
       ),
-      svg("text", { class: "axis", x: MARGIN.left - 8, y: HEIGHT - 6, "text-anchor": "end" }, "step"),
-      svg("text", { class: "axis", x: 2, y: 12 }, signed(run.loss_unit.replace(/^=/, "loss =").replace("beta", "β"))),
+      svg("text.axis", { x: MARGIN.left - 8, y: HEIGHT - 6, "text-anchor": "end" }, "step"),
+      svg("text.axis", { x: 2, y: 12 }, signed(run.loss_unit.replace(/^=/, "loss =").replace("beta", "β"))),
       line(
         train.map((row) => [x(row.step), y(row.train_loss)]),
         "train",
       ),
       ...(floorLevel
-        ? [
-            svg("line", {
-              class: "floor",
-              x1: MARGIN.left,
-              x2: width - MARGIN.right,
-              y1: y(floorLevel),
-              y2: y(floorLevel),
-            }),
-          ]
+        ? [svg("line.floor", { x1: MARGIN.left, x2: width - MARGIN.right, y1: y(floorLevel), y2: y(floorLevel) })]
         : []),
       line(
         validation.map((row) => [x(row.step), y(row.val_loss)]),
         "val",
       ),
-      ...places.map((place) => svg("circle", { class: "kept", cx: place.x, cy: place.y, r: 4.5 })),
+      ...places.map((place) => svg("circle.kept", { cx: place.x, cy: place.y, r: 4.5 })),
       ...(here
         ? [
-            svg("line", { class: "here", x1: here.x, x2: here.x, y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom }),
-            svg("circle", { class: "here", cx: here.x, cy: here.y, r: 8 }),
+            svg("line.here", { x1: here.x, x2: here.x, y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom }),
+            svg("circle.here", { cx: here.x, cy: here.y, r: 8 }),
           ]
         : []),
     );
@@ -247,7 +232,7 @@ export function runPanel(root, view) {
 
 // Of a model that answers, what was asked is written as **bold**.
 function withBold(text) {
-  return text.split("**").map((part, i) => (i % 2 ? h("b", {}, part) : part));
+  return text.split("**").map((part, i) => (i % 2 ? h("b", part) : part));
 }
 
 function signed(text) {
@@ -260,7 +245,7 @@ function option({ name, problem, checkpoints }, selected) {
 }
 
 function mark(name) {
-  return h("span", { class: `mark ${name}`, "aria-hidden": "true" });
+  return h(`span.mark.${name}`, { "aria-hidden": "true" });
 }
 
 // Four or five round numbers between two others.

@@ -23,41 +23,31 @@ export function textPanel(root, view) {
   const marks = {};
   const examplesMemory = {};
   const area = h("textarea", { id: "text", rows: 2, spellcheck: "false", "aria-label": "Text that the model reads" });
-  const examples = h("div", { class: "chips", role: "group", "aria-label": "Examples" });
-  const strip = h("div", { class: "strip", role: "listbox", "aria-label": "Tokens", "aria-orientation": "horizontal" });
-  const card = h("div", { class: "card", "aria-live": "polite" });
-  const note = h("p", { class: "note", hidden: true });
+  const examples = h("div.chips", { role: "group", "aria-label": "Examples" });
+  const strip = h("div.strip", { role: "listbox", "aria-label": "Tokens", "aria-orientation": "horizontal" });
+  const card = h("div.card", { "aria-live": "polite" });
+  const note = h("p.note", { hidden: true });
   const [mean, floor, excess] = [figure("surprise", null), figure("floor", null), figure("excess", null)];
-  const floors = h("span", {}, "floor ", floor, " · excess ", excess);
+  const floors = h("span", "floor ", floor, " · excess ", excess);
   const noFloors = h("span", { hidden: true }, "the floor is not known for all of them");
-  const count = h("span", { class: "figure", "data-name": "tokens" });
+  const count = h("span.figure", { "data-name": "tokens" });
   let fable = 0;
   root.append(
-    h("div", { class: "row" }, examples),
+    h("div.row", examples),
     area,
     note,
     strip,
-    h(
-      "p",
-      { class: "sum" },
-      count,
-      " tokens · mean surprise ",
-      mean,
-      " nats",
-      h("span", { class: "if-truth" }, " · ", floors, noFloors),
-    ),
+    h("p.sum", count, " tokens · mean surprise ", mean, " nats", h("span.if-truth", " · ", floors, noFloors)),
     card,
     h(
-      "div",
-      { class: "legend" },
-      h("span", {}, "surprise"),
-      SHADES.map((name, i) => h("span", { class: `shade s${i}` }, name)),
+      "div.legend",
+      h("span", "surprise"),
+      SHADES.map((name, i) => h(`span.shade.s${i}`, name)),
       h(
-        "span",
-        { class: "if-truth" },
-        h("span", { class: "sample-token s3" }, "fill"),
+        "span.if-truth",
+        h("span.sample-token.s3", "fill"),
         " the model's surprise",
-        h("span", { class: "sample-token under-s3" }, "line"),
+        h("span.sample-token.under-s3", "line"),
         " the floor, the least possible: where both match, no model could do better",
       ),
     ),
@@ -101,11 +91,11 @@ export function textPanel(root, view) {
     const use = (text) => () => view.store.set({ text, at: -1 });
     fill(
       examples,
-      h("span", { class: "muted" }, "Start from:"),
+      h("span.muted", "Start from:"),
       ...(view.examples ?? []).map(({ skill, text }) =>
         h(
-          "button",
-          { type: "button", class: "chip", title: text, onclick: use(text) },
+          "button.chip",
+          { title: text, onclick: use(text) },
           SKILLS[skill] ??
             `${text
               .replace(/<\|\w+\|>/g, "")
@@ -113,7 +103,7 @@ export function textPanel(root, view) {
               .replace(/\s\S*$/, "")} …`,
         ),
       ),
-      canType && h("button", { type: "button", class: "chip", id: "held-out", onclick: nextFable }, heldOut),
+      canType && h("button.chip", { id: "held-out", onclick: nextFable }, heldOut),
     );
   }
 
@@ -208,11 +198,9 @@ export function textPanel(root, view) {
       card,
       h(
         "div",
-        {},
-        h("b", { class: "mono" }, place ? visible(model.texts[id]) : "start"),
+        h("b.mono", place ? visible(model.texts[id]) : "start"),
         h(
-          "span",
-          { class: "muted" },
+          "span.muted",
           ` token ${place} · id `,
           figure("id", id, String(id)),
           model.bytes[id] ? ` · bytes ${model.bytes[id]}` : " · stands before every text",
@@ -221,38 +209,35 @@ export function textPanel(root, view) {
       place
         ? h(
             "div",
-            {},
             "surprise ",
             figure("token_surprise", trace.surprise.values[place - 1]),
             " nats",
             fits?.known &&
               h(
                 "span",
-                {},
                 least === null || least === undefined
                   ? " · no exact truth here"
                   : [" · floor ", figure("token_floor", least), " nats"],
               ),
             skills && skills.length
-              ? h("span", { class: "muted" }, ` · needs ${skills.map((skill) => SKILLS[skill] ?? skill).join(", ")}`)
+              ? h("span.muted", ` · needs ${skills.map((skill) => SKILLS[skill] ?? skill).join(", ")}`)
               : null,
           )
-        : h("div", { class: "muted" }, "Training puts this token between any two texts."),
+        : h("div.muted", "Training puts this token between any two texts."),
       merges.length
         ? h(
-            "div",
-            { class: "merges" },
-            h("span", { class: "muted" }, "made by "),
+            "div.merges",
+            h("span.muted", "made by "),
             merges.map(([rank, , left, right]) =>
               h(
-                "span",
-                { class: "merge mono", title: `merge number ${rank}` },
+                "span.merge.mono",
+                { title: `merge number ${rank}` },
                 `${visible(model.texts[left])} + ${visible(model.texts[right])}`,
-                h("sub", {}, rank),
+                h("sub", rank),
               ),
             ),
           )
-        : h("div", { class: "merges muted" }, place ? "a single byte: no merge made it" : ""),
+        : h("div.merges.muted", place ? "a single byte: no merge made it" : ""),
     );
   }
 }

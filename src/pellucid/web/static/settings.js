@@ -7,11 +7,7 @@ const THEMES = { auto: "Auto", light: "Light", dark: "Dark" };
 export function settings(root, view) {
   const set = (changes) => view.store.set(changes);
   const toggle = (key, name) => {
-    const button = h(
-      "button",
-      { type: "button", id: `set-${key}`, onclick: () => set({ [key]: !view.store.get()[key] }) },
-      name,
-    );
+    const button = h("button", { id: `set-${key}`, onclick: () => set({ [key]: !view.store.get()[key] }) }, name);
     const show = () => button.setAttribute("aria-pressed", view.store.get()[key]);
     view.store.onChange(show);
     show();
@@ -25,11 +21,7 @@ export function settings(root, view) {
   const showTheme = () => (theme.value = view.store.get().theme);
   view.store.onChange(showTheme);
   showTheme();
-  root.append(
-    toggle("guess", "Guess first"),
-    toggle("large", "Projector"),
-    h("label", {}, h("span", { class: "sr" }, "Theme"), theme),
-  );
+  root.append(toggle("guess", "Guess first"), toggle("large", "Projector"), h("label", h("span.sr", "Theme"), theme));
 }
 
 export function applySettings({ large, theme }) {
