@@ -15,7 +15,10 @@ from pellucid.corpora.instructions.corpus import is_held_out
 
 PAGES = pages()
 EQUATIONS = ROOT / "docs/equations.md"
-PAGES_OF_EQUATIONS = [EQUATIONS, ROOT / "docs/post_training.md"]
+PAGES_OF_EQUATIONS = {
+    "equations": [EQUATIONS],
+    "post_training": [ROOT / "docs/post_training.md", *sorted((ROOT / "docs/post_training").glob("*.md"))],
+}
 FILE = re.compile(r"`((?:src|tests|configs|docs|scripts|data|checkpoints)/[\w/.-]*\w)`")
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 COMMAND = re.compile(r"(?:python |pellucid \w+ +|tests in )((?:scripts|configs|tests)/[\w/.-]*\w)")
@@ -29,7 +32,8 @@ def all_pages(test):
 
 
 def all_pages_of_equations(test):
-    return pytest.mark.parametrize("page", PAGES_OF_EQUATIONS, ids=lambda page: page.stem)(test)
+    texts = ["\n".join(map(text_of, pages)) for pages in PAGES_OF_EQUATIONS.values()]
+    return pytest.mark.parametrize("text", texts, ids=PAGES_OF_EQUATIONS)(test)
 
 
 def text_of(page: Path) -> str:
@@ -81,18 +85,18 @@ def test_the_walk_through_the_code_knows_how_long_its_files_are():
 
 
 @all_pages_of_equations
-def test_a_page_of_equations_has_every_number_once(page):
-    numbers = re.findall(r"^### P?(\d+)\. ", text_of(page), re.MULTILINE)
+def test_the_equations_have_every_number_once(text):
+    numbers = re.findall(r"^### P?(\d+)\. ", text, re.MULTILINE)
     assert sorted(map(int, numbers)) == list(range(1, len(numbers) + 1))
     assert len(numbers) >= 15
 
 
 @all_pages_of_equations
-def test_every_equation_has_code_and_a_test(page):
-    for equation in re.split(r"^##+ ", text_of(page), flags=re.MULTILINE):
+def test_every_equation_has_code_and_a_test(text):
+    for equation in re.split(r"^##+ ", text, flags=re.MULTILINE):
         if re.match(r"P?\d", equation):
             assert "\n- Code: " in equation, equation
-            assert "\n- Test" in equation, equation
+            assert "\n- `tests/" in equation, equation
 
 
 SUBSCRIPT = re.compile(r"_(?:\{[^{}]*\}|\\[a-zA-Z]+|\w)")
@@ -118,9 +122,9 @@ def symbols_in(text: str) -> set[str]:
     return found - {"e"}
 
 
-def legend_of(page: Path) -> list[tuple[str, set[str]]]:
+def legend_of(text: str) -> list[tuple[str, set[str]]]:
     """Each symbol with the equations it occurs in; none for one that may occur in all."""
-    section = re.search(r"^## Symbols\n(.+?)^## ", text_of(page), re.MULTILINE | re.DOTALL)[1]
+    section = re.search(r"^## Symbols\n(.+?)^## ", text, re.MULTILINE | re.DOTALL)[1]
     legend = []
     for row in re.findall(r"^\|(.+)\|$", section, re.MULTILINE):
         cells = [cell.strip() for cell in row.split("|")]
@@ -132,22 +136,22 @@ def legend_of(page: Path) -> list[tuple[str, set[str]]]:
 
 
 @all_pages_of_equations
-def test_every_symbol_has_one_meaning_and_the_legend_names_it(page):
+def test_every_symbol_has_one_meaning_and_the_legend_names_it(text):
     """In each equation; on the page of equations everywhere. A letter in a new place needs a row in the legend."""
-    legend = legend_of(page)
+    legend = legend_of(text)
     assert len(legend) > 15
-    for number, text in re.findall(r"^### (P?\d+)\. (.+?)(?=^##|\Z)", text_of(page), re.MULTILINE | re.DOTALL):
-        for symbol in symbols_in(text):
+    for number, equation in re.findall(r"^### (P?\d+)\. (.+?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL):
+        for symbol in symbols_in(equation):
             rows = [where for name, where in legend if name == symbol and (not where or number in where)]
             assert len(rows) == 1, f"equation {number}: {symbol} is in {len(rows)} rows of the legend"
-    if page == EQUATIONS:
+    if text == text_of(EQUATIONS):
         names = [name for name, _ in legend]
         assert sorted(names) == sorted(set(names))
 
 
 @all_pages_of_equations
-def test_every_function_that_a_page_of_equations_links_exists(page):
-    links = re.findall(r"\[`(\w+)`\]\(\.\./(src/[\w/]+\.py)\)", text_of(page))
+def test_every_function_that_a_page_of_equations_links_exists(text):
+    links = re.findall(r"\[`(\w+)`\]\((?:\.\./)+(src/[\w/]+\.py)\)", text)
     assert len(links) > 20
     for name, file in links:
         assert re.search(rf"^ *(def|class) {name}\b", text_of(ROOT / file), re.MULTILINE), f"{file}: {name}"
