@@ -1,1 +1,1 @@
-"""The files of other projects: models that leave for them, and models that come from them."""
+"""Export to and import from the files of other projects."""

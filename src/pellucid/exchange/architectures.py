@@ -1,7 +1,7 @@
-"""A decoder as a class of Hugging Face transformers, and back: dicts and tensors only, no files.
+"""Converts a decoder to a class of Hugging Face transformers, and back: dicts and tensors only, no files.
 
 `classes.py` describes the classes, `config_json.py` writes and reads their config, `layouts.py` lays out tensors.
-Weights are renamed and moved, never computed: so the logits stay what they are.
+Weights are renamed and moved, never computed, so the logits stay the same.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 def to_hugging_face(
     config: DecoderConfig, tensors: Mapping[str, Tensor], vocab_size: int
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The config.json and the tensors of the class that computes what this decoder computes.
+    """The config.json and the tensors of a class that computes the same as this decoder.
 
     `tensors` are named as in model.safetensors. Raises ConfigError, naming the knob, if there is no such class.
     """
@@ -49,20 +49,20 @@ def to_hugging_face(
     hf_config = written_config(architecture, config, vocab_size, used_biases(tensors))
     hf_config["torch_dtype"] = str(tensors[EMBEDDING].dtype).removeprefix("torch.")
     places = _places(architecture, config, hf_config)
-    given = {**tensors, **_computed_positions(config, tensors[EMBEDDING])}
-    without_place = sorted(given.keys() - {name for place in places for name in place.ours})
-    if homeless := [name for name in without_place if given[name].any()]:
-        what = f"{architecture.name} has no place for {homeless[0]}"
+    all_tensors = {**tensors, **_computed_positions(config, tensors[EMBEDDING])}
+    without_place = sorted(all_tensors.keys() - {name for place in places for name in place.ours})
+    if unused := [name for name in without_place if all_tensors[name].any()]:
+        what = f"{architecture.name} has no place for {unused[0]}"
         raise ConfigError("model", what, "export a run without it, as the one that it started from")
-    return hf_config, _laid_out(places, given)
+    return hf_config, _laid_out(places, all_tensors)
 
 
 def from_hugging_face(
     hf_config: dict[str, Any], hf_tensors: Mapping[str, Tensor], where: str
 ) -> tuple[DecoderConfig, dict[str, Tensor], int]:
-    """The decoder that computes what a model of transformers computes: config, tensors in float32, vocabulary size.
+    """The decoder that computes the same as a model of transformers: config, tensors in float32, vocabulary size.
 
-    Raises CheckpointError at `where` if there is none, or if the tensors are not those of the config.
+    Raises CheckpointError at `where` if there is none, or if the tensors do not fit the config.
     """
     architecture = _class_of(hf_config, where)
     values = {**architecture.defaults, **hf_config}
@@ -70,39 +70,38 @@ def from_hugging_face(
     expected = _expected(config, vocab_size, len(hf_tensors), where)
     places = _places(architecture, config, values)
     expected_there = _laid_out(places, expected)
-    found = _renamed(architecture, hf_tensors, expected_there, where)
-    _require_fit(expected_there, found, where)
+    renamed = _renamed(architecture, hf_tensors, expected_there, where)
+    _require_fit(expected_there, renamed, where)
 
     tensors: dict[str, Tensor] = {}
     for place in places:
-        tensors.update(zip(place.ours, to_ours(place, found[place.theirs].float()), strict=True))
+        tensors.update(zip(place.ours, to_ours(place, renamed[place.theirs].float()), strict=True))
     hint = hf_config.get("pellucid")
     return *_as_exported(config, vocab_size, tensors, hint if isinstance(hint, dict) else {}), vocab_size
 
 
 def class_for(config: DecoderConfig, tensors: Mapping[str, Tensor]) -> Architecture:
-    """The class that computes what the decoder computes; of several the one with the fewest biases to spare, then the
-    first. Raises ConfigError, naming the knob, if none does."""
+    """The class that computes the same as the decoder, with the fewest unused biases. ConfigError, naming the knob."""
     biases = used_biases(tensors)
     lacking = [(architecture, _lacks(architecture, config, biases)) for architecture in ARCHITECTURES]
     if possible := [architecture for architecture, knobs in lacking if not knobs]:
         return min(possible, key=lambda each: len(biases_of(each, bias_flags(each, biases)) - biases))
-    # Of the classes that have all that is left at its default, the nearest: what somebody has turned is named.
+    # Of the classes that have all knobs left at their defaults, the nearest: a knob that was changed is named.
     usual = DecoderConfig(context_length=1, d_model=2, n_layers=1, n_heads=1)
     near = [knobs for _, knobs in lacking if all(_value(knob, config) != _value(knob, usual) for knob in knobs)]
-    knob = min(near, key=lambda knobs: (len(knobs), knobs != ["bias"]))[0]  # which is the easiest to do without
+    knob = min(near, key=lambda knobs: (len(knobs), knobs != ["bias"]))[0]  # biases are the easiest to do without
     value = getattr(_value(knob, config), "type", _value(knob, config))
     raise _refusal(knob, f"no class of transformers has {value} here, with all other knobs as they are")
 
 
 def used_biases(tensors: Mapping[str, Tensor]) -> set[BiasPlace]:
-    """Where there are biases. Those that are all zeros are as if never added."""
+    """The places that have biases; those that are all zeros do not count."""
     biases = {name: tensor for name, tensor in tensors.items() if name.endswith(".bias") and name != "scalar_head.bias"}
     return {bias_place(name) for name, tensor in biases.items() if tensor.any()}
 
 
 def _lacks(architecture: Architecture, config: DecoderConfig, biases: set[BiasPlace]) -> list[str]:
-    """The knobs at which a class cannot be this decoder."""
+    """The knobs that a class cannot match."""
     window = config.attention.window if isinstance(config.attention, SlidingWindowConfig) else 0
     experts = config.feed_forward if isinstance(config.feed_forward, ExpertsConfig) else None
     rope = config.position if isinstance(config.position, RotaryConfig) else None
@@ -112,7 +111,7 @@ def _lacks(architecture: Architecture, config: DecoderConfig, biases: set[BiasPl
         "norm_placement": config.norm_placement == "pre",
         "logit_soft_cap": config.logit_soft_cap is None,
         "attention": config.attention != "linear" and (not window or architecture.window is not None),
-        "attention.window": window != 1,  # there, a cache lets a new token see one more than itself
+        "attention.window": window != 1,  # with a cache, transformers' classes see one token more
         "feed_forward": (experts is not None) == architecture.experts and not (experts and experts.shared_experts),
         "position.unrotated_last_layers": not rope or rope.unrotated_last_layers == 0,
         "position.rotated_fraction": not rope or rope.rotated_width(width) == width,
@@ -137,7 +136,7 @@ def _refusal(knob: str, what: str) -> ConfigError:
 
 
 def _places(architecture: Architecture, config: DecoderConfig, values: Mapping[str, Any]) -> list[Place]:
-    """Where each tensor stands, with `values` of config.json that say which modules and biases there are."""
+    """The place of each tensor; `values` of config.json say which modules and biases there are."""
     places = [Place((EMBEDDING,), architecture.embedding)]
     if not config.tied_embeddings:
         places.append(Place((UNEMBEDDING,), "lm_head.weight"))
@@ -150,7 +149,7 @@ def _places(architecture: Architecture, config: DecoderConfig, values: Mapping[s
 
 
 def _laid_out(places: list[Place], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our tensors in their places; a bias that we lack is zeros."""
+    """Our tensors in their layout; biases that we lack are zeros."""
 
     def part(name: str) -> Tensor:
         weight = tensors[name.removesuffix("bias") + "weight"] if name.endswith(".bias") else tensors[name]
@@ -160,7 +159,7 @@ def _laid_out(places: list[Place], tensors: Mapping[str, Tensor]) -> dict[str, T
 
 
 def _computed_positions(config: DecoderConfig, like: Tensor) -> dict[str, Tensor]:
-    """The table that a class with learned positions needs where we have waves, or nothing."""
+    """The table that a class with learned positions needs where our positions are sinusoidal or none."""
     match config.position.type:
         case "sinusoidal":
             with torch.device(like.device):
@@ -179,28 +178,28 @@ def _class_of(hf_config: Mapping[str, Any], where: str) -> Architecture:
         if hf_config.get("model_type") == architecture.model_type and name in ("", architecture.name, without_head):
             return architecture
     wrong = f"{name or hf_config.get('model_type') or 'a config.json without model_type'} is no class known here"
-    raise CheckpointError(where, wrong, f"choose one of {', '.join(known.name for known in ARCHITECTURES)}")
+    raise CheckpointError(where, wrong, f"choose one of {', '.join(each.name for each in ARCHITECTURES)}")
 
 
 def _renamed(
     architecture: Architecture, hf_tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor], where: str
 ) -> dict[str, Tensor]:
-    """As the class names them: some files lack its prefix, or have masks, or the tied matrix twice."""
-    found = {}
+    """The tensors under the class's names: some files lack its prefix, or have masks, or the tied matrix twice."""
+    renamed = {}
     for name, tensor in hf_tensors.items():
         full_name = name if name in expected else f"{architecture.prefix}{name}"
         if full_name in expected or not name.endswith(NOT_WEIGHTS):
-            found[full_name if full_name in expected else name] = tensor
-    if "lm_head.weight" in found.keys() - expected.keys() and architecture.embedding in found:
-        tied = found.pop("lm_head.weight")
-        if not torch.equal(tied.float(), found[architecture.embedding].float()):
+            renamed[full_name if full_name in expected else name] = tensor
+    if "lm_head.weight" in renamed.keys() - expected.keys() and architecture.embedding in renamed:
+        tied = renamed.pop("lm_head.weight")
+        if not torch.equal(tied.float(), renamed[architecture.embedding].float()):
             wrong = f"lm_head.weight is not {architecture.embedding}, though tie_word_embeddings is true"
             raise CheckpointError(where, wrong, "set tie_word_embeddings to false in config.json if both are meant")
-    return found
+    return renamed
 
 
 def _expected(config: DecoderConfig, vocab_size: int, n_tensors: int, where: str) -> dict[str, Tensor]:
-    """Our tensors: shapes without numbers. Sizes that are damaged end in one line, not in a full memory."""
+    """Our tensors on the meta device. Damaged sizes raise an error before memory is allocated."""
     n_experts = config.feed_forward.n_experts if isinstance(config.feed_forward, ExpertsConfig) else 1
     if config.n_layers * n_experts > n_tensors:
         raise CheckpointError(where, f"{n_tensors} tensors are too few for {config.n_layers} layers", DAMAGED)
@@ -215,31 +214,30 @@ def _shapes(config: DecoderConfig, vocab_size: int) -> dict[str, Tensor]:
         return model_tensors(build_model(config, vocab_size))
 
 
-def _require_fit(expected: Mapping[str, Tensor], found: Mapping[str, Tensor], where: str) -> None:
-    """Raises CheckpointError unless these are the tensors, their shapes are right and their numbers finite."""
+def _require_fit(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], where: str) -> None:
+    """Raise CheckpointError unless names and shapes are as expected and all numbers finite."""
     for name, tensor in expected.items():
-        if name not in found:
+        if name not in actual:
             raise CheckpointError(where, f"tensor {name} is missing", DAMAGED)
-        if found[name].shape != tensor.shape:
-            shapes = f"{list(found[name].shape)}, not {list(tensor.shape)} as config.json says"
+        if actual[name].shape != tensor.shape:
+            shapes = f"{list(actual[name].shape)}, not {list(tensor.shape)} as config.json says"
             raise CheckpointError(where, f"tensor {name} has the shape {shapes}", DAMAGED)
-        if found[name].dtype not in FLOATS:
-            dtype = str(found[name].dtype).removeprefix("torch.")
+        if actual[name].dtype not in FLOATS:
+            dtype = str(actual[name].dtype).removeprefix("torch.")
             raise CheckpointError(where, f"tensor {name} holds {dtype}", "choose a model that is not quantized")
-    if surplus := found.keys() - expected.keys():
+    if surplus := actual.keys() - expected.keys():
         raise CheckpointError(where, f"tensor {min(surplus)} is none of this class", DAMAGED)
-    if (culprit := first_not_finite(dict(found))) is not None:
+    if (culprit := first_not_finite(dict(actual))) is not None:
         raise CheckpointError(where, f"tensor {culprit} holds NaN or infinity", DAMAGED)
 
 
 def _as_exported(
     config: DecoderConfig, vocab_size: int, tensors: dict[str, Tensor], hint: Mapping[str, Any]
 ) -> tuple[DecoderConfig, dict[str, Tensor]]:
-    """With the biases that were there before export, and without the table it added, where zeros and table still are
-    what they were."""
+    """The decoder with the knobs `bias` and `position` from before export, if biases and table still agree."""
     if "bias" in hint:
         before = None
-        with suppress(ValidationError):  # a hint that makes no sense is none
+        with suppress(ValidationError):  # an invalid hint is ignored
             before = DecoderConfig.model_validate({**config.model_dump(), "bias": hint["bias"]})
         if before and all(before.has_bias(place) for place in used_biases(tensors)):
             config = before

@@ -1,7 +1,7 @@
-"""The classes of Hugging Face transformers that a decoder can be: what each can do, and how it names things.
+"""The supported classes of Hugging Face transformers: their features and names.
 
-One description serves both directions, so that what was exported comes back as it was. Facts are those of the
-classes' own code in transformers (`models/<model_type>/`), versions 4.50 to 5.23.
+One description serves both directions, so that an exported model can be imported unchanged. The facts are from the code
+of these classes (`models/<model_type>/`), versions 4.50 to 5.23.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ SIZES = {
 class Architecture:
     """A class of transformers.
 
-    `activations` gives the names of each of our activations; the first is the one that is written. `defaults` are
-    the values of keys that a config.json lacks; `only` are keys that have no other value in a Pellucid model.
+    `activations` has their names of each of our activations, of which the first is written. `defaults` are the values
+    of keys that a config.json lacks; `only` are keys that have no other value in a Pellucid model.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Architecture:
     groups_heads: bool = True
     sets_head_width: bool = True
     divides_width: bool = True  # d_model must be a multiple of n_heads
-    window: str | None = None  # the key that tells which layers see a window
+    window: str | None = None  # the key that says which layers have a window
     experts: bool = False
     prefix: str = "model."
     embedding: str = "model.embed_tokens.weight"
@@ -236,5 +236,5 @@ GPT2 = Architecture(
     only={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False},
 )
 
-# Of those that can be a decoder, with as many biases to spare, the first is the one that it becomes.
+# Of several that match a decoder, with as many unused biases, the first is used.
 ARCHITECTURES = (LLAMA, QWEN3, GPT2, STARCODER2, MISTRAL, MIXTRAL, QWEN2)

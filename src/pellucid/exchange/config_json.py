@@ -20,7 +20,7 @@ from pellucid.exchange.classes import Architecture
 from pellucid.exchange.layouts import bias_place
 from pellucid.model.build import head_width
 
-# What each class could do, and no Pellucid model does.
+# Features of the classes that no Pellucid model has.
 ONLY: dict[str, Any] = {"is_causal": True, "quantization_config": None, "pruned_heads": {}}
 SLIDING = "sliding_attention"
 DAMAGED = "download the model again, or choose another"
@@ -29,7 +29,7 @@ DAMAGED = "download the model again, or choose another"
 def written_config(
     architecture: Architecture, config: DecoderConfig, vocab_size: int, biases: Set[BiasPlace]
 ) -> dict[str, Any]:
-    """config.json, with all that matters written out: defaults differ between versions of transformers."""
+    """The contents of config.json, with defaults written out, as they differ between versions of transformers."""
     ours = {**config.model_dump(), "d_ff": config.d_ff or 4 * config.d_model}
     written: dict[str, Any] = {
         "architectures": [architecture.name],
@@ -42,7 +42,7 @@ def written_config(
         **dict.fromkeys(architecture.dropouts, 0.0),
         **architecture.only,
         **bias_flags(architecture, biases),
-        # What zeros and a table of numbers no longer tell: `from_hugging_face` reads it, transformers does not.
+        # Zeros and a table of numbers no longer tell this: `from_hugging_face` reads it, transformers does not.
         "pellucid": {"bias": config.bias, "position": config.position.type},
     }
     if architecture.groups_heads:
@@ -56,7 +56,7 @@ def written_config(
         written["num_local_experts"] = config.feed_forward.n_experts
         written["num_experts_per_tok"] = config.feed_forward.top_k
         if config.d_model % 8 or ours["d_ff"] % 8:
-            written["experts_implementation"] = "eager"  # its grouped kernel needs rows of whole 16 bytes
+            written["experts_implementation"] = "eager"  # its grouped kernel needs rows of a multiple of 16 bytes
     if architecture.window is not None:
         window = config.attention.window if isinstance(config.attention, SlidingWindowConfig) else None
         written["sliding_window"] = window
@@ -68,9 +68,9 @@ def written_config(
 
 
 def read_config(architecture: Architecture, hf_config: Mapping[str, Any], where: str) -> tuple[DecoderConfig, int]:
-    """The decoder, as if its table of positions were learned, and the size of its vocabulary.
+    """The decoder's config, with any table of positions as learned, and the size of its vocabulary.
 
-    Raises CheckpointError at `where` if a value is of the wrong type, or means what a Pellucid model cannot compute.
+    Raises CheckpointError at `where` if a value has the wrong type, or a meaning that Pellucid does not support.
     """
     read = _Reader(architecture, hf_config, where)
     for key, only in {**ONLY, **architecture.only}.items():
@@ -102,7 +102,7 @@ def read_config(architecture: Architecture, hf_config: Mapping[str, Any], where:
 
 
 def bias_flags(architecture: Architecture, biases: Set[BiasPlace]) -> dict[str, bool]:
-    """The keys that tell of biases, for a model that has some at these places."""
+    """The keys about biases, for a model that has them at these places."""
     flags: dict[str, bool] = {}
     for row in architecture.rows:
         if isinstance(row.bias, str):
@@ -111,24 +111,24 @@ def bias_flags(architecture: Architecture, biases: Set[BiasPlace]) -> dict[str, 
 
 
 def biases_of(architecture: Architecture, values: Mapping[str, Any]) -> set[BiasPlace]:
-    """Where the class has biases, with these values of config.json."""
+    """The places where the class has biases, with these values of config.json."""
     has = [(row, values[row.bias] if isinstance(row.bias, str) else row.bias) for row in architecture.rows]
     return {bias_place(row.ours[0]) for row, has_bias in has if has_bias}
 
 
 def _biases(architecture: Architecture, values: Mapping[str, Any]) -> bool | list[BiasPlace]:
     """The knob `bias` of such a model: everywhere, nowhere, or at these places."""
-    there, possible = biases_of(architecture, values), set(BIAS_PLACES) - {"query_key_norms"}
+    places, possible = biases_of(architecture, values), set(BIAS_PLACES) - {"query_key_norms"}
     if architecture.norm != "layer_norm":  # an RMSNorm has none
         possible -= {"norms"}
-    there &= possible
-    if there == possible:
+    places &= possible
+    if places == possible:
         return True
-    return sorted(there, key=BIAS_PLACES.index) if there else False
+    return sorted(places, key=BIAS_PLACES.index) if places else False
 
 
 class _Reader:
-    """Reads one config.json: each value has its type, and nothing that would change the function is passed over."""
+    """Reads one config.json, checks the types of its values, and refuses any that Pellucid does not support."""
 
     def __init__(self, architecture: Architecture, values: Mapping[str, Any], where: str) -> None:
         self.architecture = architecture
@@ -141,8 +141,8 @@ class _Reader:
 
     def require(self, fits: bool, key: str, kind: str) -> None:
         if not fits:
-            found = repr(self.values[key]) if key in self.values else "missing"
-            raise CheckpointError(self.where, f"{key} is {found}, not {kind}", DAMAGED)
+            value = repr(self.values[key]) if key in self.values else "missing"
+            raise CheckpointError(self.where, f"{key} is {value}, not {kind}", DAMAGED)
 
     def integer(self, key: str) -> int:
         value = self.values.get(key)
@@ -163,7 +163,7 @@ class _Reader:
         keys = self.architecture.sizes
         sizes: dict[str, int | None] = {knob: self.integer(key) for knob, key in keys.items() if knob != "d_ff"}
         d_model, n_heads = self.integer(keys["d_model"]), self.integer(keys["n_heads"])
-        # Three keys may be null: transformers then takes 4 n_embd, as many as there are heads, and their usual width.
+        # Three keys may be null: d_ff is then 4 n_embd, n_kv_heads is n_heads, and heads have their usual width.
         sizes["d_ff"] = None if self.values.get("n_inner", 0) is None else self.integer(keys["d_ff"])
         if self.architecture.groups_heads and self.values.get("num_key_value_heads") is not None:
             sizes["n_kv_heads"] = self.integer("num_key_value_heads")
@@ -181,22 +181,22 @@ class _Reader:
         return ours[str(self.values[key])]
 
     def rope(self) -> dict[str, Any]:
-        """transformers 5 says it in `rope_parameters`; before, `rope_theta` stood alone, scaling in `rope_scaling`."""
+        """The rotation: in `rope_parameters` since transformers 5, in `rope_theta` and `rope_scaling` before."""
         key = "rope_scaling" if self.values.get("rope_scaling") else "rope_parameters"
         parameters = self.values.get(key) or {}
         self.require(isinstance(parameters, dict), key, "an object")
         kind = parameters.get("rope_type", parameters.get("type", "default"))
         if kind != "default" or any(isinstance(value, dict) for value in parameters.values()):
             self.refuse(key, "one rotation, without scaling")
-        found = {"rope_theta": 10_000.0, "partial_rotary_factor": 1.0, **self.values, **parameters}
-        rotation = _Reader(self.architecture, found, self.where)
+        rope_values = {"rope_theta": 10_000.0, "partial_rotary_factor": 1.0, **self.values, **parameters}
+        rotation = _Reader(self.architecture, rope_values, self.where)
         fraction = rotation.number("partial_rotary_factor")
         if fraction != 1:
             rotation.refuse("partial_rotary_factor", f"1 for {self.architecture.name}")
         return {"type": "rope", "base": rotation.number("rope_theta"), "rotated_fraction": fraction}
 
     def window(self) -> int | None:
-        """The window that all layers have, or None where all see everything."""
+        """The window of all layers, or None if they have none."""
         n_layers = self.integer(self.architecture.sizes["n_layers"])
         in_each = self.architecture.window == "layer_types"
         if self.architecture.window is None or self.values.get("sliding_window") is None:

@@ -1,4 +1,4 @@
-"""A run made of another: its adapter merged into the weights, or the weights in fewer bits."""
+"""Conversions of a run: its adapter merged into the weights, or its weights quantized."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pellucid.exchange.folders import bytes_of, new_folder, require_empty
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bits for each weight, before and after: of the layers that were quantized, and of the whole model."""
+    """Bits per weight, before and after quantization, of the quantized layers and of the whole model."""
 
     quantized_weights: int
     bits_before: float
@@ -41,9 +41,9 @@ class Sizes:
 
 
 def merge_run(run: Path, directory: Path, *, which: str = "best") -> None:
-    """Writes a run that needs no other: the adapter is merged into the weights of its base, which are plain numbers.
+    """Write a run with the adapter merged into the weights of its base, and nothing quantized.
 
-    Raises ConfigError if there is nothing to merge or the folder is not empty, CheckpointError as all that read a run.
+    Raises ConfigError if there is nothing to merge or the folder is not empty, CheckpointError for a damaged run.
     """
     _, saved, trained = _loaded(run, directory, which)
     if trained.config.adapter is None and trained.config.quantization == "none":
@@ -52,9 +52,9 @@ def merge_run(run: Path, directory: Path, *, which: str = "best") -> None:
 
 
 def quantize_run(run: Path, directory: Path, to: Format, *, which: str = "best") -> Sizes:
-    """Writes a run whose linear layers inside blocks are codes and constants; an adapter is merged first.
+    """Write a run whose linear layers inside blocks are quantized, after merging any adapter.
 
-    Raises as `merge_run` does; ConfigError also if the weights are codes already, or none of them can be.
+    Raises as `merge_run` does; ConfigError also if the weights are already quantized, or none of them can be.
     """
     step_directory, saved, trained = _loaded(run, directory, which)
     model, config = trained.model, trained.config
@@ -83,16 +83,16 @@ def quantize_run(run: Path, directory: Path, to: Format, *, which: str = "best")
 
 
 def _loaded(run: Path, directory: Path, which: str) -> tuple[Path, Checkpoint, TrainedModel]:
-    """The model, and its checkpoint without what is in the model or needed no more."""
+    """The step directory, the checkpoint without model and optimizer, and the model, with its adapter merged."""
     require_empty(Path(os.path.abspath(directory)))
     checkpoint, step_directory = find_checkpoint(run, which)
     return step_directory, replace(checkpoint, model={}, optimizer={}), trained_model(checkpoint, step_directory)
 
 
 def _write(trained: TrainedModel, saved: Checkpoint, directory: Path, changes: dict[str, Any], **of_state: Any) -> None:
-    """Writes a checkpoint without what training would need to go on. A new run may start from it.
+    """Write a checkpoint that a new run may start from, but that cannot be resumed.
 
-    `start_from` stays, and tells where the weights came from.
+    Its config keeps `start_from`, to show where the weights came from.
     """
     config = with_own_tokenizer(trained.config.model_copy(update=changes), directory)
     config_yaml, tokenizer_json = run_config_to_yaml(config), saved.tokenizer_json

@@ -1,9 +1,9 @@
-"""From a run to a folder that other programs read: transformers, or llama.cpp and its relatives.
+"""Exports a run as a folder for other programs: transformers, or llama.cpp and its relatives.
 
     DIR/   model.safetensors  config.json  generation_config.json  tokenizer.json  tokenizer_config.json  README.md
     DIR/   model.gguf  README.md
 
-The folder is written under another name and renamed when it is whole, as a checkpoint is.
+The folder is written atomically, as a checkpoint is.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfl
 def export_run(
     run: Path, directory: Path, *, to: Format = "hf", which: str = "best", precision: Precision = "fp32"
 ) -> None:
-    """Writes the checkpoint that RUN and best|latest|STEP name into a new folder.
+    """Write the checkpoint that RUN and best|latest|STEP name into a new folder.
 
-    Raises ConfigError, naming the knob, for a model that others have no name for, and for a folder that is not empty;
-    CheckpointError as all that read a run, InputOutputError if the disk refuses. Then nothing is left behind.
+    Raises ConfigError, naming the knob, for a model that the format does not support, and for a folder that is not
+    empty; CheckpointError for a damaged run, InputOutputError for disk errors. Then nothing is left behind.
     """
     directory = Path(os.path.abspath(directory))
     require_empty(directory)
@@ -65,7 +65,7 @@ def export_run(
 
 
 def _read(run: Path, which: str) -> tuple[TrainedModel, Card]:
-    """The model and what writes its card, from a checkpoint that training may delete as soon as it is read."""
+    """The model and a function for its card, from a checkpoint that is read only once: training may delete it."""
     checkpoint, step_directory = find_checkpoint(run, which)
     trained = trained_model(checkpoint, step_directory)
     return trained, partial(model_card, trained, checkpoint.state, run_of(step_directory))
@@ -94,14 +94,14 @@ def _write_hugging_face(
             (draft / name).write_text(text, encoding="utf-8", newline="\n")
         weights = draft / "model.safetensors"
         safetensors.torch.save_file(hf_tensors, weights, {"format": "pt"})
-        weights.chmod((draft / "config.json").stat().st_mode)  # the library lets nobody else read it
+        weights.chmod((draft / "config.json").stat().st_mode)  # the library makes it unreadable for others
 
 
 def _write_gguf(
     trained: TrainedModel, config: DecoderConfig, directory: Path, precision: Precision, card: Card
 ) -> None:
     name, tensors = trained.config.name, model_tensors(trained.model)
-    with new_folder(directory, 0) as draft:  # `write_gguf` looks for room
+    with new_folder(directory, 0) as draft:  # `write_gguf` checks the free space
         file = draft / "model.gguf"
         exported = Exported(*write_gguf(config, tensors, trained.tokenizer, file, name=name, precision=precision))
         loading = gguf_loading(loading_arguments(exported.name, exported.config))
@@ -109,7 +109,7 @@ def _write_gguf(
 
 
 def _with_class(config: DecoderConfig, tensors: Tensors) -> tuple[DecoderConfig, Tensors]:
-    """The decoder, or an equal one that some class computes. Raises ConfigError, naming the knob, if there is none."""
+    """The decoder, or an equal one, that some class computes. Raises ConfigError, naming the knob, if there is none."""
     try:
         class_for(config, tensors)
     except ConfigError as refusal:

@@ -1,4 +1,4 @@
-"""A new folder: written whole under another name, then renamed; nothing is left if that fails."""
+"""Creates a new folder atomically: nothing is left if that fails."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from pellucid.files import written_whole
 
 
 def require_empty(directory: Path) -> None:
-    """Raises ConfigError if there is something at this place already: nobody's files are lost."""
+    """Raise ConfigError if the path exists and is not an empty folder, so that no files are lost."""
     if directory.is_symlink() or (directory.exists() and (not directory.is_dir() or any(directory.iterdir()))):
         raise ConfigError(str(directory), "is there already, and not empty", "name a new folder")
 
 
 @contextmanager
 def new_folder(directory: Path, n_bytes: int) -> Iterator[Path]:
-    """A draft to fill with about so many bytes. InputOutputError if there is no room for them, or the disk refuses."""
-    created = [each for each in directory.parents if not each.exists()]
+    """A draft folder, to fill with about `n_bytes`. InputOutputError if there is no room for them, or a disk error."""
+    created = [parent for parent in directory.parents if not parent.exists()]
     try:
         free = shutil.disk_usage(directory.parents[len(created)]).free
         if free < n_bytes:
@@ -33,9 +33,9 @@ def new_folder(directory: Path, n_bytes: int) -> Iterator[Path]:
             draft.mkdir()
             yield draft
     except BaseException as error:
-        for each in created:
+        for parent in created:
             with suppress(OSError):
-                each.rmdir()
+                parent.rmdir()
         if isinstance(error, (OSError, SafetensorError, InputOutputError)):
             reason = error.what if isinstance(error, InputOutputError) else getattr(error, "strerror", None) or error
             raise InputOutputError(

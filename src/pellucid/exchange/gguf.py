@@ -1,9 +1,9 @@
-"""A decoder as one GGUF file, the format of llama.cpp, which holds the weights, the config and the vocabulary.
+"""Writes a decoder as a GGUF file, llama.cpp's format, with its weights, config and vocabulary.
 
     write_gguf(config, tensors, tokenizer, path, name="fables")
 
-GGUF names architectures, not equations: a model becomes a `qwen3`, `qwen2`, `llama` or `gpt2`, rewritten where it
-has to be (`rewrites.py`). The keys are those of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
+A GGUF file names an architecture: a model becomes a `qwen3`, `qwen2`, `llama` or `gpt2`, if necessary rewritten
+(`rewrites.py`). The keys are those of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pellucid.tokenizer.chat import JINJA
 
 Precision = Literal["fp32", "bf16", "fp16"]
 ARCHITECTURES = ("qwen3", "qwen2", "llama", "gpt2")
-QWEN3_HEAD_WIDTH = 128  # what transformers takes a qwen3 to have: it does not read the file's key_length
+QWEN3_HEAD_WIDTH = 128  # transformers assumes this for a qwen3, and ignores the file's key_length
 OR_HF = "or export with --to hf"
 NORMAL, CONTROL, USER_DEFINED = 1, 3, 4  # types of tokens
 
@@ -44,9 +44,9 @@ def write_gguf(
     name: str,
     precision: Precision = "fp32",
 ) -> tuple[str, DecoderConfig, int]:
-    """Writes the file, whole or not at all. Returns its architecture, the model's config as such, and how many numbers.
+    """Write the file atomically. Returns its architecture, the model's config as such, and the number of weights.
 
-    Raises ConfigError, naming the knob, for a model that GGUF has no name for; InputOutputError if there is no room.
+    Raises ConfigError, naming the knob, for a model that GGUF does not support; InputOutputError if there is no room.
     """
     gguf = _library()
     architecture, config, hf_tensors = as_gguf(config, tensors, tokenizer.vocab_size)
@@ -71,7 +71,7 @@ def write_gguf(
 
 
 def as_gguf(config: DecoderConfig, tensors: Tensors, vocab_size: int) -> tuple[str, DecoderConfig, dict[str, Tensor]]:
-    """The architecture that the model becomes, its config as such, and its tensors as transformers names them."""
+    """The architecture that the model becomes, its config as such, and its tensors with the names of transformers."""
     if config.position.type in ("learned", "sinusoidal"):
         if config.activation != "gelu_tanh":
             what = f"with {config.position.type} positions a GGUF is a GPT-2, which has no {config.activation}"
@@ -99,7 +99,7 @@ def as_gguf(config: DecoderConfig, tensors: Tensors, vocab_size: int) -> tuple[s
 
 
 def loading_arguments(architecture: str, config: DecoderConfig) -> dict[str, Any]:
-    """What `from_pretrained(..., gguf_file=...)` must be told, since it does not read it: llama.cpp does."""
+    """Arguments that `from_pretrained(..., gguf_file=...)` needs, as it does not read these values in the file."""
     d_ff = config.d_ff or 4 * config.d_model
     match architecture:
         case "qwen3":
@@ -139,7 +139,7 @@ def _add_shape(writer: Any, architecture: str, config: DecoderConfig) -> None:
 
 
 def _named(gguf: Any, architecture: str, config: DecoderConfig, hf_tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors under GGUF's names, in its layout."""
+    """The tensors with GGUF's names and layout."""
     (kind,) = (kind for kind, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
     names = gguf.get_tensor_name_map(kind, config.n_layers)
     n_heads, n_kv_heads = config.n_heads, config.n_kv_heads or config.n_heads
@@ -147,7 +147,7 @@ def _named(gguf: Any, architecture: str, config: DecoderConfig, hf_tensors: Mapp
     for hf_name, tensor in hf_tensors.items():
         module, _, parameter = hf_name.rpartition(".")
         if architecture == "gpt2" and ".h." in hf_name and tensor.ndim == 2:
-            tensor = tensor.mT  # its matrices are transposed in transformers, and nowhere else
+            tensor = tensor.mT  # only transformers has GPT-2's matrices transposed
         if architecture == "llama" and module.endswith(("q_proj", "k_proj")):
             tensor = _neighbours(tensor, n_heads if module.endswith("q_proj") else n_kv_heads)
         named[f"{names.get_name(module)}.{parameter}"] = tensor
@@ -155,26 +155,26 @@ def _named(gguf: Any, architecture: str, config: DecoderConfig, hf_tensors: Mapp
 
 
 def _neighbours(matrix: Tensor, n_heads: int) -> Tensor:
-    """llama.cpp rotates a Llama's coordinates 2i and 2i + 1 together, where transformers takes i and i + K/2."""
+    """A matrix reordered for llama.cpp, which rotates coordinates 2i and 2i + 1, not i and i + K/2."""
     halves = matrix.reshape(n_heads, 2, -1, matrix.size(1))
     return halves.transpose(1, 2).reshape(matrix.shape)
 
 
 def _stored(gguf: Any, name: str, tensor: Tensor, precision: Precision) -> tuple[NDArray[Any], Any]:
-    """In 16 bits only matrices are, as llama.cpp's own converter does it."""
+    """A tensor as stored in the file, and its type: float32 for vectors and positions, as by llama.cpp's converter."""
     kinds = {"fp32": "F32", "bf16": "BF16", "fp16": "F16"}
-    whole = tensor.ndim == 1 or name.startswith("position_embd")
-    kind = gguf.GGMLQuantizationType["F32" if whole else kinds[precision]]
+    is_float32 = tensor.ndim == 1 or name.startswith("position_embd")
+    kind = gguf.GGMLQuantizationType["F32" if is_float32 else kinds[precision]]
     if kind.name == "F16" and tensor.abs().max() > torch.finfo(torch.float16).max:
         raise ConfigError("--precision fp16", f"{name} holds numbers beyond 65,504", "export with --precision fp32")
     return gguf.quantize(tensor.detach().cpu().float().contiguous().numpy(), kind), kind
 
 
 def _add_vocabulary(writer: Any, tokenizer: Tokenizer) -> None:
-    """Byte-level byte-pair encoding that cuts text as GPT-2 does. ConfigError for any other."""
+    """Add a vocabulary of byte-level byte-pair encoding that cuts text as GPT-2 does. ConfigError for any other."""
     saved = json.loads(tokenizer.to_json())
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in saved["model"]["merges"]]
-    if not merges:  # the library writes no empty list, and without one no program reads the file
+    if not merges:  # the library cannot write an empty list, and programs need the list
         raise ConfigError(
             "tokenizer.type", "GGUF needs merges, and this vocabulary has none", f"train with bpe, {OR_HF}"
         )
@@ -197,7 +197,7 @@ def _add_vocabulary(writer: Any, tokenizer: Tokenizer) -> None:
     writer.add_eos_token_id(max(tokenizer.stop_ids, key=lambda id_: id_ != tokenizer.end_of_text))  # another, if any
     if tokenizer.has_chat_tokens:
         writer.add_chat_template(JINJA)
-    writer.add_add_bos_token(True)  # a text is continued as a document is: after an end_of_text
+    writer.add_add_bos_token(True)  # a text begins like a document, after an end_of_text
 
 
 def _require_room(path: Path, n_bytes: int) -> None:

@@ -1,6 +1,6 @@
-"""From a model folder of Hugging Face transformers to a run, with which every command works.
+"""Imports a model folder of Hugging Face transformers as a run, with which every command works.
 
-Nothing that could run code is read: weights are safetensors, the rest is JSON. A pickle is refused, never opened.
+Nothing that could run code is read: weights are safetensors, the rest is JSON. Pickles are refused, never opened.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ TOKENIZER_SETTINGS = (SETTINGS, "generation_config.json", CONFIG)
 READ_FROM_THE_HUB = [CONFIG, "model*.safetensors", INDEX, TOKENIZER, *TOKENIZER_SETTINGS, TEMPLATE]
 HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
-MAX_JSON_BYTES = 1 << 26  # the largest tokenizer.json in use has a fifth of it
+MAX_JSON_BYTES = 1 << 26  # the largest tokenizer.json in use has a fifth of this
 SAVE_AGAIN = "save it again where you trust it, by `save_pretrained` of transformers"
 
 
 def import_run(source: str, run_dir: Path) -> None:
-    """Makes a run of a folder, or of a model on the hub: step 0, to write with, look into and start from.
+    """Import a folder, or a model on the hub, as a run at step 0, to write with, inspect and start from.
 
     Raises CheckpointError for a model, and DataError for a tokenizer, that cannot be expressed here; ConfigError if
-    there is something at RUN already; InputOutputError if the disk refuses. Then nothing is left behind.
+    RUN is not empty; InputOutputError for disk errors. Then nothing is left behind.
     """
     tokenizer_path = (run_dir / TOKENIZER).as_posix()
     run_dir = Path(os.path.abspath(run_dir))
@@ -54,7 +54,7 @@ def import_run(source: str, run_dir: Path) -> None:
     hf_config = _object(_text(folder / CONFIG, "name the folder of a model, with config.json"), f"{where}/{CONFIG}")
     config, tensors, vocab_size = from_hugging_face(hf_config, _weights(folder, where), where)
     texts = {TOKENIZER: _text(folder / TOKENIZER, SAVE_AGAIN)}
-    texts |= {each: _text(folder / each, SAVE_AGAIN) for each in TOKENIZER_SETTINGS if (folder / each).exists()}
+    texts |= {file: _text(folder / file, SAVE_AGAIN) for file in TOKENIZER_SETTINGS if (folder / file).exists()}
     tokenizer = imported_tokenizer(texts, vocab_size, where)
     tokenizer_json = tokenizer.to_json()
     config_yaml = run_config_to_yaml(_run_config(name, config, tokenizer_path))
@@ -78,7 +78,7 @@ def _run_name(run_dir: Path) -> str:
 
 
 def _run_config(name: str, model: DecoderConfig, tokenizer_path: str) -> RunConfig:
-    """What the run is, and settings with which a run that starts from it may be fine-tuned."""
+    """The config of the imported run, with settings for fine-tuning a run that starts from it."""
     return RunConfig.model_validate(
         {
             "name": name,
@@ -111,7 +111,7 @@ def _state() -> State:
 
 
 def _folder_of(source: str) -> Path:
-    """The folder, or where the hub's client keeps the model of that name."""
+    """The folder, or the one in which the hub's client stores the model of that name."""
     if os.path.lexists(source) or not HUB_ID.fullmatch(source):
         if not Path(source).is_dir():
             raise CheckpointError(source, "no such folder", "name the folder of a model, or a name on the hub")
@@ -127,7 +127,7 @@ def _folder_of(source: str) -> Path:
 
 
 def _weights(folder: Path, where: str) -> dict[str, Tensor]:
-    """All tensors of one file, or of the files that an index names."""
+    """All tensors of a file, or of the files that an index names."""
     if (folder / INDEX).exists() and not (folder / WEIGHTS).exists():
         index = _object(_text(folder / INDEX, SAVE_AGAIN), f"{where}/{INDEX}")
         weight_map = index.get("weight_map")
@@ -153,7 +153,7 @@ def _weights(folder: Path, where: str) -> dict[str, Tensor]:
 
 
 def _text(file: Path, fix: str) -> str:
-    """A text file. CheckpointError if it is missing or too large, DataError for the tokenizer's."""
+    """The text of a file. CheckpointError if it is missing or too large; DataError for tokenizer.json."""
     kind = DataError if file.name == TOKENIZER else CheckpointError
     try:
         require_regular(file)

@@ -1,4 +1,4 @@
-"""How a class of transformers lays out what our modules hold: one row for each module, read in both directions."""
+"""Layouts of tensors in classes of transformers: one row per module, used in both directions."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Layout = Literal["same", "side_by_side"]
 
 @dataclass(frozen=True)
 class Row:
-    """Our modules and the one of theirs that holds their tensors; `{}` stands for the layer, then the expert.
+    """Our modules and the one of theirs with their tensors; `{}` stands for the layer, then the expert.
 
-    `bias` is whether it has one, or the key of config.json that says so.
+    bias: whether it has one, or the key of config.json that says so.
     """
 
     ours: tuple[str, ...]
@@ -30,7 +30,7 @@ class Row:
 
 
 def bias_place(name: str) -> BiasPlace:
-    """Where a module or parameter of ours stands, as `model.bias` calls it."""
+    """The place of a module or parameter of ours, as `model.bias` calls it."""
     parts: dict[str, BiasPlace] = {
         **dict.fromkeys(("W_Q", "W_K", "W_V"), "queries_keys_values"),
         "W_O": "attention_output",
@@ -42,7 +42,7 @@ def bias_place(name: str) -> BiasPlace:
 
 @dataclass(frozen=True)
 class Place:
-    """Tensors of ours, and the tensor of theirs that holds the same numbers."""
+    """Tensors of ours, and the tensor of theirs with the same numbers."""
 
     ours: tuple[str, ...]
     theirs: str
@@ -50,7 +50,7 @@ class Place:
 
 
 def places_of(row: Row, values: Mapping[str, Any], n_layers: int, n_experts: int) -> Iterator[Place]:
-    """One for each layer, expert and kind of parameter that the row stands for; `values` are those of config.json."""
+    """A place for each layer, expert and kind of parameter of the row; `values` are those of config.json."""
     has_bias = values[row.bias] if isinstance(row.bias, str) else row.bias
     n_braces = row.theirs.count("{}")
     for layer in range(n_layers if n_braces else 1):
@@ -70,14 +70,14 @@ def to_theirs(place: Place, parts: list[Tensor]) -> Tensor:
             assert_never(place.layout)
 
 
-def to_ours(place: Place, found: Tensor) -> list[Tensor]:
+def to_ours(place: Place, tensor: Tensor) -> list[Tensor]:
     """The inverse of `to_theirs`."""
     match place.layout:
         case "same":
-            return [found]
+            return [tensor]
         case "side_by_side":
             return [
-                part.clone(memory_format=torch.contiguous_format) for part in _transposed(found).chunk(len(place.ours))
+                part.clone(memory_format=torch.contiguous_format) for part in _transposed(tensor).chunk(len(place.ours))
             ]
         case _:
             assert_never(place.layout)

@@ -1,4 +1,4 @@
-"""The README.md of an exported model: what it is, how good it is, how to load it, and what it cannot do."""
+"""The README.md of an exported model: its shape, loss, how to load it, and its limits."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pellucid.tokenizer.tokenizer import END_OF_TURN
 from pellucid.version import __version__
 
 PATHS = {"files", "validation_files", "data_files", "path", "start_from"}  # keys of a run config
-REWRITTEN = ("norm", "activation", "position", "head_width", "tied_embeddings")  # what `rewrites.py` changes
+REWRITTEN = ("norm", "activation", "position", "head_width", "tied_embeddings")  # changed by `rewrites.py`
 
 WRITES = "It continues text like that of its corpus. It follows no instructions"
 TALKS = "It answers as in the conversations that it learned from"
 
 
 class Exported(NamedTuple):
-    """What the folder holds: a class or architecture, the decoder that it is, and how many numbers."""
+    """The exported model: its class or architecture, its decoder's config, and the number of weights."""
 
     name: str
     config: DecoderConfig
@@ -32,7 +32,7 @@ class Exported(NamedTuple):
 
 
 class Loading(NamedTuple):
-    """The library that a model hub should name, and how to load the model; `{begin}` is the token before a text."""
+    """The library for the model hub to name, and how to load the model; `{begin}` is the token before a text."""
 
     library: str
     text: str
@@ -71,15 +71,15 @@ as `{end}`, becomes one: transformers writes the chat template as text. Take the
 
 
 def gguf_loading(arguments: Mapping[str, Any]) -> Loading:
-    """`arguments`: what transformers has to be told, since it does not read it in the file."""
-    given = "".join(f", {name}={value}" for name, value in arguments.items())
+    """How to load a GGUF file. arguments: values that transformers does not read in the file."""
+    passed = "".join(f", {name}={value}" for name, value in arguments.items())
     return Loading(
         "gguf",
         f"""\
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-model = AutoModelForCausalLM.from_pretrained("DIR", gguf_file="model.gguf"{given})
+model = AutoModelForCausalLM.from_pretrained("DIR", gguf_file="model.gguf"{passed})
 tokenizer = AutoTokenizer.from_pretrained("DIR", gguf_file="model.gguf", split_special_tokens=True)
 ```
 
@@ -90,7 +90,7 @@ spells a control token plain text. llama.cpp and the programs that are built on 
 
 
 def model_card(trained: TrainedModel, state: State, run: Path, exported: Exported, loading: Loading) -> str:
-    """Markdown with the front matter that model hubs read. Loss and floor stand there where they are known."""
+    """The card in Markdown, with the front matter that model hubs read; with loss and floor where they are known."""
     config, tokenizer = trained.config, trained.tokenizer
     assert isinstance(config.model, DecoderConfig)
     added = json.loads(tokenizer.to_json())["added_tokens"]
@@ -137,7 +137,7 @@ what is wrong or unfair in it. It was not tested for any use that matters to som
 
 
 def _parameters(trained: TrainedModel, exported: Exported) -> str:
-    """Rows of the table: how many the run has, and the file, if that has others."""
+    """Rows of the table: the number of parameters in the run, and in the file, if that differs."""
     n_parameters = sum(parameter.numel() for parameter in trained.model.parameters())
     rows = f"| parameters | {n_parameters:,} |\n"
     if exported.n_parameters != n_parameters:
@@ -146,7 +146,7 @@ def _parameters(trained: TrainedModel, exported: Exported) -> str:
 
 
 def _rewritten(model: DecoderConfig, exported: Exported) -> str:
-    """A section that says what was rewritten, or nothing."""
+    """A section about rewritten knobs; empty if there are none."""
     before, after = (
         flat({**each.model_dump(mode="json"), "head_width": head_width(each)}) for each in (model, exported.config)
     )
@@ -166,7 +166,7 @@ those of the run, up to the rounding of float32. The equations: Pellucid's docs/
 
 
 def _without_folders(value: Any, is_path: bool = False) -> Any:
-    """A config whose absolute paths, which tell where somebody keeps files, are the names of the files alone."""
+    """A config whose absolute paths, which may be private, are cut to the names of the files."""
     match value:
         case dict():
             return {key: _without_folders(each, is_path or key in PATHS) for key, each in value.items()}
@@ -183,7 +183,7 @@ def _is_absolute(path: str) -> bool:
 
 
 def _losses(state: State, row: Mapping[str, Any], unit: str) -> str:
-    """Rows of the table: the loss on what was held out, and how far that is from the best that any model can do."""
+    """Rows of the table: the validation loss, and how far that is above the floor."""
     if state.val_loss is None:
         return "| validation loss | not measured |\n"
     rows = f"| validation loss | {state.val_loss:.4f} {unit} |\n"

@@ -1,8 +1,8 @@
-"""One function, two names: a decoder rewritten as an equal one of another shape, which other programs know.
+"""Rewrites a decoder as an equal one of another shape, which other programs support.
 
     config, tensors = as_llama(config, tensors)      the demo becomes a Qwen3, for instance
 
-Each rewriting is an equation. In float32 the logits agree to rounding; where a limit or a bound comes in, it is said.
+Each rewriting is an equation. In float32 the logits agree up to rounding, or to the bounds given here.
 
 Shapes: D model, H heads (queries' or keys'), K head width, F feed-forward, V vocabulary.
 """
@@ -26,10 +26,9 @@ MOST_TURN = 2.0**-24  # radians over the whole context: what float32 rounds off 
 
 
 def as_llama(config: DecoderConfig, tensors: Tensors, width: int | None = None) -> tuple[DecoderConfig, Tensors]:
-    """With RoPE in every layer, RMSNorm and SwiGLU: a Llama, or with qk_norm a Qwen3.
+    """The decoder with RoPE in every layer, RMSNorm and SwiGLU: a Llama, or with qk_norm a Qwen3.
 
-    `width`, if given: how wide its heads become, if that is wide enough. Raises ConfigError, naming the knob, for what
-    has no such form.
+    width: of its heads, if that is wide enough. Raises ConfigError, naming the knob, if there is no such form.
     """
     if config.activation not in ("relu_squared", "swiglu"):
         what = f"{config.activation} is not the gate that a Llama's feed-forward has"
@@ -48,8 +47,8 @@ def as_llama(config: DecoderConfig, tensors: Tensors, width: int | None = None) 
 def layer_norm_as_rms_norm(config: DecoderConfig, tensors: Tensors) -> tuple[DecoderConfig, Tensors]:
     """LayerNorm(x) = RMSNorm(x - mean(x)), with the same gain. So it is enough that x is centred from the start.
 
-    In a pre-norm decoder all that reads the residual stream is a norm, so the mean can be taken off whatever is written
-    to it: embeddings, positions, the outputs of W_O and W_2. The unembedding stays as it was, and so becomes untied.
+    In a pre-norm decoder only norms read the residual stream, so the mean can be subtracted from everything that is
+    added to it: embeddings, positions, the outputs of W_O and W_2. The unembedding does not change, so it is untied.
     """
     if config.norm_placement == "post":
         what = "after post-norm the residual stream is not centred, so no RMSNorm equals its layer_norm"
@@ -77,7 +76,7 @@ def layer_norm_as_rms_norm(config: DecoderConfig, tensors: Tensors) -> tuple[Dec
 def squared_relu_as_swiglu(config: DecoderConfig, tensors: Tensors) -> tuple[DecoderConfig, Tensors]:
     """relu(z)^2 = z relu(z), and relu(z) is the limit of silu(c z) / c: with W_gate = c W_1 a SwiGLU.
 
-    c is 2^12, of which W_1 and W_2 take back 2^-6 each: nothing is rounded, nothing leaves the range of float16, and
+    c is 2^12, and W_1 and W_2 are each scaled by 2^-6: nothing is rounded, nothing leaves the range of float16, and
     z silu(c z) / c differs from relu(z)^2 by less than 1 / 2c^2 = 3e-8.
     """
     rewritten = dict(tensors)
@@ -94,10 +93,10 @@ def squared_relu_as_swiglu(config: DecoderConfig, tensors: Tensors) -> tuple[Dec
 def widen_heads(config: DecoderConfig, tensors: Tensors, width: int) -> tuple[DecoderConfig, Tensors]:
     """Heads of K coordinates as heads of K' > K, the others zero, in which every pair of coordinates rotates.
 
-    A clock that is slow enough does not turn: what must not rotate goes to the slowest pairs, which turn by MOST_TURN
-    at most over the context. Pair i of the I that rotate goes to pair m i: with base' = base^(K' / (2 I m)) it turns
-    as before. Scores are divided by sqrt(K') instead of sqrt(K), so queries grow by s = sqrt(K' / K). With qk_norm
-    queries and keys both grow by s, which keeps their mean square over K' coordinates, and the keys' gain shrinks by s.
+    Coordinates that must not rotate go to the slowest pairs, which turn by at most MOST_TURN over the context. Pair i
+    of the I that rotate goes to pair m i: with base' = base^(K' / (2 I m)) it turns as before. Scores are divided by
+    sqrt(K') instead of sqrt(K), so queries grow by s = sqrt(K' / K). With qk_norm both queries and keys grow by s, to
+    keep their mean square over K' coordinates, and the keys' gain shrinks by s.
     """
     m = stride(config, width)
     if m == 0:
@@ -110,7 +109,7 @@ def widen_heads(config: DecoderConfig, tensors: Tensors, width: int) -> tuple[De
     assert not config.qk_norm or config.norm == "rms_norm", "a LayerNorm sees the zeros"
 
     def placed(tensor: Tensor, places: list[int], others: float = 0.0) -> Tensor:
-        """The rows of each head at their places among the new ones."""
+        """The rows of each head, moved to their places among the new ones."""
         heads = tensor.reshape(-1, K, *tensor.shape[1:])
         wider = heads.new_full((len(heads), width, *tensor.shape[1:]), others)
         wider[:, places] = heads
@@ -142,7 +141,7 @@ def widen_heads(config: DecoderConfig, tensors: Tensors, width: int) -> tuple[De
 
 
 def stride(config: DecoderConfig, width: int) -> int:
-    """The largest m of `widen_heads` that leaves room for all that must not rotate, and does not turn it; or else 0."""
+    """The largest m of `widen_heads` with room for the coordinates that must not rotate; 0 if there is none."""
     rope, n_slow = _rope(config), slow_coordinates(config)
     n_rotated, n_pairs, n_slow_pairs = rope.rotated_width(head_width(config)), width // 2, (n_slow + 1) // 2
     if width % 2:
@@ -156,7 +155,7 @@ def stride(config: DecoderConfig, width: int) -> int:
 
 
 def least_width(config: DecoderConfig) -> int:
-    """K, 2 K, 4 K, ...: the first in which nothing turns that must not."""
+    """The first of K, 2 K, 4 K, ... with a stride, so that nothing turns that must not."""
     width = head_width(config)
     while not stride(config, width):
         width *= 2
@@ -164,7 +163,7 @@ def least_width(config: DecoderConfig) -> int:
 
 
 def slow_coordinates(config: DecoderConfig) -> int:
-    """How many coordinates of a head do not rotate, at most, in any layer."""
+    """The largest number of coordinates of a head, in any layer, that do not rotate."""
     rope, K = _rope(config), head_width(config)
     return K if rope.unrotated_last_layers else K - rope.rotated_width(K)
 
@@ -181,7 +180,7 @@ def _rope(config: DecoderConfig) -> RotaryConfig:
 
 
 def _places(K: int, n_rotated: int, width: int, m: int) -> list[int]:
-    """Where the K coordinates go: those that rotate to every m-th pair, the others to the last pairs."""
+    """The new places of the K coordinates: rotating ones in every m-th pair, the others in the last pairs."""
     n_pairs, n_others, half = n_rotated // 2, K - n_rotated, width // 2
     first = [i * m for i in range(n_pairs)]
     upper = range(width - n_others // 2, width)

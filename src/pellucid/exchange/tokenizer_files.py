@@ -1,7 +1,7 @@
-"""A tokenizer as the files of a model folder of Hugging Face transformers, and back.
+"""Converts a tokenizer to the files of a model folder of Hugging Face transformers, and back.
 
-Which control token begins a text and which end it stands in several files there: in a template of tokenizer.json, by
-name in tokenizer_config.json, by id in generation_config.json and config.json. Here the template alone says it.
+There, several files name the control tokens that begin and end a text: a template in tokenizer.json,
+tokenizer_config.json (names), generation_config.json and config.json (ids). Here only the template does.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pellucid.tokenizer.tokenizer import template_ids
 def tokenizer_files(tokenizer: Tokenizer, context_length: int) -> dict[str, str]:
     """tokenizer.json and tokenizer_config.json, with which transformers gives the ids of `Tokenizer.encode`.
 
-    Before a text it puts end_of_text, because the model has never seen a text without; add_special_tokens=False gives
-    the text alone.
+    It puts end_of_text before a text, because the model has never seen a text without it, unless add_special_tokens is
+    False.
     """
     names = _control_tokens(tokenizer)
     begin, end = names[tokenizer.end_of_text], names[end_ids(tokenizer)[0]]
@@ -31,7 +31,7 @@ def tokenizer_files(tokenizer: Tokenizer, context_length: int) -> dict[str, str]
         "bos_token": begin,
         "eos_token": end,
         "pad_token": end,
-        # Text that spells a control token stays text, unless a chat template is to write control tokens as text.
+        # Text that spells a control token stays text, unless there is a chat template, which writes them as text.
         "split_special_tokens": not tokenizer.has_chat_tokens,
         "clean_up_tokenization_spaces": False,
         "model_max_length": context_length,
@@ -45,7 +45,7 @@ def tokenizer_files(tokenizer: Tokenizer, context_length: int) -> dict[str, str]
 
 
 def generation_settings(tokenizer: Tokenizer, context_length: int) -> dict[str, Any]:
-    """generation_config.json: draws and ends as `pellucid generate` does, which never writes other control tokens."""
+    """The contents of generation_config.json: samples and stops as `pellucid generate`; never other control tokens."""
     ends = end_ids(tokenizer)
     never = [id_ for id_ in tokenizer.control_ids if id_ not in ends]
     return {
@@ -65,10 +65,10 @@ def end_ids(tokenizer: Tokenizer) -> list[int]:
 
 
 def imported_tokenizer(files: Mapping[str, str], vocab_size: int, where: str) -> Tokenizer:
-    """The tokenizer of a folder; `files` maps names to texts, of which only tokenizer.json must be there.
+    """The tokenizer of a folder; `files` maps names to texts, of which only tokenizer.json is required.
 
-    A model may have more rows than its tokenizer has tokens: reserved control tokens take these ids. Raises DataError
-    for a tokenizer that cannot be expressed, or has more tokens than the model rows.
+    If the model has more rows than its tokenizer has tokens, reserved control tokens fill these ids. Raises DataError
+    for a tokenizer that cannot be expressed, or has more tokens than the model has rows.
     """
     tokenizer = Tokenizer.from_json(files["tokenizer.json"], f"{where}/tokenizer.json")
     if tokenizer.vocab_size > vocab_size:
@@ -86,20 +86,20 @@ def imported_tokenizer(files: Mapping[str, str], vocab_size: int, where: str) ->
 
 
 def _begin_and_ends(tokenizer: Tokenizer, settings: Mapping[str, dict[str, Any]]) -> tuple[int, list[int]]:
-    """The id before a text, and those that end one, wherever the files name a control token for it.
+    """The id before a text, and those that end one, from any of the files.
 
-    The template comes first: it says what the model has really seen before a text.
+    The template comes first: it shows what the model has really seen before a text.
     """
     id_of = {name: id_ for id_, name in _control_tokens(tokenizer).items()}
 
     def named(kind: str) -> list[int]:
-        found: list[Any] = []
+        ids_in_files: list[Any] = []
         for values in (settings.get("generation_config.json", {}), settings.get("config.json", {})):
             ids = values.get(f"{kind}_token_id")
-            found += ids if isinstance(ids, list) else [ids]
+            ids_in_files += ids if isinstance(ids, list) else [ids]
         token = settings.get("tokenizer_config.json", {}).get(f"{kind}_token")
-        found.append(id_of.get(str(token.get("content") if isinstance(token, dict) else token), -1))
-        return list(dict.fromkeys(id_ for id_ in found if type(id_) is int and id_ in tokenizer.control_ids))
+        ids_in_files.append(id_of.get(str(token.get("content") if isinstance(token, dict) else token), -1))
+        return list(dict.fromkeys(id_ for id_ in ids_in_files if type(id_) is int and id_ in tokenizer.control_ids))
 
     ends = named("eos")
     before, _ = template_ids(json.loads(tokenizer.to_json())["post_processor"])
@@ -112,7 +112,7 @@ def _control_tokens(tokenizer: Tokenizer) -> dict[int, str]:
 
 
 def _template(names: Mapping[int, str], before: Iterable[int], after: Iterable[int]) -> dict[str, Any]:
-    """The library's post-processor that puts control tokens around a text, as its JSON."""
+    """The library's post-processor that puts control tokens around a text, as JSON."""
 
     def tokens(ids: Iterable[int]) -> list[dict[str, Any]]:
         return [{"SpecialToken": {"id": names[id_], "type_id": 0}} for id_ in ids]

@@ -1,6 +1,6 @@
 """The Model Microscope as a web application: thin routes around `runs.py` and `microscope.py`, and the page's files.
 
-The page loads nothing from elsewhere, and may not: the Content-Security-Policy forbids it.
+The page loads nothing from other sites: the Content-Security-Policy forbids it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancesto
 
 
 def make_app(paths: Sequence[Path], routers: Sequence[APIRouter] = (), *, host: str = "127.0.0.1") -> FastAPI:
-    """The page of the runs at these paths, run directories or step directories, and the routes of others beside it.
+    """An app with the page of the runs at these paths (run or step directories), and further routes.
 
-    host: where the server will listen.
+    host: the address on which the server will listen.
     """
     app = FastAPI(title="Pellucid", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     microscope = Microscope(paths)
@@ -43,7 +43,7 @@ def make_app(paths: Sequence[Path], routers: Sequence[APIRouter] = (), *, host: 
 
 
 def run_routes(runs: Runs) -> APIRouter:
-    """The page itself, and what it asks about runs and their texts. `source_server.js` has a method for each route."""
+    """Routes for the page itself, runs and their texts. `source_server.js` has a method for each."""
     routes = APIRouter()
 
     @routes.get("/")
@@ -74,7 +74,7 @@ def run_routes(runs: Runs) -> APIRouter:
 
 
 def model_routes(microscope: Microscope) -> APIRouter:
-    """What the page asks about a model."""
+    """Routes for questions about a model."""
     routes = APIRouter()
 
     @routes.get("/api/model")
@@ -113,7 +113,7 @@ def model_routes(microscope: Microscope) -> APIRouter:
 
 
 class Policy:
-    """Headers that tell a browser what the page may do. It only touches headers, so that a stream passes untouched."""
+    """Middleware that adds security headers; it does not touch bodies, so that streams pass unchanged."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

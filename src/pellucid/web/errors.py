@@ -13,12 +13,12 @@ from starlette.exceptions import HTTPException
 
 from pellucid.errors import CheckpointError, ConfigError, DataError, InputOutputError, PellucidError, explained
 
-TRIED = re.compile(r"(constrained-)?str$|list\[")  # what pydantic adds to a path where a field may be one or the other
-SHORTEST_WAIT = "1"  # second, before a client that was sent away should ask again
+TRIED = re.compile(r"(constrained-)?str$|list\[")  # parts that pydantic adds to the path of a field of several types
+SHORTEST_WAIT = "1"  # second, before a rejected client should try again
 
 
 class ApiError(Exception):
-    """A request that is answered with an error. `param` is the field at fault; `code` a name for programs."""
+    """An error to answer a request with. `param` is the field at fault; `code` a name for programs."""
 
     def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ def error_response(
     code: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    """One error. Whoever gets 429 or 503 is also told when to ask again."""
+    """The response for an error; 429 and 503 also say when to try again."""
     kind = "server_error" if status >= 500 else "rate_limit_error" if status == 429 else "invalid_request_error"
     retry = {"Retry-After": SHORTEST_WAIT} if status in (429, 503) else {}
     error = {"message": message, "type": kind, "param": param, "code": code}
@@ -41,7 +41,7 @@ def error_response(
 
 
 def install_errors(app: FastAPI) -> None:
-    """Whatever goes wrong in a route of this app is answered in one shape: 4xx if the request is to blame."""
+    """Make all errors in routes of this app responses of one shape: 4xx if the request is to blame."""
 
     @app.exception_handler(ApiError)
     async def of_api(_: Request, error: ApiError) -> JSONResponse:
@@ -76,15 +76,15 @@ def install_errors(app: FastAPI) -> None:
 def fault_of(error: RequestValidationError) -> tuple[str | None, str, str]:
     """The field at fault, what is wrong with it, and pydantic's name for that.
 
-    Of a field that may be text or a list, each is tried: the one that was meant says more than "is no text".
+    For a field that may be text or a list, pydantic tries both: this picks the error of the intended type.
     """
     faults = error.errors()
-    fault = next((each for each in faults if not each["type"].endswith("_type")), faults[0])
+    fault = next((fault for fault in faults if not fault["type"].endswith("_type")), faults[0])
     where, code = fault["loc"][1:], str(fault["type"])
     if code == "json_invalid":
         return None, f"no JSON at character {where[0]}; check quotes, commas and braces", code
     if not where:
         return None, "no JSON object; send one, with the header Content-Type: application/json", code
     fields = [part for part in where if not (isinstance(part, str) and TRIED.match(part))]
-    param = " ".join(".".join(map(str, fields)).split())  # a name of the client's own may be of several lines
+    param = " ".join(".".join(map(str, fields)).split())  # a name from the client may have several lines
     return param, "unknown field; leave it out" if code == "extra_forbidden" else fault["msg"], code

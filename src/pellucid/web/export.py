@@ -1,8 +1,7 @@
 """The Model Microscope as one file, which opens without a server: `pellucid serve RUN --export page.html`.
 
-It is the same page with another source (`static/source_offline.js`). Of every checkpoint the file holds what the server
-would answer for one text; of the latest also the weights, so that the browser runs the model on any text
-(`static/model.js`).
+It is the same page with another source (`static/source_offline.js`). For every checkpoint the file has the server's
+answers for one text; for the latest also the weights, so that the browser runs it on any text (`static/model.js`).
 
 Shapes: N points of the residual stream, T positions, V vocabulary, C = N * T cells.
 """
@@ -36,14 +35,14 @@ STATIC = Path(__file__).parent / "static"
 POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data:"
 N_DOCUMENTS = 20  # held-out ones to choose from
 LEAST_PROBABILITY = 1e-3  # of a token whose logit is recorded
-N_LIKELIEST = 10  # recorded in any case: as many as a cell of the logit lens lists
+N_LIKELIEST = 10  # always recorded: as many as a cell of the logit lens lists
 
 
 def export_page(run: Path, file: Path, prompt: str | None = None) -> str | None:
-    """Writes the page of a run, with this text or an example; returns what keeps its model from running in a browser.
+    """Write the page of a run, with this text or an example; returns why its model cannot run in a browser, or None.
 
-    CheckpointError for a run without a checkpoint, ConfigError where there is no text to record, and what `Microscope`
-    raises.
+    CheckpointError for a run without a checkpoint, ConfigError where there is no text to record, and the errors of
+    `Microscope`.
     """
     find_step_directory(run, "latest")
     microscope = Microscope([run])
@@ -56,7 +55,7 @@ def export_page(run: Path, file: Path, prompt: str | None = None) -> str | None:
 
 
 def record(microscope: Microscope, prompt: str | None) -> Json:
-    """All that `source_offline.js` answers with."""
+    """All data for `source_offline.js`."""
     [run] = microscope.runs.described()["runs"]
     checkpoints = [checkpoint["id"] for checkpoint in run["checkpoints"]]
     latest = checkpoints[-1]
@@ -84,7 +83,7 @@ def record(microscope: Microscope, prompt: str | None) -> Json:
 
 
 def if_known(measure: Callable[..., Json], *arguments: object) -> Json | None:
-    """What is measured; None where it cannot be, as without a grammar."""
+    """The result of `measure`; None where it is not possible, as without a grammar."""
     try:
         return measure(*arguments)
     except (ConfigError, DataError):
@@ -92,7 +91,7 @@ def if_known(measure: Callable[..., Json], *arguments: object) -> Json | None:
 
 
 def first_text(examples: Sequence[Json]) -> str:
-    """The example that asks for a name said before, if there is one."""
+    """The example for recall, if there is one; else the first."""
     if not examples:
         raise ConfigError("--export", "the run's corpus is not here to take an example from", "give --prompt TEXT")
     text: str = min(examples, key=lambda example: example["skill"] != "recall")["text"]
@@ -100,9 +99,9 @@ def first_text(examples: Sequence[Json]) -> str:
 
 
 def answers(microscope: Microscope, checkpoint: str, text: str, truth: Json) -> Json:
-    """What a checkpoint that does not run in the browser answers for the text."""
+    """The answers for a text of a checkpoint that does not run in the browser."""
     trace = microscope.trace(checkpoint, text)
-    del trace["logits"], trace["at"]  # those of all places come instead
+    del trace["logits"], trace["at"]  # replaced by those of all positions
     _, traced = microscope.traced(checkpoint, text)
     layers = range(len(traced.attention))
     true_ids = [p["ids"] if p else [] for p in truth["positions"]] if truth["known"] else []
@@ -114,9 +113,9 @@ def answers(microscope: Microscope, checkpoint: str, text: str, truth: Json) -> 
 
 
 def likely_logits(logits_NTV: Tensor, true_ids: Sequence[Sequence[int]]) -> Json:
-    """The logits of a file that has no room for all: in each cell those of the likely and of the true tokens.
+    """The logits of the likely and of the true tokens in each cell, to save space in the file.
 
-    All others get one logit, `rest`, with which they have together the probability that is theirs.
+    All others get one common logit, `rest`, which preserves their total probability.
     """
     is_kept_NTV = logits_NTV.softmax(-1) >= LEAST_PROBABILITY
     is_kept_NTV.scatter_(-1, logits_NTV.topk(min(N_LIKELIEST, logits_NTV.size(-1))).indices, True)
@@ -133,7 +132,7 @@ def likely_logits(logits_NTV: Tensor, true_ids: Sequence[Sequence[int]]) -> Json
 
 
 def browser_model(microscope: Microscope, checkpoint: str, text: str) -> Json | None:
-    """What `model.js` needs to run a checkpoint; None for a model that it does not know."""
+    """The data with which `model.js` runs a checkpoint; None for a model that it does not support."""
     opened, traced = microscope.traced(checkpoint, text)
     if lacking(opened):
         return None
@@ -147,7 +146,7 @@ def browser_model(microscope: Microscope, checkpoint: str, text: str) -> Json | 
 
 
 def lacking(opened: Opened) -> str | None:
-    """What of a model or its tokenizer no browser computes; None if nothing."""
+    """The part of a model or its tokenizer that `model.js` does not support; None if there is none."""
     config = opened.trained.config.model
     if not isinstance(config, DecoderConfig):
         return f"a model of type {config.type}"
@@ -163,7 +162,7 @@ def lacking(opened: Opened) -> str | None:
 
 
 def page(recorded: Json) -> str:
-    """The page with its style, its modules and what was recorded inside: nothing is left to load."""
+    """The page with its style, its modules and the recorded data inside, so that it loads nothing."""
     html = (STATIC / "index.html").read_text(encoding="utf-8")
     style = (STATIC / "style.css").read_text(encoding="utf-8")
     icon = data_url("image/svg+xml", (STATIC / "icon.svg").read_bytes())
@@ -188,7 +187,7 @@ def page(recorded: Json) -> str:
 
 
 def module(path: Path) -> str:
-    """A module as an address that holds it. It cannot name its neighbours by where they lie, but by an import map."""
+    """A module as a data URL. It imports others by an import map, as it has no path."""
     code = re.sub(r'"\./(\w+\.js)"', r'"pellucid/\1"', path.read_text(encoding="utf-8"))
     return data_url("text/javascript", code.encode())
 

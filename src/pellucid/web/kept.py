@@ -1,4 +1,4 @@
-"""What was computed lately, so that it need not be computed again."""
+"""A cache of recent results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T_ = TypeVar("T_")
 
 
 class Kept(Generic[T_]):
-    """Values by key. The oldest go when all together are larger than `most`; each counts 1 if no `size` measures it."""
+    """A cache that drops the least recently used values when their total `size` (default: 1 each) exceeds `most`."""
 
     def __init__(self, most: int, size: Callable[[T_], int] = lambda _: 1) -> None:
         self._most, self._size = most, size
@@ -19,7 +19,7 @@ class Kept(Generic[T_]):
         self._lock = Lock()
 
     def get(self, key: Hashable, compute: Callable[[], T_]) -> T_:
-        """The value of this key, computed if it is not known. What `compute` raises is raised."""
+        """The value of this key, computed if it is not cached. Raises the errors of `compute`."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)

@@ -1,8 +1,9 @@
-"""What a server refuses before it looks at a request: large bodies and headers, and callers from elsewhere.
+"""Limits of a server: it refuses large bodies and headers, and requests from other sites.
 
-A page of any site can send requests to 127.0.0.1 from your browser, and a name that its owner points at 127.0.0.1 makes
-them look as if they were of one site ("DNS rebinding"). Both give themselves away by the headers Origin and Host.
-What takes too long is cut off one layer below, in `server.py`.
+A page of any site can send requests to 127.0.0.1 from your browser, and by a name that resolves to 127.0.0.1 even make
+them look like requests of the same site ("DNS rebinding"). The headers Origin and Host give both away.
+
+Slow clients are cut off one layer below, in `server.py`.
 """
 
 from __future__ import annotations
@@ -21,24 +22,24 @@ from pellucid.web.errors import ApiError, error_response, install_errors
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_HEADER_BYTES = 16 * 1024
-MOST_DISCARDED_BYTES = 16 * 1024 * 1024  # of too large a body: a client that still sends does not read the answer
+MOST_DISCARDED_BYTES = 16 * 1024 * 1024  # of too large a body, as a client that still sends does not read the answer
 HOST = re.compile(r"(?:\[([^\[\]]+)\]|([^\[\]:,\s]+))(?::[0-9]+)?")  # [IPv6] or a name, and perhaps a port
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 def install_limits(app: FastAPI, host: str = "127.0.0.1") -> None:
-    """Gives an app its limits, and errors in OpenAI's shape. Call it once, after the routes are there.
+    """Add limits, and errors in OpenAI's shape, to an app, once, after its routes.
 
-    host: where the server listens. Too large a body gets 413, headers 431, a foreign Host or Origin 403. Make the app
-    with FastAPI(docs_url=None, redoc_url=None): those pages load scripts from elsewhere. Then `server.run(app, …)`.
+    host: the server's address. Too large a body gets 413, headers 431, a foreign Host or Origin 403. Make the app with
+    FastAPI(docs_url=None, redoc_url=None), as those pages load scripts from other sites. Then `server.run(app, …)`.
     """
     install_errors(app)
-    app.router.redirect_slashes = False  # a path that is slightly wrong is wrong
+    app.router.redirect_slashes = False  # paths must be exact
     app.add_middleware(Limits, host=host)
 
 
 class Limits:
-    """The middleware. Routes get the body whole; after it, `receive` tells only whether the client has gone."""
+    """Middleware that reads the complete body first; later, `receive` only reports that the client disconnects."""
 
     def __init__(self, app: ASGIApp, host: str) -> None:
         self._app = app
@@ -58,14 +59,14 @@ class Limits:
             response = error_response(error.status, error.message, code=error.code, headers={"Connection": "close"})
             await response(scope, receive, send)
             return
-        if body is None:  # the client has gone
+        if body is None:  # the client has disconnected
             return
-        whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-        async def receive_whole() -> Message:
-            return whole.pop() if whole else await receive()
+        async def receive_body() -> Message:
+            return messages.pop() if messages else await receive()
 
-        await self._app(scope, receive_whole, send)
+        await self._app(scope, receive_body, send)
 
     def _check_headers(self, scope: MutableMapping[str, Any]) -> None:
         n_bytes = len(scope.get("raw_path", b"")) + len(scope["query_string"])
@@ -88,9 +89,9 @@ class Limits:
             raise _too_large()
 
     def _is_ours(self, host: str) -> bool:
-        """Whether a Host header names this server. No attacker's site has a bare address as its name."""
-        found = HOST.fullmatch(host.lower())
-        name = (found[1] or found[2]) if found else ""
+        """Whether a Host header names this server. A bare address is safe: no site has one as its name."""
+        match = HOST.fullmatch(host.lower())
+        name = (match[1] or match[2]) if match else ""
         return name in self._names or (self._is_open and _is_address(name))
 
     async def _read_body(self, receive: Receive) -> bytes | None:

@@ -1,8 +1,7 @@
-"""What happens in the folder of a run while it trains, as events for the page.
+"""Live events of training runs for the page, from the files in their folders.
 
-The process that trains knows nothing of it: one task looks at its files, twice a second, for all pages that listen, and
-only as long as one does. An event says how things are, and not only what was added: a page that missed some, or has
-lost its connection for a while, is right again after the next.
+The training process does not take part: a single task looks at its files, twice a second, while any pages listen. An
+event gives the current state, not only a change, so a page that missed some events is right again after the next.
 """
 
 from __future__ import annotations
@@ -32,9 +31,11 @@ _log = logging.getLogger(__name__)
 
 
 class Event(NamedTuple):
-    """state: {is_there, is_training, step, steps}; the last step logged, and how many are planned, if that is known.
-    metrics: {after, rows}; in place of all rows after that step (of all rows, if it is None) there are these now.
-    checkpoint: {steps}; those whose weights are there.   sample: {step, samples}; the newest.
+    """An event of one of four types, with its data.
+
+    state: {is_there, is_training, step, steps}; the last logged step, and the planned number, if known.
+    metrics: {after, rows}; these rows replace all after that step (all rows, if it is None).
+    checkpoint: {steps}; those with weights.   sample: {step, samples}; the newest.
     """
 
     type: Literal["state", "metrics", "checkpoint", "sample"]
@@ -42,7 +43,7 @@ class Event(NamedTuple):
 
 
 class Watcher:
-    """A run's folder and what is known of it. The folder may vanish and come back, or another in its place."""
+    """Watches a run's folder for changes. The folder may vanish and come back, or be replaced."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
@@ -56,10 +57,10 @@ class Watcher:
         self._said: dict[str, Any] = {}
 
     def look(self) -> list[Event]:
-        """What has changed since the last look; at the first one, everything."""
+        """The changes since the last look; at the first one, everything."""
         try:
             return self._look()
-        except OSError:  # it went while it was looked at, or may not be read: the next look that can tells everything
+        except OSError:  # the folder has just vanished, or is unreadable: the next successful look reports everything
             self._forget()
             return []
 
@@ -85,16 +86,16 @@ class Watcher:
 
 
 class Tail:
-    """The rows of a file that grows, each once. A last line without an end is still being written."""
+    """Reads the rows of a growing file, each once. A last line without an end is still being written."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._n_bytes, self._last_line = 0, b""
 
     def read(self) -> tuple[bool, list[Row]]:
-        """The rows that are new; or, if the file is not the one that was read before, False and all of its rows.
+        """True and the new rows; or, if the file is not the one that was read before, False and all its rows.
 
-        So it is after a resume, which cuts the file back. The last line read tells, for it stands where it stood.
+        That happens after a resume, which cuts the file back: then the last line read is not in its place.
         """
         try:
             with self._file.open("rb") as stream:
@@ -115,14 +116,14 @@ class Tail:
 
 
 class Cached:
-    """What was read from a file, and is read again when the file has changed."""
+    """The cached contents of a file, read again when the file has changed."""
 
     def __init__(self, file: Path, reader: Callable[[Path], Read | None]) -> None:
         self._file, self._reader = file, reader
         self._known: tuple[tuple[int, int], Any] | None = None
 
     def read(self) -> Any:
-        """None where there is no such file, or nothing in it yet."""
+        """The contents, as `reader` returns them; None if there is no such file, or nothing in it yet."""
         try:
             now = _version(self._file.stat())
             if self._known is None or self._known[0] != now:
@@ -137,7 +138,7 @@ def _version(stat: stat_result) -> tuple[int, int]:
 
 
 def planned_steps(config_file: Path) -> int | None:
-    """How many steps the run will make; None while the file is being written."""
+    """The planned number of steps; None while the file is being written."""
     try:
         return load_run_config(config_file).train.steps
     except ConfigError:
@@ -145,7 +146,7 @@ def planned_steps(config_file: Path) -> int | None:
 
 
 def newest_samples(samples_file: Path) -> dict[str, Any] | None:
-    """The texts that stand last in samples.md, with their step; None while they are being written."""
+    """The last texts in samples.md, with their step; None while they are being written."""
     with samples_file.open("rb") as stream:
         stream.seek(max(0, samples_file.stat().st_size - MOST_BYTES_OF_SAMPLES))
         text = stream.read().decode("utf-8", "replace")
@@ -159,7 +160,7 @@ def newest_samples(samples_file: Path) -> dict[str, Any] | None:
 
 
 class Watch:
-    """What happens in these runs, for all who listen. One task looks, from the first listener to the last."""
+    """Events of these runs for all listeners. One task looks, while there are any."""
 
     def __init__(self, runs: Mapping[str, Path], seconds: float = SECONDS_BETWEEN_LOOKS) -> None:
         self._runs, self._seconds = runs, seconds
@@ -171,12 +172,12 @@ class Watch:
         return len(self._listeners)
 
     async def events(self) -> AsyncIterator[Event]:
-        """How things are, then what changes, each with the name of its run. They end only if nobody can look on."""
+        """The current state, then changes, each with the name of its run. They end only if watching fails."""
         news: asyncio.Queue[Event | None] = asyncio.Queue()
         self._listeners.add(news)
         try:
             if self._looking is None:
-                self._looking = asyncio.create_task(self._look())  # its first look tells everything
+                self._looking = asyncio.create_task(self._look())  # its first look reports everything
             else:
                 for event in await asyncio.to_thread(_changes, self._watchers()):
                     yield event
@@ -198,7 +199,7 @@ class Watch:
                 for event in await asyncio.to_thread(_changes, watchers):
                     self._tell(event)
                 await asyncio.sleep(self._seconds)
-        except Exception:  # a fault of ours: a page whose events end asks again
+        except Exception:  # a bug: a page whose events end connects again
             _log.exception("watching failed")
             self._looking = None
             self._tell(None)
@@ -215,7 +216,7 @@ def _changes(watchers: Mapping[str, Watcher]) -> list[Event]:
 
 
 def event_routes(runs: Mapping[str, Path]) -> APIRouter:
-    """`/api/events`: what happens in these runs, as server-sent events."""
+    """The route `/api/events`: events of these runs, as server-sent events."""
     routes, watch = APIRouter(), Watch(runs)
 
     @routes.get("/api/events")

@@ -1,6 +1,6 @@
-"""What the page shows of a checkpoint, computed from its model and its corpus, and kept for the next time.
+"""Computes what the page shows of a checkpoint, from its model and its corpus, and caches it.
 
-One forward pass goes at a time: a trace listens inside the model, and may change what it computes meanwhile.
+Forward passes run one at a time, as a trace puts hooks into the model, which may change its results.
 
 Shapes: N points of the residual stream, L layers, H heads, T positions as queries, S as keys, V vocabulary.
 """
@@ -43,7 +43,7 @@ KEPT_ANSWERS = 64
 
 
 class Changes(NamedTuple):
-    """What a model is made to do otherwise: these places give nothing or, with patch_text, what they gave for that."""
+    """Interventions in a model: these places are knocked out or, with patch_text, patched from that text."""
 
     knock_out: Sequence[Place] = ()
     patch_text: str | None = None
@@ -53,7 +53,7 @@ UNCHANGED = Changes()
 
 
 class Microscope:
-    """What the models of these runs compute. Raises PellucidError where a checkpoint or a text cannot be shown."""
+    """Results of the models of these runs. Raises PellucidError where a checkpoint or a text cannot be shown."""
 
     def __init__(self, runs: Sequence[Path]) -> None:
         self.runs = Runs(runs)
@@ -62,7 +62,7 @@ class Microscope:
         self._forward, self._measuring = Lock(), Lock()
 
     def model(self, checkpoint: str) -> Json:
-        """The model in figures, and its vocabulary: text and bytes of each token, and the pair that it was made of."""
+        """The model's sizes, and its vocabulary: text and bytes of each token, and its merge."""
         opened = self.runs.open(checkpoint)
         tokenizer = opened.tokenizer
         ids = range(tokenizer.vocab_size)
@@ -80,7 +80,7 @@ class Microscope:
             "merges": merges,
         }
 
-    # What the model computes for a text
+    # Results for a text
 
     def trace(self, checkpoint: str, text: str, at: int | None = None, changes: Changes = UNCHANGED) -> Json:
         """Attention, surprise and the logit lens at all positions, and the logits at one of them."""
@@ -107,7 +107,7 @@ class Microscope:
         }
 
     def logits(self, checkpoint: str, text: str, at: int | None = None, changes: Changes = UNCHANGED) -> Json:
-        """Only the logits at one position, after each point: a click on a token needs no more."""
+        """The logits at one position, after each point, for a click on a token."""
         return self._logits_at(self._trace(checkpoint, text, changes)[0], at)
 
     def _logits_at(self, traced: Trace, at: int | None) -> Json:
@@ -116,7 +116,7 @@ class Microscope:
         return {"at": place, "logits": packed(traced.unembed(traced.residuals[:, place]))}
 
     def _trace(self, checkpoint: str, text: str, changes: Changes = UNCHANGED) -> tuple[Trace, str]:
-        """The trace, and as much of the text as fits; see `_read`."""
+        """The trace, and the text as far as it fits (`_read`)."""
         opened = self.runs.open(checkpoint)
         ids, shown = _read(opened, text)
         places, patch_text = tuple(changes.knock_out), changes.patch_text
@@ -134,30 +134,30 @@ class Microscope:
         return opened.traces.get((tuple(ids), places, patch_text), compute), shown
 
     def traced(self, checkpoint: str, text: str) -> tuple[Opened, Trace]:
-        """For the exported page, which holds more than answers: the model, and its trace of the text."""
+        """The model and its trace of a text, for the exported page."""
         return self.runs.open(checkpoint), self._trace(checkpoint, text)[0]
 
     def inside(
         self, checkpoint: str, text: str, layer: int, changes: Changes = UNCHANGED, dtype: DType = "float32"
     ) -> Json:
-        """What one layer computed, step by step."""
+        """The steps of one layer."""
         require_decoder(self.runs.open(checkpoint).model, "inside")
         steps = self._trace(checkpoint, text, changes)[0].inside(layer)
         return {"steps": [{**step._asdict(), "values": packed(step.values, dtype)} for step in steps]}
 
     def heads(self, checkpoint: str) -> Json:
-        """What each head looks at where random tokens are read twice, and the name that follows."""
+        """Scores and names of the heads, on random tokens read twice."""
         opened = self.runs.open(checkpoint)
 
         def compute() -> Json:
             with self._forward:
                 model = require_decoder(opened.model, "heads")
-                return {"heads": [each.to_json() for each in head_scores(model, opened.tokenizer)]}
+                return {"heads": [head.to_json() for head in head_scores(model, opened.tokenizer)]}
 
         return self._measured.get(("heads", opened.digest), compute)
 
     def knock_out(self, checkpoint: str, n: int) -> Json:
-        """What each skill loses on n held-out fables without each head and sublayer, and where the heads look."""
+        """The cost of each knock-out for each skill on n held-out fables, and the attribution of skills to heads."""
         opened = self.runs.open(checkpoint)
 
         def compute() -> Json:
@@ -167,7 +167,7 @@ class Microscope:
             fables = held_out_fables(corpus, opened.tokenizer, model.context_length, n)
             try:
                 attribution = attribute(model, opened.tokenizer, corpus, fables)
-            except ConfigError:  # weights that are no shares: what is lost without a head is known all the same
+            except ConfigError:  # attention weights that do not sum to 1; the costs are known all the same
                 attribution = None
             costs = {head.costs.places[0]: head.costs for head in attribution.heads} if attribution else {}
             others = [[place] for place in places_of(model) if place not in costs]
@@ -176,10 +176,10 @@ class Microscope:
             table = replace(table, rows=[costs[place] for place in places_of(model)])
             return {**table.to_json(), "attribution": attribution and attribution.to_json()}
 
-        with self._measuring:  # it takes seconds: whoever else asks waits for the same answer
+        with self._measuring:  # it takes seconds: other requests wait for the same answer
             return self._measured.get(("knock out", opened.digest, n), compute)
 
-    # What is true
+    # The truth
 
     def truth(self, checkpoint: str, text: str) -> Json:
         """The exact distribution of the next token at each position, where the corpus knows it."""
@@ -196,7 +196,7 @@ class Microscope:
         return self._truths.get((opened.reading, shown), compute)
 
     def deciding(self, checkpoint: str, text: str) -> Json:
-        """At each token, the places of those whose words decide the next one; no places where no grammar knows it."""
+        """For each token, the places of those whose words decide the next one; none without a grammar."""
         opened = self.runs.open(checkpoint)
         corpus = self.runs.corpus(opened.trained.config)
         if not isinstance(corpus, FablesCorpus):
@@ -214,7 +214,7 @@ class Microscope:
 
 
 def _read(opened: Opened, text: str) -> tuple[list[int], str]:
-    """As many tokens of a text as fit, and what they say. A model of conversations reads it in the chat template."""
+    """The tokens of a text that fit, and their text. A model of conversations reads it in the chat template."""
     tokenizer, length = opened.tokenizer, opened.model.context_length
     if tokenizer.has_chat_tokens:
         ids = ids_of_marked(tokenizer, text)
@@ -252,4 +252,4 @@ def _surprise(p: Distribution | None, id_: int) -> float | None:
 
 
 def _entropy(p: Mapping[int, float]) -> float:
-    return max(0.0, -math.fsum(each * math.log(each) for each in p.values() if each))
+    return max(0.0, -math.fsum(probability * math.log(probability) for probability in p.values() if probability))

@@ -1,7 +1,7 @@
-"""What there is to show: runs, their checkpoints, the models in memory, and texts that no model has trained on.
+"""Runs, checkpoints, models in memory and held-out texts, for the page.
 
-A checkpoint is named RUN@STEP. A model is kept by the hash of its files, and a corpus by its config, so a run that is
-trained again is never shown with old numbers.
+A checkpoint is named RUN@STEP. Models are cached by the hash of their files, and corpora by their config, so a run that
+is trained again is never shown with old numbers.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ MOST_BYTES_OF_MODELS = 1 << 30
 MOST_BYTES_OF_TRACES = 1 << 27  # of each model
 KEPT_CORPORA, KEPT_WORDS = 16, 4096
 FABLES_FOR_EXAMPLES = 6
-LEAST_TOKENS_BEFORE = 24  # an example that asks for a name said before should be long enough to have said one
-NOT_BEGUN: Json = {  # of a run whose folder holds no config yet
+LEAST_TOKENS_BEFORE = 24  # an example for recall should be long enough to contain a name
+NOT_BEGUN: Json = {  # for a run whose folder has no config yet
     "loss_unit": "nats per token",
     "steps": None,
     "context_length": None,
@@ -62,14 +62,13 @@ LOOK_INSIDE = {  # the page's parts that need a decoder, and their headings
 
 
 def bytes_of(traced: Trace) -> int:
-    """About what a trace keeps in memory, with the tensors inside its layers, which nobody has asked for yet."""
+    """About the bytes of a trace, with the tensors inside its layers, which are computed later."""
     return 2 * traced.attention.nbytes + 8 * traced.residuals.nbytes
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A checkpoint in memory, and what it has made of texts. `digest` changes with any byte of it; `reading`, with what
-    it reads: its tokenizer, and the config with its corpus."""
+    """A checkpoint in memory. digest: hash of its files. reading: hash of tokenizer and config, thus of its corpus."""
 
     digest: str
     reading: str
@@ -87,12 +86,12 @@ class Opened:
 
 
 class Runs:
-    """The runs that one server shows. Raises PellucidError where a run or a checkpoint cannot be shown."""
+    """The runs of a server. Raises PellucidError where a run or a checkpoint cannot be shown."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = named(paths)
         self.folders = {name: _folder(path) for name, path in self._paths.items()}
-        self.grammar = Lock()  # to be held by whoever asks a corpus
+        self.grammar = Lock()  # to be held while using a corpus
         self._models: Kept[Opened] = Kept(MOST_BYTES_OF_MODELS, lambda opened: opened.n_bytes)
         self._corpora: Kept[Corpus] = Kept(KEPT_CORPORA)
         self._documents: Kept[tuple[list[str], Iterator[str]]] = Kept(KEPT_CORPORA)
@@ -101,21 +100,21 @@ class Runs:
     # Runs
 
     def described(self) -> Json:
-        """The runs, their models in figures, and their checkpoints, oldest first.
+        """The runs, with the sizes of their models and their checkpoints, oldest first.
 
-        One that cannot be shown has a `problem` instead. If none can, the first one's is raised.
+        A run that cannot be shown has a `problem` instead. If none can be shown, the first problem is raised.
         """
-        found: list[Json] = []
+        descriptions: list[Json] = []
         problems: list[Exception] = []
         for name, path in self._paths.items():
             try:
-                found.append(self._described(name, path))
+                descriptions.append(self._described(name, path))
             except (PellucidError, OSError) as problem:
                 problems.append(problem)
-                found.append({"name": name, **NOT_BEGUN, "problem": str(explained(problem))})
-        if len(problems) == len(found):
+                descriptions.append({"name": name, **NOT_BEGUN, "problem": str(explained(problem))})
+        if len(problems) == len(descriptions):
             raise problems[0]
-        return {"runs": found}
+        return {"runs": descriptions}
 
     def _described(self, name: str, path: Path) -> Json:
         _present(path)
@@ -123,7 +122,7 @@ class Runs:
             return {"name": name, **NOT_BEGUN}
         try:
             config = load_run_config(path / "config.yaml")
-        except ConfigError as error:  # no fault of who asks, who need not know where it lies
+        except ConfigError as error:  # not the client's fault, who need not know the path
             raise CheckpointError(f"{name}/config.yaml", error.what, "restore it and try again") from None
         losses = {row["step"]: row.get("val_loss") for row in _rows(path)}
         steps = _steps(path)
@@ -153,7 +152,7 @@ class Runs:
     # Checkpoints
 
     def open(self, checkpoint: str) -> Opened:
-        """The model of a checkpoint, from memory if it is there and no file has changed."""
+        """The model of a checkpoint, from memory if it is cached and no file has changed."""
         directory = self._directory(checkpoint)
         digest = hashlib.sha256((directory / MANIFEST).read_bytes()).hexdigest()
         with self._loading:
@@ -169,12 +168,12 @@ class Runs:
     # Texts
 
     def corpus(self, config: RunConfig) -> Corpus | None:
-        """What a run reads; None if it reads no text, or its files are gone."""
+        """The corpus of a run; None if it reads no text, or its files are gone."""
 
         def build() -> Corpus:
             corpus = build_corpus(config.corpus)
             if isinstance(corpus, KnownCorpus):
-                # What may come after a beginning is asked again at each keystroke.
+                # The page asks for the same words again at each keystroke.
                 corpus.words_on = lru_cache(KEPT_WORDS)(corpus.words_on)  # type: ignore[method-assign]
             return corpus
 
@@ -184,12 +183,12 @@ class Runs:
             return None
 
     def known(self, opened: Opened) -> KnownCorpus | None:
-        """The corpus, if it knows the truth about the tokens of this model: none may reach across words."""
+        """The corpus, if it knows the truth about this model's tokens; the tokenizer must cut text into words."""
         corpus = self.corpus(opened.trained.config)
         return corpus if isinstance(corpus, KnownCorpus) and opened.tokenizer.has_words else None
 
     def examples(self, checkpoint: str) -> list[Json]:
-        """Beginnings of held-out documents that end just before a token that takes a skill, one for each skill."""
+        """A beginning of a held-out document for each skill, ending just before a token that takes it."""
         opened = self.open(checkpoint)
         corpus, tokenizer = self.known(opened), opened.tokenizer
         documents = self.held_out(checkpoint, FABLES_FOR_EXAMPLES)
@@ -215,8 +214,7 @@ class Runs:
         return {"number": number, "text": documents[number - 1]}
 
     def held_out(self, checkpoint: str, n: int) -> list[str]:
-        """The first n held-out documents, or all if there are fewer. Each is cut to what fits, but a conversation
-        is whole. They are read once."""
+        """The first n held-out documents, or all if there are fewer; cut to the context, except for conversations."""
         opened = self.open(checkpoint)
 
         def begin() -> tuple[list[str], Iterator[str]]:
@@ -227,39 +225,39 @@ class Runs:
             return [], (document.text for document in further)
 
         with self.grammar:
-            known, further = self._documents.get(opened.reading, begin)
-            known += islice(further, max(0, n - len(known)))
-            return known[:n]
+            documents, further = self._documents.get(opened.reading, begin)
+            documents += islice(further, max(0, n - len(documents)))
+            return documents[:n]
 
 
 def named(paths: Sequence[Path]) -> dict[str, Path]:
-    """The runs at these paths by the names of their folders: a second one of the same name is called NAME-2."""
-    found: dict[str, Path] = {}
+    """The runs at these paths by the names of their folders; a second one of the same name becomes NAME-2."""
+    runs: dict[str, Path] = {}
     for path in map(Path.resolve, paths):
         name, number = _folder(path).name, 1
-        while name in found:
+        while name in runs:
             number += 1
             name = f"{_folder(path).name}-{number}"
-        found[name] = path
-    return found
+        runs[name] = path
+    return runs
 
 
 def left_out(config: RunConfig) -> Json | None:
-    """The parts of the page that do not apply to a model of this kind, and why; None if all do."""
+    """The parts of the page that do not apply to this kind of model, and why; None if all do."""
     if config.model.type == "decoder":
         return None
     return {"parts": [*LOOK_INSIDE], "why": NOTHING_INSIDE.replace("model", f"model ({config.model.type})", 1)}
 
 
 def _present(path: Path) -> Path:
-    """Returns the path. Raises CheckpointError if no folder is there."""
+    """The path. Raises CheckpointError if no folder is there."""
     if not path.is_dir():
         raise CheckpointError(str(path), "this folder is gone", "restore it and try again")
     return path
 
 
 def _folder(path: Path) -> Path:
-    """The run's folder, given that or the folder of one of its checkpoints."""
+    """The run's folder, from itself or the folder of one of its checkpoints."""
     return run_of(path) if STEP_NAME.fullmatch(path.name) else path
 
 
@@ -268,9 +266,9 @@ def _rows(path: Path) -> list[Json]:
 
 
 def _steps(path: Path) -> list[int]:
-    """The steps whose weights are here, from checkpoints and snapshots."""
+    """The steps with weights, from checkpoints and snapshots."""
     directories = [path] if STEP_NAME.fullmatch(path.name) else step_directories(path)
-    return sorted({int(each.name.removeprefix("step-")) for each in directories})
+    return sorted({int(directory.name.removeprefix("step-")) for directory in directories})
 
 
 def _load(directory: Path, digest: str) -> Opened:
@@ -281,11 +279,11 @@ def _load(directory: Path, digest: str) -> Opened:
 
 
 def _first_words(text: str, n: int = 12) -> str:
-    """The first words of a text; in a conversation, the whole question and the first words of the answer."""
+    """The first words of a text; for a conversation, the whole question and the first words of the answer."""
     question, mark, answer = text.partition(ASSISTANT) if ASSISTANT in text else ("", "", text)
     return question + mark + " ".join(answer.split()[:n])
 
 
 def _marked(turns: Sequence[Turn]) -> str:
-    """A conversation as a text, with the marks of the chat template in it."""
+    """A conversation as text, with the control tokens of the chat template spelled out."""
     return "".join(f"{TOKEN_OF_ROLE[turn.role]}{turn.text}{END_OF_TURN}" for turn in turns)

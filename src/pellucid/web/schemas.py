@@ -1,4 +1,4 @@
-"""What the page asks of the server; docs/microscope.md shows what it answers. Unknown keys are refused."""
+"""The page's requests to the server; docs/microscope.md shows the answers. Unknown keys are refused."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pellucid.web.microscope import Changes
 
-MAX_CHARACTERS = 50_000  # more than any context here holds; a longer request is a mistake
-N_FABLES, MOST_FABLES = 32, 1000  # held-out texts that are read for one request
+MAX_CHARACTERS = 50_000  # more than any context; a longer request is a mistake
+N_FABLES, MOST_FABLES = 32, 1000  # held-out texts for one request
 
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 Place = tuple[Literal["head"], int, int] | tuple[Literal["attention", "feed_forward"], int]
@@ -19,7 +19,7 @@ Switched = Annotated[list[Place], Field(max_length=4096)]
 class Request(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    checkpoint: str = Field(max_length=300)  # as /api/run names it
+    checkpoint: str = Field(max_length=300)  # a name from /api/run
 
 
 class TextRequest(Request):
@@ -27,9 +27,7 @@ class TextRequest(Request):
 
 
 class TraceRequest(TextRequest):
-    """at: the token whose logits are wanted; the last one, if None. knock_out: places that give nothing or, with
-    patch_text, what they gave for that text.
-    """
+    """at: the token whose logits are wanted, by default the last. knock_out: places to knock out or patch."""
 
     at: int | None = Field(default=None, ge=0)
     knock_out: Switched = []
@@ -45,6 +43,6 @@ class InsideRequest(TraceRequest):
 
 
 class KnockOutRequest(Request):
-    """n: how many held-out fables are read with each part knocked out, from the first one on."""
+    """n: the number of held-out fables to read with each part knocked out."""
 
     n: int = Field(default=N_FABLES, ge=2, le=MOST_FABLES)

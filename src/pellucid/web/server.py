@@ -1,4 +1,4 @@
-"""An app on a port: uvicorn, with an end for clients that take too long, and an orderly end for itself."""
+"""Runs an app with uvicorn, which cuts off slow clients and shuts down cleanly."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from pellucid.errors import InputOutputError
 from pellucid.web.errors import error_response
 from pellucid.web.limits import MAX_HEADER_BYTES
 
-REQUEST_SECONDS = 10.0  # from the first byte of a request to its last, and from a full buffer to one that is read
-BACKLOG = 2048  # connections that wait to be taken, where the system allows so many
-DRAIN_SECONDS = 8.0  # what is being answered when the server is asked to stop may take so long
+REQUEST_SECONDS = 10.0  # to send a request, and to read from a full buffer
+BACKLOG = 2048  # waiting connections, where the system allows so many
+DRAIN_SECONDS = 8.0  # to finish current answers when the server is asked to stop
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that hears whoever calls; port 0 is any that is free. InputOutputError if another program has it."""
+    """A listening socket; port 0 means any free one. InputOutputError if the port is in use."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
-        if sys.platform != "win32":  # there it would mean that two programs may share the port
+        if sys.platform != "win32":  # on Windows it would let two programs share the port
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
         listening.listen(BACKLOG)
@@ -43,16 +43,15 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def run(app: FastAPI, listening: socket.socket) -> None:
-    """Serves until SIGTERM or Ctrl-C: then takes no more requests, finishes those it has, and raises the signal again.
+    """Serve until SIGTERM or Ctrl-C; then finish the current requests, accept no more, and raise the signal again.
 
-    So `pellucid` exits with 143 or 130, DRAIN_SECONDS later at most. Call it in the main thread.
+    So `pellucid` exits with 143 or 130, at most DRAIN_SECONDS later. Call it in the main thread.
     """
     made(app).run(sockets=[listening])
 
 
 def made(app: FastAPI) -> uvicorn.Server:
-    """uvicorn for this app. A client that needs more than REQUEST_SECONDS to send its request, or to take in what it is
-    sent, is cut off."""
+    """A uvicorn server for the app that cuts off clients which take more than REQUEST_SECONDS to send or read."""
     log = logging.getLogger("uvicorn.error")
     log.setLevel(logging.ERROR)
     log.addFilter(is_fault)
@@ -72,12 +71,12 @@ def made(app: FastAPI) -> uvicorn.Server:
 
 
 def is_fault(record: logging.LogRecord) -> bool:
-    """Not if an answer was cut off at the end of the drain: uvicorn would show a traceback."""
+    """Whether to log a record: not the traceback of an answer that was cut off at the end of the drain."""
     return record.exc_info is None or record.exc_info[0] is not CancelledError
 
 
 class TimedProtocol(H11Protocol):
-    """One connection of uvicorn's, with a clock that runs while the client owes bytes, or does not take them."""
+    """A connection of uvicorn's with timeouts while the client has to send bytes, or to read them."""
 
     loop: AbstractEventLoop
 
@@ -122,13 +121,13 @@ class TimedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """uvicorn's answer to what is no HTTP, while it handles the exception; ours names headers that are too long."""
+        """Answer invalid HTTP, as uvicorn does while it handles the exception, but name headers that are too long."""
         reason = sys.exc_info()[1]
         status = reason.error_status_hint if isinstance(reason, h11.RemoteProtocolError) else 400
         self._answer(status, "headers over the limit; send fewer" if status == 431 else msg)
 
     def _answer(self, status: int, message: str) -> None:
-        """Straight to the client, past the app: for what never became a request."""
+        """Answer the client directly, without the app, as there is no complete request."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             response = error_response(status, message, headers={"Connection": "close"})
             events: list[h11.Event] = [

@@ -1,6 +1,6 @@
-"""Tensors on their way to a browser: {"shape", "dtype", "data"}, data in base64, row by row.
+"""Tensors for a browser: {"shape", "dtype", "data"}, data in base64, row by row.
 
-Bytes are in the order of this machine, which is that of all machines that browsers run on.
+The byte order is this machine's, which is that of all machines that browsers run on.
 """
 
 from __future__ import annotations
@@ -21,6 +21,6 @@ class Packed(TypedDict):
 
 
 def packed(x: Tensor, dtype: DType = "float32") -> Packed:
-    """float16 keeps three digits, enough for weights between 0 and 1; what is compared to 1e-3 goes as float32."""
+    """A tensor for JSON. float16 keeps three digits, enough for attention weights; float32 is for exact comparisons."""
     array = x.detach().to("cpu", getattr(torch, dtype)).contiguous().numpy()
     return {"shape": list(x.shape), "dtype": dtype, "data": base64.b64encode(array.tobytes()).decode("ascii")}

@@ -1,4 +1,4 @@
-"""A run that is trained while its page is open: in a process of its own, which ends with the server and saves first."""
+"""Trains a run while its page is open, in its own process, which saves and stops with the server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pellucid.config.run import RunConfig
 
 
 def why_not_to_train(config: RunConfig, run_dir: Path) -> str | None:
-    """What is there already: the whole run, or somebody who trains it."""
+    """Why the run need not be trained: it is finished, or another process trains it; else None."""
     if is_locked(run_dir):
         return "another process trains here"
     steps = steps_in(run_dir)
@@ -22,10 +22,10 @@ def why_not_to_train(config: RunConfig, run_dir: Path) -> str | None:
 
 @contextmanager
 def training(config_file: Path, run_dir: Path) -> Iterator[None]:
-    """Trains the run, or goes on with it, until the block ends; then waits until it is saved.
+    """Inside, the run is trained, or resumed; at the end of the block, training saves and stops.
 
-    What it prints goes where the server prints. Ctrl-C in the terminal reaches the server alone: a second signal would
-    end the training before it could save. If the server is killed, the training stops as well.
+    Its output goes to that of the server. Ctrl-C in the terminal reaches only the server, as a second signal would end
+    the training before it could save. If the server is killed, the training stops as well.
     """
     process = subprocess.Popen(
         [sys.executable, "-m", "pellucid", "train-for-page", str(config_file), str(run_dir)],

@@ -1,1 +1,1 @@
-"""OpenAI's completions API in front of trained runs, so that the programs written for it can call your models."""
+"""A server with OpenAI's completions API, so that programs written for it can call your models."""

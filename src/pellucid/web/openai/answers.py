@@ -1,4 +1,4 @@
-"""How OpenAI's answers look: whole, or as the chunks of a stream, of completions and of chats."""
+"""The formats of OpenAI's answers, complete or streamed, for completions and chats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REASONS = {"end_of_text": "stop", "stop": "stop", "length": "length", None: None
 
 
 class Format(Protocol):
-    """How an answer looks. A choice is the number of a text; several belong to each prompt if `n` says so."""
+    """The format of an answer. A choice is the number of a text; each prompt has `n` of them."""
 
     id: str
     object: str
@@ -28,17 +28,17 @@ class Format(Protocol):
     n_likeliest: int | None
 
     def choice(self, number: int, pieces: Sequence[Piece], prompt_tokens: Sequence[Token]) -> Json:
-        """A whole text."""
+        """A complete text."""
 
     def first_chunks(self, number: int, prompt_tokens: Sequence[Token]) -> Iterator[Json]:
-        """What a stream says before anything is written."""
+        """The chunks of a stream before the first piece."""
 
     def chunk(self, number: int, piece: Piece) -> Json:
         """A piece of a text."""
 
 
 class CompletionFormat:
-    """The answers of /v1/completions. With an echo, the prompt stands before each text."""
+    """The answers of /v1/completions. With an echo, the prompt comes before each text."""
 
     object = chunk_object = "text_completion"
 
@@ -84,21 +84,21 @@ class CompletionFormat:
         }
 
     def _likeliest(self, token: Token) -> dict[str, float | None]:
-        """The chosen one too, wherever it stands, as OpenAI's."""
+        """The likeliest tokens and the chosen one, as OpenAI gives them."""
         both = [*token.likeliest, *([] if token.log_p is None else [(token.id, token.log_p)])]
         return {token_name(self._tokenizer, id_): log_p for id_, log_p in both}
 
     def _scores_of_prompt(self, number: int, read: Sequence[Token]) -> Json:
-        """What was not read has no score, nor has the first token that was."""
+        """The scores of the prompt's tokens; unread tokens, and the first one read, have none."""
         ids = self._prompt(number).ids
         tokens = [Token(id_, 0) for id_ in ids[: len(ids) - len(read)]] + list(read)
-        found = self._scores(tokens, 0)
-        assert found is not None
+        scores = self._scores(tokens, 0)
+        assert scores is not None
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         lengths = (len(decoder.decode(self._tokenizer.token_bytes(id_))) for id_ in ids)
-        found["text_offset"] = list(accumulate(lengths, initial=0))[: len(ids)]
-        found["top_logprobs"] = [each or None for each in found["top_logprobs"]]
-        return found
+        scores["text_offset"] = list(accumulate(lengths, initial=0))[: len(ids)]
+        scores["top_logprobs"] = [likeliest or None for likeliest in scores["top_logprobs"]]
+        return scores
 
 
 class ChatFormat:
@@ -147,7 +147,7 @@ class ChatFormat:
 
 
 def token_name(tokenizer: Tokenizer, id_: int) -> str:
-    """Its text; its bytes, as OpenAI writes them, if they are no whole characters; of a control token, its name."""
+    """A token's text; its bytes, in OpenAI's notation, if they are not complete characters; a control token's name."""
     spelled = tokenizer.token_bytes(id_)
     try:
         return spelled.decode() or tokenizer.control_token(id_)

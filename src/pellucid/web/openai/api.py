@@ -1,7 +1,6 @@
-"""OpenAI's completions API in front of some runs, so that any client of theirs can call your models.
+"""The routes of OpenAI's completions API, for any of its clients; docs/server.md shows calls.
 
-`openai_routes` makes the routes; docs/server.md shows calls. Each answer is put together from the pieces that the
-engine writes: as a stream of events, or all at the end.
+Each answer consists of the pieces that the engine writes: as a stream of events, or all at the end.
 """
 
 from __future__ import annotations
@@ -30,8 +29,7 @@ Json = dict[str, Any]
 
 
 def openai_routes(runs: Mapping[str, ServedRun]) -> APIRouter:
-    """/v1/models, /v1/completions and /v1/chat/completions: `model` is the name of a run, and each has an engine of its
-    own. `install_limits` gives errors their shape."""
+    """/v1/models, /v1/completions and /v1/chat/completions; `model` is the name of a run, each with its own engine."""
 
     @asynccontextmanager
     async def lifespan(_: object) -> AsyncIterator[None]:
@@ -49,17 +47,17 @@ def openai_routes(runs: Mapping[str, ServedRun]) -> APIRouter:
 
     @routes.get("/models")
     async def models() -> JSONResponse:
-        """Lists the models that can be asked now. If none can, says why not."""
-        found: list[Json] = []
+        """List the available models. If there is none, say why not."""
+        available: list[Json] = []
         problem: PellucidError | None = None
         for name in runs:
             try:
-                found.append(_about(await named(name)))
+                available.append(_about(await named(name)))
             except PellucidError as error:
                 problem = error
-        if problem and not found:
+        if problem and not available:
             raise problem
-        return JSONResponse({"object": "list", "data": found})
+        return JSONResponse({"object": "list", "data": available})
 
     @routes.get("/models/{model}")
     async def model(model: str) -> JSONResponse:
@@ -83,7 +81,7 @@ def openai_routes(runs: Mapping[str, ServedRun]) -> APIRouter:
 async def _answer(
     request: Request, served: Served, body: GenerationRequest, prompts: Sequence[Prompt], form: Format
 ) -> Response:
-    """n texts after each prompt. Whoever has gone gets no more written."""
+    """n texts after each prompt; generation stops when the client disconnects."""
     if body.stream_options is not None and not body.stream:
         raise ApiError(400, 'stream_options: only with "stream": true', param="stream_options")
     texts = [
@@ -108,7 +106,7 @@ async def _answer(
         return EventStream(_events(job, form, head, n_prompt_tokens if wants_usage else None), served.engine, job)
     try:
         if not await _ends_before_the_client_goes(job, request):
-            return Response(status_code=499)  # nobody reads it
+            return Response(status_code=499)  # never read
     finally:
         served.engine.release(job)
     choices = [form.choice(i, writing.pieces, writing.prompt_tokens) for i, writing in enumerate(job.writings)]
@@ -116,7 +114,7 @@ async def _answer(
 
 
 async def _events(job: Job, form: Format, head: Json, n_prompt_tokens: int | None) -> AsyncIterator[bytes]:
-    """Server-sent events: a piece of a text each, and the count of tokens if it is asked for."""
+    """Server-sent events, one per piece of a text, and the token counts if they are requested."""
     n_open, has_begun = len(job.writings), [False] * len(job.writings)
     try:
         while n_open:
@@ -139,7 +137,7 @@ def _event(data: Json) -> bytes:
 
 
 class EventStream(StreamingResponse):
-    """However it ends, the job ends with it: also if the client goes before the first event."""
+    """A stream whose end also ends the job, even if the client disconnects before the first event."""
 
     def __init__(self, events: AsyncIterator[bytes], engine: Engine, job: Job) -> None:
         super().__init__(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
@@ -165,18 +163,18 @@ async def _ends_before_the_client_goes(job: Job, request: Request) -> bool:
 
 
 def _usage(job: Job, n_prompt_tokens: int) -> Json:
-    """A token that ends a text is not counted; those of a stop string are."""
+    """Token counts: without the token that ends a text, but with those of a stop string."""
     ended = sum(writing.pieces[-1].finish_reason == "end_of_text" for writing in job.writings)
     n_new = sum(writing.n_new for writing in job.writings) - ended
     return {"prompt_tokens": n_prompt_tokens, "completion_tokens": n_new, "total_tokens": n_prompt_tokens + n_new}
 
 
 def _warning(prompts: Sequence[Prompt], served: Served) -> Json:
-    """A field that OpenAI's answers do not have: only where a prompt was too long for the context."""
+    """The field `warning`, which OpenAI's answers lack, for a prompt that was too long for the context."""
     room = served.trained.model.max_positions
     n_unread = max(len(prompt.ids) for prompt in prompts) - room
     cut = f"the prompt is longer than the context; its first {n_unread} tokens were not read" if n_unread > 0 else None
-    warnings = [each for each in (*(prompt.warning for prompt in prompts), cut) if each]
+    warnings = [warning for warning in (*(prompt.warning for prompt in prompts), cut) if warning]
     return {"warning": "; ".join(warnings)} if warnings else {}
 
 

@@ -3,8 +3,8 @@
     event loop    submit ──► inbox ──┐                        ┌──► wake the jobs that have something new
     engine thread                    └─► step, step, step … ──┘
 
-The thread steps while there is anything to write, and sleeps otherwise. After a step one call wakes all jobs that wait
-for it: a thread that calls the loop for each token would hold up both.
+The thread steps while there is anything to write, and sleeps otherwise. After a step, a single call wakes all jobs that
+wait for it: a call for each token would slow down both threads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pellucid.tokenizer import Tokenizer
 from pellucid.web.errors import ApiError
 
 MOST_WAITING = 32  # texts that may wait for a slot
-GIL_SECONDS = 0.0005  # how long a thread that computes may keep the other from its turn: Python's 5 ms are many steps
+GIL_SECONDS = 0.0005  # a thread's longest turn while the other waits; Python's default of 5 ms is many steps
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Job:
 
     @property
     def error(self) -> BaseException | None:
-        """What ended it before its time: a fault of the engine, or of one of its texts."""
+        """The error that ended the job early, of the engine or of one of its texts."""
         return self.engine_error or next((writing.error for writing in self.writings if writing.error), None)
 
     @property
@@ -50,27 +50,27 @@ class Job:
         return self.error is not None or all(writing.has_ended for writing in self.writings)
 
     async def news(self) -> list[tuple[int, Piece]]:
-        """What has been written since the last call, with the number of its text; waits until there is something."""
+        """The pieces written since the last call, each with the number of its text; waits until there are some."""
         await self._has_news.wait()
         self._has_news.clear()
         if self.error is not None:
             raise failure(self.error)
-        found = []
+        new_pieces = []
         for number, writing in enumerate(self.writings):
             pieces = writing.pieces[self._n_told[number] :]
             self._n_told[number] += len(pieces)
-            found += [(number, piece) for piece in pieces]
-        return found
+            new_pieces += [(number, piece) for piece in pieces]
+        return new_pieces
 
     async def end(self) -> None:
-        """Waits until all is written."""
+        """Wait until everything is written."""
         while not self.has_ended:
             await self.news()
         if self.error is not None:
             raise failure(self.error)
 
     def cancel(self) -> None:
-        """No text gets more than the token that is being made."""
+        """Stop all texts after the current token."""
         for writing in self.writings:
             writing.is_cancelled = True
 
@@ -79,7 +79,7 @@ class Job:
 
 
 class Engine:
-    """Writes for many requests at once. `submit` and `release` are for one event loop, that of the server."""
+    """Writes texts for many requests at once. Call `submit` and `release` in the server's event loop."""
 
     def __init__(
         self, model: LanguageModel, tokenizer: Tokenizer, precision: Precision, n_slots: int = N_SLOTS
@@ -93,9 +93,9 @@ class Engine:
         self._thread.start()
 
     def submit(self, requests: Sequence[Request], *, is_streamed: bool) -> Job:
-        """Begins with these texts as soon as there are slots. Give the job back with `release`, whatever happens.
+        """Start these texts as soon as there are slots. Always call `release` for the job at the end.
 
-        ApiError 429 if too many wait already, 400 if these alone are too many.
+        ApiError 429 if too many texts are waiting, 400 if these alone are too many.
         """
         most = self._n_slots + MOST_WAITING
         if len(requests) > most:
@@ -109,12 +109,12 @@ class Engine:
         return job
 
     def release(self, job: Job) -> None:
-        """Nobody waits for this job any more, finished or not."""
+        """Cancel and forget a job, finished or not."""
         job.cancel()
         self._n_texts -= len(job.writings)
 
     def close(self) -> None:
-        """Ends the thread once all that it was given is written."""
+        """End the thread once all submitted texts are written."""
         self._inbox.put(None)
 
     def _run(self) -> None:
@@ -138,7 +138,7 @@ class Engine:
                     for writing in added:
                         batch.add(writing)
                     written = batch.step()
-            except Exception as error:  # a fault of ours, or a full memory: the next request starts with a clean slate
+            except Exception as error:  # a bug, or a full memory: the next request starts with a new batch
                 _log.exception("the engine failed")
                 for job in jobs.values():
                     job.engine_error = without_frames(error)
@@ -153,7 +153,7 @@ class Engine:
 
 
 def failure(error: BaseException) -> ApiError:
-    """The answer to a client whose text this error has ended."""
+    """The error for a client whose text ended by this one."""
     is_full = is_out_of_memory(error)
     why = "memory is full; ask for fewer or shorter texts at once" if is_full else explained(error)
     return ApiError(500, f"the engine failed: {why}")
@@ -166,7 +166,7 @@ def _wake(jobs: set[Job]) -> None:
     for loop, its_jobs in by_loop.items():
         try:
             loop.call_soon_threadsafe(_wake_here, its_jobs)
-        except RuntimeError:  # the loop is closed: nobody waits
+        except RuntimeError:  # the loop is closed
             continue
 
 

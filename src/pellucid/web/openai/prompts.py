@@ -1,4 +1,4 @@
-"""What the model reads of a request: the prompt as tokens, or a conversation in the chat template."""
+"""Reads the prompt of a request as tokens, or its messages in the chat template."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pellucid.web.openai.served import Served
 
 Turns = list[tuple[Literal["user", "assistant"], str]]
 
-DEFAULT_NEW_TOKENS = 16  # of a completion, as OpenAI's
+DEFAULT_NEW_TOKENS = 16  # of a completion, as in OpenAI's API
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """What the model reads, and the text that an echo shows. warning: what of it the model does not see."""
+    """The ids that the model reads, and the text for an echo. warning: about parts that the model does not see."""
 
     ids: list[int]
     text: str
@@ -29,17 +29,17 @@ class Prompt:
 
 
 def read_prompts(body: CompletionRequest, tokenizer: Tokenizer) -> list[Prompt]:
-    """ApiError for ids outside the vocabulary and for text that it cannot write."""
+    """The prompts of a completion. ApiError for ids outside the vocabulary and text that it cannot write."""
     n_new = DEFAULT_NEW_TOKENS if body.max_tokens is None else body.max_tokens
-    given = body.prompt
-    several = given if isinstance(given, list) and not isinstance(given[0], int) else [given]
+    one_or_more = body.prompt
+    is_list = isinstance(one_or_more, list) and not isinstance(one_or_more[0], int)
     prompts = []
-    for each in several:
-        if isinstance(each, str):
-            ids, text = [tokenizer.end_of_text, *_encode(tokenizer, each, "prompt")], each
+    for prompt in one_or_more if is_list else [one_or_more]:
+        if isinstance(prompt, str):
+            ids, text = [tokenizer.end_of_text, *_encode(tokenizer, prompt, "prompt")], prompt
         else:
-            assert isinstance(each, list)
-            ids = [id_ for id_ in each if isinstance(id_, int)]
+            assert isinstance(prompt, list)
+            ids = [id_ for id_ in prompt if isinstance(id_, int)]
             if bad := [id_ for id_ in ids if not 0 <= id_ < tokenizer.vocab_size]:
                 message = f"prompt: {bad[0]} is no token; ids are 0 to {tokenizer.vocab_size - 1}"
                 raise ApiError(400, message, param="prompt")
@@ -49,7 +49,7 @@ def read_prompts(body: CompletionRequest, tokenizer: Tokenizer) -> list[Prompt]:
 
 
 def read_messages(body: ChatRequest, served: Served) -> Prompt:
-    """The chat template around the messages: as many of the last as leave room for the answer, the oldest go first."""
+    """The messages in the chat template; the oldest are left out if there is no room for the answer."""
     tokenizer, model = served.engine.tokenizer, served.trained.model
     if not tokenizer.has_chat_tokens:
         message = f"{served.name} was not trained on conversations; ask /v1/completions, or fine-tune it first: "
@@ -57,21 +57,21 @@ def read_messages(body: ChatRequest, served: Served) -> Prompt:
     if body.top_logprobs is not None and not body.logprobs:
         raise ApiError(400, 'top_logprobs: only with "logprobs": true', param="top_logprobs")
     turns = _turns(body.messages)
-    asked = body.max_completion_tokens or body.max_tokens
-    n_wanted = max(1, model.context_length * 3 // 4) if asked is None else asked
+    n_requested = body.max_completion_tokens or body.max_tokens
+    n_wanted = max(1, model.context_length * 3 // 4) if n_requested is None else n_requested
     for i, (_, text) in enumerate(turns):
         _encode(tokenizer, text, f"messages.{i}")
     ids, n_left_out = prompt_ids(tokenizer, turns), 0
     while len(turns) > n_left_out + 2 and len(ids) + n_wanted > model.max_positions + 1:
         n_left_out += 2
         ids = prompt_ids(tokenizer, turns[n_left_out:])
-    n_new = n_wanted if asked is not None else max(1, min(n_wanted, model.max_positions + 1 - len(ids)))
+    n_new = n_wanted if n_requested is not None else max(1, min(n_wanted, model.max_positions + 1 - len(ids)))
     warning = f"the first {n_left_out} messages were not read: the context is too short" if n_left_out else None
     return Prompt(ids, "", n_new, warning)
 
 
 def _turns(messages: Sequence[Message]) -> Turns:
-    """What was said before comes first: instructions of a system are the beginning of what the user says first."""
+    """The turns of a conversation; the instructions of a system message begin the first one of the user."""
     instructions = [message.text for message in messages[:1] if message.role in ("system", "developer")]
     turns: Turns = []
     for i, message in enumerate(messages[len(instructions) :], start=len(instructions)):

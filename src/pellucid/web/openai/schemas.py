@@ -1,4 +1,4 @@
-"""What clients of OpenAI's API may send. A field that is not here is refused, rather than silently ignored.
+"""The requests that clients of OpenAI's API may send. Unknown fields are refused, rather than silently ignored.
 
 Fields and defaults: https://platform.openai.com/docs/api-reference. `top_k`, `min_p` and `repetition_penalty` are not
 among OpenAI's; the Python client sends them with `extra_body`.
@@ -16,11 +16,11 @@ MOST_NEW_TOKENS = 4096
 MOST_CHOICES = 16
 
 Text = Annotated[str, Field(min_length=1)]
-Zero = Annotated[float, Field(ge=0, le=0)]  # what it adds to logits is not supported
+Zero = Annotated[float, Field(ge=0, le=0)]  # other values are not supported
 
 
 class Body(BaseModel):
-    """Values must have their types: "5" is no number."""
+    """A strict model: values must have their types, so "5" is not a number."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -30,7 +30,7 @@ class StreamOptions(Body):
 
 
 class GenerationRequest(Body):
-    """What both kinds of completion share. null means the default."""
+    """The fields that both kinds of completion share. null means the default."""
 
     model: str
     temperature: Annotated[float, Field(ge=0, le=100)] | None = None
@@ -63,7 +63,7 @@ class GenerationRequest(Body):
         return [self.stop] if isinstance(self.stop, str) else self.stop or []
 
     def seed_of(self, choice: int) -> tuple[int, int] | None:
-        """Each of several choices draws its own numbers."""
+        """The seed of a choice: each of several has its own random numbers."""
         return None if self.seed is None else (self.seed % 2**64, choice)
 
 

@@ -1,4 +1,4 @@
-"""Runs on disk as models that are ready to write, whatever becomes of the runs meanwhile."""
+"""Serves runs on disk as models that are ready to write, and reloads them when they change."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ LOOKS_EVERY_SECONDS = 1.0
 class Served:
     """A checkpoint and the engine that writes with it."""
 
-    name: str  # of its run, as the page calls it
+    name: str  # of its run, as on the page
     trained: TrainedModel
     engine: Engine
     loaded_at: int  # seconds since 1970
 
 
 class ServedRun:
-    """The best checkpoint that RUN has at present, or the one that is named, loaded again when the folder changes.
-    Before its first checkpoint, a run that trains is served with its newest snapshot.
+    """A served run: its best checkpoint, or the named one, loaded again when the folder changes.
 
-    So a run can be served while it trains, and one that is gone for a while is served again when it is back.
+    So a run can be served while it trains (at first with its newest snapshot), and one that is gone for a while is
+    served again when it is back.
     """
 
     def __init__(self, name: str, run: Path, checkpoint: str = "best", n_slots: int = N_SLOTS) -> None:
         self._name, self._run, self._checkpoint, self._n_slots = name, run, checkpoint, n_slots
         self._served: Served | None = None
         self._error: PellucidError | None = None
-        self._seen: object = None  # what the folder looked like when it was loaded
+        self._seen: object = None  # the folder's state when it was loaded
         self._looked_at = -LOOKS_EVERY_SECONDS
         self._lock = asyncio.Lock()
 
     async def current(self) -> Served:
-        """CheckpointError if there is none: the folder is gone, or empty so far, or damaged."""
+        """The current model. CheckpointError if there is none: the folder is gone, still empty, or damaged."""
         async with self._lock:
             if time.monotonic() - self._looked_at >= LOOKS_EVERY_SECONDS:
                 before = self._served
@@ -54,7 +54,7 @@ class ServedRun:
                 if before is not None and before is not self._served:
                     before.engine.close()
         if self._error is not None:
-            raise self._error.with_traceback(None)  # or it would keep the frames of all who met it
+            raise self._error.with_traceback(None)  # or it would collect the frames of every request
         assert self._served is not None
         return self._served
 
@@ -63,8 +63,8 @@ class ServedRun:
             self._served.engine.close()
 
     def _look(self) -> None:
-        """Loads the checkpoint if it is not the one that is loaded. Requests under way keep the model they have."""
-        seen = self._appearance()
+        """Load the checkpoint if it has changed. Current requests keep their model."""
+        seen = self._folder_state()
         if seen == self._seen:
             return
         try:
@@ -85,18 +85,18 @@ class ServedRun:
     def _folders(self) -> list[Path]:
         return [self._run] if STEP_NAME.fullmatch(self._run.name) else step_directories(self._run)
 
-    def _appearance(self) -> object:
-        """Changes whenever a checkpoint or a snapshot comes, goes, or is replaced; quicker than to read one."""
-        found = []
+    def _folder_state(self) -> object:
+        """A value that changes when a checkpoint or snapshot is added, removed or replaced; faster than reading one."""
+        manifests = []
         for folder in self._folders():
             try:
                 stat = (folder / MANIFEST).stat()
             except OSError:
                 continue
-            found.append((folder, stat.st_mtime_ns, stat.st_size, stat.st_ino))
-        return found
+            manifests.append((folder, stat.st_mtime_ns, stat.st_size, stat.st_ino))
+        return manifests
 
 
 def served_runs(paths: Sequence[Path], checkpoint: str = "best") -> dict[str, ServedRun]:
-    """The runs at these paths by their names. Each is loaded when it is first asked for."""
+    """The runs at these paths by their names. Each is loaded at its first request."""
     return {name: ServedRun(name, path, checkpoint) for name, path in named(paths).items()}
