@@ -117,7 +117,7 @@ def _setting(name: str, value: Any) -> Change:
 
 
 class DrawingOptions(TypedDict, total=False):
-    """How each token is drawn, as `Sampling` says."""
+    """Settings for drawing each token, as in `Sampling`."""
 
     temperature: float
     top_k: int | None

@@ -51,7 +51,7 @@ def optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict
     }
 
 
-def rng_tensors(of_task: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+def rng_tensors(task_state: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
     """The states of PyTorch's random generators, which dropout uses, and the task's saved state (`task.…`).
 
     The order of the data needs none: it is a function of the seed and the step.
@@ -59,7 +59,7 @@ def rng_tensors(of_task: Mapping[str, Tensor] | None = None) -> dict[str, Tensor
     states = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states.update({f"cuda.{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())})
-    return states | {f"{OF_TASK}{name}": tensor for name, tensor in (of_task or {}).items()}
+    return states | {f"{OF_TASK}{name}": tensor for name, tensor in (task_state or {}).items()}
 
 
 def task_tensors(rng: Tensors) -> dict[str, Tensor]:

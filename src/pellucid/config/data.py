@@ -213,7 +213,7 @@ TokenizerConfig = Annotated[BytePairConfig | CharacterConfig | FileTokenizerConf
 
 
 class DataConfig(Section):
-    """How token files are cut into rows of `context_length` tokens."""
+    """Packing of tokens into rows of `context_length` tokens."""
 
     packing: Literal["contiguous", "documents"] = Field(
         "contiguous",

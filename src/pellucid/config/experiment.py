@@ -53,7 +53,7 @@ class LinesConfig(FigureSection):
 
 
 class CurvesConfig(FigureSection):
-    """How the loss fell in training, or rewards rose: one line per variant, the mean over seeds, with their range."""
+    """Loss or rewards during training: one line per variant, the mean over seeds, with their range."""
 
     type: Literal["curves"]
     x: Literal["tokens", "step", "flops"] = "tokens"
@@ -70,7 +70,7 @@ class SkillsConfig(FigureSection):
 
 
 class SkillCurvesConfig(FigureSection):
-    """When each skill is learned: a panel per variant, a line per skill."""
+    """Learning curves of the skills: a panel per variant, a line per skill."""
 
     type: Literal["skill_curves"]
     y: Literal["excess", "accuracy"] = "excess"

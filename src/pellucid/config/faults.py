@@ -180,7 +180,7 @@ def type_or_choice(error: ErrorDetails) -> str:
 
 
 def _type_alone(value: str, types: list[str], path: Path) -> tuple[str, str]:
-    """What is wrong with `optimizer=sgd`, a type where its section belongs, and how to fix it."""
+    """The fault and the fix for `optimizer=sgd`: a type where its section belongs."""
     is_one = value in types
     name = value if is_one else types[0]
     example = f"`{{type: {name}}}`, or {dotted(path)}.type={name} on the command line"

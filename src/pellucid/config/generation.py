@@ -8,7 +8,7 @@ from pellucid.config.base import BrokenRule, Section
 
 
 class DrawingConfig(Section):
-    """How each token is drawn."""
+    """Settings for drawing each token."""
 
     temperature: float = Field(1.0, ge=0, description="0 is greedy")
     top_k: int | None = Field(None, ge=1, description="keep only the k most likely tokens")

@@ -187,16 +187,16 @@ def _take_from_base(data: dict[str, Any], places: Places, changes: list[Change])
         raise CheckpointError(str(run), what, fix)
     file = folder / "config.yaml"
     base, _ = _sections(RunConfig, _read(file), str(file))
-    taken = {"model": base.get("model"), "tokenizer": {"type": "file", "path": (folder / "tokenizer.json").as_posix()}}
+    copied = {"model": base.get("model"), "tokenizer": {"type": "file", "path": (folder / "tokenizer.json").as_posix()}}
     if base.get("adapter") is None and "quantization" not in data.keys() | changed_sections.keys():
         missing.add("quantization")  # weights with an adapter are merged, and no longer quantized
-        taken["quantization"] = base.get("quantization", "none")
+        copied["quantization"] = base.get("quantization", "none")
     for key in sorted(missing):
-        data[key], places[(key,)] = taken[key], str(file)
-    if is_partial and isinstance(taken["model"], dict):
+        data[key], places[(key,)] = copied[key], str(file)
+    if is_partial and isinstance(copied["model"], dict):
         own_type = data["model"].get("type", "decoder")
-        if own_type == taken["model"].get("type", "decoder"):
-            data["model"] = {**taken["model"], **data["model"]}
+        if own_type == copied["model"].get("type", "decoder"):
+            data["model"] = {**copied["model"], **data["model"]}
 
 
 def _apply(data: dict[str, Any], places: Places, change: Change) -> None:
@@ -218,7 +218,7 @@ def _apply(data: dict[str, Any], places: Places, change: Change) -> None:
         places.setdefault(path[:n], place)
 
 
-def _leave_out_keys_of_old_type(data: dict[str, Any], change: Change, asked: set[Path], note: Note) -> None:
+def _leave_out_keys_of_old_type(data: dict[str, Any], change: Change, paths: set[Path], note: Note) -> None:
     """Remove keys that the new type lacks (`model.type=lstm`), except those that are themselves changed."""
     path = change.path[:-1]
     section: Any = data
@@ -226,7 +226,7 @@ def _leave_out_keys_of_old_type(data: dict[str, Any], change: Change, asked: set
         section = section.get(str(key)) if isinstance(section, dict) else None
     if not isinstance(section, dict) or not path:
         return
-    stay = {key for key in section for other in asked if all(a == b for a, b in zip((*path, key), other, strict=False))}
+    stay = {key for key in section for other in paths if all(a == b for a, b in zip((*path, key), other, strict=False))}
     left_out = [key for key in keys_left_out(path, data, change.value, RunConfig) if key not in stay]
     for key in left_out:
         del section[key]

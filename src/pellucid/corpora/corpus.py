@@ -28,7 +28,7 @@ class Piece(NamedTuple):
 
 
 class Corpus(Protocol):
-    """Where text comes from. A corpus can be read many times, and gives the same text each time."""
+    """A source of text. It can be read many times, and gives the same text each time."""
 
     @property
     def identity(self) -> dict[str, object]:

@@ -1,10 +1,10 @@
-"""How long an update takes: a roofline of three lines, from what is counted and what is measured of the machine.
+"""Predicts the time of an update: a roofline of three lines, from the counted work and the measured machine.
 
     seconds = FLOPs / peak  +  bytes moved / bandwidth  +  operations * seconds to start one
 
-The three are added, as if nothing overlapped. Left out: that products of narrow matrices run below the peak, that
-caches make some passes faster and a softmax is slower than a sum, the time between updates (evaluation, samples,
-checkpoints), and what torch.compile gains. `scripts/check_step_time.py` says how close it comes.
+The three are added, as if nothing overlapped. It ignores that products of narrow matrices run below the peak, that
+caches make some passes faster, that a softmax is slower than a sum, the time between updates (evaluation, samples,
+checkpoints), and the gain of torch.compile. `scripts/check_step_time.py` shows its accuracy.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def document_rows(token_file: TokenFile, context_length: int) -> Rows:
 
 
 def packed_document_rows(token_file: TokenFile, context_length: int) -> Rows:
-    """Whole documents, packed into few rows. Each row starts at a document.
+    """Rows packed with complete documents, each starting at a document.
 
     Only documents of more than `context_length` tokens are cut; each further part starts a row too. Best-fit
     decreasing: the longest document goes first, each into the fullest row that has room for it. Within a row, documents

@@ -31,7 +31,7 @@ Outcomes = dict[int, RunResult | Failure]  # of the runs that have ended, by the
 
 
 class FailedRunsError(PellucidError):
-    """Some runs failed. The exit code is that of the first."""
+    """An error after all runs, some of which failed. The exit code is that of the first."""
 
     def __init__(self, name: str, failures: Sequence[Failure], n_runs: int, report: Path) -> None:
         what = f"{len(failures)} of {n_runs} runs failed"

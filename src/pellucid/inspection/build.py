@@ -89,12 +89,12 @@ def told_by_texts(trained: TrainedModel, texts: Sequence[str], name: str | None)
     if name not in PROPERTIES:
         raise ConfigError("--colour", f"there is no property {name!r}", f"choose one of {', '.join(PROPERTIES)}")
     try:
-        told = list(map(fables_of(trained, "--colour").told_by, texts))
+        properties_of_texts = list(map(fables_of(trained, "--colour").told_by, texts))
     except DataError:
         if is_asked:
             raise
         return None
-    return [properties[name].value if name in properties else "not told yet" for properties in told]
+    return [properties[name].value if name in properties else "not told yet" for properties in properties_of_texts]
 
 
 def probe_run(trained: TrainedModel, texts: Sequence[str] | None, *, most: int) -> ProbeTable:
@@ -118,7 +118,7 @@ def knock_out_run(
 
 
 def heads_of_run(trained: TrainedModel, *, n_fables: int) -> HeadTable:
-    """Where the heads look and, if the run's text is Fables, which skills each serves."""
+    """The scores of the heads and, if the run's text is Fables, the skills that each serves."""
     model, tokenizer = require_decoder(trained.model, "heads"), trained.tokenizer
     scores = head_scores(model, tokenizer)
     if trained.config.corpus.type != "fables" or not tokenizer.has_words:

@@ -223,9 +223,9 @@ def notes(corpus: KnownCorpus | None, truth: TextTruth | None, text: str, *, n_t
 
 def first_fault(corpus: KnownCorpus, text: str, possible_length: int) -> str:
     """A note on where a text leaves the grammar, and what could have come there."""
-    begun, wrong = text[:possible_length], visible(text[possible_length])
-    allowed = corpus.next_character_distribution(begun)
-    fault = f"the grammar cannot write this: {after(begun)}"
+    possible, wrong = text[:possible_length], visible(text[possible_length])
+    allowed = corpus.next_character_distribution(possible)
+    fault = f"the grammar cannot write this: {after(possible)}"
     if allowed.keys() == {""}:
         return f"{fault} the text is over, but here “{wrong}” follows"
     likeliest = sorted(allowed, key=lambda character: -allowed[character])

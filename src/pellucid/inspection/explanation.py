@@ -146,7 +146,7 @@ class Explanation:
         cells = {
             "token": visible(row.text),
             "skill": "+".join(row.skills or ()),
-            "experts": " ".join("+".join(map(str, asked)) for asked in row.experts or ()),
+            "experts": " ".join("+".join(map(str, chosen)) for chosen in row.experts or ()),
             "truth": "never" if row.truth == 0 else nats(row.truth_nats),
             "model": nats(row.model_nats),
             "excess": nats(row.excess_nats, signed=True),

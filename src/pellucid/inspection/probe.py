@@ -85,9 +85,9 @@ def probe(
 
     n_classes: dict[str, int] = {}
     scores: dict[str, dict[str, Estimate]] = {row: {} for row in (MOST_FREQUENT, DEALT_ANEW, *layers)}
-    for name, told in ends.told.items():
-        decided_N = np.array([value is not None for value in told])
-        values, labels_N = np.unique([value for value in told if value is not None], return_inverse=True)
+    for name, values_N in ends.told.items():
+        decided_N = np.array([value is not None for value in values_N])
+        values, labels_N = np.unique([value for value in values_N if value is not None], return_inverse=True)
         numbers_N = fables_N[decided_N]
         if len(set(numbers_N % 2)) < 2:  # in one half, no fable decides it within the context
             continue

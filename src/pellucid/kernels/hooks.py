@@ -1,4 +1,4 @@
-"""When a fast form may not replace a module: hooks listen to its calls."""
+"""Detects hooks on a module, which a faster form of it would not call."""
 
 from torch import nn
 

@@ -1,4 +1,4 @@
-"""From tokens to vectors and back: the two ends of the decoder (equation 3).
+"""Embeddings: tokens to vectors, and vectors to logits; the two ends of the decoder (equation 3).
 
 Shapes: B batch, T positions, D model, V vocabulary.
 """

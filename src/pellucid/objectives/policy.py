@@ -104,7 +104,7 @@ def k3(log_p: Tensor, log_reference: Tensor) -> Tensor:
 
 
 def group_advantages(rewards_PG: Tensor) -> Tensor:
-    """How much better an answer is than the others to its prompt: (R - mean) / (std + 1e-4) (equation P10).
+    """The advantage of each answer over the others to its prompt: (R - mean) / (std + 1e-4) (equation P10).
 
     The standard deviation is the unbiased one (Shao et al. 2024). Equal rewards give no advantage.
     """

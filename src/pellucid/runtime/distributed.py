@@ -134,16 +134,16 @@ class World:
         """work(stack) for each stack of N items: the ranks divide the items, and an all-gather collects the results."""
         if self.size == 1:
             return [work(stack) for stack in stacks]
-        mine = []
+        own = []
         for stack in stacks:
             n_each = -(-len(stack) // self.size)
             padding = stack.new_zeros(n_each * self.size - len(stack), *stack.shape[1:])
-            mine.append(work(torch.cat([stack, padding])[self.rank * n_each : (self.rank + 1) * n_each]))
-        flat = torch.cat([done.flatten() for done in mine])
-        of_ranks = [torch.empty_like(flat) for _ in range(self.size)]
-        dist.all_gather(of_ranks, flat)
-        parts = [torch.split(of_rank, [done.numel() for done in mine]) for of_rank in of_ranks]
-        return [torch.cat([part[i].view_as(mine[i]) for part in parts])[: len(stack)] for i, stack in enumerate(stacks)]
+            own.append(work(torch.cat([stack, padding])[self.rank * n_each : (self.rank + 1) * n_each]))
+        flat = torch.cat([done.flatten() for done in own])
+        gathered = [torch.empty_like(flat) for _ in range(self.size)]
+        dist.all_gather(gathered, flat)
+        parts = [torch.split(flat_of_rank, [done.numel() for done in own]) for flat_of_rank in gathered]
+        return [torch.cat([part[i].view_as(own[i]) for part in parts])[: len(stack)] for i, stack in enumerate(stacks)]
 
 
 ALONE = World()

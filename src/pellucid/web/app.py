@@ -86,28 +86,28 @@ def model_routes(microscope: Microscope) -> APIRouter:
         return JSONResponse(microscope.heads(checkpoint))
 
     @routes.post("/api/trace")
-    def trace(asked: TraceRequest) -> JSONResponse:
-        return JSONResponse(microscope.trace(asked.checkpoint, asked.text, asked.at, asked.changes))
+    def trace(body: TraceRequest) -> JSONResponse:
+        return JSONResponse(microscope.trace(body.checkpoint, body.text, body.at, body.changes))
 
     @routes.post("/api/logits")
-    def logits(asked: TraceRequest) -> JSONResponse:
-        return JSONResponse(microscope.logits(asked.checkpoint, asked.text, asked.at, asked.changes))
+    def logits(body: TraceRequest) -> JSONResponse:
+        return JSONResponse(microscope.logits(body.checkpoint, body.text, body.at, body.changes))
 
     @routes.post("/api/inside")
-    def inside(asked: InsideRequest) -> JSONResponse:
-        return JSONResponse(microscope.inside(asked.checkpoint, asked.text, asked.layer, asked.changes))
+    def inside(body: InsideRequest) -> JSONResponse:
+        return JSONResponse(microscope.inside(body.checkpoint, body.text, body.layer, body.changes))
 
     @routes.post("/api/truth")
-    def truth(asked: TextRequest) -> JSONResponse:
-        return JSONResponse(microscope.truth(asked.checkpoint, asked.text))
+    def truth(body: TextRequest) -> JSONResponse:
+        return JSONResponse(microscope.truth(body.checkpoint, body.text))
 
     @routes.post("/api/deciding")
-    def deciding(asked: TextRequest) -> JSONResponse:
-        return JSONResponse(microscope.deciding(asked.checkpoint, asked.text))
+    def deciding(body: TextRequest) -> JSONResponse:
+        return JSONResponse(microscope.deciding(body.checkpoint, body.text))
 
     @routes.post("/api/knock_out")
-    def knock_out(asked: KnockOutRequest) -> JSONResponse:
-        return JSONResponse(microscope.knock_out(asked.checkpoint, asked.n))
+    def knock_out(body: KnockOutRequest) -> JSONResponse:
+        return JSONResponse(microscope.knock_out(body.checkpoint, body.n))
 
     return routes
 

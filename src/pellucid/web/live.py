@@ -54,7 +54,7 @@ class Watcher:
         self._planned = Cached(self._run_dir / "config.yaml", planned_steps)
         self._samples = Cached(self._run_dir / "samples.md", newest_samples)
         self._step: int | None = None
-        self._said: dict[str, Any] = {}
+        self._sent: dict[str, Any] = {}
 
     def look(self) -> list[Event]:
         """The changes since the last look; at the first one, everything."""
@@ -66,10 +66,10 @@ class Watcher:
 
     def _look(self) -> list[Event]:
         if not self._run_dir.is_dir():
-            was_there = self._said.get("state", {}).get("is_there", True)
+            was_there = self._sent.get("state", {}).get("is_there", True)
             self._forget()
-            self._said["state"] = {"is_there": False, "is_training": False, "step": None, "steps": None}
-            return [Event("state", self._said["state"])] if was_there else []
+            self._sent["state"] = {"is_there": False, "is_training": False, "step": None, "steps": None}
+            return [Event("state", self._sent["state"])] if was_there else []
         events = []
         is_same_file, rows = self._rows.read()
         if rows or not is_same_file:
@@ -80,8 +80,8 @@ class Watcher:
         now = {"state": {**state, "steps": self._planned.read()}, "checkpoint": {"steps": sorted(steps)}}
         if samples := self._samples.read():
             now["sample"] = samples
-        events += [Event(kind, data) for kind, data in now.items() if self._said.get(kind) != data]  # type: ignore[arg-type]
-        self._said = now
+        events += [Event(kind, data) for kind, data in now.items() if self._sent.get(kind) != data]  # type: ignore[arg-type]
+        self._sent = now
         return events
 
 
@@ -120,17 +120,17 @@ class Cached:
 
     def __init__(self, file: Path, reader: Callable[[Path], Read | None]) -> None:
         self._file, self._reader = file, reader
-        self._known: tuple[tuple[int, int], Any] | None = None
+        self._cached: tuple[tuple[int, int], Any] | None = None
 
     def read(self) -> Any:
         """The contents, as `reader` returns them; None if there is no such file, or nothing in it yet."""
         try:
             now = _version(self._file.stat())
-            if self._known is None or self._known[0] != now:
-                self._known = (now, self._reader(self._file))
+            if self._cached is None or self._cached[0] != now:
+                self._cached = (now, self._reader(self._file))
         except FileNotFoundError:
             return None
-        return self._known[1]
+        return self._cached[1]
 
 
 def _version(stat: stat_result) -> tuple[int, int]:

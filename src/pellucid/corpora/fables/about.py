@@ -48,7 +48,7 @@ class FablesAbout(Fables):
         self._morals = {}
 
     def skills_of(self, text: str) -> list[int]:
-        """As for all fables, but a choice there that is none here is decided by the instruction."""
+        """The skill of each character, as for all fables; but choices that the condition decides are `instruction`."""
         choice, instruction = SKILLS.index("choice"), self.skills.index(INSTRUCTION)
         pairs = zip(self._all.skills_of(text), super().skills_of(text), strict=True)
         return [instruction if in_all == choice != skill else skill for in_all, skill in pairs]

@@ -36,20 +36,20 @@ class Decided(NamedTuple):
 
 def decided_pieces(drawn: Drawn) -> list[Decided]:
     """The pieces of a story, given by its choices, that earlier pieces decide, in order."""
-    told = [fork.write_pieces(index)[0] for fork, index in drawn]
-    texts = [text for pieces in told for text, _ in pieces]
+    pieces_of_choices = [fork.write_pieces(index)[0] for fork, index in drawn]
+    texts = [text for pieces in pieces_of_choices for text, _ in pieces]
     decides_PP = np.zeros((len(texts), len(texts)), dtype=bool)  # does the piece of this row decide that of the column
     n_before = 0
     for place, (fork, index) in enumerate(drawn):
         _, after = fork.write(index)
         if after is None or after.state is not fork.state:  # the option is remembered, or this is the last choice
-            others = (tell_again(drawn, told, place, other) for other in fork.allowed() if other != index)
+            others = (tell_again(drawn, pieces_of_choices, place, other) for other in fork.allowed() if other != index)
             changes_OP = np.array(
                 [[a != b for a, b in zip(other, texts[n_before:], strict=True)] for other in others if other]
             )
             if len(changes_OP):
                 decides_PP[n_before:, n_before:] |= always_before(changes_OP)
-        n_before += len(told[place])
+        n_before += len(pieces_of_choices[place])
     spans = list(pairwise(accumulate(map(len, texts), initial=0)))
     return [
         Decided(*spans[later], [spans[earlier] for earlier in np.flatnonzero(decides_PP[:, later])])

@@ -169,7 +169,7 @@ def _updated(before: Known, learned: Known, live: Keys) -> Known:
 
 
 def _entropy_of_table(fork: Fork) -> Mass:
-    """With weights w that sum to W, the entropy is ln W - (sum of w ln w) / W."""
+    """The mass of a table: with weights w that sum to W, its entropy is ln W - (sum of w ln w) / W."""
     total, number = fork.rule.weight_logarithms, len(fork.rule.options)
     if fork.excluded is not None:
         weight = fork.rule.weights[fork.excluded]

@@ -57,10 +57,11 @@ class SkillReader:
     def of_option(self, fork: Fork, index: int) -> list[str]:
         """The skill of each character that an option writes, up to the next choice."""
         flags = differing(fork.write(index)[0], [fork.write(i)[0] for i in fork.allowed()])
-        told = [
+        skills_of_pieces = [
             self._of_hole(hole, text) if hole else [SPELLING] * len(text) for text, hole in fork.write_pieces(index)[0]
         ]
-        return ["choice" if flag else skill for flag, skill in zip(flags, chain.from_iterable(told), strict=True)]
+        skills = chain.from_iterable(skills_of_pieces)
+        return ["choice" if flag else skill for flag, skill in zip(flags, skills, strict=True)]
 
     def _of_hole(self, hole: Hole, text: str) -> list[str]:
         if (hole, text) not in self._of_holes:

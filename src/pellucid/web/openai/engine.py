@@ -38,7 +38,7 @@ class Job:
         self.engine_error: BaseException | None = None
         self._loop = asyncio.get_running_loop()
         self._has_news = asyncio.Event()
-        self._n_told = [0] * len(requests)
+        self._n_reported = [0] * len(requests)
 
     @property
     def error(self) -> BaseException | None:
@@ -57,8 +57,8 @@ class Job:
             raise failure(self.error)
         new_pieces = []
         for number, writing in enumerate(self.writings):
-            pieces = writing.pieces[self._n_told[number] :]
-            self._n_told[number] += len(pieces)
+            pieces = writing.pieces[self._n_reported[number] :]
+            self._n_reported[number] += len(pieces)
             new_pieces += [(number, piece) for piece in pieces]
         return new_pieces
 
