@@ -255,7 +255,6 @@ def _part(ranges: Sequence[ByteRange], start: int, stop: int) -> list[ByteRange]
 
 def _unfinished_bytes(ranges: Sequence[ByteRange]) -> int:
     """The number of bytes at the start of the ranges that belong to a character which began before them."""
-
     if not ranges:
         return 0
     with _open(ranges[0].path) as file:

@@ -144,7 +144,6 @@ def state_bytes(model: LanguageModel, precision: Precision, length: int) -> int:
 
 def _storages(tensors: list[Tensor]) -> dict[int, torch.UntypedStorage]:
     """The storages of the tensors, by address; matrices packed by oneDNN have none."""
-
     storages = (tensor.untyped_storage() for tensor in tensors if not tensor.is_mkldnn)
     return {storage._cdata: storage for storage in storages}
 

@@ -214,5 +214,4 @@ def first_word_length(text: str) -> int | None:
 
 def last_word_start(text: str) -> int:
     """The position at which the last word of a text begins, complete or not."""
-
     return max((word.start() for word in WORD.finditer(text)), default=0)

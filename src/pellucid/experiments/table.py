@@ -98,7 +98,6 @@ def results_csv(runs: Sequence[PlannedRun], outcomes: Sequence[RunResult | Failu
     ends = [f"failed: {outcome.message}" if isinstance(outcome, Failure) else "done" for outcome in outcomes]
     tables = (planned, measured, {"status": ends})
     columns = [pd.DataFrame(rows, dtype=object) for rows in tables]  # as objects, so that numbers stay as they are
-
     return str(pd.concat(columns, axis=1).to_csv(index=False, lineterminator="\n"))
 
 

@@ -110,5 +110,4 @@ def _n_saved(directory: Path) -> int:
 
 def _without_loss(row: Row) -> Row:
     """The row of a run that learns from answers without its val_loss, which is not that of text."""
-
     return {key: value for key, value in row.items() if key != "val_loss"}

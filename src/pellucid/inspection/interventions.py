@@ -60,7 +60,6 @@ def feed_forward_of(model: Decoder, layer: int) -> nn.Module:
 @contextmanager
 def replaced(model: Decoder, outputs: Mapping[Place, Tensor]) -> Iterator[None]:
     """Inside, the outputs of these places are replaced: (K,) or (T, K) for a head, (D,) or (T, D) for a sublayer."""
-
     with ExitStack() as hooks:
         for place, output in outputs.items():
             match place:

@@ -56,7 +56,6 @@ class Trace:
     @cached_property
     def logits(self) -> Tensor:
         """The logit lens (nostalgebraist 2020): final norm and unembedding at each point, (N, T, V)."""
-
         return self.unembed(self.residuals)
 
     def shares(self, where: str) -> Tensor:

@@ -58,7 +58,6 @@ class WindowCache(LayerCache):
 
     def append(self, keys_BGSK: Tensor, values_BGSK: Tensor) -> tuple[Tensor, Tensor]:
         """Return the stored keys and values followed by the new ones; store only the latest."""
-
         n_held = min(self.length, self.window - 1)
         keys_BGSK = torch.cat([self.keys_BGSK.narrow(2, 0, n_held), keys_BGSK.detach()], dim=2)
         values_BGSK = torch.cat([self.values_BGSK.narrow(2, 0, n_held), values_BGSK.detach()], dim=2)

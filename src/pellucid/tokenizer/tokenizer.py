@@ -150,7 +150,6 @@ class Tokenizer:
 
     def writable_length(self, text: str) -> int:
         """The number of characters before the first that cannot be encoded, which a character vocabulary may lack."""
-
         if self._characters is None:
             return len(text)
         return next((i for i, character in enumerate(text) if character not in self._characters), len(text))

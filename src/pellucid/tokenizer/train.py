@@ -41,7 +41,6 @@ def train_characters(texts: Iterable[str], *, special_tokens: Sequence[str]) -> 
 
 def _with_control_tokens(library_tokenizer: tokenizers.Tokenizer, special_tokens: Sequence[str]) -> Tokenizer:
     """Add control tokens with the last ids. One that the vocabulary already has would share its id with text."""
-
     for token in special_tokens:
         if library_tokenizer.token_to_id(token) is not None:
             raise DataError(

@@ -151,7 +151,6 @@ def require_same_reward(digest: str | None, checkpoint: Checkpoint, where: str) 
 
 def other_environment(now: Mapping[str, object], checkpoint: Checkpoint) -> str | None:
     """The changes of device, versions and so on since the checkpoint was written, which alter rounding; or None."""
-
     before = checkpoint.state.model_dump(include=set(now))
     changed = {name: value for name, value in now.items() if before[name] not in (None, value)}
     return ", ".join(f"{name} was {before[name]}, is {value}" for name, value in changed.items()) or None
