@@ -399,7 +399,7 @@ def test_what_we_cannot_compute_is_refused_in_one_line(transformers, name, chang
         ("model.norm.weight", lambda t: t[:3], "model.norm.weight has the shape [3], not [16] as config.json says"),
         ("model.norm.weight", lambda t: t.fill_(torch.nan), "model.norm.weight holds NaN or infinity"),
         ("model.norm.weight", lambda t: t.to(torch.int8), "model.norm.weight holds int8"),
-        ("score.weight", lambda t: torch.ones(2), "tensor score.weight is none of this class"),
+        ("score.weight", lambda t: torch.ones(2), "tensor score.weight is not one of this class"),
     ],
 )
 def test_tensors_that_are_not_those_of_the_config_are_refused_in_one_line(transformers, name, change, wrong):

@@ -93,7 +93,7 @@ def assert_it_goes_on(place: Path, undisturbed: tuple[dict[str, bytes], list[str
     fault = partial(in_small_parts, partial(strikes.record_points, place / "points"))
     done = command_line(place, "prepare", "reference.yaml", fault=fault)
     assert done.exit_code == 0, done
-    assert ("going on with what was prepared before" in done.stderr) == (kept > 0), done.stderr
+    assert ("continuing an interrupted preparation" in done.stderr) == (kept > 0), done.stderr
     assert prepared(place) == expected
     made = (place / "points").read_text().splitlines().count(RECORD)
     assert made == (0 if is_whole else points.count(RECORD) - kept)

@@ -111,7 +111,7 @@ def test_the_interval_is_that_of_the_differences_fable_by_fable():
 def test_what_cannot_be_measured_is_one_clear_line(model, corpus, tokenizer, fables, monkeypatch):
     with pytest.raises(ConfigError, match=r"knock_out: the model has no place \('head', 0, 2\)"):
         loss_by_skill(model, fables, [("head", 0, 2)])
-    with pytest.raises(ConfigError, match="fables: 0 are none to measure on; give 2 or more"):
+    with pytest.raises(ConfigError, match="fables: 0 are too few to measure on; give 2 or more"):
         held_out_fables(corpus, tokenizer, CONTEXT, n=0)
     monkeypatch.setattr(tokenizer, "has_words", False)
     with pytest.raises(DataError, match="the tokenizer: its tokens reach across words.*; take a run whose tokenizer"):

@@ -87,7 +87,7 @@ def test_a_tracker_that_fails_is_one_warning_and_the_run_stays_the_same(workplac
     said = [record.getMessage() for record in caplog.records if "trackers" in record.getMessage()]
     reason = "ConnectionError: no network"
     assert said == [
-        f"trackers: {name} failed ({reason}) and is switched off; the run goes on" for name in ("opening", *METHODS)
+        f"trackers: {name} failed ({reason}) and is switched off; the run continues" for name in ("opening", *METHODS)
     ]
     for name in METHODS:
         assert len(trackers[name].shown[name]) == 1

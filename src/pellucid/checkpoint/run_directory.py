@@ -112,7 +112,8 @@ def require_logs(run_dir: Path, state: State) -> None:
     changed = [name for name, seen in state.logs.items() if not is_as_seen(run_dir / name, seen)]
     if changed:
         what = f"{' and '.join(changed)}: changed since {step_name(state.step)} was saved"
-        fix = "`pellucid train --resume` keeps a copy, and goes on with what can be read"
+        fix = "`pellucid train --resume` keeps a copy, and continues with its readable rows"
+
         raise CheckpointError(str(run_dir), what, fix)
 
 

@@ -44,7 +44,7 @@ class DownloadConfig(Section):
     """A text file of the web, fetched once."""
 
     url: str = Field(description="address of the file, http or https")
-    sha256: str = Field(description="its SHA-256 in hexadecimal: no other file is believed")
+    sha256: str = Field(description="its SHA-256 in hexadecimal: no other file is accepted")
 
     @model_validator(mode="after")
     def _is_an_address_and_a_hash(self) -> DownloadConfig:

@@ -30,7 +30,7 @@ class WayConfig(DrawingConfig):
     """A named way to write: draw token by token or, with beams, search for the likeliest text."""
 
     label: str = Field(min_length=1, max_length=30, description="what tables and figures call it")
-    beams: int | None = Field(None, ge=1, description="search instead of drawing, with so many texts at once")
+    beams: int | None = Field(None, ge=1, description="search instead of drawing, with this many texts at once")
     length_penalty: float = Field(1.0, ge=-10, le=10, description="of a search: 0 seeks the likeliest text")
 
     @model_validator(mode="after")

@@ -101,7 +101,7 @@ class GRPOConfig(PolicySection):
         ge=0,
         le=1,
         description="null: all tokens of an answer are credited alike, as published; else each half of the verifier's "
-        "reward goes to the token that settled it, so many times as much to the one before, and so on",
+        "reward goes to the token that settled it, and this share of it to the one before, and so on",
     )
 
     @model_validator(mode="after")

@@ -190,7 +190,7 @@ def broken_rules(run: RunConfig) -> Iterator[BrokenRule]:
     if not run.reads_text and experts and experts.load_balance_weight:
         yield BrokenRule(
             "model.feed_forward.load_balance_weight",
-            f"the loss of {objective} has no part for how the experts are asked",
+            f"the loss of {objective} has no part for balancing the experts",
             "set it to 0",
         )
     if run.schedule.warmup_steps > run.train.steps:

@@ -200,7 +200,7 @@ def _tokenizer_and_progress(draft: Path, corpus: Corpus, train_tokenizer: TrainT
     """The tokenizer, trained and saved now or earlier; and how far writing the tokens has got."""
     file = draft / TOKENIZER_FILE
     if progress := read_progress(draft, file, FILE_OF_SPLIT):
-        _log.warning("going on with what was prepared before, in %s", draft)
+        _log.warning("continuing an interrupted preparation, in %s", draft)
         return Tokenizer.load(file), progress
     tokenizer = train_tokenizer(*(_texts(corpus, split, "learning tokens from") for split in FILE_OF_SPLIT))
     if isinstance(corpus, ConversationCorpus):

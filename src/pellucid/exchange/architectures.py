@@ -226,7 +226,7 @@ def _require_fit(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], w
             dtype = str(actual[name].dtype).removeprefix("torch.")
             raise CheckpointError(where, f"tensor {name} holds {dtype}", "choose a model that is not quantized")
     if surplus := actual.keys() - expected.keys():
-        raise CheckpointError(where, f"tensor {min(surplus)} is none of this class", DAMAGED)
+        raise CheckpointError(where, f"tensor {min(surplus)} is not one of this class", DAMAGED)
     if (culprit := first_not_finite(dict(actual))) is not None:
         raise CheckpointError(where, f"tensor {culprit} holds NaN or infinity", DAMAGED)
 

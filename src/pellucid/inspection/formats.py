@@ -6,7 +6,8 @@ from pellucid.tokenizer.pieces import MARKS, visible
 
 
 def after(text: str, n_characters: int = 40) -> str:
-    """The end of a text in quotation marks, on one line, such as “after “…once upon””; a final blank is marked."""
+    """The end of a text, as in: after “…once upon”. On one line; a final blank is marked."""
+
     if not text:
         return "at the start of a document"
     shown = visible(text[-n_characters:]).replace(MARKS[" "], " ")

@@ -104,7 +104,7 @@ def held_out_fables(corpus: FablesCorpus, tokenizer: Tokenizer, context_length: 
     not cut text into words: then the truth about a token is not known.
     """
     if n < 1:
-        raise ConfigError("fables", f"{n} are none to measure on", "give 2 or more")
+        raise ConfigError("fables", f"{n} are too few to measure on", "give 2 or more")
     if not tokenizer.has_words:
         fix = "take a run whose tokenizer was learned here"
         raise DataError("the tokenizer", "its tokens reach across words, so the truth about them is not known", fix)

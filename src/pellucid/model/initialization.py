@@ -56,7 +56,7 @@ def start_as_copier(attention: MultiHeadAttention) -> None:
     """W_V orthogonal and W_O = W_V^T / 2: each head adds half of what it attends to, in its own directions.
 
     With tied embeddings this raises the logits of the tokens attended to from the first step on: to repeat a word, the
-    model has only to find it. The factor 1/2 keeps the token at the position itself audible (equation 32).
+    model has only to find it. With the factor 1/2, the position's own token still counts more (equation 32).
     """
     nn.init.orthogonal_(attention.W_V.weight)
     attention.W_O.weight.copy_(attention.W_V.weight.T / 2)

@@ -106,7 +106,9 @@ def discard_later(run_dir: Path, step: int) -> None:
     later = [later_step for later_step in steps_in(run_dir) if later_step > step]
     if later:
         names = ", ".join(f"{later_step:,}" for later_step in later)
-        what = "%s: goes on from step %s, for the learning rate after it now is another; deleted: the checkpoints of %s"
+        what = (
+            "%s: continues from step %s, as the learning rate after it is now different; deleted: the checkpoints of %s"
+        )
         _log.warning(what, run_dir, f"{step:,}", names)
     for later_step in later:
         discard(run_dir / step_name(later_step))

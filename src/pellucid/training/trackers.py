@@ -88,7 +88,7 @@ class Trackers:
             lines = str(error).strip().splitlines()
             reason = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
             with tqdm.external_write_mode():
-                _log.warning("trackers: %s failed (%s) and is switched off; the run goes on", name, reason)
+                _log.warning("trackers: %s failed (%s) and is switched off; the run continues", name, reason)
 
 
 class TensorBoard:

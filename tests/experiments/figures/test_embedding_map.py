@@ -62,5 +62,5 @@ def test_a_map_is_written_whole(tmp_path, name):
 def test_what_is_no_map_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="neither .png nor .svg"):
         write_map(tmp_path / "map.jpg", np.eye(4), None, "A map", of="plot")
-    with pytest.raises(ConfigError, match="2 texts make no map"):
+    with pytest.raises(ConfigError, match="2 texts are too few for a map"):
         write_map(tmp_path / "map.png", np.eye(2), None, "A map", of="plot")
