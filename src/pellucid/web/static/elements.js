@@ -70,16 +70,14 @@ export function thousands(n) {
   return n.toLocaleString("en");
 }
 
-// A token made visible: marks for blanks and line ends.
-export function visible(text) {
-  if (text === "<|endoftext|>") return "⟨end⟩";
-  return text.replace(/ /g, "␣").replace(/\n/g, "⏎").replace(/\t/g, "⇥");
+// A bar as long as a share.
+export function bar(name, share) {
+  return h(`span.bar.${name}`, { style: { width: `${100 * share}%` } });
 }
 
-// The same in HTML, where the marks are fainter than the letters; nothing of a token is lost at the end of a line.
-export function piece(text) {
-  if (text === "<|endoftext|>") return "⟨end⟩";
-  return text.split(/([ \n\t]+)/).map((part) => (/[ \n\t]/.test(part) ? h("i.blank", visible(part)) : part));
+// A row of a list of facts: what it is, and its figure.
+export function fact(name, ...value) {
+  return h("div", h("dt", name), h("dd", value));
 }
 
 // Whether any of these differs from those of the last call with the same memory: then a panel must draw again.

@@ -1,9 +1,11 @@
 // Part 3: what each head takes from where.
 
 import { paint, shareColour } from "./colours.js";
-import { changed, figure, fill, fixed, h, percent, setFigure, visible, withCode } from "./elements.js";
+import { bar, changed, figure, fill, fixed, h, percent, setFigure, withCode } from "./elements.js";
 import { skillsDoneBy } from "./knock_table.js";
 import { decidingHere, headOf, headsThatLook, LOOKS, placeOf, rove, selectToken } from "./moves.js";
+import { sum } from "./tensor.js";
+import { nameAt } from "./tokens.js";
 
 const MOST_SOURCES = 6;
 const [SMALLEST, LARGEST] = [0.66, 0.76]; // names beside the map, in letters' heights (rem)
@@ -32,7 +34,7 @@ export function attentionPanel(root, view) {
   const [least, most] = [figure("least_sum", null), figure("most_sum", null)];
   const pointed = h("p.pointed", { "aria-live": "polite" });
   const sources = h("div.sources");
-  const sum = figure("row_sum", null);
+  const rowSum = figure("row_sum", null);
   const seen = h("p.seen", { "aria-hidden": "true" });
   const onDeciding = figure("on_deciding", null);
   const decided = h(
@@ -58,7 +60,7 @@ export function attentionPanel(root, view) {
     h(
       "div.from",
       sources,
-      h("p.muted.small", "weights of this row sum to ", sum),
+      h("p.muted.small", "weights of this row sum to ", rowSum),
       h("h3", "The text as this token sees it"),
       seen,
       decided,
@@ -151,7 +153,7 @@ export function attentionPanel(root, view) {
     const T = trace.ids.length;
     const weights = trace.attention.row(layer, head).values;
     paint(map, T, T, (t, s) => weights[t * T + s], shareColour);
-    const sums_T = Float32Array.from({ length: T }, (_, t) => sumOf(weights.subarray(t * T, (t + 1) * T)));
+    const sums_T = Float32Array.from({ length: T }, (_, t) => sum(weights.subarray(t * T, (t + 1) * T)));
     paint(sums, T, 1, (t) => sums_T[t], shareColour);
     const [smallest, largest] = [Math.min(...sums_T), Math.max(...sums_T)];
     setFigure(least, smallest, fixed(smallest, 3));
@@ -182,10 +184,10 @@ export function attentionPanel(root, view) {
       .slice(0, here + 1)
       .sort((a, b) => weights[b] - weights[a])
       .slice(0, MOST_SOURCES);
-    setFigure(sum, sumOf(weights), fixed(sumOf(weights), 3));
+    setFigure(rowSum, sum(weights), fixed(sum(weights), 3));
     fill(
       sources,
-      h("h3", h("b.mono", name(here)), " takes most from"),
+      h("h3", h("b.mono", nameAt(view, here)), " takes most from"),
       ...order.map((s) =>
         h(
           "button.source",
@@ -195,8 +197,8 @@ export function attentionPanel(root, view) {
             onclick: () => selectToken(view, s),
             title: "look from this token",
           },
-          h("span.mono", name(s), h("sub", s)),
-          h("span.track", h("span.bar.share", { style: { width: `${100 * weights[s]}%` } })),
+          h("span.mono", nameAt(view, s), h("sub", s)),
+          h("span.track", bar("share", weights[s])),
           h("span.number", percent(weights[s])),
         ),
       ),
@@ -223,12 +225,8 @@ export function attentionPanel(root, view) {
     const weights = trace.attention.row(layer, head, here).values;
     [...seen.children].forEach((token, s) => token.classList.toggle("decides", places.includes(s)));
     decided.hidden = !places.length;
-    const share = sumOf(places.map((s) => weights[s]));
+    const share = sum(places.map((s) => weights[s]));
     setFigure(onDeciding, places.length ? share : null, percent(share));
-  }
-
-  function name(place) {
-    return place ? visible(view.model.texts[view.trace.ids[place]]) : "start";
   }
 
   function at(place) {
@@ -248,7 +246,7 @@ export function attentionPanel(root, view) {
     for (const names of [rowNames, columnNames])
       fill(
         names,
-        places.map((place) => h("span", { "data-place": place, style: at(place) }, name(place))),
+        places.map((place) => h("span", { "data-place": place, style: at(place) }, nameAt(view, place))),
       );
   }
 
@@ -256,7 +254,7 @@ export function attentionPanel(root, view) {
     names.querySelector(".extra")?.remove();
     for (const each of names.children) each.classList.toggle("here", each.dataset.place === String(place));
     if (place !== null && !names.querySelector(".here"))
-      names.append(h("span.here.extra", { style: at(place) }, name(place)));
+      names.append(h("span.here.extra", { style: at(place) }, nameAt(view, place)));
   }
 
   // The cross on the map, and in words what it is on.
@@ -274,15 +272,11 @@ export function attentionPanel(root, view) {
     const weight = trace.attention.at(layer, head, t, s);
     fill(
       pointed,
-      h("b.mono", name(t)),
+      h("b.mono", nameAt(view, t)),
       s > t ? " may not look ahead at " : " takes ",
       s > t ? "" : figure("weight", weight, percent(weight)),
       s > t ? "" : " from ",
-      h("b.mono", name(s)),
+      h("b.mono", nameAt(view, s)),
     );
   }
-}
-
-function sumOf(numbers) {
-  return numbers.reduce((sum, each) => sum + each, 0);
 }

@@ -1,10 +1,12 @@
 // Part 8: two checkpoints read the same text.
 
 import { paint, shadeOf, shareColour } from "./colours.js";
-import { changed, figure, fill, fixed, h, percent, piece, setFigure, thousands, visible } from "./elements.js";
+import { bar, changed, figure, fill, fixed, h, percent, setFigure, thousands } from "./elements.js";
 import { headOf, placeOf, selectToken } from "./moves.js";
 import { likeliest, logSoftmax } from "./sampling.js";
 import { isThere, runHere, runOf, stepOf } from "./store.js";
+import { mean } from "./tensor.js";
+import { piece, visible } from "./tokens.js";
 import { matching } from "./truth.js";
 
 const N_SHOWN = 6;
@@ -36,7 +38,7 @@ export function comparePanel(root, view) {
     const floor = matching(truth, base)?.floor;
     const isKnown = floor?.length > 0 && floor.length === base.ids.length - 1 && !floor.includes(null);
     leastWords.hidden = !isKnown;
-    const meanFloor = isKnown ? floor.reduce((sum, each) => sum + each, 0) / floor.length : null;
+    const meanFloor = isKnown ? mean(floor) : null;
     setFigure(least, meanFloor, fixed(meanFloor, 3));
     fill(sides, side("A", state.checkpoint, base, baseLogits, other), side("B", state.other, other, otherLogits, base));
   }
@@ -78,13 +80,12 @@ export function comparePanel(root, view) {
 
   function side(name, checkpoint, trace, logits, rival) {
     const here = placeOf(view);
-    const surprises = [...trace.surprise.values];
-    const mean = surprises.reduce((sum, each) => sum + each, 0) / surprises.length;
+    const surprise = mean(trace.surprise.values);
     return h(
       "article.side",
       { "data-side": name },
       h("h3", name, h("span.muted", ` ${nameOf(checkpoint)}`)),
-      h("p", "mean surprise ", figure(`mean_${name}`, surprises.length ? mean : null, fixed(mean, 3)), " nats"),
+      h("p", "mean surprise ", figure(`mean_${name}`, surprise, fixed(surprise, 3)), " nats"),
       h("div.strip.small-strip", ...trace.ids.map((id, place) => token(id, place, here, trace, rival))),
       nextTokens(here, trace, logits),
       attention(name, trace),
@@ -130,7 +131,7 @@ export function comparePanel(root, view) {
         "li",
         { "data-id": id, "data-value": p.toPrecision(7) },
         h("span.mono", visible(view.model.texts[id])),
-        h("span.track", h("span.bar.model", { style: { width: `${100 * p}%` } })),
+        h("span.track", bar("model", p)),
         h("span.number", percent(p), truth && h("small.muted", ` truth ${true_}`)),
       );
     };

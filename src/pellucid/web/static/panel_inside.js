@@ -1,9 +1,11 @@
 // Part 6: one layer, equation by equation, with the tensors of this text.
 
 import { paint, signedColour } from "./colours.js";
-import { changed, figure, fill, fixed, h, visible } from "./elements.js";
+import { changed, figure, fill, fixed, h } from "./elements.js";
 import { formula, isKnown } from "./equations.js";
 import { headOf, placeOf } from "./moves.js";
+import { mean } from "./tensor.js";
+import { nameAt } from "./tokens.js";
 
 const AXES = {
   T: "tokens",
@@ -112,14 +114,14 @@ export function insidePanel(root, view) {
       if (r >= rows || c >= columns) return;
       fill(
         shown,
-        h("b.mono", nameOf(r)),
+        h("b.mono", nameAt(view, r)),
         ` number ${c}: `,
         figure("value", matrix.at(r, c), fixed(matrix.at(r, c), 4)),
       );
     });
     const fresh = equations.filter((number) => isKnown(number) && !seen.has(number));
     fresh.forEach((number) => seen.add(number));
-    const row = matrix.row(here).values;
+    const rowMean = mean(matrix.row(here).values.filter(Number.isFinite));
     return h(
       "article.step",
       { "data-step": `${sublayer} ${name}` },
@@ -144,23 +146,13 @@ export function insidePanel(root, view) {
       h(
         "p.small.muted",
         "mean of the selected token's row: ",
-        figure(`mean_${sublayer}_${name}`, mean(row), fixed(mean(row), 4)),
+        figure(`mean_${sublayer}_${name}`, rowMean, fixed(rowMean, 4)),
       ),
     );
-  }
-
-  function nameOf(row) {
-    const { trace, model } = view;
-    return row ? visible(model.texts[trace.ids[row]]) : "start";
   }
 }
 
 function says({ name, equations }) {
   const key = equations.map((number) => `${name} ${number}`).find((each) => each in SAYS) ?? name;
   return SAYS[key] ?? "";
-}
-
-function mean(numbers) {
-  const finite = numbers.filter(Number.isFinite);
-  return finite.reduce((sum, each) => sum + each, 0) / finite.length;
 }

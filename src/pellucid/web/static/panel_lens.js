@@ -1,8 +1,9 @@
 // Part 4: what the model would say after each part of each layer.
 
-import { changed, figure, fill, fixed, h, percent, setFigure, visible } from "./elements.js";
+import { bar, changed, fact, figure, fill, fixed, h, percent, setFigure } from "./elements.js";
 import { placeOf, rove } from "./moves.js";
 import { divergence, divergenceFromTruth, likeliest, logSoftmax } from "./sampling.js";
+import { nameAt, visible } from "./tokens.js";
 import { matching } from "./truth.js";
 
 const CELL = 5.5; // how wide a column must be, in letters' heights (rem)
@@ -24,7 +25,7 @@ export function lensPanel(root, view) {
       title,
       h(
         "dl.facts",
-        h("div", h("dt", "KL to the final prediction"), h("dd", toEnd, h("small", " nats"))),
+        fact("KL to the final prediction", toEnd, h("small", " nats")),
         h("div.if-truth", h("dt", "KL to the truth"), h("dd", toTruth, h("small", " nats"))),
       ),
       list,
@@ -76,7 +77,6 @@ export function lensPanel(root, view) {
     );
     const cells = document.activeElement?.closest?.(".lens") === table ? document.activeElement.dataset : null;
     table.style.setProperty("--columns", n_columns);
-    const name = (place) => (place ? visible(model.texts[trace.ids[place]]) : "start");
     fill(
       table,
       h(
@@ -86,8 +86,8 @@ export function lensPanel(root, view) {
         places.map((place) =>
           h(
             "span",
-            { role: "columnheader", class: `mono ${place === here ? "here" : ""}`, title: name(place) },
-            name(place),
+            { role: "columnheader", class: `mono ${place === here ? "here" : ""}`, title: nameAt(view, place) },
+            nameAt(view, place),
           ),
         ),
       ),
@@ -131,12 +131,7 @@ export function lensPanel(root, view) {
     const truth = matching(view.truth, trace);
     const p = truth?.positions?.[here];
     root.classList.toggle("no-truth", !truth?.known);
-    fill(
-      title,
-      nameOfPoint(trace.points[point], point, trace),
-      ", after ",
-      h("b.mono", here ? visible(model.texts[trace.ids[here]]) : "start"),
-    );
+    fill(title, nameOfPoint(trace.points[point], point, trace), ", after ", h("b.mono", nameAt(view, here)));
     setFigure(toEnd, state.guess ? null : divergence(end, logQ)); // it would tell how sure the model is
     setFigure(toTruth, p && !state.guess ? divergenceFromTruth(p, logQ) : null);
     const best = likeliest(logQ, N_SHOWN);
@@ -149,7 +144,7 @@ export function lensPanel(root, view) {
           "li",
           { "data-id": id, "data-value": q.toPrecision(7) },
           h("span.mono", visible(model.texts[id])),
-          h("span.track", h("span.bar.model", { style: { width: `${100 * q}%` } })),
+          h("span.track", bar("model", q)),
           h("span.number", percent(q)),
         );
       }),

@@ -1,6 +1,6 @@
 // Part 1: the loss curve, which is also the slider over the checkpoints.
 
-import { changed, figure, fill, fixed, h, setFigure, svg, thousands, withCode } from "./elements.js";
+import { changed, fact, figure, fill, fixed, h, setFigure, svg, thousands, withCode } from "./elements.js";
 import { moveCheckpoint } from "./moves.js";
 import { runOf } from "./store.js";
 
@@ -20,14 +20,11 @@ export function runPanel(root, view) {
   const floor = figure("val_floor", null);
   const excess = figure("val_excess", null);
   const parameters = figure("parameters", null);
-  const floorRows = [
-    h("div", h("dt", "floor: the best possible"), h("dd", floor)),
-    h("div", h("dt", "excess"), h("dd", excess)),
-  ];
+  const floorRows = [fact("floor: the best possible", floor), fact("excess", excess)];
   const floorKey = h("span", mark("floor"), "floor");
   const train = figure("train_loss", null);
-  const heldOutRow = h("div", h("dt", "loss, held out"), h("dd", loss));
-  const trainRow = h("div", h("dt", "loss, training text"), h("dd", train)); // where no other was measured
+  const heldOutRow = fact("loss, held out", loss);
+  const trainRow = fact("loss, training text", train); // where no other was measured
   const sampleSize = h("p.muted.small");
   const sizeOf = ({ evaluation_tokens }) =>
     `While it trains, a run reads ${thousands(evaluation_tokens)} held-out tokens at most. \`pellucid evaluate\` reads all.`;
@@ -55,14 +52,7 @@ export function runPanel(root, view) {
       "aside",
       runs,
       problem,
-      h(
-        "dl.facts",
-        h("div", h("dt", "step"), h("dd", step)),
-        heldOutRow,
-        trainRow,
-        floorRows,
-        h("div", h("dt", "parameters"), h("dd", parameters)),
-      ),
+      h("dl.facts", fact("step", step), heldOutRow, trainRow, floorRows, fact("parameters", parameters)),
       sampleSize,
     ),
     samples,

@@ -1,9 +1,11 @@
 // Part 2: the text as a strip of tokens, each with the model's surprise and the least possible one.
 
 import { SHADES, shadeOf } from "./colours.js";
-import { changed, figure, fill, fixed, h, piece, setFigure, visible } from "./elements.js";
+import { changed, figure, fill, fixed, h, setFigure } from "./elements.js";
 import { placeOf, rove, selectToken } from "./moves.js";
 import { runHere } from "./store.js";
+import { mean } from "./tensor.js";
+import { nameAt, piece, visible } from "./tokens.js";
 import { matching } from "./truth.js";
 
 const SKILLS = {
@@ -27,7 +29,7 @@ export function textPanel(root, view) {
   const strip = h("div.strip", { role: "listbox", "aria-label": "Tokens", "aria-orientation": "horizontal" });
   const card = h("div.card", { "aria-live": "polite" });
   const note = h("p.note", { hidden: true });
-  const [mean, floor, excess] = [figure("surprise", null), figure("floor", null), figure("excess", null)];
+  const [surprise, floor, excess] = [figure("surprise", null), figure("floor", null), figure("excess", null)];
   const floors = h("span", "floor ", floor, " · excess ", excess);
   const noFloors = h("span", { hidden: true }, "the floor is not known for all of them");
   const count = h("span.figure", { "data-name": "tokens" });
@@ -37,7 +39,7 @@ export function textPanel(root, view) {
     area,
     note,
     strip,
-    h("p.sum", count, " tokens · mean surprise ", mean, " nats", h("span.if-truth", " · ", floors, noFloors)),
+    h("p.sum", count, " tokens · mean surprise ", surprise, " nats", h("span.if-truth", " · ", floors, noFloors)),
     card,
     h(
       "div.legend",
@@ -158,16 +160,15 @@ export function textPanel(root, view) {
     count.textContent = trace.ids.length - 1;
     count.dataset.value = trace.ids.length - 1;
     const surprises = [...trace.surprise.values];
-    const average = surprises.length ? total(surprises) / surprises.length : null;
-    setFigure(mean, average, fixed(average, 3));
+    const show = (element, value) => setFigure(element, value, fixed(value, 3));
+    show(surprise, mean(surprises));
     const both = surprises
       .map((nats, i) => [nats, truth?.floor?.[i]])
       .filter(([, least]) => least !== undefined && least !== null);
     root.classList.toggle("no-truth", !truth?.known);
     if (truth !== view.truth) return; // that of this text is on its way
     const known = truth?.known && both.length === surprises.length && both.length;
-    const meanOf = (numbers) => (known ? total(numbers) / both.length : null);
-    const show = (element, value) => setFigure(element, value, fixed(value, 3));
+    const meanOf = (numbers) => (known ? mean(numbers) : null);
     floors.hidden = !known;
     noFloors.hidden = Boolean(known) || !surprises.length;
     show(floor, meanOf(both.map(([, least]) => least)));
@@ -198,7 +199,7 @@ export function textPanel(root, view) {
       card,
       h(
         "div",
-        h("b.mono", place ? visible(model.texts[id]) : "start"),
+        h("b.mono", nameAt(view, place)),
         h(
           "span.muted",
           ` token ${place} · id `,
@@ -240,10 +241,6 @@ export function textPanel(root, view) {
         : h("div.merges.muted", place ? "a single byte: no merge made it" : ""),
     );
   }
-}
-
-function total(numbers) {
-  return numbers.reduce((sum, each) => sum + each, 0);
 }
 
 // The merges that made a token from bytes, in the order in which they were learned.

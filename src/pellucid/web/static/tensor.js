@@ -1,4 +1,4 @@
-// Tensors as the server sends them: {shape, dtype, data}, data in base64, row by row.
+// Tensors as the server sends them: {shape, dtype, data}, data in base64, row by row; and sums of numbers.
 
 const NUMBERS = { float32: Float32Array, int32: Int32Array };
 
@@ -49,4 +49,15 @@ function fromHalf(bits) {
   const values = new Float32Array(bits.length);
   for (let i = 0; i < bits.length; i++) values[i] = halves[bits[i]];
   return values;
+}
+
+export function sum(numbers) {
+  let total = 0;
+  for (const each of numbers) total += each;
+  return total;
+}
+
+// Null for none.
+export function mean(numbers) {
+  return numbers.length ? sum(numbers) / numbers.length : null;
 }

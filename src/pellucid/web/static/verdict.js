@@ -1,0 +1,27 @@
+// The grammar's word on what is written.
+
+import { fill, h, withCode } from "./elements.js";
+import { visible } from "./tokens.js";
+
+const UNKNOWN = "The truth about this text is not known here, so only the model is shown.";
+
+export function drawVerdict(verdict, truth, trace) {
+  verdict.className = "verdict";
+  if (!truth) return;
+  if (!truth.known) return fill(verdict, h("span.muted", withCode(truth.why ?? UNKNOWN)));
+  if (String(truth.ids) !== String(trace.ids)) return; // that of this text is on its way
+  verdict.dataset.value = truth.is_possible ? trace.text.length : truth.possible_length;
+  verdict.classList.toggle("impossible", !truth.is_possible);
+  if (!trace.text) return fill(verdict, "An empty page: any fable may begin here.");
+  const sign = h("span.sign", { "aria-hidden": "true" }, truth.is_possible ? "✓" : "✗");
+  fill(verdict, sign, "The grammar's verdict: ", inWords(truth, trace.text));
+}
+
+function inWords({ is_whole, is_possible, positions, possible_length }, text) {
+  if (is_whole) return "a whole fable, and nothing can follow.";
+  const insideWord = "The text stops inside a word, so the next token has no exact truth.";
+  if (is_possible) return ["a fable can begin like this.", positions.at(-1) ? "" : ` ${insideWord}`];
+  const wrong = text.slice(possible_length);
+  const shown = visible(wrong.slice(0, 24)) + (wrong.length > 24 ? "…" : "");
+  return ["no fable goes on like this, from ", h("mark.mono", shown), " on."];
+}
