@@ -18,7 +18,7 @@ GIVES_UP_AFTER_SECONDS = 600  # on what never comes, however busy the machine
 @contextmanager
 def served(app: FastAPI) -> Iterator[tuple[str, int]]:
     """Its address."""
-    uvicorn_server, listening = server.made(app), server.listen("127.0.0.1", 0)
+    uvicorn_server, listening = server.make_server(app), server.listen("127.0.0.1", 0)
     thread = threading.Thread(target=uvicorn_server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:

@@ -307,7 +307,7 @@ def test_a_model_of_conversations_reads_a_text_in_its_template_in_a_file_too(bro
 
 def test_the_command_says_what_it_wrote_and_what_is_missing(fables_run, tmp_path, pellucid, monkeypatch):
     monkeypatch.setattr("pellucid.web.export.record", lambda *_: {"latest": "fables@4", "text": "", "browser": None})
-    monkeypatch.setattr("pellucid.web.export.lacking", lambda _: "linear attention")
+    monkeypatch.setattr("pellucid.web.export.unsupported_part", lambda _: "linear attention")
     done = pellucid("serve", fables_run, "--export", tmp_path / "page.html", "--prompt", "Once")
     words = f"{tmp_path}/page.html: no text can be typed, because model.js does not know linear attention; "
     assert (done.exit_code, done.stdout) == (0, ""), done

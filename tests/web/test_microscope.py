@@ -19,7 +19,7 @@ from pellucid.inspection.build import fables_of
 from pellucid.inspection.explain_truth import truth_of_text
 from pellucid.inspection.interventions import nothing, replaced
 from pellucid.tokenizer.chat import prompt_ids
-from pellucid.web.export import if_known
+from pellucid.web.export import or_none
 from pellucid.web.kept import Kept
 from pellucid.web.microscope import Changes, Microscope
 from pellucid.web.runs import Runs
@@ -196,7 +196,7 @@ def test_of_tokens_that_reach_across_words_no_truth_is_told(fables_run, monkeypa
 
     assert microscope.truth("fables@4", TEXT) == {"known": False}
     assert {example["skill"] for example in microscope.runs.examples("fables@4")} == {None}
-    assert if_known(microscope.knock_out, "fables@4", 2) is None
+    assert or_none(microscope.knock_out, "fables@4", 2) is None
 
 
 def test_where_weights_are_no_shares_the_costs_are_known_and_nothing_is_said_of_looks(fables_run, tmp_path):

@@ -18,7 +18,7 @@ def test_an_open_page_follows_a_run_from_before_its_first_step(browser: Browser,
     run, rows = tmp_path / "fables", (fables_run / "metrics.jsonl").read_text().splitlines(keepends=True)
     run.mkdir()
     saved = read_checkpoint(find_step_directory(fables_run, "latest"))
-    listening, running = server.listen("127.0.0.1", 0), server.made(make_app([run]))
+    listening, running = server.listen("127.0.0.1", 0), server.make_server(make_app([run]))
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
     thread.start()
     page, faults = browser.new_page(), []

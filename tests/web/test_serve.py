@@ -95,7 +95,7 @@ def test_a_run_that_is_trained_already_is_not_trained_again(fables_run, pellucid
 def test_f30_a_folder_that_goes_is_an_error_in_one_line_until_it_is_back(fables_run, tmp_path: Path):
     run = tmp_path / "fables"
     shutil.copytree(fables_run, run)
-    served, listening = server.made(make_app([run])), server.listen("127.0.0.1", 0)
+    served, listening = server.make_server(make_app([run])), server.listen("127.0.0.1", 0)
     thread = threading.Thread(target=served.run, kwargs={"sockets": [listening]})
     thread.start()
     try:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from pellucid.adapters.quantized import QuantizedLinear, linear_layers
 from pellucid.errors import CheckpointError, ConfigError
-from pellucid.runtime.distributed import whole
+from pellucid.runtime.distributed import full_tensor
 
 
 class LoRALinear(nn.Module):
@@ -114,7 +114,7 @@ def _plain(layer: LoRALinear | QuantizedLinear) -> nn.Linear:
 
 def adapter_tensors(model: nn.Module) -> dict[str, Tensor]:
     """The trained tensors by name, A and B of each adapted layer: all that an adapter's checkpoint holds."""
-    return {name: whole(parameter) for name, parameter in model.named_parameters() if parameter.requires_grad}
+    return {name: full_tensor(parameter) for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
 def load_adapter(model: nn.Module, tensors: Mapping[str, Tensor], where: str = "adapter") -> None:

@@ -91,13 +91,13 @@ def intact_checkpoints(run_dir: Path) -> Iterator[State]:
             _log.warning("%s", error)
 
 
-def seen_log(file: Path) -> SeenLog:
+def log_as_seen(file: Path) -> SeenLog:
     """The current length and hash of a log, for a checkpoint."""
     n_bytes = file.stat().st_size
     return SeenLog(bytes=n_bytes, sha256=sha256(file, n_bytes))
 
 
-def is_as_seen(file: Path, seen: SeenLog) -> bool:
+def is_log_unchanged(file: Path, seen: SeenLog) -> bool:
     """Whether a log still begins with the bytes that a checkpoint recorded."""
     return file.exists() and file.stat().st_size >= seen.bytes and sha256(file, seen.bytes) == seen.sha256
 
@@ -109,7 +109,7 @@ def require_logs(run_dir: Path, state: State) -> None:
     """
     if not (run_dir / "config.yaml").exists():
         return
-    changed = [name for name, seen in state.logs.items() if not is_as_seen(run_dir / name, seen)]
+    changed = [name for name, seen in state.logs.items() if not is_log_unchanged(run_dir / name, seen)]
     if changed:
         what = f"{' and '.join(changed)}: changed since {step_name(state.step)} was saved"
         fix = "`pellucid train --resume` keeps a copy, and continues with its readable rows"

@@ -15,7 +15,7 @@ from pellucid.adapters.lora import LoRALinear
 from pellucid.adapters.quantized import code_tensors
 from pellucid.checkpoint.step_directory import Checkpoint, Tensors
 from pellucid.errors import CheckpointError
-from pellucid.runtime.distributed import cut_like, whole
+from pellucid.runtime.distributed import full_tensor, shard_like
 
 OF_TASK = "task."
 
@@ -26,7 +26,7 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     Parameters, and the codes of quantized layers; for a model with an adapter only what is trained: the base has the
     rest.
     """
-    return {name: whole(tensor) for name, tensor in _kept(model).items()}
+    return {name: full_tensor(tensor) for name, tensor in _kept(model).items()}
 
 
 def _kept(model: nn.Module) -> dict[str, Tensor]:
@@ -43,7 +43,7 @@ def optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict
     """
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     return {
-        f"{names[parameter]}/{key}": whole(value)
+        f"{names[parameter]}/{key}": full_tensor(value)
         for optimizer in optimizers
         for parameter, statistics in optimizer.state.items()
         for key, value in statistics.items()
@@ -142,7 +142,7 @@ def first_not_finite(tensors: Tensors) -> str | None:
 
 
 def _load_parameters(model: nn.Module, tensors: Tensors) -> None:
-    local = {name: cut_like(tensors[name], tensor) for name, tensor in _kept(model).items()}
+    local = {name: shard_like(tensors[name], tensor) for name, tensor in _kept(model).items()}
     model.load_state_dict(local, strict=False)  # the other half of a tied matrix is not stored
 
 
@@ -152,7 +152,7 @@ def _load_optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer], t
     statistics: dict[str, dict[str, Tensor]] = {}
     for path, value in tensors.items():
         name, _, key = path.rpartition("/")
-        statistics.setdefault(name, {})[key] = cut_like(value, by_name[name]) if value.ndim else value
+        statistics.setdefault(name, {})[key] = shard_like(value, by_name[name]) if value.ndim else value
     for optimizer in optimizers:
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         state = {i: statistics[names[p]] for i, p in enumerate(parameters) if names[p] in statistics}

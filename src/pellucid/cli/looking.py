@@ -153,7 +153,7 @@ def embed(
         vectors.save(output)
         note(f"wrote {output}")
     if map_file is not None:
-        told = build.told_by_texts(trained, vectors.texts, colour)
+        told = build.property_of_texts(trained, vectors.texts, colour)
         title = f"{len(vectors.texts):,} texts by their vectors (run {trained.config.name}, {pooling} of layer {layer})"
         write_map(map_file, vectors.vectors, told, title, of=colour or "plot")
         note(f"wrote {map_file}")

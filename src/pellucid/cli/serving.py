@@ -110,10 +110,10 @@ def _export(run: Path, file: Path, prompt: str | None, of_no_use: list[str]) -> 
     with heavy_imports():
         from pellucid.web.export import export_page
 
-    lacking = export_page(run, file, prompt)
+    unsupported = export_page(run, file, prompt)
     note(f"wrote {file}, {file.stat().st_size / 1e6:.1f} MB")
-    if lacking:
-        note(f"{file}: no text can be typed, because model.js does not know {lacking}; it shows the recorded one")
+    if unsupported:
+        note(f"{file}: no text can be typed, because model.js does not know {unsupported}; it shows the recorded one")
 
 
 def _training(run_dir: Path, config_file: Path | None) -> AbstractContextManager[None]:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pellucid.corpora.corpus import Part, Piece
 from pellucid.data.token_file import POSITION_TYPE, token_type
 from pellucid.errors import OutOfMemoryError, PellucidError
-from pellucid.runtime.processes import only_ours
+from pellucid.runtime.processes import without_user_script
 from pellucid.tokenizer import Tokenizer
 
 PARTS_WITHOUT_PROCESSES = 8  # a few megabytes are encoded before processes would have started
@@ -93,7 +93,7 @@ def _encode_in_processes(tokenizer: Tokenizer, parts: Iterable[Part], n_processe
     connections: list[Connection] = []
     for _ in range(n_processes):
         ours, theirs = context.Pipe()
-        with only_ours():
+        with without_user_script():
             context.Process(target=_work, args=(theirs, tokenizer.to_json()), daemon=True).start()
         theirs.close()
         connections.append(ours)

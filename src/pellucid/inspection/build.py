@@ -80,7 +80,7 @@ def held_out_texts(trained: TrainedModel, corpus: Corpus, most: int) -> list[str
     return texts
 
 
-def told_by_texts(trained: TrainedModel, texts: Sequence[str], name: str | None) -> list[str] | None:
+def property_of_texts(trained: TrainedModel, texts: Sequence[str], name: str | None) -> list[str] | None:
     """A property of each fable; None for other texts, unless one is named. ConfigError if there is no such property."""
     is_asked = name is not None
     if not is_asked and trained.config.corpus.type != "fables":

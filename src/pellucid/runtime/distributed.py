@@ -29,7 +29,7 @@ from torch.multiprocessing.spawn import ProcessContext, ProcessExitedException, 
 from tqdm import tqdm
 
 from pellucid.errors import ConfigError, LostProcessError
-from pellucid.runtime.processes import only_ours
+from pellucid.runtime.processes import without_user_script
 
 CONTINUE = "continue with --resume"  # what to do when a process is lost
 # Other ranks wait for hours while a large corpus is prepared, but only minutes for a rank that hangs.
@@ -245,7 +245,7 @@ def with_helpers(n_processes: int, work: Callable[[World], object]) -> Iterator[
     threads_each = max(1, n_threads // n_processes)
     arguments = (n_processes, store.port, threads_each, work)
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else helpers print stack traces if this process is killed
-    with only_ours():
+    with without_user_script():
         helpers = start_processes(  # type: ignore[no-untyped-call]
             _help, arguments, nprocs=n_processes - 1, join=False, daemon=True, start_method="spawn"
         )
@@ -264,13 +264,13 @@ def with_helpers(n_processes: int, work: Callable[[World], object]) -> Iterator[
         torch.set_num_threads(n_threads)
 
 
-def whole(tensor: Tensor) -> Tensor:
+def full_tensor(tensor: Tensor) -> Tensor:
     """The full tensor of a sharded one, on every rank (all must call this); any other tensor as it is."""
     gathered: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return gathered
 
 
-def cut_like(tensor: Tensor, like: Tensor) -> Tensor:
+def shard_like(tensor: Tensor, like: Tensor) -> Tensor:
     """This rank's part of a full tensor, if `like` is sharded; else the tensor."""
     if not hasattr(like, "placements"):
         return tensor

@@ -9,7 +9,7 @@ from types import ModuleType
 
 
 @contextmanager
-def only_ours() -> Iterator[None]:
+def without_user_script() -> Iterator[None]:
     """Inside, processes start without running the user's script: they import only what they need of Pellucid.
 
     By default Python runs the script again in each: without `if __name__ == "__main__"`, it would train again, and wait

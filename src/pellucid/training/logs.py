@@ -15,7 +15,7 @@ from functools import partial
 from itertools import count, takewhile
 from pathlib import Path
 
-from pellucid.checkpoint.run_directory import is_as_seen
+from pellucid.checkpoint.run_directory import is_log_unchanged
 from pellucid.checkpoint.step_directory import METRICS, SAMPLES, State, step_name
 from pellucid.files import require_regular, written_whole
 from pellucid.training.metrics import row_in
@@ -29,7 +29,7 @@ def cut_back_logs(run_dir: Path, state: State, last_step: int) -> None:
     """Drop all entries after `last_step`, the last that the checkpoint reports: the run will write them again."""
     for name, legible in ((METRICS, rows_until), (SAMPLES, samples_until)):
         file, seen = run_dir / name, state.logs.get(name)
-        if seen is not None and is_as_seen(file, seen):
+        if seen is not None and is_log_unchanged(file, seen):
             os.truncate(file, seen.bytes)  # needs no disk space, and leaves no half-written file
         elif file.exists():
             _rescue(file, partial(legible, last_step), state)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from pellucid.runtime.distributed import ALONE, World, cut_like, whole
+from pellucid.runtime.distributed import ALONE, World, full_tensor, shard_like
 
 # x -> a x + b x^3 + c x^5, repeated, brings every singular value in (0, 1] near 1. These coefficients trade exactness
 # (values end between about 0.7 and 1.2) for speed: small ones grow by 3.4 a step.
@@ -52,11 +52,11 @@ class Muon(Optimizer):
         """Make one update from the parameters' gradients; `closure` is not used."""
         for group in self.param_groups:
             matrices = [matrix for matrix in group["params"] if matrix.grad is not None]
-            directions = [whole(self._nesterov(matrix, group["momentum"])) for matrix in matrices]
+            directions = [full_tensor(self._nesterov(matrix, group["momentum"])) for matrix in matrices]
             for matrix, direction in zip(matrices, orthogonalize(directions, self.dtype, self.world), strict=True):
                 rows, columns = matrix.shape
                 matrix.mul_(1 - group["lr"] * group["weight_decay"])
-                matrix.add_(cut_like(direction, matrix), alpha=-group["lr"] * sqrt(max(1.0, rows / columns)))
+                matrix.add_(shard_like(direction, matrix), alpha=-group["lr"] * sqrt(max(1.0, rows / columns)))
 
     def _nesterov(self, matrix: nn.Parameter, momentum: float) -> Tensor:
         """Nesterov's momentum: the running mean of the gradient, one step ahead."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from pellucid import failpoints
-from pellucid.checkpoint.run_directory import keep_last_and_best, seen_log
+from pellucid.checkpoint.run_directory import keep_last_and_best, log_as_seen
 from pellucid.checkpoint.snapshots import discard_snapshots_after, write_snapshot
 from pellucid.checkpoint.step_directory import (
     METRICS,
@@ -292,7 +292,7 @@ class Session:
         logs = [log for log in (self.metrics_file, self.samples_file) if log.exists()]
         for log in logs:  # the logs must be on disk before the checkpoint that refers to them
             fsync(log)
-        seen = checkpoint.state.model_copy(update={"logs": {log.name: seen_log(log) for log in logs}})
+        seen = checkpoint.state.model_copy(update={"logs": {log.name: log_as_seen(log) for log in logs}})
         write_checkpoint(self.run_dir, replace(checkpoint, state=seen))
         keep_last_and_best(self.run_dir, self.keep_last, self.before_decay)
 

@@ -21,7 +21,7 @@ from pellucid.errors import NonFiniteError
 from pellucid.objectives.loss import AnyBatch, Objective
 from pellucid.objectives.next_token import next_token
 from pellucid.objectives.task import GetBatch
-from pellucid.runtime.distributed import ALONE, World, share_of_update, whole
+from pellucid.runtime.distributed import ALONE, World, full_tensor, share_of_update
 from pellucid.runtime.precision import Precision
 from pellucid.training.optimizers import set_learning_rate
 from pellucid.training.schedules import Schedule
@@ -172,7 +172,7 @@ class Trainer:
         """Scale a gradient longer than `max_gradient_norm` down to it (Pascanu et al. 2013); return its norm."""
         for optimizer in self.optimizers:
             self.scaler.unscale_(optimizer)
-        return whole(nn.utils.clip_grad_norm_(self.model.parameters(), self.max_gradient_norm))
+        return full_tensor(nn.utils.clip_grad_norm_(self.model.parameters(), self.max_gradient_norm))
 
     def _step_optimizers(self, gradient_norm: float) -> None:
         """Update the weights, then clear the gradients."""

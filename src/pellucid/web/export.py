@@ -51,7 +51,7 @@ def export_page(run: Path, file: Path, prompt: str | None = None) -> str | None:
     with written_whole(file) as draft:
         draft.write_text(html, encoding="utf-8")
     opened, _ = microscope.traced(recorded["latest"], recorded["text"])
-    return lacking(opened)
+    return unsupported_part(opened)
 
 
 def record(microscope: Microscope, prompt: str | None) -> Json:
@@ -75,14 +75,14 @@ def record(microscope: Microscope, prompt: str | None) -> Json:
         "text": text,
         "truths": truths,
         "deciding": {text: microscope.deciding(latest, text) for text in truths},
-        "heads": {checkpoint: if_known(microscope.heads, checkpoint) for checkpoint in checkpoints},
-        "knock_out": if_known(microscope.knock_out, latest, N_FABLES),
+        "heads": {checkpoint: or_none(microscope.heads, checkpoint) for checkpoint in checkpoints},
+        "knock_out": or_none(microscope.knock_out, latest, N_FABLES),
         "browser": browser,
         "answers": {checkpoint: answers(microscope, checkpoint, text, truths[text]) for checkpoint in others},
     }
 
 
-def if_known(measure: Callable[..., Json], *arguments: object) -> Json | None:
+def or_none(measure: Callable[..., Json], *arguments: object) -> Json | None:
     """The result of `measure`; None where it is not possible, as without a grammar."""
     try:
         return measure(*arguments)
@@ -134,7 +134,7 @@ def likely_logits(logits_NTV: Tensor, true_ids: Sequence[Sequence[int]]) -> Json
 def browser_model(microscope: Microscope, checkpoint: str, text: str) -> Json | None:
     """The data with which `model.js` runs a checkpoint; None for a model that it does not support."""
     opened, traced = microscope.traced(checkpoint, text)
-    if lacking(opened):
+    if unsupported_part(opened):
         return None
     layers = range(len(traced.attention))
     return {
@@ -145,7 +145,7 @@ def browser_model(microscope: Microscope, checkpoint: str, text: str) -> Json | 
     }
 
 
-def lacking(opened: Opened) -> str | None:
+def unsupported_part(opened: Opened) -> str | None:
     """The part of a model or its tokenizer that `model.js` does not support; None if there is none."""
     config = opened.trained.config.model
     if not isinstance(config, DecoderConfig):

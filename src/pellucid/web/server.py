@@ -47,10 +47,10 @@ def run(app: FastAPI, listening: socket.socket) -> None:
 
     So `pellucid` exits with 143 or 130, at most DRAIN_SECONDS later. Call it in the main thread.
     """
-    made(app).run(sockets=[listening])
+    make_server(app).run(sockets=[listening])
 
 
-def made(app: FastAPI) -> uvicorn.Server:
+def make_server(app: FastAPI) -> uvicorn.Server:
     """A uvicorn server for the app that cuts off clients which take more than REQUEST_SECONDS to send or read."""
     log = logging.getLogger("uvicorn.error")
     log.setLevel(logging.ERROR)

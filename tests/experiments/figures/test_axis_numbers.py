@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.experiments.figures.axis_numbers import in_short, round_ticks, told_apart
+from pellucid.experiments.figures.axis_numbers import distinct_labels, in_short, round_ticks
 
 
 @pytest.mark.parametrize(
@@ -24,5 +24,5 @@ def test_a_logarithmic_axis_has_a_few_ticks_whatever_its_range(low, ratio, most)
 
 
 def test_different_values_look_different_where_six_digits_can_tell_them_apart():
-    assert told_apart([0.1234, 0.1235]) == ["0.1234", "0.1235"]
-    assert told_apart([1, 1, 2]) == ["1", "1", "2"]
+    assert distinct_labels([0.1234, 0.1235]) == ["0.1234", "0.1235"]
+    assert distinct_labels([1, 1, 2]) == ["1", "1", "2"]

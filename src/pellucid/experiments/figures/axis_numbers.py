@@ -21,7 +21,7 @@ def in_percent(share: float) -> str:
     return f"{100 * share:.4g} %"
 
 
-def told_apart(values: Sequence[float]) -> list[str]:
+def distinct_labels(values: Sequence[float]) -> list[str]:
     """The values with three significant digits, or more, up to six, if different ones would look equal."""
     for digits in (3, 4, 5, 6):
         texts = [in_short(value, digits) for value in values]

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from pellucid.config.experiment import BarsConfig
-from pellucid.experiments.figures.axis_numbers import in_percent, in_short, log_axis, log_limits, told_apart
+from pellucid.experiments.figures.axis_numbers import distinct_labels, in_percent, in_short, log_axis, log_limits
 from pellucid.experiments.figures.style import FLOOR_STYLE, NAME_WIDTH, Sketch, line_style, new_figure, wrapped
 from pellucid.experiments.results import RunResult
 from pellucid.experiments.table import axis_label, floor_of, is_share, number_of, seeds_in_words
@@ -31,7 +31,7 @@ def draw_bars(config: BarsConfig, results: Sequence[RunResult]) -> Sketch:
     figure = new_figure(config.title, 7.5, 1.3 + sum(heights_inches))
     axes = figure.add_subplot()
 
-    texts = [f"{100 * mean:.1f} %" for mean in means] if is_share(config.y) else told_apart(list(means))
+    texts = [f"{100 * mean:.1f} %" for mean in means] if is_share(config.y) else distinct_labels(list(means))
     for index, (_, seeds) in enumerate(variants):
         row, color = rows[index], line_style(index).color
         if spans_decades:
