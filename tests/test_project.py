@@ -38,4 +38,6 @@ def test_no_docstring_begins_in_the_middle_of_a_sentence():
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, documented):
                 first_words = (ast.get_docstring(node) or "").split(".")[0]
-                assert not re.match(r"(Of|Those|That|The same)\b", first_words), f"{file}: {first_words}"
+                assert not re.match(r"(Of|Those|That|The same|What|Whatever|Whoever)\b", first_words), (
+                    f"{file}: {first_words}"
+                )

@@ -82,6 +82,7 @@ ELSEWHERE = {
     "everywhere": "test_everywhere.py",
     "fable_ngrams": "test_fable_ngrams.py",
     "gpu": "test_gpu.py",
+    "page_equations": "web/test_page_equations.py",
     "rivals": "test_scripts.py",
     "site_hooks": "test_site.py",
     "roofline": "test_roofline.py",

@@ -267,7 +267,7 @@ def write(model: Decoder, ids: list[int], n_tokens: int, random: torch.Generator
 
 
 def nats_of_counted_pairs(train_ids: list[int], test_ids: list[int], vocab_size: int) -> float:
-    """What a table of pairs reaches, in nats per token: each pair counted, plus one (equation 33)."""
+    """Loss of a table of counted pairs, plus one each, in nats per token (equation 33)."""
     pairs, firsts = Counter(pairwise(train_ids)), Counter(train_ids)
     surprises = [math.log((firsts[a] + vocab_size) / (pairs[a, b] + 1)) for a, b in pairwise(test_ids)]
     return sum(surprises) / len(surprises)

@@ -30,7 +30,7 @@ TOO_SHORT = "too short"  # of an answer that stops, or is cut off, before any fa
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model wrote, with the tokens that it took, and the verdict. kl: see `divergences`."""
+    """An answer with its number of tokens and its verdict. kl: see `divergences`."""
 
     instruction: Instruction
     text: str
@@ -161,7 +161,7 @@ def divergences(
     Its mean over answers drawn from the model is KL(π ‖ π_ref) of whole answers, by the chain rule; of the two ways to
     estimate that, this one varies less than the mean of log π/π_ref.
     """
-    found: list[float] = []
+    kl_N: list[float] = []
     with eval_mode(model), eval_mode(reference):
         for first in range(0, len(answers), ROWS_AT_ONCE):
             rows = list(zip(prompts, answers, strict=True))[first : first + ROWS_AT_ONCE]
@@ -173,8 +173,8 @@ def divergences(
                 logits = model(tokens_NT), reference(tokens_NT)
             log_p_NTV, log_ref_NTV = (F.log_softmax(each.float(), dim=-1) for each in logits)
             kl_NT = (log_p_NTV.exp() * (log_p_NTV - log_ref_NTV)).sum(dim=-1).cpu()
-            found += (kl_NT * is_before_answer_NT).sum(dim=-1).tolist()
-    return found
+            kl_N += (kl_NT * is_before_answer_NT).sum(dim=-1).tolist()
+    return kl_N
 
 
 def answer_table(answers: Sequence[Answer], reference: str | None = None) -> AnswerTable:

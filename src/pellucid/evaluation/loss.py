@@ -53,7 +53,7 @@ class Evaluation:
 
     @property
     def loss(self) -> float:
-        """What training makes small: the loss, in nats per token."""
+        """The quantity that training minimises, in nats per token."""
         return self.loss_nats_per_token
 
     @property
@@ -92,7 +92,7 @@ class Evaluation:
         return {**figures, **counts, "skills": skills, "answers": self.answers and self.answers.to_json()}
 
     def to_row(self) -> dict[str, object]:
-        """What metrics.jsonl keeps of an evaluation during training, perhaps of only a part of the text."""
+        """The figures for metrics.jsonl: an evaluation during training, perhaps of only a part of the text."""
         row: dict[str, object] = {"val_loss": self.loss_nats_per_token}
         if self.skills is not None:
             row |= {"val_floor": self.floor_nats_per_token, "skills": self.skills.to_json()}

@@ -1,4 +1,4 @@
-"""What the grammar of Fables says about texts that a model wrote."""
+"""The grammar's judgement of texts that a model wrote."""
 
 from __future__ import annotations
 

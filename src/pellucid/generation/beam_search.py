@@ -74,7 +74,7 @@ def beam_search(
                         best.append(Found(token_ids, log_p / length**length_penalty))
                 elif len(still_open) < n_beams:
                     still_open.append(i)
-            best = sorted(best, key=lambda found: -found.score)[:n_beams]
+            best = sorted(best, key=lambda beam: -beam.score)[:n_beams]
 
             if not still_open:
                 break

@@ -70,7 +70,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Piece:
-    """What a step has added to a text. The last piece of a text says why it ended."""
+    """The text and tokens that a step added. The last piece of a text says why it ended."""
 
     text: str
     tokens: Sequence[Token]
@@ -98,7 +98,7 @@ class Writing:
 
     @contextmanager
     def fails_alone(self) -> Iterator[None]:
-        """What goes wrong in this block ends this text."""
+        """An error in this block ends this text alone."""
         try:
             yield
         except Exception as error:

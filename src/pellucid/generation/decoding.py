@@ -72,7 +72,7 @@ def generate_tokens(
 
 
 class SlidingWindow:
-    """What the model sees of a text that may be longer than its state can hold: a decoder's, its context.
+    """The part of a text that the model sees, where the text may be longer than its state can hold.
 
     At first this is the prompt, or as much of its end as fits, and all that follows. When the cache is full, the window
     slides: it starts again at position 0 with the last half of the context. So the model always sees at least half a

@@ -94,7 +94,7 @@ class SingleQueryAttention:
 
 
 def on_one_token(module: Sublayer, attention_of: type[SingleQueryAttention] = SingleQueryAttention) -> Sublayer:
-    """What a part of the decoder computes, on one token. A kind that has no lean form here is called as it is.
+    """The lean form of a part of the decoder, for one token. A part of an unknown kind is called as it is.
 
     attention_of: makes the lean form of attention.
     """
@@ -141,7 +141,7 @@ def silu_gate(gate_BF: Tensor, hidden_BF: Tensor) -> Tensor:
 
 
 def as_function(module: Sublayer) -> Projection:
-    """What the module computes, without the search for its parameters, which takes as long as a norm itself."""
+    """The function of a module, its parameters bound: to look them up takes as long as a norm itself."""
     match module:
         case LayerNorm(normalized_shape=shape, weight=weight, bias=bias, eps=epsilon) if type(module) is LayerNorm:
             return lambda x: torch.layer_norm(x, shape, weight, bias, epsilon)

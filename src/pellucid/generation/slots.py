@@ -139,7 +139,7 @@ class SlotsOfDecoder(SingleTokenDecoder):
 
 
 class Rows:
-    """What all layers need to know of a step: at which position each row is, and which keys it sees."""
+    """The position of each row in a step, and the keys that it sees: the same for all layers."""
 
     def __init__(self, positions_N: Tensor, n_rows: int, longest: int, decoder: Decoder) -> None:
         self.n_rows = n_rows
@@ -169,7 +169,7 @@ class Rows:
 
 
 class LayerRows:
-    """What attention needs of the rows of a step in one layer."""
+    """The rows of a step, with the cache of one layer."""
 
     def __init__(self, cache: LayerCache, rows: Rows) -> None:
         self.cache, self.rows = cache, rows

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Completion:
-    """What the model wrote after a prompt, up to the first stop string, which is left out.
+    """The continuation of a prompt, up to the first stop string, which is left out.
 
     `token_ids` do not include the control token that may have ended it, but do include those of the stop string.
     `tokens_per_second` counts from the reading of the prompt to this sample's last token. Only beam search has a score.
@@ -40,7 +40,7 @@ class Completion:
     score: float | None = None
 
     def to_json(self) -> dict[str, object]:
-        """What `pellucid generate --json` shows of it; `tokens` counts the new ones."""
+        """The fields of `pellucid generate --json`; `tokens` counts the new ones."""
         return {
             "prompt": self.prompt,
             "completion": self.completion,
@@ -132,7 +132,7 @@ def search_text(
         )
 
     started = perf_counter()
-    found = beam_search(
+    beams = beam_search(
         model,
         prompt_ids,
         n_beams=n_beams,
@@ -142,7 +142,7 @@ def search_text(
         forbidden_ids=never_written(tokenizer),
     )
     seconds = perf_counter() - started
-    return [_completion(tokenizer, prompt, each.token_ids, stop, seconds, each.score) for each in found[:n_best]]
+    return [_completion(tokenizer, prompt, each.token_ids, stop, seconds, each.score) for each in beams[:n_best]]
 
 
 def write_tokens(
@@ -183,8 +183,8 @@ def decode_stream(tokenizer: Tokenizer, token_ids: Iterable[int]) -> Iterator[st
 
 def first_stop(text: str, stop: Sequence[str]) -> int | None:
     """Where the first stop string begins: the one that is complete first, whatever pieces the text comes in."""
-    found = [(start + len(each), start) for each in stop if (start := text.find(each)) >= 0]
-    return min(found)[1] if found else None
+    ends = [(start + len(each), start) for each in stop if (start := text.find(each)) >= 0]
+    return min(ends)[1] if ends else None
 
 
 def before_stop(pieces: Iterable[str], stop: Sequence[str]) -> Iterator[str]:

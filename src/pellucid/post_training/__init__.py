@@ -1,1 +1,1 @@
-"""What a model learns after pretraining: rewards, answers to learn from, and the best that is possible."""
+"""Learning after pretraining: rewards, answers to learn from, and the best that is possible."""

@@ -122,7 +122,7 @@ def objective_of(objective: RewardModelConfig | DPOConfig, model: LanguageModel,
 
 
 def scores_of(model: Decoder, precision: Precision, tokens_NT: Tensor) -> Tensor:
-    """What the scalar head says of each token and those before it: (N, T)."""
+    """The scalar head's output (N, T) for each token and those before it."""
     assert model.scalar_head is not None
     with precision.autocast():
         scores_NT1: Tensor = model.scalar_head(model.hidden(tokens_NT))
@@ -246,7 +246,7 @@ def learning_from_answers(
 
 
 def build_credit(objective: GRPOConfig | PPOConfig, model: Decoder, precision: Precision) -> tuple[Credit, Objective]:
-    """Which token deserves a reward, and the loss of answers that are credited so."""
+    """How rewards are credited to tokens, and the loss of answers that are credited so."""
     clip, temperature = objective.clip, objective.temperature
     match objective:
         case GRPOConfig(kl=kl, beta=beta, credit_decay=decay):

@@ -1,4 +1,4 @@
-"""Which token deserves the reward? GRPO shares it out evenly, or asks the verifier; PPO asks a value head.
+"""Credit: which token deserves the reward? GRPO shares it out evenly, or asks the verifier; PPO asks a value head.
 
 Shapes: P prompts, G answers to each, N = P G answers, T positions, V vocabulary.
 """

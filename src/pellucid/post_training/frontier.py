@@ -53,8 +53,8 @@ class Optimum:
 
 def optimum(prompts: Sequence[RewardDistribution], beta: float) -> Optimum:
     """log Z = log E_ref[exp(r/β)], E*[r] = E_ref[r exp(r/β)] / Z, and KL = E*[r]/β - log Z, for each prompt."""
-    found = np.array([_of_prompt(prompt, beta) for prompt in prompts]).mean(axis=0)
-    return Optimum(beta, *map(float, found))
+    mean_of_prompts = np.array([_of_prompt(prompt, beta) for prompt in prompts]).mean(axis=0)
+    return Optimum(beta, *map(float, mean_of_prompts))
 
 
 def frontier(prompts: Sequence[RewardDistribution], betas: Iterable[float] | None = None) -> list[Optimum]:

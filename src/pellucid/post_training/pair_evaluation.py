@@ -28,7 +28,7 @@ class PairEvaluation:
     n_pairs: int
 
     def to_row(self) -> dict[str, object]:
-        """What metrics.jsonl keeps of an evaluation during training."""
+        """The figures for metrics.jsonl."""
         return {"val_loss": self.loss, "val_accuracy": self.accuracy, "val_margin": self.margin}
 
     def to_json(self) -> dict[str, object]:

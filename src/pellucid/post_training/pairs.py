@@ -89,7 +89,7 @@ def pairs_that_fit(token_file: TokenFile, context_length: int) -> list[int]:
 
 
 def in_new_order(items: Sequence[int], seed: int) -> Callable[[int], int]:
-    """What comes n-th, for n = 0, 1, …: each epoch has every item once, in an order of its own."""
+    """From n = 0, 1, … to the n-th item: each epoch has every item once, in an order of its own."""
 
     @lru_cache(maxsize=2)
     def order_of(epoch: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""What an answer is worth: the grammar's verdict, or what a reward model has learned of such verdicts.
+"""Rewards of answers: the grammar's verdict, or what a reward model has learned of such verdicts.
 
 Shapes: N answers, T positions.
 """
@@ -75,7 +75,7 @@ class GrammarJudge:
 
 
 class LearnedReward:
-    """What a reward model says at the last token of an answer."""
+    """The output of a reward model at the last token of an answer."""
 
     def __init__(self, model: Decoder, precision: Precision) -> None:
         self._model, self._precision = model, precision

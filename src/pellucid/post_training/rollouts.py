@@ -144,7 +144,7 @@ class Written:
 
 @dataclass(kw_only=True)
 class Rollouts:
-    """What a policy learns from: `batch(i, rows)` gives answers to these prompts of micro-batch i of the whole run.
+    """The answers that a policy learns from: `batch(i, rows)` gives answers to these prompts of micro-batch i.
 
     The model writes them when they are first asked for, and they are kept for `updates_per_rollout` updates. What is
     asked, and how the answers are drawn, is a function of the seed and the number of the prompt.
@@ -276,31 +276,31 @@ class Rollouts:
         return self._write(model, [self.held_out[number] for number in numbers], seeds)
 
     def _write(self, model: LanguageModel, asked: Sequence[Instruction], seeds: Sequence[Sequence[int]]) -> Written:
-        """Whatever control token the model draws ends its answer: none is forbidden, so that it learns when to end."""
+        """An answer to each instruction. Any control token ends it: the model shall learn when to end."""
         prompts = [prompt_ids(self.tokenizer, [("user", instruction.text)]) for instruction in asked]
         uniforms_NT = row_uniforms(seeds, self.max_new_tokens)
         stop_ids = self.tokenizer.control_ids
         with merged(model), self.precision.for_decoding().autocast():
-            found = write_answers(model, prompts, uniforms_NT, stop_ids=stop_ids, temperature=self.temperature)
+            answers = write_answers(model, prompts, uniforms_NT, stop_ids=stop_ids, temperature=self.temperature)
         verdicts, settled = [], []
-        for instruction, ids in zip(asked, found.token_ids, strict=True):
+        for instruction, ids in zip(asked, answers.token_ids, strict=True):
             verdicts.append(verdict_on(self.corpus, self.tokenizer, instruction.task, ids))
             settled.append(places_settled(self.corpus, self.tokenizer, instruction.task, ids, verdicts[-1]))
-        rewards_N = self.reward(prompts, found.token_ids, verdicts)
+        rewards_N = self.reward(prompts, answers.token_ids, verdicts)
         settled_N2 = torch.tensor(settled) + torch.tensor([len(prompt) - 1 for prompt in prompts])[:, None]
-        return Written(prompts, found.token_ids, found.log_probabilities, verdicts, rewards_N, settled_N2)
+        return Written(prompts, answers.token_ids, answers.log_probabilities, verdicts, rewards_N, settled_N2)
 
     @torch.no_grad()
     def _reference_log_p(self, inputs_NT: Tensor, targets_NT: Tensor) -> Tensor:
         """ln p of each target under the model that training started from, at the temperature of the answers."""
-        found = []
+        log_p = []
         parts = (torch.split(tensor_NT, ROWS_AT_ONCE) for tensor_NT in (inputs_NT, targets_NT))
         for inputs_CT, targets_CT in zip(*parts, strict=True):
             with self.precision.autocast():
                 logits_CTV = self.reference(inputs_CT.to(self.precision.device))
             targets_CT = targets_CT.to(self.precision.device)
-            found.append(log_probabilities(logits_CTV, targets_CT, self.temperature).cpu())
-        return torch.cat(found)
+            log_p.append(log_probabilities(logits_CTV, targets_CT, self.temperature).cpu())
+        return torch.cat(log_p)
 
     def _restored_part(self, prompts: range) -> JudgedBatch | None:
         if self._restored is None:
