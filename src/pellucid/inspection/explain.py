@@ -87,29 +87,16 @@ def explain(
 
     with router_probabilities(layers := experts_of(model)) as probabilities:
         log_q_TO = log_probabilities(model, [tokenizer.end_of_text, *ids])
-    experts_TLC = chosen_experts(layers, probabilities)
+    experts_T = [*chosen_experts(layers, probabilities)[1:], None] if layers else [None] * len(targets)
     truth_T = truth.distributions if truth else [None] * len(log_q_TO)
     texts_O = [*(token_text(tokenizer, id_) for id_ in range(tokenizer.vocab_size)), NO_TOKEN]
     known_truth = document_truth(corpus, tokenizer, text, targets, truth_T) if corpus and ends else None
+    skills_T = skills_of_tokens(known_truth) if known_truth else [None] * len(targets)
     is_possible = truth is not None and truth.is_possible
-    rows = []
-    for t, id_ in enumerate(targets):
-        p = truth_T[t]
-        probability = None if p is None else p.get(id_, 0.0)
-        rows.append(
-            TokenRow(
-                text=texts_O[id_],
-                id=id_,
-                model_nats=-float(log_q_TO[t, id_]),
-                # In a possible text no token is impossible. One that cannot begin its word must be in an
-                # unfinished last word, and has no truth.
-                truth=probability or (None if is_possible else probability),
-                is_hit=int(log_q_TO[t].argmax()) == id_,
-                skills=skills_of_token(known_truth, t) if known_truth else None,
-                forecast=compare(log_q_TO[t], p, texts_O, CANDIDATES_PER_ROW),
-                experts=experts_TLC[t + 1] if t + 1 < len(experts_TLC) else None,
-            )
-        )
+    rows = [
+        token_row(id_, log_q_O, p, texts_O, skills=skills, experts=experts, text_is_possible=is_possible)
+        for id_, log_q_O, p, skills, experts in zip(targets, log_q_TO, truth_T, skills_T, experts_T, strict=False)
+    ]
     following, by_character = compare(log_q_TO[-1], truth_T[-1], texts_O, n_candidates), False
     if truth and is_possible and truth_T[-1] is None:
         following, by_character = compare_characters(log_q_TO[-1], truth.next_characters, tokenizer, n_candidates), True
@@ -153,6 +140,33 @@ def chosen_experts(layers: Sequence[Experts], probabilities: Sequence[Tensor]) -
     return experts_TLC
 
 
+def token_row(
+    id_: int,
+    log_q_O: Floats,
+    p: Distribution | None,
+    texts_O: Sequence[str],
+    *,
+    skills: dict[str, float] | None,
+    experts: list[list[int]] | None,
+    text_is_possible: bool,
+) -> TokenRow:
+    """What the model and the truth, p, give to a token that was read, and what else they expected in its place."""
+    probability = None if p is None else p.get(id_, 0.0)
+    if text_is_possible and probability == 0:
+        # No token of a possible text is impossible: this one stands in an unfinished last word, which has no truth.
+        probability = None
+    return TokenRow(
+        text=texts_O[id_],
+        id=id_,
+        model_nats=-float(log_q_O[id_]),
+        truth=probability,
+        is_hit=int(log_q_O.argmax()) == id_,
+        skills=skills,
+        forecast=compare(log_q_O, p, texts_O, CANDIDATES_PER_ROW),
+        experts=experts,
+    )
+
+
 def compare(log_q_O: Floats, truth: Mapping[int, float] | None, texts_O: Sequence[str], n_candidates: int) -> Forecast:
     """Model and truth at one place. Candidates: the `n_candidates` most likely of each."""
     likeliest = np.argsort(-log_q_O, kind="stable")[:n_candidates].tolist()
@@ -192,9 +206,13 @@ def document_truth(
     return TokenTruth(tuple(corpus.skills), np.array(nats_T), skill_characters(corpus, tokenizer, text))
 
 
-def skills_of_token(known_truth: TokenTruth, t: int) -> dict[str, float]:
-    shares_S = known_truth.shares(np.array([t]))[0].tolist()
-    return {skill: share for skill, share in zip(known_truth.skills, shares_S, strict=True) if share}
+def skills_of_tokens(known_truth: TokenTruth) -> list[dict[str, float]]:
+    """How much of each token belongs to each skill: shares that add up to 1; skills without a share are left out."""
+    shares_TS = known_truth.shares(np.arange(len(known_truth.nats))).tolist()
+    return [
+        {skill: share for skill, share in zip(known_truth.skills, shares_S, strict=True) if share}
+        for shares_S in shares_TS
+    ]
 
 
 def notes(corpus: KnownCorpus | None, truth: TextTruth | None, text: str, *, n_tokens: int, is_cut: bool) -> list[str]:
