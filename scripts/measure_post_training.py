@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from draw_rewards import Reached, draw_frontier, draw_over_optimization
 from matplotlib.figure import Figure
 from results import ROOT, here, parser, print_table, record
 
@@ -24,8 +25,6 @@ from pellucid.checkpoint.build import load_trained_run
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.instructions import InstructionsCorpus
 from pellucid.evaluation.answers import judge_answers
-from pellucid.experiments.figures.frontier import Reached, draw_frontier
-from pellucid.experiments.figures.over_optimization import draw_over_optimization
 from pellucid.post_training.frontier import RewardDistribution, best_reward
 from pellucid.training.metrics import read_rows
 
@@ -102,7 +101,7 @@ def frontier(folder: Path) -> tuple[dict[str, dict[str, float]], Figure]:
             "obey (%)": 100 * mean([float(answer.verdict.obeys) for answer in answers]),
             "excess on plain fables (%)": 100 * excess_on_fables(folder / run, base[0]),
         }
-    return table, draw_frontier("Reward and divergence, on Fables", prompts, points).figure
+    return table, draw_frontier("Reward and divergence, on Fables", prompts, points)
 
 
 def over_optimization(fooled: dict[str, Path]) -> tuple[dict[str, dict[str, float]], Figure]:
@@ -118,7 +117,7 @@ def over_optimization(fooled: dict[str, Path]) -> tuple[dict[str, dict[str, floa
         }
         for name, rows in curves.items()
     }
-    return table, draw_over_optimization("A reward model is not the truth", curves).figure
+    return table, draw_over_optimization("A reward model is not the truth", curves)
 
 
 def main() -> None:

@@ -79,6 +79,7 @@ SMALLEST: dict[str, tuple[str, dict[str, object]]] = {
 ELSEWHERE = {
     "clean": "test_clean.py",
     "devices_on_paper": "test_devices_on_paper.py",
+    "draw_rewards": "test_draw_rewards.py",
     "everywhere": "test_everywhere.py",
     "fable_ngrams": "test_fable_ngrams.py",
     "gpu": "test_gpu.py",

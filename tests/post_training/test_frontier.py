@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy.special import log_softmax, logsumexp
 
-from pellucid.experiments.figures.frontier import Reached, draw_frontier
 from pellucid.post_training.frontier import (
     RewardDistribution,
     best_reward,
@@ -107,15 +106,3 @@ def test_many_samples_are_nearly_the_distribution():
 def test_equal_rewards_leave_the_reference_as_it_is():
     points = frontier([RewardDistribution.of_samples([0.5] * 4)])
     assert {(point.reward, point.kl) for point in points} == {(0.5, 0.0)}
-
-
-def test_methods_are_drawn_beside_the_frontier():
-    methods = {"DPO": [Reached(0.1, 0.3), Reached(0.2, 0.4)], "GRPO": [Reached(0.3, 0.5)]}
-    sketch = draw_frontier("Reward and divergence", [COIN], methods)
-    [axes] = sketch.figure.axes
-    assert axes.get_xlim()[0] == 0
-    drawn = [list(zip(*line.get_data(), strict=True)) for line in axes.lines]
-    assert [(0.1, 0.3), (0.2, 0.4)] in drawn
-    assert len(drawn[0]) == len(frontier([COIN]))
-    assert sketch.table.count("\n") == 4
-    assert f"| DPO | 0.10 | 0.300 | {best_reward([COIN], 0.1):.3f} |" in sketch.table

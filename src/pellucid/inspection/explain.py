@@ -150,7 +150,7 @@ def token_row(
     experts: list[list[int]] | None,
     text_is_possible: bool,
 ) -> TokenRow:
-    """What the model and the truth, p, give to a token that was read, and what else they expected in its place."""
+    """Make the row of a token that was read: the probabilities that the model and the truth, p, gave it."""
     probability = None if p is None else p.get(id_, 0.0)
     if text_is_possible and probability == 0:
         # No token of a possible text is impossible: this one stands in an unfinished last word, which has no truth.
