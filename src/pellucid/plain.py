@@ -6,7 +6,7 @@ It needs nothing but PyTorch. The rest of the package computes the same with mor
 hold the two equal. Each part names its equation in docs/equations.md.
 
 The last letters of a tensor's name are its axes: B sequences in a batch, T positions (S for keys), D numbers per
-position, H heads of K numbers each, V tokens in the vocabulary.
+position, H heads of K = D/H numbers each, V tokens in the vocabulary, C candidates for the next token.
 """
 
 import math
@@ -14,7 +14,6 @@ import re
 import sys
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,28 +21,27 @@ import torch
 from torch import Tensor, nn
 
 # ---- The sizes: a minute of training on two cores ----
-
 N_MERGES = 512  # tokens beyond the 256 bytes
 CONTEXT, D_MODEL, N_HEADS, N_LAYERS = 128, 128, 4, 2  # the model sees CONTEXT tokens at once
-BATCH, N_STEPS, WARMUP = 16, 1000, 50
-PEAK_RATE, BETAS, WEIGHT_DECAY, MAX_GRADIENT_NORM = 4e-3, (0.9, 0.95), 0.1, 1.0
+BATCH, N_STEPS, WARMUP = 16, 1000, 50  # N_STEPS steps of BATCH rows; in the first WARMUP the learning rate rises
+PEAK_RATE, BETAS, WEIGHT_DECAY, MAX_GRADIENT_NORM = 4e-3, (0.9, 0.95), 0.1, 1.0  # BETAS: how long AdamW remembers
 TOP_K, TEMPERATURE = 50, 0.8
 
 # ---- From text to tokens: byte-pair encoding (equation 1) ----
-
 Pair = tuple[int, int]
-# The byte of each of the first 256 ids: those that print as a character come first, as in GPT-2.
+# Tokens 0 to 255 are the bytes. As in GPT-2, those that print as a visible character come first: "!" is token 0.
 BYTES = bytes(sorted(range(256), key=lambda byte: not chr(byte).isprintable() or byte == ord(" ")))
+# "'s" and its like; letters, digits or other signs, a space before them included; white space up to such a space.
 WORD = re.compile(r"'(?:s|t|re|ve|m|ll|d)| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+", re.ASCII)
 
 
 def split_into_words(text: str) -> list[str]:
-    """The pieces of a text that no token crosses, cut as in GPT-2: " fox", ",", " 12", "'s"."""
+    """A text in words, as in GPT-2: " fox", ",", " 12", "'s". No token reaches from one word into the next."""
     return [text[m.start() : m.end()] for m in WORD.finditer("".join(map(ascii_like, text)))]
 
 
 def ascii_like(character: str) -> str:
-    """An ASCII character of the same kind, so that WORD knows the letters and digits of every script."""
+    """One ASCII character of the same kind, so that WORD finds the letters and digits of every script."""
     if character.isascii():
         return character
     kind = unicodedata.category(character)[0]
@@ -64,12 +62,12 @@ def merge(ids: list[int], pair: Pair, new_id: int) -> list[int]:
 def learn_merges(text: str, n_merges: int) -> dict[Pair, int]:
     """Merge the most frequent pair of neighbours into a new token, again and again: {pair: new id}, in order.
 
-    Of equally frequent pairs, the one with the smallest ids goes first. A pair must occur twice.
+    Of equally frequent pairs, the one with the smallest ids goes first. A pair must occur at least twice.
     """
     frequency = Counter(split_into_words(text))
     words = {word: list(map(BYTES.index, word.encode())) for word in frequency}
     counts: Counter[Pair] = Counter()
-    places: dict[Pair, set[str]] = defaultdict(set)  # the words that contain a pair
+    places: dict[Pair, set[str]] = defaultdict(set)  # the words that contain a pair, or did once
 
     def count(word: str, sign: int) -> None:
         for pair in pairwise(words[word]):
@@ -105,7 +103,7 @@ def encode(text: str, merges: dict[Pair, int]) -> list[int]:
 
 
 def decode(ids: list[int], merges: dict[Pair, int]) -> str:
-    """The text of token ids."""
+    """The text of token ids; an incomplete character becomes the sign U+FFFD."""
     spelling = [bytes([byte]) for byte in BYTES]
     for left, right in merges:  # in their order, so both parts are known
         spelling.append(spelling[left] + spelling[right])
@@ -118,8 +116,8 @@ def decode(ids: list[int], merges: dict[Pair, int]) -> str:
 def rotate(x_BHTK: Tensor) -> Tensor:
     """Turn queries or keys by their position: RoPE (equation 5).
 
-    Coordinates i and i + K/2 are the hand of a clock, and each clock runs slower than the one before. The product of a
-    query and a key then depends on how far apart they stand, not on where.
+    Coordinates i and i + K/2 are the tip of a clock's hand, and each clock runs slower than the one before. The product
+    of a query and a key then depends on how far apart they stand, not on where.
     """
     T, K = x_BHTK.shape[-2:]
     speeds = 10_000.0 ** (-torch.arange(0.0, K, 2) / K)
@@ -141,6 +139,7 @@ class Attention(nn.Module):
         nn.init.zeros_(self.W_O.weight)  # a block adds nothing at first, which keeps the first steps calm
 
     def forward(self, x_BTD: Tensor) -> Tensor:
+        # Cut into heads, (B, T, D) -> (B, T, H, K), and move the heads forward: (B, H, T, K).
         q, k, v = (W(x_BTD).unflatten(-1, (N_HEADS, -1)).transpose(1, 2) for W in (self.W_Q, self.W_K, self.W_V))
         scores_BHTS = rotate(q) @ rotate(k).mT / math.sqrt(q.size(-1))
         in_the_future = torch.ones_like(scores_BHTS, dtype=torch.bool).triu(diagonal=1)
@@ -150,7 +149,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """At every position alone: widen, max(0, x)^2, narrow again (equation 11)."""
+    """At every position alone: widen, max(0, u)^2, narrow again (equation 11, without biases)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -163,7 +162,7 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then feed-forward. Each reads a normalised x and adds to x (equation 10)."""
+    """Attention, then feed-forward. Each reads a normalised x and adds to x: pre-norm (equation 10)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -194,17 +193,17 @@ class Decoder(nn.Module):
 
 
 def loss(model: Decoder, rows: Tensor) -> Tensor:
-    """Mean surprise at the true next token, in nats (equation 2). A row holds T + 1 tokens."""
+    """Cross-entropy: the mean of -ln p(true next token), in nats (equation 2). A row holds T + 1 tokens."""
     inputs_BT, targets_BT = rows[:, :-1], rows[:, 1:]
     log_p_BTV = model(inputs_BT).log_softmax(dim=-1)
-    return -log_p_BTV.gather(-1, targets_BT[..., None]).mean()
+    return -log_p_BTV.gather(-1, targets_BT[..., None]).mean()  # of the V, the target's
 
 
 # ---- Training: a small step against the gradient, many times ----
 
 
-def clip(gradients: Sequence[Tensor]) -> list[Tensor]:
-    """The gradients, seen as one long vector and shortened to MAX_GRADIENT_NORM if it is longer (equation 27)."""
+def clip(gradients: tuple[Tensor, ...]) -> list[Tensor]:
+    """The gradients, scaled so that as one long vector they are no longer than MAX_GRADIENT_NORM (equation 27)."""
     norm = math.sqrt(sum(g.square().sum().item() for g in gradients))
     return [g * min(1.0, MAX_GRADIENT_NORM / (norm + 1e-6)) for g in gradients]
 
@@ -212,34 +211,34 @@ def clip(gradients: Sequence[Tensor]) -> list[Tensor]:
 class AdamW:
     """Steps of about the same size for every parameter, however large its gradient (equations 15 and 28)."""
 
-    def __init__(self, parameters: Sequence[Tensor]) -> None:
+    def __init__(self, parameters: list[Tensor]) -> None:
         self.parameters = parameters
         self.means = [torch.zeros_like(p) for p in parameters]  # running mean of the gradient
         self.squares = [torch.zeros_like(p) for p in parameters]  # and of its square
         self.n_steps = 0
 
     @torch.no_grad()
-    def step(self, gradients: Sequence[Tensor], learning_rate: float) -> None:
+    def step(self, gradients: list[Tensor], rate: float) -> None:
         self.n_steps += 1
         for p, g, mean, square in zip(self.parameters, gradients, self.means, self.squares, strict=True):
             mean += (1 - BETAS[0]) * (g - mean)
             square += (1 - BETAS[1]) * (g.square() - square)
-            unbiased_mean = mean / (1 - BETAS[0] ** self.n_steps)
+            unbiased_mean = mean / (1 - BETAS[0] ** self.n_steps)  # both means began at 0
             unbiased_square = square / (1 - BETAS[1] ** self.n_steps)
             if p.ndim == 2:  # matrices decay; a norm's gain has no reason to be small
-                p *= 1 - learning_rate * WEIGHT_DECAY
-            p -= learning_rate * unbiased_mean / (unbiased_square.sqrt() + 1e-8)
+                p *= 1 - rate * WEIGHT_DECAY
+            p -= rate * unbiased_mean / (unbiased_square.sqrt() + 1e-8)
 
 
 def learning_rate(step: int) -> float:
-    """Rises in a line to its peak, then falls along a cosine to zero (equation 26)."""
+    """It rises in a straight line to its peak, then falls along a cosine to zero (equation 26)."""
     fall = max(0, step - WARMUP) / (N_STEPS - 1 - WARMUP)  # from 0 to 1
     return PEAK_RATE * min(1, (step + 1) / (WARMUP + 1)) * (1 + math.cos(math.pi * fall)) / 2
 
 
 def train(model: Decoder, tokens: Tensor) -> None:
     """N_STEPS updates, each on BATCH rows that begin anywhere in the text."""
-    parameters = list(model.parameters())
+    parameters: list[Tensor] = list(model.parameters())
     optimizer = AdamW(parameters)
     for step in range(N_STEPS):
         starts = torch.randint(len(tokens) - CONTEXT, (BATCH,)).tolist()
@@ -255,19 +254,19 @@ def train(model: Decoder, tokens: Tensor) -> None:
 
 @torch.no_grad()
 def write(model: Decoder, ids: list[int], n_tokens: int, random: torch.Generator) -> list[int]:
-    """The ids, continued by n_tokens, each drawn from the TOP_K likeliest."""
+    """The ids, continued by n_tokens, each drawn from the TOP_K likeliest. TEMPERATURE < 1 favours the first."""
     for _ in range(n_tokens):
         logits_V = model(torch.tensor([ids[-CONTEXT:]]))[0, -1]
-        logits_K, candidates_K = logits_V.topk(min(TOP_K, len(logits_V)))
+        logits_C, candidates_C = logits_V.topk(min(TOP_K, len(logits_V)))
         # The candidates lie side by side on a line, each as long as it is likely. A random point hits one of them.
-        ends_K = (logits_K / TEMPERATURE).softmax(dim=-1).cumsum(dim=-1)
-        point = ends_K[-1] * torch.rand((), generator=random)
-        ids = [*ids, int(candidates_K[(ends_K <= point).sum()])]
+        ends_C = (logits_C / TEMPERATURE).softmax(dim=-1).cumsum(dim=-1)
+        point = ends_C[-1] * torch.rand((), generator=random)
+        ids = [*ids, int(candidates_C[(ends_C <= point).sum()])]
     return ids
 
 
 def nats_of_counted_pairs(train_ids: list[int], test_ids: list[int], vocab_size: int) -> float:
-    """Loss of a table of counted pairs, plus one each, in nats per token (equation 33)."""
+    """Loss in nats per token of a bigram: p(b | a) = (count(a, b) + 1) / (count(a) + V) (equation 33)."""
     pairs, firsts = Counter(pairwise(train_ids)), Counter(train_ids)
     surprises = [math.log((firsts[a] + vocab_size) / (pairs[a, b] + 1)) for a, b in pairwise(test_ids)]
     return sum(surprises) / len(surprises)
@@ -289,7 +288,7 @@ def main() -> None:
     model = Decoder(vocab_size)
     train(model, torch.tensor(ids[:n_train]))
 
-    with torch.no_grad():
+    with torch.no_grad():  # 64 rows, each beginning with the last token of the one before
         rows = torch.tensor(ids[n_train:]).unfold(0, CONTEXT + 1, CONTEXT)[:64]
         print(f"on text that it has not seen: {loss(model, rows).item():.2f} nats per token", end=", ")
     print(f"a table of counted pairs has {nats_of_counted_pairs(ids[:n_train], ids[n_train:], vocab_size):.2f}\n")
