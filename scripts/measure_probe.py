@@ -3,7 +3,7 @@
     python scripts/measure_probe.py checkpoints/fables --record
     python scripts/results.py
 
-The same figures as `pellucid embed checkpoints/fables --probe`. Half a minute on four cores.
+The same figures as `pellucid probe checkpoints/fables`. Half a minute on four cores.
 """
 
 from __future__ import annotations

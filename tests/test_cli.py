@@ -626,37 +626,31 @@ def test_embed_gives_a_vector_for_each_text_or_token(fables_run: Path, pellucid,
     assert f"wrote {tmp_path / 'vectors.npz'}" in written.stderr
 
 
-def test_embed_finds_the_nearest_documents_and_draws_a_map(
+def test_nearest_finds_the_most_similar_documents_and_map_draws_them(
     fables_run: Path, trained_run: Path, pellucid, tmp_path: Path
 ):
     texts = [row["text"] for row in json.loads(pellucid("embed", fables_run, "--json").stdout)["vectors"]]
-    nearest = ("embed", fables_run, "--nearest", texts[3], "--k", "2")
+    nearest = ("nearest", fables_run, texts[3], "--k", "2")
     found = json.loads(pellucid(*nearest, "--json").stdout)["nearest"]
     assert [found[0]["number"], found[0]["text"]] == [4, texts[3]]
     assert found[0]["similarity"] == pytest.approx(1)
     assert pellucid(*nearest).stdout.splitlines()[1].startswith("  1.000       4  ")
-    own_texts = [
-        "--text",
-        "My own text",
-        "--text",
-        "Another",
-        "--text",
-        "A third",
-    ]  # which no grammar tells about: drawn in one colour
+    # No grammar tells about these, so they are drawn in one colour.
+    own_texts = ["--text", "My own text", "--text", "Another", "--text", "A third"]
     for run, options in [
         (fables_run, []),
         (fables_run, ["--colour", "animal"]),
         (fables_run, own_texts),
         (trained_run, []),
     ]:
-        drawn = pellucid("embed", run, "--map", tmp_path / "map.png", *options)
+        drawn = pellucid("map", run, tmp_path / "map.png", *options)
         assert (drawn.exit_code, drawn.stdout) == (0, "")
         assert (tmp_path / "map.png").stat().st_size > 0
-    wrong = pellucid("embed", fables_run, "--map", tmp_path / "map.png", "--colour", "mood")
+    wrong = pellucid("map", fables_run, tmp_path / "map.png", "--colour", "mood")
     assert_one_error_line(wrong, 2, "there is no property 'mood'", "animal, pronoun, trait, other, plot, moral")
-    not_told = pellucid("embed", fables_run, "--map", tmp_path / "map.png", "--colour", "plot", *own_texts)
+    not_told = pellucid("map", fables_run, tmp_path / "map.png", "--colour", "plot", *own_texts)
     assert_one_error_line(not_told, 3, "is not the beginning of a fable")
-    no_fables = pellucid("embed", trained_run, "--map", tmp_path / "map.png", "--colour", "plot")
+    no_fables = pellucid("map", trained_run, tmp_path / "map.png", "--colour", "plot")
     assert_one_error_line(no_fables, 2, "--colour: only of Fables is it known what a text tells")
 
 
@@ -666,18 +660,18 @@ def test_embed_refuses_what_has_no_vector_in_one_line(fables_run: Path, trained_
         (["--text", "The red fox said. " * 50], 3, "tokens are more than the 31 that the model can read"),
         (["--layer", "9"], 2, "there is no layer 9 in this model; choose from 0 to 3, or last"),
         (["--layer", "first"], 2, "there is no layer 'first'"),
-        (["--per", "token", "--nearest", "The"], 2, "--per token excludes --nearest and --map"),
-        (["--probe", "--layer", "1"], 2, "--probe works only with --text, --file and --documents"),
-        (["--k", "3"], 2, "--k works only with --nearest"),
-        (["--colour", "plot"], 2, "--colour works only with --map"),
-        (["--probe"], 2, "--probe: only of Fables is it known what a text tells"),
         (["--output", tmp_path / "vectors.csv"], 2, "neither .npz nor .safetensors"),
-        (["--map", tmp_path / "absent" / "map.png"], 5, "absent"),
     ]:
         refused = pellucid("embed", trained_run, *options)
         assert_one_error_line(refused, exit_code, fragment)
         assert refused.stdout == ""
-    assert_one_error_line(pellucid("embed", fables_run, "--probe"), 3, "6 fables are too few")
+    assert_one_error_line(pellucid("map", trained_run, tmp_path / "absent" / "map.png"), 5, "absent")
+
+
+def test_a_probe_needs_fables_and_enough_of_them(fables_run: Path, trained_run: Path, pellucid):
+    what = "probe: only of Fables is it known what a text tells"
+    assert_one_error_line(pellucid("probe", trained_run), 2, what)
+    assert_one_error_line(pellucid("probe", fables_run), 3, "6 fables are too few")
 
 
 def test_explain_of_a_text_corpus_shows_the_model_alone(trained_run: Path, pellucid):

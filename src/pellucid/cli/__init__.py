@@ -16,7 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer import Option
 
-from pellucid.cli import configs, exchange, looking, serving, training, writing
+from pellucid.cli import configs, embedding, exchange, looking, serving, training, writing
 from pellucid.cli.terminal import Stopped, is_first, note
 from pellucid.errors import ConfigError, NonFiniteError, PellucidError, explained
 from pellucid.version import __version__
@@ -57,7 +57,10 @@ app.command()(looking.explain)
 app.command()(looking.heads)
 app.command()(serving.serve)
 app.command(hidden=True)(serving.train_for_page)
-app.command()(looking.embed)
+app.command()(embedding.embed)
+app.command()(embedding.nearest)
+app.command("map")(embedding.draw_map)
+app.command()(embedding.probe)
 app.command()(looking.tokenize)
 app.command()(looking.verify)
 app.command()(configs.cost)

@@ -1,11 +1,11 @@
-"""Commands that inspect a trained model: evaluate, explain, heads, embed, tokenize, verify."""
+"""Commands that look into a trained model: evaluate, explain, heads, tokenize, verify."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -99,72 +99,6 @@ def heads(
         print_result({"run": trained.config.name, "step": trained.step, **head_table.to_json()})
     else:
         print_result(head_table.table())
-
-
-def embed(
-    run: Run,
-    text: Annotated[list[str] | None, Option("--text", metavar="TEXT", help="A text; may be repeated.")] = None,
-    file: Annotated[
-        list[Path] | None, Option("--file", metavar="F", help="A text file; - is stdin; may be repeated.")
-    ] = None,
-    documents: Annotated[int, Option(metavar="N", min=1, help="Without a text: at most N held-out documents.")] = 1000,
-    per: Annotated[Literal["text", "token"], Option(help="One vector per text, or per token.")] = "text",
-    pooling: Annotated[Literal["mean", "last"], Option(help="Mean over a text's tokens, or the last one.")] = "mean",
-    layer: Annotated[str, Option(metavar="N|last", help="0 is the embedding, N is after block N.")] = "last",
-    nearest: Annotated[str | None, Option(metavar="TEXT", help="Show the texts most similar to this one.")] = None,
-    k: Annotated[int | None, Option("--k", metavar="K", min=1, help="With --nearest: how many. [default: 5]")] = None,
-    map_file: Annotated[
-        Path | None, Option("--map", metavar="FILE", help="Draw the vectors on a map: PNG or SVG.")
-    ] = None,
-    colour: Annotated[
-        str | None, Option(metavar="PROPERTY", help="With --map: colour by this. [default: plot]")
-    ] = None,
-    probe: Annotated[bool, Option("--probe", help="Show what a linear probe can read off each layer.")] = False,
-    checkpoint: Which = "best",
-    output: Annotated[Path | None, Option(metavar="FILE", help="Write the vectors: .npz or .safetensors.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Turn texts into vectors, one per text or token. Can show the nearest texts, a map, and a linear probe."""
-    if per == "token" and (nearest is not None or map_file):
-        what = "--per token excludes --nearest and --map"
-        raise ConfigError("command line", what, "leave it out: texts are compared, not tokens")
-    for option, value, needed, other in (("--k", k, "--nearest", nearest), ("--colour", colour, "--map", map_file)):
-        if value is not None and other is None:
-            raise ConfigError("command line", f"{option} works only with {needed}", f"leave it out, or give {needed}")
-    others = (nearest, map_file, output, per, pooling, layer)
-    if probe and others != (None, None, None, "text", "mean", "last"):
-        fix = "leave out the others: it reads all layers, at the ends of sentences"
-        raise ConfigError("command line", "--probe works only with --text, --file and --documents", fix)
-    with heavy_imports():
-        from pellucid.checkpoint.build import load_trained_run
-        from pellucid.experiments.figures.embedding_map import write_map
-        from pellucid.inspection import build
-        from pellucid.inspection import embed as embedding
-
-    options: dict[str, Any] = {"layer": embedding.layer_named(layer), "pooling": None if per == "token" else pooling}
-    texts = [*(text or ()), *(read_prompt(None, path) or "" for path in file or ())]
-    trained, _ = load_trained_run(run, checkpoint)
-    if probe:
-        scores = build.probe_run(trained, texts, most=documents)
-        print_result(scores.to_json() if as_json else scores.table())
-        return
-    vectors = build.embed_run(trained, texts, most=documents, **options)
-    if output is not None:
-        vectors.save(output)
-        note(f"wrote {output}")
-    if map_file is not None:
-        told = build.property_of_texts(trained, vectors.texts, colour)
-        title = f"{len(vectors.texts):,} texts by their vectors (run {trained.config.name}, {pooling} of layer {layer})"
-        write_map(map_file, vectors.vectors, told, title, of=colour or "plot")
-        note(f"wrote {map_file}")
-    if nearest is not None:
-        neighbours = embedding.nearest(build.embed_run(trained, [nearest], **options).vectors[0], vectors, k or 5)
-        as_dicts = [neighbour.to_json() for neighbour in neighbours]
-        print_result({"nearest": as_dicts} if as_json else embedding.nearest_table(neighbours))
-    elif as_json:
-        print_result({"run": trained.config.name, "step": trained.step, **vectors.to_json()})
-    elif output is None and map_file is None:
-        print_result(vectors.table())
 
 
 def tokenize(

@@ -99,7 +99,7 @@ def property_of_texts(trained: TrainedModel, texts: Sequence[str], name: str | N
 
 def probe_run(trained: TrainedModel, texts: Sequence[str] | None, *, most: int) -> ProbeTable:
     """Probe the model, and one with its initial weights, on these fables or, without any, on held-out ones."""
-    fables = fables_of(trained, "--probe")
+    fables = fables_of(trained, "probe")
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(trained.config.seed)
         untrained = build_model(trained.config.model, trained.tokenizer.vocab_size)

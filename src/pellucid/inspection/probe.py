@@ -45,7 +45,7 @@ class ProbeTable:
     scores: dict[str, dict[str, Estimate]]
 
     def to_json(self) -> dict[str, object]:
-        """The scores as `pellucid embed --probe --json` prints them."""
+        """The scores as `pellucid probe --json` prints them."""
         scores = {
             row: {name: {"accuracy": each.mean, "half_width": each.half_width} for name, each in cells.items()}
             for row, cells in self.scores.items()
@@ -77,7 +77,7 @@ def probe(
     """Probe each layer for each property. DataError for fewer than 8 fables, and for texts that are not fables."""
     if len(texts) < FEWEST_FABLES:
         fix = f"take at least {FEWEST_FABLES}; corpus.validation_fraction decides how many are held out"
-        raise DataError("--probe", f"{len(texts)} fables are too few to learn from and to be scored on", fix)
+        raise DataError("probe", f"{len(texts)} fables are too few to learn from and to be scored on", fix)
     ends = sentence_ends(tokenizer, fables, texts)
     of_model, of_untrained = (vectors_at(ends, each, tokenizer, texts) for each in (model, untrained))
     layers = {**of_model, **{f"untrained, {name}": x_ND for name, x_ND in of_untrained.items()}}

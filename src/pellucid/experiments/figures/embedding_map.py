@@ -1,4 +1,4 @@
-"""A map of texts by their vectors (`pellucid embed --map`): similar texts are near each other.
+"""A map of texts by their vectors (`pellucid map`): similar texts are near each other.
 
 Shapes: N texts, D width of their vectors.
 """
@@ -72,9 +72,9 @@ def draw_map(vectors_ND: Floats, kinds: Sequence[str] | None, title: str, of: st
 def write_map(file: Path, vectors_ND: Floats, kinds: Sequence[str] | None, title: str, of: str) -> None:
     """Write the map as PNG or SVG, by the file's name. ConfigError for other formats, and fewer than three texts."""
     if file.suffix not in (".png", ".svg"):
-        raise ConfigError("--map", f"{file} is neither .png nor .svg", "end its name with one of them")
+        raise ConfigError("map", f"{file} is neither .png nor .svg", "end its name with one of them")
     if len(vectors_ND) < 3:
-        raise ConfigError("--map", f"{len(vectors_ND)} texts are too few for a map", "give three or more")
+        raise ConfigError("map", f"{len(vectors_ND)} texts are too few for a map", "give three or more")
     metadata = {"Date": None} if file.suffix == ".svg" else None  # the same map gives the same bytes
     with matplotlib.rc_context(STYLE), written_whole(file) as draft:
         draw_map(vectors_ND, kinds, title, of).savefig(draft, dpi=150, format=file.suffix[1:], metadata=metadata)
