@@ -196,7 +196,7 @@ export function runPanel(root, view) {
           svg("text", { x: x(at), y: HEIGHT - 6, "text-anchor": "middle" }, thousands(at)),
         ),
       ),
-      svg("text.axis", { x: MARGIN.left - 8, y: HEIGHT - 6, "text-anchor": "end" }, "step"),
+      svg("text.axis", { x: 2, y: HEIGHT - 6 }, "step"),
       svg("text.axis", { x: 2, y: 12 }, signed(run.loss_unit.replace(/^=/, "loss =").replace("beta", "β"))),
       line(
         train.map((row) => [x(row.step), y(row.train_loss)]),
