@@ -108,6 +108,7 @@ def nats_of(corpus: KnownText, tokenizer: Tokenizer, text: str) -> list[float]:
 
 def next_token_distributions(corpus: KnownText, tokenizer: Tokenizer, text: str) -> Iterator[Distribution]:
     """p(next token | tokens so far) before each token of a document, and before the end_of_text that ends it."""
+    # longer: the mass of each token by which the word may go on; whole_mass: that of the word being complete.
     text_before, longer, whole_mass = "", dict[int, float](), 1.0
     for word, words in corpus.words_of(text, first_word_length):
         spellings = spell(tokenizer, words)

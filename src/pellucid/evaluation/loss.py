@@ -24,7 +24,7 @@ from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
 
-NOT_MINE = torch.zeros(2, 1, dtype=torch.float64)
+NOT_MINE = torch.zeros(2, 1, dtype=torch.float64)  # in the place of a token that another rank scores
 
 
 @dataclass(frozen=True)

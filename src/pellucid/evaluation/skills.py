@@ -2,6 +2,8 @@
 
 Every token of a known text takes skills (`data/truth.py` says how a token that takes several is shared out). So the
 loss of a text is a sum over skills, and so is its floor; what is left between the two is what each skill lacks.
+
+Shapes: N tokens, S skills.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def beam_search(
 
     One ends when `has_ended(its tokens)`, or at the limit; its end_of_text counts. Sequences and scores are those of
     transformers with early_stopping="never". One beam is greedy. Beyond the context the window slides.
-    Raises ConfigError for a number of beams or a penalty that is none.
+    Raises ConfigError for an invalid number of beams or penalty.
     """
     _check(n_beams, length_penalty)
     device = next(model.parameters()).device

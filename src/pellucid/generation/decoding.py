@@ -87,6 +87,7 @@ class SlidingWindow:
         self._batch_size, length = self._unread_BT.shape
         self._capacity = min(length + max_new_tokens, model.max_positions)
         self._state = model.new_state(self._batch_size, self._capacity)
+        # The same decoder, faster for a single token (single_token.py).
         self._lean_decoder = SingleTokenDecoder(model) if isinstance(model, Decoder) else None
 
     def add(self, token_ids_B: Tensor) -> None:

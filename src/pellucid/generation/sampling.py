@@ -18,9 +18,9 @@ from pellucid.errors import ConfigError, NonFiniteError
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is chosen. `None` keeps all tokens; temperature 0 is greedy; repetition_penalty 1 is none.
+    """How the next token is chosen. `None` keeps all tokens; temperature 0 takes the likeliest (greedy).
 
-    Raises ConfigError for a value that gives no distribution.
+    A repetition_penalty of 1 changes nothing. Raises ConfigError for a value that gives no distribution.
     """
 
     temperature: float = 1.0
@@ -44,7 +44,7 @@ class Sampling:
             raise ConfigError("min_p", f"{self.min_p} is not in [0, 1]", fix)
         if not 0 < self.repetition_penalty < math.inf:
             what = f"{self.repetition_penalty} is not a finite number > 0"
-            raise ConfigError("repetition_penalty", what, "1 is none, 1.2 a usual one")
+            raise ConfigError("repetition_penalty", what, "1 disables it, 1.2 is typical")
 
 
 def are_distributions(logits_BV: Tensor) -> list[bool]:
@@ -63,7 +63,7 @@ def next_token(
 ) -> Tensor:
     """Choose one token id per row, (B,), as `sampling` says (equations 19, 20, 43 and 44).
 
-    The order is that of transformers (repetition penalty, temperature, top-k, top-p, min-p), but for top-k, which comes
+    The order is that of Hugging Face (repetition penalty, temperature, top-k, top-p, min-p), but top-k comes
     before temperature: temperature never changes the order of the tokens, and to scale k candidates is cheaper.
     `random`: where random numbers come from, or one in [0, 1) for each row, (B, 1). `seen_BV` marks the tokens that
     have occurred; only a repetition penalty needs it. The rows must be distributions (`are_distributions`).

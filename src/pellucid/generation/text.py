@@ -64,8 +64,8 @@ def generate_text(
 ) -> list[Completion]:
     """Let the model continue `prompt` in `n_samples` ways; an empty prompt is the start of a document.
 
-    Each sample ends before the first of the strings in `stop`. The same seed writes the same text, and none a new one
-    each time. Errors: ConfigError for a count, seed or stop string that is none, DataError for a prompt that the
+    Each sample ends before the first of the strings in `stop`. The same seed writes the same text; without a seed, each
+    call writes another. Raises ConfigError for an invalid count, seed or stop string, DataError for a prompt that the
     tokenizer cannot encode.
     """
     started = perf_counter()
@@ -73,7 +73,7 @@ def generate_text(
     steps = write_tokens(
         model,
         tokenizer,
-        _read(model, tokenizer, prompt, n_samples, max_new_tokens, stop),
+        _encode_prompt(model, tokenizer, prompt, n_samples, max_new_tokens, stop),
         n_samples=n_samples,
         max_new_tokens=max_new_tokens,
         sampling=sampling,
@@ -98,8 +98,11 @@ def stream_text(
     stop: Sequence[str] = (),
     seed: int | None = None,
 ) -> Iterator[str]:
-    """The completion of one sample in pieces of whole characters, each as soon as it is written. Same errors."""
-    prompt_ids = _read(model, tokenizer, prompt, 1, max_new_tokens, stop)
+    """The completion of one sample in pieces of whole characters, each as soon as it is written.
+
+    Raises what `generate_text` raises.
+    """
+    prompt_ids = _encode_prompt(model, tokenizer, prompt, 1, max_new_tokens, stop)
     steps = write_tokens(
         model, tokenizer, prompt_ids, n_samples=1, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed
     )
@@ -120,9 +123,10 @@ def search_text(
 ) -> list[Completion]:
     """The `n_best` continuations of `prompt` that beam search finds, best first; fewer if there are fewer.
 
-    A beam ends with a stop string, whose tokens count in its score. The same errors, and one for n_best > n_beams.
+    A beam ends with a stop string, whose tokens count in its score. Raises what `generate_text` raises, and ConfigError
+    for n_best > n_beams.
     """
-    prompt_ids = _read(model, tokenizer, prompt, n_best, max_new_tokens, stop)
+    prompt_ids = _encode_prompt(model, tokenizer, prompt, n_best, max_new_tokens, stop)
     if n_best > n_beams:
         raise ConfigError("n_samples", f"{n_best} texts are more than {n_beams} beams find", "give more beams")
 
@@ -157,7 +161,7 @@ def write_tokens(
 ) -> Iterator[list[int]]:
     """The next token of each sample, step by step; the last is one of `stop_ids`, and no other is a control token.
 
-    ConfigError for a seed that is none.
+    Raises ConfigError for an invalid seed.
     """
     if seed is not None and not 0 <= seed < 2**64:
         raise ConfigError("seed", f"{seed} is not in [0, 2^64)", "give one that is, or none")
@@ -204,7 +208,7 @@ def before_stop(pieces: Iterable[str], stop: Sequence[str]) -> Iterator[str]:
 
 
 def length_before_a_beginning(text: str, stop: Sequence[str]) -> int:
-    """How much of a text is left without its longest ending that a stop string begins with."""
+    """How many characters cannot be part of a stop string: those before an ending with which one may begin."""
     longest = max((len(each) for each in stop), default=1) - 1
     starts = range(max(0, len(text) - longest), len(text))
     return next((i for i in starts if any(each.startswith(text[i:]) for each in stop)), len(text))
@@ -252,10 +256,10 @@ def _completion(
     return Completion(prompt, text, token_ids, reason, len(token_ids) / seconds if token_ids else 0.0, score)
 
 
-def _read(
+def _encode_prompt(
     model: LanguageModel, tokenizer: Tokenizer, prompt: str, n_samples: int, max_new_tokens: int, stop: Sequence[str]
 ) -> list[int]:
-    """The prompt's tokens. Warns if its start does not fit into the context, and checks what is asked for."""
+    """The prompt's tokens, after checks of all arguments. Warns if its start does not fit into the context."""
     if n_samples < 1:
         raise ConfigError("n_samples", f"{n_samples} asks for no text", "give at least 1")
     if max_new_tokens < 0:

@@ -57,9 +57,9 @@ def project(
 class MultiHeadAttention(nn.Module):
     """Several attentions side by side, each in its own K-wide projection of x (equation 9).
 
-    With fewer key/value heads than query heads, each is shared by a group of query heads (Ainslie et al.
-    2023), which makes the cache smaller. `rotate` is a method of the positions; `project` and `attend` are the
-    functions above, or faster equivalents (`kernels/attention.py`).
+    With fewer key/value heads than query heads, each is shared by a group of query heads, which makes the cache smaller
+    (equation 23; Ainslie et al. 2023). `query_norm` and `key_norm` may be the identity (equation 24). `rotate` is a
+    method of the positions; `project` and `attend` are the functions above, or faster ones (`kernels/attention.py`).
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class MultiHeadAttention(nn.Module):
 
     def gather(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, cache: LayerCache | NoCache) -> Tensor:
         """Each query's weighted mean of the values at its position and before it."""
-        start = cache.length
+        start = cache.length  # 0 in training
         k_BGSK, v_BGSK = cache.append(self.rotate(k_BGTK, start), v_BGTK)
         k_BHSK, v_BHSK = self.share_among_heads(k_BGSK), self.share_among_heads(v_BGSK)
         dropout = self.dropout if self.training else 0.0
@@ -113,6 +113,6 @@ class MultiHeadAttention(nn.Module):
         return LayerCache(like.new_zeros(shape_BGSK), like.new_zeros(shape_BGSK))
 
     def share_among_heads(self, x_BGSK: Tensor) -> Tensor:
-        """Give key/value head g to the query heads g*H/G ... (g+1)*H/G - 1; no copy when G = H."""
+        """Repeat each key/value head for the H/G query heads that share it: (B, H, S, K); no copy when G = H."""
         B, G, S, K = x_BGSK.shape
         return x_BGSK.unsqueeze(2).expand(B, G, self.n_heads // G, S, K).reshape(B, self.n_heads, S, K)

@@ -39,7 +39,7 @@ class Decoder(LanguageModel):
         soft_cap: Callable[[Tensor], Tensor],
     ) -> None:
         super().__init__(vocab_size, context_length)
-        self.max_positions = context_length
+        self.max_positions = context_length  # of a state: a cache holds no more
         self.n_layers = len(blocks)
         self.embeddings = embeddings
         self.positions = positions

@@ -1,6 +1,6 @@
 """Normalisation: every token's vector is brought to a common scale before (or after) each sublayer.
 
-Without it the residual stream grows with depth, and training a deep stack fails.
+Without it x grows with every sublayer that adds to it, and training a deep stack fails.
 
 Shapes: B batch, T positions, D model.
 """

@@ -60,7 +60,10 @@ class Sinusoidal(NoPositions):
 
 
 def rotate_pairs(x_BHTK: Tensor, cos_TK: Tensor, sin_TI: Tensor) -> Tensor:
-    """Turn each pair (a, b) of coordinates i and i + I to (a cos - b sin, b cos + a sin); any others stay."""
+    """Turn each pair (a, b) of coordinates i and i + I to (a cos - b sin, b cos + a sin).
+
+    Any other coordinates have the cosine 1 and no sine, so they stay.
+    """
     n_pairs, width = sin_TI.size(-1), x_BHTK.size(-1)
     a_BHTI, b_BHTI, others = torch.split(x_BHTK, [n_pairs, n_pairs, width - 2 * n_pairs], dim=-1)
     return x_BHTK * cos_TK + torch.cat([-b_BHTI * sin_TI, a_BHTI * sin_TI, torch.zeros_like(others)], dim=-1)

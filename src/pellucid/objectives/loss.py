@@ -18,11 +18,11 @@ Forward = Callable[[Tensor], Tensor]  # tokens to logits
 
 
 class AnyBatch(Protocol):
-    """Rows to learn from: the first axis of all tensors of a batch."""
+    """A batch of any kind. Its rows are the first axis of each of its tensors."""
 
     @property
     def n_losses(self) -> int:
-        """The number of losses (of targets, pairs or answers) to average; known before the model has run."""
+        """How many losses to average (one for each target, pair or answer); known before the model has run."""
 
     @property
     def n_tokens(self) -> int:

@@ -11,10 +11,10 @@ from pellucid.tokenizer.tokenizer import Tokenizer
 
 
 def train_byte_pairs(texts: Iterable[str], *, vocab_size: int, special_tokens: Sequence[str]) -> Tokenizer:
-    """Byte-pair encoding: join the most frequent neighbours, again and again (equation 1; Sennrich et al. 2016).
+    """Byte-pair encoding: merge the most frequent neighbours, again and again (equation 1; Sennrich et al. 2016).
 
     Starts from the 256 bytes and splits text into words as GPT-2 does (Radford et al. 2019). Pairs that occur only once
-    are not joined, so a small corpus gives a smaller vocabulary than `vocab_size`. DataError: a control token is also a
+    are not merged, so a small corpus gives a smaller vocabulary than `vocab_size`. DataError: a control token is also a
     token of text.
     """
     library_tokenizer = tokenizers.Tokenizer(models.BPE())
@@ -32,7 +32,7 @@ def train_byte_pairs(texts: Iterable[str], *, vocab_size: int, special_tokens: S
 
 def train_characters(texts: Iterable[str], *, special_tokens: Sequence[str]) -> Tokenizer:
     """One token for each character of the texts, in the order of their code points."""
-    # Byte-pair encoding that never joins anything: it gives each character its own token.
+    # Byte-pair encoding that never merges anything: it gives each character its own token.
     vocabulary = {character: id_ for id_, character in enumerate(sorted(set(chain.from_iterable(texts))))}
     library_tokenizer = tokenizers.Tokenizer(models.BPE(vocabulary, []))
     library_tokenizer.decoder = decoders.Fuse()

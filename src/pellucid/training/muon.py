@@ -85,8 +85,9 @@ def newton_schulz(x_NRC: Tensor, dtype: torch.dtype) -> Tensor:
     """Approximately the nearest orthogonal matrices, by matrix products alone, without an SVD."""
     x_NRC = (x_NRC / x_NRC.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)).to(dtype)
     _, n_rows, n_columns = x_NRC.shape
-    # One by one, the steps take (5 R + 10 C) R^2 multiplications; three and two together, (14 R + 4 C) R^2. All five
-    # would take fewer, but each step multiplies the rounding errors of G by up to A^2 = 12: bfloat16 allows three.
+    # One by one, the steps take (5 rows + 10 columns) rows^2 multiplications; three and two together, (14 rows + 4
+    # columns) rows^2. All five together would take fewer still, but each step multiplies the rounding errors of G by up
+    # to A^2 = 12, and bfloat16 allows three.
     together = [3, 2] if 2 * n_columns > 3 * n_rows else [1] * NEWTON_SCHULZ_STEPS
     for n_steps in together:
         x_NRC = steps_together(x_NRC, n_steps)

@@ -38,7 +38,7 @@ def muon(
     """Muon (Jordan et al. 2024) on the matrices of blocks and recurrent layers, AdamW on all other parameters.
 
     An embedding is a list of vectors rather than a map between spaces, so AdamW updates it; so is a router, which has
-    a vector for each expert. The experts' own matrices are maps, and so are the A and B of an adapter. `dtype` is
+    a vector for each expert. The experts' own matrices are maps, and so are the A and B of LoRA. `dtype` is
     that of Muon's products.
     """
     matrices = {name: p for name, p in model.named_parameters() if p.ndim == 2 and p.requires_grad}

@@ -88,7 +88,7 @@ class Session:
     best_step: int | None = None
     evaluations_since_best: int = 0
     saved_step: int | None = None
-    unreported: Update | None = None
+    unreported: Update | None = None  # the last update, if a stop came before it was evaluated and logged
 
     def __post_init__(self) -> None:
         self.world = self.trainer.world  # all ranks do the same; the first alone writes files and speaks
@@ -182,9 +182,9 @@ class Session:
         A stop request comes first: the update is saved as it is, and the resumed run begins with its report.
         """
         started = time.perf_counter()
-        stop.agree()
+        stop.agree()  # all ranks stop, or none
         try:
-            with stop.ends_block():
+            with stop.ends_block():  # a signal ends it at once, since the resumed run can repeat it
                 failpoints.reached("evaluate")
                 evaluation = self._validate() if self._due(self.evaluate_every) else None
                 val_loss = None if evaluation is None else evaluation.loss

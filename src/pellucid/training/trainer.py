@@ -77,6 +77,7 @@ class Trainer:
         self.get_batch, self.precision = get_batch, precision
         self.gradient_accumulation_steps = gradient_accumulation_steps
         self.seed, self.world, self.is_sharded = seed, world, is_sharded
+        # (micro-batch, rows of it) for each that this rank reads; alone: every micro-batch, all rows.
         self.share = share_of_update(gradient_accumulation_steps, batch_size, world)
         self.max_gradient_norm = math.inf if max_gradient_norm is None else max_gradient_norm
         self.scaler = precision.grad_scaler()

@@ -5,6 +5,8 @@ is the beginning of another (they are prefix-free), so the text itself tells whi
 needs no search, each text can be written in at most one way, and no story is the beginning of another:
 
     p(text) = product over its choices of p(option drawn | what was drawn before)
+
+`notation.py` shows what rules, options, choices and holes look like.
 """
 
 from __future__ import annotations
