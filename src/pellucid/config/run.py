@@ -160,13 +160,13 @@ def broken_rules(run: RunConfig) -> Iterator[BrokenRule]:
     if corpus == "conversations" and objective != "sft":
         yield BrokenRule(
             "corpus.type",
-            f"conversations have one answer to each question, and nobody to judge others for {objective}",
+            f"conversations have one answer to each question, and {objective} needs several that are judged",
             "use objective sft, or corpus instructions or preferences",
         )
     if corpus == "preferences" and isinstance(run.objective, PairsSection) and run.objective.needs_places:
         yield BrokenRule(
             "objective",
-            "fork and cut need the token where an answer went wrong, which nobody knows of answers from a file",
+            "fork and cut need the token where an answer went wrong, which is not known for answers from a file",
             "set fork to false and cut to none, or use corpus instructions",
         )
     if corpus == "instructions" and objective == "reward_model" and starts_from_none:

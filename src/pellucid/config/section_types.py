@@ -45,7 +45,7 @@ def types_at(location: Path, section: type[Section]) -> dict[str, dict[str, Any]
 def keys_left_out(path: Path, data: dict[str, Any], new_type: object, section: type[Section]) -> list[str]:
     """The keys of the section at `path` that the new type lacks, or for which it has other choices.
 
-    None if the type stays the same. A key that no type has is kept, and becomes an error later.
+    The list is empty if the type stays the same. A key that no type has is kept, and becomes an error later.
     """
     location: Path = ()
     types: dict[str, dict[str, Any]] = {}

@@ -155,7 +155,7 @@ def stride(config: DecoderConfig, width: int) -> int:
 
 
 def least_width(config: DecoderConfig) -> int:
-    """The first of K, 2 K, 4 K, ... with a stride, so that nothing turns that must not."""
+    """The smallest of K, 2 K, 4 K, ... that has a stride: wide enough to leave the other coordinates unrotated."""
     width = head_width(config)
     while not stride(config, width):
         width *= 2

@@ -131,7 +131,7 @@ def has_lean_form(attention: MultiHeadAttention) -> bool:
 
 
 def is_plain(module: nn.Module) -> bool:
-    """Whether its projections are linear layers, none of them wrapped, and nobody listens to it or to them."""
+    """Whether its projections are plain linear layers, not wrapped, and neither it nor they have hooks."""
     projections = [layer for name, layer in module.named_children() if name.startswith("W_")]
     return all(type(layer) is nn.Linear for layer in projections) and not has_hooks(module, *projections)
 

@@ -289,7 +289,7 @@ def reward_directory(config: LearnedRewardConfig) -> Path:
 
 
 def build_reward(config: RewardConfig, tokenizer: Tokenizer, precision: Precision) -> Reward:
-    """Who rewards an answer. ConfigError for a run that is no reward model, or reads other tokens."""
+    """The reward that answers get. ConfigError for a run that is not a reward model, or has another tokenizer."""
     match config:
         case VerifierConfig():
             return by_verifier

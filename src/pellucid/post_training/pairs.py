@@ -1,6 +1,6 @@
 """Pairs of answers to the same prompt, of which one is better: read from token files, or written and judged here.
 
-Pair n of a run is a function of the run's seed and n, whoever asks for it and when: so a run resumes exactly.
+Pair n of a run depends on the run's seed and n alone, so a run resumes exactly.
 """
 
 from __future__ import annotations
