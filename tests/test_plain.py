@@ -13,6 +13,7 @@ from model_axes import build_away_from_zero
 from pellucid import plain
 from pellucid.config.model import DecoderConfig
 from pellucid.generation.sampling import Sampling, next_token
+from pellucid.model.bigram import Bigram
 from pellucid.objectives.next_token import next_token_nats
 from pellucid.training.optimizers import adamw
 from pellucid.training.schedules import cosine
@@ -101,11 +102,27 @@ def test_the_first_loss_is_that_of_guessing(monkeypatch):
     assert plain.loss(plain.Decoder(768), rows).item() == pytest.approx(math.log(768), abs=0.15)
 
 
-def test_the_table_of_pairs_is_what_counting_says():
-    train, test = [0, 1, 0, 1, 1], [0, 1, 0]
-    # After 0 came 1 twice; after 1 came 0 once and 1 once, and the last 1 came before nothing.
-    expected = -(math.log((2 + 1) / (2 + 2)) + math.log((1 + 1) / (3 + 2))) / 2
-    assert plain.nats_of_counted_pairs(train, test, vocab_size=2) == pytest.approx(expected)
+def test_the_bigram_is_that_of_the_package():
+    """Equation 33: 1/V is added to each count. The last token of the training text is followed by nothing."""
+    train, test = [0, 1, 0, 1, 1], [0, 1, 0, 2, 1]
+    counts_VV = torch.zeros(3, 3)
+    counts_VV[0, 1], counts_VV[1, 0], counts_VV[1, 1] = 2, 1, 1
+    bigram = Bigram(vocab_size=3, context_length=4)
+    bigram.set_counts(counts_VV)
+    test_row = torch.tensor([test])
+    expected = package_loss(bigram, test_row).item()
+    assert plain.nats_of_counted_pairs(train, test, vocab_size=3) == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_bigram_is_scored_on_the_tokens_that_the_decoder_is_scored_on(monkeypatch, tmp_path):
+    scored = {}
+    monkeypatch.setattr(plain, "loss", lambda model, rows: scored.update(rows=rows) or torch.tensor(0.0))
+    monkeypatch.setattr(plain, "train", lambda model, tokens: None)
+    monkeypatch.setattr(plain, "nats_of_counted_pairs", lambda train, test, V: scored.update(test=test) or 0.0)
+    (tmp_path / "rhyme.txt").write_text("".join(f"{n} foxes. " for n in range(2000)), encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["plain", str(tmp_path / "rhyme.txt")])
+    plain.main()
+    assert scored["test"][1:] == scored["rows"][:, 1:].flatten().tolist()
 
 
 def test_from_a_text_it_learns_more_than_pairs_and_writes(monkeypatch, tmp_path, capsys):

@@ -266,9 +266,9 @@ def write(model: Decoder, ids: list[int], n_tokens: int, random: torch.Generator
 
 
 def nats_of_counted_pairs(train_ids: list[int], test_ids: list[int], vocab_size: int) -> float:
-    """Loss in nats per token of a bigram: p(b | a) = (count(a, b) + 1) / (count(a) + V) (equation 33)."""
-    pairs, firsts = Counter(pairwise(train_ids)), Counter(train_ids)
-    surprises = [math.log((firsts[a] + vocab_size) / (pairs[a, b] + 1)) for a, b in pairwise(test_ids)]
+    """Loss in nats per token of a bigram: p(b | a) = (count(a, b) + 1/V) / (count(a) + 1) (equation 33)."""
+    pairs, firsts = Counter(pairwise(train_ids)), Counter(train_ids[:-1])
+    surprises = [math.log((firsts[a] + 1) / (pairs[a, b] + 1 / vocab_size)) for a, b in pairwise(test_ids)]
     return sum(surprises) / len(surprises)
 
 
@@ -280,18 +280,19 @@ def main() -> None:
     ids = encode(text, merges)
     vocab_size = 256 + len(merges)
     n_train = len(ids) * 9 // 10
-    if len(ids) - n_train <= CONTEXT:
+    n_rows = min(64, (len(ids) - n_train - 1) // CONTEXT)  # for the test
+    if n_rows < 1:
         sys.exit(f"error: {sys.argv[1]}: too short; give a text of at least {10 * CONTEXT + 10:,} tokens")
+    train_ids, test_ids = ids[:n_train], ids[n_train:][: n_rows * CONTEXT + 1]
     print(f"{len(text):,} characters are {len(ids):,} tokens; the last tenth is for the test")
-
     torch.manual_seed(0)
     model = Decoder(vocab_size)
-    train(model, torch.tensor(ids[:n_train]))
+    train(model, torch.tensor(train_ids))
 
-    with torch.no_grad():  # 64 rows, each beginning with the last token of the one before
-        rows = torch.tensor(ids[n_train:]).unfold(0, CONTEXT + 1, CONTEXT)[:64]
+    with torch.no_grad():  # each row begins with the last token of the one before
+        rows = torch.tensor(test_ids).unfold(0, CONTEXT + 1, CONTEXT)
         print(f"on text that it has not seen: {loss(model, rows).item():.2f} nats per token", end=", ")
-    print(f"a table of counted pairs has {nats_of_counted_pairs(ids[:n_train], ids[n_train:], vocab_size):.2f}\n")
+    print(f"a table of counted pairs has {nats_of_counted_pairs(train_ids, test_ids, vocab_size):.2f}\n")
     print(decode(write(model, encode("\n", merges), 200, torch.Generator().manual_seed(0)), merges))
 
 
