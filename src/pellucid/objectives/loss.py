@@ -38,7 +38,7 @@ class AnyBatch(Protocol):
 class Loss:
     """The loss of a batch, as sums, so that the micro-batches of an update can be added.
 
-    sum: of all losses.   count: of the losses, the batch's `n_losses`.
+    sum: of all losses.   count: how many there are, which is the batch's `n_losses`.
     penalty: a further sum to minimise.   figures: further sums to log, by name.
     """
 
