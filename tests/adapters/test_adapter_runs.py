@@ -273,7 +273,7 @@ def test_to_resume_without_the_base_is_refused_in_one_line(place: Path, pellucid
 def test_bad_adapters_and_bad_formats_are_one_line_before_anything_is_written(place: Path, pellucid):
     cases = {
         "adapter.rank=0": "adapter.rank: 0 is out of range; give a value of at least 1",
-        "adapter.rank=17": "adapter.rank: 17 is not from 1 to 16, the shorter side",
+        "adapter.rank=17": "adapter.rank: 17 is not from 1 to 16, the shorter side of W_Q",
         "adapter.targets=[W_Q, W_gate]": "no linear layer inside a block is named 'W_gate'; choose among W_1, W_2, W_K",
         "adapter.targets=[]": "adapter.targets",
         "adapter.targets=[unembedding_VD]": "no linear layer inside a block is named 'unembedding_VD'",

@@ -174,8 +174,8 @@ def test_an_adapter_of_another_rank_or_of_other_layers_is_refused_and_changes_no
 @pytest.mark.parametrize(
     ("rank", "targets", "message"),
     [
-        (0, None, "adapter.rank: 0 is not from 1 to 8, the shorter side; 8 is a good start"),
-        (9, ["W_1"], "adapter.rank: 9 is not from 1 to 8"),
+        (0, None, "adapter.rank: 0 is not from 1 to 8, the shorter side of W_Q; choose a rank in between"),
+        (9, ["W_1"], "adapter.rank: 9 is not from 1 to 8, the shorter side of W_1"),
         (2, ["W_Q", "W_X"], "no linear layer inside a block is named 'W_X'; choose among W_1, W_2, W_K, W_O, W_Q, W_V"),
         (2, ["embedding_VD"], "no linear layer inside a block is named 'embedding_VD'"),
         (2, [], "adapter.targets: no linear layer to adapt; name one"),

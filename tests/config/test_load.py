@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import example, given, settings
@@ -9,9 +10,10 @@ from hypothesis import strategies as st
 
 from pellucid.config.generation import SampleConfig
 from pellucid.config.load import load_experiment, load_run_config, parse_run_config, run_config_to_yaml
-from pellucid.config.model import RecurrentConfig
+from pellucid.config.model import AttentionWord, RecurrentConfig
 from pellucid.errors import ConfigError
 
+ATTENTIONS = get_args(AttentionWord)
 SMALL = """\
 name: small
 corpus: {type: fables}
@@ -270,7 +272,7 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
         (
             "model.attention=linaer",
             "command line: model.attention: 'linaer' is not a choice; "
-            "use 'auto', 'explicit', 'fused' or 'linear' or give a section of keys and values",
+            f"use {', '.join(map(repr, ATTENTIONS[:-1]))} or {ATTENTIONS[-1]!r} or give a section of keys and values",
         ),
         (
             "model.attention=sliding_window",

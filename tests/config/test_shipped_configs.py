@@ -58,7 +58,9 @@ def test_a_shipped_config_tells_editors_its_schema(path: Path):
 
 
 def test_the_schema_file_is_what_the_schema_command_prints():
-    assert json.loads((CONFIGS / "schema.json").read_text()) == RunConfig.model_json_schema()
+    assert json.loads((CONFIGS / "schema.json").read_text()) == RunConfig.model_json_schema(), (
+        "write it again: pellucid schema > configs/schema.json"
+    )
 
 
 def test_shakespeare_char_is_as_small_as_the_comparison_demands():

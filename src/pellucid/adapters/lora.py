@@ -67,9 +67,12 @@ def add_lora(model: nn.Module, rank: int, alpha: float, targets: Sequence[str] |
     chosen = {name: layer for name, layer in layers.items() if targets is None or names[name] in targets}
     if not chosen:
         raise ConfigError("adapter.targets", "no linear layer to adapt", "name one, or train without an adapter")
-    most = min(min(layer.in_features, layer.out_features) for layer in chosen.values())
+    shorter_side = {name: min(layer.in_features, layer.out_features) for name, layer in chosen.items()}
+    narrowest = min(shorter_side, key=lambda name: shorter_side[name])
+    most = shorter_side[narrowest]
     if not 1 <= rank <= most:
-        raise ConfigError("adapter.rank", f"{rank} is not from 1 to {most}, the shorter side", "8 is a good start")
+        what = f"{rank} is not from 1 to {most}, the shorter side of {names[narrowest]}"
+        raise ConfigError("adapter.rank", what, "choose a rank in between, or other adapter.targets")
     model.requires_grad_(False)
     for name, layer in chosen.items():
         model.set_submodule(name, LoRALinear(layer, rank, alpha))
