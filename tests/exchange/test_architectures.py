@@ -187,6 +187,13 @@ def test_what_no_class_can_be_is_refused_by_the_name_of_the_knob(knob, choices):
     assert refused.value.where == f"model.{knob}"
 
 
+def test_a_kind_of_attention_that_is_new_is_refused_as_nobody_elsewhere_computes_it():
+    config = tiny_config()
+    new = config.model_copy(update={"attention": "new"})
+    with pytest.raises(ConfigError, match="^model.attention: no class of transformers has new here"):
+        to_hugging_face(new, model_tensors(random_decoder(config)), VOCAB_SIZE)
+
+
 def test_the_refusal_that_the_page_shows_is_the_one_that_is_printed():
     config = tiny_config(norm_placement="post")
     with pytest.raises(ConfigError) as refused:

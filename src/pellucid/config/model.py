@@ -151,6 +151,11 @@ class DecoderConfig(Section):
     def has_bias(self, place: BiasPlace) -> bool:
         return self.bias if isinstance(self.bias, bool) else place in self.bias
 
+    @property
+    def attends_by_softmax(self) -> bool:
+        """Whether its attention is equation 7, to all or in a window: the kinds that other programs know."""
+        return isinstance(self.attention, SlidingWindowConfig) or self.attention in ("auto", "explicit", "fused")
+
     @model_validator(mode="after")
     def _heads_divide_the_width(self) -> DecoderConfig:
         d_model, n_heads, n_kv_heads = self.d_model, self.n_heads, self.n_kv_heads or 1

@@ -110,7 +110,7 @@ def _lacks(architecture: Architecture, config: DecoderConfig, biases: set[BiasPl
     has = {
         "norm_placement": config.norm_placement == "pre",
         "logit_soft_cap": config.logit_soft_cap is None,
-        "attention": config.attention != "linear" and (not window or architecture.window is not None),
+        "attention": config.attends_by_softmax and (not window or architecture.window is not None),
         "attention.window": window != 1,  # with a cache, transformers' classes see one token more
         "feed_forward": (experts is not None) == architecture.experts and not (experts and experts.shared_experts),
         "position.unrotated_last_layers": not rope or rope.unrotated_last_layers == 0,

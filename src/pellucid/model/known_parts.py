@@ -1,7 +1,12 @@
-"""The classes and functions that every other implementation of a decoder can compute.
+"""The parts of a decoder that the files which compute it again in another form know, or refuse by themselves.
 
-Exported files, the page's JavaScript and the lean decoder compute these parts again in another form. They know no other
-part, so they call `unknown_parts` first and never guess. List a new part once all of them can compute it.
+They refuse any other part, found by `unknown_parts`, and so never guess. Before you list a new one, teach it to each of
+these files, or see that the file refuses it in its own words, as exports refuse linear attention:
+
+    generation/single_token.py, slots.py   writing; a part that they do not know runs as it is, only slower
+    inspection/inside.py                   all steps of a layer; of another attention: values, weights, heads and output
+    web/static/model.js                    the page without a server; web/export.py refuses
+    exchange/classes.py, gguf.py           files for other programs; exchange/architectures.py refuses
 """
 
 from __future__ import annotations

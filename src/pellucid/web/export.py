@@ -152,8 +152,8 @@ def unsupported_part(opened: Opened) -> str | None:
         return f"a model of type {config.type}"
     if unknown := unknown_parts(opened.model):
         return ", ".join(unknown)
-    if config.attention == "linear":
-        return "linear attention"
+    if not config.attends_by_softmax:
+        return f"{config.attention} attention"
     if isinstance(config.feed_forward, ExpertsConfig):
         return "a mixture of experts"
     if not opened.tokenizer.has_words:
