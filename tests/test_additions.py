@@ -51,7 +51,7 @@ for name in ("parts", "layers"):
             run.export(f"{name}-{to}", to=to)
         except ConfigError as refusal:
             print(f"{name} to {to}: {refusal}")
-    print(f"{name} in a browser: {export_page(Path('checkpoints', name), Path(f'{name}.html'), 'Once')}")
+    print(f"{name} in a browser: {export_page(Path('checkpoints', name), Path(f'{name}.html'))}")
 """
 
 # Of each row: a file, the text before which something is put, and what is put there. Without such a text: a new file.
@@ -182,6 +182,24 @@ class LowRank(LanguageModel):
 """,
         ),
     ],
+    "a source of text": [
+        ("corpora/listed.py", None, (ROOT / "tests/listed_corpus.py").read_text(encoding="utf-8")),
+        (
+            "config/data.py",
+            "class InstructionsConfig",
+            'class ListedConfig(Section):\n    type: Literal["listed"]\n\n\n',
+        ),
+        ("config/data.py", "FablesConfig\n    | Inst", "ListedConfig | "),
+        (
+            "corpora/build.py",
+            "        case InstructionsConfig",
+            """        case _ if config.type == "listed":
+            from pellucid.corpora.listed import ListedCorpus
+            return ListedCorpus({f"The {hue} {animal} sat.": 1 / 9 for hue in HUES for animal in ANIMALS})
+""",
+        ),
+        ("corpora/build.py", "def build_corpus", 'HUES, ANIMALS = ("red", "grey", "white"), ("fox", "hen", "crow")\n'),
+    ],
     "a norm": [
         (
             "model/norms.py",
@@ -243,6 +261,7 @@ class LowRank(LanguageModel):
 CHANGES = {
     "parts": {"norm": "max_norm", "activation": "cosine", "optimizer": "{type: rprop}"},
     "layers": {
+        "corpus": "{type: listed}",
         "activation": "bilinear",
         "position": "{type: parity}",
         "attention": "later",
@@ -274,6 +293,7 @@ def test_what_the_readme_says_to_edit_is_all_there_is_to_edit(tmp_path):
     assert ended.returncode == 0, ended.stderr
     for shown in ("validation: loss", "\nparameters"):
         assert ended.stdout.count(shown) >= len(CHANGES), ended.stdout
+    assert "note: the grammar cannot write this: at the start" in ended.stdout  # so the new source tells its truth
     for name, parts in {"parts": "MaxNorm, cosine", "layers": "Parity, later_attention, Bilinear"}.items():
         refused = f"model: {parts} has no name in other programs; export a model without it"
         for where, said in {"to hf": refused, "to gguf": refused, "in a browser": parts}.items():
@@ -284,7 +304,7 @@ def config_with(name, changes):
     """The tiny run on fables, with these values in its sections or, where they are no section, in its model."""
     config = TINY_RUN.replace("name: tiny", f"name: {name}").replace("steps: 20", "steps: 5")
     config = re.sub(r"^corpus: .*$", "corpus: {type: fables, size: 40}", config, flags=re.MULTILINE)
-    sections = ("optimizer", "schedule", "model")
+    sections = ("corpus", "optimizer", "schedule", "model")
     for key in sections:
         if key in changes:
             config = re.sub(rf"^{key}: .*$", f"{key}: {changes[key]}", config, flags=re.MULTILINE)

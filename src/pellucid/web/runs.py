@@ -188,12 +188,16 @@ class Runs:
         return corpus if isinstance(corpus, KnownCorpus) and opened.tokenizer.has_words else None
 
     def examples(self, checkpoint: str) -> list[Json]:
-        """A beginning of a held-out document for each skill, ending just before a token that takes it."""
+        """A beginning of a held-out document for each skill, ending just before a token that takes it.
+
+        Where no truth is known, or all documents are short: the first words of each.
+        """
         opened = self.open(checkpoint)
         corpus, tokenizer = self.known(opened), opened.tokenizer
         documents = self.held_out(checkpoint, FABLES_FOR_EXAMPLES)
+        beginnings = [{"skill": None, "text": _first_words(text)} for text in documents]
         if corpus is None:
-            return [{"skill": None, "text": _first_words(text)} for text in documents]
+            return beginnings
         shortest: dict[str, str] = {}
         with self.grammar:
             for text in documents:
@@ -203,7 +207,7 @@ class Runs:
                         if count and LEAST_TOKENS_BEFORE <= t < opened.model.context_length - 1 and skill != SPELLING:
                             before = tokenizer.decode(ids[:t])
                             shortest[skill] = min(shortest.get(skill, before), before, key=len)
-        return [{"skill": skill, "text": text} for skill, text in shortest.items()]
+        return [{"skill": skill, "text": text} for skill, text in shortest.items()] or beginnings
 
     def fable(self, checkpoint: str, number: int) -> Json:
         """The number-th held-out document, from 1."""
