@@ -182,6 +182,25 @@ class LowRank(LanguageModel):
 """,
         ),
     ],
+    "a term of the loss": [
+        (
+            "objectives/next_token.py",
+            "def next_token(",
+            """def with_z_loss(logits_NV, targets_N, ignore_index, weight):
+    z_N = logits_NV.float().logsumexp(dim=-1) * (targets_N != ignore_index)
+    return summed_cross_entropy(logits_NV, targets_N, ignore_index) + weight * z_N.square().sum()
+
+
+""",
+        ),
+        ("objectives/next_token.py", ') -> Loss:\n    """Loss of pretraining', ", z_loss=0.0"),
+        (
+            "objectives/next_token.py",
+            "    nats = next_token_nats(forward(",
+            "    if z_loss:\n        cross_entropy = lambda *inputs: with_z_loss(*inputs, z_loss)\n",
+        ),
+        ("config/post_training.py", '    type: Literal["next_token"]', "    z_loss: float = 0.0\n"),
+    ],
     "a source of text": [
         ("corpora/listed.py", None, (ROOT / "tests/listed_corpus.py").read_text(encoding="utf-8")),
         (
@@ -259,7 +278,12 @@ class LowRank(LanguageModel):
 
 
 CHANGES = {
-    "parts": {"norm": "max_norm", "activation": "cosine", "optimizer": "{type: rprop}"},
+    "parts": {
+        "norm": "max_norm",
+        "activation": "cosine",
+        "optimizer": "{type: rprop}",
+        "objective": "{type: next_token, z_loss: 1.0}",
+    },
     "layers": {
         "corpus": "{type: listed}",
         "activation": "bilinear",
@@ -294,6 +318,8 @@ def test_what_the_readme_says_to_edit_is_all_there_is_to_edit(tmp_path):
     for shown in ("validation: loss", "\nparameters"):
         assert ended.stdout.count(shown) >= len(CHANGES), ended.stdout
     assert "note: the grammar cannot write this: at the start" in ended.stdout  # so the new source tells its truth
+    first_row = json.loads((tmp_path / "checkpoints/parts/metrics.jsonl").read_text().partition("\n")[0])
+    assert first_row["train_loss"] > 20  # (log 300)^2 is 33, and a guess costs 6 nats
     for name, parts in {"parts": "MaxNorm, cosine", "layers": "Parity, later_attention, Bilinear"}.items():
         refused = f"model: {parts} has no name in other programs; export a model without it"
         for where, said in {"to hf": refused, "to gguf": refused, "in a browser": parts}.items():
@@ -304,10 +330,10 @@ def config_with(name, changes):
     """The tiny run on fables, with these values in its sections or, where they are no section, in its model."""
     config = TINY_RUN.replace("name: tiny", f"name: {name}").replace("steps: 20", "steps: 5")
     config = re.sub(r"^corpus: .*$", "corpus: {type: fables, size: 40}", config, flags=re.MULTILINE)
-    sections = ("corpus", "optimizer", "schedule", "model")
+    sections = ("corpus", "objective", "optimizer", "schedule", "model")
     for key in sections:
         if key in changes:
-            config = re.sub(rf"^{key}: .*$", f"{key}: {changes[key]}", config, flags=re.MULTILINE)
+            config = re.sub(rf"^{key}: .*\n", "", config, flags=re.MULTILINE) + f"{key}: {changes[key]}\n"
     model = ", ".join(f"{key}: {value}" for key, value in changes.items() if key not in sections)
     return config.replace("model: {", f"model: {{{model}, ") if model else config
 

@@ -20,7 +20,11 @@ SumCrossEntropy = Callable[[Tensor, Tensor, int], Tensor]
 
 
 def summed_cross_entropy(logits_NV: Tensor, targets_N: Tensor, ignore_index: int) -> Tensor:
-    """-log softmax(logits)[target], summed over the targets that are not `ignore_index`, in float32 or wider."""
+    """-log softmax(logits)[target], summed over the targets that are not `ignore_index`, in float32 or wider.
+
+    By default `kernels/cross_entropy.py` stands in for it, unless `model.kernels` is plain. Another term in the logits
+    belongs into such a function, too: a small gradient that is added later is lost when bfloat16 rounds the sum.
+    """
     wide = torch.promote_types(logits_NV.dtype, torch.float32)
     return F.cross_entropy(logits_NV.to(wide), targets_N, ignore_index=ignore_index, reduction="sum")
 

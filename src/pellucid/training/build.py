@@ -55,6 +55,7 @@ from pellucid.model.language_model import LanguageModel
 from pellucid.model.recompute import recompute_activations
 from pellucid.objectives.loss import Objective
 from pellucid.objectives.next_token import next_token, with_load_balance
+from pellucid.objectives.next_token import summed_cross_entropy as plain_cross_entropy
 from pellucid.objectives.task import Task, Validation
 from pellucid.post_training.build import learning_from_answers, learning_from_pairs, reward_sha256
 from pellucid.runtime.distributed import ALONE, World
@@ -209,7 +210,7 @@ def build_task(
     match objective:
         case NextTokenConfig() | SFTConfig():
             batches = build_batches(config, data)
-            next_token_of_model = choose_objective(config.model, model)
+            next_token_of_model = choose_objective(config.model, model, **objective.model_dump(exclude={"type"}))
             return Task(lambda i, rows: batches.batch(i).part(rows), next_token_of_model, evaluate_text)
         case RewardModelConfig() | DPOConfig():
             return learning_from_pairs(objective, config, data, model, frozen_copy(model), precision, world)
@@ -244,11 +245,10 @@ def has_plain_kernels(config: ModelConfig) -> bool:
     return isinstance(config, DecoderConfig) and config.kernels == "plain"
 
 
-def choose_objective(config: ModelConfig, model: nn.Module) -> Objective:
-    """Next-token prediction; with experts, also the load-balancing penalty."""
-    objective: Objective = next_token
-    if not has_plain_kernels(config):
-        objective = partial(next_token, cross_entropy=fast_cross_entropy)
+def choose_objective(config: ModelConfig, model: nn.Module, **options: Any) -> Objective:
+    """Next-token prediction, with the knobs of its section; with experts, also the load-balancing penalty."""
+    cross_entropy = plain_cross_entropy if has_plain_kernels(config) else fast_cross_entropy
+    objective: Objective = partial(next_token, cross_entropy=cross_entropy, **options)
     if not isinstance(config, DecoderConfig) or not isinstance(config.feed_forward, ExpertsConfig):
         return objective
     weight = config.feed_forward.load_balance_weight
