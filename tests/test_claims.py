@@ -127,7 +127,7 @@ def with_interval(share: Share) -> str:
 def _() -> Answer:
     spelling = percents("positions", "position=none", column="accuracy.spelling")
     excess = [spread(values("positions", f"position={kind}")) for kind in ("none", "sinusoidal")]
-    knows_order = min(spelling) > 90  # which letters go on cannot be told from a bag of letters
+    knows_order = min(spelling) > 90  # a bag of letters tells how some words go on, not nearly all
     return [*excess, spread(spelling, 1), seeds("positions")], FAILS if knows_order else OPEN
 
 
