@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pellucid.data.batches import IGNORE_INDEX, Batch
 from pellucid.model.experts import Experts, router_probabilities
-from pellucid.objectives.loss import Forward, Loss, Objective
+from pellucid.objectives.objective import Forward, Loss, Objective
 
 SumCrossEntropy = Callable[[Tensor, Tensor, int], Tensor]
 

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pellucid.data.batches import IGNORE_INDEX
-from pellucid.objectives.loss import Forward, Loss
+from pellucid.objectives.objective import Forward, Loss
 
 LogitsAndValues = Callable[[Tensor], tuple[Tensor, Tensor]]
 

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from torch import Tensor
 
 from pellucid.model.language_model import LanguageModel
-from pellucid.objectives.loss import AnyBatch, Objective
+from pellucid.objectives.objective import AnyBatch, Objective
 
 # A micro-batch of the run, counted from 0, and the rows wanted of it.
 GetBatch = Callable[[int, slice], AnyBatch]

@@ -32,7 +32,7 @@ from pellucid.errors import ConfigError, DataError
 from pellucid.files import sha256
 from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import LanguageModel
-from pellucid.objectives.loss import Forward, Loss, Objective
+from pellucid.objectives.objective import Forward, Loss, Objective
 from pellucid.objectives.policy import RolloutBatch, grpo, log_probabilities, ppo
 from pellucid.objectives.preference import PairBatch, dpo, reward_model
 from pellucid.objectives.task import Task

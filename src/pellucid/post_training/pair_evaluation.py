@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pellucid.model.language_model import LanguageModel, eval_mode
-from pellucid.objectives.loss import Objective
+from pellucid.objectives.objective import Objective
 from pellucid.objectives.preference import PairBatch
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision

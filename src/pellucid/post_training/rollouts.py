@@ -30,7 +30,7 @@ from pellucid.errors import CheckpointError
 from pellucid.evaluation.answers import verdict_on
 from pellucid.generation.answers import row_uniforms, write_answers
 from pellucid.model.language_model import LanguageModel, eval_mode
-from pellucid.objectives.loss import Forward, Loss, Objective
+from pellucid.objectives.objective import Forward, Loss, Objective
 from pellucid.objectives.policy import RolloutBatch, k3, log_probabilities
 from pellucid.post_training.credit import Credit, Halves
 from pellucid.post_training.rewards import Reward, places_settled, rows_of

@@ -53,9 +53,9 @@ from pellucid.model.build import build_model
 from pellucid.model.experts import experts_of
 from pellucid.model.language_model import LanguageModel
 from pellucid.model.recompute import recompute_activations
-from pellucid.objectives.loss import Objective
 from pellucid.objectives.next_token import next_token, with_load_balance
 from pellucid.objectives.next_token import summed_cross_entropy as plain_cross_entropy
+from pellucid.objectives.objective import Objective
 from pellucid.objectives.task import Task, Validation
 from pellucid.post_training.build import learning_from_answers, learning_from_pairs, reward_sha256
 from pellucid.runtime.distributed import ALONE, World

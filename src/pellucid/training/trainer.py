@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from pellucid.errors import NonFiniteError
-from pellucid.objectives.loss import AnyBatch, Objective
 from pellucid.objectives.next_token import next_token
+from pellucid.objectives.objective import AnyBatch, Objective
 from pellucid.objectives.task import GetBatch
 from pellucid.runtime.distributed import ALONE, World, full_tensor, share_of_update
 from pellucid.runtime.precision import Precision
