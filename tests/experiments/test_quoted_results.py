@@ -48,6 +48,10 @@ def test_why_attention_quotes_the_recall_of_decoder_and_lstm(page):
     assert f"the decoder is right in {longer[0]}, the LSTM in {longer[1]}" in text
     assert f"With Muon the decoder is right in {of_100('decoder, Muon')}" in text
     assert f"the LSTM in {of_100('LSTM, Muon')}" in text
+
+
+def test_the_report_on_the_family_says_when_decoder_and_lstm_begin_to_recall():
+    text = words("docs/experiments/family/report.md")
     first, last, n = half_right("decoder, plain, four times")
     assert (f"after {first} to {last} updates" in text, n) == (True, 5)
     step, _, n = half_right("LSTM, four times")
