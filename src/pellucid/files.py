@@ -1,7 +1,5 @@
 """Reliable files: written atomically and durably, read with limits, checked by hashes."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import math

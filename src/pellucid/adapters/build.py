@@ -1,7 +1,5 @@
 """Quantizes a model's layers and adds an adapter, as a config says."""
 
-from __future__ import annotations
-
 from pellucid.adapters.lora import add_lora
 from pellucid.adapters.quantized import quantize
 from pellucid.config.run import RunConfig

@@ -8,8 +8,6 @@ With a 4-bit matrix this is QLoRA (Dettmers et al. 2023).
 Shapes: R rank, O outputs, I inputs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import sqrt

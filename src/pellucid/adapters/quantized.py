@@ -7,8 +7,6 @@ are quantized: embeddings and norms are a small part of a large model, and every
 Shapes: N numbers, M blocks, S numbers in a block, O outputs, I inputs.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """Loads a checkpoint as a model ready for use, with its tokenizer and config."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

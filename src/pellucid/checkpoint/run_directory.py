@@ -1,7 +1,5 @@
 """A run's folder: its lock, its checkpoints by step, and which of them to keep."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 from collections.abc import Iterator

@@ -7,8 +7,6 @@ has neither moments nor random generators. The weights keep their full precision
 loss of its step, and the last snapshot equals the last checkpoint.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

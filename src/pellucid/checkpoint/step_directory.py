@@ -9,8 +9,6 @@ All files are on disk before the folder gets its final name by an atomic rename:
 none. Nothing here can run code: weights are safetensors, the rest is text.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

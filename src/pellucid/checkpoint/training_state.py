@@ -3,8 +3,6 @@
 Loading changes nothing until every name, shape and dtype has been checked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import torch

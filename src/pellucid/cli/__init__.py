@@ -4,8 +4,6 @@ Heavy imports are inside the functions, so that `pellucid --help` answers at onc
 else to stderr. Every failure ends in one line, `error: WHERE: WHAT; HOW TO FIX IT`, and a documented exit code.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

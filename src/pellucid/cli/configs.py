@@ -1,7 +1,5 @@
 """Commands that only read configs: cost, configs, schema."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 import textwrap

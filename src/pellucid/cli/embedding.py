@@ -1,7 +1,5 @@
 """Commands that turn texts into vectors: embed, nearest, map, probe."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """Commands that convert models: export, import, merge, quantize."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """Commands that look into a trained model: evaluate, explain, heads, tokenize, verify."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command that shows runs as a page: serve."""
 
-from __future__ import annotations
-
 import sys
 import webbrowser
 from contextlib import AbstractContextManager, nullcontext, suppress

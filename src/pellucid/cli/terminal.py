@@ -1,7 +1,5 @@
 """Output of commands: results on stdout, all else on stderr; and stopping by a signal."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

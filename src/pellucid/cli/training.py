@@ -1,7 +1,5 @@
 """Commands that train: prepare, train, experiment."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated, Any

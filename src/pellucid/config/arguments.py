@@ -1,7 +1,5 @@
 """Checks of the Python API's arguments by their types, with the same one-line errors as for configs."""
 
-from __future__ import annotations
-
 import difflib
 import inspect
 import re

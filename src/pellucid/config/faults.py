@@ -1,7 +1,5 @@
 """Turns pydantic's errors into one line: the wrong key, its place in the file, what is wrong, how to fix it."""
 
-from __future__ import annotations
-
 import difflib
 import re
 import reprlib

@@ -1,7 +1,5 @@
 """Loads a config from a YAML file and `key=value` overrides, or says in one line what is wrong, and where."""
 
-from __future__ import annotations
-
 import copy
 import difflib
 import errno

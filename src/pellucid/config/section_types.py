@@ -1,7 +1,5 @@
 """The types that a section may have, by the JSON Schema, and the keys to drop when the type changes."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The configs and the demo that come with Pellucid: `fables` means configs/fables.yaml, `demo` a trained model."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import takewhile

@@ -1,7 +1,5 @@
 """Knobs of training: optimizer, schedule, loop, evaluation and checkpoints (`training/`, `checkpoint/`)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

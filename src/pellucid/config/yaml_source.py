@@ -4,8 +4,6 @@ Differs from PyYAML's defaults where those surprise: `3e-4` is a number, `yes` i
 only once, and there are no aliases and no tags: a file is plain data, and as small as it looks.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 from functools import lru_cache

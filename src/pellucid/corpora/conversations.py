@@ -4,8 +4,6 @@
 {"prompt": "Who are you?", "answer": "A small model."}
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain

@@ -1,7 +1,5 @@
 """Downloads a file once, and accepts it only with the SHA-256 in the config."""
 
-from __future__ import annotations
-
 import os
 import sys
 from http.client import HTTPException

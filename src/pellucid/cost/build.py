@@ -1,7 +1,5 @@
 """The cost of the model that a config describes. `training/cost_of_run.py` adds that of training."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from dataclasses import astuple, dataclass

@@ -1,7 +1,5 @@
 """The output of `pellucid cost`: the cost of a run, and how long it should take on this machine."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 

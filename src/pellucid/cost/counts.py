@@ -3,8 +3,6 @@
 On fake tensors the model takes no memory, however large it is. The tests hold GPT-3's counts against the equations.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields

@@ -3,8 +3,6 @@
 docs/speed.md says why these three.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

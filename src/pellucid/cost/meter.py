@@ -4,8 +4,6 @@ PyTorch passes every operation, forward and backward, to the meter, so nothing h
 Memory inside an operation is not seen: a CPU without bfloat16 instructions sums such matrix products in float32.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass

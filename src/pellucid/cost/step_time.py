@@ -7,8 +7,6 @@ caches make some passes faster, that a softmax is slower than a sum, the time be
 checkpoints), and the gain of torch.compile. `scripts/check_step_time.py` shows its accuracy.
 """
 
-from __future__ import annotations
-
 from pellucid.cost.machine import Machine
 from pellucid.cost.meter import Work
 

@@ -1,7 +1,5 @@
 """Conversations as token files, in the chat template, with a mask of the tokens to learn."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 

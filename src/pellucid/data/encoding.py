@@ -4,8 +4,6 @@ A part of a text file is sent as its position in the file, and read by the worke
 the parent has ended, for whatever reason, the pipe is closed, and the worker ends too.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

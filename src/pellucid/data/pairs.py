@@ -1,7 +1,5 @@
 """Counts of token pairs: all that a bigram model can learn from a text."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

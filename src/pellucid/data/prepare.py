@@ -12,8 +12,6 @@ only while all its checksums match: a flipped bit would mean training on other t
 If preparing a large corpus was interrupted, it continues from progress.json in the unfinished folder.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

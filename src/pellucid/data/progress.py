@@ -3,8 +3,6 @@
 progress.json in the unfinished folder is written only after everything that it refers to is on disk.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

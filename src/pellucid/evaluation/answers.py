@@ -3,8 +3,6 @@
 Shapes: N answers, T positions, V vocabulary.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """From a config, prepared data and a model to its evaluation."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How good is the model? Its loss on text it has not seen, and the best possible loss if that is known."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

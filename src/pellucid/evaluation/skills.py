@@ -6,8 +6,6 @@ loss of a text is a sum over skills, and so is its floor; what is left between t
 Shapes: N tokens, S skills.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The grammar's judgement of texts that a model wrote."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

@@ -4,8 +4,6 @@
 Weights are renamed and moved, never computed, so the logits stay the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import reduce

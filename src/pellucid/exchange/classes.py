@@ -4,8 +4,6 @@ One description serves both directions, so that an exported model can be importe
 of these classes (`models/<model_type>/`), versions 4.50 to 5.23.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

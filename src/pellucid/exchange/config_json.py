@@ -1,7 +1,5 @@
 """The config.json of a class of transformers: written from our knobs, and read back into them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Set
 from typing import Any, NoReturn
 

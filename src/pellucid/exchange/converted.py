@@ -1,7 +1,5 @@
 """Conversions of a run: its adapter merged into the weights, or its weights quantized."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path

@@ -6,8 +6,6 @@
 The folder is written atomically, as a checkpoint is.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

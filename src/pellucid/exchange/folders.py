@@ -1,7 +1,5 @@
 """Creates a new folder atomically: nothing is left if that fails."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -6,8 +6,6 @@ A GGUF file names an architecture: a model becomes a `qwen3`, `qwen2`, `llama` o
 (`rewrites.py`). The keys are those of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 Nothing that could run code is read: weights are safetensors, the rest is JSON. Pickles are refused, never opened.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

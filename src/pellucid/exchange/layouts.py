@@ -1,7 +1,5 @@
 """Layouts of tensors in classes of transformers: one row per module, used in both directions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal

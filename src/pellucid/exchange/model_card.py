@@ -1,7 +1,5 @@
 """The README.md of an exported model: its shape, loss, how to load it, and its limits."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath

@@ -7,8 +7,6 @@ Each rewriting is an equation. In float32 the logits agree up to rounding, or to
 Shapes: D model, H heads (queries' or keys'), K head width, F feed-forward, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import sqrt
 from typing import Any

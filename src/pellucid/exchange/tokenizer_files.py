@@ -4,8 +4,6 @@ There, several files name the control tokens that begin and end a text: a templa
 tokenizer_config.json (names), generation_config.json and config.json (ids). Here only the template does.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any

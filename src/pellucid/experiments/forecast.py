@@ -1,7 +1,5 @@
 """A forecast of an experiment's cost: counted from the configs, with the machine's measured speed."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Measures of a run besides its loss."""
 
-from __future__ import annotations
-
 from itertools import chain, islice
 from typing import Any
 

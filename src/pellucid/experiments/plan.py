@@ -1,7 +1,5 @@
 """Plans the runs of an experiment: each variant with each seed, in a fixed order."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

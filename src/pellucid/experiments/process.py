@@ -1,7 +1,5 @@
 """Starts the process of one run, and reports how it ended."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The progress bar of an experiment, with a line for each run that ends."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence

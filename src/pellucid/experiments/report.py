@@ -1,7 +1,5 @@
 """Writes report.md: the question, what was varied, the results, and how to reproduce them."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The result of a run of an experiment, or its failure, and result.json."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Finished runs are kept, interrupted ones continue, and a run that fails does not stop the others.
 """
 
-from __future__ import annotations
-
 import subprocess
 import time
 from collections import deque

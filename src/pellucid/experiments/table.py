@@ -1,7 +1,5 @@
 """Columns of an experiment's results, for results.csv, tables and figures."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 `process.py` starts it, and leaves plan.json in the run's folder.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from functools import partial

@@ -7,8 +7,6 @@ its prompt while it still reads, else the one that it drew. So row 1 may be writ
 Shapes: N rows, L live rows (those not done yet), P positions, T tokens of an answer, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 

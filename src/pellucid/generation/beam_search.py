@@ -6,8 +6,6 @@ Beam search keeps the N likeliest beginnings (the *beams*) and goes on with all 
 Shapes: B beams, V vocabulary, C candidates.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

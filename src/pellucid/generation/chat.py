@@ -4,8 +4,6 @@ What was said is kept as text. For each answer it is put into the chat template 
 model goes on with it: so the model reads exactly what it has seen in training.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator
 

@@ -12,8 +12,6 @@ Shapes: N slots, W rows up to the last slot that writes, S key positions, D mode
 K head width, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 

@@ -5,8 +5,6 @@ A head's map has a row for each query and a column for each key: a token and tho
 Shapes: T tokens as queries, S as keys.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

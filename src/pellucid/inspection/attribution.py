@@ -11,8 +11,6 @@ does the work:
 Shapes: L layers, H heads, K skills that earlier words can decide, T positions as queries, S as keys, F fables.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile

@@ -1,7 +1,5 @@
 """Explanations, embeddings, probes, knock-outs and head tables of a trained run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

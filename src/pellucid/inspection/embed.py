@@ -7,8 +7,6 @@ no mean.
 Shapes: N texts or tokens, B batch, T tokens, D width of the layer.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack

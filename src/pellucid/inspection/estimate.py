@@ -5,8 +5,6 @@ Fables are drawn independently, but the tokens of one are alike: so the sample s
 Shapes: F fables.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

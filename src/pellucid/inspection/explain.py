@@ -4,8 +4,6 @@ Shapes: T places (before each token, and after the last), V vocabulary, S skills
 and one more for characters that no token can write.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 

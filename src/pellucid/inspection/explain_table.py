@@ -1,7 +1,5 @@
 """An explanation in a terminal: a row per token, then what comes next. 100 columns wide."""
 
-from __future__ import annotations
-
 import textwrap
 
 from pellucid.inspection.attention_maps import attention_table, shortened

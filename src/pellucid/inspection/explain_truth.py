@@ -6,8 +6,6 @@ word that documents encode as other tokens: " ti" is " t", "i", but " time" may 
 of the next character is known, which does not depend on the tokenizer.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

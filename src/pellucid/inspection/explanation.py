@@ -9,8 +9,6 @@ At one place, with p the truth and q the model, both distributions of the next t
 All in nats. Summed over a document, the floor is −log p(document), and the loss is what `pellucid evaluate` counts.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 from typing import Literal

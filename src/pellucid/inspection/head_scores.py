@@ -11,8 +11,6 @@ mean weight that it puts there:
 Shapes: H heads, T positions as queries, S as keys, n tokens that are repeated.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass

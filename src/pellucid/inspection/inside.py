@@ -4,8 +4,6 @@ Shapes: T positions as queries, S as keys, D model, H heads, G key/value heads, 
 E experts, shared ones last.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from math import sqrt

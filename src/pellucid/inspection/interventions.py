@@ -9,8 +9,6 @@ A head's output is the K numbers that W_O mixes (equation 9); that of the others
 Shapes: B batch, T positions, D model, H heads, K head width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any

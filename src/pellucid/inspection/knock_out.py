@@ -6,8 +6,6 @@ output instead (Wang et al. 2022) would need a sample of text; zeros are the sam
 Shapes: F fables, S skills, B rows of a batch, T positions, N tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice

@@ -8,8 +8,6 @@ and the same probe on the untrained model (Hewitt and Liang 2019).
 Shapes: N sentence ends, T tokens, D width, C classes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ Shapes: L layers, H heads, T positions as queries, S as keys, N points of the re
 V vocabulary.
 """
 
-from __future__ import annotations
-
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

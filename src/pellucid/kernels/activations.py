@@ -1,7 +1,5 @@
 """Activations with hand-written gradients."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

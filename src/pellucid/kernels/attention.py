@@ -3,8 +3,6 @@
 Shapes: B batch, T query positions, S key positions, D model, H heads, G key/value heads, K head width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

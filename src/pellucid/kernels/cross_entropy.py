@@ -3,8 +3,6 @@
 Shapes: V vocabulary, N predictions, C of them at once.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

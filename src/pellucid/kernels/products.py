@@ -5,8 +5,6 @@ PyTorch computes float32 products on a CPU with MKL, which leaves half of the ve
 Shapes: N rows (B of them, when B texts are written), I inputs, O outputs.
 """
 
-from __future__ import annotations
-
 import functools
 import platform
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Shapes: B batch, T positions, H heads, K head width, I pairs that are rotated: K/2, or fewer.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """From a config to what a run learns from after pretraining: the one place where post-training reads config."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace

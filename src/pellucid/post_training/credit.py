@@ -3,8 +3,6 @@
 Shapes: P prompts, G answers to each, N = P G answers, T positions, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """How well a model tells the better of two answers, on pairs that are held out."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Pair n of a run depends on the run's seed and n alone, so a run resumes exactly.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

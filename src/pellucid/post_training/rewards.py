@@ -3,8 +3,6 @@
 Shapes: N answers, T positions.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import accumulate

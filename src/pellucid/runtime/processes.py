@@ -1,7 +1,5 @@
 """Helper processes, which must start safely from any program: a command, a notebook, a plain script."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

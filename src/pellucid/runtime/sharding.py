@@ -4,8 +4,6 @@ Data parallelism stores all weights, gradients and moments n times. Here every r
 parameters are gathered just before it computes and freed after it; its gradients are summed and sharded at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 

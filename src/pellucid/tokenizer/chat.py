@@ -3,8 +3,6 @@
 <|user|> Tell a fable about a fox. <|end|> <|assistant|> Long ago, … <|end|>
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from itertools import chain

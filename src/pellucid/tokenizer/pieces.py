@@ -1,7 +1,5 @@
 """The tokens of a text, and the merges that made each of them (`pellucid tokenize`)."""
 
-from __future__ import annotations
-
 import textwrap
 import unicodedata
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Builds a session that is ready to run from a config and prepared data."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """The cost of a training run: FLOPs, memory and time of one update, before anything is trained."""
 
-from __future__ import annotations
-
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from pellucid.adapters.build import adapt

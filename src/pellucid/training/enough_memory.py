@@ -1,7 +1,5 @@
 """Refuses a run that needs many times the memory that there is, before anything is prepared."""
 
-from __future__ import annotations
-
 import logging
 import os
 

@@ -1,7 +1,5 @@
 """Evaluation of a trained model on held-out data, by the task it was trained for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pellucid.checkpoint.build import TrainedModel

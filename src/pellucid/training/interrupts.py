@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM: finish the update, save, then stop."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

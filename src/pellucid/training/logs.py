@@ -4,8 +4,6 @@ A checkpoint records their lengths and hashes. A log that no longer matches was 
 beside it, a warning says so, and its readable lines take its place.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -1,7 +1,5 @@
 """metrics.jsonl: one JSON object per line, appended while the run trains (and cut back by `logs.py`)."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math

@@ -6,8 +6,6 @@ along the nearest orthogonal matrix instead: equally far in every direction of t
 Shapes: N matrices of R rows and C columns each, R <= C.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import partial

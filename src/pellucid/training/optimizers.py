@@ -4,8 +4,6 @@ Every optimizer here treats matrices and vectors differently: weight decay shrin
 reason to be small), and Muon orthogonalises the update of a matrix, which makes no sense for a vector.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -3,8 +3,6 @@
 rewards.png (the reward of answers, and the KL divergence from the start).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Chooses the number of training processes."""
 
-from __future__ import annotations
-
 import os
 
 import torch

@@ -1,7 +1,5 @@
 """The progress bar of a run: losses and samples as they come, and the time left."""
 
-from __future__ import annotations
-
 import logging
 import statistics
 from collections.abc import Sequence

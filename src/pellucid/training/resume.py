@@ -1,7 +1,5 @@
 """Resuming: finds the newest intact checkpoint, and checks that config, data and reward are still the same."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 It writes metrics.jsonl, samples.md, loss.png or rewards.png, and step directories (see `checkpoint/`).
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Sequence

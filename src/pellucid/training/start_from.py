@@ -1,7 +1,5 @@
 """Starting from another run's weights: finds them, and checks that they fit."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

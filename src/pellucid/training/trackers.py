@@ -3,8 +3,6 @@
 A run never depends on its trackers: one that fails is switched off with a warning, and training goes on.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import logging
 import secrets

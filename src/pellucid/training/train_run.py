@@ -1,7 +1,5 @@
 """`pellucid train`: from a config to a trained model on disk."""
 
-from __future__ import annotations
-
 import logging
 import statistics
 import time

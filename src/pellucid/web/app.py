@@ -3,8 +3,6 @@
 The page loads nothing from other sites: the Content-Security-Policy forbids it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Errors in the shape that OpenAI's clients know: {"error": {"message", "type", "param", "code"}}."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from http import HTTPStatus

@@ -6,8 +6,6 @@ answers for one text; for the latest also the weights, so that the browser runs 
 Shapes: N points of the residual stream, T positions, V vocabulary, C = N * T cells.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

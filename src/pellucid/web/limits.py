@@ -6,8 +6,6 @@ them look like requests of the same site ("DNS rebinding"). The headers Origin a
 Slow clients are cut off one layer below, in `server.py`.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 from collections.abc import MutableMapping

@@ -4,8 +4,6 @@ The training process does not take part: a single task looks at its files, twice
 event gives the current state, not only a change, so a page that missed some events is right again after the next.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re

@@ -5,8 +5,6 @@ Forward passes run one at a time, as a trace puts hooks into the model, which ma
 Shapes: N points of the residual stream, L layers, H heads, T positions as queries, S as keys, V vocabulary.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Mapping, Sequence

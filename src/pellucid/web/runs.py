@@ -4,8 +4,6 @@ A checkpoint is named RUN@STEP. Models are cached by the hash of their files, an
 is trained again is never shown with old numbers.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

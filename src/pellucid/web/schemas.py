@@ -1,7 +1,5 @@
 """The page's requests to the server; docs/microscope.md shows the answers. Unknown keys are refused."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field

@@ -1,7 +1,5 @@
 """Runs an app with uvicorn, which cuts off slow clients and shuts down cleanly."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import socket

@@ -3,8 +3,6 @@
 The byte order is this machine's, which is that of all machines that browsers run on.
 """
 
-from __future__ import annotations
-
 import base64
 from typing import Literal, TypedDict
 

@@ -1,7 +1,5 @@
 """Trains a run while its page is open, in its own process, which saves and stops with the server."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

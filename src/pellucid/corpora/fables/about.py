@@ -9,8 +9,6 @@ P(moral | option), by Bayes' rule. The two are independent, so that
 So the result is a grammar again, and everything can be computed as for all fables.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace

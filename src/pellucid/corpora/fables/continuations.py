@@ -4,8 +4,6 @@ The caller defines words. Tokenizers cut a text into words before they cut words
 next token follows from that of the next word (see `data/truth.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from pellucid.corpora.corpus import NextWord, WordLength

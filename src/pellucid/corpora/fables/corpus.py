@@ -1,7 +1,5 @@
 """The Fables corpus: any number of fables, split so that training never sees a validation fable."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from itertools import islice

@@ -12,8 +12,6 @@ This finds only dependencies between words: where another option leads to other 
 So morals, which depend on the whole course of a story, have no deciding words.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple

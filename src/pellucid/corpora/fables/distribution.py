@@ -1,7 +1,5 @@
 """Fables: a distribution over short stories, to sample from, compute with and analyse."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence

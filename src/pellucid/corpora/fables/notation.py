@@ -20,8 +20,6 @@ In a template everything is plain text except
 An option longer than a line continues on lines that are indented further.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Reading any text, such as a model's, by the grammar: where its first fault is, and what it tells up to there."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ A fable introduces its hero, then follows one of nine storylines. The options of
 beginning moves up into the rule that uses them.
 """
 
-from __future__ import annotations
-
 STORY = r"""
 fable
     1 [introduction] [habit] [tale]

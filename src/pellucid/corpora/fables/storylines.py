@@ -3,8 +3,6 @@ r"""The nine storylines and their morals. Each can end in two ways, and the endi
 `story` writes the beginning of a storyline's first sentence: "One cold morning, {hero} [storyline]".
 """
 
-from __future__ import annotations
-
 MORALS = {
     "sharing": "What we share comes back to us.",
     "greed": "Those who keep everything may end with nothing.",

@@ -1,7 +1,5 @@
 """Properties of a fable (animals, plot, moral), and where the text decides each."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple

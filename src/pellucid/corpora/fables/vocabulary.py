@@ -3,8 +3,6 @@
 Each is a rule of `notation`, with the attributes that later text may use.
 """
 
-from __future__ import annotations
-
 from pellucid.corpora.fables.notation import Option, table
 from pellucid.corpora.fables.world import animals, article, kind, rival
 

@@ -6,8 +6,6 @@ like a fox, but have their own home, food, talent and rival, which must be learn
 law: number i has weight 1 / (i + 1).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cache

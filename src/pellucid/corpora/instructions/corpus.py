@@ -1,7 +1,5 @@
 """The Instructions corpus: instructions about fables, each with an answer drawn from its exact distribution."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import random

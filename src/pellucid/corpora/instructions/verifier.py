@@ -1,7 +1,5 @@
 """The exact judgement of an answer, by the grammar."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ to the animal ("about") and a link to the moral ("in which"). All combine, so fe
 openings and a noun are for validation alone: a model that understands them has not just memorized instructions.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Sequence

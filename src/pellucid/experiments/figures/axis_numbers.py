@@ -1,7 +1,5 @@
 """Numbers on axes: readable ticks, also on logarithmic axes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Bar charts: one column of results.csv, a horizontal bar per variant and a dot per seed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Line charts, a line per variant: loss in training, loss at other context lengths, first gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

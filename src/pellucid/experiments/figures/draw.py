@@ -1,7 +1,5 @@
 """Draws the figures of an experiment as PNG and SVG files with a caption."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

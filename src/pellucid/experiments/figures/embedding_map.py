@@ -3,8 +3,6 @@
 Shapes: N texts, D width of their vectors.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

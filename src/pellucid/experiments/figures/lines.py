@@ -1,7 +1,5 @@
 """Line charts of one column of the results against another, or against a key that the experiment varied."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

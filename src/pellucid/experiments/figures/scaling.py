@@ -1,7 +1,5 @@
 """Scaling figure: loss against compute, the fitted laws, and their floor beside the exact one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter

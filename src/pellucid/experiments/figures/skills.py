@@ -1,7 +1,5 @@
 """Figures of the skills in fables, by excess or accuracy: a coloured table, and learning curves."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

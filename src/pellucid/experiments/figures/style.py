@@ -1,7 +1,5 @@
 """The style of figures: palette, font sizes, and labels next to their lines."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

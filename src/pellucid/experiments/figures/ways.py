@@ -1,7 +1,5 @@
 """Comparison of ways to write: complete fables, different morals, and their true probabilities."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

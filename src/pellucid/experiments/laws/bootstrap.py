@@ -1,7 +1,5 @@
 """Uncertainty of a fitted law: the same fit to resampled runs, and to fewer runs (Efron 1979)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

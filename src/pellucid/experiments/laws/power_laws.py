@@ -5,8 +5,6 @@ one number per run: flops (training compute), loss (nats per token), parameters,
 Fables is known exactly, so a fit can be compared with the truth (docs/equations.md, equation 18).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import product
 

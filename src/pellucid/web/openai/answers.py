@@ -1,7 +1,5 @@
 """The formats of OpenAI's answers, complete or streamed, for completions and chats."""
 
-from __future__ import annotations
-
 import codecs
 from collections.abc import Iterator, Sequence
 from itertools import accumulate

@@ -3,8 +3,6 @@
 Each answer consists of the pieces that the engine writes: as a stream of events, or all at the end.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -7,8 +7,6 @@ The thread steps while there is anything to write, and sleeps otherwise. After a
 wait for it: a call for each token would slow down both threads.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import sys

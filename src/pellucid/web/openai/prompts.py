@@ -1,7 +1,5 @@
 """Reads the prompt of a request as tokens, or its messages in the chat template."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

@@ -4,8 +4,6 @@ Fields and defaults: https://platform.openai.com/docs/api-reference. `top_k`, `m
 among OpenAI's; the Python client sends them with `extra_body`.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field

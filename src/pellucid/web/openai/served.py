@@ -1,7 +1,5 @@
 """Serves runs on disk as models that are ready to write, and reloads them when they change."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Sequence
