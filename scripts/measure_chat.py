@@ -21,7 +21,7 @@ from typing import Any
 from results import ROOT, here, parser, print_table, record
 
 from pellucid.corpora.fables import Fables
-from pellucid.corpora.fables.storylines import MORALS
+from pellucid.corpora.fables.story import MORALS
 
 STAGES = ("instructions_sft", "instructions_grpo")
 N_ANSWERS = 475  # all that are held out

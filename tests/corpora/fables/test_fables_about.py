@@ -6,7 +6,7 @@ import random
 import pytest
 
 from pellucid.corpora.fables import Fables, FablesAbout
-from pellucid.corpora.fables.storylines import MORALS
+from pellucid.corpora.fables.story import MORALS
 from pellucid.errors import DataError
 from tiny_fables import N_STORYLINES, all_stories, tiny_fables
 

@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.corpora.fables import MAX_WORLD_SIZE, Fables
-from pellucid.corpora.fables.distribution import story_rules
 from pellucid.corpora.fables.notation import Hole
 from pellucid.corpora.fables.skills import values_of_attributes
-from pellucid.corpora.fables.storylines import MORALS
+from pellucid.corpora.fables.story import MORALS, story_rules
 from pellucid.corpora.fables.vocabulary import NUMBERS, tables
 from pellucid.errors import ConfigError, DataError
 

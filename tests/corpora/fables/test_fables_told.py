@@ -5,7 +5,7 @@ import random
 import pytest
 
 from pellucid.corpora.fables import Fables
-from pellucid.corpora.fables.storylines import MORALS
+from pellucid.corpora.fables.story import MORALS
 from pellucid.corpora.fables.told import PROPERTIES
 from pellucid.errors import DataError
 

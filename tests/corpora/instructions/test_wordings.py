@@ -3,7 +3,7 @@ from itertools import product
 import pytest
 
 from pellucid.corpora.fables import Fables
-from pellucid.corpora.fables.storylines import MORALS
+from pellucid.corpora.fables.story import MORALS
 from pellucid.corpora.fables.world import animals
 from pellucid.corpora.instructions.wordings import DEEDS, SEEN, UNSEEN, Instruction, Task, instruct, understand
 

@@ -1,8 +1,8 @@
 """Fables: short animal stories from a probabilistic grammar, so that the best possible loss is known exactly.
 
-Read in this order: notation (the language of rules) -> story and storylines (the rules) -> world and vocabulary (the
-tables) -> grammar (writing and reading a story) -> entropy, skills, told, reading -> distribution, about and corpus
-(for use elsewhere).
+Read in this order: notation (the language of rules) -> story.txt and storylines.txt (the rules) -> world and vocabulary
+(the tables) -> grammar (writing and reading a story) -> entropy, skills, told, reading -> distribution, about and
+corpus (for use elsewhere).
 """
 
 from pellucid.corpora.fables.about import FablesAbout

@@ -10,22 +10,15 @@ from pellucid.corpora.fables import continuations
 from pellucid.corpora.fables.deciding import Decided, decided_pieces
 from pellucid.corpora.fables.entropy import Inside, Mass
 from pellucid.corpora.fables.grammar import Fork, Grammar, Rules
-from pellucid.corpora.fables.notation import Choice, Hole, Option, read_rules
+from pellucid.corpora.fables.notation import Choice, Hole, Option
 from pellucid.corpora.fables.reading import Reading, examine
 from pellucid.corpora.fables.skills import SKILLS, SkillReader
-from pellucid.corpora.fables.story import STORY
-from pellucid.corpora.fables.storylines import MORALS, STORYLINES
+from pellucid.corpora.fables.story import MORALS, story_rules
 from pellucid.corpora.fables.told import Told, ToldReader
-from pellucid.corpora.fables.vocabulary import tables
 from pellucid.errors import DataError
 
 # Part of every corpus's identity: raise it whenever a fable or its probability changes.
 GRAMMAR_VERSION = 2
-
-
-def story_rules(world_size: int) -> dict[str, tuple[Option, ...]]:
-    """The rules of all fables in a world with this many animals."""
-    return {**read_rules(STORY), **read_rules(STORYLINES), **tables(world_size)}
 
 
 class Fables:

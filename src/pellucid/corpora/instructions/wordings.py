@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal, NamedTuple, TypeVar
 
-from pellucid.corpora.fables.storylines import MORALS
+from pellucid.corpora.fables.story import MORALS
 from pellucid.corpora.fables.world import article
 
 Form = Literal["animal", "moral", "both"]
