@@ -122,6 +122,52 @@ def test_surprise_and_floor_of_each_token_are_torchs_and_the_grammars(show, run,
     close(value(page, "excess"), (surprise - floor).mean())
 
 
+def test_the_first_screen_shows_the_text_on_its_way_through_the_model(show, run, text):
+    page = show(text=text)
+    traced = run.trace(text)
+    for layer, head in torch.cartesian_prod(*map(torch.arange, traced.attention.shape[:2])).tolist():
+        close(value(page, f"machine {layer}.{head}"), traced.attention[layer, head, -1].max())
+    p, ids = traced.logits[-1, -1].softmax(-1).topk(5)
+    close(torch.tensor([value(page, f"machine p {id_}") for id_ in ids.tolist()]), p)
+    so_far = page.locator("#part-machine .so-far").all_text_contents()
+    best = traced.logits[:, -1].softmax(-1).max(-1).values
+    assert [float(said.rpartition(" ")[2].strip("%")) for said in so_far] == pytest.approx(
+        (100 * best).tolist(), abs=0.1
+    )
+
+
+def test_a_part_of_the_first_screen_is_the_door_to_its_panel(show, text):
+    page = show(text=text, head="0.0")
+    page.click("#part-machine .is-attention button.title >> nth=1")
+    expect(page.locator("#h-attention")).to_be_in_viewport()
+    page.click("#part-machine .heads button[aria-label^='Head 1.1']")
+    assert page.evaluate("microscope.state.head") == "1.1"
+    page.click("#part-machine .is-feed_forward button.title >> nth=0")
+    expect(page.locator("#h-inside")).to_be_in_viewport()
+    assert page.evaluate("[microscope.state.head, microscope.state.inside]") == ["0.0", True]
+
+
+def test_a_pass_lights_each_part_in_its_order_and_then_stops(show, text):
+    page = show(text=text)
+    page.clock.install()
+    page.click("#pass")
+    stages = page.locator("#part-machine .stage")
+    for n in range(1, stages.count() + 1):
+        assert stages.evaluate_all("all => all.map((each) => each.classList.contains('lit'))") == [
+            i < n for i in range(stages.count())
+        ]
+        assert page.locator(".caption").text_content() == stages.nth(n - 1).get_attribute("data-says")
+        page.clock.run_for(1000)
+    assert page.locator("#part-machine .lit").count() == 0
+    page.clock.resume()
+
+
+def test_what_is_switched_off_is_crossed_out_on_the_first_screen(show, text):
+    page = show(text=text, off="1.0 f0")
+    assert page.locator("#part-machine button.off").get_attribute("aria-label").startswith("Head 1.0")
+    assert page.locator("#part-machine .stage.off .title").text_content() == "Feed-forward"
+
+
 def test_a_click_on_a_token_moves_every_panel_there(show, run, text):
     page = show(text=text, head="1.0", inside=True)
     page.click("#part-text .token[data-place='3']")

@@ -60,7 +60,7 @@ class Microscope:
         self._forward, self._measuring = Lock(), Lock()
 
     def model(self, checkpoint: str) -> Json:
-        """The model's sizes, and its vocabulary: text and bytes of each token, and its merge."""
+        """The model's parts and sizes, and its vocabulary: text and bytes of each token, and its merge."""
         opened = self.runs.open(checkpoint)
         tokenizer = opened.tokenizer
         ids = range(tokenizer.vocab_size)
@@ -68,6 +68,8 @@ class Microscope:
         return {
             "n_parameters": sum(parameter.numel() for parameter in opened.model.parameters()),
             "n_layers": len(opened.model.blocks),
+            "config": opened.trained.config.model.model_dump(mode="json"),
+            "weights": {name: list(weight.shape) for name, weight in opened.model.named_parameters()},
             "vocab_size": tokenizer.vocab_size,
             "context_length": opened.model.context_length,
             "end_of_text": tokenizer.end_of_text,

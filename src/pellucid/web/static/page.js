@@ -1,4 +1,4 @@
-// The page: a state, a view of what has been computed for it, and eight panels that draw the view.
+// The page: a state, a view of what has been computed for it, and nine panels that draw the view.
 //
 // A change of the state asks the source for what the view lacks (requests.js). Whatever arrives is put into the view,
 // and the panels draw; each draws only if what it shows has changed.
@@ -12,6 +12,7 @@ import { comparePanel } from "./panel_compare.js";
 import { insidePanel } from "./panel_inside.js";
 import { knockPanel } from "./panel_knock.js";
 import { lensPanel } from "./panel_lens.js";
+import { machinePanel } from "./panel_machine.js";
 import { nextPanel } from "./panel_next.js";
 import { runPanel } from "./panel_run.js";
 import { textPanel } from "./panel_text.js";
@@ -22,6 +23,7 @@ import { fail, leaveOut, noProblem, showStatus } from "./status.js";
 import { leftOut, makeStore } from "./store.js";
 
 const PANELS = {
+  machine: machinePanel,
   run: runPanel,
   text: textPanel,
   attention: attentionPanel,
@@ -137,7 +139,7 @@ function linkParts(sections) {
     const heading = section.querySelector("h2");
     const [number, name] = [heading.querySelector("b").textContent, heading.lastChild.textContent.trim()];
     const show = () => section.scrollIntoView({ behavior: "smooth" });
-    links.set(section, h("button", { onclick: show }, h("b", number), ` ${name}`));
+    links.set(section, h("button", { onclick: show }, number && h("b", number), ` ${name}`));
     list.append(h("li", links.get(section)));
   }
   const inSight = new Set(); // two, where one ends and the next begins

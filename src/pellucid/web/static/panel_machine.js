@@ -1,0 +1,208 @@
+// The first screen: the parts of this model, and the text on its way through them.
+
+import { changed, figure, fill, h, percent, thousands } from "./elements.js";
+import { partsOf } from "./machine.js";
+import { headOf, placeOf } from "./moves.js";
+import { likeliest, softmax } from "./sampling.js";
+import { partOfPlace } from "./store.js";
+import { nameAt, visible } from "./tokens.js";
+import { matching } from "./truth.js";
+
+const N_TOKENS = 6; // of the text, up to the one that is looked from
+const N_NEXT = 5;
+const MOST_HEADS = 6; // of a layer
+const MOST_LAYERS = 3; // of more, the first and the last
+const PAUSE = 900; // milliseconds at each part, while a pass is shown
+const HINT = "Point at a part to see what it does. Click it to look inside.";
+
+export function machinePanel(root, view) {
+  const memory = {};
+  const diagram = h("div.diagram");
+  const caption = h("p.caption", { "aria-live": "polite" }, HINT);
+  const run = h("button.main", { id: "pass", onclick: () => (passing ? stop() : pass()) }, "Run one pass");
+  let passing = null;
+  let before = null; // what the caption said until a part was pointed at
+  root.classList.add("machine");
+  root.append(diagram, h("div.row", run, caption));
+
+  const partUnder = (event) => event.target.closest("[data-says]");
+  const say = (event) => {
+    const part = partUnder(event);
+    if (passing || part === before) return;
+    before = part;
+    caption.textContent = part?.dataset.says ?? HINT;
+  };
+  diagram.addEventListener("pointerover", say);
+  diagram.addEventListener("focusin", say);
+  diagram.addEventListener("pointerleave", say);
+  return { draw };
+
+  function draw() {
+    const { trace, model, logits, truth, state, look, opensOn } = view;
+    if (!trace || !model || logits?.at !== placeOf(view)) return;
+    const fits = matching(truth, trace);
+    if (!changed(memory, trace, model, logits, fits, state.head, state.guess, look, opensOn)) return;
+    if (passing) stop();
+    fill(diagram, shown(partsOf(model)).map(drawPart));
+  }
+
+  // Of many layers, the first and the last.
+  function shown(parts) {
+    const blocks = parts.filter(({ kind }) => kind === "block");
+    if (blocks.length <= MOST_LAYERS) return parts;
+    const between = { kind: "between", title: `… ${blocks.length - 2} more layers` };
+    const [first, last] = [parts.indexOf(blocks[0]), parts.indexOf(blocks.at(-1))];
+    return parts.toSpliced(first + 1, last - first - 1, between);
+  }
+
+  function drawPart(part) {
+    if (part.kind === "between") return h("div.stage.is-between", part.title);
+    if (part.parts) return h(`div.block.is-${part.kind}`, h("span.name", part.title), part.parts.map(drawPart));
+    const { kind, title, size, weights, door, says } = part;
+    const counts = weights ? `${thousands(weights)} weights` : null;
+    const off = ["attention", "feed_forward"].includes(kind) && isOff([kind, part.layer]);
+    return h(
+      `div.stage.is-${kind}${off ? ".off" : ""}`,
+      { "data-says": [`${title}${size ? ` (${size})` : ""}.`, says, counts && `${counts}.`].filter(Boolean).join(" ") },
+      door ? h("button.title", { onclick: () => open(door, part) }, title) : h("b.title", title),
+      size && h("span.size", size),
+      counts && h("span.size", figure(`weights ${title} ${part.layer ?? ""}`.trim(), weights, counts)),
+      inside(part),
+      guess(part),
+    );
+  }
+
+  function inside({ kind, layer }) {
+    if (kind === "text") return tokens();
+    if (kind === "attention") return heads(layer);
+    if (kind === "recurrent") return unrolled();
+    if (kind === "next") return next();
+    return null;
+  }
+
+  function isOff(place) {
+    return view.state.off.split(" ").includes(partOfPlace(place));
+  }
+
+  // The tokens up to the one that is looked from, which is the last.
+  function tokens() {
+    const here = placeOf(view);
+    const first = Math.max(0, here - N_TOKENS + 1);
+    const places = Array.from({ length: here + 1 - first }, (_, i) => first + i);
+    return h(
+      "ol.tokens",
+      first > 0 && h("li.muted", `… ${first} before`),
+      places.map((place) => h("li", { class: place === here ? "here" : "" }, nameAt(view, place))),
+    );
+  }
+
+  // What each head of a layer takes most from, at the token that is looked from.
+  function heads(layer) {
+    const { attention } = view.trace;
+    const here = placeOf(view);
+    const looked = headOf(view).join(".");
+    const all = Array.from({ length: attention.shape[1] }, (_, head) => {
+      const weights = attention.row(layer, head, here).values.subarray(0, here + 1);
+      const source = weights.indexOf(weights.reduce((most, each) => Math.max(most, each), -Infinity));
+      return { head, name: `${layer}.${head}`, source, weight: weights[source] };
+    });
+    const shownHeads = all.toSorted((a, b) => b.weight - a.weight).slice(0, MOST_HEADS);
+    return [
+      h(
+        "ol.heads",
+        shownHeads
+          .sort((a, b) => a.head - b.head)
+          .map(({ head, name, source, weight }) =>
+            h(
+              "li",
+              h(
+                "button",
+                {
+                  class: [name === looked && "here", isOff(["head", layer, head]) && "off"].filter(Boolean).join(" "),
+                  "aria-label": `Head ${name}: ${percent(weight)} from ${nameAt(view, source)}`,
+                  onclick: () => open("attention", { kind: "head", name }),
+                },
+                h("span.share", { style: { width: `${100 * Math.min(1, Math.max(0, weight))}%` } }),
+                h("b", name),
+                h("span.source", nameAt(view, source)),
+                figure(`machine ${name}`, weight, percent(weight)),
+              ),
+            ),
+          ),
+      ),
+      all.length > MOST_HEADS && h("small.muted", `and ${all.length - MOST_HEADS} more heads`),
+    ];
+  }
+
+  // A recurrent layer reads token after token; only its state passes from one to the next.
+  function unrolled() {
+    const here = placeOf(view);
+    const places = [here - 2, here - 1, here].filter((place) => place >= 0);
+    return h(
+      "ol.unrolled",
+      places.map((place) => h("li", h("i", "h"), h("span", nameAt(view, place)))),
+    );
+  }
+
+  // What the model would say if the text went from here straight to the unembedding.
+  function guess({ point }) {
+    const { trace, model, state } = view;
+    const here = placeOf(view);
+    if (point === undefined || state.guess || point >= trace.points.length) return null;
+    const p = trace.lens.probabilities.at(point, here);
+    const token = visible(model.texts[trace.lens.ids.at(point, here)]);
+    return h("button.so-far", { onclick: () => open("lens", { point }) }, "so far: ", h("b", token), ` ${percent(p)}`);
+  }
+
+  function next() {
+    const { logits, model, trace, truth, state } = view;
+    if (state.guess) return h("p.muted.small", "Hidden: guess it in part 5.");
+    const p = softmax(logits.logits.row(trace.points.length - 1).values);
+    const known = matching(truth, trace)?.positions?.[placeOf(view)];
+    const inTruth = (id) => (known ? (known.p[known.ids.indexOf(id)] ?? 0) : 0);
+    return h(
+      "ol.guesses",
+      likeliest(p, N_NEXT).map((id) =>
+        h(
+          "li",
+          h("span.share", { style: { width: `${100 * p[id]}%` } }),
+          inTruth(id) > 0 && h("span.true", { style: { left: `${100 * inTruth(id)}%` } }),
+          h("b", visible(model.texts[id])),
+          figure(`machine p ${id}`, p[id], percent(p[id])),
+        ),
+      ),
+    );
+  }
+
+  function open(door, { kind, name, layer, point }) {
+    if (kind === "head") view.store.set({ head: name });
+    if (kind === "attention") view.store.set({ head: `${layer}.${headOf(view)[0] === layer ? headOf(view)[1] : 0}` });
+    if (kind === "feed_forward") view.store.set({ head: `${layer}.0`, inside: true });
+    if (door === "lens" && point !== undefined) view.store.set({ point });
+    const section = document.getElementById(`part-${door}`);
+    if (!section.hidden) section.scrollIntoView({ behavior: "smooth" });
+  }
+
+  // Lights one part after the other, and says what each does.
+  function pass() {
+    const stages = [...diagram.querySelectorAll("[data-says]")];
+    let i = 0;
+    diagram.classList.add("passing");
+    run.textContent = "Stop";
+    const light = () => {
+      if (i === stages.length) return stop();
+      stages[i].classList.add("lit");
+      caption.textContent = stages[i++].dataset.says;
+    };
+    light();
+    passing = setInterval(light, PAUSE);
+  }
+
+  function stop() {
+    clearInterval(passing);
+    passing = null;
+    run.textContent = "Run one pass";
+    diagram.classList.remove("passing");
+    diagram.querySelectorAll(".lit").forEach((stage) => stage.classList.remove("lit"));
+  }
+}
