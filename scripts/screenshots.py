@@ -1,9 +1,10 @@
-"""The two pictures of the Model Microscope in the README, taken from the page of a trained run.
+"""The pictures of the Model Microscope, taken from the page of a trained run.
 
     python scripts/screenshots.py checkpoints/fables
 
-Part 7 of the page measures which head does recall. That head is selected, and the text stops where a name is to be
-repeated: docs/microscope.png shows where the head looks. docs/microscope_phone.png is the same page on a phone.
+docs/microscope.png is the first screen: the model, and a text that stops where a name is to be repeated. Part 7 of the
+page measures which head does recall; docs/microscope_attention.png shows where that head looks, and
+docs/microscope_phone.png is the same on a phone.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from playwright.sync_api import Page
 from results import ROOT
 
 LAPTOP, PHONE = {"width": 1366, "height": 1090}, {"width": 390, "height": 844}
+FIRST = 700  # pixels of the first screen that show the model
 SKILL = "recall"
 
 
@@ -28,11 +30,14 @@ def main() -> None:
         page = browser.new_page(viewport=LAPTOP)
         page.goto(address)
         settled(page)
+        page.screenshot(
+            path=given.to / "microscope.png", clip={"x": 0, "y": 0, "width": LAPTOP["width"], "height": FIRST}
+        )
         page.click("#measure")
         page.wait_for_selector("[data-row]", timeout=600_000)
         page.get_by_role("paragraph").filter(has_text=f"does {SKILL}.").get_by_role("button").click()
         settled(page)
-        take(page, "#part-text", given.to / "microscope.png")
+        take(page, "#part-text", given.to / "microscope_attention.png")
         page.set_viewport_size(PHONE)
         settled(page)
         take(page, "#part-attention .big", given.to / "microscope_phone.png")

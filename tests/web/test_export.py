@@ -113,6 +113,11 @@ def test_a_file_answers_whatever_the_page_asks_of_the_server(opened):
     assert of_file == of_server
 
 
+def test_a_file_has_what_the_run_wrote(opened):
+    expect(opened.locator(".samples h3")).to_have_text("What it wrote after 4 steps")
+    assert opened.locator(".samples blockquote").count() > 0
+
+
 def test_typing_in_a_file_shows_in_every_panel_what_pytorch_computes(opened, fables_run):
     opened.fill("#text", TYPED)
     page_trace = shown(opened, TYPED)
@@ -290,7 +295,7 @@ def test_a_model_of_another_kind_is_shown_without_what_it_does_not_have(browser,
     log_q_TV = run.model.eval()(torch.tensor([ids]))[0].detach().log_softmax(-1)
     for page in watched(browser, tmp_path / "page.html"):
         page_trace = shown(page, TYPED, "lstm@1")
-        expect(page.locator("main > section:visible")).to_have_count(4)
+        expect(page.locator("main > section:visible")).to_have_count(5)
         np.testing.assert_allclose(page_trace["surprise"], -log_q_TV[range(len(ids) - 1), ids[1:]], atol=1e-4)
 
 

@@ -57,7 +57,8 @@ def test_the_first_look_tells_everything_and_the_next_nothing(run: Path):
     first = told(watcher)
     assert first["state"] == {"is_there": True, "is_training": False, "step": 10, "steps": 20}
     assert first["checkpoint"] == {"steps": [0, 10]}
-    assert first["sample"] == {"step": 10, "samples": ["One.\n\nTwo.", "Three."]}
+    old, new = {"step": 5, "texts": ["Old."]}, {"step": 10, "texts": ["One.\n\nTwo.", "Three."]}
+    assert first["samples"] == {"moments": [old, new]}
     assert first["metrics"]["after"] is None
     assert [row["step"] for row in first["metrics"]["rows"]] == [5, 10]
     assert watcher.look() == []
@@ -87,7 +88,10 @@ def test_texts_are_told_when_they_are_written_to_the_end(run: Path):
     assert watcher.look() == []
     with (run / "samples.md").open("a") as stream:
         stream.write("x.\n\n")
-    assert told(watcher) == {"sample": {"step": 20, "samples": ["The fox."]}}
+    now = told(watcher)
+    assert now.keys() == {"samples"}
+    assert [moment["step"] for moment in now["samples"]["moments"]] == [5, 10, 20]
+    assert now["samples"]["moments"][-1]["texts"] == ["The fox."]
 
 
 @pytest.mark.parametrize("again", [(), (7,), (7, 9, 11, 13)], ids=["cut", "one more", "longer than before"])
@@ -177,7 +181,7 @@ def test_events_of_several_runs_come_with_their_names(run: Path, tmp_path: Path)
     watch = Watch({"a": run, "b": tmp_path / "none"}, seconds=0)
     events = asyncio.run(next_of(watch.events(), 5))
     assert [(event.data["run"], event.type) for event in events] == [
-        *(("a", kind) for kind in ("metrics", "state", "checkpoint", "sample")),
+        *(("a", kind) for kind in ("metrics", "state", "checkpoint", "samples")),
         ("b", "state"),
     ]
 

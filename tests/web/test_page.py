@@ -57,6 +57,7 @@ def watched(browser: Browser, address: str, view: str = "") -> Iterator[Page]:
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("console", lambda said: faults.append(said.text) if said.type in ("error", "warning") else None)
     page.on("request", lambda asked: None if asked.url.startswith(address) else faults.append(asked.url))
+    page.on("response", lambda given: faults.append(f"{given.status} {given.url}") if given.status >= 400 else None)
     page.goto(address + view)
     yield page
     page.close()
@@ -384,7 +385,22 @@ def test_dragging_the_curve_shows_the_model_of_that_moment_and_b_stands_beside_i
         ids = values(page, f"[data-side={side}] li", "data-id").long()
         close(values(page, f"[data-side={side}] li"), traced.logits[-1, -1].softmax(-1)[ids])
     assert page.text_content(".run [data-name=step]").startswith("2 of")
-    expect(page.locator(".samples")).to_be_empty()  # it was another model that wrote them
+    expect(page.locator(".samples")).to_be_empty()  # a later model wrote them
+
+
+def test_the_texts_are_those_that_the_model_of_the_moment_wrote_last(show, text):
+    page = show(text=text)
+    written = page.evaluate("microscope.samples.fables")
+    page.evaluate("""() => {
+        microscope.samples.fables = [{ step: 1, texts: ["early"] }, { step: 3, texts: ["late"] }];
+        microscope.draw();
+    }""")
+    expect(page.locator(".samples blockquote")).to_have_text("late")
+    page.focus(".curve")
+    page.keyboard.press("Home")
+    expect(page.locator(".samples h3")).to_have_text("What it wrote after 1 step")
+    expect(page.locator(".samples blockquote")).to_have_text("early")
+    page.evaluate("written => (microscope.samples.fables = written)", written)
 
 
 def test_sampling_adds_a_token_and_rewinding_takes_it_back(show, run, text):
@@ -760,7 +776,7 @@ def test_of_a_model_without_heads_the_page_leaves_out_what_there_is_not_and_show
         watched(browser, f"http://127.0.0.1:{port}/", f"#{view}") as page,
     ):
         settled(page)
-        shown = ["1 The run", "2 The text", "5 The next token", "8 Compare"]
+        shown = ["Your model", "1 The run", "2 The text", "5 The next token", "8 Compare"]
         for headings in ("main h2", ".parts button"):
             assert page.locator(f"{headings}:visible").all_inner_texts() == shown
         why = "this kind of model (lstm) has no attention heads and no residual stream"
@@ -775,7 +791,7 @@ def test_of_a_model_without_heads_the_page_leaves_out_what_there_is_not_and_show
 
         page.select_option("#run-choice", "fables")
         settled(page)
-        expect(page.locator("main > section:visible")).to_have_count(8)
+        expect(page.locator("main > section:visible")).to_have_count(9)
         expect(page.locator("#left-out")).to_be_hidden()
 
 

@@ -66,6 +66,7 @@ def record(microscope: Microscope, prompt: str | None) -> Json:
     return {
         "run": {"runs": [run]},
         "metrics": microscope.runs.metrics(run["name"]),
+        "samples": microscope.runs.samples(run["name"]),
         "model": microscope.model(latest),
         "examples": examples,
         "documents": microscope.runs.held_out(latest, N_DOCUMENTS),

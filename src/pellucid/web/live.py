@@ -23,7 +23,7 @@ from pellucid.web.errors import ApiError
 
 SECONDS_BETWEEN_LOOKS = 0.5
 MOST_LISTENERS = 256  # each holds a connection
-MOST_BYTES_OF_SAMPLES = 1 << 18  # the end of samples.md is enough for the newest
+MOST_BYTES_OF_SAMPLES = 1 << 18  # of a longer samples.md only the end is shown
 Read = TypeVar("Read")
 _log = logging.getLogger(__name__)
 
@@ -33,10 +33,10 @@ class Event(NamedTuple):
 
     state: {is_there, is_training, step, steps}; the last logged step, and the planned number, if known.
     metrics: {after, rows}; these rows replace all after that step (all rows, if it is None).
-    checkpoint: {steps}; those with weights.   sample: {step, samples}; the newest.
+    checkpoint: {steps}; those with weights.   samples: {moments}, each {step, texts}, the oldest first.
     """
 
-    type: Literal["state", "metrics", "checkpoint", "sample"]
+    type: Literal["state", "metrics", "checkpoint", "samples"]
     data: dict[str, Any]
 
 
@@ -50,7 +50,7 @@ class Watcher:
     def _forget(self) -> None:
         self._rows = Tail(self._run_dir / "metrics.jsonl")
         self._planned = Cached(self._run_dir / "config.yaml", planned_steps)
-        self._samples = Cached(self._run_dir / "samples.md", newest_samples)
+        self._samples = Cached(self._run_dir / "samples.md", read_samples)
         self._step: int | None = None
         self._sent: dict[str, Any] = {}
 
@@ -76,8 +76,8 @@ class Watcher:
         state = {"is_there": True, "is_training": is_locked(self._run_dir), "step": self._step}
         steps = {int(path.name.removeprefix("step-")) for path in step_directories(self._run_dir)}
         now = {"state": {**state, "steps": self._planned.read()}, "checkpoint": {"steps": sorted(steps)}}
-        if samples := self._samples.read():
-            now["sample"] = samples
+        if moments := self._samples.read():
+            now["samples"] = {"moments": moments}
         events += [Event(kind, data) for kind, data in now.items() if self._sent.get(kind) != data]  # type: ignore[arg-type]
         self._sent = now
         return events
@@ -143,18 +143,23 @@ def planned_steps(config_file: Path) -> int | None:
         return None
 
 
-def newest_samples(samples_file: Path) -> dict[str, Any] | None:
-    """The last texts in samples.md, with their step; None while they are being written."""
+def read_samples(samples_file: Path) -> list[dict[str, Any]] | None:
+    """The texts in samples.md as [{step, texts}]; None while the last ones are being written."""
     with samples_file.open("rb") as stream:
         stream.seek(max(0, samples_file.stat().st_size - MOST_BYTES_OF_SAMPLES))
-        text = stream.read().decode("utf-8", "replace")
-    headings = [*re.finditer(r"^## After (\d+) steps\n\n", text, re.MULTILINE)]
-    if not headings or not text.endswith("\n\n"):
+        content = stream.read().decode("utf-8", "replace")
+    _, *moments = re.split(r"^## After (\d+) steps\n\n", content, flags=re.MULTILINE)
+    if not moments or not content.endswith("\n\n"):
         return None
-    last = headings[-1]
-    quoted = text[last.end() :].rstrip("\n").split("\n\n")
-    samples = [re.sub(r"^> ?", "", sample, flags=re.MULTILINE) for sample in quoted]
-    return {"step": int(last[1]), "samples": samples}
+    return [
+        {"step": int(step), "texts": _unquoted(quoted)}
+        for step, quoted in zip(moments[::2], moments[1::2], strict=True)
+    ]
+
+
+def _unquoted(quoted: str) -> list[str]:
+    texts = quoted.rstrip("\n").split("\n\n")
+    return [re.sub(r"^> ?", "", text, flags=re.MULTILINE) for text in texts]
 
 
 class Watch:

@@ -32,6 +32,7 @@ from pellucid.tokenizer.chat import TOKEN_OF_ROLE
 from pellucid.tokenizer.tokenizer import ASSISTANT, END_OF_TURN
 from pellucid.training.metrics import read_rows
 from pellucid.web.kept import Kept
+from pellucid.web.live import read_samples
 
 Json = dict[str, Any]
 
@@ -141,6 +142,11 @@ class Runs:
     def metrics(self, name: str) -> list[Json]:
         """The rows of metrics.jsonl."""
         return _rows(self._path(name))
+
+    def samples(self, name: str) -> list[Json]:
+        """What the run wrote while it trained, as [{step, texts}]."""
+        file = self._path(name) / "samples.md"
+        return (read_samples(file) if file.exists() else None) or []
 
     def _path(self, name: str) -> Path:
         if name not in self._paths:

@@ -16,7 +16,7 @@ const PAUSE = 900; // milliseconds at each part, while a pass is shown
 const HINT = "Point at a part to see what it does. Click it to look inside.";
 
 export function machinePanel(root, view) {
-  const memory = {};
+  const [memory, text] = [{}, {}];
   const diagram = h("div.diagram");
   const caption = h("p.caption", { "aria-live": "polite" }, HINT);
   const run = h("button.main", { id: "pass", onclick: () => (passing ? stop() : pass()) }, "Run one pass");
@@ -41,8 +41,8 @@ export function machinePanel(root, view) {
     const { trace, model, logits, truth, state, look, opensOn } = view;
     if (!trace || !model || logits?.at !== placeOf(view)) return;
     const fits = matching(truth, trace);
-    if (!changed(memory, trace, model, logits, fits, state.head, state.guess, look, opensOn)) return;
-    if (passing) stop();
+    if (changed(text, trace, model, logits) && passing) stop();
+    if (passing || !changed(memory, trace, model, logits, fits, state.head, state.guess, look, opensOn)) return;
     fill(diagram, shown(partsOf(model)).map(drawPart));
   }
 
@@ -204,5 +204,6 @@ export function machinePanel(root, view) {
     run.textContent = "Run one pass";
     diagram.classList.remove("passing");
     diagram.querySelectorAll(".lit").forEach((stage) => stage.classList.remove("lit"));
+    draw(); // what has arrived meanwhile
   }
 }

@@ -122,14 +122,14 @@ export function runPanel(root, view) {
     for (const each of [...floorRows, floorKey]) each.hidden = !run.knows_truth;
     if (trainHere !== null) floorRows[1].hidden = true; // an excess is that of held-out text
     setFigure(parameters, model?.n_parameters ?? null, model ? thousands(model.n_parameters) : "–");
-    const isNewest = !chosen || chosen === run.checkpoints.at(-1); // of others it is not known what they wrote
-    const sample = isNewest ? view.samples[run.name] : null;
+    // What the model of this moment wrote, or else the one shortly before; of earlier ones nothing is known.
+    const moment = view.samples[run.name]?.findLast(({ step }) => !chosen || step <= chosen.step);
     fill(sampleSize, known !== null && run.evaluation_tokens && withCode(sizeOf(run)));
     fill(
       samples,
-      sample?.samples.length && [
-        h("h3", "What it wrote after ", figure("sample_step", sample.step, thousands(sample.step)), " steps"),
-        sample.samples.slice(0, 2).map((text) => h("blockquote", run.has_chat ? withBold(text) : text)),
+      moment && [
+        h("h3", "What it wrote after ", figure("sample_step", moment.step, thousands(moment.step)), moment.step === 1 ? " step" : " steps"),
+        moment.texts.slice(0, 2).map((text) => h("blockquote", run.has_chat ? withBold(text) : text)),
       ],
     );
   }

@@ -89,7 +89,7 @@ export function followRuns(view, goOn) {
       return;
     }
     const known = view.live[run];
-    if (type === "sample") view.samples[run] = event;
+    if (type === "samples") view.samples[run] = event.moments;
     if (type === "state") view.live[run] = event;
     if (type === "metrics") {
       const before = (view.metrics[run] ?? []).filter((row) => event.after !== null && row.step <= event.after);

@@ -33,7 +33,7 @@ export function offlineSource(recorded) {
     deciding: async ({ text }) => recorded.deciding[text] ?? { places: [] },
     heads: async ({ checkpoint }) => recorded.heads[checkpoint],
     knockOutTable: async ({ checkpoint }) => knockOutOf(recorded, checkpoint),
-    onEvent: () => () => {},
+    onEvent: (hear) => hear({ type: "samples", run: recorded.run.runs[0].name, moments: recorded.samples }),
   };
 }
 

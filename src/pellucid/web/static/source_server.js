@@ -27,7 +27,7 @@
 //                                               heads: [{layer, head, looks: {skill: {mean, half_width}}}]}}
 //   onEvent(callback)                         calls callback({type, run, …}) now and whenever it has changed:
 //                                               state: is_there, is_training, step, steps; checkpoint: steps;
-//                                               sample: step, samples; metrics: after, rows (in place of all rows after
+//                                               samples: moments ([{step, texts}]); metrics: after, rows (in place of all rows after
 //                                               that step; of all, if it is null)
 //                                               gone, back: the server does not answer; it answers again
 //
@@ -93,7 +93,7 @@ const PAUSE = 5000; // milliseconds
 
 function listen(callback) {
   const events = new EventSource("/api/events");
-  for (const type of ["state", "metrics", "checkpoint", "sample"]) {
+  for (const type of ["state", "metrics", "checkpoint", "samples"]) {
     events.addEventListener(type, (event) => callback({ type, ...JSON.parse(event.data) }));
   }
   events.addEventListener("error", () => {
