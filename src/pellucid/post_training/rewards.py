@@ -53,22 +53,25 @@ class GrammarJudge:
 
     def reward(self, prompt: Sequence[int], answer: Sequence[int]) -> float:
         """0, a half or 1 point."""
-        return self._verdict(prompt, answer)[0].reward
+        return self._task_and_verdict(prompt, answer)[1].reward
 
     def n_before_fault(self, prompt: Sequence[int], answer: Sequence[int]) -> int:
         """The number of tokens before the first that lost some of the reward; half of them if none did."""
-        verdict, places = self._verdict(prompt, answer)
+        verdict, places = self._verdict_and_places(prompt, answer)
         faults = [place for place, good in zip(places, (verdict.whole, verdict.obeys), strict=True) if not good]
         return min(faults, default=len(answer) // 2)
 
     def n_until_settled(self, prompt: Sequence[int], answer: Sequence[int]) -> int:
         """The number of tokens after which the whole reward is certain."""
-        return max(self._verdict(prompt, answer)[1]) + 1
+        return max(self._verdict_and_places(prompt, answer)[1]) + 1
 
-    def _verdict(self, prompt: Sequence[int], answer: Sequence[int]) -> tuple[Verdict, tuple[int, int]]:
+    def _task_and_verdict(self, prompt: Sequence[int], answer: Sequence[int]) -> tuple[Task, Verdict]:
         task = self._corpus.task_of(self._tokenizer.decode(prompt))
         assert task is not None
-        verdict = verdict_on(self._corpus, self._tokenizer, task, answer)
+        return task, verdict_on(self._corpus, self._tokenizer, task, answer)
+
+    def _verdict_and_places(self, prompt: Sequence[int], answer: Sequence[int]) -> tuple[Verdict, tuple[int, int]]:
+        task, verdict = self._task_and_verdict(prompt, answer)
         return verdict, places_settled(self._corpus, self._tokenizer, task, answer, verdict)
 
 
