@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.adapters.quantized import QuantizedLinear, linear_layers
-from pellucid.errors import CheckpointError, ConfigError
-from pellucid.runtime.distributed import full_tensor
+from pellucid.errors import ConfigError
 
 
 class LoRALinear(nn.Module):
@@ -111,18 +110,3 @@ def _plain(layer: LoRALinear | QuantizedLinear) -> nn.Linear:
     plain.weight = nn.Parameter(weight_OI)
     plain.bias = None if bias_O is None else nn.Parameter(bias_O.detach().clone())  # type: ignore[assignment]
     return plain
-
-
-def adapter_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """The trained tensors by name, A and B of each adapted layer: all that an adapter's checkpoint holds."""
-    return {name: full_tensor(parameter) for name, parameter in model.named_parameters() if parameter.requires_grad}
-
-
-def load_adapter(model: nn.Module, tensors: Mapping[str, Tensor], where: str = "adapter") -> None:
-    """Replace the adapter's tensors. Raises CheckpointError if they are of other layers or another rank."""
-    mine, theirs = ({name: tuple(t.shape) for name, t in kind.items()} for kind in (adapter_tensors(model), tensors))
-    for name in sorted(mine.keys() | theirs.keys()):
-        if mine.get(name) != theirs.get(name):
-            what = f"{name} is {theirs.get(name, 'missing')} in the adapter, {mine.get(name, 'missing')} in the model"
-            raise CheckpointError(where, what, "use an adapter of the same rank and targets, trained on the same base")
-    model.load_state_dict(dict(tensors), strict=False)

@@ -15,16 +15,12 @@ Shapes: B batch, G key/value heads, R query heads for each, T positions, K head 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from pellucid.model.attention import MultiHeadAttention
 from pellucid.model.kv_cache import NoCache
-
-Sums = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 CHUNK = 64  # positions
 SMALLEST_SUM = 1e-6  # added to the sum of the weights, as in the authors' code, so that it is never zero
