@@ -1,6 +1,8 @@
-"""Figures of a run: loss.png (with the floor below which no model can go), skills.png (the loss of each skill), and
+"""Figures of a run.
 
-rewards.png (the reward of answers, and the KL divergence from the start).
+loss.png       training and validation loss, and the floor below which no model can go
+skills.png     the excess loss of each skill
+rewards.png    the reward of answers, and the KL divergence from the start
 """
 
 from collections.abc import Sequence

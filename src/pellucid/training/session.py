@@ -146,7 +146,7 @@ class Session:
 
     @property
     def is_finished(self) -> bool:
-        """Whether all updates have been made and reported."""
+        """Whether the run has ended, by its steps or by early stopping, and its last update is reported."""
         return self.unreported is None and self._ends_with(self.best_loss, self.evaluations_since_best)
 
     def environment(self) -> dict[str, str | int]:

@@ -36,7 +36,7 @@ class Tracker(Protocol):
         """Record texts that the model wrote after `step`."""
 
     def log_figure(self, step: int, file: Path) -> None:
-        """Record loss.png or skills.png at the end of the run."""
+        """Record a figure (loss.png, skills.png, rewards.png) at the end of the run."""
 
     def close(self) -> None:
         """Send everything still pending, and close."""
