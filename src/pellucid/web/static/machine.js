@@ -35,8 +35,7 @@ const ACTIVATIONS = {
 };
 const ORDER = {
   rope: "The order of the tokens comes later, in attention: RoPE turns queries and keys by an angle for each position.",
-  sinusoidal:
-    "A vector of sines and cosines is added, which says where the token stands.",
+  sinusoidal: "A vector of sines and cosines is added, which says where the token stands.",
   learned: "A learned vector is added, which says where the token stands.",
   none: "Nothing says where a token stands: only the causal mask tells the order.",
 };
@@ -44,9 +43,7 @@ const ORDER = {
 function decoder(model) {
   const { config } = model;
   const { d_model: D, n_layers } = config;
-  const layers = Array.from({ length: n_layers }, (_, layer) =>
-    block(model, layer),
-  );
+  const layers = Array.from({ length: n_layers }, (_, layer) => block(model, layer));
   const norm = {
     kind: "norm",
     title: config.norm === "rms_norm" ? "RMSNorm" : "LayerNorm",
@@ -62,10 +59,7 @@ function decoder(model) {
       says: `${ROW} ${ORDER[config.position.type]}`,
     },
     ...layers,
-    readout(
-      ...(config.norm_placement === "pre" ? [norm] : []),
-      unembedding(model),
-    ),
+    readout(...(config.norm_placement === "pre" ? [norm] : []), unembedding(model)),
   ];
 }
 
@@ -83,10 +77,7 @@ function attention(model, layer) {
     linear: `Each head keeps a running sum of keys times values, a table of ${K} × ${K} numbers, whatever the length of the text.`,
     sliding_window: `Each head looks back at the last ${config.attention.window} tokens, and takes from each what it needs.`,
   };
-  const shared =
-    config.n_kv_heads && config.n_kv_heads < H
-      ? ` ${config.n_kv_heads} share keys and values.`
-      : "";
+  const shared = config.n_kv_heads && config.n_kv_heads < H ? ` ${config.n_kv_heads} share keys and values.` : "";
   return {
     kind: "attention",
     title:
@@ -108,14 +99,11 @@ function feedForward(model, layer) {
   const { d_model: D, feed_forward: mixture } = config;
   const F = config.d_ff ?? 4 * D;
   const isMixture = mixture.type === "moe";
-  const alone =
-    "Works on each token alone: widens its vector, keeps what passes the activation, and narrows it again.";
+  const alone = "Works on each token alone: widens its vector, keeps what passes the activation, and narrows it again.";
   const router = `A router sends each token to ${mixture.top_k} of ${mixture.n_experts} feed-forward layers, and adds what they say.`;
   return {
     kind: "feed_forward",
-    title: isMixture
-      ? `Experts: ${mixture.top_k} of ${mixture.n_experts}`
-      : "Feed-forward",
+    title: isMixture ? `Experts: ${mixture.top_k} of ${mixture.n_experts}` : "Feed-forward",
     layer,
     size: `${D} → ${thousands(F)} → ${D}, ${ACTIVATIONS[config.activation]}`,
     weights: counted(model, `blocks.${layer}.feed_forward.`),
@@ -211,9 +199,7 @@ function recurrent(model) {
     layer,
     size: config.type === "lstm" ? `state ${D}, cell ${D}` : `state ${D}`,
     weights: Object.entries(model.weights)
-      .filter(
-        ([name]) => name.startsWith("layers.") && name.endsWith(`_l${layer}`),
-      )
+      .filter(([name]) => name.startsWith("layers.") && name.endsWith(`_l${layer}`))
       .reduce((total, [, shape]) => total + sizeOf(shape), 0),
     says: CELLS[config.type],
   }));
@@ -227,12 +213,9 @@ function recurrent(model) {
   return [embedding(model), ...layers, readout(norm, unembedding(model))];
 }
 
-const sizeOf = (shape) =>
-  shape.reduce((product, length) => product * length, 1);
+const sizeOf = (shape) => shape.reduce((product, length) => product * length, 1);
 
 function counted({ weights }, beginning) {
-  const own = Object.entries(weights).filter(([name]) =>
-    name.startsWith(beginning),
-  );
+  const own = Object.entries(weights).filter(([name]) => name.startsWith(beginning));
   return own.reduce((total, [, shape]) => total + sizeOf(shape), 0);
 }

@@ -19,11 +19,7 @@ export function machinePanel(root, view) {
   const [memory, text] = [{}, {}];
   const diagram = h("div.diagram");
   const caption = h("p.caption", { "aria-live": "polite" }, HINT);
-  const run = h(
-    "button.main",
-    { id: "pass", onclick: () => (passing ? stop() : pass()) },
-    "Run one pass",
-  );
+  const run = h("button.main", { id: "pass", onclick: () => (passing ? stop() : pass()) }, "Run one pass");
   let passing = null;
   let before = null; // what the caption said until a part was pointed at
   root.classList.add("machine");
@@ -46,21 +42,7 @@ export function machinePanel(root, view) {
     if (!trace || !model || logits?.at !== placeOf(view)) return;
     const fits = matching(truth, trace);
     if (changed(text, trace, model, logits) && passing) stop();
-    if (
-      passing ||
-      !changed(
-        memory,
-        trace,
-        model,
-        logits,
-        fits,
-        state.head,
-        state.guess,
-        look,
-        opensOn,
-      )
-    )
-      return;
+    if (passing || !changed(memory, trace, model, logits, fits, state.head, state.guess, look, opensOn)) return;
     fill(diagram, shown(partsOf(model)).map(drawPart));
   }
 
@@ -72,49 +54,24 @@ export function machinePanel(root, view) {
       kind: "between",
       title: `… ${blocks.length - 2} more layers`,
     };
-    const [first, last] = [
-      parts.indexOf(blocks[0]),
-      parts.indexOf(blocks.at(-1)),
-    ];
+    const [first, last] = [parts.indexOf(blocks[0]), parts.indexOf(blocks.at(-1))];
     return parts.toSpliced(first + 1, last - first - 1, between);
   }
 
   function drawPart(part) {
     if (part.kind === "between") return h("div.stage.is-between", part.title);
-    if (part.parts)
-      return h(
-        `div.block.is-${part.kind}`,
-        h("span.name", part.title),
-        part.parts.map(drawPart),
-      );
+    if (part.parts) return h(`div.block.is-${part.kind}`, h("span.name", part.title), part.parts.map(drawPart));
     const { kind, title, size, weights, door, says } = part;
     const counts = weights ? `${thousands(weights)} weights` : null;
-    const off =
-      ["attention", "feed_forward"].includes(kind) && isOff([kind, part.layer]);
+    const off = ["attention", "feed_forward"].includes(kind) && isOff([kind, part.layer]);
     return h(
       `div.stage.is-${kind}${off ? ".off" : ""}`,
       {
-        "data-says": [
-          `${title}${size ? ` (${size})` : ""}.`,
-          says,
-          counts && `${counts}.`,
-        ]
-          .filter(Boolean)
-          .join(" "),
+        "data-says": [`${title}${size ? ` (${size})` : ""}.`, says, counts && `${counts}.`].filter(Boolean).join(" "),
       },
-      door
-        ? h("button.title", { onclick: () => open(door, part) }, title)
-        : h("b.title", title),
+      door ? h("button.title", { onclick: () => open(door, part) }, title) : h("b.title", title),
       size && h("span.size", size),
-      counts &&
-        h(
-          "span.size",
-          figure(
-            `weights ${title} ${part.layer ?? ""}`.trim(),
-            weights,
-            counts,
-          ),
-        ),
+      counts && h("span.size", figure(`weights ${title} ${part.layer ?? ""}`.trim(), weights, counts)),
       inside(part),
       guess(part),
     );
@@ -136,16 +93,11 @@ export function machinePanel(root, view) {
   function tokens() {
     const here = placeOf(view);
     const first = Math.max(0, here - N_TOKENS + 1);
-    const places = Array.from(
-      { length: here + 1 - first },
-      (_, i) => first + i,
-    );
+    const places = Array.from({ length: here + 1 - first }, (_, i) => first + i);
     return h(
       "ol.tokens",
       first > 0 && h("li.muted", `… ${first} before`),
-      places.map((place) =>
-        h("li", { class: place === here ? "here" : "" }, nameAt(view, place)),
-      ),
+      places.map((place) => h("li", { class: place === here ? "here" : "" }, nameAt(view, place))),
     );
   }
 
@@ -155,12 +107,8 @@ export function machinePanel(root, view) {
     const here = placeOf(view);
     const looked = headOf(view).join(".");
     const all = Array.from({ length: attention.shape[1] }, (_, head) => {
-      const weights = attention
-        .row(layer, head, here)
-        .values.subarray(0, here + 1);
-      const source = weights.indexOf(
-        weights.reduce((most, each) => Math.max(most, each), -Infinity),
-      );
+      const weights = attention.row(layer, head, here).values.subarray(0, here + 1);
+      const source = weights.indexOf(weights.reduce((most, each) => Math.max(most, each), -Infinity));
       return {
         head,
         name: `${layer}.${head}`,
@@ -168,9 +116,7 @@ export function machinePanel(root, view) {
         weight: weights[source],
       };
     });
-    const shownHeads = all
-      .toSorted((a, b) => b.weight - a.weight)
-      .slice(0, MOST_HEADS);
+    const shownHeads = all.toSorted((a, b) => b.weight - a.weight).slice(0, MOST_HEADS);
     return [
       h(
         "ol.heads",
@@ -182,12 +128,7 @@ export function machinePanel(root, view) {
               h(
                 "button",
                 {
-                  class: [
-                    name === looked && "here",
-                    isOff(["head", layer, head]) && "off",
-                  ]
-                    .filter(Boolean)
-                    .join(" "),
+                  class: [name === looked && "here", isOff(["head", layer, head]) && "off"].filter(Boolean).join(" "),
                   "aria-label": `Head ${name}: ${percent(weight)} from ${nameAt(view, source)}`,
                   onclick: () => open("attention", { kind: "head", name }),
                 },
@@ -203,8 +144,7 @@ export function machinePanel(root, view) {
             ),
           ),
       ),
-      all.length > MOST_HEADS &&
-        h("small.muted", `and ${all.length - MOST_HEADS} more heads`),
+      all.length > MOST_HEADS && h("small.muted", `and ${all.length - MOST_HEADS} more heads`),
     ];
   }
 
@@ -214,9 +154,7 @@ export function machinePanel(root, view) {
     const places = [here - 2, here - 1, here].filter((place) => place >= 0);
     return h(
       "ol.unrolled",
-      places.map((place) =>
-        h("li", h("i", "h"), h("span", nameAt(view, place))),
-      ),
+      places.map((place) => h("li", h("i", "h"), h("span", nameAt(view, place)))),
     );
   }
 
@@ -224,17 +162,10 @@ export function machinePanel(root, view) {
   function guess({ point }) {
     const { trace, model, state } = view;
     const here = placeOf(view);
-    if (point === undefined || state.guess || point >= trace.points.length)
-      return null;
+    if (point === undefined || state.guess || point >= trace.points.length) return null;
     const p = trace.lens.probabilities.at(point, here);
     const token = visible(model.texts[trace.lens.ids.at(point, here)]);
-    return h(
-      "button.so-far",
-      { onclick: () => open("lens", { point }) },
-      "so far: ",
-      h("b", token),
-      ` ${percent(p)}`,
-    );
+    return h("button.so-far", { onclick: () => open("lens", { point }) }, "so far: ", h("b", token), ` ${percent(p)}`);
   }
 
   function next() {
@@ -249,8 +180,7 @@ export function machinePanel(root, view) {
         h(
           "li",
           h("span.share", { style: { width: `${100 * p[id]}%` } }),
-          inTruth(id) > 0 &&
-            h("span.true", { style: { left: `${100 * inTruth(id)}%` } }),
+          inTruth(id) > 0 && h("span.true", { style: { left: `${100 * inTruth(id)}%` } }),
           h("b", visible(model.texts[id])),
           figure(`machine p ${id}`, p[id], percent(p[id])),
         ),
@@ -264,8 +194,7 @@ export function machinePanel(root, view) {
       view.store.set({
         head: `${layer}.${headOf(view)[0] === layer ? headOf(view)[1] : 0}`,
       });
-    if (kind === "feed_forward")
-      view.store.set({ head: `${layer}.0`, inside: true });
+    if (kind === "feed_forward") view.store.set({ head: `${layer}.0`, inside: true });
     if (door === "lens" && point !== undefined) view.store.set({ point });
     const section = document.getElementById(`part-${door}`);
     if (!section.hidden) section.scrollIntoView({ behavior: "smooth" });
@@ -291,9 +220,7 @@ export function machinePanel(root, view) {
     passing = null;
     run.textContent = "Run one pass";
     diagram.classList.remove("passing");
-    diagram
-      .querySelectorAll(".lit")
-      .forEach((stage) => stage.classList.remove("lit"));
+    diagram.querySelectorAll(".lit").forEach((stage) => stage.classList.remove("lit"));
     draw(); // what has arrived meanwhile
   }
 }
