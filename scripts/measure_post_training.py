@@ -46,10 +46,10 @@ def train(config: str, run: Path, *changes: str) -> Path:
     return run
 
 
-def judged(run: Path, corpus: InstructionsCorpus, reference: Any, n: int, seed: int = 0) -> list[Any]:
+def judged(run: Path, corpus: InstructionsCorpus, reference: Any, n: int) -> list[Any]:
     """Answers of a run's newest checkpoint, with verdicts and divergences."""
     trained, precision = load_trained_run(run, "latest")
-    return judge_answers(trained.model, trained.tokenizer, corpus, precision, n=n, seed=seed, reference=reference)
+    return judge_answers(trained.model, trained.tokenizer, corpus, precision, n=n, reference=reference)
 
 
 def excess_on_fables(run: Path, base: Path) -> float:

@@ -46,14 +46,13 @@ def write_answers(
     uniforms_NT: Tensor,
     *,
     stop_ids: Sequence[int],
-    forbidden_ids: Sequence[int] = (),
     temperature: float = 1.0,
 ) -> Answers:
     """An answer to each prompt: at most T tokens, and no more than the context holds after the prompt.
 
     Token t of row i is the one that the point uniforms_NT[i, t] hits (`sampling.token_at`), so that an answer depends
-    on its own row alone, up to rounding. Log-probabilities are those of the distribution that was drawn from: at this
-    temperature, without `forbidden_ids`. The caller opens autocast. Raises ConfigError for a prompt without room.
+    on its own row alone, up to rounding. Log-probabilities are those of the distribution that was drawn from, at this
+    temperature. The caller opens autocast. Raises ConfigError for a prompt without room.
     """
     device = next(model.parameters()).device
     n_rows, n_read = len(prompts), min(map(len, prompts)) - 1
@@ -62,7 +61,6 @@ def write_answers(
     )
     n_positions = tokens_NP.size(1)
     log_p_NP = torch.zeros_like(points_NP)
-    forbidden = torch.tensor(forbidden_ids, dtype=torch.long, device=device)
     is_stop_V = torch.zeros(model.vocab_size, dtype=torch.bool, device=device)
     is_stop_V[list(stop_ids)] = True
 
@@ -75,8 +73,6 @@ def write_answers(
         _read(model, tokens_NP[:, :n_read], state)
         for position in range(n_read, n_positions - 1):
             logits_LV = read_one(tokens_NP[live_L, position], state).float()
-            if forbidden_ids:
-                logits_LV.index_fill_(-1, forbidden, -torch.inf)
             p_LV = apply_temperature(logits_LV, temperature).softmax(dim=-1)
             drawn_L = token_at(p_LV, points_NP[live_L, position + 1, None])
             log_p_L = p_LV.gather(-1, drawn_L[:, None])[:, 0].log()

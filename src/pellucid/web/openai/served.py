@@ -10,7 +10,6 @@ from pellucid.checkpoint.build import TrainedModel, load_trained_run
 from pellucid.checkpoint.run_directory import find_step_directory, step_directories, steps_in
 from pellucid.checkpoint.step_directory import MANIFEST, STEP_NAME
 from pellucid.errors import PellucidError
-from pellucid.generation.continuous import N_SLOTS
 from pellucid.web.openai.engine import Engine
 from pellucid.web.runs import named
 
@@ -34,8 +33,8 @@ class ServedRun:
     served again when it is back.
     """
 
-    def __init__(self, name: str, run: Path, checkpoint: str = "best", n_slots: int = N_SLOTS) -> None:
-        self._name, self._run, self._checkpoint, self._n_slots = name, run, checkpoint, n_slots
+    def __init__(self, name: str, run: Path, checkpoint: str = "best") -> None:
+        self._name, self._run, self._checkpoint = name, run, checkpoint
         self._served: Served | None = None
         self._error: PellucidError | None = None
         self._seen: object = None  # the folder's state when it was loaded
@@ -70,7 +69,7 @@ class ServedRun:
         except PellucidError as error:
             self._error, self._seen = error, seen
             return
-        engine = Engine(trained.model, trained.tokenizer, precision, self._n_slots)
+        engine = Engine(trained.model, trained.tokenizer, precision)
         self._served = Served(self._name, trained, engine, int(time.time()))
         self._error, self._seen = None, seen
 
