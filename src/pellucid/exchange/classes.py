@@ -17,7 +17,7 @@ PLAIN = {
     "gelu_tanh": ("gelu_pytorch_tanh", "gelu_new", "gelu_python_tanh"),
     "relu_squared": ("relu2",),
 }
-NO_BIASES = {"attention_bias": False, "mlp_bias": False}
+LIKE_LLAMA = {"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": False}
 SIZES = {
     "d_model": "hidden_size",
     "d_ff": "intermediate_size",
@@ -29,7 +29,7 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Architecture:
-    """A class of transformers.
+    """A class of transformers; the defaults are those of Llama.
 
     `activations` has their names of each of our activations, of which the first is written. `defaults` are the values
     of keys that a config.json lacks; `only` are keys that have no other value in a Pellucid model.
@@ -37,9 +37,9 @@ class Architecture:
 
     name: str
     model_type: str
-    norm: str
-    activations: Mapping[str, tuple[str, ...]]
     rows: tuple[Row, ...]
+    norm: str = "rms_norm"
+    activations: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: GATED)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     only: Mapping[str, Any] = field(default_factory=dict)
     sizes: Mapping[str, str] = field(default_factory=lambda: SIZES)
@@ -89,32 +89,20 @@ QKV = tuple(f"blocks.{{}}.attention.sublayer.W_{letter}" for letter in "QKV")
 LLAMA = Architecture(
     name="LlamaForCausalLM",
     model_type="llama",
-    norm="rms_norm",
-    activations=GATED,
     rows=attention(qkv="attention_bias", out="attention_bias") + gated("mlp_bias"),
-    defaults={"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": False, **NO_BIASES},
+    defaults={**LIKE_LLAMA, "attention_bias": False, "mlp_bias": False},
 )
 MISTRAL = Architecture(  # a Llama with a window
     name="MistralForCausalLM",
     model_type="mistral",
-    norm="rms_norm",
-    activations=GATED,
     rows=attention() + gated(),
     window="sliding_window",
     divides_width=False,
-    defaults={
-        "rms_norm_eps": 1e-6,
-        "hidden_act": "silu",
-        "tie_word_embeddings": False,
-        "num_key_value_heads": 8,
-        "sliding_window": 4096,
-    },
+    defaults={**LIKE_LLAMA, "num_key_value_heads": 8, "sliding_window": 4096},
 )
 MIXTRAL = Architecture(  # a Mistral with experts
     name="MixtralForCausalLM",
     model_type="mixtral",
-    norm="rms_norm",
-    activations=GATED,
     rows=(
         *attention(),
         Row(("blocks.{}.feed_forward.sublayer.router",), "model.layers.{}.block_sparse_moe.gate"),
@@ -126,9 +114,8 @@ MIXTRAL = Architecture(  # a Mistral with experts
     window="sliding_window",
     divides_width=False,
     defaults={
+        **LIKE_LLAMA,
         "rms_norm_eps": 1e-5,
-        "hidden_act": "silu",
-        "tie_word_embeddings": False,
         "num_key_value_heads": 8,
         "rope_theta": 1e6,
         "sliding_window": None,
@@ -139,15 +126,11 @@ MIXTRAL = Architecture(  # a Mistral with experts
 QWEN2 = Architecture(  # a Llama with biases for queries, keys and values alone
     name="Qwen2ForCausalLM",
     model_type="qwen2",
-    norm="rms_norm",
-    activations=GATED,
     rows=attention(qkv=True) + gated(),
     window="layer_types",
     divides_width=False,
     defaults={
-        "rms_norm_eps": 1e-6,
-        "hidden_act": "silu",
-        "tie_word_embeddings": False,
+        **LIKE_LLAMA,
         "num_key_value_heads": 32,
         "sliding_window": 4096,
         "max_window_layers": 28,
@@ -156,8 +139,6 @@ QWEN2 = Architecture(  # a Llama with biases for queries, keys and values alone
 QWEN3 = Architecture(
     name="Qwen3ForCausalLM",
     model_type="qwen3",
-    norm="rms_norm",
-    activations=GATED,
     rows=(
         *attention(qkv="attention_bias", out="attention_bias"),
         *gated(),
@@ -168,9 +149,7 @@ QWEN3 = Architecture(
     window="layer_types",
     divides_width=False,
     defaults={
-        "rms_norm_eps": 1e-6,
-        "hidden_act": "silu",
-        "tie_word_embeddings": False,
+        **LIKE_LLAMA,
         "head_dim": 128,
         "num_key_value_heads": 32,
         "sliding_window": 4096,
