@@ -7,11 +7,11 @@ from typing import Any
 
 from pellucid.adapters.quantized import Format, bits_per_weight, linear_layers, n_quantized, quantize
 from pellucid.checkpoint.build import TrainedModel, find_checkpoint, trained_model, with_own_tokenizer
-from pellucid.checkpoint.step_directory import Checkpoint, write_checkpoint
+from pellucid.checkpoint.step_directory import Checkpoint
 from pellucid.checkpoint.training_state import OF_TASK, first_not_finite, model_tensors
 from pellucid.config.load import run_config_to_yaml
 from pellucid.errors import CheckpointError, ConfigError
-from pellucid.exchange.folders import bytes_of, new_folder, require_empty
+from pellucid.exchange.folders import bytes_of, require_empty, write_run
 
 
 @dataclass(frozen=True)
@@ -93,13 +93,8 @@ def _write(trained: TrainedModel, saved: Checkpoint, directory: Path, changes: d
     Its config keeps `start_from`, to show where the weights came from.
     """
     config = with_own_tokenizer(trained.config.model_copy(update=changes), directory)
-    config_yaml, tokenizer_json = run_config_to_yaml(config), saved.tokenizer_json
     state = saved.state.model_copy(update={"unreported": None, "logs": {}, **of_state})
     generators = {name: tensor for name, tensor in saved.rng.items() if not name.startswith(OF_TASK)}
-    tensors = model_tensors(trained.model)
-    checkpoint = Checkpoint(tensors, {}, generators, state, config_yaml, tokenizer_json, saved.is_snapshot)
-    n_bytes = sum(map(bytes_of, tensors.values())) + 2 * len(tokenizer_json)
-    with new_folder(Path(os.path.abspath(directory)), n_bytes) as draft:
-        write_checkpoint(draft, checkpoint)
-        (draft / "config.yaml").write_text(config_yaml, encoding="utf-8")
-        (draft / "tokenizer.json").write_text(tokenizer_json, encoding="utf-8")
+    config_yaml, tensors = run_config_to_yaml(config), model_tensors(trained.model)
+    checkpoint = Checkpoint(tensors, {}, generators, state, config_yaml, saved.tokenizer_json, saved.is_snapshot)
+    write_run(Path(os.path.abspath(directory)), checkpoint)

@@ -1,4 +1,4 @@
-"""Creates a new folder atomically: nothing is left if that fails."""
+"""Creates a new folder atomically, such as that of a run: nothing is left if that fails."""
 
 import shutil
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 from torch import Tensor
 
+from pellucid.checkpoint.step_directory import Checkpoint, write_checkpoint
 from pellucid.errors import ConfigError, InputOutputError
 from pellucid.files import written_whole
 
@@ -40,6 +41,15 @@ def new_folder(directory: Path, n_bytes: int) -> Iterator[Path]:
                 str(directory), f"not written: {reason}", "name another folder, or make room"
             ) from error
         raise
+
+
+def write_run(directory: Path, checkpoint: Checkpoint) -> None:
+    """Write a new run that has this checkpoint alone. Raises as `new_folder` does."""
+    n_bytes = sum(map(bytes_of, checkpoint.model.values())) + 2 * len(checkpoint.tokenizer_json)
+    with new_folder(directory, n_bytes) as draft:
+        write_checkpoint(draft, checkpoint)
+        (draft / "config.yaml").write_text(checkpoint.config_yaml, encoding="utf-8")
+        (draft / "tokenizer.json").write_text(checkpoint.tokenizer_json, encoding="utf-8")
 
 
 def bytes_of(tensor: Tensor) -> int:

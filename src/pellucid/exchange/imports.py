@@ -15,13 +15,13 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from pellucid.checkpoint.step_directory import Checkpoint, State, load_tensors, write_checkpoint
+from pellucid.checkpoint.step_directory import Checkpoint, State, load_tensors
 from pellucid.config.load import run_config_to_yaml
 from pellucid.config.model import DecoderConfig
 from pellucid.config.run import RunConfig
 from pellucid.errors import CheckpointError, ConfigError, DataError
 from pellucid.exchange.architectures import from_hugging_face
-from pellucid.exchange.folders import bytes_of, new_folder, require_empty
+from pellucid.exchange.folders import require_empty, write_run
 from pellucid.exchange.tokenizer_files import imported_tokenizer
 from pellucid.files import read_at_most, require_regular
 from pellucid.version import __version__
@@ -54,14 +54,9 @@ def import_run(source: str, run_dir: Path) -> None:
     texts = {TOKENIZER: _text(folder / TOKENIZER, SAVE_AGAIN)}
     texts |= {file: _text(folder / file, SAVE_AGAIN) for file in TOKENIZER_SETTINGS if (folder / file).exists()}
     tokenizer = imported_tokenizer(texts, vocab_size, where)
-    tokenizer_json = tokenizer.to_json()
     config_yaml = run_config_to_yaml(_run_config(name, config, tokenizer_path))
-    checkpoint = Checkpoint(tensors, {}, {"cpu": torch.Generator().get_state()}, _state(), config_yaml, tokenizer_json)
-    n_bytes = sum(map(bytes_of, tensors.values())) + 2 * len(tokenizer_json)
-    with new_folder(run_dir, n_bytes) as draft:
-        write_checkpoint(draft, checkpoint)
-        (draft / "config.yaml").write_text(config_yaml, encoding="utf-8")
-        (draft / TOKENIZER).write_text(tokenizer_json, encoding="utf-8")
+    generators = {"cpu": torch.Generator().get_state()}
+    write_run(run_dir, Checkpoint(tensors, {}, generators, _state(), config_yaml, tokenizer.to_json()))
     has_template = (folder / TEMPLATE).exists() or "chat_template" in json.loads(texts.get(SETTINGS, "{}"))
     if has_template and not tokenizer.has_chat_tokens:
         _log.warning("%s: its chat template is not used; to chat with it, fine-tune it on conversations", source)
