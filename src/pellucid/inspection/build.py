@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
 import torch
 
@@ -15,7 +16,7 @@ from pellucid.errors import ConfigError, DataError
 from pellucid.inspection.attention_maps import attention_maps
 from pellucid.inspection.attribution import HeadTable, attribute
 from pellucid.inspection.embed import Embeddings, Layer, Pooling, embed
-from pellucid.inspection.explain import beginning_that_fits, explain, validation_document
+from pellucid.inspection.explain import beginning_that_fits, explain, validation_document, validation_documents
 from pellucid.inspection.explanation import Explanation
 from pellucid.inspection.head_scores import head_scores
 from pellucid.inspection.interventions import Place
@@ -63,18 +64,9 @@ def embed_run(
 def held_out_texts(trained: TrainedModel, corpus: Corpus, most: int) -> list[str]:
     """The first held-out documents, each cut to the words that fit into the context. DataError if there are none."""
     length, tokenizer = trained.model.context_length, trained.tokenizer
-    enough = length * max(len(tokenizer.token_bytes(id_)) for id_ in range(tokenizer.vocab_size))  # characters
-    texts, text, is_taken = [], "", False
-    for piece in corpus.pieces("validation"):
-        if not is_taken:
-            text += piece.text
-            is_taken = piece.ends_document or len(text) >= enough
-            if is_taken and (beginning := beginning_that_fits(tokenizer, text, length - 1)):  # after the end_of_text
-                texts.append(beginning)
-        if len(texts) == most:
-            break
-        if piece.ends_document:
-            text, is_taken = "", False
+    documents = validation_documents(corpus, tokenizer, length)
+    beginnings = (beginning_that_fits(tokenizer, each.text, length - 1) for each in documents)  # after the end_of_text
+    texts = list(islice(filter(None, beginnings), most))
     if not texts:
         raise DataError("the corpus", "no document is held out that fits into the context", "give one with --text")
     return texts
