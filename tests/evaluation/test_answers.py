@@ -8,7 +8,7 @@ import torch
 
 import pellucid.evaluation.answers
 from pellucid.config.model import RecurrentConfig
-from pellucid.corpora.instructions import InstructionsCorpus, Task
+from pellucid.corpora.instructions import InstructionsCorpus, Task, judge
 from pellucid.evaluation.answers import Answer, Share, answer_table, divergences, judge_answers, text_of, verdict_on
 from pellucid.generation.answers import Answers
 from pellucid.model.build import build_model
@@ -45,7 +45,7 @@ def test_an_answer_is_its_text_up_to_the_first_control_token_and_whole_only_if_i
     instruction, text = EXAMPLES[0]
     ended = answer_ids(text)
     assert text_of(TOKENIZER, ended) == text
-    assert verdict_on(CORPUS, TOKENIZER, instruction.task, ended) == CORPUS.judge(instruction.task, text)
+    assert verdict_on(CORPUS, TOKENIZER, instruction.task, ended) == judge(CORPUS.fables, instruction.task, text)
     for cut in (ended[:-1], [*ended[:-1], TOKENIZER.control_id("<|user|>")]):
         verdict = verdict_on(CORPUS, TOKENIZER, instruction.task, cut)
         assert (text_of(TOKENIZER, cut), verdict.whole, verdict.obeys) == (text, False, True)
@@ -84,7 +84,7 @@ def test_the_table_counts_what_the_grammar_says(monkeypatch):
 def test_an_answer_about_something_else_does_not_obey():
     instruction, text = EXAMPLES[0]
     other = Task(next(animal for animal in CORPUS.animals if animal != CORPUS.fables.examine(text).told["animal"]))
-    answer = Answer(instruction, text, 1, CORPUS.judge(other, text), None)
+    answer = Answer(instruction, text, 1, judge(CORPUS.fables, other, text), None)
     assert answer_table([answer]).obeys["all"] == Share(0, 1)
     assert answer_table([answer]).reward == 0.5
 

@@ -3,7 +3,7 @@ import torch
 
 from pellucid.config.data import BytePairConfig
 from pellucid.config.model import DecoderConfig
-from pellucid.corpora.instructions import InstructionsCorpus, Verdict
+from pellucid.corpora.instructions import InstructionsCorpus, Verdict, judge
 from pellucid.data.batches import IGNORE_INDEX
 from pellucid.evaluation.answers import verdict_on
 from pellucid.model.build import build_model
@@ -28,7 +28,9 @@ def tokenizer(corpus: InstructionsCorpus) -> Tokenizer:
 def test_a_whole_fable_as_asked_is_worth_one_point_and_each_half_of_it_half(corpus, tokenizer):
     instruction, answer = next(corpus.examples("train"))
     end = tokenizer.control_id("<|end|>")
-    others = [each for each, _ in corpus.examples("validation") if corpus.judge(each.task, answer).obeys is False]
+    others = [
+        each for each, _ in corpus.examples("validation") if judge(corpus.fables, each.task, answer).obeys is False
+    ]
 
     def worth(task, ids):
         return by_verifier([], [], [verdict_on(corpus, tokenizer, task, ids)]).item()
@@ -43,18 +45,18 @@ def test_a_whole_fable_as_asked_is_worth_one_point_and_each_half_of_it_half(corp
 def test_answers_are_forked_before_their_first_fault_and_cut_after_their_last(corpus, tokenizer):
     instruction, answer = next(corpus.examples("train"))
     prompt, end = prompt_ids(tokenizer, [("user", instruction.text)]), tokenizer.control_id("<|end|>")
-    ids, judge = [*tokenizer.encode(answer), end], GrammarJudge(corpus, tokenizer)
-    assert judge.n_until_settled(prompt, ids) == len(ids), "until its end it could still break"
-    assert judge.n_before_fault(prompt, ids) == len(ids) // 2
+    ids, grammar = [*tokenizer.encode(answer), end], GrammarJudge(corpus, tokenizer)
+    assert grammar.n_until_settled(prompt, ids) == len(ids), "until its end it could still break"
+    assert grammar.n_before_fault(prompt, ids) == len(ids) // 2
     for place in (3, len(ids) // 2, len(ids) - 2):
         broken = [*ids[:place], tokenizer.encode("@")[0], *ids[place + 1 :]]
-        assert judge.n_before_fault(prompt, broken) == place
-        assert judge.n_until_settled(prompt, broken) == place + 1
-    other = next(each for each, _ in corpus.examples("validation") if not corpus.judge(each.task, answer).obeys)
+        assert grammar.n_before_fault(prompt, broken) == place
+        assert grammar.n_until_settled(prompt, broken) == place + 1
+    other = next(each for each, _ in corpus.examples("validation") if not judge(corpus.fables, each.task, answer).obeys)
     prompt = prompt_ids(tokenizer, [("user", other.text)])
-    fork = judge.n_before_fault(prompt, ids)
+    fork = grammar.n_before_fault(prompt, ids)
     assert fork < len(ids) // 2, "its beginning says that it is about something else"
-    assert judge.n_until_settled(prompt, ids) == len(ids), "it is a fable all the same"
+    assert grammar.n_until_settled(prompt, ids) == len(ids), "it is a fable all the same"
 
 
 def test_an_answer_that_was_cut_off_is_not_whole(corpus, tokenizer):

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from pellucid.corpora.instructions import Instruction, InstructionsCorpus, Task, Verdict, is_held_out
+from pellucid.corpora.instructions import Instruction, InstructionsCorpus, Task, Verdict, is_held_out, judge
 from pellucid.generation.answers import row_uniforms, write_answers
 from pellucid.model.language_model import LanguageModel, eval_mode
 from pellucid.runtime.precision import Precision
@@ -137,7 +137,7 @@ def verdict_on(corpus: InstructionsCorpus, tokenizer: Tokenizer, task: Task, ans
     So one that was cut off is not whole, even if it was cut at the last character of a fable.
     """
     after = next((id_ for id_ in answer if id_ in tokenizer.control_ids), None)
-    verdict = corpus.judge(task, text_of(tokenizer, answer))
+    verdict = judge(corpus.fables, task, text_of(tokenizer, answer))
     return replace(verdict, whole=verdict.whole and after in tokenizer.stop_ids)
 
 

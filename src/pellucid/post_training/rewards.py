@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from pellucid.corpora.instructions import InstructionsCorpus, Task, Verdict
+from pellucid.corpora.instructions import InstructionsCorpus, Task, Verdict, settled
 from pellucid.data.batches import IGNORE_INDEX
 from pellucid.evaluation.answers import verdict_on
 from pellucid.model.decoder import Decoder
@@ -34,7 +34,7 @@ def places_settled(
     text = tokenizer.decode(answer)
     whole, obeys = (
         min(bisect_left(list(accumulate(n_bytes)), len(text[:n_characters].encode())), len(answer) - 1)
-        for n_characters in corpus.settled(task, text, verdict)
+        for n_characters in settled(corpus.fables, task, text, verdict)
     )
     # At the end, which has no characters, the bytes before it are not enough to tell.
     return (len(answer) - 1 if verdict.broken_at is None else whole), obeys

@@ -9,7 +9,7 @@ import pytest
 
 from pellucid.corpora.corpus import ConversationCorpus, KnownConversations, KnownCorpus
 from pellucid.corpora.fables import Fables, FablesAbout
-from pellucid.corpora.instructions import InstructionsCorpus, Task, is_held_out
+from pellucid.corpora.instructions import InstructionsCorpus, Task, is_held_out, judge
 from pellucid.corpora.instructions.wordings import FORMS
 from pellucid.errors import ConfigError, DataError
 from tiny_fables import all_stories, tiny_fables
@@ -59,7 +59,7 @@ def test_the_first_held_out_instructions_are_found_without_the_rest(monkeypatch)
 
 def test_every_answer_is_a_whole_fable_that_obeys(train, validation):
     for instruction, answer in train + validation:
-        verdict = CORPUS.judge(instruction.task, answer)
+        verdict = judge(CORPUS.fables, instruction.task, answer)
         assert (verdict.whole, verdict.obeys, verdict.reward) == (True, True, 1.0)
 
 

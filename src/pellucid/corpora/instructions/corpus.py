@@ -11,7 +11,6 @@ from pellucid.corpora.corpus import Piece, Split, Turn
 from pellucid.corpora.fables import GRAMMAR_VERSION, Fables, FablesAbout
 from pellucid.corpora.fables.corpus import n_held_out
 from pellucid.corpora.fables.grammar import Rules
-from pellucid.corpora.instructions.verifier import Settled, Verdict, judge, settled
 from pellucid.corpora.instructions.wordings import (
     FORMS,
     SEEN,
@@ -111,14 +110,6 @@ class InstructionsCorpus:
             what = f"{question[:40]!r} asks for no fable of this world"
             raise DataError("instructions", what, f"ask for example {next(self.examples('validation'))[0].text!r}")
         return self.answers_for(task)
-
-    def judge(self, task: Task, answer: str) -> Verdict:
-        """The verdict: is the answer a complete fable, and does it obey the task?"""
-        return judge(self.fables, task, answer)
-
-    def settled(self, task: Task, answer: str, verdict: Verdict) -> Settled:
-        """The places in the answer where each half of the verdict became certain."""
-        return settled(self.fables, task, answer, verdict)
 
     @cached_property
     def entropy_nats(self) -> float:
