@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
+from frontier import RewardDistribution, frontier
 from matplotlib.figure import Figure
 
 from pellucid.experiments.figures.axis_numbers import in_short
@@ -20,7 +21,6 @@ from pellucid.experiments.figures.style import (
     line_style,
     new_figure,
 )
-from pellucid.post_training.frontier import RewardDistribution, frontier
 
 UPDATES_AVERAGED = 5  # answers are few, and their rewards noisy
 

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from pellucid.checkpoint.build import load_trained_run
 from pellucid.corpora.build import build_corpus
-from pellucid.corpora.fables import FablesCorpus
+from pellucid.corpora.fables import Fables, FablesCorpus
 from pellucid.evaluation.written import judge as judge_texts
-from pellucid.evaluation.written import share_before_first_fault
 from pellucid.generation import Sampling, generate_text
 
 
@@ -33,6 +32,12 @@ def judge(run: Path, n_samples: int, seed: int) -> tuple[int, float]:
     texts = [completion.completion for completion in completions]
     n_fables = round(judge_texts(corpus, texts).whole * len(texts))
     return n_fables, sum(share_before_first_fault(corpus, text) for text in texts) / len(texts)
+
+
+def share_before_first_fault(fables: Fables, text: str) -> float:
+    """How much of a text some fable begins with: 1 for a whole one, and for the beginning of one."""
+    broken_at = fables.examine(text).broken_at
+    return 1.0 if broken_at is None else broken_at / len(text)
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from draw_rewards import Reached, draw_frontier, draw_over_optimization
+from frontier import RewardDistribution, best_reward
 from matplotlib.figure import Figure
 from results import ROOT, here, parser, print_table, record
 
@@ -25,7 +26,6 @@ from pellucid.checkpoint.build import load_trained_run
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.instructions import InstructionsCorpus
 from pellucid.evaluation.answers import judge_answers
-from pellucid.post_training.frontier import RewardDistribution, best_reward
 from pellucid.training.metrics import read_rows
 
 REFERENCE = "instructions_sft"

@@ -17,7 +17,7 @@ from torch.multiprocessing import start_processes
 
 import in_this_process
 from pellucid.config import load_run_config
-from pellucid.corpora.instructions import InstructionsCorpus
+from pellucid.corpora.instructions import judge
 from pellucid.cost.machine import Machine
 from pellucid.data.build import prepare_data
 from pellucid.training.build import build_trainer
@@ -82,6 +82,7 @@ ELSEWHERE = {
     "draw_rewards": "test_draw_rewards.py",
     "everywhere": "test_everywhere.py",
     "fable_ngrams": "test_fable_ngrams.py",
+    "frontier": "post_training/test_frontier.py",
     "gpu": "test_gpu.py",
     "page_equations": "web/test_page_equations.py",
     "rivals": "test_scripts.py",
@@ -188,12 +189,11 @@ def test_every_script_runs(name, script, place, monkeypatch, capsys):
                 "pellucid.inspection.attribution.Attribution.done_by", lambda self, skill: self.heads[0]
             )
         case "measure_post_training" | "measure_pairs":
-            judge = InstructionsCorpus.judge  # what is answered here is all noise, and as bad
 
-            def drawn(self, task, answer):
-                return replace(judge(self, task, answer), obeys=len(answer) % 2 == 0)
+            def drawn(fables, task, answer):  # what is answered here is all noise, and as bad
+                return replace(judge(fables, task, answer), obeys=len(answer) % 2 == 0)
 
-            monkeypatch.setattr(InstructionsCorpus, "judge", drawn)
+            monkeypatch.setattr("pellucid.evaluation.answers.judge", drawn)
         case "measure_preparation":
             monkeypatch.setattr("subprocess.Popen", in_this_process.Command)
         case "measure_server":

@@ -1,9 +1,10 @@
 import random
 
 import pytest
+from scripts.judge_fables import share_before_first_fault
 
 from pellucid.corpora.fables import Fables
-from pellucid.evaluation.written import distance_of_morals, judge, moral_of, share_before_first_fault
+from pellucid.evaluation.written import distance_of_morals, judge, moral_of
 
 FABLES = Fables(24)
 

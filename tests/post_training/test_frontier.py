@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy.special import log_softmax, logsumexp
-
-from pellucid.post_training.frontier import (
+from scripts.frontier import (
     RewardDistribution,
     best_reward,
     frontier,

@@ -50,9 +50,3 @@ def distance_of_morals(fables: Fables, morals: Sequence[str | None]) -> float:
     """
     counts, truth = Counter(morals), fables.moral_probabilities
     return math.fsum(abs(counts[moral] / len(morals) - truth.get(moral or "", 0.0)) for moral in {None, *truth}) / 2
-
-
-def share_before_first_fault(fables: Fables, text: str) -> float:
-    """How much of a text some fable begins with: 1 for a whole one, and for the beginning of one."""
-    broken_at = fables.examine(text).broken_at
-    return 1.0 if broken_at is None else broken_at / len(text)

@@ -1,1 +1,1 @@
-"""Learning after pretraining: rewards, answers to learn from, and the best that is possible."""
+"""Learning after pretraining: rewards and answers to learn from."""
