@@ -1,9 +1,12 @@
-"""The formats of OpenAI's answers, complete or streamed, for completions and chats."""
+"""The formats of OpenAI's answers, complete or streamed, for completions and chats.
+
+A choice is the number of a text; each prompt has `n` of them.
+"""
 
 import codecs
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 from pellucid.generation.continuous import Piece, Token
@@ -14,25 +17,6 @@ from pellucid.web.openai.schemas import ChatRequest, CompletionRequest
 Json = dict[str, Any]
 
 REASONS = {"end_of_text": "stop", "stop": "stop", "length": "length", None: None}
-
-
-class Format(Protocol):
-    """The format of an answer. A choice is the number of a text; each prompt has `n` of them."""
-
-    id: str
-    object: str
-    chunk_object: str
-    scores_prompt: bool
-    n_likeliest: int | None
-
-    def choice(self, number: int, pieces: Sequence[Piece], prompt_tokens: Sequence[Token]) -> Json:
-        """A complete text."""
-
-    def first_chunks(self, number: int, prompt_tokens: Sequence[Token]) -> Iterator[Json]:
-        """The chunks of a stream before the first piece."""
-
-    def chunk(self, number: int, piece: Piece) -> Json:
-        """A piece of a text."""
 
 
 class CompletionFormat:
@@ -48,6 +32,7 @@ class CompletionFormat:
         self.scores_prompt = self._echo and body.logprobs is not None
 
     def choice(self, number: int, pieces: Sequence[Piece], prompt_tokens: Sequence[Token]) -> Json:
+        """A complete text."""
         echo = self._prompt(number).text if self._echo else ""
         scores = self._scores([token for piece in pieces for token in piece.tokens], len(echo))
         if scores and self._echo:
@@ -56,11 +41,13 @@ class CompletionFormat:
         return self._choice(number, echo + "".join(piece.text for piece in pieces), scores, pieces[-1].finish_reason)
 
     def first_chunks(self, number: int, prompt_tokens: Sequence[Token]) -> Iterator[Json]:
+        """The chunks of a stream before the first piece."""
         if self._echo:
             scores = self._scores_of_prompt(number, prompt_tokens) if self.scores_prompt else None
             yield self._choice(number, self._prompt(number).text, scores, None)
 
     def chunk(self, number: int, piece: Piece) -> Json:
+        """A piece of a text."""
         scores = self._scores(piece.tokens, len(self._prompt(number).text) if self._echo else 0)
         return self._choice(number, piece.text, scores, piece.finish_reason)
 
@@ -142,6 +129,9 @@ class ChatFormat:
     def _scored(self, id_: int, log_p: float | None) -> Json:
         name, bytes_ = token_name(self._tokenizer, id_), list(self._tokenizer.token_bytes(id_))
         return {"token": name, "logprob": log_p, "bytes": bytes_}
+
+
+Format = CompletionFormat | ChatFormat
 
 
 def token_name(tokenizer: Tokenizer, id_: int) -> str:
