@@ -159,7 +159,7 @@ def _() -> Answer:
 def _() -> Answer:
     one, two = (percents("depth_and_heads", label) for label in ("1 layer", "2 layers"))
     words = percents("depth_and_heads", "1 layer, whole words")
-    verdict = FAILS if min(one + words) > 50 else OPEN
+    verdict = FAILS if min(words) > 50 else OPEN  # repeating words is repeating, even if a word is one token
     return [*(spread(numbers, 1) for numbers in (one, two, words)), seeds("depth_and_heads")], verdict
 
 
