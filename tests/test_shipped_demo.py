@@ -53,6 +53,12 @@ def test_the_shipped_demo_writes_whole_fables(demo):
     assert judge(corpus, stories).whole >= 4 / 6, stories
 
 
+def test_other_runs_can_start_from_the_shipped_demo():
+    config = load_run_config(Path("instructions_sft"), ["start_from=demo"])
+    assert Path(config.tokenizer.path).is_file()
+    assert (config.model.d_model, config.model.n_layers) == (128, 2)
+
+
 def test_other_runs_can_be_evaluated_on_the_text_of_the_shipped_demo(demo, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     prepared = []

@@ -170,7 +170,7 @@ def test_what_does_not_fit_is_refused_in_one_line_before_anything_is_written(pla
         ),
         "tokenizer={type: file, path: nowhere.json}": (3, "'nowhere.json' cannot be read"),
         "start_from=nowhere": (4, "error: nowhere: no such run; "),
-        "start_from=data": (4, "error: data: no checkpoint here; "),
+        "start_from=data": (4, "error: data: no checkpoint here; train it first, or name another run"),
         "start_from=base@7": (4, "error: base: no checkpoint '7'; use best, latest or a step: 5, 10, 15, 20"),
         "start_from=base@bets": (4, "error: base: no checkpoint 'bets'; "),
         "start_from=base@15": (4, "error: base/step-00000015: damaged: "),

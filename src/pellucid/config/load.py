@@ -173,19 +173,22 @@ def _take_from_base(data: dict[str, Any], places: Places, changes: list[Change])
     if not isinstance(start_from, str) or not start_from or not (missing or is_partial):
         return
     run, _ = run_and_checkpoint(start_from)
-    folders = [run, *sorted(run.glob("step-*"), reverse=True)]  # a run may have been copied without its own config.yaml
-    folder = next((folder for folder in folders if (folder / "config.yaml").is_file()), None)
-    if folder is None and not missing:
+    folders = [run, *sorted(run.glob("step-*"), reverse=True)]  # a run may have been copied without its own two files
+    file, tokenizer = (
+        next((folder / name for folder in folders if (folder / name).is_file()), None)
+        for name in ("config.yaml", "tokenizer.json")
+    )
+    if file is None and not missing:
         return  # the section is complete: the run was copied away from its base
-    if folder is None:
+    if file is None:
         what = "no checkpoint here" if run.is_dir() else "no such run"
         meant = run_meant_by(run)
         fix = "train it first, or name another run; a run that has begun resumes from its own config.yaml"
         fix = f"did you mean {meant}?" if meant else fix
         raise CheckpointError(str(run), what, fix)
-    file = folder / "config.yaml"
     base, _ = _sections(RunConfig, _read(file), str(file))
-    copied = {"model": base.get("model"), "tokenizer": {"type": "file", "path": (folder / "tokenizer.json").as_posix()}}
+    tokenizer = tokenizer or file.with_name("tokenizer.json")
+    copied = {"model": base.get("model"), "tokenizer": {"type": "file", "path": tokenizer.as_posix()}}
     if base.get("adapter") is None and "quantization" not in data.keys() | changed_sections.keys():
         missing.add("quantization")  # weights with an adapter are merged, and no longer quantized
         copied["quantization"] = base.get("quantization", "none")

@@ -210,8 +210,9 @@ def run_and_checkpoint(start_from: str) -> tuple[Path, str]:
 
 def run_meant_by(run: Path) -> Path | None:
     """A run that a wrong path may mean: of that name in the folder of runs, or with a similar name."""
-    if (RUNS_ROOT / run).is_dir():
+    if (RUNS_ROOT / run).is_dir() and RUNS_ROOT / run != run:
         return RUNS_ROOT / run
     folders = {path.name: path for root in (RUNS_ROOT, run.parent) if root.is_dir() for path in root.iterdir()}
-    close = difflib.get_close_matches(run.name, [name for name, path in folders.items() if path.is_dir()], n=1)
+    names = [name for name, path in folders.items() if path.is_dir() and path != run]
+    close = difflib.get_close_matches(run.name, names, n=1)
     return folders[close[0]] if close else None
