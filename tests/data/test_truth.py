@@ -17,6 +17,7 @@ from pellucid.data.truth import (
     next_token_distribution,
     next_token_distributions,
     skill_characters,
+    truth_of_texts,
     write_truth,
 )
 from pellucid.errors import DataError
@@ -95,7 +96,7 @@ def test_a_text_that_is_no_fable_has_no_truth(corpus, tokenizer):
 def test_the_truth_on_disk_sums_to_the_probability_of_the_fables(corpus, tokenizer, tmp_path):
     rng = random.Random(1)
     texts = [corpus.write(rng) for _ in range(8)]
-    total = write_truth(corpus, tokenizer, iter(texts), tmp_path)
+    total = write_truth(truth_of_texts(corpus, tokenizer, iter(texts)), tmp_path)
     truth = TokenTruth.open(tmp_path, corpus.skills)
     assert total == pytest.approx(-sum(map(corpus.log_probability, texts)), abs=1e-9)
     assert truth.nats.sum() == pytest.approx(total)

@@ -74,7 +74,7 @@ def data_of_run(config: RunConfig, fingerprint: str, data_root: Path) -> Prepare
     with suppress(PellucidError):
         corpus = build_corpus(config.corpus, data_root / DOWNLOADS.name)
         settings = tokenizer_settings(config.tokenizer, for_chat=isinstance(corpus, ConversationCorpus))
-        is_unchanged = fingerprint_of(corpus, settings) == fingerprint
+        is_unchanged = fingerprint_of(corpus.identity, settings) == fingerprint
     if not is_unchanged:
         _log.warning("the corpus has changed since training; the tokens of then are used, in %s", directory)
     return _opened(directory, manifest)

@@ -40,7 +40,7 @@ from pellucid.data.conversations import write_conversations
 from pellucid.data.encoding import encode_parts
 from pellucid.data.progress import PROGRESS_FILE, Progress, SplitProgress, read_progress, write_progress
 from pellucid.data.token_file import TokenFile, TokenFileWriter
-from pellucid.data.truth import NATS_FILE, SKILLS_FILE, write_truth, write_truth_of_answers
+from pellucid.data.truth import NATS_FILE, SKILLS_FILE, truth_of_answers, truth_of_texts, write_truth
 from pellucid.errors import DataError, InputOutputError
 from pellucid.files import fsync, read_at_most, sha256, written_whole
 from pellucid.tokenizer import Tokenizer
@@ -101,7 +101,7 @@ def prepare(
     """
     files = _times_of_files(corpus)
     identity = corpus.identity
-    fingerprint = _fingerprint(identity, tokenizer_settings)
+    fingerprint = fingerprint_of(identity, tokenizer_settings)
     directory = root / f"{name}-{fingerprint}"
     if manifest := read_manifest(directory, fingerprint):
         return directory, manifest
@@ -121,12 +121,8 @@ def prepare(
         raise InputOutputError(str(root), f"cannot write prepared data ({reason})", "fix the disk") from error
 
 
-def fingerprint_of(corpus: Corpus, tokenizer_settings: dict[str, object]) -> str:
-    """A hash (12 hexadecimal digits) of everything that decides the tokens."""
-    return _fingerprint(corpus.identity, tokenizer_settings)
-
-
-def _fingerprint(identity: dict[str, object], tokenizer_settings: dict[str, object]) -> str:
+def fingerprint_of(identity: dict[str, object], tokenizer_settings: dict[str, object]) -> str:
+    """A hash (12 hexadecimal digits) of everything that decides the tokens: the corpus's identity, and the settings."""
     decides = {"corpus": identity, "tokenizer": tokenizer_settings, "format_version": FORMAT_VERSION}
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:12]
 
@@ -178,7 +174,7 @@ def _write(
     nats, skills = _write_truth_if_known(draft, corpus, tokenizer)
     check_unchanged()
     manifest = Manifest(
-        fingerprint=_fingerprint(identity, tokenizer_settings),
+        fingerprint=fingerprint_of(identity, tokenizer_settings),
         format_version=FORMAT_VERSION,
         vocab_size=tokenizer.vocab_size,
         train=counts["train"],
@@ -214,10 +210,10 @@ def _write_truth_if_known(draft: Path, corpus: Corpus, tokenizer: Tokenizer) -> 
         return None, []
     if isinstance(corpus, KnownCorpus):
         texts = _texts(corpus, "validation", "writing the truth about")
-        return write_truth(corpus, tokenizer, texts, draft), list(corpus.skills)
+        return write_truth(truth_of_texts(corpus, tokenizer, texts), draft), list(corpus.skills)
     if isinstance(corpus, KnownConversations):
         conversations = corpus.conversations("validation")
-        return write_truth_of_answers(corpus, tokenizer, conversations, draft), list(corpus.skills)
+        return write_truth(truth_of_answers(corpus, tokenizer, conversations), draft), list(corpus.skills)
     return None, []
 
 

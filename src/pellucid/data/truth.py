@@ -28,6 +28,9 @@ from pellucid.tokenizer.tokenizer import WORD
 Distribution = Mapping[int, float]
 Spellings = list[tuple[tuple[int, ...], float]]  # token sequences of words, each with its probability
 
+# Of each document: the nats of its tokens, and their characters of each skill (tokens, skills).
+Truths = Iterator[tuple[NDArray[np.float64], NDArray[np.uint8]]]
+
 NATS_FILE, SKILLS_FILE = "val.nats.bin", "val.skills.bin"
 UNWRITABLE = -1  # stands for a character that the vocabulary lacks
 CERTAIN_NATS = 1e-9  # below rounding errors: only one token is possible
@@ -64,39 +67,33 @@ class TokenTruth:
         return self.nats < CERTAIN_NATS
 
 
-def write_truth(corpus: KnownText, tokenizer: Tokenizer, texts: Iterator[str], directory: Path) -> float:
+def write_truth(truths: Truths, directory: Path) -> float:
     """Write the truth of documents, in the order of their token file. Returns the sum of all nats."""
     total: list[float] = []
     with (directory / NATS_FILE).open("wb") as nats_file, (directory / SKILLS_FILE).open("wb") as skills_file:
-        for text in texts:
-            nats = nats_of(corpus, tokenizer, text)
-            nats_file.write(np.array(nats, dtype="<f8").tobytes())
-            skills_file.write(skill_characters(corpus, tokenizer, text).tobytes())
-            total += nats
+        for nats, characters in truths:
+            nats_file.write(nats.astype("<f8").tobytes())
+            skills_file.write(characters.tobytes())
+            total += nats.tolist()
     return math.fsum(total)
 
 
-def write_truth_of_answers(
-    corpus: KnownConversations, tokenizer: Tokenizer, conversations: Iterator[Sequence[Turn]], directory: Path
-) -> float:
-    """Write the truth of conversations, in the order of their token file. Returns the sum of all nats.
+def truth_of_texts(corpus: KnownText, tokenizer: Tokenizer, texts: Iterator[str]) -> Truths:
+    """The truth of each text, which is a document."""
+    for text in texts:
+        yield np.array(nats_of(corpus, tokenizer, text)), skill_characters(corpus, tokenizer, text)
 
-    Each is a question and its answer. Only the answer and its end are scored, under p(answer | question).
-    """
-    total: list[float] = []
-    with (directory / NATS_FILE).open("wb") as nats_file, (directory / SKILLS_FILE).open("wb") as skills_file:
-        for question, answer in conversations:
-            answers = corpus.answers_to(question.text)
-            nats = nats_of(answers, tokenizer, answer.text)
-            characters = skill_characters(answers, tokenizer, answer.text)
-            n_before = (
-                len(encode_turn(tokenizer, *question).ids) + 1
-            )  # the question, and the token that marks the assistant
-            around = (n_before, 1)  # after it, the end of the document
-            nats_file.write(np.pad(nats, around).astype("<f8").tobytes())
-            skills_file.write(np.pad(characters, (around, (0, 0))).tobytes())
-            total += nats
-    return math.fsum(total)
+
+def truth_of_answers(
+    corpus: KnownConversations, tokenizer: Tokenizer, conversations: Iterator[Sequence[Turn]]
+) -> Truths:
+    """The truth of questions with answers. Only the answer and its end are scored, under p(answer | question)."""
+    for question, answer in conversations:
+        known = corpus.answers_to(question.text)
+        # Before the answer, the question and the token that marks the assistant; after it, the end of the document.
+        around = len(encode_turn(tokenizer, *question).ids) + 1, 1
+        characters = skill_characters(known, tokenizer, answer.text)
+        yield np.pad(nats_of(known, tokenizer, answer.text), around), np.pad(characters, (around, (0, 0)))
 
 
 def nats_of(corpus: KnownText, tokenizer: Tokenizer, text: str) -> list[float]:
