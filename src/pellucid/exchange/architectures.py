@@ -89,7 +89,8 @@ def class_for(config: DecoderConfig, tensors: Mapping[str, Tensor]) -> Architect
     near = [knobs for _, knobs in lacking if all(_value(knob, config) != _value(knob, usual) for knob in knobs)]
     knob = min(near, key=lambda knobs: (len(knobs), knobs != ["bias"]))[0]  # biases are the easiest to do without
     value = getattr(_value(knob, config), "type", _value(knob, config))
-    raise _refusal(knob, f"no class of transformers has {value} here, with all other knobs as they are")
+    what = f"no class of transformers has {value} here, with all other knobs as they are"
+    raise ConfigError(f"model.{knob}", what, "to export a model, train it with another value")
 
 
 def used_biases(tensors: Mapping[str, Tensor]) -> set[BiasPlace]:
@@ -127,10 +128,6 @@ def _lacks(architecture: Architecture, config: DecoderConfig, biases: set[BiasPl
 def _value(knob: str, config: DecoderConfig) -> Any:
     path: list[Any] = [config, *knob.split(".")]
     return reduce(lambda value, key: getattr(value, key, None), path)
-
-
-def _refusal(knob: str, what: str) -> ConfigError:
-    return ConfigError(f"model.{knob}", what, "to export a model, train it with another value")
 
 
 def _places(architecture: Architecture, config: DecoderConfig, values: Mapping[str, Any]) -> list[Place]:

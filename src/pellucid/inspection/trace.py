@@ -104,7 +104,7 @@ def trace(
     device = model.embeddings.embedding_VD.device
     with eval_mode(model), replaced(model, changed), recorded(model) as record:
         model.hidden(torch.tensor([ids], device=device))
-    residuals = {f"{layer}.{name}": part for layer in range(model.n_layers) for name, part in _sublayers(model, layer)}
+    residuals = {f"{i}.{name}": part for i, block in enumerate(model.blocks) for name, part in block.named_children()}
     heads = [heads_of(attention_of(model, layer), record) for layer in range(model.n_layers)]
     embedding_TD = record.inputs[next(iter(residuals.values()))]
 
@@ -159,10 +159,6 @@ def trace_outside(model: LanguageModel, ids: Sequence[int]) -> Trace:
         logits_1TV = model(torch.tensor([ids], device=next(model.parameters()).device)).cpu()
     none = torch.zeros(0, 0, len(ids), len(ids))
     return Trace(list(ids), list(map(str, ids)), none, none, none, ["output"], logits_1TV, lambda x: x, lambda _: [])
-
-
-def _sublayers(model: Decoder, layer: int) -> Iterable[tuple[str, nn.Module]]:
-    return model.blocks[layer].named_children()
 
 
 def _changes(

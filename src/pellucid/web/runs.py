@@ -144,7 +144,7 @@ class Runs:
         return _rows(self._path(name))
 
     def samples(self, name: str) -> list[Json]:
-        """What the run wrote while it trained, as [{step, texts}]."""
+        """The samples that the run wrote while it trained, as [{step, texts}]."""
         file = self._path(name) / "samples.md"
         return (read_samples(file) if file.exists() else None) or []
 
