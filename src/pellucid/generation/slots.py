@@ -13,7 +13,6 @@ K head width, V vocabulary.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -34,34 +33,6 @@ from pellucid.model.language_model import LanguageModel, State
 from pellucid.model.positions import Learned, Rotary, Sinusoidal
 
 KEYS_AT_ONCE = 64  # keys are looked at in multiples of it, so that every row meets full vectors: see the tests
-
-
-class Slots(Protocol):
-    """Texts side by side in one model."""
-
-    n_slots: int
-
-    def empty(self, slot: int) -> None:
-        """Forget what the slot has read."""
-
-    def length(self, slot: int) -> int:
-        """How many tokens it has read."""
-
-    def read(self, slot: int, token_ids: Sequence[int]) -> None:
-        """Reads these tokens after those that the slot has read."""
-
-    def score(self, slot: int, token_ids: Sequence[int]) -> Tensor:
-        """Reads these tokens, and returns the logits (T, V) after each."""
-
-    def step(self, token_of: Mapping[int, int]) -> Tensor:
-        """One more token for each of these slots: logits (W, V), whose row i is that of slot i."""
-
-
-def make_slots(model: LanguageModel, n_slots: int) -> Slots:
-    """Side by side where the model can, else one after the other. The model must be in eval mode."""
-    if isinstance(model, Decoder) and can_run_side_by_side(model):
-        return SlotsOfDecoder(model, n_slots)
-    return SlotsOfAnyModel(model, n_slots)
 
 
 def can_run_side_by_side(decoder: Decoder) -> bool:
@@ -96,19 +67,24 @@ class SlotsOfDecoder(SingleTokenDecoder):
         ]
 
     def empty(self, slot: int) -> None:
+        """Forget what the slot has read."""
         self._set_length(slot, 0)
 
     def length(self, slot: int) -> int:
+        """How many tokens it has read."""
         return self._slots[slot].length
 
     def read(self, slot: int, token_ids: Sequence[int]) -> None:
+        """Reads these tokens after those that the slot has read."""
         self._decoder.hidden(self._tensor(token_ids)[None], self._slots[slot])
 
     def score(self, slot: int, token_ids: Sequence[int]) -> Tensor:
+        """Reads these tokens, and returns the logits (T, V) after each."""
         logits_1TV: Tensor = self._decoder(self._tensor(token_ids)[None], self._slots[slot])
         return logits_1TV[0]
 
     def step(self, token_of: Mapping[int, int]) -> Tensor:
+        """One more token for each of these slots: logits (W, V), whose row i is that of slot i."""
         n_rows = max(token_of) + 1
         # A slot that does not write gets any token, at the position that its next one will overwrite.
         last = self._decoder.context_length - 1
@@ -235,3 +211,10 @@ class SlotsOfAnyModel:
     def _read_as_it_is(self, tokens_B: Tensor, state: State) -> Tensor:
         logits_BV: Tensor = self._model(tokens_B[:, None], state)[:, -1]
         return logits_BV
+
+
+def make_slots(model: LanguageModel, n_slots: int) -> SlotsOfDecoder | SlotsOfAnyModel:
+    """Side by side where the model can, else one after the other. The model must be in eval mode."""
+    if isinstance(model, Decoder) and can_run_side_by_side(model):
+        return SlotsOfDecoder(model, n_slots)
+    return SlotsOfAnyModel(model, n_slots)
