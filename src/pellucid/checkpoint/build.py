@@ -7,7 +7,7 @@ from pellucid.adapters.build import adapt
 from pellucid.adapters.lora import merge
 from pellucid.adapters.quantized import quantize
 from pellucid.checkpoint.run_directory import find_step_directory, step_directories
-from pellucid.checkpoint.step_directory import MODEL_FILE, STEP_NAME, Checkpoint, State, Tensors, read_checkpoint
+from pellucid.checkpoint.step_directory import MODEL_FILE, Checkpoint, State, Tensors, read_checkpoint
 from pellucid.checkpoint.training_state import (
     first_not_finite,
     load_first_weights,
@@ -122,7 +122,7 @@ def with_own_tokenizer(config: RunConfig, folder: Path) -> RunConfig:
 
 def find_base(run: Path, digest: str | None) -> Path:
     """The folder of the run's checkpoint whose weights have this SHA-256. CheckpointError if it is gone."""
-    for directory in [run] if STEP_NAME.fullmatch(run.name) else step_directories(run):
+    for directory in step_directories(run):
         if (directory / MODEL_FILE).is_file() and sha256(directory / MODEL_FILE) == digest:
             return directory
     what = "the weights that this run started from, and still needs, are no longer here"

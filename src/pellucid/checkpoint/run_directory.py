@@ -70,7 +70,9 @@ def steps_in(run_dir: Path) -> list[int]:
 
 
 def step_directories(run_dir: Path) -> list[Path]:
-    """The folders of a run's checkpoints, then those of its snapshots, each by step."""
+    """The folders of a run's checkpoints, then of its snapshots, each by step; a step directory has only itself."""
+    if STEP_NAME.fullmatch(run_dir.name) and run_dir.is_dir():
+        return [run_dir]
     return [folder / step_name(step) for folder in (run_dir, run_dir / SNAPSHOTS) for step in steps_in(folder)]
 
 

@@ -275,8 +275,7 @@ def _rows(path: Path) -> list[Json]:
 
 def _steps(path: Path) -> list[int]:
     """The steps with weights, from checkpoints and snapshots."""
-    directories = [path] if STEP_NAME.fullmatch(path.name) else step_directories(path)
-    return sorted({int(directory.name.removeprefix("step-")) for directory in directories})
+    return sorted({int(directory.name.removeprefix("step-")) for directory in step_directories(path)})
 
 
 def _load(directory: Path, digest: str) -> Opened:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pellucid.checkpoint.build import TrainedModel, load_trained_run
 from pellucid.checkpoint.run_directory import find_step_directory, step_directories, steps_in
-from pellucid.checkpoint.step_directory import MANIFEST, STEP_NAME
+from pellucid.checkpoint.step_directory import MANIFEST
 from pellucid.errors import PellucidError
 from pellucid.web.openai.engine import Engine
 from pellucid.web.runs import named
@@ -74,18 +74,15 @@ class ServedRun:
         self._error, self._seen = None, seen
 
     def _directory(self) -> Path:
-        folders = self._folders()
+        folders = step_directories(self._run)
         if self._checkpoint in ("best", "latest") and folders and not steps_in(self._run):
             return folders[-1]
         return find_step_directory(self._run, self._checkpoint)
 
-    def _folders(self) -> list[Path]:
-        return [self._run] if STEP_NAME.fullmatch(self._run.name) else step_directories(self._run)
-
     def _folder_state(self) -> object:
         """A value that changes when a checkpoint or snapshot is added, removed or replaced; faster than reading one."""
         manifests = []
-        for folder in self._folders():
+        for folder in step_directories(self._run):
             try:
                 stat = (folder / MANIFEST).stat()
             except OSError:
