@@ -43,8 +43,7 @@ LACKS_A_CHARACTER = (
 def validation_document(corpus: Corpus, number: int, tokenizer: Tokenizer, context_length: int) -> Piece:
     """The number-th held-out document, from 1. ConfigError if there are fewer."""
     n_documents = 0
-    for document in validation_documents(corpus, tokenizer, context_length):
-        n_documents += 1
+    for n_documents, document in enumerate(validation_documents(corpus, tokenizer, context_length), 1):
         if n_documents == number:
             return document
     raise ConfigError("--fable", f"{number} is more than the {n_documents} that are held out", "choose another")

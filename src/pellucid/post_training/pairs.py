@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from pellucid.errors import DataError
 from pellucid.generation.answers import row_uniforms, write_answers
 from pellucid.model.language_model import LanguageModel
 from pellucid.objectives.preference import PairBatch
-from pellucid.post_training.rewards import rows_of
+from pellucid.post_training.rewards import GrammarJudge, rows_of
 from pellucid.runtime.precision import Precision
 
 Ids = Sequence[int]
@@ -101,14 +101,6 @@ def in_new_order(items: Sequence[int], seed: int) -> Callable[[int], int]:
     return nth
 
 
-class Judge(Protocol):
-    """Who judges an answer to a prompt: a `rewards.GrammarJudge`."""
-
-    def reward(self, prompt: Ids, answer: Ids, /) -> float: ...
-    def n_before_fault(self, prompt: Ids, answer: Ids, /) -> int: ...
-    def n_until_settled(self, prompt: Ids, answer: Ids, /) -> int: ...
-
-
 @dataclass(kw_only=True)
 class PairWriter:
     """Writes two answers to a prompt and has them judged; the one of reward r is chosen with p = σ((r - s) / noise).
@@ -125,7 +117,7 @@ class PairWriter:
 
     model: LanguageModel
     prompt: Callable[[int], Ids]
-    judge: Judge
+    judge: GrammarJudge
     precision: Precision
     stop_ids: Sequence[int]
     max_new_tokens: int
