@@ -388,6 +388,19 @@ def test_dragging_the_curve_shows_the_model_of_that_moment_and_b_stands_beside_i
     expect(page.locator(".samples")).to_be_empty()  # a later model wrote them
 
 
+def test_a_word_is_explained_where_one_points_at_it(show, text):
+    page = show(text=text)
+    terms = page.locator(".term")
+    said = terms.evaluate_all("all => all.map((each) => [each.textContent, each.dataset.says, each.tabIndex])")
+    assert {"loss", "floor", "excess", "KL", "head"} <= {word for word, _, _ in said}
+    assert all(says and tab == 0 for _, says, tab in said)
+    shown = "each => getComputedStyle(each, '::after').content"
+    floor = page.locator("#part-run .term").filter(has_text="floor")
+    assert floor.evaluate(shown) == "none"
+    floor.focus()
+    assert floor.evaluate(shown) == f'"{floor.get_attribute("data-says")}"'
+
+
 def test_the_texts_are_those_that_the_model_of_the_moment_wrote_last(show, text):
     page = show(text=text)
     written = page.evaluate("microscope.samples.fables")

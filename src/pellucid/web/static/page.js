@@ -6,6 +6,7 @@
 import { forgetColours } from "./colours.js";
 import { h } from "./elements.js";
 import { linkEquations } from "./equations.js";
+import { linkTerms } from "./glossary.js";
 import { keys } from "./keys.js";
 import { attentionPanel } from "./panel_attention.js";
 import { comparePanel } from "./panel_compare.js";
@@ -69,6 +70,7 @@ export async function showPage(source) {
   settings(document.getElementById("settings"), view);
   applySettings(store.get());
   linkEquations();
+  linkTerms();
   linkParts(sections);
   keys(view);
 

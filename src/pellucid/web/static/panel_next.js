@@ -1,6 +1,7 @@
 // Part 5: what may come next, by the model and in truth; and drawing it.
 
 import { bar, changed, fact, figure, fill, fixed, h, percent, setFigure, thousands } from "./elements.js";
+import { term } from "./glossary.js";
 import { guessFirst } from "./guess.js";
 import { placeOf } from "./moves.js";
 import { candidates, divergenceFromTruth, draw as drawToken, likeliest, logSoftmax } from "./sampling.js";
@@ -51,8 +52,8 @@ export function nextPanel(root, view) {
   const [kl, entropy, left] = [figure("kl", null), figure("entropy", null), figure("left", null)];
   sums.append(
     fact("tokens that can be drawn", left),
-    h("div.if-truth", h("dt", "entropy of the truth: how open it is"), h("dd", entropy, h("small", " nats"))),
-    h("div.if-truth", h("dt", "KL to the truth: how far off the model is"), h("dd", kl, h("small", " nats"))),
+    h("div.if-truth", h("dt", term("entropy"), " of the truth: how open it is"), h("dd", entropy, h("small", " nats"))),
+    h("div.if-truth", h("dt", term("KL"), " to the truth: how far off the model is"), h("dd", kl, h("small", " nats"))),
   );
   const verdict = h("p.verdict", { "aria-live": "polite" });
   const said = h("p.said", { role: "status" });

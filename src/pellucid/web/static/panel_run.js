@@ -1,6 +1,7 @@
 // Part 1: the loss curve, which is also the slider over the checkpoints.
 
 import { changed, fact, figure, fill, fixed, h, setFigure, svg, thousands, withCode } from "./elements.js";
+import { term } from "./glossary.js";
 import { moveCheckpoint } from "./moves.js";
 import { runOf } from "./store.js";
 
@@ -20,7 +21,7 @@ export function runPanel(root, view) {
   const floor = figure("val_floor", null);
   const excess = figure("val_excess", null);
   const parameters = figure("parameters", null);
-  const floorRows = [fact("floor: the best possible", floor), fact("excess", excess)];
+  const floorRows = [fact([term("floor"), ": the best possible"], floor), fact(term("excess"), excess)];
   const floorKey = h("span", mark("floor"), "floor");
   const train = figure("train_loss", null);
   const heldOutRow = fact("loss, held out", loss);

@@ -2,6 +2,7 @@
 
 import { SHADES, shadeOf } from "./colours.js";
 import { changed, figure, fill, fixed, h, setFigure } from "./elements.js";
+import { term } from "./glossary.js";
 import { placeOf, rove, selectToken } from "./moves.js";
 import { runHere } from "./store.js";
 import { mean } from "./tensor.js";
@@ -30,7 +31,7 @@ export function textPanel(root, view) {
   const card = h("div.card", { "aria-live": "polite" });
   const note = h("p.note", { hidden: true });
   const [surprise, floor, excess] = [figure("surprise", null), figure("floor", null), figure("excess", null)];
-  const floors = h("span", "floor ", floor, " · excess ", excess);
+  const floors = h("span", term("floor"), " ", floor, " · ", term("excess"), " ", excess);
   const noFloors = h("span", { hidden: true }, "the floor is not known for all of them");
   const count = h("span.figure", { "data-name": "tokens" });
   let fable = 0;
@@ -39,7 +40,17 @@ export function textPanel(root, view) {
     area,
     note,
     strip,
-    h("p.sum", count, " tokens · mean surprise ", surprise, " nats", h("span.if-truth", " · ", floors, noFloors)),
+    h(
+      "p.sum",
+      count,
+      " tokens · mean ",
+      term("surprise"),
+      " ",
+      surprise,
+      " ",
+      term("nats"),
+      h("span.if-truth", " · ", floors, noFloors),
+    ),
     card,
     h(
       "div.legend",
