@@ -666,6 +666,7 @@ def test_embed_refuses_what_has_no_vector_in_one_line(fables_run: Path, trained_
         assert_one_error_line(refused, exit_code, fragment)
         assert refused.stdout == ""
     assert_one_error_line(pellucid("map", trained_run, tmp_path / "absent" / "map.png"), 5, "absent")
+    assert_one_error_line(pellucid("map", tmp_path / "no run", tmp_path / "map.txt"), 2, "neither .png nor .svg")
 
 
 def test_a_probe_needs_fables_and_enough_of_them(fables_run: Path, trained_run: Path, pellucid):

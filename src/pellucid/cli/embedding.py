@@ -86,10 +86,11 @@ def draw_map(
     """Draw texts on a map, where similar ones are near each other."""
     with heavy_imports():
         from pellucid.checkpoint.build import load_trained_run
-        from pellucid.experiments.figures.embedding_map import write_map
+        from pellucid.experiments.figures.embedding_map import require_picture, write_map
         from pellucid.inspection.build import embed_run, property_of_texts
         from pellucid.inspection.embed import layer_named
 
+    require_picture(figure)
     trained, _ = load_trained_run(run, checkpoint)
     vectors = embed_run(trained, all_texts(text, file), layer=layer_named(layer), pooling=pooling, most=documents)
     properties = property_of_texts(trained, vectors.texts, colour)

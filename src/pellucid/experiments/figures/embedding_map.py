@@ -67,10 +67,15 @@ def draw_map(vectors_ND: Floats, kinds: Sequence[str] | None, title: str, of: st
     return figure
 
 
-def write_map(file: Path, vectors_ND: Floats, kinds: Sequence[str] | None, title: str, of: str) -> None:
-    """Write the map as PNG or SVG, by the file's name. ConfigError for other formats, and fewer than three texts."""
+def require_picture(file: Path) -> None:
+    """ConfigError for a file of another format than PNG or SVG, by its name."""
     if file.suffix not in (".png", ".svg"):
         raise ConfigError("map", f"{file} is neither .png nor .svg", "end its name with one of them")
+
+
+def write_map(file: Path, vectors_ND: Floats, kinds: Sequence[str] | None, title: str, of: str) -> None:
+    """Write the map as PNG or SVG, by the file's name. ConfigError for other formats, and fewer than three texts."""
+    require_picture(file)
     if len(vectors_ND) < 3:
         raise ConfigError("map", f"{len(vectors_ND)} texts are too few for a map", "give three or more")
     metadata = {"Date": None} if file.suffix == ".svg" else None  # the same map gives the same bytes
