@@ -29,7 +29,7 @@ def replace_objective(change) -> None:
     from pellucid.training import build
 
     original = build.choose_objective
-    build.choose_objective = lambda *built: change(original(*built))
+    build.choose_objective = lambda *built, **options: change(original(*built, **options))
 
 
 def poison_loss(micro_batch: int, value: float) -> None:
