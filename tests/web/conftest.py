@@ -1,8 +1,9 @@
 """A run on fables that takes a second, and a real browser in which the page of it runs."""
 
+import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,25 @@ def chat_run(fables_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     changes = {"corpus": corpus, "objective": {"type": "sft"}, "start_from": str(fables_run)}
     train(config, config.with_name("chat"), overrides=changes, steps=1, data_dir=fables_run.parent / "data")
     return config.with_name("chat")
+
+
+@pytest.fixture(scope="session")
+def learned_further(chat_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Trains `chat_run` further, from rewards or from pairs."""
+    pairs = tmp_path_factory.mktemp("pairs") / "pairs.jsonl"
+    pair = {"chosen": "A red fox.", "rejected": "A grey hen."}
+    pairs.write_text("".join(json.dumps({"prompt": f"Who came on day {day}?", **pair}) + "\n" for day in range(60)))
+
+    def learned(objective: dict[str, object], steps: int = 1) -> Path:
+        name = str(objective["type"])
+        changes: dict[str, object] = {"objective": objective, "start_from": str(chat_run), "evaluation.max_tokens": 64}
+        if name in ("dpo", "reward_model"):
+            changes["corpus"] = {"type": "preferences", "files": [str(pairs)], "validation_fraction": 0.4}
+        folder = tmp_path_factory.mktemp(name) / name
+        train(chat_run / "config.yaml", folder, overrides=changes, steps=steps)
+        return folder
+
+    return learned
 
 
 @pytest.fixture(scope="module")  # not longer: while it is open, no test of this process can run an event loop

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -22,10 +21,9 @@ from pellucid.inspection.explain_truth import truth_of_text
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.web.app import make_app
 from pellucid.web.runs import NOT_BEGUN
+from browsing import LAPTOP, PHONE, settled, value, values, watched
 from serving import served
 
-LAPTOP, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
-READY = "main[aria-busy=false]"
 CHANGE_OF_ADDRESS = """said => new Promise((heard) => {
   const to = `#${new URLSearchParams(said)}`;
   addEventListener("hashchange", () => heard(), { once: true }); // the page has heard it before
@@ -49,21 +47,6 @@ def window(browser: Browser, address: str) -> Iterator[Page]:
         yield page
 
 
-@contextmanager
-def watched(browser: Browser, address: str, view: str = "") -> Iterator[Page]:
-    """A window; at its end, that nothing went wrong in it and nothing was asked of others."""
-    page = browser.new_page(viewport=LAPTOP)
-    faults: list[str] = []
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("console", lambda said: faults.append(said.text) if said.type in ("error", "warning") else None)
-    page.on("request", lambda asked: None if asked.url.startswith(address) else faults.append(asked.url))
-    page.on("response", lambda given: faults.append(f"{given.status} {given.url}") if given.status >= 400 else None)
-    page.goto(address + view)
-    yield page
-    page.close()
-    assert faults == []
-
-
 @pytest.fixture
 def show(window: Page):
     """Shows the view of an address, in the one window, and waits until it is drawn."""
@@ -85,23 +68,6 @@ def run(fables_run: Path) -> Run:
 def text(run: Run) -> str:
     """The beginning of a held-out fable."""
     return next(fables_of(run.trained, "test").pieces("validation")).text[:40].rpartition(" ")[0]
-
-
-def settled(page: Page) -> Page:
-    page.wait_for_timeout(30)  # events and requests have begun
-    page.wait_for_selector(READY, timeout=20_000)
-    return page
-
-
-def values(page: Page, selector: str, attribute: str = "data-value") -> torch.Tensor:
-    """The numbers that elements carry; NaN for one that has none."""
-    texts = page.eval_on_selector_all(selector, f"all => all.map((each) => each.getAttribute('{attribute}'))")
-    return torch.tensor([float(each) if each else torch.nan for each in texts], dtype=torch.float64)
-
-
-def value(page: Page, name: str) -> float:
-    [number] = values(page, f"[data-name='{name}']")
-    return float(number)
 
 
 def close(actual: torch.Tensor | float, expected: torch.Tensor | float) -> None:

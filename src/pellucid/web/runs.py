@@ -18,6 +18,7 @@ from pellucid.checkpoint.run_directory import find_step_directory, run_of, step_
 from pellucid.checkpoint.step_directory import MANIFEST, STEP_NAME
 from pellucid.config.data import CONVERSATIONS
 from pellucid.config.load import load_run_config
+from pellucid.config.post_training import VerifierConfig
 from pellucid.config.run import RunConfig
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.corpus import SPELLING, ConversationCorpus, Corpus, KnownCorpus, Turn
@@ -43,6 +44,7 @@ FABLES_FOR_EXAMPLES = 6
 LEAST_TOKENS_BEFORE = 24  # an example for recall should be long enough to contain a name
 NOT_BEGUN: Json = {  # for a run whose folder has no config yet
     "loss_unit": "nats per token",
+    "most_reward": None,
     "steps": None,
     "context_length": None,
     "evaluation_tokens": None,
@@ -129,6 +131,7 @@ class Runs:
         return {
             "name": name,
             "loss_unit": config.loss_unit,
+            "most_reward": most_reward(config),
             "steps": getattr(config.train, "steps", None),
             "knows_truth": isinstance(self.corpus(config), KnownCorpus),
             "has_chat": config.corpus.type in CONVERSATIONS,
@@ -255,6 +258,12 @@ def left_out(config: RunConfig) -> Json | None:
     if config.model.type == "decoder":
         return None
     return {"parts": [*LOOK_INSIDE], "why": NOTHING_INSIDE.replace("model", f"model ({config.model.type})", 1)}
+
+
+def most_reward(config: RunConfig) -> float | None:
+    """The most reward that an answer can get; None if that is not known, or nothing is rewarded."""
+    reward = getattr(config.objective, "reward", None)
+    return 1.0 if isinstance(reward, VerifierConfig) else None
 
 
 def _present(path: Path) -> Path:

@@ -3,7 +3,7 @@
 // A source has these methods. Each returns a promise of what docs/microscope.md describes, with tensors unpacked; the
 // exported page has another source with the same methods (`source_offline.js`).
 //
-//   run()                                     {runs: [{name, loss_unit, steps, knows_truth, has_chat, context_length, evaluation_tokens,
+//   run()                                     {runs: [{name, loss_unit, most_reward, steps, knows_truth, has_chat, context_length, evaluation_tokens,
 //                                               best, checkpoints: [{id, step, val_loss}], left_out: null, or {parts, why}:
 //                                               the parts of the page that do not apply to it; problem: where it
 //                                               cannot be shown, why}]}

@@ -3,6 +3,7 @@
 // Each key with its value when nothing is said. The kind of that value is the kind that the address is read as.
 export const DEFAULTS = {
   checkpoint: "", // RUN@STEP; empty: the best
+  curve: "", // the measure that part 1 shows; empty: the most telling one of the run
   other: "", // the checkpoint B of part 8
   text: null, // none: the first example
   at: -1, // the token looked from; -1: the last

@@ -1,0 +1,44 @@
+"""A window of a real browser on a page that is served, and the numbers that the page shows."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from playwright.sync_api import Browser, Page
+
+LAPTOP, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
+READY = "main[aria-busy=false]"
+
+
+@contextmanager
+def watched(browser: Browser, address: str, view: str = "") -> Iterator[Page]:
+    """A window; at its end, that nothing went wrong in it and nothing was asked of others."""
+    page = browser.new_page(viewport=LAPTOP)
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda said: faults.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("request", lambda asked: None if asked.url.startswith(address) else faults.append(asked.url))
+    page.on("response", lambda given: faults.append(f"{given.status} {given.url}") if given.status >= 400 else None)
+    page.goto(address + view)
+    yield page
+    page.close()
+    assert faults == []
+
+
+def settled(page: Page) -> Page:
+    """The page, after its requests have been answered."""
+    page.wait_for_timeout(30)  # events and requests have begun
+    page.wait_for_selector(READY, timeout=20_000)
+    return page
+
+
+def values(page: Page, selector: str, attribute: str = "data-value") -> torch.Tensor:
+    """The numbers that elements carry; NaN for one that has none."""
+    texts = page.eval_on_selector_all(selector, f"all => all.map((each) => each.getAttribute('{attribute}'))")
+    return torch.tensor([float(each) if each else torch.nan for each in texts], dtype=torch.float64)
+
+
+def value(page: Page, name: str) -> float:
+    """The number that the element of this name carries."""
+    [number] = values(page, f"[data-name='{name}']")
+    return float(number)
