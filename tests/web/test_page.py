@@ -11,6 +11,7 @@ import torch
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+from browsing import LAPTOP, PHONE, settled, value, values, watched
 from pellucid import load
 from pellucid.api import Run
 from pellucid.generation.sampling import apply_temperature, keep_top_k, keep_top_p
@@ -21,7 +22,6 @@ from pellucid.inspection.explain_truth import truth_of_text
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.web.app import make_app
 from pellucid.web.runs import NOT_BEGUN
-from browsing import LAPTOP, PHONE, settled, value, values, watched
 from serving import served
 
 CHANGE_OF_ADDRESS = """said => new Promise((heard) => {
