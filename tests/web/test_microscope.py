@@ -14,6 +14,7 @@ from pellucid import load, train
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.snapshots import write_snapshot
 from pellucid.checkpoint.step_directory import read_checkpoint
+from pellucid.data.truth import truth_of_answers
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.inspection.build import fables_of
 from pellucid.inspection.explain_truth import truth_of_text
@@ -24,6 +25,7 @@ from pellucid.web.kept import Kept
 from pellucid.web.microscope import Changes, Microscope
 from pellucid.web.runs import Runs
 from pellucid.web.tensors import packed
+from pellucid.web.truths import truth_of_answer
 
 DTYPES = {"float16": np.float16, "float32": np.float32, "int32": np.int32}
 TEXT = "There was once a"
@@ -240,6 +242,32 @@ def test_a_model_of_conversations_reads_a_text_in_its_template(chat_run):
     assert tokenizer.control_id("<|assistant|>") in example["ids"]
     long = microscope.trace("chat@1", question * 100)
     assert (len(long["ids"]), long["is_cut"]) == (256, True)
+
+
+def test_the_truth_about_an_answer_is_that_of_all_answers_to_its_question(chat_run):
+    microscope, tokenizer = Microscope([chat_run]), load(chat_run).tokenizer
+    corpus = microscope.runs.corpus(load(chat_run).config)
+    conversation = next(corpus.conversations("validation"))
+    question, answer = (turn.text for turn in conversation)
+    [(nats, _)] = truth_of_answers(corpus, tokenizer, iter([conversation]))
+
+    short = answer[:40].rpartition(" ")[0]
+    begun = f"<|user|>{question}<|end|><|assistant|>{short}"
+    sent, read = microscope.truth("chat@1", begun), microscope.trace("chat@1", begun)["ids"]
+    n_given, n_read = len(prompt_ids(tokenizer, [("user", question)])) - 1, len(read) - 1
+    assert (sent["ids"], len(sent["positions"])) == (read, len(read))
+    assert sent["floor"][:n_given] == [None] * n_given
+    assert sent["floor"][n_given:] == pytest.approx(nats[n_given:n_read])
+    assert sum(microscope.truth("chat@1", question)["positions"][-1]["p"]) == pytest.approx(1)
+
+    ended = microscope.truth("chat@1", begun + "<|end|>")
+    assert (sent["is_possible"], ended["is_possible"], ended["possible_length"]) == (True, False, len(begun))
+    known = corpus.answers_to(question)
+    truth = truth_of_answer(corpus, tokenizer, f"<|user|>{question}<|end|><|assistant|>{answer}<|end|>")
+    assert sum(truth["floor"][n_given:]) == pytest.approx(-known.log_probability(answer))
+    assert (truth["is_whole"], len(truth["skills"])) == (True, len(truth["ids"]) - 1)
+    assert not microscope.truth("chat@1", f"{begun}<|end|><|user|>And then?")["known"]
+    assert "asks for no fable" in microscope.truth("chat@1", "Who are you?")["why"]
 
 
 def test_of_a_run_of_conversations_the_page_is_told_that_it_is_one(fables_run, tmp_path):

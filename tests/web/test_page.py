@@ -793,6 +793,30 @@ def test_what_a_model_of_conversations_writes_stays_in_its_turn(browser, chat_ru
         expect(page.locator("#part-knock [role=status]")).to_contain_text("only on Fables, whose grammar labels")
 
 
+def test_of_a_conversation_only_the_answer_is_coloured_and_counted(browser, chat_run):
+    run, question = load(chat_run), "Tell me a story about a fox."
+    given = prompt_ids(run.tokenizer, [("user", question)])
+    ids = [*given, *run.tokenizer.encode("Long ago")]
+    log_q_TV = run.model(torch.tensor([ids]))[0].detach().log_softmax(-1)
+    surprise = -log_q_TV[range(len(ids) - 1), ids[1:]][len(given) - 1 :]
+    with served(make_app([chat_run])) as (_, port), watched(browser, f"http://127.0.0.1:{port}/") as page:
+        page.wait_for_selector(".token")
+        page.fill("#text", question)
+        expect(settled(page).locator(".token")).to_have_count(len(given))
+        assert values(page, ".token").isnan().all()
+        expect(page.locator("#part-text .sum")).to_contain_text("no answer yet")
+        best = values(page, "#part-next .candidate", "data-id").long()
+        close(values(page, "#part-next [data-name=model]"), log_q_TV[len(given) - 1, best].exp())
+
+        page.fill("#text", f"<|user|>{question}<|end|><|assistant|>Long ago")
+        expect(settled(page).locator(".token")).to_have_count(len(ids))
+        close(values(page, ".token")[len(given) :], surprise)
+        close(value(page, "surprise"), surprise.mean())
+        assert value(page, "answered") == len(surprise)
+        page.wait_for_function("() => document.querySelector('[data-name=floor]').dataset.value")
+        close(value(page, "floor"), values(page, ".token", "data-floor")[len(given) :].mean())
+
+
 def test_the_page_may_load_nothing_from_elsewhere(window, address):
     policy = window.request.get(address).headers["content-security-policy"]
 

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pellucid.corpora.corpus import KnownCorpus
+from pellucid.corpora.corpus import KnownText
 from pellucid.data.truth import (
     Distribution,
     after_tokens,
@@ -50,7 +50,7 @@ class TextTruth:
         return self.next_characters.keys() == {""}
 
 
-def truth_of_text(corpus: KnownCorpus, tokenizer: Tokenizer, text: str) -> TextTruth:
+def truth_of_text(corpus: KnownText, tokenizer: Tokenizer, text: str) -> TextTruth:
     """The truth about a text. Raises DataError for one that the tokenizer cannot encode."""
     next_characters = corpus.next_character_distribution(text)
     is_document = "" in next_characters
@@ -62,7 +62,7 @@ def truth_of_text(corpus: KnownCorpus, tokenizer: Tokenizer, text: str) -> TextT
     )
 
 
-def along_prefix(corpus: KnownCorpus, tokenizer: Tokenizer, prefix: str) -> Iterator[Distribution | None]:
+def along_prefix(corpus: KnownText, tokenizer: Tokenizer, prefix: str) -> Iterator[Distribution | None]:
     """`next_token_distributions` for the beginning of a document; None once no document's tokens begin like this."""
     for word in WORD.finditer(prefix):
         before = prefix[: word.start()]
@@ -78,13 +78,13 @@ def along_prefix(corpus: KnownCorpus, tokenizer: Tokenizer, prefix: str) -> Iter
     yield next_token_distribution(corpus, tokenizer, prefix)
 
 
-def longest_beginning(corpus: KnownCorpus, text: str) -> int:
+def longest_beginning(corpus: KnownText, text: str) -> int:
     """The length of the longest possible beginning of a text, by bisection: its own beginnings are possible too."""
     lengths = range(1, len(text) + 1)
     return bisect_left(lengths, True, key=lambda n: not corpus.next_character_distribution(text[:n]))
 
 
-def coverage(corpus: KnownCorpus, tokenizer: Tokenizer, text: str) -> float:
+def coverage(corpus: KnownText, tokenizer: Tokenizer, text: str) -> float:
     """Among documents that begin with this text, the share that also begin with its tokens; 0 if there are none."""
     start = last_word_start(text)
     shown, ids = text[start:], tuple(tokenizer.encode(text[start:]))

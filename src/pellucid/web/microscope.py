@@ -6,8 +6,7 @@ Shapes: N points of the residual stream, L layers, H heads, T positions as queri
 """
 
 import copy
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -15,25 +14,23 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pellucid.corpora.corpus import KnownCorpus
+from pellucid.corpora.corpus import KnownConversations
 from pellucid.corpora.fables import FablesCorpus
-from pellucid.data.truth import Distribution, skill_characters
 from pellucid.errors import ConfigError, DataError
 from pellucid.inspection.attribution import attribute, what_decides
 from pellucid.inspection.build import fables_of
 from pellucid.inspection.explain import beginning_that_fits
-from pellucid.inspection.explain_truth import truth_of_text
 from pellucid.inspection.head_scores import head_scores
 from pellucid.inspection.interventions import Place, places_of
 from pellucid.inspection.knock_out import held_out_fables, knock_out_table
 from pellucid.inspection.trace import Trace, require_decoder, trace, trace_outside
 from pellucid.model.decoder import Decoder
-from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import ids_of_marked
 from pellucid.tokenizer.pieces import token_text
 from pellucid.web.kept import Kept
 from pellucid.web.runs import Opened, Runs
 from pellucid.web.tensors import DType, packed
+from pellucid.web.truths import truth_of_answer, truth_of_document
 
 Json = dict[str, Any]
 
@@ -184,14 +181,15 @@ class Microscope:
     def truth(self, checkpoint: str, text: str) -> Json:
         """The exact distribution of the next token at each position, where the corpus knows it."""
         opened = self.runs.open(checkpoint)
-        corpus = self.runs.known(opened)
-        if corpus is None:
-            return {"known": False}
-        shown = beginning_that_fits(opened.tokenizer, text, opened.model.context_length - 1)
+        tokenizer = opened.tokenizer
+        shown = _read(opened, text)[1]
 
         def compute() -> Json:
+            corpus = self.runs.known(opened)
             with self.runs.grammar:
-                return _truth(corpus, opened.tokenizer, shown)
+                if isinstance(corpus, KnownConversations):
+                    return truth_of_answer(corpus, tokenizer, shown)
+                return truth_of_document(corpus, tokenizer, shown) if corpus else {"known": False}
 
         return self._truths.get((opened.reading, shown), compute)
 
@@ -222,34 +220,3 @@ def _read(opened: Opened, text: str) -> tuple[list[int], str]:
         return ids[:length], "".join(token_text(tokenizer, id_) for id_ in ids[1:length]) if is_cut else text
     shown = beginning_that_fits(tokenizer, text, length - 1)
     return [tokenizer.end_of_text, *tokenizer.encode(shown)], shown
-
-
-def _truth(corpus: KnownCorpus, tokenizer: Tokenizer, text: str) -> Json:
-    truth = truth_of_text(corpus, tokenizer, text)
-    ids = tokenizer.encode(text)
-    positions = [None if p is None else {"ids": list(p), "p": list(p.values())} for p in truth.distributions]
-    skills = None
-    if truth.is_whole:
-        counts_TS = skill_characters(corpus, tokenizer, text)[: len(ids)]
-        skills = [[name for name, n in zip(corpus.skills, counts_S, strict=True) if n] for counts_S in counts_TS]
-    return {
-        "known": True,
-        "ids": [tokenizer.end_of_text, *ids],
-        "positions": positions,
-        "floor": [_surprise(p, id_) for p, id_ in zip(truth.distributions, ids, strict=False)],
-        "entropy": [None if p is None else _entropy(p) for p in truth.distributions],
-        "possible_length": truth.possible_length,
-        "is_possible": truth.is_possible,
-        "is_whole": truth.is_whole,
-        "next_characters": dict(truth.next_characters),
-        "skills": skills,
-    }
-
-
-def _surprise(p: Distribution | None, id_: int) -> float | None:
-    """−log p of the token; None where it is unknown or impossible."""
-    return -math.log(p[id_]) if p is not None and p.get(id_) else None
-
-
-def _entropy(p: Mapping[int, float]) -> float:
-    return max(0.0, -math.fsum(probability * math.log(probability) for probability in p.values() if probability))

@@ -21,7 +21,7 @@ from pellucid.config.load import load_run_config
 from pellucid.config.post_training import VerifierConfig
 from pellucid.config.run import RunConfig
 from pellucid.corpora.build import build_corpus
-from pellucid.corpora.corpus import SPELLING, ConversationCorpus, Corpus, KnownCorpus, Turn
+from pellucid.corpora.corpus import SPELLING, ConversationCorpus, Corpus, KnownConversations, KnownCorpus, Turn
 from pellucid.data.truth import skill_characters
 from pellucid.errors import CheckpointError, ConfigError, PellucidError, explained
 from pellucid.inspection.explain import validation_documents
@@ -189,10 +189,11 @@ class Runs:
         except PellucidError:
             return None
 
-    def known(self, opened: Opened) -> KnownCorpus | None:
+    def known(self, opened: Opened) -> KnownCorpus | KnownConversations | None:
         """The corpus, if it knows the truth about this model's tokens; the tokenizer must cut text into words."""
-        corpus = self.corpus(opened.trained.config)
-        return corpus if isinstance(corpus, KnownCorpus) and opened.tokenizer.has_words else None
+        corpus, tokenizer = self.corpus(opened.trained.config), opened.tokenizer
+        kind = KnownConversations if tokenizer.has_chat_tokens else KnownCorpus
+        return corpus if isinstance(corpus, kind) and tokenizer.has_words else None
 
     def examples(self, checkpoint: str) -> list[Json]:
         """A beginning of a held-out document for each skill, ending just before a token that takes it.
@@ -203,7 +204,7 @@ class Runs:
         corpus, tokenizer = self.known(opened), opened.tokenizer
         documents = self.held_out(checkpoint, FABLES_FOR_EXAMPLES)
         beginnings = [{"skill": None, "text": _first_words(text)} for text in documents]
-        if corpus is None:
+        if not isinstance(corpus, KnownCorpus):
             return beginnings
         shortest: dict[str, str] = {}
         with self.grammar:

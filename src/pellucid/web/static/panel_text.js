@@ -6,7 +6,7 @@ import { term } from "./glossary.js";
 import { placeOf, rove, selectToken } from "./moves.js";
 import { runHere } from "./store.js";
 import { mean } from "./tensor.js";
-import { nameAt, piece, visible } from "./tokens.js";
+import { nameAt, piece, surprises, visible } from "./tokens.js";
 import { matching } from "./truth.js";
 
 const SKILLS = {
@@ -17,8 +17,10 @@ const SKILLS = {
   count: "counting",
   moral: "the moral",
   spelling: "spelling",
+  instruction: "what was asked",
 };
 
+const NOT_LEARNED = "given, not predicted";
 const LONG = 24; // characters of a token that may need more than a line
 
 export function textPanel(root, view) {
@@ -34,23 +36,26 @@ export function textPanel(root, view) {
   const floors = h("span", term("floor"), " ", floor, " · ", term("excess"), " ", excess);
   const noFloors = h("span", { hidden: true }, "the floor is not known for all of them");
   const count = h("span.figure", { "data-name": "tokens" });
+  const answered = figure("answered", null);
+  const ofAnswer = h("span", ", ", answered, " of them the answer's");
+  const noAnswer = h("span", ", and no answer yet: part 5 shows how it begins");
+  const means = h(
+    "span",
+    " · mean ",
+    term("surprise"),
+    " ",
+    surprise,
+    " ",
+    term("nats"),
+    h("span.if-truth", " · ", floors, noFloors),
+  );
   let fable = 0;
   root.append(
     h("div.row", examples),
     area,
     note,
     strip,
-    h(
-      "p.sum",
-      count,
-      " tokens · mean ",
-      term("surprise"),
-      " ",
-      surprise,
-      " ",
-      term("nats"),
-      h("span.if-truth", " · ", floors, noFloors),
-    ),
+    h("p.sum", count, " tokens", ofAnswer, noAnswer, means),
     card,
     h(
       "div.legend",
@@ -138,27 +143,28 @@ export function textPanel(root, view) {
       trace.is_cut && `The model reads ${model.context_length} tokens at most: the text is shown as far as they reach.`,
       model.has_chat &&
         "This model was fine-tuned on conversations: it reads a text as a question, between marks that say who speaks. " +
-          "It learned to predict answers, so its surprise at a question means little.",
+          "It learned to predict answers alone, so only their tokens are coloured and counted.",
     ]
       .filter(Boolean)
       .join(" ");
     note.hidden = !note.textContent;
+    const nats_T = surprises(model, trace);
     const tokens = trace.ids.map((id, place) => {
-      const nats = place ? trace.surprise.values[place - 1] : null;
-      const least = place ? truth?.floor?.[place - 1] : null;
+      const nats = nats_T[place];
+      const least = nats === null ? null : truth?.floor?.[place - 1];
       const text = model.texts[id];
-      const shade = place ? shadeOf(nats) : "begin";
-      const under = place && truth?.known ? `under-${shadeOf(least)}` : "";
+      const shade = !place ? "begin" : nats === null ? "given" : shadeOf(nats);
+      const under = nats !== null && truth?.known ? `under-${shadeOf(least)}` : "";
       return h(
         "span",
         {
-          class: `token ${shade} ${under} ${text.length > LONG ? "long" : ""}`,
+          class: `token ${shade} ${under} ${place && !model.bytes[id] ? "turn" : ""} ${text.length > LONG ? "long" : ""}`,
           role: "option",
           "data-place": place,
           "data-id": id,
           "data-value": nats === null ? "" : nats.toPrecision(7),
           "data-floor": least ?? "",
-          "aria-label": place ? `${visible(text)}, surprise ${fixed(nats)} nats` : "start of the text",
+          "aria-label": place ? `${visible(text)}, ${saidOf(nats)}` : "start of the text",
         },
         place ? piece(text) : "start",
       );
@@ -170,18 +176,22 @@ export function textPanel(root, view) {
     );
     count.textContent = trace.ids.length - 1;
     count.dataset.value = trace.ids.length - 1;
-    const surprises = [...trace.surprise.values];
+    const learned = nats_T.filter((nats) => nats !== null);
     const show = (element, value) => setFigure(element, value, fixed(value, 3));
-    show(surprise, mean(surprises));
-    const both = surprises
-      .map((nats, i) => [nats, truth?.floor?.[i]])
-      .filter(([, least]) => least !== undefined && least !== null);
+    show(surprise, learned.length ? mean(learned) : null);
+    ofAnswer.hidden = !model.has_chat || !learned.length;
+    noAnswer.hidden = !model.has_chat || learned.length > 0;
+    means.hidden = model.has_chat && !learned.length;
+    setFigure(answered, learned.length, String(learned.length));
+    const both = nats_T
+      .map((nats, place) => [nats, truth?.floor?.[place - 1] ?? null])
+      .filter(([nats, least]) => nats !== null && least !== null);
     root.classList.toggle("no-truth", !truth?.known);
     if (truth !== view.truth) return; // that of this text is on its way
-    const known = truth?.known && both.length === surprises.length && both.length;
+    const known = truth?.known && both.length === learned.length && both.length;
     const meanOf = (numbers) => (known ? mean(numbers) : null);
     floors.hidden = !known;
-    noFloors.hidden = Boolean(known) || !surprises.length;
+    noFloors.hidden = Boolean(known) || !learned.length;
     show(floor, meanOf(both.map(([, least]) => least)));
     show(excess, meanOf(both.map(([nats, least]) => nats - least)));
   }
@@ -204,8 +214,6 @@ export function textPanel(root, view) {
     if (id === undefined) return;
     const merges = mergesOf(model, id);
     const fits = matching(truth, trace);
-    const least = place ? fits?.floor?.[place - 1] : null;
-    const skills = place && fits?.skills?.[place - 1];
     fill(
       card,
       h(
@@ -215,27 +223,14 @@ export function textPanel(root, view) {
           "span.muted",
           ` token ${place} · id `,
           figure("id", id, String(id)),
-          model.bytes[id] ? ` · bytes ${model.bytes[id]}` : " · stands before every text",
+          model.bytes[id]
+            ? ` · bytes ${model.bytes[id]}`
+            : place
+              ? " · no text can forge it"
+              : " · stands before every text",
         ),
       ),
-      place
-        ? h(
-            "div",
-            "surprise ",
-            figure("token_surprise", trace.surprise.values[place - 1]),
-            " nats",
-            fits?.known &&
-              h(
-                "span",
-                least === null || least === undefined
-                  ? " · no exact truth here"
-                  : [" · floor ", figure("token_floor", least), " nats"],
-              ),
-            skills && skills.length
-              ? h("span.muted", ` · needs ${skills.map((skill) => SKILLS[skill] ?? skill).join(", ")}`)
-              : null,
-          )
-        : h("div.muted", "Training puts this token between any two texts."),
+      place ? h("div", surpriseAt(place, fits)) : h("div.muted", "Training puts this token between any two texts."),
       merges.length
         ? h(
             "div.merges",
@@ -249,9 +244,29 @@ export function textPanel(root, view) {
               ),
             ),
           )
-        : h("div.merges.muted", place ? "a single byte: no merge made it" : ""),
+        : h("div.merges.muted", model.bytes[id] ? "a single byte: no merge made it" : ""),
     );
   }
+
+  // How much the token at a place surprised the model, and whoever knows the truth.
+  function surpriseAt(place, truth) {
+    const nats = surprises(view.model, view.trace)[place];
+    if (nats === null) return h("span.muted", "given: the model did not learn to predict it");
+    const least = truth?.floor?.[place - 1] ?? null;
+    const skills = truth?.skills?.[place - 1] ?? [];
+    return [
+      "surprise ",
+      figure("token_surprise", nats),
+      " nats",
+      truth?.known &&
+        (least === null ? " · no exact truth here" : [" · floor ", figure("token_floor", least), " nats"]),
+      skills.length > 0 && h("span.muted", ` · needs ${skills.map((skill) => SKILLS[skill] ?? skill).join(", ")}`),
+    ];
+  }
+}
+
+function saidOf(nats) {
+  return nats === null ? NOT_LEARNED : `surprise ${fixed(nats)} nats`;
 }
 
 // The merges that made a token from bytes, in the order in which they were learned.

@@ -26,3 +26,21 @@ export function piece(text) {
   if (text === "<|endoftext|>") return "⟨end⟩";
   return text.split(/([ \n\t]+)/).map((part) => (/[ \n\t]/.test(part) ? h("i.blank", visible(part)) : part));
 }
+
+// For each token, whether the model has learned to predict it: all but the first or, in a conversation, those of the
+// answers and their ends.
+export function isLearned(model, ids) {
+  if (!model.has_chat) return ids.map((_, place) => place > 0);
+  const [begins, ends] = ["<|assistant|>", "<|end|>"].map((mark) => model.texts.indexOf(mark));
+  let isAnswer = false;
+  return ids.map((id) => {
+    const wasAnswer = isAnswer;
+    isAnswer = id === begins || (isAnswer && id !== ends);
+    return wasAnswer;
+  });
+}
+
+// How much each token surprised the model; null where it did not learn to predict it.
+export function surprises(model, { ids, surprise }) {
+  return isLearned(model, ids).map((learned, place) => (learned ? surprise.values[place - 1] : null));
+}

@@ -17,11 +17,12 @@ export function drawVerdict(verdict, truth, trace) {
   fill(verdict, sign, "The grammar's verdict: ", inWords(truth, trace.text));
 }
 
-function inWords({ is_whole, is_possible, positions, possible_length }, text) {
-  if (is_whole) return "a whole fable, and nothing can follow.";
+function inWords({ is_answer, is_whole, is_possible, positions, possible_length }, text) {
+  const a = is_answer ? "an answer" : "a fable";
+  if (is_whole && is_possible) return is_answer ? "a whole answer." : "a whole fable, and nothing can follow.";
   const insideWord = "The text stops inside a word, so the next token has no exact truth.";
-  if (is_possible) return ["a fable can begin like this.", positions.at(-1) ? "" : ` ${insideWord}`];
+  if (is_possible) return [`${a} can begin like this.`, positions.at(-1) ? "" : ` ${insideWord}`];
   const wrong = text.slice(possible_length);
   const shown = visible(wrong.slice(0, 24)) + (wrong.length > 24 ? "…" : "");
-  return ["no fable goes on like this, from ", h("mark.mono", shown), " on."];
+  return [`no ${a.split(" ")[1]} goes on like this, from `, h("mark.mono", shown), " on."];
 }
