@@ -53,7 +53,7 @@ def main() -> None:
             with served(run) as address:
                 figures[name] = typing(browser, address, given.keystrokes)
         file = Path(folder) / "page.html"
-        export_page(given.run, file)
+        export_page([given.run], file)
         figures["demo, exported"] = typing(browser, file.as_uri(), given.keystrokes) | {TRUTH: "not known"}
     print_table("run", figures)
     if given.record:

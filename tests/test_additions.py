@@ -51,7 +51,7 @@ for name in ("parts", "layers"):
             run.export(f"{name}-{to}", to=to)
         except ConfigError as refusal:
             print(f"{name} to {to}: {refusal}")
-    print(f"{name} in a browser: {export_page(Path('checkpoints', name), Path(f'{name}.html'))}")
+    print(f"{name} in a browser: {export_page([Path('checkpoints', name)], Path(f'{name}.html'))}")
 """
 
 # Of each row: a file, the text before which something is put, and what is put there. Without such a text: a new file.

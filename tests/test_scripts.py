@@ -77,6 +77,7 @@ SMALLEST: dict[str, tuple[str, dict[str, object]]] = {
     "write_lm_eval_tasks": ("checkpoints/fables tasks --fables 2", {}),
 }
 ELSEWHERE = {
+    "check_tours": "web/test_tours.py",
     "clean": "test_clean.py",
     "devices_on_paper": "test_devices_on_paper.py",
     "draw_rewards": "test_draw_rewards.py",

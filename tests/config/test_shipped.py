@@ -37,7 +37,7 @@ def test_a_misspelled_name_is_answered_with_the_nearest(tmp_path: Path, monkeypa
 @pytest.mark.usefixtures("trained_before")
 def test_each_shipped_config_is_listed_and_loads_by_its_name():
     listed = dict(shipped_configs())
-    assert len(listed) == len(list(SHIPPED.rglob("*.yaml")))
+    assert len(listed) == len([file for file in SHIPPED.rglob("*.yaml") if file.parent.name != "tours"])
     for name, purpose in listed.items():
         if name.startswith("experiments/"):
             assert load_experiment(Path(name)).config.name == name.removeprefix("experiments/")

@@ -22,7 +22,7 @@ TYPED = "Once upon a time there was a fox"
 @pytest.fixture(scope="module")
 def file(fables_run, tmp_path_factory):
     file = tmp_path_factory.mktemp("export") / "page.html"
-    assert export_page(fables_run, file) is None
+    assert export_page([fables_run], file) is None
     return file
 
 
@@ -233,7 +233,7 @@ def measured_little(monkeypatch):
 
 
 def test_a_prompt_is_what_the_page_opens_with(browser, fables_run, tmp_path, measured_little):
-    assert export_page(fables_run, tmp_path / "page.html", TYPED) is None
+    assert export_page([fables_run], tmp_path / "page.html", TYPED) is None
     for page in watched(browser, tmp_path / "page.html"):
         shown(page, TYPED)
         assert page.input_value("#text") == TYPED
@@ -279,7 +279,7 @@ def test_a_model_that_no_browser_runs_is_shown_on_the_recorded_text(browser, fab
     train(
         fables_run / "config.yaml", tmp_path / "linear", overrides=changes, steps=1, data_dir=fables_run.parent / "data"
     )
-    assert export_page(tmp_path / "linear", tmp_path / "page.html", TYPED) == "linear attention"
+    assert export_page([tmp_path / "linear"], tmp_path / "page.html", TYPED) == "linear attention"
     for page in watched(browser, tmp_path / "page.html"):
         logits, expected = check(shown(page, TYPED, "linear@1"), load(tmp_path / "linear").trace(TYPED), atol=1e-3)
         np.testing.assert_allclose(torch.tensor(logits).softmax(-1), expected.softmax(-1), atol=LEAST_PROBABILITY)
@@ -289,7 +289,7 @@ def test_a_model_that_no_browser_runs_is_shown_on_the_recorded_text(browser, fab
 
 
 def test_a_model_of_another_kind_is_shown_without_what_it_does_not_have(browser, lstm_run, tmp_path):
-    assert export_page(lstm_run, tmp_path / "page.html", TYPED) == "a model of type lstm"
+    assert export_page([lstm_run], tmp_path / "page.html", TYPED) == "a model of type lstm"
     run = load(lstm_run)
     ids = [run.tokenizer.end_of_text, *run.tokenizer.encode(TYPED)]
     log_q_TV = run.model.eval()(torch.tensor([ids]))[0].detach().log_softmax(-1)
@@ -300,7 +300,7 @@ def test_a_model_of_another_kind_is_shown_without_what_it_does_not_have(browser,
 
 
 def test_a_model_of_conversations_reads_a_text_in_its_template_in_a_file_too(browser, chat_run, tmp_path):
-    assert export_page(chat_run, tmp_path / "page.html", TYPED) is None
+    assert export_page([chat_run], tmp_path / "page.html", TYPED) is None
     for page in watched(browser, tmp_path / "page.html"):
         assert shown(page, TYPED, "chat@1")["ids"] == prompt_ids(load(chat_run).tokenizer, [("user", TYPED)])
         expect(page.locator("#part-text")).not_to_contain_text("tokens at most")
@@ -323,8 +323,7 @@ def test_the_command_says_what_it_wrote_and_what_is_missing(fables_run, tmp_path
     ("words", "exit_code", "what"),
     [
         (("RUN", "--prompt", "Once"), 2, "--prompt is for --export"),
-        (("RUN", "RUN", "--export", "page.html"), 2, "--export is for one RUN"),
-        (("RUN", "--train", "debug", "--export", "page.html"), 2, "--export is for one RUN"),
+        (("RUN", "--train", "debug", "--export", "page.html"), 2, "--export is for runs that are there"),
         (("none", "--export", "page.html"), 4, "no such run"),
         (("RUN", "--export", "page.html", "--checkpoint", "4", "--port", "1"), 2, "leave out --checkpoint, --port"),
         (("RUN", "--export", "none/page.html"), 5, "there is no folder none"),
@@ -340,5 +339,5 @@ def test_what_cannot_be_exported_is_told_in_one_line(fables_run, pellucid, words
 def test_without_a_text_to_record_the_cure_is_named(fables_run, tmp_path, monkeypatch):
     monkeypatch.setattr("pellucid.web.runs.Runs.examples", lambda *_: [])
     with pytest.raises(ConfigError, match=re.escape("give --prompt TEXT")):
-        export_page(fables_run, tmp_path / "page.html")
+        export_page([fables_run], tmp_path / "page.html")
     assert list(tmp_path.iterdir()) == []

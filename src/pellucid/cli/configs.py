@@ -46,10 +46,15 @@ def configs() -> None:
 
 
 def schema(
-    of: Annotated[Literal["run", "experiment"], Argument(metavar="[run|experiment]", help="Kind of config.")] = "run",
+    of: Annotated[
+        Literal["run", "experiment", "tour"], Argument(metavar="[run|experiment|tour]", help="Kind of config.")
+    ] = "run",
 ) -> None:
     """Print the JSON Schema of a config, for editors."""
+    from pellucid.config.base import Section
     from pellucid.config.experiment import ExperimentConfig
     from pellucid.config.run import RunConfig
+    from pellucid.config.tour import TourConfig
 
-    print_result((RunConfig if of == "run" else ExperimentConfig).model_json_schema())
+    kinds: dict[str, type[Section]] = {"run": RunConfig, "experiment": ExperimentConfig, "tour": TourConfig}
+    print_result(kinds[of].model_json_schema())

@@ -31,6 +31,9 @@ def serve(
     train: Annotated[
         Path | None, Option(metavar="CONFIG", help="Train RUN while serving, unless it is trained.")
     ] = None,
+    tour: Annotated[
+        Path | None, Option(metavar="FILE", help="Play this tour on the page, or a shipped one, as recall.")
+    ] = None,
     export: Annotated[
         Path | None, Option(metavar="FILE", help="Write the page into one file that needs no server.")
     ] = None,
@@ -38,9 +41,9 @@ def serve(
 ) -> None:
     """Open the Model Microscope, a page about your runs. OpenAI's clients can call them."""
     if export is not None:
-        unusable = {"the other runs": len(runs) > 1, "--train": train is not None, "--open": opens}
+        unusable = {"--train": train is not None, "--open": opens}
         unusable |= {"--checkpoint": checkpoint != "best", "--port": port != PORT, "--host": host != HOST}
-        _export(runs[0], export, prompt, [name for name, is_used in unusable.items() if is_used])
+        _export(runs, export, prompt, tour, [name for name, is_used in unusable.items() if is_used])
         return
     if prompt is not None:
         raise ConfigError("command line", "--prompt is for --export", "add it, or type the text on the page")
@@ -54,28 +57,34 @@ def serve(
     with listen(host, port) as listening, _training(runs[0], train):
         for run_dir in runs if train is None else []:
             _require_run(run_dir)
-        _show(runs, checkpoint, host, listening, opens)
+        _show(runs, checkpoint, tour, host, listening, opens)
 
 
-def _show(runs: list[Path], checkpoint: str, host: str, listening: socket, opens: bool) -> None:
+def _show(runs: list[Path], checkpoint: str, tour: Path | None, host: str, listening: socket, opens: bool) -> None:
     """Serve the page and the API until they are stopped."""
-    view = "" if checkpoint == "best" else _view(runs[0], checkpoint)
+    view = {} if checkpoint == "best" else _view(runs[0], checkpoint)
     with heavy_imports():
+        from pellucid.checkpoint.run_directory import steps_in
         from pellucid.config.load import load_run_config
         from pellucid.web.app import make_app  # imports PyTorch: two seconds, while the training starts
         from pellucid.web.openai.api import openai_routes
         from pellucid.web.openai.served import served_runs
         from pellucid.web.runs import LOOK_INSIDE, left_out
         from pellucid.web.server import run
+        from pellucid.web.tours import files_of
 
     for config in [run_dir / "config.yaml" for run_dir in runs]:
         with suppress(PellucidError):  # the page itself shows why a run cannot be read
             if config.exists() and (lacks := left_out(load_run_config(config))):
                 parts = ", ".join(LOOK_INSIDE[part] for part in lacks["parts"])
                 note(f"{config.parent}: the page leaves out {parts}: {lacks['why']}")
-    app = make_app(runs, [openai_routes(served_runs(runs, checkpoint))], host=host)
+    app = make_app(runs, [openai_routes(served_runs(runs, checkpoint))], host=host, tours=files_of(tour))
+    if tour is not None:
+        view |= {"tour": tour.stem}
+        for line in app.state.tours.differences(tour.stem) if all(map(steps_in, runs)) else []:
+            note(f"{tour}: {line}")
     name = HOST if host in EVERYWHERE else f"[{host}]" if ":" in host else host
-    url = f"http://{name}:{listening.getsockname()[1]}/{view}"
+    url = f"http://{name}:{listening.getsockname()[1]}/{'#' + urlencode(view) if view else ''}"
     print(url, flush=True)
     if host not in ("localhost", HOST, "::1"):
         others = f"; others open http://{_own_address()}:{listening.getsockname()[1]}/" if host in EVERYWHERE else ""
@@ -97,10 +106,10 @@ def _own_address() -> str:
         return str(asking.getsockname()[0])
 
 
-def _export(run: Path, file: Path, prompt: str | None, of_no_use: list[str]) -> None:
+def _export(runs: list[Path], file: Path, prompt: str | None, tour: Path | None, of_no_use: list[str]) -> None:
     """Write the page as a file."""
     if of_no_use:
-        what = "--export is for one RUN that is there, and writes all of its checkpoints"
+        what = "--export is for runs that are there, and writes all of their checkpoints"
         raise ConfigError("command line", what, f"leave out {', '.join(of_no_use)}")
     if file.is_dir() or not file.parent.is_dir():
         what = "this is a folder" if file.is_dir() else f"there is no folder {file.parent}"
@@ -108,7 +117,7 @@ def _export(run: Path, file: Path, prompt: str | None, of_no_use: list[str]) -> 
     with heavy_imports():
         from pellucid.web.export import export_page
 
-    unsupported = export_page(run, file, prompt)
+    unsupported = export_page(runs, file, prompt, tour)
     note(f"wrote {file}, {file.stat().st_size / 1e6:.1f} MB")
     if unsupported:
         note(f"{file}: no text can be typed, because model.js does not know {unsupported}; it shows the recorded one")
@@ -146,13 +155,13 @@ def _require_run(run: Path) -> None:
     raise CheckpointError(str(run), what, fix)
 
 
-def _view(run: Path, which: str) -> str:
-    """The fragment of the page's URL that shows this checkpoint."""
+def _view(run: Path, which: str) -> dict[str, str]:
+    """The state of the page that shows this checkpoint, as its URL names it."""
     from pellucid.checkpoint.run_directory import find_step_directory, run_of
 
     directory = find_step_directory(run, which)
     step = int(directory.name.removeprefix("step-"))
-    return "#" + urlencode({"checkpoint": f"{run_of(directory).resolve().name}@{step}"})
+    return {"checkpoint": f"{run_of(directory).resolve().name}@{step}"}
 
 
 def train_for_page(config: Path, run_dir: Path) -> None:

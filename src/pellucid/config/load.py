@@ -15,6 +15,7 @@ from pellucid.config.faults import EXAMPLE_OF_A_SECTION, Places, explain
 from pellucid.config.run import RunConfig, run_and_checkpoint, run_meant_by
 from pellucid.config.section_types import keys_left_out
 from pellucid.config.shipped import find_config, shipped_configs
+from pellucid.config.tour import TourConfig
 from pellucid.config.yaml_source import MAX_CHARACTERS, Path, dotted, parse_yaml, shortened, write_yaml
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.files import read_at_most
@@ -87,6 +88,13 @@ def load_experiment(file: FilePath) -> LoadedExperiment:
     file = find_config(file)
     data, places = _sections(ExperimentConfig, _read(file), str(file))
     return LoadedExperiment(_validated(ExperimentConfig, data, places), places)
+
+
+def load_tour(file: FilePath) -> TourConfig:
+    """Read a tour of the page. Raises ConfigError as `load_run_config` does."""
+    file = find_config(file)
+    data, places = _sections(TourConfig, _read(file), str(file))
+    return _validated(TourConfig, data, places)
 
 
 def _sections(kind: type[Section], text: str, source: str) -> tuple[dict[str, Any], Places]:

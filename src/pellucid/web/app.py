@@ -19,20 +19,31 @@ from pellucid.web.live import event_routes
 from pellucid.web.microscope import Microscope
 from pellucid.web.runs import Runs
 from pellucid.web.schemas import MOST_FABLES, InsideRequest, KnockOutRequest, TextRequest, TraceRequest
+from pellucid.web.tours import Tours
 
 STATIC = Path(__file__).parent / "static"
 POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 
 
-def make_app(paths: Sequence[Path], routers: Sequence[APIRouter] = (), *, host: str = "127.0.0.1") -> FastAPI:
+def make_app(
+    paths: Sequence[Path], routers: Sequence[APIRouter] = (), *, host: str = "127.0.0.1", tours: Sequence[Path] = ()
+) -> FastAPI:
     """An app with the page of the runs at these paths (run or step directories), and further routes.
 
-    host: the address on which the server will listen.
+    host: the address on which the server will listen. tours: files of further tours.
     """
     app = FastAPI(title="Pellucid", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     microscope = Microscope(paths)
     runs = microscope.runs
-    for router in (run_routes(runs), model_routes(microscope), event_routes(runs.folders), *routers):
+    guide = Tours(microscope, tours)
+    app.state.tours = guide
+    for router in (
+        run_routes(runs),
+        model_routes(microscope),
+        tour_routes(guide),
+        event_routes(runs.folders),
+        *routers,
+    ):
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.add_middleware(Policy)
@@ -106,6 +117,21 @@ def model_routes(microscope: Microscope) -> APIRouter:
     @routes.post("/api/knock_out")
     def knock_out(body: KnockOutRequest) -> JSONResponse:
         return JSONResponse(microscope.knock_out(body.checkpoint, body.n))
+
+    return routes
+
+
+def tour_routes(tours: Tours) -> APIRouter:
+    """Routes for the ways through the page."""
+    routes = APIRouter()
+
+    @routes.get("/api/tours")
+    def listed() -> JSONResponse:
+        return JSONResponse(tours.listed())
+
+    @routes.get("/api/tour")
+    def tour(name: str) -> JSONResponse:
+        return JSONResponse(tours.played(name))
 
     return routes
 

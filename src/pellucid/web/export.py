@@ -26,6 +26,7 @@ from pellucid.web.microscope import Microscope
 from pellucid.web.runs import Opened
 from pellucid.web.schemas import N_FABLES
 from pellucid.web.tensors import packed
+from pellucid.web.tours import Tours, files_of
 
 Json = dict[str, Any]
 
@@ -36,15 +37,18 @@ LEAST_PROBABILITY = 1e-3  # of a token whose logit is recorded
 N_LIKELIEST = 10  # always recorded: as many as a cell of the logit lens lists
 
 
-def export_page(run: Path, file: Path, prompt: str | None = None) -> str | None:
-    """Write the page of a run, with this text or an example; returns why its model cannot run in a browser, or None.
+def export_page(runs: Sequence[Path], file: Path, prompt: str | None = None, tour: Path | None = None) -> str | None:
+    """Write the page of the runs, with this text or an example; returns why no model can run in a browser, or None.
 
-    CheckpointError for a run without a checkpoint, ConfigError where there is no text to record, and the errors of
-    `Microscope`.
+    tour: a file, or the name of a shipped one. CheckpointError for a run without a checkpoint, ConfigError where there
+    is no text to record, and the errors of `Microscope` and `Tours`.
     """
-    find_step_directory(run, "latest")
-    microscope = Microscope([run])
-    recorded = record(microscope, prompt)
+    for run in runs:
+        find_step_directory(run, "latest")
+    microscope = Microscope(runs)
+    tours = Tours(microscope, files_of(tour))
+    played = [] if tour is None else [tours.played(tour.stem)]
+    recorded = record(microscope, prompt, played)
     html = page(recorded)
     with written_whole(file) as draft:
         draft.write_text(html, encoding="utf-8")
@@ -52,32 +56,43 @@ def export_page(run: Path, file: Path, prompt: str | None = None) -> str | None:
     return unsupported_part(opened)
 
 
-def record(microscope: Microscope, prompt: str | None) -> Json:
-    """All data for `source_offline.js`."""
-    [run] = microscope.runs.described()["runs"]
-    checkpoints = [checkpoint["id"] for checkpoint in run["checkpoints"]]
-    latest = checkpoints[-1]
-    examples = microscope.runs.examples(latest)
-    text = microscope.trace(latest, prompt or first_text(examples))["text"]
-    examples = [{"skill": None, "text": text}] * bool(prompt) + examples
-    truths = {example["text"]: microscope.truth(latest, example["text"]) for example in examples}
+def record(microscope: Microscope, prompt: str | None, tours: Sequence[Json] = ()) -> Json:
+    """All data for `source_offline.js`. What is of a run stands under its name, and the first run's model is live."""
+    runs = microscope.runs
+    described = runs.described()["runs"]
+    checkpoints = {run["name"]: [checkpoint["id"] for checkpoint in run["checkpoints"]] for run in described}
+    last = {name: ids[-1] for name, ids in checkpoints.items()}
+    first = described[0]["name"]
+    latest = last[first]
+    examples = {name: runs.examples(checkpoint) for name, checkpoint in last.items()}
+    text = microscope.trace(latest, prompt or first_text(examples[first]))["text"]
+    examples[first] = [{"skill": None, "text": text}] * bool(prompt) + examples[first]
+    shown = [state for tour in tours for stop in tour["stops"] for state in (stop["show"], stop["then"])]
+    texts = dict.fromkeys([text, *(state["text"] for state in shown)])
+    truths = {each: microscope.truth(latest, each) for each in [*(one["text"] for one in examples[first]), *texts]}
     browser = browser_model(microscope, latest, text)
-    others = checkpoints[:-1] if browser else checkpoints
+    wanted = {(checkpoint, text): None for ids in checkpoints.values() for checkpoint in ids}
+    wanted |= {(state[side], state["text"]): None for state in shown for side in ("checkpoint", "other") if state[side]}
+    answered: dict[str, Json] = {}
+    for checkpoint, each in wanted:
+        if checkpoint != latest or browser is None:
+            answered.setdefault(checkpoint, {})[each] = answers(microscope, checkpoint, each, truths[each])
     return {
-        "run": {"runs": [run]},
-        "metrics": microscope.runs.metrics(run["name"]),
-        "samples": microscope.runs.samples(run["name"]),
-        "model": microscope.model(latest),
+        "run": {"runs": described},
+        "metrics": {name: runs.metrics(name) for name in checkpoints},
+        "samples": {name: runs.samples(name) for name in checkpoints},
+        "model": {name: microscope.model(checkpoint) for name, checkpoint in last.items()},
         "examples": examples,
-        "documents": microscope.runs.held_out(latest, N_DOCUMENTS),
+        "documents": {name: runs.held_out(checkpoint, N_DOCUMENTS) for name, checkpoint in last.items()},
         "latest": latest,
         "text": text,
         "truths": truths,
-        "deciding": {text: microscope.deciding(latest, text) for text in truths},
-        "heads": {checkpoint: or_none(microscope.heads, checkpoint) for checkpoint in checkpoints},
+        "deciding": {each: microscope.deciding(latest, each) for each in truths},
+        "heads": {each: or_none(microscope.heads, each) for ids in checkpoints.values() for each in ids},
         "knock_out": or_none(microscope.knock_out, latest, N_FABLES),
         "browser": browser,
-        "answers": {checkpoint: answers(microscope, checkpoint, text, truths[text]) for checkpoint in others},
+        "answers": answered,
+        "tours": tours,
     }
 
 

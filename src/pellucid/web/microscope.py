@@ -130,9 +130,9 @@ class Microscope:
 
         return opened.traces.get((tuple(ids), places, patch_text), compute), shown
 
-    def traced(self, checkpoint: str, text: str) -> tuple[Opened, Trace]:
-        """The model and its trace of a text, for the exported page."""
-        return self.runs.open(checkpoint), self._trace(checkpoint, text)[0]
+    def traced(self, checkpoint: str, text: str, changes: Changes = UNCHANGED) -> tuple[Opened, Trace]:
+        """The model and its trace of a text, for the exported page and for tours."""
+        return self.runs.open(checkpoint), self._trace(checkpoint, text, changes)[0]
 
     def inside(
         self, checkpoint: str, text: str, layer: int, changes: Changes = UNCHANGED, dtype: DType = "float32"

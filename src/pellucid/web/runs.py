@@ -142,6 +142,11 @@ class Runs:
             "checkpoints": [{"id": f"{name}@{step}", "step": step, "val_loss": losses.get(step)} for step in steps],
         }
 
+    def configs(self) -> dict[str, RunConfig]:
+        """The config of each run that has one, by name."""
+        files = {name: _folder(path) / "config.yaml" for name, path in self._paths.items()}
+        return {name: load_run_config(file) for name, file in files.items() if file.exists()}
+
     def metrics(self, name: str) -> list[Json]:
         """The rows of metrics.jsonl."""
         return _rows(self._path(name))

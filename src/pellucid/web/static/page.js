@@ -22,6 +22,7 @@ import { followRuns, isMissing, openCheckpoint, readRuns, useDefaults } from "./
 import { settings, applySettings } from "./settings.js";
 import { fail, leaveOut, noProblem, showStatus } from "./status.js";
 import { leftOut, makeStore } from "./store.js";
+import { tourGuide } from "./tour.js";
 
 const PANELS = {
   machine: machinePanel,
@@ -43,10 +44,12 @@ export async function showPage(source) {
     sections[name] = document.getElementById(`part-${name}`);
     return { section: sections[name], ...panel(sections[name].querySelector(".body"), view) };
   });
+  const guide = tourGuide(document.getElementById("tour"), view);
   const requests = makeRequests(view);
   view.draw = () => {
     leaveOut(view, sections);
     panels.filter(({ section }) => !section.hidden).forEach((panel) => panel.draw());
+    guide.draw();
     showStatus(view);
   };
   window.microscope = view; // for whoever opens the console
@@ -82,6 +85,7 @@ export async function showPage(source) {
     if (checkpoint && (!view.examplesOf || view.heads?.problem)) await openCheckpoint(view, checkpoint);
     requests.refresh();
     view.draw();
+    await guide.open();
   }
   await begin().catch(fail);
   followRuns(view, () => {

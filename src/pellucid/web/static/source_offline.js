@@ -5,6 +5,7 @@
 
 import { Decoder, dot, lens, nothing, outputOf, trace } from "./model.js";
 import { SourceError, withTensors } from "./source_server.js";
+import { runOf } from "./store.js";
 import { Tensor } from "./tensor.js";
 import { Tokenizer } from "./tokenizer.js";
 
@@ -22,10 +23,11 @@ export function offlineSource(recorded) {
     canPatch: live !== null,
     isMeasured: recorded.knock_out !== null,
     run: async () => recorded.run,
-    metrics: async () => recorded.metrics,
-    model: async () => recorded.model,
-    examples: async () => recorded.examples.filter(({ text }) => live || text === recorded.text),
-    fable: async ({ number }) => documentOf(recorded, number),
+    metrics: async ({ run }) => recorded.metrics[run],
+    model: async ({ checkpoint }) => modelOf(recorded, checkpoint),
+    examples: async ({ checkpoint }) =>
+      recorded.examples[runOf(checkpoint)].filter(({ text }) => live || text === recorded.text),
+    fable: async ({ checkpoint, number }) => documentOf(recorded.documents[runOf(checkpoint)], number),
     trace: async (asked) => answers(asked.checkpoint).trace(asked),
     logits: async (asked) => answers(asked.checkpoint).logits(asked),
     inside: async (asked) => answers(asked.checkpoint).inside(asked),
@@ -33,7 +35,10 @@ export function offlineSource(recorded) {
     deciding: async ({ text }) => recorded.deciding[text] ?? { places: [] },
     heads: async ({ checkpoint }) => recorded.heads[checkpoint],
     knockOutTable: async ({ checkpoint }) => knockOutOf(recorded, checkpoint),
-    onEvent: (hear) => hear({ type: "samples", run: recorded.run.runs[0].name, moments: recorded.samples }),
+    tours: async () => ({ tours: recorded.tours }),
+    tour: async ({ name }) => recorded.tours.find((tour) => tour.name === name),
+    onEvent: (hear) =>
+      Object.entries(recorded.samples).forEach(([run, moments]) => hear({ type: "samples", run, moments })),
   };
 }
 
@@ -44,7 +49,11 @@ function knockOutOf({ knock_out, latest }, checkpoint) {
   return knock_out;
 }
 
-function documentOf({ documents }, number) {
+function modelOf({ model }, checkpoint) {
+  return model[runOf(checkpoint)];
+}
+
+function documentOf(documents, number) {
   if (!documents.length) throw new SourceError("No held-out text is in this file.");
   return { number, text: documents[(number - 1) % documents.length] };
 }
@@ -57,7 +66,7 @@ function liveAnswers(recorded) {
   const kept = new Map(); // the last trace with these changes
 
   function traced({ text, knockOut = [], patchText }) {
-    const { has_chat, end_of_text } = recorded.model;
+    const { has_chat, end_of_text } = modelOf(recorded, recorded.latest);
     const shown = has_chat ? text : beginningThatFits(tokenizer, text, model.contextLength - 1);
     const key = JSON.stringify([knockOut, patchText]);
     const before = kept.get(key);
@@ -75,7 +84,7 @@ function liveAnswers(recorded) {
     return kept.get(key);
   }
 
-  const textOf = (ids) => ids.map((id) => recorded.model.texts[id]).join("");
+  const textOf = (ids) => ids.map((id) => modelOf(recorded, recorded.latest).texts[id]).join("");
 
   // What is to stand at these places: nothing or, with a patchText, what they gave for that text.
   function changes(nTokens, knockOut, patchText) {
@@ -138,11 +147,14 @@ function columnOf(logits_NV) {
 function recordedAnswers(recorded, checkpoint, live) {
   function found({ text, knockOut = [] }) {
     const cure = live ? ` Choose ${recorded.latest}, which runs in your browser.` : "";
-    const start = recorded.text.slice(0, 40);
-    if (text !== recorded.text)
-      throw new SourceError(`For ${checkpoint}, this file holds only one text: “${start}…”.${cure}`);
+    const answers = recorded.answers[checkpoint];
+    const beginnings = Object.keys(answers).map((each) => `“${each.slice(0, 40)}…”`);
+    if (!(text in answers))
+      throw new SourceError(
+        `For ${checkpoint}, this file holds only ${beginnings.length > 1 ? "these texts" : "one text"}: ${beginnings.join(", ")}.${cure}`,
+      );
     if (knockOut.length) throw new SourceError(`For ${checkpoint}, this file holds only the whole model.${cure}`);
-    return recorded.answers[checkpoint];
+    return answers[text];
   }
 
   return {
@@ -160,7 +172,7 @@ function recordedAnswers(recorded, checkpoint, live) {
     const logits_NV = [];
     counts.values.forEach((count, cell) => {
       if (cell % nPlaces === place) {
-        const logits_V = new Float32Array(recorded.model.vocab_size).fill(rest.values[cell]);
+        const logits_V = new Float32Array(modelOf(recorded, checkpoint).vocab_size).fill(rest.values[cell]);
         for (let i = start; i < start + count; i++) logits_V[ids.values[i]] = values.values[i];
         logits_NV.push(logits_V);
       }

@@ -25,6 +25,11 @@
 //                                               knocked_out: [{places, nats_per_fable: {skill: {mean, half_width}}}],
 //                                               attribution: {evenly: {skill}, done_by: {skill: [layer, head] or null},
 //                                               heads: [{layer, head, looks: {skill: {mean, half_width}}}]}}
+//   tours()                                   {tours: [{name, title, minutes, about}]}: those that these runs can play
+//   tour({name})                              the same and stops: [{title, say, question, choices, answer, because, show and
+//                                               then: the state of the page before the answer and after it, part and
+//                                               then_part: where to look; measured: {name: figure}, misses: [where
+//                                               a figure is out of the bounds that the tour claims]}]
 //   onEvent(callback)                         calls callback({type, run, …}) now and whenever it has changed:
 //                                               state: is_there, is_training, step, steps; checkpoint: steps;
 //                                               samples: moments ([{step, texts}]); metrics: after, rows (in place of all rows after
@@ -56,6 +61,8 @@ export function serverSource() {
     deciding: (asked) => post("/api/deciding", asked),
     heads: ({ checkpoint }) => get("/api/heads", { checkpoint }),
     knockOutTable: (asked) => post("/api/knock_out", asked),
+    tours: () => get("/api/tours"),
+    tour: ({ name }) => get("/api/tour", { name }),
     onEvent: listen,
   };
 }

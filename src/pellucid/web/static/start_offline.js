@@ -8,5 +8,7 @@ const compressed = bytesOf(document.getElementById("recorded").textContent);
 const stream = new Blob([compressed]).stream().pipeThrough(new DecompressionStream("gzip"));
 const recorded = await new Response(stream).json();
 // Without an address that says otherwise, the page opens with what was recorded.
-location.hash ||= new URLSearchParams({ checkpoint: recorded.latest, text: recorded.text });
+const [tour] = recorded.tours;
+const view = tour ? { tour: tour.name } : { checkpoint: recorded.latest, text: recorded.text };
+if (!location.hash) history.replaceState(null, "", `#${new URLSearchParams(view)}`);
 showPage(offlineSource(recorded));

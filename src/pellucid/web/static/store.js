@@ -16,6 +16,8 @@ export const DEFAULTS = {
   top_p: 1,
   guess: false,
   inside: false,
+  tour: "", // the name of the one that is played
+  stop: 1, // of the tour
   large: false,
   theme: "auto",
 };

@@ -1,0 +1,143 @@
+"""Knobs of a tour: a way through the Microscope, stop by stop, that asks before it shows (`web/tours.py`)."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from pellucid.config.base import JSON_SCHEMA, BrokenRule, Section
+
+Part = Literal["machine", "run", "text", "attention", "lens", "next", "inside", "knock", "compare"]
+Share = Annotated[float, Field(ge=0, le=1)]
+SLOT = re.compile(r"{(\w+)}")  # a place for a measured figure
+OF_A_TOKEN = ("probability", "truth", "attention")
+
+
+class RunOfTour(Section):
+    """A run that the tour shows. It is found among those that are served by its config."""
+
+    where: dict[str, Any] = Field({}, description="dotted keys of its config and their values, as {model.type: lstm}")
+    made_by: str = Field(min_length=1, description="command that trains such a run, for whoever has none")
+
+
+class Shown(Section):
+    """What the page shows at a stop. What is left out stays as it was at the stop before."""
+
+    part: Part | None = Field(None, description="part of the page to scroll to")
+    run: str | None = Field(None, description="name of one of the tour's runs")
+    step: int | Literal["first", "best", "last"] | None = Field(
+        None, description="checkpoint; for a number the nearest one"
+    )
+    compare: str | None = Field(None, description="run, or RUN@STEP, to compare with; '': none")
+    text: str | None = None
+    at: str | int | None = Field(
+        None, description="token to look from: its number, or words that end with it; with another text its last"
+    )
+    head: str | None = Field(
+        None, description="as 1.2; [not] deciding: the one that looks most, least at what decides; or a score's name"
+    )
+    off: str | None = Field(
+        None, description="parts to switch off, as '1.2 f0'; head: the one above, all heads: every head; '': none"
+    )
+    instead: str | None = Field(None, description="text from which the parts that are off take their output; '': zeros")
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_k: Annotated[int, Field(ge=0)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    inside: bool | None = Field(None, description="open the numbers of part 6")
+
+
+class Measure(Section):
+    """A figure of what the stop shows, measured when the tour is played, and what the tour claims of it."""
+
+    of: Literal[
+        "probability",
+        "truth",
+        "likeliest",
+        "impossible",
+        "entropy",
+        "divergence",
+        "surprise",
+        "floor",
+        "attention",
+        "head",
+        "step",
+        "metric",
+    ]
+    token: str | None = Field(
+        None, description="of a probability: of which token, or the likeliest; of attention: on which word"
+    )
+    name: str | None = Field(None, description="of a metric: its column in metrics.jsonl")
+    step: int | None = Field(None, description="of a metric: where, if not at the checkpoint shown")
+    percent: bool = Field(False, description="of a metric: shown as a percentage")
+    side: Literal["A", "B"] = "A"
+    before: bool = Field(False, description="as the stop is before its answer")
+    least: float | None = Field(None, description="the tour claims at least this")
+    most: float | None = Field(None, description="the tour claims at most this")
+    equals: str | None = Field(None, description="the tour claims that this token is the likeliest")
+
+    @model_validator(mode="after")
+    def _has_what_it_needs(self) -> Measure:
+        if self.of == "metric" and self.name is None:
+            raise BrokenRule("name", "a metric needs the name of its column", "add one, as val_loss")
+        if self.token is not None and self.of not in OF_A_TOKEN:
+            raise BrokenRule("token", f"{self.of} is not measured of a token", "remove it")
+        if self.equals is not None and self.of != "likeliest":
+            raise BrokenRule("equals", "only the likeliest token can be claimed to be one", "use least and most")
+        return self
+
+
+class Stop(Section):
+    """What to look at, a question about what comes, and what one sees then."""
+
+    title: str = Field(min_length=1, max_length=60)
+    say: str = Field(min_length=1, description="**bold**, `code`, {name} for a measured figure; blank lines split it")
+    show: Shown = Shown()
+    question: str | None = None
+    choices: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    answer: str | None = Field(None, description="one of the choices; a measured {name} is added to them")
+    then: Shown = Field(Shown(), description="what changes on the page once the question is answered")
+    because: str | None = Field(None, description="what to see now, and why")
+    measures: dict[str, Measure] = Field({}, description="figures for the texts, each with what the tour claims of it")
+
+    @model_validator(mode="after")
+    def _asks_what_it_answers(self) -> Stop:
+        if (self.question is None) != (self.answer is None):
+            given, missing = ("answer", "question") if self.question is None else ("question", "answer")
+            raise BrokenRule(given, f"without {missing}", f"add the {missing}, or remove this")
+        if self.question is None and (self.choices or self.because or self.then != Shown()):
+            key = "choices" if self.choices else "because" if self.because else "then"
+            raise BrokenRule(key, "this belongs to a question", "add one, with its answer")
+        is_measured = bool(SLOT.search(self.answer or ""))
+        if self.answer is not None and self.answer not in self.choices and not is_measured:
+            raise BrokenRule("answer", f"{self.answer!r} is none of the choices", "add it to them")
+        if self.question is not None and len({*self.choices, self.answer}) < 2:
+            raise BrokenRule("choices", "a question needs at least two", "add what a reader might expect")
+        for key in ("say", "question", "answer", "because"):
+            for slot in SLOT.findall(getattr(self, key) or ""):
+                if slot not in self.measures:
+                    raise BrokenRule(key, f"{{{slot}}} is not measured", "add it to measures, or write it in words")
+        return self
+
+
+class TourConfig(Section, json_schema_extra=JSON_SCHEMA):
+    """A tour. `pellucid serve RUN --tour FILE` plays it."""
+
+    title: str = Field(min_length=1, max_length=60)
+    about: str = Field(min_length=1, description="what one can answer afterwards")
+    minutes: int = Field(ge=1)
+    runs: dict[str, RunOfTour] = Field(min_length=1, description="runs by name; the tour begins with the first one")
+    stops: Annotated[tuple[Stop, ...], Field(strict=False, min_length=1)]
+
+    @model_validator(mode="after")
+    def _shows_its_runs(self) -> TourConfig:
+        for stop in self.stops:
+            for shown in (stop.show, stop.then):
+                for name in (shown.run, (shown.compare or "").partition("@")[0]):
+                    if name and name not in self.runs:
+                        what = f"{stop.title!r} shows {name!r}"
+                        raise BrokenRule("stops", what, f"name one of runs: {', '.join(self.runs)}")
+        if self.stops[0].show.text is None:
+            raise BrokenRule("stops", "the first stop shows no text", "add `show: {text: ...}` to it")
+        return self

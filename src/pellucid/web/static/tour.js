@@ -1,0 +1,196 @@
+// A tour: stops that tell what to look at, and ask before they show. The source gives each stop with the state of the
+// page before its question and after it, and with its figures measured (web/tours.py). One may wander off, and come back.
+
+import { changed, fill, h } from "./elements.js";
+import { waitedFor } from "./newest.js";
+import { fail } from "./status.js";
+
+const KEY = "pellucid-tours"; // of the session storage, where answers are kept over a reload
+
+export function tourGuide(root, view) {
+  const { source, store } = view;
+  const memory = {};
+  const answers = keptAnswers(); // by tour and stop
+  const choice = h("select", { id: "tour-choice", "aria-label": "Tour", hidden: true, onchange: begin });
+  document.getElementById("settings").prepend(choice);
+  const isFresh = store.get().text === null; // the address names no view in which one left the tour
+  let tour = null; // as the source gives it
+  const here = () => Math.max(1, Math.min(view.state.stop, tour.stops.length));
+  const keyOf = (stop) => `${tour.name} ${stop}`;
+  return { open, draw };
+
+  // What can be played; and the tour that the address names, at the stop where it is.
+  async function open() {
+    const { tours } = await source.tours();
+    const option = ({ name, title, minutes }) => h("option", { value: name }, `${title} (${minutes} min)`);
+    fill(choice, h("option", { value: "" }, "Tours …"), tours.map(option));
+    choice.hidden = !tours.length;
+    const { tour: name, stop } = store.get();
+    if (!name || tour) return;
+    await load(name);
+    if (isFresh) go(stop);
+  }
+
+  async function load(name) {
+    tour = null;
+    tour = await waitedFor(source.tour({ name }));
+    view.draw();
+  }
+
+  async function begin() {
+    if (!choice.value) return end();
+    await load(choice.value).then(() => go(1), fail);
+  }
+
+  function end() {
+    tour = null;
+    store.set({ tour: "", stop: 1 });
+    view.draw();
+  }
+
+  // A stop that has been answered is shown as it was left.
+  function go(number) {
+    const stop = tour.stops[number - 1];
+    show(number, answers[keyOf(number)] === undefined ? stop : { show: stop.then, part: stop.then_part });
+    view.draw();
+    root.scrollTop = 0;
+    root.querySelector("h2").focus({ preventScroll: true });
+  }
+
+  function show(number, { show: state, part }) {
+    store.set({ ...state, tour: tour.name, stop: number });
+    if (part) lookAt(document.getElementById(`part-${part}`));
+  }
+
+  function answer(number, given) {
+    const { then, then_part } = tour.stops[number - 1];
+    answers[keyOf(number)] = given;
+    keep(answers);
+    show(number, { show: then, part: then_part });
+    view.draw();
+    root.querySelector(".because").scrollIntoView({ block: "nearest" });
+  }
+
+  function draw() {
+    const { state } = view;
+    choice.value = tour ? tour.name : "";
+    const stop = tour?.stops[here() - 1];
+    const given = stop && answers[keyOf(here())];
+    const isAstray = stop && !isShown(given === undefined ? stop.show : stop.then, state);
+    if (!changed(memory, stop, given, isAstray)) return;
+    root.hidden = !stop;
+    document.body.classList.toggle("touring", Boolean(stop));
+    if (stop)
+      fill(root, heading(stop), marked(stop.say), asked(stop, given), isAstray && wayBack(), buttons(stop, given));
+  }
+
+  function heading(stop) {
+    return h(
+      "header",
+      h("p.muted.small", `${tour.title} · ${here()} of ${tour.stops.length}`),
+      h("button.close", { id: "tour-end", "aria-label": "End the tour", onclick: end }, "×"),
+      h("h2", { tabindex: -1 }, stop.title),
+    );
+  }
+
+  function asked(stop, given) {
+    if (!stop.question) return null;
+    const number = here();
+    const mark = (each) =>
+      given === undefined ? "" : each === stop.answer ? ".right" : each === given ? ".wrong" : "";
+    const button = (each) =>
+      h(
+        `button.chip${mark(each)}`,
+        { "data-choice": each, disabled: given !== undefined, onclick: () => answer(number, each) },
+        each,
+      );
+    return [
+      h("p.question", ...inline(stop.question)),
+      h("div.chips", { role: "group", "aria-label": "Choices" }, stop.choices.map(button)),
+      h("div.because", { "aria-live": "polite" }, given !== undefined && reason(stop, given)),
+    ];
+  }
+
+  function reason(stop, given) {
+    const misses = stop.misses.map((miss) => h("li", miss));
+    return [
+      h("p", h("b", given === stop.answer ? "Right. " : `Not this time: ${stop.answer}. `)),
+      stop.because && marked(stop.because),
+      misses.length ? h("div.note", h("p", "Your run differs from what this tour expects:"), h("ul", misses)) : null,
+    ];
+  }
+
+  function wayBack() {
+    return h(
+      "p.row.small",
+      h("span.muted", "You have changed the page."),
+      h("button.chip", { id: "tour-back", onclick: () => go(here()) }, "Back to this stop"),
+    );
+  }
+
+  function buttons(stop, given) {
+    const [number, last] = [here(), tour.stops.length];
+    const isOpen = stop.question && given === undefined;
+    const asking = tour.stops.map((each, i) => each.question && answers[keyOf(i + 1)] === each.answer);
+    const [right, all] = [asking.filter(Boolean).length, tour.stops.filter(({ question }) => question).length];
+    const score = number === last && !isOpen && all > 0;
+    return [
+      score && h("p.score", `You predicted ${right} of ${all}.`),
+      h(
+        "div.buttons",
+        h("button", { id: "tour-previous", disabled: number === 1, onclick: () => go(number - 1) }, "Back"),
+        number < last
+          ? h(
+              isOpen ? "button" : "button.main",
+              { id: "tour-next", onclick: () => go(number + 1) },
+              isOpen ? "Skip" : "Next",
+            )
+          : h("button.main", { id: "tour-done", onclick: end }, "End"),
+        number === last && h("button", { id: "tour-again", onclick: again }, "Once more"),
+      ),
+    ];
+  }
+
+  function again() {
+    tour.stops.forEach((_, i) => delete answers[keyOf(i + 1)]);
+    keep(answers);
+    go(1);
+  }
+}
+
+// Without gliding: on its way the page would draw parts that then turn out to be higher or lower than it had thought.
+function lookAt(section) {
+  section.scrollIntoView();
+  requestAnimationFrame(() => requestAnimationFrame(() => section.scrollIntoView()));
+}
+
+// Whether the page shows what a stop wants it to.
+function isShown(wanted, state) {
+  return Object.entries(wanted).every(([key, value]) => state[key] === value);
+}
+
+// Paragraphs with **bold** and `code`.
+function marked(text) {
+  return text.split(/\n+/).map((paragraph) => h("p", ...inline(paragraph)));
+}
+
+function inline(text) {
+  const kinds = { "*": (part) => h("b", part.slice(2, -2)), "`": (part) => h("code", part.slice(1, -1)) };
+  return text.split(/(\*\*.+?\*\*|`.+?`)/).map((part, i) => (i % 2 ? kinds[part[0]](part) : part));
+}
+
+function keptAnswers() {
+  try {
+    return JSON.parse(sessionStorage.getItem(KEY)) ?? {};
+  } catch {
+    return {}; // a browser may forbid a page to keep anything
+  }
+}
+
+function keep(answers) {
+  try {
+    sessionStorage.setItem(KEY, JSON.stringify(answers));
+  } catch {
+    // then they are kept until the page is closed
+  }
+}
