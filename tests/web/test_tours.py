@@ -251,6 +251,7 @@ def test_the_page_asks_then_shows_and_counts(page: Page, stops):
     page.locator("#tour-next").click()
     settled(page)
     assert state(page).items() >= stops[1]["show"].items()
+    page.wait_for_function("Math.abs(document.getElementById('part-compare').getBoundingClientRect().top) < 300")
     page.locator(f"[data-choice='{stops[1]['answer']}']").click()
     expect(tour.locator(".because")).to_contain_text("Right.")
     page.locator("#tour-next").click()

@@ -245,7 +245,7 @@ class Played:
             return Figure(value, f"{value:,.0f}")
         if measure.of in IN_NATS or (measure.of == "metric" and not measure.percent):
             return Figure(value, f"{value:.2f}".replace("-", "−"))
-        return Figure(value, "under 0.1 %" if 0 < value < 0.0005 else f"{100 * value:.1f} %")
+        return Figure(value, "under 0.1%" if 0 < value < 0.0005 else f"{100 * value:.1f}%")
 
     def _measured(self, measure: Measure, state: Json) -> float | str | None:
         checkpoint, at = (state["other"] if measure.side == "B" else state["checkpoint"]), state["at"]

@@ -6,6 +6,7 @@ import { waitedFor } from "./newest.js";
 import { fail } from "./status.js";
 
 const KEY = "pellucid-tours"; // of the session storage, where answers are kept over a reload
+const MOMENT = 2000; // milliseconds
 
 export function tourGuide(root, view) {
   const { source, store } = view;
@@ -15,6 +16,9 @@ export function tourGuide(root, view) {
   document.getElementById("settings").prepend(choice);
   const isFresh = store.get().text === null; // the address names no view in which one left the tour
   let tour = null; // as the source gives it
+  let followed = null; // the part to keep in sight
+  let letGo = 0;
+  for (const touch of ["wheel", "pointerdown", "keydown"]) addEventListener(touch, () => (followed = null));
   const here = () => Math.max(1, Math.min(view.state.stop, tour.stops.length));
   const keyOf = (stop) => `${tour.name} ${stop}`;
   return { open, draw };
@@ -62,6 +66,14 @@ export function tourGuide(root, view) {
     if (part) lookAt(document.getElementById(`part-${part}`));
   }
 
+  // Without gliding, and again whenever something is drawn within a moment: parts above grow as their numbers arrive.
+  function lookAt(section) {
+    followed = section;
+    clearTimeout(letGo);
+    letGo = setTimeout(() => (followed = null), MOMENT);
+    section.scrollIntoView();
+  }
+
   function answer(number, given) {
     const { then, then_part } = tour.stops[number - 1];
     answers[keyOf(number)] = given;
@@ -73,6 +85,7 @@ export function tourGuide(root, view) {
 
   function draw() {
     const { state } = view;
+    requestAnimationFrame(() => followed?.scrollIntoView());
     choice.value = tour ? tour.name : "";
     const stop = tour?.stops[here() - 1];
     const given = stop && answers[keyOf(here())];
@@ -156,12 +169,6 @@ export function tourGuide(root, view) {
     keep(answers);
     go(1);
   }
-}
-
-// Without gliding: on its way the page would draw parts that then turn out to be higher or lower than it had thought.
-function lookAt(section) {
-  section.scrollIntoView();
-  requestAnimationFrame(() => requestAnimationFrame(() => section.scrollIntoView()));
 }
 
 // Whether the page shows what a stop wants it to.
