@@ -254,7 +254,7 @@ def test_a_bar_is_as_long_as_its_share(show, text):
     page = show(text=text, other="fables@2", top_k=0)
     for bars, numbers in (
         ("#part-lens .bar.model", "#part-lens .likeliest li"),
-        ("[data-side=A] .bar", "[data-side=A] li"),
+        ("#part-compare li .bar.A", "#part-compare .number[data-side=A]"),
     ):
         widths = page.eval_on_selector_all(bars, "all => all.map((e) => parseFloat(e.style.width) / 100)")
         close(torch.tensor(widths), values(page, numbers))
@@ -347,11 +347,26 @@ def test_dragging_the_curve_shows_the_model_of_that_moment_and_b_stands_beside_i
     for side, model in (("A", early), ("B", run)):
         traced = model.trace(text)
         surprise = -traced.logits[-1].log_softmax(-1)[range(len(traced.ids) - 1), traced.ids[1:]]
-        close(values(page, f"[data-side={side}] .token")[1:], surprise)
-        ids = values(page, f"[data-side={side}] li", "data-id").long()
-        close(values(page, f"[data-side={side}] li"), traced.logits[-1, -1].softmax(-1)[ids])
+        close(values(page, f".cell-{side}[data-side]")[1:], surprise)
+        ids = values(page, "#part-compare li", "data-id").long()
+        close(values(page, f"#part-compare .number[data-side={side}]"), traced.logits[-1, -1].softmax(-1)[ids])
     assert page.text_content(".run [data-name=step]").startswith("2 of")
     expect(page.locator(".samples")).to_be_empty()  # a later model wrote them
+
+
+def test_part_8_opens_with_a_b_and_shows_none_if_that_is_chosen(browser, fables_run, lstm_run, text, show):
+    with (
+        served(make_app([fables_run, lstm_run])) as (_, port),
+        watched(browser, f"http://127.0.0.1:{port}/", f"#{urlencode({'text': text})}") as page,
+    ):
+        expect(page.locator("#other")).to_have_value("lstm@1")  # another run that cuts text into the same tokens
+        expect(page.locator("#part-compare .pair-token")).to_have_count(len(values(page, "#part-text .token")))
+        expect(page.locator("#part-compare .maps")).to_contain_text("B has no attention heads.")
+        page.select_option("#other", "none")
+        expect(page.locator("#part-compare .pair-token")).to_have_count(0)
+    page = show(text=text, checkpoint="fables@4")
+    expect(page.locator("#other")).to_have_value("fables@2")  # of a single run, an earlier checkpoint
+    assert show(text=text, other="none").locator("#part-compare .empty").count() == 1
 
 
 def test_a_word_is_explained_where_one_points_at_it(show, text):
@@ -763,8 +778,10 @@ def test_of_a_model_without_heads_the_page_leaves_out_what_there_is_not_and_show
         close(values(page, "#part-text .token")[1:], -log_q_TV[range(len(ids) - 1), ids[1:]])
         best = values(page, "#part-next .candidate", "data-id").long()
         close(values(page, "#part-next [data-name=model]"), log_q_TV[-1, best].exp())
-        expect(page.locator("[data-side=A] .map")).to_have_count(0)
-        close(values(page, "[data-side=B] .token")[1:].mean(), value(page, "mean_B"))
+        expect(page.locator(".map[data-side=A]")).to_have_count(0)
+        expect(page.locator(".map[data-side=B]")).to_have_count(1)
+        close(values(page, ".cell-B[data-side]")[1:].mean(), value(page, "mean_B"))
+        close(values(page, ".cell-floor")[1:].mean(), value(page, "compare_floor"))
         page.keyboard.press(".")
         expect(page.locator("#problem")).to_be_hidden()
 

@@ -26,7 +26,7 @@ from pellucid.web.microscope import Microscope
 from pellucid.web.runs import Opened
 from pellucid.web.schemas import N_FABLES
 from pellucid.web.tensors import packed
-from pellucid.web.tours import Tours, files_of
+from pellucid.web.tours import NONE, Tours, files_of
 
 Json = dict[str, Any]
 
@@ -72,7 +72,9 @@ def record(microscope: Microscope, prompt: str | None, tours: Sequence[Json] = (
     truths = {each: microscope.truth(latest, each) for each in [*(one["text"] for one in examples[first]), *texts]}
     browser = browser_model(microscope, latest, text)
     wanted = {(checkpoint, text): None for ids in checkpoints.values() for checkpoint in ids}
-    wanted |= {(state[side], state["text"]): None for state in shown for side in ("checkpoint", "other") if state[side]}
+    wanted |= {
+        (state[side], state["text"]): None for state in shown for side in ("checkpoint", "other") if state[side] != NONE
+    }
     answered: dict[str, Json] = {}
     for checkpoint, each in wanted:
         if checkpoint != latest or browser is None:

@@ -45,6 +45,7 @@ LEAST_TOKENS_BEFORE = 24  # an example for recall should be long enough to conta
 NOT_BEGUN: Json = {  # for a run whose folder has no config yet
     "loss_unit": "nats per token",
     "most_reward": None,
+    "vocabulary": None,
     "steps": None,
     "context_length": None,
     "evaluation_tokens": None,
@@ -132,6 +133,7 @@ class Runs:
             "name": name,
             "loss_unit": config.loss_unit,
             "most_reward": most_reward(config),
+            "vocabulary": _digest(_folder(path) / "tokenizer.json"),
             "steps": getattr(config.train, "steps", None),
             "knows_truth": isinstance(self.corpus(config), KnownCorpus),
             "has_chat": config.corpus.type in CONVERSATIONS,
@@ -282,6 +284,11 @@ def _present(path: Path) -> Path:
 def _folder(path: Path) -> Path:
     """The run's folder, from itself or the folder of one of its checkpoints."""
     return run_of(path) if STEP_NAME.fullmatch(path.name) else path
+
+
+def _digest(file: Path) -> str | None:
+    """A hash of a file's contents: of a tokenizer, it tells whether two runs have the same."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file.exists() else None
 
 
 def _rows(path: Path) -> list[Json]:

@@ -26,6 +26,7 @@ from pellucid.web.microscope import Changes, Microscope
 Json = dict[str, Any]
 
 TOURS = SHIPPED / "tours"
+NONE = "none"  # instead of a checkpoint to compare with
 UNTOUCHED: Json = {"off": "", "instead": "", "temperature": 1.0, "top_k": 0, "top_p": 1.0, "inside": False}
 IN_NATS = ("entropy", "divergence", "surprise", "floor")
 
@@ -184,7 +185,7 @@ class Played:
 
     def _other(self, compared: str) -> str:
         role, _, step = compared.partition("@")
-        return self._checkpoint(self._runs[role], int(step) if step.isdecimal() else step or None) if role else ""
+        return self._checkpoint(self._runs[role], int(step) if step.isdecimal() else step or None) if role else NONE
 
     def _at(self, checkpoint: str, text: str, at: str | int | None) -> int:
         """The token's number; -1 for the last."""
@@ -249,7 +250,7 @@ class Played:
 
     def _measured(self, measure: Measure, state: Json) -> float | str | None:
         checkpoint, at = (state["other"] if measure.side == "B" else state["checkpoint"]), state["at"]
-        if not checkpoint:
+        if checkpoint == NONE:
             raise ConfigError(self._place, "side B is measured, and there is none", "add `compare`, or measure side A")
         run, _, step = checkpoint.rpartition("@")
         if measure.of == "head":

@@ -46,8 +46,7 @@ export function decidingHere(view) {
 }
 
 // How much each head takes from there: [[share, "layer.head"]], most first; none where nothing decides.
-export function headsThatLook(view) {
-  const { attention } = view.trace;
+export function headsThatLook(view, { attention } = view.trace) {
   const [places, here, [n_layers, n_heads]] = [decidingHere(view), placeOf(view), attention.shape];
   const shares = Array.from({ length: places.length ? n_layers * n_heads : 0 }, (_, i) => {
     const [layer, head] = [Math.floor(i / n_heads), i % n_heads];

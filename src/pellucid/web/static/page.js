@@ -120,6 +120,7 @@ function makeView(source) {
     baseLogits: null,
     other: null,
     otherLogits: null,
+    otherProblem: null, // why B cannot read the text
     truth: null,
     deciding: null,
     heads: null,

@@ -1,140 +1,217 @@
 // Part 8: two checkpoints read the same text.
 
 import { paint, shadeOf, shareColour } from "./colours.js";
-import { bar, changed, figure, fill, fixed, h, percent, setFigure, thousands } from "./elements.js";
-import { headOf, placeOf, selectToken } from "./moves.js";
-import { likeliest, logSoftmax } from "./sampling.js";
-import { isThere, runHere, runOf, stepOf } from "./store.js";
+import { bar, changed, figure, fill, fixed, h, percent, thousands } from "./elements.js";
+import { term } from "./glossary.js";
+import { headOf, headsThatLook, LOOKS, placeOf, selectToken } from "./moves.js";
+import { NONE, rivalOf, rivalReading } from "./rival.js";
+import { likeliest, softmax } from "./sampling.js";
+import { isThere, runOf, stepOf } from "./store.js";
 import { mean } from "./tensor.js";
-import { piece, visible } from "./tokens.js";
+import { nameAt, piece, surprises, visible } from "./tokens.js";
 import { matching } from "./truth.js";
 
-const N_SHOWN = 6;
+const N_SHOWN = 5; // likeliest tokens of each
+const APART = 0.5; // nats: a difference worth a mark
 
 export function comparePanel(root, view) {
   const [memory, options] = [{}, {}];
   const choice = h("select", { id: "other", onchange: () => view.store.set({ other: choice.value }) });
-  const sides = h("div.sides");
-  const least = figure("compare_floor", null);
-  const leastWords = h("span", " The floor is ", least, " nats.");
-  const key = h(
-    "p.sides-key.muted.small",
-    h("span.worse", "underlined"),
-    ": surprised this model by at least 0.5 nats more than the other.",
-    leastWords,
-  );
-  root.append(h("div.row", h("label", { for: "other" }, "Compare A with B:"), choice), key, sides);
+  const both = h("div.both");
+  root.append(h("div.row", h("label", { for: "other" }, "Compare A with B:"), choice), both);
   return { draw };
 
   function draw() {
-    const { runs, state, base, baseLogits, other, otherLogits, truth, model, look } = view;
-    const { at, head, guess } = state;
-    if (changed(options, runs, state.other, state.checkpoint)) drawOptions();
+    const { runs, state, base, baseLogits, otherLogits, otherProblem, truth, deciding, model, look } = view;
+    const [rival, { at, head, guess, checkpoint }] = [rivalOf(view), state];
+    if (changed(options, runs, rival, checkpoint)) drawOptions(rival);
     if (!model || !base) return;
-    if (!changed(memory, runs, base, baseLogits, other, otherLogits, truth, at, head, state.other, guess, look)) return;
-    const why = whyNot();
-    key.hidden = Boolean(why);
-    if (why) return fill(sides, why);
-    const floor = matching(truth, base)?.floor;
-    const isKnown = floor?.length > 0 && floor.length === base.ids.length - 1 && !floor.includes(null);
-    leastWords.hidden = !isKnown;
-    const meanFloor = isKnown ? mean(floor) : null;
-    setFigure(least, meanFloor, fixed(meanFloor, 3));
-    fill(sides, side("A", state.checkpoint, base, baseLogits, other), side("B", state.other, other, otherLogits, base));
+    const other = rivalReading(view);
+    const fits = matching(truth, base);
+    const shown = [rival, base, baseLogits, other, otherLogits, otherProblem, fits, deciding, at, head, guess, look];
+    if (!changed(memory, ...shown)) return;
+    const why = whyNot(rival, other);
+    if (why) return fill(both, h("p.empty", why));
+    if (!other) return; // it is on its way
+    const readers = [
+      { side: "A", checkpoint, trace: base, logits: baseLogits },
+      { side: "B", checkpoint: rival, trace: other, logits: otherLogits },
+    ];
+    for (const reader of readers) reader.nats = surprises(model, reader.trace);
+    fill(both, means(readers, fits), strip(readers, fits), furthest(readers), next(readers, fits), maps(readers));
   }
 
-  function drawOptions() {
+  function drawOptions(rival) {
     const { runs, state } = view;
     const others = runs.flatMap((run) => run.checkpoints).filter(({ id }) => id !== state.checkpoint);
-    const option = ({ id }) => h("option", { value: id, selected: id === state.other }, nameOf(id));
-    fill(choice, h("option", { value: "" }, "none"), others.map(option));
-  }
-
-  // What stands in place of the comparison where there is none.
-  function whyNot() {
-    const { state, base, other } = view;
-    if (!state.other) return invitation();
-    if (!isThere(view, state.other))
-      return h("p.empty", `${nameOf(state.other)} is not there any more. Choose another B.`);
-    if (!other) return h("p.empty", "B is reading …");
-    if (String(other.ids) === String(base.ids)) return null;
-    return h("p.empty", "B splits this text into different tokens, so the two cannot be compared token by token.");
-  }
-
-  // What to do as long as there is no B.
-  function invitation() {
-    const { state, store } = view;
-    const others = (runHere(view)?.checkpoints ?? []).filter(({ id }) => id !== state.checkpoint);
-    const early = others[Math.floor(others.length / 2)]?.id;
-    const choose = () => store.set({ other: early });
-    return h(
-      "p.empty.row",
-      "Choose a B: an early checkpoint shows what the last one has learned since.",
-      early && h("button.chip", { onclick: choose }, `compare with ${nameOf(early)}`),
-    );
+    const option = ({ id }) => h("option", { value: id, selected: id === rival }, nameOf(id));
+    fill(choice, h("option", { value: NONE, selected: !rival }, "none"), others.map(option));
   }
 
   function nameOf(checkpoint) {
     return `${view.runs.length > 1 ? `${runOf(checkpoint)}, ` : ""}step ${thousands(stepOf(checkpoint))}`;
   }
 
-  function side(name, checkpoint, trace, logits, rival) {
+  // What stands in place of the comparison where there is none; null where there is one, or one is on its way.
+  function whyNot(rival, other) {
+    if (!rival) return "Choose a B: an early checkpoint shows what the last one has learned since.";
+    if (!isThere(view, rival)) return `${nameOf(rival)} is not there any more. Choose another B.`;
+    if (view.otherProblem) return view.otherProblem;
+    if (!other) return both.children.length ? null : "B is reading …";
+    const n = Math.min(other.ids.length, view.base.ids.length); // one may read fewer at once
+    if (String(other.ids.slice(0, n)) === String(view.base.ids.slice(0, n))) return null;
+    return "B splits this text into different tokens, so the two cannot be compared token by token.";
+  }
+
+  // Who reads, and how much the text surprises each.
+  function means(readers, truth) {
+    const row = (name, what, key, value) =>
+      h("tr", h("th", { scope: "row" }, name), h("td.what", what), h("td", figure(key, value, fixed(value, 3))));
+    const floor = readers[0].nats.map((nats, place) => (nats === null ? null : (truth?.floor?.[place - 1] ?? NaN)));
+    const least = meanOf(floor);
+    return h(
+      "table.readers",
+      h("thead", h("tr", h("th"), h("th"), h("th", "mean ", term("surprise")))),
+      h(
+        "tbody",
+        readers.map(({ side, checkpoint, nats }) =>
+          row(h(`b.side-${side}`, side), nameOf(checkpoint), `mean_${side}`, meanOf(nats)),
+        ),
+        Number.isFinite(least) && row("", term("floor"), "compare_floor", least),
+      ),
+    );
+  }
+
+  // Under each token, how much it surprised A and B, and the least possible.
+  function strip([a, b], truth) {
     const here = placeOf(view);
-    const surprise = mean(trace.surprise.values);
     return h(
-      "article.side",
-      { "data-side": name },
-      h("h3", name, h("span.muted", ` ${nameOf(checkpoint)}`)),
-      h("p", "mean surprise ", figure(`mean_${name}`, surprise, fixed(surprise, 3)), " nats"),
-      h("div.strip.small-strip", ...trace.ids.map((id, place) => token(id, place, here, trace, rival))),
-      nextTokens(here, trace, logits),
-      attention(name, trace),
+      "div.strip.pairs",
+      h("span.pair-names", h("span"), h("span.side-A", "A"), h("span.side-B", "B"), truth?.known && h("span", "floor")),
+      a.trace.ids.map((id, place) => {
+        const [ofA, ofB] = [a.nats[place], b.nats[place] ?? null];
+        const apart = ofA !== null && ofB !== null && Math.abs(ofA - ofB) >= APART;
+        const least = ofA === null ? null : (truth?.floor?.[place - 1] ?? null);
+        const marks = [place === here && "here", view.state.guess && place > here && "later", apart && "apart"];
+        return h(
+          "span",
+          {
+            class: ["pair-token", ...marks.filter(Boolean)].join(" "),
+            "data-place": place,
+            onclick: () => selectToken(view, place),
+            title: place ? `A ${fixed(ofA)}, B ${fixed(ofB)}, floor ${fixed(least)} nats` : "",
+          },
+          h("span.text", place ? piece(view.model.texts[id]) : "start"),
+          cell("A", ofA, apart && ofA > ofB),
+          cell("B", ofB, apart && ofB > ofA),
+          truth?.known && cell("floor", least),
+        );
+      }),
     );
   }
 
-  function token(id, place, here, trace, rival) {
-    const nats = place ? trace.surprise.values[place - 1] : null;
-    const worse = place && nats - rival.surprise.values[place - 1] > 0.5;
-    const marks = [worse && "worse", place === here && "here", view.state.guess && place > here && "later"];
+  function cell(side, nats, isWorse) {
+    const shade = nats === null ? "none" : shadeOf(nats);
+    const value = nats === null ? "" : nats.toPrecision(7);
     return h(
-      "span",
-      {
-        class: ["token", place ? shadeOf(nats) : "begin", ...marks.filter(Boolean)].join(" "),
-        "data-place": place,
-        "data-value": nats === null ? "" : nats.toPrecision(7),
-        onclick: () => selectToken(view, place),
-        title: place ? `surprise ${fixed(nats)} nats` : "",
-      },
-      place ? piece(view.model.texts[id]) : "start",
+      `i.cell-${side}.${shade}${isWorse ? ".worse" : ""}`,
+      { "data-side": side, "data-value": value },
+      short(nats),
     );
   }
 
-  function attention(name, { attention, ids }) {
-    const [layer, head] = headOf(view);
-    if (attention.shape[0] <= layer || attention.shape[1] <= head) return null;
-    const label = `Attention of head ${layer}.${head} in ${name}`;
-    const canvas = h("canvas.map", { role: "img", "aria-label": label });
-    const [T, weights] = [ids.length, attention.row(layer, head).values];
+  // The token at which the two differ most.
+  function furthest([a, b]) {
+    const gaps = a.nats.map((nats, place) => Math.abs((nats ?? 0) - (b.nats[place] ?? nats ?? 0)));
+    const place = gaps.indexOf(Math.max(...gaps));
+    if (gaps[place] < APART || view.state.guess) return null;
+    return h(
+      "p.furthest",
+      "They are furthest apart at ",
+      h("b.mono", nameAt(view, place)),
+      `: it surprised A by ${fixed(a.nats[place])} nats, B by ${fixed(b.nats[place])}. `,
+      h("button.chip", { onclick: () => selectToken(view, place - 1) }, "what did each expect there?"),
+    );
+  }
+
+  // The likeliest next tokens of each, and the true ones.
+  function next(readers, truth) {
+    const here = placeOf(view);
+    const heading = h("h3", "After ", h("span.mono", nameAt(view, here)));
+    if (view.state.guess) return h("div", heading, h("p.muted", "Hidden while “Guess first” is on."));
+    if (here >= readers[1].trace.ids.length) return h("div", heading, h("p.muted", "B does not read as far as this."));
+    if (readers.some(({ logits }) => logits?.at !== here)) return h("div", heading, h("p.muted", "…"));
+    const known = truth?.positions?.[here];
+    const p = readers.map(({ logits, trace }) => softmax(logits.logits.row(trace.points.length - 1).values));
+    const inTruth = (id) => known?.p[known.ids.indexOf(id)] ?? 0;
+    const likely = known ? known.ids.filter((id) => id >= 0).sort((x, y) => inTruth(y) - inTruth(x)) : [];
+    const most = (id) => Math.max(...p.map((p_V) => p_V[id]), inTruth(id));
+    const ids = [...new Set([...p.flatMap((p_V) => likeliest(p_V, N_SHOWN)), ...likely.slice(0, N_SHOWN)])];
+    const line = (name, share) => [
+      h("span.track", bar(name, share)),
+      h("span.number", { "data-side": name, "data-value": share.toPrecision(7) }, percent(share)),
+    ];
+    return h(
+      "div.expected",
+      heading,
+      h(
+        "p.key",
+        [["A", "A"], ["B", "B"], ...(known ? [["truth", "truth"]] : [])].map(([name, words]) =>
+          h("span", h(`span.bar.${name}`), words),
+        ),
+      ),
+      h(
+        "ol",
+        ids
+          .sort((x, y) => most(y) - most(x))
+          .slice(0, N_SHOWN + 3)
+          .map((id) =>
+            h(
+              "li",
+              { "data-id": id },
+              h("span.mono", visible(view.model.texts[id])),
+              h("span.lines", line("A", p[0][id]), line("B", p[1][id]), known && line("truth", inTruth(id))),
+            ),
+          ),
+      ),
+    );
+  }
+
+  // Where a head of each looks; a model without heads has no map.
+  function maps(readers) {
+    const [a, b] = readers.map(({ trace }) => trace.attention.shape[1] > 0);
+    if (!a && !b) return null;
+    const ofHeads = readers.filter(({ trace }) => trace.attention.shape[1]);
+    const lacking = readers.find(({ trace }) => !trace.attention.shape[1]);
+    return h("div.maps", ofHeads.map(map), lacking && h("p.muted.small", `${lacking.side} has no attention heads.`));
+  }
+
+  function map({ side, checkpoint, trace }) {
+    const [layer, head] = headToShow(checkpoint, trace);
+    const label = `Attention of head ${layer}.${head} in ${side}`;
+    const canvas = h("canvas.map", { role: "img", "aria-label": label, "data-side": side });
+    const [T, weights] = [trace.ids.length, trace.attention.row(layer, head).values];
     paint(canvas, T, T, (t, s) => weights[t * T + s], shareColour);
-    return h("figure", canvas, h("figcaption.muted.small", `head ${layer}.${head}`));
+    return h("figure", canvas, h("figcaption.muted.small", h(`b.side-${side}`, side), ` head ${layer}.${head}`));
   }
 
-  function nextTokens(here, trace, logits) {
-    if (view.state.guess) return h("p.muted", "Hidden while “Guess first” is on.");
-    if (logits?.at !== here) return h("p.muted", "…");
-    const truth = matching(view.truth, trace)?.positions?.[here];
-    const logQ = logSoftmax(logits.logits.row(trace.points.length - 1).values);
-    const row = (id) => {
-      const p = Math.exp(logQ[id]);
-      const true_ = truth?.ids.includes(id) ? percent(truth.p[truth.ids.indexOf(id)]) : "never";
-      return h(
-        "li",
-        { "data-id": id, "data-value": p.toPrecision(7) },
-        h("span.mono", visible(view.model.texts[id])),
-        h("span.track", bar("model", p)),
-        h("span.number", percent(p), truth && h("small.muted", ` truth ${true_}`)),
-      );
-    };
-    return h("ol.likeliest", ...likeliest(logQ, N_SHOWN).map(row));
+  // The head of part 3. In a run of its own that number means nothing: there, the head that looks at the outlined words.
+  function headToShow(checkpoint, trace) {
+    const [n_layers, n_heads] = trace.attention.shape;
+    const [layer, head] = headOf(view);
+    const [[share, name] = [0]] = headsThatLook(view, trace);
+    if (runOf(checkpoint) !== runOf(view.state.checkpoint) && share >= LOOKS) return name.split(".").map(Number);
+    return [Math.min(layer, n_layers - 1), Math.min(head, n_heads - 1)];
   }
+}
+
+// The mean over the tokens that count; null if there is none.
+function meanOf(nats) {
+  const counted = nats.filter((each) => each !== null);
+  return counted.length ? mean(counted) : null;
+}
+
+// A surprise in few characters; nothing where there is hardly any.
+function short(nats) {
+  return nats === null || nats < 0.05 ? "" : nats < 10 ? nats.toFixed(1) : nats.toFixed(0);
 }

@@ -4,6 +4,7 @@
 import { headOf, headsThatLook, LOOKS, placeOf } from "./moves.js";
 import { newest } from "./newest.js";
 import { fail, noProblem } from "./status.js";
+import { rivalOf, rivalReading } from "./rival.js";
 import { isThere, partsOff, runOf } from "./store.js";
 
 const REST = 250; // milliseconds without a keystroke
@@ -14,8 +15,13 @@ export function makeRequests(view) {
   const models = new Map(); // by run
   let asked = {}; // by name of a request, what it was made for last
   let typedAt = 0; // when the letter was typed that the trace is asked for; 0 if it was no letter that changed
-  let resting = 0;
-  return { refresh, forget: () => (asked = {}) };
+  const resting = {}; // by name of a request, {key, timer} of the one that waits until nobody types
+  return { refresh, forget };
+
+  function forget() {
+    asked = {};
+    Object.values(resting).forEach((each) => (each.key = null));
+  }
 
   function refresh() {
     const { checkpoint, text, at, off, instead } = view.state;
@@ -50,47 +56,61 @@ export function makeRequests(view) {
     });
   }
 
+  // The same for what takes longer than a keystroke: while somebody types, it waits until they rest.
+  function requestAtRest(name, key, ask) {
+    const waiting = (resting[name] ??= {});
+    if (key === waiting.key) return;
+    clearTimeout(waiting.timer);
+    Object.assign(waiting, { key, timer: setTimeout(() => request(name, key, ask), typedAt ? REST : 0) });
+  }
+
   // What else the view lacks once the trace is there.
   function followUp(whole, query) {
     const { checkpoint, text } = whole;
-    const { off, inside, other } = view.state;
+    const { off, inside } = view.state;
     const [here, [layer]] = [placeOf(view), headOf(view)];
-    const ofB = isThere(view, other) && { ...whole, checkpoint: other };
-    if (!ofB) Object.assign(view, { other: null, otherLogits: null });
     askGrammar({ checkpoint, text });
     request("logits", view.logits.at !== here && `${view.shown} ${here}`, async () => {
       const logits = await source.logits(query);
       const baseLogits = off ? await source.logits(whole) : logits;
-      return { logits, baseLogits, otherLogits: ofB ? await source.logits(ofB) : null };
+      return { logits, baseLogits };
     });
     request("base", off && `${checkpoint} ${text}`, async () => {
       const base = await source.trace(whole);
       return { base, baseLogits: logitsOf(base) };
     });
-    request("other", ofB && `${other} ${text}`, async () => {
-      const trace = await source.trace(ofB);
-      return { other: trace, otherLogits: logitsOf(trace) };
-    });
+    askRival(whole, here);
     request("inside", inside && `${view.shown} ${layer}`, async () => {
       return { inside: { ...(await source.inside({ ...query, layer })), layer } };
     });
   }
 
-  // What the grammar of the language says: what may come next, and which words decide it. The second takes it longer
-  // than a keystroke, so it is asked when nobody types.
+  // What the grammar of the language says: what may come next, and which words decide it.
   function askGrammar(query) {
     const key = `${runOf(query.checkpoint)} ${query.text}`;
-    const askDeciding = () =>
-      request("deciding", key, async () => {
-        const { places } = await source.deciding(query);
-        const deciding = { text: query.text, places };
-        return { deciding, opensOn: headsToOpenOn({ ...view, deciding }) };
-      });
-    if (key !== asked.truth) {
-      clearTimeout(resting);
-      resting = setTimeout(askDeciding, typedAt ? REST : 0);
-    }
+    requestAtRest("deciding", key, async () => {
+      const { places } = await source.deciding(query);
+      const deciding = { text: query.text, places };
+      return { deciding, opensOn: headsToOpenOn({ ...view, deciding }) };
+    });
     request("truth", key, async () => ({ truth: await source.truth(query) }));
+  }
+
+  // What B of part 8 makes of the same text. Where it cannot read it, that part says why.
+  function askRival(whole, here) {
+    const checkpoint = rivalOf(view);
+    const key = isThere(view, checkpoint) && `${checkpoint} ${whole.text}`;
+    const ofB = { ...whole, checkpoint };
+    requestAtRest("other", key, async () => {
+      try {
+        const other = await source.trace(ofB);
+        return { other, otherLogits: logitsOf(other), otherProblem: null };
+      } catch ({ message }) {
+        return { other: null, otherLogits: null, otherProblem: message };
+      }
+    });
+    const isElsewhere = rivalReading(view) && view.otherLogits.at !== here;
+    request("otherLogits", isElsewhere && `${key} ${here}`, async () => ({ otherLogits: await source.logits(ofB) }));
   }
 
   function modelOf(checkpoint) {

@@ -4,7 +4,7 @@
 export const DEFAULTS = {
   checkpoint: "", // RUN@STEP; empty: the best
   curve: "", // the measure that part 1 shows; empty: the most telling one of the run
-  other: "", // the checkpoint B of part 8
+  other: "", // the checkpoint B of part 8, or "none"; empty: the page chooses one
   text: null, // none: the first example
   at: -1, // the token looked from; -1: the last
   head: "", // layer.head; empty: the one that looks at the words that decide, or the first
