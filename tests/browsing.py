@@ -22,7 +22,7 @@ def watched(browser: Browser, address: str, view: str = "") -> Iterator[Page]:
     page.goto(address + view)
     yield page
     page.close()
-    assert faults == []
+    assert faults == [], faults
 
 
 def settled(page: Page) -> Page:

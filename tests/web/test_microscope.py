@@ -14,6 +14,7 @@ from pellucid import load, train
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.snapshots import write_snapshot
 from pellucid.checkpoint.step_directory import read_checkpoint
+from pellucid.corpora.fables.vocabulary import other_heroes
 from pellucid.data.truth import truth_of_answers
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.inspection.build import fables_of
@@ -22,7 +23,7 @@ from pellucid.inspection.interventions import nothing, replaced
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.web.export import or_none
 from pellucid.web.kept import Kept
-from pellucid.web.microscope import Changes, Microscope
+from pellucid.web.microscope import Changes, Microscope, kept_table
 from pellucid.web.runs import Runs
 from pellucid.web.tensors import packed
 from pellucid.web.truths import truth_of_answer
@@ -198,7 +199,7 @@ def test_of_tokens_that_reach_across_words_no_truth_is_told(fables_run, monkeypa
 
     assert microscope.truth("fables@4", TEXT) == {"known": False}
     assert {example["skill"] for example in microscope.runs.examples("fables@4")} == {None}
-    assert or_none(microscope.knock_out, "fables@4", 2) is None
+    assert or_none(microscope.knock_out, "fables@4", 7) is None
 
 
 def test_where_weights_are_no_shares_the_costs_are_known_and_nothing_is_said_of_looks(fables_run, tmp_path):
@@ -276,3 +277,31 @@ def test_of_a_run_of_conversations_the_page_is_told_that_it_is_one(fables_run, t
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
     of_fables, of_conversations = Runs([fables_run, tmp_path]).described()["runs"]
     assert (of_fables["has_chat"], of_conversations["has_chat"]) == (False, True)
+
+
+def test_a_table_is_measured_once_for_a_checkpoint_and_kept_with_the_run(tmp_path):
+    calls = []
+
+    def compute():
+        calls.append(1)
+        return {"knocked_out": [len(calls)]}
+
+    file = tmp_path / "parts.json"
+    assert [kept_table(file, key, compute)["knocked_out"] for key in ("a 2", "b 2", "a 2", "b 2")] == [
+        [1],
+        [2],
+        [1],
+        [2],
+    ]
+    for damaged in ("{", "[]", '{"a 2": 5}', '{"a 2": {}}'):
+        file.write_text(damaged)
+        assert kept_table(file, "a 2", compute)["knocked_out"] == [len(calls)]
+    assert len(calls) == 6
+    assert kept_table(tmp_path / "none" / "parts.json", "a 2", compute) == {"knocked_out": [7]}
+
+
+def test_a_hero_is_swapped_for_one_who_keeps_the_story_possible():
+    assert other_heroes("By a river lived Otto. Everyone knew")[1][0] == "Hazel"
+    assert other_heroes("By a river lived Otto. He knew")[1][0] == "Bramble"
+    assert "Milo" not in other_heroes("By a river lived Otto. He knew Milo")[1]
+    assert other_heroes("By a river lived") == ("", [])

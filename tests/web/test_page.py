@@ -308,11 +308,27 @@ def test_a_head_gives_what_it_gave_for_another_text(show, run, text):
     close(values(page, "#part-next [data-name=model]"), patched[ids])
 
 
-def test_the_table_of_knock_outs_is_that_of_the_run_and_its_rows_are_switches(show, run, text):
-    page = show(text=text)
-    page.click("#measure")
-    settled(page)
+def test_another_hero_is_put_in_the_place_of_the_first_by_one_button(show, run):
+    story = "This is the story of Otto, a plump and wise fox who lived by a wide river. Everyone knew"
+    page = show(text=story)
+    ids = run.trace(story).ids
+    page.evaluate(f"""() => {{
+        const [text, swap] = [microscope.state.text, {{ from: "Otto", to: "Olive", text: "{story}" }}];
+        microscope.deciding = {{ text, places: Array({len(ids)}).fill([6]), swap }};
+        microscope.trace.attention.values.fill(1); // whatever the model of this test looks at
+        microscope.draw();
+    }}""")
+    page.click("#swap")
+    assert page.evaluate("microscope.state.off") != ""
+    expect(page.locator("#swap-back")).to_have_text("Put Otto back")
+    page.click("#swap-back")
+    assert page.evaluate("microscope.state.off + microscope.state.instead") == ""
+
+
+def test_the_table_of_knock_outs_is_that_of_the_run_and_its_rows_are_switches(show, run, text, fables_run):
+    page = show(text=text)  # measured without asking, for the checkpoint with which the page opened
     page.wait_for_selector("[data-row='1.1']")
+    assert json.loads((fables_run / "parts.json").read_text())
     table = run.knock_out(fables=int(value(page, "fables")))
 
     for row, part in zip(table.rows, ["0.0", "0.1", "a0", "f0", "1.0", "1.1", "a1", "f1"], strict=True):

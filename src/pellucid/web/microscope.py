@@ -6,7 +6,10 @@ Shapes: N points of the residual stream, L layers, H heads, T positions as queri
 """
 
 import copy
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -14,9 +17,12 @@ from typing import Any, NamedTuple
 
 import torch
 
+from pellucid.config.shipped import DEMO
 from pellucid.corpora.corpus import KnownConversations
 from pellucid.corpora.fables import FablesCorpus
+from pellucid.corpora.fables.vocabulary import other_heroes
 from pellucid.errors import ConfigError, DataError
+from pellucid.files import written_whole
 from pellucid.inspection.attribution import attribute, what_decides
 from pellucid.inspection.build import fables_of
 from pellucid.inspection.explain import beginning_that_fits
@@ -25,6 +31,7 @@ from pellucid.inspection.interventions import Place, places_of
 from pellucid.inspection.knock_out import held_out_fables, knock_out_table
 from pellucid.inspection.trace import Trace, require_decoder, trace, trace_outside
 from pellucid.model.decoder import Decoder
+from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import ids_of_marked
 from pellucid.tokenizer.pieces import token_text
 from pellucid.web.kept import Kept
@@ -45,6 +52,8 @@ class Changes(NamedTuple):
 
 
 UNCHANGED = Changes()
+KEPT_TABLES = "parts.json"  # in the folder of a run
+NOTHING_DECIDES: Json = {"places": [], "swap": None}
 
 
 class Microscope:
@@ -154,11 +163,14 @@ class Microscope:
         return self._measured.get(("heads", opened.digest), compute)
 
     def knock_out(self, checkpoint: str, n: int) -> Json:
-        """The cost of each knock-out for each skill on n held-out fables, and the attribution of skills to heads."""
+        """The cost of each knock-out for each skill on n held-out fables, and the attribution of skills to heads.
+
+        It takes seconds, so it is kept in the folder of the run, by the hash of the checkpoint.
+        """
         opened = self.runs.open(checkpoint)
+        corpus = fables_of(opened.trained, "knock_out")
 
         def compute() -> Json:
-            corpus = fables_of(opened.trained, "knock_out")
             with self._forward:  # no trace changes the model while it is copied
                 model = copy.deepcopy(require_decoder(opened.model, "knock_out"))  # so that traces need not wait for it
             fables = held_out_fables(corpus, opened.tokenizer, model.context_length, n)
@@ -173,8 +185,10 @@ class Microscope:
             table = replace(table, rows=[costs[place] for place in places_of(model)])
             return {**table.to_json(), "attribution": attribution and attribution.to_json()}
 
-        with self._measuring:  # it takes seconds: other requests wait for the same answer
-            return self._measured.get(("knock out", opened.digest, n), compute)
+        file = self.runs.folders[checkpoint.rpartition("@")[0]] / KEPT_TABLES
+        with self._measuring:  # other requests wait for the same answer
+            key = f"{opened.digest} {n}"
+            return self._measured.get(("knock out", key), lambda: kept_table(file, key, compute))
 
     # The truth
 
@@ -194,21 +208,51 @@ class Microscope:
         return self._truths.get((opened.reading, shown), compute)
 
     def deciding(self, checkpoint: str, text: str) -> Json:
-        """For each token, the places of those whose words decide the next one; none without a grammar."""
+        """For each token, the places of those whose words decide the next one, and the text with another hero's name.
+
+        No places and no such text (`swap`) without a grammar.
+        """
         opened = self.runs.open(checkpoint)
         corpus = self.runs.corpus(opened.trained.config)
         if not isinstance(corpus, FablesCorpus):
-            return {"places": []}
+            return NOTHING_DECIDES
         shown = beginning_that_fits(opened.tokenizer, text, opened.model.context_length - 1)
 
         def compute() -> Json:
             try:
                 with self.runs.grammar:
-                    return {"places": what_decides(corpus, opened.tokenizer, shown)}
+                    places = what_decides(corpus, opened.tokenizer, shown)
             except DataError:  # no fable begins like this
-                return {"places": []}
+                return NOTHING_DECIDES
+            return {"places": places, "swap": swapped(opened.tokenizer, shown)}
 
         return self._truths.get(("deciding", opened.reading, shown), compute)
+
+
+def kept_table(file: Path, key: str, compute: Callable[[], Json]) -> Json:
+    """The table of this key in a file, or else the computed one, which is added if the file can be written."""
+    try:
+        read = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        read = None
+    tables: dict[str, Json] = read if isinstance(read, dict) else {}
+    if not isinstance(tables.get(key), dict) or "knocked_out" not in tables[key]:
+        tables[key] = compute()
+        if file.parent != DEMO:  # it belongs to the package
+            with suppress(OSError), written_whole(file) as draft:
+                draft.write_text(json.dumps(tables), encoding="utf-8")
+    return tables[key]
+
+
+def swapped(tokenizer: Tokenizer, text: str) -> Json | None:
+    """A fable's beginning with another hero's name of as many tokens, for a patch; None if there is none."""
+    hero, others = other_heroes(text)
+    length = len(tokenizer.encode(text))
+    for other in others:
+        changed = re.sub(rf"\b{hero}\b", other, text)
+        if len(tokenizer.encode(changed)) == length:
+            return {"from": hero, "to": other, "text": changed}
+    return None
 
 
 def _read(opened: Opened, text: str) -> tuple[list[int], str]:

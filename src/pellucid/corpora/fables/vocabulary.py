@@ -3,6 +3,8 @@
 Each is a rule of `notation`, with the attributes that later text may use.
 """
 
+import re
+
 from pellucid.corpora.fables.notation import Option, table
 from pellucid.corpora.fables.world import animals, article, kind, rival
 
@@ -56,6 +58,21 @@ def tables(world_size: int) -> dict[str, tuple[Option, ...]]:
         "performance": table((weight, verb, {"name": verb, "past": past}) for weight, verb, past in _PERFORMANCES),
         "treasure": _words(_TREASURES),
     }
+
+
+def other_heroes(text: str) -> tuple[str, list[str]]:
+    """The first hero that a text names, and those who could stand in its place; "" and none if it names no hero.
+
+    They have the other pronoun, unless the text has used one already: then the story remains a possible one.
+    """
+    his, hers = (names.split() for names in _HERO_NAMES)
+    words = re.findall(r"\w+", text)
+    hero = next((word for word in words if word in his + hers), "")
+    if not hero:
+        return "", []
+    has_pronoun = any(word.lower() in {*HE.values(), *SHE.values()} for word in words[words.index(hero) :])
+    others = his if (hero in his) == has_pronoun else hers
+    return hero, [name for name in others if name not in words]
 
 
 def _weighted(text: str) -> list[tuple[float, str]]:

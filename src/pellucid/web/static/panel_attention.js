@@ -1,13 +1,14 @@
 // Part 3: what each head takes from where.
 
 import { paint, shareColour } from "./colours.js";
-import { bar, changed, figure, fill, fixed, h, percent, setFigure, withCode } from "./elements.js";
+import { bar, changed, figure, fill, fixed, h, percent, setFigure, svg, withCode } from "./elements.js";
 import { skillsDoneBy } from "./knock_table.js";
 import { decidingHere, headOf, headsThatLook, LOOKS, placeOf, rove, selectToken } from "./moves.js";
 import { sum } from "./tensor.js";
 import { nameAt } from "./tokens.js";
 
 const MOST_SOURCES = 6;
+const LEAST_OF_AN_ARC = 0.03;
 const [SMALLEST, LARGEST] = [0.66, 0.76]; // names beside the map, in letters' heights (rem)
 
 export function attentionPanel(root, view) {
@@ -36,6 +37,7 @@ export function attentionPanel(root, view) {
   const sources = h("div.sources");
   const rowSum = figure("row_sum", null);
   const seen = h("p.seen", { "aria-hidden": "true" });
+  const arcs = svg("svg.arcs");
   const onDeciding = figure("on_deciding", null);
   const decided = h(
     "p.muted.small.decided",
@@ -55,14 +57,14 @@ export function attentionPanel(root, view) {
       why,
       box,
       pointed,
-      h("p.muted.small", "Σ, at the right: the sum of each row, from ", least, " to ", most, "."),
+      h("p.muted.small", "The sums of the rows lie between ", least, " and ", most, "; those of a softmax are 1."),
     ),
     h(
       "div.from",
       sources,
       h("p.muted.small", "weights of this row sum to ", rowSum),
       h("h3", "The text as this token sees it"),
-      seen,
+      h("div.seen-frame", { "aria-hidden": "true" }, seen, arcs),
       decided,
     ),
   );
@@ -158,6 +160,7 @@ export function attentionPanel(root, view) {
     const [smallest, largest] = [Math.min(...sums_T), Math.max(...sums_T)];
     setFigure(least, smallest, fixed(smallest, 3));
     setFigure(most, largest, fixed(largest, 3));
+    box.classList.toggle("sum-to-one", Math.abs(smallest - 1) < 0.01 && Math.abs(largest - 1) < 0.01);
     sums.setAttribute("aria-label", `The sum of each row, from ${fixed(smallest, 3)} to ${fixed(largest, 3)}`);
     drawNames();
     map.setAttribute("aria-label", `Attention weights of head ${layer}.${head}, a row for each of ${T} tokens`);
@@ -215,7 +218,25 @@ export function attentionPanel(root, view) {
           ),
         ),
     );
+    drawArcs(here, weights, order);
     point(here, null);
+  }
+
+  // From the token that looks to those that it takes most from, over the lines of the text.
+  function drawArcs(here, weights, order) {
+    const frame = arcs.parentElement.getBoundingClientRect();
+    const middle = (s) => {
+      const { left, width, top } = seen.children[s].getBoundingClientRect();
+      return [left - frame.left + width / 2, top - frame.top + 3];
+    };
+    const [x, y] = middle(here);
+    const arc = (s) => {
+      const [x1, y1] = middle(s);
+      const rise = 10 + Math.min(26, Math.abs(x - x1) / 12 + Math.abs(y - y1) / 3);
+      const way = `M${x} ${y} C${x} ${y - rise} ${x1} ${y1 - rise} ${x1} ${y1}`;
+      return svg("path", { d: way, "stroke-width": 0.8 + 5 * weights[s], "data-place": s });
+    };
+    fill(arcs, order.filter((s) => s !== here && weights[s] >= LEAST_OF_AN_ARC).map(arc));
   }
 
   function markDeciding(layer, head) {

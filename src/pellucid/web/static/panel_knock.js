@@ -2,15 +2,20 @@
 
 import { changed, fill, h, withCode } from "./elements.js";
 import { knockTable, workInWords } from "./knock_table.js";
+import { headsThatLook, LOOKS } from "./moves.js";
 import { waitedFor } from "./newest.js";
-import { nameOfPart, runHere } from "./store.js";
+import { nameOfPart, runHere, runOf } from "./store.js";
 
 const NOT_LABELLED = "What each part is for can be measured only on Fables, whose grammar labels the skills.";
 const NOT_MEASURED =
   "Not measured yet. It takes some seconds, and shows how much the loss on each skill rises without each part.";
 
+const REST = 1000; // milliseconds, so that what one sees first comes first
+
+const isTraining = ({ live, state }) => live[runOf(state.checkpoint)]?.is_training;
+
 export function knockPanel(root, view) {
-  const [memory, opened] = [{}, {}];
+  const [memory, opened, swaps] = [{}, {}, {}];
   const switches = h("div.switches");
   const all = h("button", { id: "all-on", onclick: () => view.store.set({ off: "" }) }, "Switch all on");
   const measure = h("button.main", { id: "measure", onclick: ask }, "Measure all parts on held-out fables");
@@ -32,13 +37,19 @@ export function knockPanel(root, view) {
     instead,
   );
   patch.hidden = !view.source.canPatch;
+  const swap = h("p.row.swap", { hidden: true });
   const work = h("div.work", { hidden: true });
-  root.append(switches, patch, h("div.row", measure, note), work, result);
+  root.append(swap, switches, patch, h("div.row", measure, note), work, result);
   return { draw };
 
   function draw() {
     const { trace, state, table, source } = view;
     if (source.isMeasured && changed(opened, state.checkpoint)) ask();
+    if (!source.isMeasured && !opened.asked && trace && runHere(view)?.knows_truth && !isTraining(view)) {
+      opened.asked = true; // once: for other checkpoints there is the button
+      setTimeout(ask, REST);
+    }
+    drawSwap();
     if (document.activeElement !== instead) instead.value = state.instead;
     if (!trace || !changed(memory, trace.attention.shape.slice(0, 2).join(), state.off, state.checkpoint, table))
       return;
@@ -62,6 +73,32 @@ export function knockPanel(root, view) {
     all.disabled = !off.size;
     drawTable(off);
     if (focus) root.querySelector(`[data-part="${focus}"]`)?.focus();
+  }
+
+  // A patch by one button: the head that looks at the words that decide gets what it gave for another hero.
+  function drawSwap() {
+    const { trace, state, deciding, source, look } = view;
+    if (!trace || !changed(swaps, trace, deciding, state.instead, state.off, state.at, look)) return;
+    const isOfThis = source.canPatch && deciding?.text === state.text && trace.text === state.text && deciding.swap;
+    const isDone = isOfThis && state.off && state.instead === deciding.swap.text;
+    const [[share, head] = [0]] = isOfThis && !isDone ? headsThatLook(view) : [];
+    swap.hidden = !isDone && share < LOOKS;
+    if (swap.hidden) return;
+    const { from, to, text } = deciding.swap;
+    const set = (changes) => () => {
+      view.store.set(changes);
+      document.getElementById("part-next").scrollIntoView({ behavior: "smooth" });
+    };
+    fill(
+      swap,
+      isDone
+        ? h("button", { id: "swap-back", onclick: set({ off: "", instead: "" }) }, `Put ${from} back`)
+        : h("button.main", { id: "swap", onclick: set({ off: head, instead: text }) }, `Put ${to} in ${from}'s place`),
+      h(
+        "span.muted",
+        `The model goes on reading about ${from}. Only head ${isDone ? state.off : head}, which looks at what decides here, outputs what it does for ${to}. Part 5 shows what follows.`,
+      ),
+    );
   }
 
   function toggle(part, off) {

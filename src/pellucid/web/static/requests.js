@@ -89,8 +89,7 @@ export function makeRequests(view) {
   function askGrammar(query) {
     const key = `${runOf(query.checkpoint)} ${query.text}`;
     requestAtRest("deciding", key, async () => {
-      const { places } = await source.deciding(query);
-      const deciding = { text: query.text, places };
+      const deciding = { text: query.text, ...(await source.deciding(query)) };
       return { deciding, opensOn: headsToOpenOn({ ...view, deciding }) };
     });
     request("truth", key, async () => ({ truth: await source.truth(query) }));

@@ -32,7 +32,7 @@ export function offlineSource(recorded) {
     logits: async (asked) => answers(asked.checkpoint).logits(asked),
     inside: async (asked) => answers(asked.checkpoint).inside(asked),
     truth: async ({ text }) => recorded.truths[text] ?? { known: false, why: NO_TRUTH },
-    deciding: async ({ text }) => recorded.deciding[text] ?? { places: [] },
+    deciding: async ({ text }) => recorded.deciding[text] ?? { places: [], swap: null },
     heads: async ({ checkpoint }) => recorded.heads[checkpoint],
     knockOutTable: async ({ checkpoint }) => knockOutOf(recorded, checkpoint),
     tours: async () => ({ tours: recorded.tours }),

@@ -19,7 +19,8 @@
 //   truth({checkpoint, text})                 {known: false}, or {known, ids: [T], positions: [T] of {ids, p} or null, floor: [T-1],
 //                                               entropy: [T], possible_length, is_possible, is_whole, next_characters,
 //                                               skills: [T-1] of [name], or null}
-//   deciding({checkpoint, text})              {places: [T] of the places whose words decide the next token; [] if unknown}
+//   deciding({checkpoint, text})              {places: [T] of the places whose words decide the next token, [] if unknown;
+//                                               swap: {from, to, text}: the text with another hero, or null}
 //   heads({checkpoint})                       {heads: [{layer, head, name, scores: {name: share}}]}
 //   knockOutTable({checkpoint, n})            {fables, floor and intact: {skill: nats},
 //                                               knocked_out: [{places, nats_per_fable: {skill: {mean, half_width}}}],
