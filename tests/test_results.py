@@ -15,8 +15,7 @@ PAGES = [page for page in pages() if re.search(results.MARK + ")", page.read_tex
 # Cores, CPU, the kernels that PyTorch used, and a GPU if there was one.
 MACHINE = re.compile(r"\d+ cores, \w.* \((AMX|AVX512|AVX2|DEFAULT|NO AVX|SVE\d*|VSX|Z VECTOR)\)(, .+)?")
 # To be measured again: they start from the demo as it was after 1,300 updates.
-AFTER_TRAINING = {"chat_avx512", "demo_chat_avx512", "frontier_avx512", "over_optimization_avx512", "pairs_avx512"}
-AWAITED = AFTER_TRAINING | {"adapters", "quantization", "quantization by skill"}
+AWAITED = {"demo_chat_avx512", "adapters"}
 NAME = re.compile(r"<!-- result ([^/<>]+?)(?:/[^<>]*)? -->")
 
 
