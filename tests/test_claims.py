@@ -351,14 +351,14 @@ def _() -> Answer:
     reward = [values("grpo_beta", label, column="answers.reward") for label in (free, priced)]
     excess = [percents("grpo_beta", label, column="excess_fraction") for label in (free, priced)]
     figures = [*map(spread, reward), *(f"{spread(found, 1)} %" for found in excess), seeds("grpo_beta")]
-    start = recorded("frontier_avx512/SFT, the reference/reward")
+    start = recorded("frontier/SFT, the reference/reward")
     return figures, FAILS if min(reward[0]) > start else HOLDS
 
 
 @claim("A reward model needs a price on divergence, or it is fooled")
 def _() -> Answer:
     ends = "truth, start", "truth, end"
-    free, priced = ([recorded(f"over_optimization_avx512/{b}/{end}") for end in ends] for b in ("β = 0", "β = 1"))
+    free, priced = ([recorded(f"over_optimization/{b}/{end}") for end in ends] for b in ("β = 0", "β = 1"))
     return [], HOLDS if free[1] < free[0] and priced[1] >= priced[0] else OPEN
 
 
