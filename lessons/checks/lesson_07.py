@@ -1,0 +1,413 @@
+"""Checks of lesson 7. Every right answer is computed here by plain loops over positions."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+
+from pellucid.course.checks import Wrong, expect
+
+Array = np.ndarray
+
+
+def _numbers(*shape: int, seed: int = 7, scale: float = 1.0) -> Array:
+    return scale * np.random.default_rng(seed).standard_normal(shape)
+
+
+def _shares(scores: Array) -> Array:
+    raised = np.exp(scores - scores.max())
+    return raised / raised.sum()
+
+
+def _softmax(scores: Array, axis: int = -1) -> Array:
+    return np.apply_along_axis(_shares, axis, scores)
+
+
+def _causal(scores_TS: Array) -> Array:
+    """The weights of one table of scores, row by row: each query sees the keys up to its own place."""
+    T, S = scores_TS.shape
+    weights_TS = np.zeros((T, S))
+    for t in range(T):
+        n_seen = S - T + t + 1
+        weights_TS[t, :n_seen] = _shares(scores_TS[t, :n_seen])
+    return weights_TS
+
+
+# ---- One head ----
+
+
+def head(lesson: ModuleType) -> None:
+    T, D, K = 5, 7, 4
+    x = _numbers(T, D)
+    W_Q, W_K, W_V = (_numbers(K, D, seed=seed, scale=0.4) for seed in (1, 2, 3))
+    answer = lesson.head(x, W_Q, W_K, W_V)
+    if answer is None:
+        raise Wrong("the head: your function returns None; is a `return` missing?")
+    if not isinstance(answer, (tuple, list)) or len(answer) != 2:
+        raise Wrong("the head: two arrays are expected, the weights and the outputs")
+    weights, outputs = answer
+    q, k, v = ([W @ row for row in x] for W in (W_Q, W_K, W_V))
+    products = np.array([[q[t] @ k[s] for s in range(T)] for t in range(T)])
+    right = _softmax(products / K**0.5)
+    over_queries = _softmax(products / K**0.5, axis=0)
+    if np.shape(weights) == (T, K) and np.shape(outputs) == (T, T):
+        raise Wrong("the weights come first, then the outputs")
+    expect(
+        weights,
+        right,
+        "the weights",
+        [
+            (
+                over_queries,
+                f"the columns sum to 1, not the rows: your softmax runs over the queries. Query 0 now takes "
+                f"{over_queries[0].sum():.2f} in all, but each query has exactly 1 to share among the keys",
+            ),
+            (over_queries.T, "your weights have a row for each key; a row should be what one query takes"),
+            (
+                right.T,
+                "your table is turned: a row should be what one query takes, and yours is what is taken from one "
+                "key. Lecture notes N0, (2.11), has the queries in the columns",
+            ),
+            (
+                _softmax(products),
+                "you don't scale the scores: they are sums of K = 4 products, so their variance is 4 times too large",
+            ),
+            (
+                _softmax(products / D**0.5),
+                "you divide by √7, the width of x; a score is a sum of K = 4 products, so its deviation is √4",
+            ),
+            (_softmax(products / K), "you divide by K; the variance of a sum of K products is K, its deviation √K"),
+            (products / K**0.5, "these are scores; no softmax has made shares of them"),
+        ],
+    )
+    expect(
+        outputs,
+        right @ np.array(v),
+        "the outputs",
+        [
+            (right.T @ np.array(v), "output t should be the mean with the weights of row t; you took column t"),
+            (right @ np.array(k), "you mixed the keys; a key is there to be found, what is handed over is the value"),
+        ],
+    )
+
+
+def causal_weights(lesson: ModuleType) -> None:
+    with np.errstate(all="ignore"):
+        _causal_weights_of_a_square(lesson)
+        _causal_weights_with_a_cache(lesson)
+
+
+def _causal_weights_of_a_square(lesson: ModuleType) -> None:
+    shares = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.2, 0.3, 0.1], [0.3, 0.2, 0.4, 0.1], [0.25, 0.3, 0.15, 0.3]])
+    scores = np.log(shares) + np.array([[0.7], [-0.2], [1.1], [0.4]])
+    right, T = _causal(scores), len(scores)
+    answer = lesson.causal_weights(scores.copy())
+    if answer is not None and np.shape(answer) == (T, T) and np.isnan(np.asarray(answer, dtype=float)[0]).all():
+        raise Wrong(
+            "row 0 is NaN: its query sees no key at all, not even its own, and 0/0 is no share. A position "
+            "may look at itself"
+        )
+    past = np.where(np.tri(T, k=-1) > 0, -np.inf, scores)
+    zeros = np.where(np.tri(T) > 0, scores, 0.0)
+    itself = np.where(np.tri(T, k=1) > 0, scores, -np.inf)
+    expect(
+        answer,
+        right,
+        "the weights of four positions",
+        [
+            (
+                shares * np.tri(T),
+                "row 1 sums to 0.6: you hid the future after the softmax, when it had taken its share already",
+            ),
+            (
+                _softmax(past),
+                "you hid the past: query 0 sees all four, and query 3 itself alone. In lecture notes N0, "
+                "(2.12), the queries stand in the columns; yours are the rows, so that mask must be turned",
+            ),
+            (_softmax(zeros), "a hidden score of 0 is not hidden: e⁰ = 1 is a weight like any other"),
+            (_softmax(itself), "query 0 takes something from position 1: that is the token it is to predict"),
+            (_softmax(np.where(np.tri(T) > 0, scores, -np.inf), axis=0), "the columns sum to 1, not the rows"),
+        ],
+    )
+
+
+def _causal_weights_with_a_cache(lesson: ModuleType) -> None:
+    scores = _numbers(2, 3, 2, 5)
+    right = np.array([[_causal(table) for table in text] for text in scores])
+    from_start = _softmax(np.where(np.tri(2, 5) > 0, scores, -np.inf))
+    expect(
+        lesson.causal_weights(scores.copy()),
+        right,
+        "the weights of 2 queries and 5 keys, of 3 heads and 2 texts",
+        [
+            (
+                from_start,
+                "with 2 queries and 5 keys, the queries are positions 3 and 4: your first query sees key 0 "
+                "alone, but it stands at position 3 and may see 0 to 3",
+            )
+        ],
+    )
+
+
+# ---- Several heads ----
+
+
+def split_heads(lesson: ModuleType) -> None:
+    B, T, H, K = 2, 5, 3, 4
+    x = np.arange(B * T * H * K, dtype=float).reshape(B, T, H * K)
+    right = np.array([[[x[b, t, h * K : h * K + K] for t in range(T)] for h in range(H)] for b in range(B)])
+    interleaved = np.array([[[x[b, t, h::H] for t in range(T)] for h in range(H)] for b in range(B)])
+    answer = lesson.split_heads(x.copy(), H)
+    if answer is not None and np.shape(answer) == (B, T, H, K):
+        raise Wrong(
+            "the axes are (B, T, H, K): cut as it should be, but the heads still stand behind the positions; "
+            "(B, H, T, K) is expected"
+        )
+    if answer is not None and np.shape(answer) == (B, H, K, T):
+        raise Wrong("the axes are (B, H, K, T); (B, H, T, K) is expected: a row is a position")
+    expect(
+        answer,
+        right,
+        "the heads",
+        [
+            (
+                x.reshape(B, H, T, K),
+                "head 0 got positions, not channels: its row 1 has numbers 4 to 7 of position 0, "
+                "where the first four numbers of position 1 should be. A reshape alone cannot move "
+                "an axis",
+            ),
+            (
+                interleaved,
+                f"head 0 got the numbers {', '.join(map(str, range(0, H * K, H)))} of each position, not the "
+                "first 4: you dealt them out like cards",
+            ),
+        ],
+    )
+
+
+def heads_by_einsum(lesson: ModuleType) -> None:
+    B, T, H, K = 2, 5, 3, 4
+    q, k, v = (_numbers(B, T, H, K, seed=seed) for seed in (1, 2, 3))
+    right = _heads(q, k, v)
+    scores = [[q[b, :, h] @ k[b, :, h].T for h in range(H)] for b in range(B)]
+    weights = np.array([[_causal(table / K**0.5) for table in text] for text in scores])
+    turned = np.stack([[weights[b, h].T @ v[b, :, h] for h in range(H)] for b in range(B)]).transpose(0, 2, 1, 3)
+    expect(
+        lesson.heads_by_einsum(q, k, v),
+        right,
+        "the outputs of the heads",
+        [
+            (
+                turned,
+                "you mixed with the weights turned: position s gathered what others take from it. The letter that "
+                "disappears must be that of the keys",
+            ),
+            (
+                _heads(q, k, v, all_values=True),
+                "every head mixed the values of all heads: a letter that stands for the "
+                "heads in one array alone is summed away",
+            ),
+            (
+                _heads(q, k, v, all_keys=True),
+                "every head compared its query with the keys of all heads, added up: the "
+                "heads need the same letter in both arrays",
+            ),
+            (_heads(q, k, v, scale=1.0), "you don't divide by √K"),
+            (_heads(q, k, v, is_causal=False), "your heads look ahead"),
+        ],
+    )
+    expect(lesson.heads_by_einsum(q[:, 3:], k, v), right[:, 3:], "2 queries after 3 others: 5 keys and values")
+
+
+def _heads(
+    q: Array, k: Array, v: Array, scale: float | None = None, is_causal: bool = True, all_values=False, all_keys=False
+) -> Array:
+    """The outputs (B, T, H, K) of heads, one text, head and position after the other; with switches for mistakes."""
+    B, T, H, K = q.shape
+    outputs = np.zeros(q.shape)
+    for b, h in np.ndindex(B, H):
+        keys = k[b].sum(axis=1) if all_keys else k[b, :, h]
+        values = v[b].sum(axis=1) if all_values else v[b, :, h]
+        for t in range(T):
+            n = t + 1 if is_causal else T
+            scores = np.array([q[b, t, h] @ key for key in keys[:n]]) * (K**-0.5 if scale is None else scale)
+            outputs[b, t, h] = sum(w * value for w, value in zip(_shares(scores), values[:n], strict=True))
+    return outputs
+
+
+# ---- Positions ----
+
+
+def _turned(x: Array, positions: Array, speeds: Array, pairs: list[tuple[int, int]] | None = None) -> Array:
+    """Each pair as a complex number, times e^(i · angle)."""
+    K = x.shape[-1]
+    result = np.zeros(x.shape)
+    for i, (first, second) in enumerate(pairs or [(i, i + K // 2) for i in range(K // 2)]):
+        hand = (x[..., first] + 1j * x[..., second]) * np.exp(1j * np.asarray(positions) * speeds[i])
+        result[..., first], result[..., second] = hand.real, hand.imag
+    return result
+
+
+def _rotated(x: Array) -> Array:
+    K = x.shape[-1]
+    return _turned(x, np.arange(x.shape[-2]), np.array([10_000 ** (-2 * i / K) for i in range(K // 2)]))
+
+
+def rotate(lesson: ModuleType) -> None:
+    T, K = 5, 6
+    x, t = _numbers(3, T, K), np.arange(T)
+    speeds = np.array([10_000 ** (-2 * i / K) for i in range(K // 2)])
+    too_fast = np.array([10_000 ** (-i / K) for i in range(K // 2)])
+    neighbours = [(2 * i, 2 * i + 1) for i in range(K // 2)]
+    right = _turned(x, t, speeds)
+    from_one = _turned(x, t + 1, speeds)
+    score = np.sum(right[0, 3] * right[1, 1])
+    expect(
+        lesson.rotate(x.copy()),
+        right,
+        "five positions of width 6, turned",
+        [
+            (
+                _turned(x, t, speeds, neighbours),
+                "your pairs are neighbours, numbers 2i and 2i + 1, as in the paper; here "
+                "they are i and i + K/2. The scores would be as good, but a model "
+                "trained with one form is lost in the other",
+            ),
+            (
+                from_one,
+                f"you count positions from 1: row 0 has turned, and it should not. No score shows it: between "
+                f"rows 3 and 1 it is {score:.4f} either way, because only the distance counts. It shows as soon as "
+                "keys counted from 0 lie in a cache",
+            ),
+            (
+                _turned(x, t, np.ones(K // 2)),
+                "all your clocks turn at the same speed; clock i turns by 10000^(-2i/K) "
+                "radians per position, and only clock 0 by a whole radian",
+            ),
+            (_turned(x, t, too_fast), "your clock 1 turns at 10000^(-1/6); it should be 10000^(-2/6)"),
+            (
+                _turned(x, -t, speeds),
+                "your hands turn clockwise: a query would see what lies before it as if it came after it",
+            ),
+            (_turned(x, np.radians(t), speeds), "you took the angles for degrees; they are radians"),
+            (x, "nothing has turned"),
+        ],
+    )
+    expect(
+        lesson.rotate(x[:, 3:].copy(), 3),
+        right[:, 3:],
+        "rows 3 and 4 alone, with start = 3",
+        [
+            (
+                _turned(x[:, 3:], t[:2], speeds),
+                "a query at position 3 has turned as if it stood at 0: `start` is the "
+                "position of the first row, when the keys before it are in a cache",
+            )
+        ],
+    )
+
+
+# ---- Another text, and the whole ----
+
+
+def cross_attention(lesson: ModuleType) -> None:
+    T, S, D, K = 3, 5, 6, 4
+    x, source = _numbers(T, D), _numbers(S, D, seed=8)
+    W_Q, W_K, W_V = (_numbers(K, D, seed=seed, scale=0.5) for seed in (1, 2, 3))
+    products = np.array([[(W_Q @ row) @ (W_K @ other) for other in source] for row in x]) / K**0.5
+    values = np.array([W_V @ other for other in source])
+    answer = lesson.cross_attention(x, source, W_Q, W_K, W_V)
+    if answer is not None and np.shape(answer) == (S, K):
+        raise Wrong(
+            "you have an output for each of the 5 words of the source, so the source has asked; the 3 words of "
+            "x are to ask, and the source to answer"
+        )
+    from_start = _softmax(np.where(np.tri(T, S) > 0, products, -np.inf)) @ values
+    expect(
+        answer,
+        _softmax(products) @ values,
+        "3 words that look at 5 of another text",
+        [
+            (
+                _causal(products) @ values,
+                "you hid a part of the source; all of it is there before the first word "
+                "is written, so nothing needs hiding",
+            ),
+            (
+                from_start,
+                "you hid a part of the source; all of it is there before the first word is written, so nothing "
+                "needs hiding",
+            ),
+            (
+                _softmax(products, axis=0) @ values,
+                "the columns sum to 1, not the rows: your softmax runs over the queries",
+            ),
+            (_softmax(products * K**0.5) @ values, "you don't divide by √K"),
+        ],
+    )
+
+
+def multi_head_attention(lesson: ModuleType) -> None:
+    B, T, H, K = 2, 5, 3, 4
+    D = H * K
+    x = _numbers(B, T, D)
+    W_Q, W_K, W_V, W_O = (_numbers(D, D, seed=seed, scale=0.4) for seed in (1, 2, 3, 4))
+
+    def cut(W: Array) -> Array:
+        return np.array([[W @ row for row in text] for text in x]).reshape(B, T, H, K)
+
+    def by_head(function, table: Array) -> Array:
+        return np.stack([function(table[:, :, h]) for h in range(H)], axis=2)
+
+    q, k, v = map(cut, (W_Q, W_K, W_V))
+    turned_q, turned_k = by_head(_rotated, q), by_head(_rotated, k)
+    y = _heads(turned_q, turned_k, v)
+    side_by_side = y.reshape(B, T, D)
+    stacked = y.transpose(0, 2, 1, 3).reshape(B, T, D)
+    dealt_out = y.transpose(0, 1, 3, 2).reshape(B, T, D)
+    whole_q, whole_k = (_rotated(table.reshape(B, T, D)).reshape(B, T, H, K) for table in (q, k))
+
+    def mixed(y_BTHK: Array) -> Array:
+        return y_BTHK.reshape(B, T, D) @ W_O.T
+
+    expect(
+        lesson.multi_head_attention(x, W_Q, W_K, W_V, W_O, H),
+        mixed(y),
+        "3 heads of width 4",
+        [
+            (
+                side_by_side,
+                "no W_O: these are the outputs of the heads side by side. Nothing has mixed them yet, so "
+                "head 0 can only ever write into numbers 0 to 3",
+            ),
+            (side_by_side @ W_O, "W_O is turned: number i of the result is row i of W_O times the heads' outputs"),
+            (
+                mixed(stacked),
+                "position 0 got head 0's outputs of three positions: the outputs were joined with the heads "
+                "in front of the positions. First bring the heads of one position together",
+            ),
+            (
+                mixed(dealt_out),
+                "the heads' numbers are dealt out like cards; head 0's four numbers come first, then head 1's",
+            ),
+            (
+                mixed(_heads(turned_q, turned_k, by_head(_rotated, v))),
+                "you turned the values, too. Where a word stands "
+                "is to decide whether it is found, not what is "
+                "handed over",
+            ),
+            (
+                mixed(_heads(whole_q, whole_k, v)),
+                "you turned before you cut: the pairs then reach across the heads, and "
+                "the speeds are those of a head of width 12",
+            ),
+            (mixed(_heads(q, k, v)), "nothing is turned: your heads don't know how far away a word is"),
+            (
+                mixed(_heads(turned_q, turned_k, v, scale=D**-0.5)),
+                "you divide by √12, the width of x; a head's score has K = 4 products",
+            ),
+            (mixed(_heads(turned_q, turned_k, v, scale=1.0)), "you don't divide by √K"),
+            (mixed(_heads(turned_q, turned_k, v, is_causal=False)), "your heads look ahead"),
+        ],
+    )

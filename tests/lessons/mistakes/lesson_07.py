@@ -1,0 +1,251 @@
+"""Lesson 7: what students think of attention that is not so."""
+
+from trying import also_right, mistake
+
+# ---- head ----
+
+
+@mistake("the columns sum to 1, not the rows")
+def head(x_TD, W_Q, W_K, W_V):
+    q_TK, k_TK, v_TK = x_TD @ W_Q.T, x_TD @ W_K.T, x_TD @ W_V.T
+    weights_TS = softmax(q_TK @ k_TK.T / np.sqrt(q_TK.shape[1]), axis=0)
+    return weights_TS, weights_TS @ v_TK
+
+
+@mistake("you divide by √7, the width of x")
+def head(x_TD, W_Q, W_K, W_V):
+    q_TK, k_TK, v_TK = x_TD @ W_Q.T, x_TD @ W_K.T, x_TD @ W_V.T
+    weights_TS = softmax(q_TK @ k_TK.T / np.sqrt(x_TD.shape[1]), axis=1)
+    return weights_TS, weights_TS @ v_TK
+
+
+@mistake("you don't scale the scores")
+def head(x_TD, W_Q, W_K, W_V):
+    weights_TS = softmax((x_TD @ W_Q.T) @ (x_TD @ W_K.T).T, axis=1)
+    return weights_TS, weights_TS @ (x_TD @ W_V.T)
+
+
+@mistake("your table is turned")
+def head(x_TD, W_Q, W_K, W_V):
+    q_KT, k_KT, v_KT = W_Q @ x_TD.T, W_K @ x_TD.T, W_V @ x_TD.T
+    weights_ST = softmax(k_KT.T @ q_KT / np.sqrt(len(q_KT)), axis=0)
+    return weights_ST, (v_KT @ weights_ST).T
+
+
+@also_right
+def head(x_TD, W_Q, W_K, W_V):
+    weights, outputs = [], []
+    for row in x_TD:
+        scores = [(W_Q @ row) @ (W_K @ other) / len(W_K) ** 0.5 for other in x_TD]
+        shares = np.exp(scores) / np.sum(np.exp(scores))
+        weights.append(shares)
+        outputs.append(sum(share * (W_V @ other) for share, other in zip(shares, x_TD, strict=True)))
+    return weights, outputs
+
+
+# ---- causal_weights ----
+
+
+@mistake("row 1 sums to 0.6")
+def causal_weights(scores_TS):
+    T, S = scores_TS.shape[-2:]
+    return np.tril(softmax(scores_TS, axis=-1), k=S - T)
+
+
+@mistake("row 0 is NaN")
+def causal_weights(scores_TS):
+    T, S = scores_TS.shape[-2:]
+    is_in_future = np.triu(np.ones((T, S), dtype=bool), k=S - T)
+    return softmax(np.where(is_in_future, -np.inf, scores_TS), axis=-1)
+
+
+@mistake("you hid the past")
+def causal_weights(scores_TS):
+    T, S = scores_TS.shape[-2:]
+    mask = np.tril(np.full((T, S), -np.inf), k=-1)
+    return softmax(mask + scores_TS, axis=-1)
+
+
+@mistake("the queries are positions 3 and 4")
+def causal_weights(scores_TS):
+    is_in_future = np.triu(np.ones(scores_TS.shape[-2:], dtype=bool), k=1)
+    return softmax(np.where(is_in_future, -np.inf, scores_TS), axis=-1)
+
+
+@also_right
+def causal_weights(scores_TS):
+    T, S = scores_TS.shape[-2:]
+    raised = np.tril(np.exp(scores_TS), k=S - T)
+    return raised / raised.sum(axis=-1, keepdims=True)
+
+
+# ---- split_heads ----
+
+
+@mistake("head 0 got positions, not channels")
+def split_heads(x_BTD, n_heads):
+    B, T, D = x_BTD.shape
+    return x_BTD.reshape(B, n_heads, T, D // n_heads)
+
+
+@mistake("you dealt them out like cards")
+def split_heads(x_BTD, n_heads):
+    B, T, D = x_BTD.shape
+    return x_BTD.reshape(B, T, D // n_heads, n_heads).transpose(0, 3, 1, 2)
+
+
+@mistake("the heads still stand behind the positions")
+def split_heads(x_BTD, n_heads):
+    B, T, D = x_BTD.shape
+    return x_BTD.reshape(B, T, n_heads, D // n_heads)
+
+
+@also_right
+def split_heads(x_BTD, n_heads):
+    return np.stack(np.split(x_BTD, n_heads, axis=2), axis=1)
+
+
+# ---- heads_by_einsum ----
+
+
+@mistake("you mixed with the weights turned")
+def heads_by_einsum(q_BTHK, k_BSHK, v_BSHK):
+    scores_BHTS = np.einsum("bthk,bshk->bhts", q_BTHK, k_BSHK) / np.sqrt(q_BTHK.shape[-1])
+    return np.einsum("bhst,bshk->bthk", causal_weights(scores_BHTS), v_BSHK)
+
+
+@mistake("every head mixed the values of all heads")
+def heads_by_einsum(q_BTHK, k_BSHK, v_BSHK):
+    scores_BHTS = np.einsum("bthk,bshk->bhts", q_BTHK, k_BSHK) / np.sqrt(q_BTHK.shape[-1])
+    return np.einsum("bhts,bsgk->bthk", causal_weights(scores_BHTS), v_BSHK)
+
+
+@mistake("the keys of all heads, added up")
+def heads_by_einsum(q_BTHK, k_BSHK, v_BSHK):
+    scores_BHTS = np.einsum("bthk,bsgk->bhts", q_BTHK, k_BSHK) / np.sqrt(q_BTHK.shape[-1])
+    return np.einsum("bhts,bshk->bthk", causal_weights(scores_BHTS), v_BSHK)
+
+
+@also_right
+def heads_by_einsum(q_BTHK, k_BSHK, v_BSHK):
+    scores = np.einsum("...thk,...shk->...hts", q_BTHK / q_BTHK.shape[-1] ** 0.5, k_BSHK)
+    return np.einsum("nast,ntad->nsad", causal_weights(scores), v_BSHK)
+
+
+# ---- rotate ----
+
+
+@mistake("your pairs are neighbours")
+def rotate(x_TK, start=0):
+    T, K = x_TK.shape[-2:]
+    angles = np.outer(np.arange(start, start + T), 10_000.0 ** (-np.arange(0, K, 2) / K))
+    turned = np.empty_like(x_TK)
+    a, b = x_TK[..., 0::2], x_TK[..., 1::2]
+    turned[..., 0::2] = a * np.cos(angles) - b * np.sin(angles)
+    turned[..., 1::2] = b * np.cos(angles) + a * np.sin(angles)
+    return turned
+
+
+@mistake("you count positions from 1")
+def rotate(x_TK, start=0):
+    T, K = x_TK.shape[-2:]
+    angles = np.outer(np.arange(start + 1, start + T + 1), 10_000.0 ** (-np.arange(0, K, 2) / K))
+    a, b = np.split(x_TK, 2, axis=-1)
+    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
+
+
+@mistake("all your clocks turn at the same speed")
+def rotate(x_TK, start=0):
+    angles = np.arange(start, start + x_TK.shape[-2])[:, None]
+    a, b = np.split(x_TK, 2, axis=-1)
+    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
+
+
+@mistake("`start` is the position of the first row")
+def rotate(x_TK, start=0):
+    T, K = x_TK.shape[-2:]
+    angles = np.outer(np.arange(T), 10_000.0 ** (-np.arange(0, K, 2) / K))
+    a, b = np.split(x_TK, 2, axis=-1)
+    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
+
+
+@also_right
+def rotate(x_TK, start=0):
+    K = x_TK.shape[-1]
+    hands = x_TK[..., : K // 2] + 1j * x_TK[..., K // 2 :]
+    t = np.arange(start, start + x_TK.shape[-2])[:, None]
+    hands = hands * np.exp(1j * t / 10_000 ** (2 * np.arange(K // 2) / K))
+    return np.concatenate([hands.real, hands.imag], axis=-1)
+
+
+# ---- cross_attention ----
+
+
+@mistake("the source has asked")
+def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
+    q_SK, k_TK, v_TK = source_SD @ W_Q.T, x_TD @ W_K.T, x_TD @ W_V.T
+    return softmax(q_SK @ k_TK.T / np.sqrt(q_SK.shape[1]), axis=1) @ v_TK
+
+
+@mistake("you hid a part of the source")
+def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
+    q_TK, k_SK, v_SK = x_TD @ W_Q.T, source_SD @ W_K.T, source_SD @ W_V.T
+    return causal_weights(q_TK @ k_SK.T / np.sqrt(q_TK.shape[1])) @ v_SK
+
+
+@mistake("your softmax runs over the queries")
+def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
+    q_TK, k_SK, v_SK = x_TD @ W_Q.T, source_SD @ W_K.T, source_SD @ W_V.T
+    return softmax(q_TK @ k_SK.T / np.sqrt(q_TK.shape[1]), axis=0) @ v_SK
+
+
+# ---- multi_head_attention ----
+
+
+@mistake("no W_O")
+def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
+    q, k, v = (split_heads(x_BTD @ W.T, n_heads) for W in (W_Q, W_K, W_V))
+    weights = causal_weights(rotate(q) @ rotate(k).swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
+    return (weights @ v).transpose(0, 2, 1, 3).reshape(x_BTD.shape)
+
+
+@mistake("position 0 got head 0's outputs of three positions")
+def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
+    q, k, v = (split_heads(x_BTD @ W.T, n_heads) for W in (W_Q, W_K, W_V))
+    weights = causal_weights(rotate(q) @ rotate(k).swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
+    return (weights @ v).reshape(x_BTD.shape) @ W_O.T
+
+
+@mistake("you turned the values, too")
+def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
+    q, k, v = (rotate(split_heads(x_BTD @ W.T, n_heads)) for W in (W_Q, W_K, W_V))
+    weights = causal_weights(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
+    return (weights @ v).transpose(0, 2, 1, 3).reshape(x_BTD.shape) @ W_O.T
+
+
+@mistake("you turned before you cut")
+def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
+    q, k = (split_heads(rotate(x_BTD @ W.T), n_heads) for W in (W_Q, W_K))
+    weights = causal_weights(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
+    return (weights @ split_heads(x_BTD @ W_V.T, n_heads)).transpose(0, 2, 1, 3).reshape(x_BTD.shape) @ W_O.T
+
+
+@also_right
+def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
+    """Head by head: W_O's columns are cut as well, and what the heads add to the stream is summed."""
+    K = len(W_Q) // n_heads
+    total = 0.0
+    for first in range(0, len(W_Q), K):
+        rows = slice(first, first + K)
+        q, k, v = (np.einsum("btd,kd->btk", x_BTD, W[rows]) for W in (W_Q, W_K, W_V))
+        scores = np.einsum("btk,bsk->bts", rotate(q), rotate(k)) / K**0.5
+        total = total + causal_weights(scores) @ v @ W_O[:, rows].T
+    return total
+
+
+@also_right
+def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
+    B, T, D = x_BTD.shape
+    q, k, v = (np.einsum("btd,ed->bte", x_BTD, W).reshape(B, T, n_heads, -1) for W in (W_Q, W_K, W_V))
+    q, k = (rotate(part.swapaxes(1, 2)).swapaxes(1, 2) for part in (q, k))
+    return heads_by_einsum(q, k, v).reshape(B, T, D) @ W_O.T
