@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/pip install --quiet --no-compile --constraint requirements.lock --editable
 
-.PHONY: help setup demo demo-chat serve test suite everywhere oracles bench soak gpu site lint clean
+.PHONY: help setup demo demo-chat serve lessons test suite everywhere oracles bench soak gpu site lint clean
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -30,6 +30,10 @@ demo-chat: demo  ## teach the demo to do as it is told (SFT, then GRPO): ten min
 
 serve: $(VENV)/.web ## the page of the demo; trains it first if need be, while the page is open: Ctrl-C ends both
 	$(BIN)/pellucid serve checkpoints/fables --train configs/fables.yaml --open
+
+lessons: $(VENV)/.dev ## run all of the lessons: every block, solution, stub and mistake
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
+	    $(BIN)/pytest -n auto --maxprocesses 4 tests/lessons tests/course --lessons-in-full
 
 test: $(VENV)/.dev ## lint, types and layers, beside all tests: a file per core at a time
 	$(MAKE) -j2 lint suite

@@ -109,6 +109,7 @@ def soak(request: pytest.FixtureRequest) -> bool:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="the long form (make soak)")
     parser.addoption("--record", action="store_true", help="with --soak: write its table into docs/results.json")
+    parser.addoption("--lessons-in-full", action="store_true", help="the long blocks of the lessons too (make lessons)")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

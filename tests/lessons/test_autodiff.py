@@ -267,13 +267,20 @@ def test_a_checkpoint_with_several_inputs_gives_each_its_share():
         assert_close(ours, theirs, 1e-15)
 
 
-def test_reverse_on_reverse_holds_more_than_forward_on_reverse():
+def test_forward_on_reverse_holds_twice_a_gradient_and_the_others_more():
+    def f(x):
+        return operations.sum_of(chain([operations.sin] * 20, x))
+
     most = {}
-    for product in PRODUCTS:
+    for product in (None, *PRODUCTS):
         with recorded_memory() as memory:
-            product(lambda x: operations.sum_of(chain([operations.sin] * 20, x)), np.ones(5), np.ones(5))
+            gradient(f, np.ones(5)) if product is None else product(f, np.ones(5), np.ones(5))
         most[product] = max(memory.history)
-    assert most[second.reverse_on_reverse] > 1.5 * most[second.forward_on_reverse]
+    assert most[second.forward_on_reverse] == 2 * most[None]
+    assert min(most[second.reverse_on_forward], most[second.reverse_on_reverse]) > 1.3 * most[second.forward_on_reverse]
+    with recorded_memory() as memory:
+        second.second_derivative(f, np.ones(5), np.ones(5), np.ones(5))
+    assert not memory.history
 
 
 # ---- Implicit differentiation ----

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer import Option
 
-from pellucid.cli import configs, embedding, exchange, looking, serving, training, writing
+from pellucid.cli import configs, embedding, exchange, learning, looking, serving, training, writing
 from pellucid.cli.terminal import Stopped, is_first, note
 from pellucid.errors import ConfigError, NonFiniteError, PellucidError, explained
 from pellucid.version import __version__
@@ -68,6 +68,7 @@ app.command()(exchange.merge)
 app.command()(exchange.quantize)
 app.command()(training.experiment)
 app.command(hidden=True)(training.experiment_run)
+app.command()(learning.learn)
 app.command()(configs.configs)
 app.command()(configs.schema)
 

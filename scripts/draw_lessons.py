@@ -1,0 +1,33 @@
+"""Draw the figures of the lessons: `python scripts/draw_lessons.py` all of them, with numbers those of some lessons.
+
+A page shows figures/01_graph.png; the function `graph` in lessons/figures/lesson_01.py draws it.
+"""
+
+import argparse
+import re
+import sys
+
+import matplotlib
+
+from pellucid.course.attempt import load_module
+from pellucid.course.exercises import LESSONS, all_lessons
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("lessons", nargs="*", type=int, metavar="LESSON", help="number of a lesson; all without")
+    asked = parser.parse_args().lessons
+    matplotlib.use("Agg")
+    sys.path[:0] = [str(LESSONS), str(LESSONS / "exercises")]
+    for lesson in all_lessons():
+        if asked and lesson.number not in asked:
+            continue
+        module = load_module(LESSONS / "figures" / f"{lesson.module}.py", f"figures_of_{lesson.module}")
+        for name in re.findall(r"\]\(figures/\d\d_(\w+)\.png\)", lesson.page.read_text(encoding="utf-8")):
+            target = LESSONS / "figures" / f"{lesson.number:02}_{name}.png"
+            getattr(module, name)().savefig(target, dpi=120)
+            print(target.relative_to(LESSONS.parent))
+
+
+if __name__ == "__main__":
+    main()

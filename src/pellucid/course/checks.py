@@ -1,0 +1,73 @@
+"""What the files in lessons/checks/ are written with.
+
+    def push_product(lesson):
+        expect(lesson.push_product(3.0, 1.0, 3.0, 1.0), 6.0, "the tangent of x·x at 3", [(9.0, "...")])
+
+A check has the name of its exercise, and `lesson` is the student's module. It raises Wrong with one sentence, which is
+all that the student sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+
+class Wrong(Exception):
+    """What is wrong with an answer, in one sentence."""
+
+
+def expect(
+    answer: Any,
+    right: Any,
+    what: str,
+    mistakes: Iterable[tuple[Any, str]] = (),
+    tolerance: float = 1e-9,
+) -> None:
+    """Compare numbers or arrays, and raise Wrong in the first case that holds.
+
+    None, another shape, NaN, a known mistake (a value it leads to, and the sentence for it), another value. The
+    tolerance is relative to the largest number of the right answer, and absolute below 1.
+    """
+    if answer is None:
+        raise Wrong(f"{what}: your function returns None; is a `return` missing?")
+    try:
+        given = np.asarray(_plain(answer), dtype=float)
+    except (TypeError, ValueError):
+        raise Wrong(f"{what}: expected numbers, but got {type(answer).__name__}") from None
+    expected = np.asarray(_plain(right), dtype=float)
+    if given.shape != expected.shape:
+        raise Wrong(f"{what}: the shape is {_shape(given)}, but {_shape(expected)} is expected")
+    if np.isnan(given).any() and not np.isnan(expected).any():
+        raise Wrong(f"{what}: {'it' if given.ndim == 0 else 'a number of it'} is NaN; look for 0/0, inf - inf or ln 0")
+    if _close(given, expected, tolerance):
+        return
+    for value, sentence in mistakes:
+        wrong = np.asarray(_plain(value), dtype=float)
+        if wrong.shape == given.shape and _close(given, wrong, tolerance):
+            raise Wrong(sentence)
+    if expected.ndim == 0:
+        raise Wrong(f"{what}: you have {given:.6g}, not {expected:.6g}")
+    place = np.unravel_index(np.nanargmax(np.abs(given - expected)), expected.shape)
+    at = ", ".join(str(int(i)) for i in place)
+    raise Wrong(f"{what}: at [{at}] you have {given[place]:.6g}, not {expected[place]:.6g}")
+
+
+def _plain(value: Any) -> Any:
+    """An array of a PyTorch tensor or of a value on a tape."""
+    if hasattr(value, "detach"):
+        return value.detach().numpy()
+    while hasattr(value, "value"):
+        value = value.value
+    return value
+
+
+def _shape(array: np.ndarray[Any, Any]) -> str:
+    return f"({', '.join(map(str, array.shape))})" if array.ndim else "that of a single number"
+
+
+def _close(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], tolerance: float) -> bool:
+    scale = max(1.0, float(np.abs(b[np.isfinite(b)]).max(initial=0.0)))
+    return bool(np.allclose(a, b, rtol=0.0, atol=tolerance * scale, equal_nan=True))

@@ -1,0 +1,88 @@
+"""A student's folder: a file for each lesson that was begun, and a note of what is done."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pellucid.course.attempt import MOST_SECONDS, Outcome, attempt
+from pellucid.course.exercises import Lesson, all_lessons
+from pellucid.errors import DataError
+from pellucid.files import written_whole
+
+
+class Workbook:
+    """The files of one student. `done` and `n_hints` survive in progress.json; the rest is in the files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.notes = folder / "progress.json"
+        read = _read(self.notes)
+        self.done: dict[str, list[str]] = read["done"]
+        self.n_hints: dict[str, int] = read["hints"]
+
+    def file(self, lesson: Lesson) -> Path:
+        return self.folder / f"{lesson.module}.py"
+
+    def start(self, lesson: Lesson) -> bool:
+        """Write the student's file of a lesson unless it is there. Says whether it is new."""
+        if self.file(lesson).exists():
+            return False
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with written_whole(self.file(lesson)) as draft:
+            draft.write_text(lesson.stubs(), encoding="utf-8")
+        return True
+
+    def reset(self, lesson: Lesson) -> Path | None:
+        """Start a lesson again. The old file is kept under the name returned; nothing is ever lost."""
+        kept = None
+        if self.file(lesson).exists():
+            names = (self.folder / f"{lesson.module}.before_{i}.py" for i in range(1, 10**6))
+            kept = next(path for path in names if not path.exists())
+            self.file(lesson).rename(kept)
+        self.done.pop(lesson.module, None)
+        for exercise in lesson.exercises:
+            self.n_hints.pop(exercise.name, None)
+        self.start(lesson)
+        self._save()
+        return kept
+
+    def check(self, lesson: Lesson, most_seconds: float = MOST_SECONDS) -> list[Outcome]:
+        """Check a lesson's exercises up to the first that is not right, and note what is done."""
+        finished = {
+            other.module: self.file(other).resolve()
+            for other in all_lessons()
+            if other != lesson and self.is_done(other) and self.file(other).exists()
+        }
+        outcomes = attempt(lesson, self.file(lesson).resolve(), finished, most_seconds)
+        self.done[lesson.module] = [outcome.exercise for outcome in outcomes if outcome.fault is None]
+        self._save()
+        return outcomes
+
+    def is_done(self, lesson: Lesson) -> bool:
+        return len(self.done.get(lesson.module, [])) == len(lesson.exercises)
+
+    def one_more_hint(self, exercise: str, n_there_are: int) -> int:
+        """Unfold another hint of an exercise: how many are to be shown now."""
+        self.n_hints[exercise] = min(self.n_hints.get(exercise, 0) + 1, n_there_are)
+        self._save()
+        return self.n_hints[exercise]
+
+    def _save(self) -> None:
+        with written_whole(self.notes) as draft:
+            draft.write_text(json.dumps({"done": self.done, "hints": self.n_hints}, indent=2), encoding="utf-8")
+
+
+def _read(notes: Path) -> dict[str, Any]:
+    """The notes of progress.json; empty ones if there is none. DataError if it is damaged."""
+    if not notes.exists():
+        return {"done": {}, "hints": {}}
+    try:
+        read = json.loads(notes.read_text(encoding="utf-8"))
+        if all(isinstance(read[key], dict) for key in ("done", "hints")):
+            return dict(read)
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise DataError(str(notes), "it is damaged", "delete it; your answers are in the lesson files beside it, and "
+                    "`pellucid learn` finds again what is done")  # fmt: skip

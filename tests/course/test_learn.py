@@ -1,0 +1,171 @@
+"""`pellucid learn`: where a student is, one sentence for whatever a file does, and nothing lost."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pellucid.cli import app
+from pellucid.course.exercises import all_lessons, anchor, read_lesson
+from pellucid.course.workbook import Workbook
+from pellucid.errors import ConfigError, DataError
+
+LESSON = next(lesson for lesson in all_lessons() if lesson.number == 1)
+SOLVED = LESSON.solutions.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def learn(*arguments: object) -> str:
+    result = CliRunner().invoke(app, ["learn", *map(str, arguments)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def with_body(name: str, *lines: str) -> str:
+    """The student's file with everything solved, but for one function."""
+    function = re.search(rf"^def {name}\(.*?# end\n", SOLVED, re.MULTILINE | re.DOTALL)[0]
+    signature = re.match(r"def .*?:\n", function, re.DOTALL)[0]
+    return SOLVED.replace(function, signature + "".join(f"    {line}\n" for line in lines))
+
+
+def fault(folder: Path, text: str, most_seconds: float = 60.0) -> tuple[str, str]:
+    workbook = Workbook(folder)
+    workbook.start(LESSON)
+    workbook.file(LESSON).write_text(text, encoding="utf-8")
+    last = workbook.check(LESSON, most_seconds)[-1]
+    return last.exercise, last.fault
+
+
+def test_without_a_number_all_lessons_are_listed_with_what_to_do_next(here):
+    told = learn()
+    for lesson in all_lessons():
+        assert f"{lesson.title} " in told
+    first = all_lessons()[0]
+    assert f"run `pellucid learn {first.number}`" in told
+    assert not list(here.iterdir()), "a list needs no files"
+
+
+def test_a_lesson_begins_with_a_file_to_fill_in(here):
+    told = learn(1)
+    assert "push_product (5 minutes, ★): not written yet" in told
+    assert "01_differentiation.md#exercise-the-product-rule" in told
+    assert (here / "my_lessons" / "lesson_01.py").read_text(encoding="utf-8") == LESSON.stubs()
+
+
+def test_progress_survives_and_a_new_start_keeps_the_old_file(here):
+    learn(1)
+    file = here / "my_lessons" / "lesson_01.py"
+    file.write_text(LESSON.stubs().replace('raise NotImplementedError("lesson 1: push_product")',
+                                           "return x_tangent * y + x * y_tangent"), encoding="utf-8")  # fmt: skip
+    told = learn(1)
+    assert "✓ push_product" in told
+    assert "· jacobian_from_jvps" in told
+    assert re.search(rf"{re.escape(LESSON.title)} +1 of {len(LESSON.exercises)}", learn())
+    written = file.read_text(encoding="utf-8")
+    assert "lesson_01.before_1.py" in learn("--reset", 1)
+    assert file.with_name("lesson_01.before_1.py").read_text(encoding="utf-8") == written
+    assert file.read_text(encoding="utf-8") == LESSON.stubs()
+    assert re.search(rf"{re.escape(LESSON.title)} +0 of", learn())
+
+
+def test_hints_unfold_one_by_one(here):
+    hints = LESSON.exercises[0].hints
+    assert len(hints) == 2
+    assert hints[0] not in learn(1)
+    first = learn(1, "--hint")
+    assert hints[0].partition("\n")[0] in first
+    assert hints[1].partition("\n")[0] not in first
+    assert hints[1].partition("\n")[0] in learn(1, "--hint")
+    assert hints[1].partition("\n")[0] in learn(1), "what was shown stays"
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (["return None"], "the tangent of x·x at 3: your function returns None; is a `return` missing?"),
+        (["return float('nan')"], "the tangent of x·x at 3: it is NaN; look for 0/0, inf - inf or ln 0"),
+        (["return [1.0, 2.0]"], "the tangent of x·x at 3: the shape is (2), but that of a single number is expected"),
+        (["return 'six'"], "the tangent of x·x at 3: expected numbers, but got str"),
+        (["return x.tangent"], "it raised AttributeError in line"),
+        (["return push_product(x, x_tangent, y, y_tangent)"], "it raised RecursionError in line"),
+        (["import sys", "sys.exit(3)"], "it raised SystemExit in line"),
+        (["import os", "os._exit(9)"], "Python ended in the middle of it (exit code 9); is there enough memory?"),
+    ],
+)
+def test_whatever_a_function_does_it_gets_one_sentence(tmp_path, body, sentence):
+    exercise, told = fault(tmp_path / "mine", with_body("push_product", *body))
+    assert exercise == "push_product"
+    assert told.startswith(sentence)
+    assert "\n" not in told
+
+
+def test_a_loop_without_an_end_is_ended(tmp_path):
+    exercise, told = fault(tmp_path, with_body("pull_product", "while True:", "    pass"), most_seconds=3.0)
+    assert exercise == "pull_product"
+    assert told == "it was not done after 3 seconds; is there a loop without an end?"
+
+
+def test_a_file_that_is_no_python_and_a_deleted_function_get_their_sentences(tmp_path):
+    assert fault(tmp_path, "def push_product(:\n")[1].startswith("lesson_01.py cannot be run: SyntaxError in line 1")
+    without = re.sub(r"^def pull_product\(.*?# end\n", "", SOLVED, flags=re.MULTILINE | re.DOTALL)
+    exercise, told = fault(tmp_path, without)
+    assert exercise == "pull_product"
+    assert told.startswith("lesson_01.py has no pull_product any more; `pellucid learn --reset 1`")
+
+
+def test_a_solved_lesson_is_done(here):
+    (here / "my_lessons").mkdir()
+    (here / "my_lessons" / "lesson_01.py").write_text(SOLVED, encoding="utf-8")
+    assert "All exercises of this lesson are done." in learn(1)
+    assert f"✓ {LESSON.title}" in learn()
+
+
+def test_a_later_lesson_stands_on_the_students_own_work_once_it_is_done(tmp_path):
+    workbook = Workbook(tmp_path)
+    workbook.file(LESSON).write_text(SOLVED + "\nWHOSE = 'mine'\n", encoding="utf-8")
+    real = next(lesson for lesson in all_lessons() if lesson.number == 5)
+    text = "import lesson_01\n\nraise RuntimeError(getattr(lesson_01, 'WHOSE', 'ours'))\n"
+    workbook.file(real).write_text(text, encoding="utf-8")
+    assert "ours" in workbook.check(real)[-1].fault
+    assert workbook.check(LESSON)[-1].fault is None
+    assert "mine" in workbook.check(real)[-1].fault
+
+
+def test_damaged_notes_are_named_and_answers_are_kept(here):
+    learn(1)
+    notes = here / "my_lessons" / "progress.json"
+    for damaged in ("{", "[]", json.dumps({"done": [], "hints": {}})):
+        notes.write_text(damaged, encoding="utf-8")
+        with pytest.raises(DataError, match="it is damaged; delete it"):
+            Workbook(here / "my_lessons")
+    notes.unlink()
+    assert "not written yet" in learn(1)
+
+
+@pytest.mark.parametrize("arguments", [("99",), ("--reset", "99"), ("--hint",)])
+def test_an_impossible_wish_is_refused_in_one_line(here, arguments):
+    with pytest.raises(ConfigError, match=r"there is no lesson 99; choose one of|--hint needs the number of a lesson"):
+        CliRunner().invoke(app, ["learn", *arguments], catch_exceptions=False, standalone_mode=False)
+
+
+def test_anchors_are_those_of_github():
+    assert anchor("Exercise: a product, backward") == "exercise-a-product-backward"
+    assert anchor("2* Second derivatives – and more") == "2-second-derivatives--and-more"
+
+
+def test_an_exercise_is_read_from_its_page(tmp_path):
+    page = tmp_path / "04_x.md"
+    page.write_text("# 4 Title\n\n## Part\n\n### Exercise: one\n\n`first` · 5 minutes · ★★\n\nDo it.\n\n"
+                    "<details><summary>Hint</summary>\n\nThink.\n\n</details>\n\n## After\n", encoding="utf-8")  # fmt: skip
+    (exercise,) = read_lesson(page).exercises
+    assert (exercise.name, exercise.minutes, exercise.difficulty) == ("first", 5, 2)
+    assert (exercise.section, exercise.hints) == ("exercise-one", ("Think.",))

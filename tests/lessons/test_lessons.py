@@ -1,0 +1,153 @@
+"""Lessons do what they say: pages print it, solutions pass, stubs wait, and each mistake gets its sentence."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pytest
+from matplotlib.figure import Figure
+
+import pages
+from pellucid.course.attempt import checks_of, load_module
+from pellucid.course.exercises import LESSONS, Lesson, all_lessons
+from trying import Attempt, attempts_in, tried, with_attempt
+
+ALL = all_lessons()
+each_lesson = pytest.mark.parametrize("lesson", ALL, ids=lambda lesson: f"{lesson.number:02}")
+
+
+@cache
+def checks(lesson: Lesson):
+    return checks_of(lesson)
+
+
+@cache
+def attempts(lesson: Lesson) -> list[Attempt]:
+    return attempts_in(Path(__file__).parent / "mistakes" / f"{lesson.module}.py")
+
+
+CASES = [(lesson, attempt) for lesson in ALL for attempt in attempts(lesson)]
+
+
+def case_id(value) -> str:
+    return f"{value.number:02}" if isinstance(value, Lesson) else f"{value.exercise}-{value.says or 'right'}"
+
+
+@each_lesson
+def test_a_page_prints_what_it_says(lesson, in_full, monkeypatch):
+    monkeypatch.chdir(LESSONS)
+    differences = pages.run(lesson.page, in_full=in_full)
+    assert not differences, "\n\n".join(differences)
+
+
+@each_lesson
+def test_solutions_are_right(lesson, tmp_path):
+    outcomes = tried(lesson, lesson.solutions.read_text(encoding="utf-8"), tmp_path, checks(lesson))
+    assert [(each.exercise, each.fault) for each in outcomes] == [(each.name, None) for each in lesson.exercises]
+
+
+@each_lesson
+def test_every_stub_is_still_to_be_written(lesson, tmp_path):
+    stubs = lesson.stubs()
+    solved = lesson.solutions.read_text(encoding="utf-8")
+    assert "# solution:" not in stubs
+    assert stubs.count("raise NotImplementedError") == len(lesson.exercises) == solved.count("# solution:")
+    for exercise in lesson.exercises:
+        stub = re.search(rf"^def {exercise.name}\(.*?NotImplementedError\(.*?\)\n", stubs, re.MULTILINE | re.DOTALL)
+        assert stub, exercise.name
+        text = with_attempt(solved, Attempt(exercise.name, stub[0], ""))
+        last = tried(lesson, text, tmp_path, checks(lesson))[-1]
+        assert (last.exercise, last.fault, last.is_written) == (exercise.name, "not written yet", False)
+
+
+@pytest.mark.parametrize(("lesson", "attempt"), CASES, ids=case_id)
+def test_each_mistake_gets_its_sentence_and_each_solution_passes(lesson, attempt, tmp_path):
+    text = with_attempt(lesson.solutions.read_text(encoding="utf-8"), attempt)
+    outcomes = tried(lesson, text, tmp_path, checks(lesson))
+    last = outcomes[-1]
+    if attempt.says is None:
+        assert last.fault is None
+        assert len(outcomes) == len(lesson.exercises)
+    else:
+        assert last.exercise == attempt.exercise
+        assert attempt.says in (last.fault or "no fault was found")
+        assert "raised" not in last.fault.partition(":")[0], "a mistake must not be met by an exception"
+
+
+@each_lesson
+def test_each_exercise_has_mistakes_and_each_hard_one_a_second_solution(lesson):
+    for exercise in lesson.exercises:
+        own = [attempt for attempt in attempts(lesson) if attempt.exercise == exercise.name]
+        assert 2 <= sum(attempt.says is not None for attempt in own) <= 4, exercise.name
+        assert exercise.difficulty < 3 or any(attempt.says is None for attempt in own), exercise.name
+        assert exercise.hints, exercise.name
+
+
+@each_lesson
+def test_a_lesson_takes_at_most_ninety_minutes(lesson):
+    reading = len(re.sub(r"```.*?```", "", lesson.page.read_text(encoding="utf-8"), flags=re.DOTALL).split()) / 130
+    assert lesson.minutes + reading <= 90, f"{reading:.0f} minutes of reading, {lesson.minutes} of exercises"
+
+
+@each_lesson
+def test_each_figure_is_drawn_by_a_function(lesson):
+    file = LESSONS / "figures" / f"{lesson.module}.py"
+    page = lesson.page.read_text(encoding="utf-8")
+    shown = re.findall(rf"\]\(figures/{lesson.number:02}_(\w+)\.png\)", page)
+    assert page.count("](figures/") == len(shown)
+    assert {each.name for each in (LESSONS / "figures").glob(f"{lesson.number:02}_*.png")} == {
+        f"{lesson.number:02}_{name}.png" for name in shown
+    }
+    module = load_module(file, f"figures_of_{lesson.module}")
+    for name in shown:
+        figure = getattr(module, name)()
+        assert isinstance(figure, Figure)
+        assert any(axes.has_data() or axes.texts or axes.patches for axes in figure.axes), name
+        plt.close(figure)
+
+
+@each_lesson
+def test_a_page_becomes_a_notebook(lesson):
+    jupytext = pytest.importorskip("jupytext")
+    notebook = jupytext.read(lesson.page)
+    code = [cell.source.strip() for cell in notebook.cells if cell.cell_type == "code"]
+    assert code == [block.code.strip() for block in pages.blocks_of(lesson.page)]
+
+
+@each_lesson
+def test_links_of_a_page_lead_somewhere(lesson):
+    text = re.sub(r"```.*?```", "", lesson.page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\((?!\w+:|#)([^)#\s]+)", text):
+        assert (lesson.page.parent / target).exists(), target
+
+
+def test_lessons_need_only_names_that_exist():
+    """What lessons import of Pellucid: a renamed function is found here, not by a student."""
+    for file in sorted(LESSONS.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pellucid"):
+                module = __import__(node.module, fromlist=[name.name for name in node.names])
+                for name in node.names:
+                    assert hasattr(module, name.name), f"{file.name}: {node.module}.{name.name}"
+
+
+def test_numbers_agree_within_the_tolerance_that_a_page_states():
+    assert pages.agree("loss 1.02 nats\n", "loss 1.00 nats\n", 0.03)
+    assert not pages.agree("loss 1.02 nats\n", "loss 1.00 nats\n", 0.01)
+    assert not pages.agree("loss 1.02 nats\n", "cost 1.02 nats\n", 0.03)
+    assert not pages.agree("1 2\n", "1 2 3\n", 0.5)
+    assert not pages.agree("1.0\n", "1.00\n", 0.0)
+
+
+def test_autodiff_needs_numpy_alone():
+    code = "import sys; sys.path.insert(0, sys.argv[1])\n" + "".join(
+        f"import autodiff.{name}\n" for name in ("dual", "tape", "second", "implicit", "sparse")
+    )
+    code += "assert not {'torch', 'scipy', 'pellucid'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code, str(LESSONS)], check=True)
