@@ -174,9 +174,10 @@ def cost_of_wrong_guesses(lesson: ModuleType) -> None:
                                  "entropy of the truth"),
         ],
     )  # fmt: skip
-    what = "truth 0.5, 0.5, 0 and guess 0.4, 0.4, 0.2"
-    never = f"{what}: the third outcome never comes, so it costs nothing, whatever was guessed"
-    answer = answered(lesson.cost_of_wrong_guesses, [0.5, 0.5, 0.0], [0.4, 0.4, 0.2], instead_of_an_error=never)
+    what = "truth 0.5, 0.5, 0, 0 and guess 0.4, 0.4, 0.2, 0"
+    never = f"{what}: the last two outcomes never come, so they cost nothing, whatever was guessed"
+    truth, guess = [0.5, 0.5, 0.0, 0.0], [0.4, 0.4, 0.2, 0.0]
+    answer = answered(lesson.cost_of_wrong_guesses, truth, guess, instead_of_an_error=never)
     if answer is not None and math.isnan(answer):
         raise Wrong(never)
     expect(answer, ln(1.25), what)

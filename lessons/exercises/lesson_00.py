@@ -21,6 +21,14 @@ Rules = Mapping[str, Sequence[tuple[float, Sequence[str]]]]
 # ---- Given: what the grammar of the fables knows ----
 
 
+def first_words(story: str, n_words: int) -> str:
+    """The beginning of a text, up to the end of its n-th word."""
+    end = 0
+    for _ in range(n_words):
+        end += first_word_length(story[end:]) or len(story) - end
+    return story[:end]
+
+
 def next_words(fables: Fables, beginning: str) -> dict[str, float]:
     """The words that may follow these complete words, each with its exact probability, the likeliest first."""
     words: dict[str, float] = {}
