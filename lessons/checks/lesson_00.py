@@ -22,11 +22,11 @@ def total(numbers: Any) -> float:
 
 
 def answered(function: Callable[..., Any], *arguments: Any, instead_of_an_error: str) -> Any:
-    """What a function answers; for Python's complaint about ln 0 or a division by 0, a sentence."""
+    """What a function answers; for Python's complaint about ln 0, a division by 0 or a missing key, a sentence."""
     try:
         return function(*arguments)
-    except (ValueError, ZeroDivisionError) as error:
-        if not any(word in str(error) for word in ("math domain", "positive input", "zero")):
+    except (ValueError, ZeroDivisionError, KeyError) as error:
+        if not any(word in str(error) for word in ("math domain", "positive input", "zero", "'hare'")):
             raise
         raise Wrong(instead_of_an_error) from None
 
@@ -73,11 +73,15 @@ def surprise_of_guess(lesson: ModuleType) -> None:
         lesson.surprise_of_guess(guess, "owl", 24),
         -ln(0.2),
         "a guess of 0.2 for the owl, and it is an owl",
-    )
+        [
+            (-ln(0.2 / 0.7), "a guess of 0.2 for the owl, and it is an owl: you made the named words add up to 1, as "
+                             "if no other could come; the owl has the 0.2 that was said, and 0.3 are left for others"),
+        ],
+    )  # fmt: skip
     what = "fox 0.5 and owl 0.2 of 24 animals, and it is a hare"
     why_inf = (
-        f"{what}: your surprise is infinite, as if a word that was not named were impossible; but 0.3 were left over, "
-        "for the other 22"
+        f"{what}: to you, a word that was not named is impossible; but 0.3 were left over, and the other 22 animals "
+        "have it"
     )
     answer = answered(lesson.surprise_of_guess, guess, "hare", 24, instead_of_an_error=why_inf)
     expect(
@@ -283,6 +287,8 @@ def floor_of_rules(lesson: ModuleType) -> None:
         right,
         "one option with two animals",
         [
+            (0.0, "one option with two animals: you have 0, not 2.079: at the top there is nothing to choose, but the "
+                  "animals that it leads to are drawn; what comes after a choice counts too"),
             (right / 2, "one option with two animals: you have 1.04, not 2.079: the rule is used twice, and each time "
                         "it is drawn anew: two draws, two entropies"),
         ],

@@ -30,7 +30,7 @@ def surprise(p):
     return math.log(1 / p) if p else float("inf")
 
 
-@mistake("as if a word that was not named were impossible")
+@mistake("a word that was not named is impossible")
 def surprise_of_guess(guess, word, n_words):
     return surprise(guess.get(word, 0.0))
 
@@ -46,9 +46,9 @@ def surprise_of_guess(guess, word, n_words):
     return surprise(guess.get(word, (1 - sum(guess.values())) / n_words))
 
 
-@mistake("as if nothing had been guessed")
+@mistake("you made the named words add up to 1")
 def surprise_of_guess(guess, word, n_words):
-    return surprise(guess.get(word, 1 / n_words))
+    return surprise(guess.get(word, 0.0) / sum(guess.values()))
 
 
 @also_right
@@ -219,11 +219,10 @@ def floor_of_rules(rules, name="fable"):
     )
 
 
-@mistake("what comes after an option happens only if that option is drawn")
+@mistake("what comes after a choice counts too")
 def floor_of_rules(rules, name="fable"):
     total = sum(weight for weight, _ in rules[name])
-    choice = entropy([weight / total for weight, _ in rules[name]])
-    return choice + sum(floor_of_rules(rules, part) for _, parts in rules[name] for part in parts if part in rules)
+    return entropy([weight / total for weight, _ in rules[name]])
 
 
 @mistake("two draws, two entropies")
