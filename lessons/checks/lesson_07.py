@@ -79,6 +79,11 @@ def head(lesson: ModuleType) -> None:
             ),
             (_softmax(products / K), "you divide by K; the variance of a sum of K products is K, its deviation √K"),
             (products / K**0.5, "these are scores; no softmax has made shares of them"),
+            (
+                np.exp(products / K**0.5) / np.exp(products / K**0.5).sum(axis=1),
+                "you divide column s by the sum of row s: NumPy lays a row of sums over the rows; keep the axis that "
+                "you sum over",
+            ),
         ],
     )
     expect(
@@ -103,7 +108,12 @@ def _causal_weights_of_a_square(lesson: ModuleType) -> None:
     scores = np.log(shares) + np.array([[0.7], [-0.2], [1.1], [0.4]])
     right, T = _causal(scores), len(scores)
     answer = lesson.causal_weights(scores.copy())
-    if answer is not None and np.shape(answer) == (T, T) and np.isnan(np.asarray(answer, dtype=float)[0]).all():
+    is_nan = np.isnan(np.asarray(answer, dtype=float)) if np.shape(answer) == (T, T) else np.zeros((T, T), dtype=bool)
+    if is_nan[1:].any():
+        raise Wrong(
+            "there are NaN in rows that see something; 0 · -∞ is NaN, so a mask of -∞ can't be made by a product"
+        )
+    if is_nan[0].all():
         raise Wrong(
             "row 0 is NaN: its query sees no key at all, not even its own, and 0/0 is no share. A position "
             "may look at itself"
@@ -136,8 +146,11 @@ def _causal_weights_with_a_cache(lesson: ModuleType) -> None:
     scores = _numbers(2, 3, 2, 5)
     right = np.array([[_causal(table) for table in text] for text in scores])
     from_start = _softmax(np.where(np.tri(2, 5) > 0, scores, -np.inf))
+    answer = lesson.causal_weights(scores.copy())
+    if np.shape(answer) == scores.shape and np.isnan(np.asarray(answer, dtype=float)).any():
+        raise Wrong("right for one table, but here axis 1 is that of the heads: the keys are always the *last* axis")
     expect(
-        lesson.causal_weights(scores.copy()),
+        answer,
         right,
         "the weights of 2 queries and 5 keys, of 3 heads and 2 texts",
         [
@@ -193,8 +206,14 @@ def heads_by_einsum(lesson: ModuleType) -> None:
     scores = [[q[b, :, h] @ k[b, :, h].T for h in range(H)] for b in range(B)]
     weights = np.array([[_causal(table / K**0.5) for table in text] for text in scores])
     turned = np.stack([[weights[b, h].T @ v[b, :, h] for h in range(H)] for b in range(B)]).transpose(0, 2, 1, 3)
+    with np.errstate(all="ignore"):
+        answer = lesson.heads_by_einsum(q.copy(), k.copy(), v.copy())
+    if np.shape(answer) == right.shape and np.isnan(np.asarray(answer, dtype=float)).any():
+        raise Wrong(
+            "there are NaN: causal_weights takes the last two axes for queries and keys; are yours the last two?"
+        )
     expect(
-        lesson.heads_by_einsum(q, k, v),
+        answer,
         right,
         "the outputs of the heads",
         [
@@ -249,6 +268,13 @@ def _turned(x: Array, positions: Array, speeds: Array, pairs: list[tuple[int, in
     return result
 
 
+def _turned_in_place(x: Array, positions: Array, speeds: Array) -> Array:
+    cos, sin = np.cos(np.outer(positions, speeds)), np.sin(np.outer(positions, speeds))
+    a, b = np.split(x, 2, axis=-1)
+    a = a * cos - b * sin
+    return np.concatenate([a, b * cos + a * sin], axis=-1)
+
+
 def _rotated(x: Array) -> Array:
     K = x.shape[-1]
     return _turned(x, np.arange(x.shape[-2]), np.array([10_000 ** (-2 * i / K) for i in range(K // 2)]))
@@ -292,6 +318,10 @@ def rotate(lesson: ModuleType) -> None:
             ),
             (_turned(x, np.radians(t), speeds), "you took the angles for degrees; they are radians"),
             (x, "nothing has turned"),
+            (
+                _turned_in_place(x, t, speeds),
+                "the second half was computed from a first half that had turned already; both need the old numbers",
+            ),
         ],
     )
     expect(
@@ -402,7 +432,11 @@ def multi_head_attention(lesson: ModuleType) -> None:
                 "you turned before you cut: the pairs then reach across the heads, and "
                 "the speeds are those of a head of width 12",
             ),
-            (mixed(_heads(q, k, v)), "nothing is turned: your heads don't know how far away a word is"),
+            (
+                mixed(_heads(q, k, v)),
+                "distance has no effect: either nothing is turned, or the axis before the last, which `rotate` takes "
+                "for the positions, is that of the heads",
+            ),
             (
                 mixed(_heads(turned_q, turned_k, v, scale=D**-0.5)),
                 "you divide by √12, the width of x; a head's score has K = 4 products",

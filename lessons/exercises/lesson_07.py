@@ -37,7 +37,7 @@ def causal_weights(scores_TS: Array) -> Array:
     """The weights of attention that cannot look ahead, of the same shape as the scores; their rows sum to 1.
 
     The queries are the last T of the S positions: with T = S all of them, with T = 1 the newest. There may be more
-    axes in front of (T, S).
+    axes in front of (T, S), for texts and heads.
     """
     # solution:
     T, S = scores_TS.shape[-2:]
@@ -63,7 +63,7 @@ def split_heads(x_BTD: Array, n_heads: int) -> Array:
 def heads_by_einsum(q_BTHK: Array, k_BSHK: Array, v_BSHK: Array) -> Array:
     """The outputs (B, T, H, K) of causal heads, whose axes were not moved: two calls of np.einsum.
 
-    Scale the scores, and use `causal_weights` between the two.
+    Scale the scores, and use `causal_weights` between the two: it takes the last two axes for queries and keys.
     """
     # solution:
     scores_BHTS = np.einsum("bthk,bshk->bhts", q_BTHK, k_BSHK) / np.sqrt(q_BTHK.shape[-1])
