@@ -1,0 +1,299 @@
+"""Checks of lesson 5: each has the name of its exercise, and answers with a sentence."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+
+from pellucid.course.checks import Wrong, expect
+
+# Two documents over the words 1 to 4; 0 is the END. "1 2" comes three times, and no document has "3 2".
+DOCUMENTS = [[1, 2, 1, 2, 3], [2, 4, 1, 2]]
+
+
+def count_pairs(lesson: ModuleType) -> None:
+    counts = np.zeros((6, 6))
+    for document in DOCUMENTS:
+        for a, b in zip([0, *document], [*document, 0], strict=True):
+            counts[a, b] += 1
+    inner = counts.copy()
+    inner[0] = inner[:, 0] = 0
+    across = inner.copy()
+    across[3, 2] += 1
+    once = np.minimum(counts, 1)
+    only_end, only_begin = inner.copy(), inner.copy()
+    only_end[:, 0], only_begin[0] = counts[:, 0], counts[0]
+    glued = across.copy()
+    glued[0, 1] = glued[2, 0] = 1
+    a_missing_end = ("the texts have no {}: nothing says where a text {}; an END stands before the first word of each "
+                     "document, and after its last one")  # fmt: skip
+    in_a_row = ("you count the pair 3, 2, which no document has: 3 ends the first one and 2 begins the second; nobody "
+                "wrote them side by side")  # fmt: skip
+    expect(
+        lesson.count_pairs(DOCUMENTS, 6),
+        counts,
+        "the pairs of [1, 2, 1, 2, 3] and [2, 4, 1, 2]",
+        [
+            (counts.T, "your table lies on its side: at [1, 2] belongs how often 2 follows 1, which is 3 times"),
+            (across, in_a_row),
+            (glued, in_a_row),
+            (inner, a_missing_end.format("END", "begins or ends")),
+            (only_end, a_missing_end.format("END before them", "begins")),
+            (only_begin, a_missing_end.format("END after them", "ends")),
+            (once, "1, 2 comes three times, but you have 1: `+=` with a list of places adds only once to each place, "
+                   "however often it is in the list"),
+        ],
+    )  # fmt: skip
+    expect(lesson.count_pairs([[]], 2), [[1, 0], [0, 0]], "the pairs of an empty document: END follows END")
+
+
+def probabilities_of(lesson: ModuleType) -> None:
+    counts = np.array([[3.0, 1.0, 0.0], [0.0, 0.0, 2.0], [0.0, 0.0, 0.0]])
+    alpha = 0.5
+    raised = counts + alpha
+    with np.errstate(divide="ignore", invalid="ignore"):
+        once = raised / (counts.sum(axis=1, keepdims=True) + alpha)
+        only_zeros = np.where(counts == 0, alpha, counts)
+        unsmoothed = np.nan_to_num(counts / counts.sum(axis=1, keepdims=True))
+    answer = lesson.probabilities_of(counts.copy(), alpha)
+    if answer is not None and np.shape(answer) == (3, 3) and np.isnan(np.asarray(answer)).any():
+        raise Wrong("a word that never came, but for alpha, gives you 0/0: add alpha to the counts before you divide")
+    expect(
+        answer,
+        raised / raised.sum(axis=1, keepdims=True),
+        "counts (3, 1, 0), (0, 0, 2), (0, 0, 0) with alpha = 0.5",
+        [
+            (once, "your first row sums to 1.22: each of its three pairs got alpha, but you divide as if only one had"),
+            (raised / raised.sum(axis=0, keepdims=True),
+             "your columns sum to 1, not your rows: that is which word came before, given the one after"),
+            (raised / raised.sum(), "the whole table sums to 1: that is how often a pair comes at all, not what comes "
+                                    "next if the first word is known"),
+            (only_zeros / only_zeros.sum(axis=1, keepdims=True),
+             "only the pairs that never came got alpha: with alpha = 1, never would be as likely as once"),
+            (unsmoothed + alpha, "you add alpha to the shares, not to the counts: your rows no longer sum to 1, and "
+                                 "alpha weighs as much after 1,000 pairs as after one"),
+        ],
+    )  # fmt: skip
+    expect(
+        lesson.probabilities_of(np.array([[8.0, 1.0], [0.0, 1.0]]), 0),
+        [[8 / 9, 1 / 9], [0.0, 1.0]],
+        "without smoothing",
+    )
+
+
+def floor_of_pairs(lesson: ModuleType) -> None:
+    expected = np.array([[0.0, 3.0, 0.0, 1.0], [2.0, 0.0, 2.0, 4.0], [2.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
+    total, rows = expected.sum(), expected.sum(axis=1, keepdims=True)
+    right = float((_surprise(expected, rows) * expected).sum() / total)
+    columns = expected.sum(axis=0)
+    of_rows = (_surprise(expected, rows) * expected).sum(axis=1)[:3] / rows[:3, 0]
+    joint = float((_surprise(expected, total) * expected).sum() / total)
+    answer = lesson.floor_of_pairs(expected.copy())
+    if answer is not None and np.ndim(answer) == 0 and np.isnan(answer):
+        raise Wrong("you get NaN: a pair that never comes gives 0 · ln 0, or 0/0 if its whole row is empty; it costs "
+                    "nothing, so leave it out")  # fmt: skip
+    wrong = f"; you have {{:.3f}} nats, not {right:.3f}"
+    unweighted = ("each row counts as much as every other, but a word that comes often asks the model for its "
+                  "prediction often" + wrong)  # fmt: skip
+    alone = float((_surprise(columns, total) * columns).sum() / total)
+    expect(
+        answer,
+        right,
+        "the floor of a table of pairs",
+        [
+            (joint, ("that is the entropy of the pair: it charges for the first word, too, which the model has seen"
+                     + wrong).format(joint)),
+            (of_rows.mean(), unweighted.format(of_rows.mean())),
+            (of_rows.sum() / 4, unweighted.format(of_rows.sum() / 4)),
+            (of_rows.sum(), unweighted.format(of_rows.sum())),
+            (right / np.log(2), f"you have {right / np.log(2):.3f}, not {right:.3f}: 1.443 times as much, so these are "
+                                "bits; a nat is 1.443 bits"),
+            (alone, ("that is the entropy of the next word alone: what a model can do that has forgotten the last word"
+                     + wrong).format(alone)),
+            (right * total, f"you have {right * total:.2f}, not {right:.3f}: those are the nats of a whole text; "
+                            "divide by its number of words"),
+        ],
+    )  # fmt: skip
+
+
+def _surprise(numbers: np.ndarray, out_of: np.ndarray | float) -> np.ndarray:
+    """-ln of the share, 0 where nothing is."""
+    shares = np.divide(numbers, out_of, out=np.ones_like(numbers), where=numbers > 0)
+    return -np.log(shares)
+
+
+def stable_log_softmax(lesson: ModuleType) -> None:
+    z = np.array([[1.0, 2.0, 0.5], [0.0, -1.0, 3.0]])
+    exponentials = np.exp(z)
+    expect(
+        lesson.stable_log_softmax(z.copy()),
+        np.log(exponentials / exponentials.sum(axis=-1, keepdims=True)),
+        "the logits (1, 2, 0.5) and (0, -1, 3)",
+        [
+            (np.log(exponentials / exponentials.sum(axis=0)), "you sum down the columns: each *row* is a softmax"),
+            (np.log(exponentials / exponentials.sum()),
+             "all six probabilities together sum to 1: each *row* is a softmax"),
+            (exponentials / exponentials.sum(axis=-1, keepdims=True), "that is the softmax; its logarithm is asked"),
+        ],
+    )  # fmt: skip
+    for logits, overflows, underflows in (
+        ([1000.0, 999.0, 998.0], "the logits 1000, 999, 998: e^1000 overflows to inf. Only differences matter: which "
+                                 "number can you subtract first?", ""),
+        ([0.0, 0.0, 3000.0], "the logits 0, 0, 3000: their mean is 1000, and e^(3000 - 1000) still overflows. Which "
+                             "number must you subtract so that none is above 0?",
+         "the logits 0, 0, 3000: e^-3000 rounds to 0, and ln 0 is -inf; but the answer is -3000. Write ln softmax as a "
+         "difference: which part needs no exponential?"),
+        ([-1000.0, -1000.0, -1000.0], "three logits of -1000: every exponential rounds to 0, and ln 0 is -inf", ""),
+    ):  # fmt: skip
+        with np.errstate(all="ignore"):
+            answer = lesson.stable_log_softmax(np.array([logits]))
+        if not np.isfinite(np.max(answer)):
+            raise Wrong(overflows)
+        if not np.isfinite(answer).all():
+            raise Wrong(underflows)
+        shifted = np.array([logits]) - max(logits)
+        right = shifted - np.log(np.exp(shifted).sum())
+        expect(answer, right, f"the logits {', '.join(f'{each:.0f}' for each in logits)}")
+    with np.errstate(all="ignore"):
+        answer = lesson.stable_log_softmax(np.array([[0.0, 1.0], [-3000.0, -3000.0]]))
+    if not np.isfinite(answer).all():
+        raise Wrong("the rows (0, 1) and (-3000, -3000): the largest of *all* logits is 1, so the whole second row "
+                    "rounds to 0; each row needs its own largest logit")  # fmt: skip
+    expect(lesson.stable_log_softmax(np.zeros(4)), [-np.log(4)] * 4, "a single row of four zeros")
+
+
+def gradient_of_cross_entropy(lesson: ModuleType) -> None:
+    random = np.random.default_rng(5)
+    z, targets = random.normal(size=(3, 4)), np.array([2, 0, 2])
+    p = np.exp(z) / np.exp(z).sum(axis=-1, keepdims=True)
+    one_hot = np.eye(4)[targets]
+    right = (p - one_hot) / 3
+    of_target = p[np.arange(3), targets][:, None]
+    of_p = of_target * (p - one_hot)
+    bells = p * (1 - p)
+    no_one = ("your gradient has no negative number: a step against it lowers every logit, also that of the word that "
+              "came; where does the -z of that word's loss go?")  # fmt: skip
+    sign = "the sign is reversed: a step against your gradient makes the word that came *less* likely"
+    softmax_alone = ("that is the derivative of the probability, p(1 - p) and the like; the loss is its logarithm, "
+                     "which divides by p once more")  # fmt: skip
+    total = "each row is 3 times too large: the loss is the mean over 3 rows, not their sum"
+    expect(
+        lesson.gradient_of_cross_entropy(z.copy(), targets),
+        right,
+        "three rows of four logits",
+        [
+            (p / 3, no_one), (p, no_one), (p - p * one_hot, no_one), ((p - p * one_hot) / 3, no_one),
+            (-right, sign), (-3 * right, sign),
+            (of_p / 3, softmax_alone), (of_p, softmax_alone), (-of_p / 3, softmax_alone), (-of_p, softmax_alone),
+            (bells, softmax_alone), (bells / 3, softmax_alone),
+            (-bells * one_hot, softmax_alone), (-bells * one_hot / 3, softmax_alone),
+            (3 * right, total),
+            (0.75 * right, "you divide by all 12 logits; the mean is over the 3 rows"),
+        ],
+    )  # fmt: skip
+    before = z.copy()
+    lesson.gradient_of_cross_entropy(z, targets)
+    if not np.array_equal(z, before):
+        raise Wrong("the gradient is right, but your function has changed the logits that it was given")
+
+
+def windows(lesson: ModuleType) -> None:
+    documents = [[1, 2, 3, 4], [5, 6]]
+    answer = lesson.windows(documents, 2)
+    if answer is None:
+        raise Wrong("your function returns None; is a `return` missing?")
+    if not isinstance(answer, (tuple, list)) or len(answer) != 2:
+        raise Wrong("two arrays are asked: the windows and the targets")
+    inputs, targets = (np.asarray(each) for each in answer)
+    if inputs.ndim != 2 or inputs.shape[1] != 2 or targets.shape != (len(inputs),):
+        raise Wrong(f"with n_ctx = 2, windows (N, 2) and targets (N) are asked; yours are {inputs.shape} and "
+                    f"{targets.shape}")  # fmt: skip
+    rows = [(0, 0, 1), (0, 1, 2), (1, 2, 3), (2, 3, 4), (3, 4, 0), (0, 0, 5), (0, 5, 6), (5, 6, 0)]
+    given = [(*map(int, window), int(target)) for window, target in zip(inputs, targets, strict=True)]
+    if sorted(given) == sorted(rows):
+        return
+    if sorted((b, a, target) for a, b, target in given) == sorted(rows):
+        raise Wrong("your windows have the newest word first: the oldest is asked first, as one reads")
+    if len(given) >= 6 and all(target == b for _, b, target in given):
+        raise Wrong("the target is the last word of its own window: the model sees the answer, and its loss falls "
+                    "below the floor")  # fmt: skip
+    if (4, 0, 5) in given or (4, 5, 6) in given:
+        raise Wrong("a window of the second document reaches into the first: what came before is another text, and "
+                    "says nothing about this one")  # fmt: skip
+    if not any(target == 0 for *_, target in given):
+        raise Wrong("the END is never a target: a model must learn where a text ends, too")
+    if (0, 0, 1) not in given:
+        raise Wrong("nobody predicts the first words of a document: before them stand ENDs, so each has a full window")
+    raise Wrong(f"[1, 2, 3, 4] and [5, 6] with n_ctx = 2: rows (window, target) {rows} are right; yours are {given}")
+
+
+def mlp_loss(lesson: ModuleType) -> None:
+    random = np.random.default_rng(6)
+    n_words, n_ctx, d, n_hidden = 7, 3, 2, 5
+    shapes = {"C": (n_words, d), "W_1": (n_ctx * d, n_hidden), "b_1": (n_hidden,), "W_2": (n_hidden, d)}
+    values = {name: random.normal(size=shape) for name, shape in shapes.items()}
+    inputs, targets = random.integers(0, n_words, (4, n_ctx)), np.array([6, 1, 1, 3])
+    parameters = {name: lesson.Tensor(value) for name, value in values.items()}
+    answer = lesson.mlp_loss(parameters, inputs, targets)
+    if answer is not None and not hasattr(answer, "parents"):
+        raise Wrong(f"your loss is a {type(answer).__name__}, not a Tensor: the tape has lost it, so nothing can "
+                    "learn; leave out `.value`")  # fmt: skip
+
+    def loss(**ways: object) -> float:
+        return _mlp_loss(values, inputs, targets, **ways)
+
+    right = loss()
+    of_log_p = -right
+    expect(
+        answer,
+        right,
+        "the loss of a network with 7 words, windows of 3 and 4 rows",
+        [
+            (4 * right, "your loss is 4 times too large: it is the sum over 4 windows, and a step would grow with the "
+                        "batch; the mean is asked"),
+            (of_log_p, "your loss is the mean of ln p, a negative number: going down would make the right words less "
+                       "likely"),
+            (loss(newest_first=True), "the embeddings of a window stand the newest first: the rows of W_1 for the "
+                                      "oldest word meet the newest one; the oldest is asked first"),
+            (loss(by_coordinate=True), "side by side means a whole embedding, then the next: you have the first "
+                                       "coordinates of all words, then the second ones"),
+            (loss(linear=True), "there is no tanh: without it, W_1, W_2 and C make one matrix, and the hidden layer "
+                                "adds nothing to a table"),
+            (loss(tanh_twice=True), "there is a tanh too many: after W_2, no number would be outside -1 to 1"),
+            (loss(no_bias=True), "b_1 is missing"),
+        ],
+    )  # fmt: skip
+    lesson.backward(answer)
+    for name, value in values.items():
+        slopes = _slopes(value, loss)
+        found = np.asarray(parameters[name].gradient)
+        if name == "C" and found.shape == slopes.shape and not np.allclose(found, slopes, atol=1e-5):
+            raise Wrong("the loss is right, but the gradient of C is not: C is used twice, for the windows and for the "
+                        "logits, and only one of the two is on the tape")  # fmt: skip
+        expect(found, slopes, f"the gradient of {name}", tolerance=1e-5)
+
+
+def _mlp_loss(
+    values, inputs, targets, newest_first=False, by_coordinate=False, linear=False, tanh_twice=False, no_bias=False
+) -> float:
+    x = values["C"][inputs]
+    x = x[:, ::-1] if newest_first else x
+    x = x.swapaxes(1, 2) if by_coordinate else x
+    hidden = x.reshape(len(x), -1) @ values["W_1"] + (0 if no_bias else values["b_1"])
+    out = (hidden if linear else np.tanh(hidden)) @ values["W_2"]
+    z = (np.tanh(out) if tanh_twice else out) @ values["C"].T
+    return float(np.mean(np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(z)), targets]))
+
+
+def _slopes(value: np.ndarray, loss) -> np.ndarray:
+    """The derivative of the loss by each number of an array that it reads, by trying."""
+    slopes = np.zeros_like(value)
+    for place in np.ndindex(value.shape):
+        kept, both = value[place], []
+        for step in (1e-5, -1e-5):
+            value[place] = kept + step
+            both.append(loss())
+        value[place] = kept
+        slopes[place] = (both[0] - both[1]) / 2e-5
+    return slopes

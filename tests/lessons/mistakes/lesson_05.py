@@ -1,0 +1,272 @@
+"""What students think in lesson 5, and the sentences meant for it."""
+
+import numpy as np
+
+from trying import also_right, mistake
+
+
+@mistake("nobody wrote them side by side")
+def count_pairs(documents, n_words):
+    counts = np.zeros((n_words, n_words))
+    words = [END, *(word for document in documents for word in document), END]
+    for i in range(1, len(words)):
+        counts[words[i - 1], words[i]] += 1
+    return counts
+
+
+@mistake("your table lies on its side")
+def count_pairs(documents, n_words):
+    counts = np.zeros((n_words, n_words))
+    for document in documents:
+        words = [END, *document, END]
+        for i in range(1, len(words)):
+            counts[words[i], words[i - 1]] += 1
+    return counts
+
+
+@mistake("nothing says where a text begins or ends")
+def count_pairs(documents, n_words):
+    counts = np.zeros((n_words, n_words))
+    for document in documents:
+        for i in range(1, len(document)):
+            counts[document[i - 1], document[i]] += 1
+    return counts
+
+
+@mistake("1, 2 comes three times, but you have 1")
+def count_pairs(documents, n_words):
+    counts = np.zeros((n_words, n_words))
+    words = [word for document in documents for word in [END, *document]] + [END]
+    counts[words[:-1], words[1:]] += 1
+    return counts
+
+
+@also_right
+def count_pairs(documents, n_words):
+    counts = [[0] * n_words for _ in range(n_words)]
+    for document in documents:
+        before = END
+        for word in [*document, END]:
+            counts[before][word] += 1
+            before = word
+    return counts
+
+
+@mistake("each of its three pairs got alpha")
+def probabilities_of(counts, alpha):
+    return (counts + alpha) / (counts.sum(axis=1, keepdims=True) + alpha)
+
+
+@mistake("your columns sum to 1, not your rows")
+def probabilities_of(counts, alpha):
+    return (counts + alpha) / (counts + alpha).sum(axis=0)
+
+
+@mistake("the whole table sums to 1")
+def probabilities_of(counts, alpha):
+    return (counts + alpha) / (counts + alpha).sum()
+
+
+@mistake("only the pairs that never came got alpha")
+def probabilities_of(counts, alpha):
+    raised = np.where(counts == 0, alpha, counts)
+    return raised / raised.sum(axis=1, keepdims=True)
+
+
+@also_right
+def probabilities_of(counts, alpha):
+    n_words = len(counts)
+    return [[(number + alpha) / (sum(row) + n_words * alpha) for number in row] for row in counts]
+
+
+@mistake("that is the entropy of the pair")
+def floor_of_pairs(expected):
+    p = expected[expected > 0] / expected.sum()
+    return -(p * np.log(p)).sum()
+
+
+@mistake("each row counts as much as every other")
+def floor_of_pairs(expected):
+    entropies = []
+    for row in expected:
+        if row.sum() > 0:
+            p = row[row > 0] / row.sum()
+            entropies.append(-(p * np.log(p)).sum())
+    return np.mean(entropies)
+
+
+@mistake("1.443 times as much, so these are bits")
+def floor_of_pairs(expected):
+    before = np.broadcast_to(expected.sum(axis=1, keepdims=True), expected.shape)
+    occurs = expected > 0
+    return (expected[occurs] * np.log2(before[occurs] / expected[occurs])).sum() / expected.sum()
+
+
+@mistake("the entropy of the next word alone")
+def floor_of_pairs(expected):
+    p = expected.sum(axis=0) / expected.sum()
+    return -(p[p > 0] * np.log(p[p > 0])).sum()
+
+
+@also_right
+def floor_of_pairs(expected):
+    nats = 0.0
+    for row in expected:
+        for number in row:
+            if number:
+                nats -= number * math.log(number / sum(row))
+    return nats / expected.sum()
+
+
+@mistake("e^1000 overflows to inf")
+def stable_log_softmax(z):
+    return z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
+
+
+@mistake("so that none is above 0?")
+def stable_log_softmax(z):
+    shifted = z - z.mean(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+@mistake("which part needs no exponential?")
+def stable_log_softmax(z):
+    exponentials = np.exp(z - z.max(axis=-1, keepdims=True))
+    return np.log(exponentials / exponentials.sum(axis=-1, keepdims=True))
+
+
+@mistake("each row needs its own largest logit")
+def stable_log_softmax(z):
+    shifted = z - z.max()
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+@also_right
+def stable_log_softmax(z):
+    return z - np.logaddexp.reduce(z, axis=-1, keepdims=True)
+
+
+@mistake("where does the -z of that word's loss go?")
+def gradient_of_cross_entropy(z, targets):
+    return np.exp(stable_log_softmax(z)) / len(targets)
+
+
+@mistake("the sign is reversed")
+def gradient_of_cross_entropy(z, targets):
+    return (np.eye(z.shape[1])[targets] - np.exp(stable_log_softmax(z))) / len(targets)
+
+
+@mistake("that is the derivative of the probability")
+def gradient_of_cross_entropy(z, targets):
+    p = np.exp(stable_log_softmax(z))
+    rows = np.arange(len(targets))
+    gradient = p[rows, targets][:, None] * p
+    gradient[rows, targets] -= p[rows, targets]
+    return gradient / len(targets)
+
+
+@mistake("not their sum")
+def gradient_of_cross_entropy(z, targets):
+    return np.exp(stable_log_softmax(z)) - np.eye(z.shape[1])[targets]
+
+
+@also_right
+def gradient_of_cross_entropy(z, targets):
+    tensor = Tensor(z)
+    backward(-log_softmax(tensor)[np.arange(len(targets)), targets].mean())
+    return tensor.gradient
+
+
+@mistake("the model sees the answer")
+def windows(documents, n_ctx):
+    inputs, targets = [], []
+    for document in documents:
+        words = [END] * n_ctx + [*document, END]
+        for i in range(n_ctx, len(words)):
+            inputs.append(words[i - n_ctx + 1 : i + 1])
+            targets.append(words[i])
+    return np.array(inputs), np.array(targets)
+
+
+@mistake("your windows have the newest word first")
+def windows(documents, n_ctx):
+    inputs, targets = [], []
+    for document in documents:
+        words = [END] * n_ctx + [*document, END]
+        for i in range(n_ctx, len(words)):
+            inputs.append([words[i - back] for back in range(1, n_ctx + 1)])
+            targets.append(words[i])
+    return np.array(inputs), np.array(targets)
+
+
+@mistake("reaches into the first")
+def windows(documents, n_ctx):
+    words = [END] * n_ctx
+    for document in documents:
+        words += [*document, END]
+    inputs = [words[i - n_ctx : i] for i in range(n_ctx, len(words))]
+    return np.array(inputs), np.array(words[n_ctx:])
+
+
+@mistake("nobody predicts the first words of a document")
+def windows(documents, n_ctx):
+    inputs, targets = [], []
+    for document in documents:
+        words = [*document, END]
+        for i in range(n_ctx, len(words)):
+            inputs.append(words[i - n_ctx : i])
+            targets.append(words[i])
+    return np.array(inputs), np.array(targets)
+
+
+@also_right
+def windows(documents, n_ctx):
+    lines = [np.array([*[END] * n_ctx, *document, END]) for document in documents]
+    inputs = [np.lib.stride_tricks.sliding_window_view(line, n_ctx)[:-1] for line in lines]
+    return np.concatenate(inputs), np.concatenate([line[n_ctx:] for line in lines])
+
+
+@mistake("the mean is asked")
+def mlp_loss(parameters, inputs, targets):
+    C = parameters["C"]
+    x = concatenate([C[inputs[:, place]] for place in range(inputs.shape[1])])
+    hidden = tanh(x @ parameters["W_1"] + parameters["b_1"])
+    log_p = log_softmax(hidden @ parameters["W_2"] @ C.T)
+    return -log_p[np.arange(len(targets)), targets].sum()
+
+
+@mistake("the newest first")
+def mlp_loss(parameters, inputs, targets):
+    C = parameters["C"]
+    x = concatenate([C[inputs[:, -place]] for place in range(1, inputs.shape[1] + 1)])
+    hidden = tanh(x @ parameters["W_1"] + parameters["b_1"])
+    log_p = log_softmax(hidden @ parameters["W_2"] @ C.T)
+    return -log_p[np.arange(len(targets)), targets].mean()
+
+
+@mistake("C is used twice")
+def mlp_loss(parameters, inputs, targets):
+    C = parameters["C"]
+    x = concatenate([C[inputs[:, place]] for place in range(inputs.shape[1])])
+    hidden = tanh(x @ parameters["W_1"] + parameters["b_1"])
+    log_p = log_softmax(hidden @ parameters["W_2"] @ C.value.T)
+    return -log_p[np.arange(len(targets)), targets].mean()
+
+
+@mistake("there is no tanh")
+def mlp_loss(parameters, inputs, targets):
+    C = parameters["C"]
+    x = concatenate([C[inputs[:, place]] for place in range(inputs.shape[1])])
+    hidden = x @ parameters["W_1"] + parameters["b_1"]
+    log_p = log_softmax(hidden @ parameters["W_2"] @ C.T)
+    return -log_p[np.arange(len(targets)), targets].mean()
+
+
+@also_right
+def mlp_loss(parameters, inputs, targets):
+    n_rows, n_ctx = inputs.shape
+    C = parameters["C"]
+    x = C[inputs].reshape(n_rows, n_ctx * C.shape[1])
+    z = tanh(parameters["b_1"] + x @ parameters["W_1"]) @ (parameters["W_2"] @ C.T)
+    picked = (z * np.eye(C.shape[0])[targets]).sum(axis=1)
+    return (log(exp(z).sum(axis=1)) - picked).sum() / n_rows
