@@ -1,0 +1,403 @@
+"""Checks of lesson 8: each has the name of its exercise, and answers with a sentence."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+
+from lesson_01 import Tensor, backward
+from pellucid.course.checks import Wrong, expect
+
+
+def layer_norm(lesson: ModuleType) -> None:
+    vector = np.array([1.0, 4.0, 7.0, 4.0])  # mean 4, variance 4.5
+    ones = np.ones(4)
+    answer = lesson.layer_norm(vector, ones, 0.0)
+    centred = vector - 4.0
+    if answer is not None and np.shape(answer) == (4,) and np.allclose(answer, centred / 4.5):
+        raise Wrong(
+            f"the outputs have a standard deviation of {np.std(answer):.2f}, not 1: numbers whose standard deviation "
+            "is 2.12 must be divided by 2.12, and you divide by its square, the variance"
+        )
+    expect(
+        answer,
+        centred / np.sqrt(4.5),
+        "the norm of (1, 4, 7, 4)",
+        [
+            (centred / np.sqrt(6.0), "the norm of (1, 4, 7, 4): your mean square is 0.75, not 1: you estimate the "
+             "variance of a population from a sample (divisor 3), but these 4 numbers are all there are"),
+            (vector / np.sqrt(4.5), "the norm of (1, 4, 7, 4): your output has the mean 1.89, not 0: the mean is "
+             "still in it"),
+        ],
+    )  # fmt: skip
+    x = np.random.default_rng(0).normal(size=(2, 3, 5)) * np.arange(1, 7).reshape(2, 3, 1)
+    gain = np.linspace(0.5, 1.5, 5)
+
+    def norm_over(axes: int | tuple[int, ...]) -> np.ndarray:
+        return gain * (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + 1e-5)
+
+    leak = "a token's output then depends on other tokens, the future ones included"
+    expect(
+        lesson.layer_norm(x, gain),
+        norm_over(-1),
+        "2 texts of 3 vectors of 5 numbers",
+        [
+            (norm_over((0, 1, 2)), f"you take one mean and one deviation for the whole array: {leak}"),
+            (norm_over(1), f"you take means over the positions: {leak}"),
+            (norm_over((0, 1)), f"you take means over texts and positions, as batch norm does: {leak}"),
+            (norm_over((1, 2)), f"you take one mean and one deviation for a whole text: {leak}"),
+            (norm_over(-1) / gain, "every output is right but for the gain: number i is still to be multiplied by "
+             "gain i"),
+        ],
+    )  # fmt: skip
+
+
+def pull_layer_norm(lesson: ModuleType) -> None:
+    rng = np.random.default_rng(1)
+    x, r = rng.normal(size=(2, 3, 5)) * 3, rng.normal(size=(2, 3, 5))
+    gain = np.linspace(0.5, 2.5, 5)
+    tape_x, tape_gain = Tensor(x), Tensor(gain)
+    centred = tape_x - tape_x.mean(-1, keepdims=True)
+    output = tape_gain * centred * ((centred**2).mean(-1, keepdims=True) + 1e-5) ** -0.5
+    backward((output * Tensor(r)).sum())
+    answer = lesson.pull_layer_norm(r, x, gain)
+    if not isinstance(answer, (tuple, list)) or len(answer) != 2:
+        raise Wrong("two things are expected: what x gets, and what the gain gets")
+    to_x, to_gain = answer
+
+    std = np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    normal = (x - x.mean(-1, keepdims=True)) / std
+    g = r * gain
+    slip = float(np.abs((g / std).sum(-1)).max())
+    right_without_gain = (r - r.mean(-1, keepdims=True) - normal * (r * normal).mean(-1, keepdims=True)) / std
+    expect(
+        to_x,
+        tape_x.gradient,
+        "what x gets",
+        [
+            (g / std, "you treat the mean and the deviation as constants, but both move with x. If all numbers of a "
+             f"vector grow alike, the norm's output stays; so what x gets must sum to 0, and your largest sum is "
+              f"{slip:.2f}"),
+            ((g - g.mean(-1, keepdims=True)) / std, "you let the mean move with x, but not the deviation. Make a "
+             "vector twice as long, and the output stays; so x · (what x gets) must be 0, and yours is "
+             f"{float(np.abs((x * (g - g.mean(-1, keepdims=True)) / std).sum(-1)).max()):.2f} at its largest"),
+            ((g - normal * (g * normal).mean(-1, keepdims=True)) / std, "you let the deviation move with x, but not "
+             "the mean: what x gets must sum to 0 over each vector"),
+            (right_without_gain, "on its way back, the cotangent passes the gain first: yours arrives at x without it"),
+        ],
+    )  # fmt: skip
+    expect(to_gain, tape_gain.gradient, "what the gain gets")
+
+
+def pre_norm_block(lesson: ModuleType) -> None:
+    x = np.array([[2.0, -1.0, 3.0], [0.5, 4.0, 1.0]])
+
+    def attention_norm(x: np.ndarray) -> np.ndarray:
+        return x / 2
+
+    def attention(x: np.ndarray) -> np.ndarray:
+        return x**2
+
+    def feed_forward_norm(x: np.ndarray) -> np.ndarray:
+        return x - 1
+
+    def feed_forward(x: np.ndarray) -> np.ndarray:
+        return 3 * x
+
+    middle = x + attention(attention_norm(x))
+    right = middle + feed_forward(feed_forward_norm(middle))
+    after = attention_norm(x + attention(x))
+    replaced = feed_forward(feed_forward_norm(attention(attention_norm(x))))
+    n1 = attention_norm(x)
+    n2 = feed_forward_norm(n1 + attention(n1))
+    expect(
+        lesson.pre_norm_block(x.copy(), attention_norm, attention, feed_forward_norm, feed_forward),
+        right,
+        "a block of four simple functions",
+        [
+            (feed_forward_norm(after + feed_forward(after)), "this is post-norm: you normalise the sum, so there is "
+             "no path of pure additions from the embedding to the output any more"),
+            (replaced, "each sublayer's output takes the place of x, and x itself is lost: a block adds to x"),
+            (x + attention(n1) + feed_forward(feed_forward_norm(x)), "the feed-forward layer reads the x from before "
+             "attention: it cannot use what attention has just found"),
+            (n2 + feed_forward(n2), "you add to the normalised x: x itself must pass the block unchanged, only what a "
+             "sublayer *reads* is normalised"),
+        ],
+    )  # fmt: skip
+
+
+def adam_step(lesson: ModuleType) -> None:
+    zero = np.zeros(1)
+    answer = lesson.adam_step(np.array([1.0]), np.array([4.0]), zero.copy(), zero.copy(), 1, 0.1)
+    if not isinstance(answer, (tuple, list)) or len(answer) != 3:
+        raise Wrong("three things are expected: the new parameter, mean and square")
+    size = "the first step, at gradient 4 and rate 0.1"
+    expect(
+        answer[0],
+        [0.9],
+        size,
+        [
+            ([1 - 0.1 * 0.4 / np.sqrt(0.016)], f"{size}: it is 3 times too long (0.316 instead of 0.1): both means "
+             "began at 0 and are too small, the mean by 10 and the root of the square by 31.6, and nothing corrects "
+              "that"),
+            ([1 - 0.1 * 4 / np.sqrt(400)], f"{size}: it is 0.02, not 0.1. You follow the notes' slip, where the "
+             "corrected square is made of the *mean*, m/(1-β₂ᵗ); for a negative gradient its root would not even "
+              "exist"),
+            ([1 - 0.1 * 4 / 16], f"{size}: it is 0.025, not 0.1: you divide by the mean square without its root, so a "
+             "gradient 10 times as large would make a step a tenth as long"),
+            ([1.1], f"{size}: it goes uphill"),
+            ([1 - 0.1 * 4 / np.sqrt(0.016)], f"{size}: it is 31.6 times too long: you correct the mean, but the "
+             "square too began at 0"),
+            ([1 - 0.1 * 0.4 / 4], f"{size}: it is 10 times too short: you correct the square, but the mean too began "
+             "at 0"),
+        ],
+        tolerance=1e-6,
+    )  # fmt: skip
+    p, g = np.array([[1.0, -2.0, 0.5], [3.0, 0.0, 1.0]]), np.array([[0.3, -5.0, 0.0], [2.0, 1e-8, -1.0]])
+    mean, square = 0.5 * g + 0.1, g**2 + 0.01
+    new_mean, new_square = 0.8 * mean + 0.2 * g, 0.95 * square + 0.05 * g**2
+    m, v = new_mean / (1 - 0.8**3), new_square / (1 - 0.95**3)
+    answer = lesson.adam_step(p.copy(), g.copy(), mean.copy(), square.copy(), 3, 0.1, (0.8, 0.95))
+    expect(answer[1], new_mean, "the mean after the third step", [(m, _CORRECTED.format("mean"))])
+    expect(answer[2], new_square, "the mean square after the third step", [(v, _CORRECTED.format("square"))])
+    expect(
+        answer[0],
+        p - 0.1 * m / (np.sqrt(v) + 1e-8),
+        "the parameters after the third step",
+        [
+            (p - 0.1 * (new_mean / 0.2) / (np.sqrt(new_square / 0.05) + 1e-8), "at the third step the weights of the "
+             "mean sum to 1 - β³; you correct as if each step were the first"),
+        ],
+    )  # fmt: skip
+    tiny = np.array([1e-8])
+    answer = lesson.adam_step(np.array([1.0]), tiny, zero.copy(), zero.copy(), 1, 0.1)
+    expect(
+        answer[0],
+        [0.95],
+        "a first step at gradient 1e-8",
+        [([1 - 0.1 * 1e-8 / np.sqrt(1e-16 + 1e-8)], "at gradient 1e-8 your step is 1e-5, not 0.05: your ε stands "
+          "under the root, where it counts as a gradient of 1e-4")],
+    )  # fmt: skip
+
+
+_CORRECTED = "the new {} that you return is corrected already; the next step would correct it again"
+
+
+def adamw_step(lesson: ModuleType) -> None:
+    # Two parameters of 1; the gradients of the first are a thousand times as large.
+    p, g = np.array([1.0, 1.0]), np.array([50.0, 0.05])
+    mean, square = 0 * g, 0.4 * g**2
+    rate, decay, betas = 0.1, 0.5, (0.9, 0.95)
+
+    def adam(g: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        new_mean, new_square = 0.9 * mean + 0.1 * g, 0.95 * square + 0.05 * g**2
+        m, v = new_mean / (1 - 0.9**2), new_square / (1 - 0.95**2)
+        return p - rate * m / (np.sqrt(v) + 1e-8), new_mean, new_square
+
+    stepped, new_mean, new_square = adam(g)
+    slipped = adam(g + decay * p)[0]
+    shrunk = stepped - slipped
+    answer = lesson.adamw_step(p.copy(), g.copy(), mean.copy(), square.copy(), 2, rate, decay, betas)
+    if not isinstance(answer, (tuple, list)) or len(answer) != 3:
+        raise Wrong("three things are expected: the new parameter, mean and square")
+    expect(
+        answer[0],
+        stepped - rate * decay * p,
+        "two parameters of 1, at rate 0.1 and decay 0.5",
+        [
+            (slipped, "you add the decay to the gradient, as if AdamW were Adam with an L2 penalty: Adam then divides "
+             f"it by the gradient's size, so decay moves the parameter with large gradients by {shrunk[0]:.4f} and "
+             f"the other by {shrunk[1]:.4f}; it must be 0.0500 for both"),
+            (stepped - decay * p, "each parameter shrinks by a half in one step: the decay too is multiplied by the "
+             "rate"),
+            (stepped, "the parameters do not shrink: this is Adam"),
+            (stepped + rate * decay * p, "the parameters grow: decay draws them towards 0"),
+        ],
+        tolerance=1e-7,
+    )  # fmt: skip
+    p = np.array([2.0, -3.0])
+    stepped = adam(g)[0]
+    answer = lesson.adamw_step(p.copy(), g.copy(), mean.copy(), square.copy(), 2, rate, decay, betas)
+    expect(
+        answer[0],
+        stepped - rate * decay * p,
+        "parameters of 2 and -3",
+        [
+            (
+                stepped - rate * decay * np.sign(p),
+                "every parameter shrinks by the same amount; it should be by the same *share* of itself",
+            )
+        ],
+        tolerance=1e-7,
+    )
+    expect(answer[1], new_mean, "the mean of the gradient, in which decay has no place", tolerance=1e-7)
+    expect(answer[2], new_square, "the mean of the squared gradient, in which decay has no place", tolerance=1e-7)
+
+
+def orthogonalised(lesson: ModuleType) -> None:
+    rng = np.random.default_rng(2)
+    for rows, columns in ((3, 5), (5, 3)):
+        left = np.linalg.qr(rng.normal(size=(rows, rows)))[0][:, :3]
+        right = np.linalg.qr(rng.normal(size=(columns, columns)))[0][:3]
+        g = left @ np.diag([8.0, 2.0, 0.5]) @ right
+        answer = lesson.orthogonalised(g.copy())
+        what = f"a gradient ({rows}, {columns}) with the singular values 8, 2 and 0.5"
+        lopsided = "the step would be 16 times as long in one direction as in another, just as the gradient is"
+        expect(
+            answer,
+            left @ right,
+            what,
+            [
+                (g / np.linalg.norm(g), f"{what}: now they are 0.97, 0.24 and 0.06, not 1, 1 and 1: you made the "
+                 f"whole matrix of length 1, but {lopsided}"),
+                (g / 8.0, f"{what}: now they are 1, 0.25 and 0.06, not 1, 1 and 1: you divide by the largest, but "
+                 f"{lopsided}"),
+                *((m, f"{what}: now they are {_singular(m)}, not 1, 1 and 1: {why}") for m, why in _other_ways(g)),
+                (np.linalg.pinv(g).T, f"{what}: now they are 0.125, 0.5 and 2, not 1, 1 and 1: you divided by each "
+                 "singular value twice, so the shortest direction became the longest"),
+            ],
+            tolerance=1e-6,
+        )  # fmt: skip
+
+
+def _other_ways(g: np.ndarray) -> list[tuple[np.ndarray, str]]:
+    """What else makes numbers, rows or columns equal, with the sentence for it."""
+    each = "of length 1 each, but they still point in similar directions"
+    return [
+        (np.sign(g), "you made each *number* ±1, which is what Adam's first step does; a matrix has directions, too"),
+        (g / np.linalg.norm(g, axis=0), f"you made the columns {each}"),
+        (g / np.linalg.norm(g, axis=1, keepdims=True), f"you made the rows {each}"),
+    ]
+
+
+def _singular(matrix: np.ndarray) -> str:
+    return ", ".join(f"{value:.2f}" for value in np.linalg.svd(matrix, compute_uv=False))
+
+
+def largest_eigenvalue(lesson: ModuleType) -> None:
+    rng = np.random.default_rng(3)
+    axes = np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    start = rng.normal(size=4)
+    for values in ([6.0, 2.0, 1.0, -3.0], [-5.0, 3.0, 1.0, 0.5]):
+        H = axes @ np.diag(values) @ axes.T
+        n_products = 0
+
+        def product(v: np.ndarray, H: np.ndarray = H) -> np.ndarray:
+            nonlocal n_products
+            n_products += 1
+            return H @ v
+
+        with np.errstate(all="ignore"):
+            answer = lesson.largest_eigenvalue(product, start.copy(), 1000)
+        if answer is not None and np.size(answer) == 1 and not np.isfinite(answer):
+            raise Wrong(
+                f"after {n_products} products you have {float(answer)}: the vector grows by {abs(values[0]):.0f} each "
+                "time until no float can hold it, or vanishes where that is below 1; only its direction matters, so "
+                "take its length away each time"
+            )
+        first = H @ start
+        expect(
+            answer,
+            values[0],
+            f"eigenvalues {', '.join(f'{v:g}' for v in values)}",
+            [
+                (-values[0], f"you have {-values[0]:g}, and it is {values[0]:g}: the length of H v has no sign, and a "
+                 "valley that bends down is no valley"),
+                (start @ first / (start @ start), "that is what one product says: a mix of all eigenvalues. Feed the "
+                 "result in again, and the largest takes over"),
+                (first @ H @ first / (first @ first), "that is what two products say: a mix of all eigenvalues, in "
+                 "which the largest counts most. Go on for all rounds"),
+                (min(values), f"you have the lowest, {min(values):g}; the largest in size is {values[0]:g}"),
+                (max(values), f"you have the highest, {max(values):g}; the largest in size is {values[0]:g}"),
+                (np.mean(values), "that is the mean of all eigenvalues, the trace over n"),
+            ],
+            tolerance=1e-5,
+        )  # fmt: skip
+    if n_products > 1010:
+        raise Wrong(f"the eigenvalue is right, but you made {n_products} products in 1,000 rounds: one each is enough")
+
+
+def decoder_logits(lesson: ModuleType) -> None:
+    rng = np.random.default_rng(4)
+    decoder = lesson.new_decoder(vocab_size=7, width=12, n_heads=3, n_layers=2, seed=5)
+    for p in decoder.parameters():
+        p.value = p.value + 0.3 * rng.normal(size=p.shape)
+    rows = rng.integers(6, size=(2, 6))  # token 6 never occurs
+    tokens, targets = rows[:, :-1], rows[:, 1:]
+    right, gradients = lesson.in_pytorch(tokens, targets, decoder)
+    answer = lesson.decoder_logits(tokens, decoder)
+    changed = tokens.copy()
+    changed[:, -1] = (changed[:, -1] + 1) % 6
+    if hasattr(answer, "value") and answer.shape == right.shape and not np.allclose(answer.value, right):
+        later = lesson.decoder_logits(changed, decoder).value
+        if not np.allclose(answer.value[:, 0], later[:, 0]):
+            moved = float(np.abs(answer.value[:, 0] - later[:, 0]).max())
+            raise Wrong(
+                f"the last token changes the logits at position 0, by up to {moved:.2f}: a position sees those after "
+                "it, so in training the model reads the answer"
+            )
+    with np.errstate(all="ignore"):
+        cases = [(_variant(lesson, tokens, decoder, **{name: True}), sentence) for name, sentence in _SLIPS.items()]
+    expect(answer, right, "the logits of a decoder with PyTorch's weights", cases, tolerance=1e-6)
+
+    if not isinstance(answer, lesson.Tensor):
+        raise Wrong("the logits are right, but they are no Tensor: nothing can be pulled back from them")
+    nats = -lesson.log_softmax(answer)[np.arange(2)[:, None], np.arange(5), targets]
+    backward(nats.mean())
+    never = decoder.embedding.gradient[6]
+    if np.allclose(never, 0) and not np.allclose(gradients[0][6], 0):
+        raise Wrong(
+            "token 6 is in no text, and its row of the embedding gets the gradient 0: at the output too the embedding "
+            "is a weight that learns, and there even a token that never occurs must learn that it is unlikely"
+        )
+    for i, (p, gradient) in enumerate(zip(decoder.parameters(), gradients, strict=True)):
+        expect(
+            p.gradient, gradient, f"the logits are right; but the gradient of parameter {i}, {p.shape}", tolerance=1e-6
+        )
+
+
+_SLIPS = {
+    "no_final_norm": "the last x goes to the embedding without the final norm: the longer x has grown in the blocks, "
+                     "the surer the model would be",
+    "values_rotated": "you turn the values too: what a head hands over then depends on where it was found; positions "
+                      "belong into the scores alone",
+    "not_rotated": "no query or key is turned: this model does not know where a word stands, except by what the mask "
+                   "lets it see",
+    "by_width": "you divide the scores by √D, but a query and a key have K = D/H numbers: with 3 heads the scores are "
+                "√3 times too small",
+    "relu_alone": "max(0, u) is not squared in the feed-forward layer",
+    "not_scaled": "the scores are not divided by √K",
+}  # fmt: skip
+
+
+def _variant(lesson: ModuleType, tokens: np.ndarray, decoder: object, **slips: bool) -> np.ndarray:
+    """The logits by another way, in NumPy alone, with a slip."""
+    H = decoder.n_heads
+    B, T = tokens.shape
+
+    def norm(x: np.ndarray, gain: np.ndarray) -> np.ndarray:
+        return gain * (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+
+    def rotate(x: np.ndarray) -> np.ndarray:
+        return lesson.rotate(lesson.Tensor(x)).value
+
+    E = decoder.embedding.value
+    x = E[tokens]
+    D = x.shape[-1]
+    for block in decoder.blocks:
+        w = {name: weight.value for name, weight in vars(block).items()}
+        n = norm(x, w["attention_gain"])
+        q, k, v = (np.einsum("btd,ed->bte", n, w[W]).reshape(B, T, H, -1).swapaxes(1, 2) for W in ("W_Q", "W_K", "W_V"))
+        if "not_rotated" not in slips:
+            q, k = rotate(q), rotate(k)
+        if "values_rotated" in slips:
+            v = rotate(v)
+        scale = 1.0 if "not_scaled" in slips else np.sqrt(D if "by_width" in slips else D // H)
+        scores = np.where(np.tril(np.ones((T, T))) > 0, np.einsum("bhtk,bhsk->bhts", q, k) / scale, -np.inf)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        heads = weights / weights.sum(-1, keepdims=True) @ v
+        x = x + heads.swapaxes(1, 2).reshape(B, T, D) @ w["W_O"].T
+        u = np.maximum(norm(x, w["feed_forward_gain"]) @ w["W_1"].T, 0)
+        x = x + (u if "relu_alone" in slips else u**2) @ w["W_2"].T
+    return (x if "no_final_norm" in slips else norm(x, decoder.final_gain.value)) @ E.T
