@@ -24,7 +24,7 @@ def second_derivative(f: Function, x: Value, u: Value, v: Value) -> Value:
 
 
 def forward_on_reverse(f: Function, x: Value, v: Value) -> Value:
-    """H v as the change of the gradient along v (equation 1.22): the usual way, the memory of one gradient."""
+    """H v as the change of the gradient along v (equation 1.22): the usual way, with the memory of two gradients."""
     return jvp(lambda x: gradient(f, x), x, v)[1]
 
 
@@ -45,8 +45,7 @@ def hessian(f: Function, x: Value, product: Callable[[Function, Value, Value], V
 
 def hessian_forward_on_forward(f: Function, x: Value) -> Value:
     """The Hessian from n(n+1)/2 numbers, each of a pass of its own."""
-    directions = np.eye(len(x))
-    H = np.zeros_like(directions)
+    directions, H = np.eye(len(x)), np.zeros((len(x), len(x)))
     for i, j in combinations_with_replacement(range(len(x)), 2):
         H[i, j] = H[j, i] = second_derivative(f, x, directions[i], directions[j])
     return H

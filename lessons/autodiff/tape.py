@@ -15,7 +15,7 @@ from functools import partial, reduce
 
 import numpy as np
 
-from autodiff.dual import levels
+from autodiff.dual import Dual, levels
 from autodiff.operations import Operation, Traced, Value, add, is_of_level, plain
 
 Pull = Callable[[Value], Value]  # the cotangent of a result -> what that gives an input
@@ -26,7 +26,8 @@ class Node(Traced):
 
     def __init__(self, value: Value, level: int, parents: Sequence[tuple[Node, Pull]] = ()) -> None:
         self.value, self.level, self.parents = value, level, parents
-        self.memory, self.n_numbers = memory, np.size(plain(value))
+        copies = 0 if isinstance(value, Node) else 2 if isinstance(value, Dual) else 1  # a Node counts its own
+        self.memory, self.n_numbers = memory, copies * np.size(plain(value))
         self.memory.add(self.n_numbers)
 
     def __del__(self) -> None:

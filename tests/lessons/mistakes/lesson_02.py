@@ -1,0 +1,249 @@
+"""Mistakes and second solutions of lesson 2*."""
+
+from trying import also_right, mistake
+
+
+@mistake("you have the gradient, each number times that of v")
+def hessian_vector_product(f, x, v):
+    return gradient(f, x) * v
+
+
+@mistake("the sum of each row of H")
+def hessian_vector_product(f, x, v):
+    return gradient(lambda x: gradient(f, x) @ np.ones(x.shape), x) * v
+
+
+@mistake("as the difference of two gradients would be")
+def hessian_vector_product(f, x, v):
+    step = 0.01
+    return (gradient(f, x + step * v) - gradient(f, x)) / step
+
+
+@mistake("you ran f 3 times")
+def hessian_vector_product(f, x, v):
+    H = np.stack([jvp(lambda x: gradient(f, x), x, direction)[1] for direction in np.eye(len(x))])
+    return H @ v
+
+
+@also_right
+def hessian_vector_product(f, x, v):
+    return gradient(lambda x: jvp(f, x, v)[1], x)
+
+
+@mistake("the slope of one step")
+def implicit_derivative(g, w, p):
+    return jvp(lambda p: g(w, p), p, 1.0)[1]
+
+
+@mistake("your sign is lost")
+def implicit_derivative(g, w, p):
+    by_w = jvp(lambda w: g(w, p), w, 1.0)[1]
+    by_p = jvp(lambda p: g(w, p), p, 1.0)[1]
+    return -by_p / (1 - by_w)
+
+
+@mistake("you divide by 1 plus the slope by w")
+def implicit_derivative(g, w, p):
+    by_w = jvp(lambda w: g(w, p), w, 1.0)[1]
+    by_p = jvp(lambda p: g(w, p), p, 1.0)[1]
+    return by_p / (1 + by_w)
+
+
+@mistake("you took g for F")
+def implicit_derivative(g, w, p):
+    by_w = jvp(lambda w: g(w, p), w, 1.0)[1]
+    by_p = jvp(lambda p: g(w, p), p, 1.0)[1]
+    return -by_p / by_w
+
+
+@also_right
+def implicit_derivative(g, w, p):
+    slope = 0.0
+    for _ in range(500):  # of the fixed point that the slope itself is
+        slope = jvp(lambda w: g(w, p), w, slope)[1] + jvp(lambda p: g(w, p), p, 1.0)[1]
+    return slope
+
+
+@mistake("right for a symmetric A only")
+def pull_linear_system(cotangent, A, b):
+    w, y = np.linalg.solve(A, b), np.linalg.solve(A, cotangent)
+    return -np.outer(y, w), y
+
+
+@mistake("the sign is lost")
+def pull_linear_system(cotangent, A, b):
+    w, y = np.linalg.solve(A, b), np.linalg.solve(A.T, cotangent)
+    return np.outer(y, w), y
+
+
+@mistake("it lies on its side")
+def pull_linear_system(cotangent, A, b):
+    w, y = np.linalg.solve(A, b), np.linalg.solve(A.T, cotangent)
+    return -np.outer(w, y), y
+
+
+@mistake("you used b where the solution w belongs")
+def pull_linear_system(cotangent, A, b):
+    y = np.linalg.solve(A.T, cotangent)
+    return -np.outer(y, b), y
+
+
+@mistake("the sign is lost")
+def temperature_slope(loss, temperature, logits):
+    def slope(a, z):
+        return jvp(lambda a: loss(a, z), a, 1.0)[1]
+
+    return gradient(lambda z: slope(temperature, z), logits) / jvp(lambda a: slope(a, logits), temperature, 1.0)[1]
+
+
+@mistake("depends on how sharply it is curved")
+def temperature_slope(loss, temperature, logits):
+    return -gradient(lambda z: jvp(lambda a: loss(a, z), temperature, 1.0)[1], logits)
+
+
+@mistake("you took how the *loss* changes with a logit")
+def temperature_slope(loss, temperature, logits):
+    curvature = jvp(lambda a: jvp(lambda a: loss(a, logits), a, 1.0)[1], temperature, 1.0)[1]
+    return -gradient(lambda z: loss(temperature, z), logits) / curvature
+
+
+@also_right
+def temperature_slope(loss, temperature, logits):
+    def gradient_by_logits(a):
+        return gradient(lambda z: loss(a, z), logits)
+
+    curvature = gradient(lambda a: gradient(lambda a: loss(a, logits), a), temperature)
+    return -jvp(gradient_by_logits, temperature, 1.0)[1] / curvature
+
+
+@mistake("have one colour, but both have an entry in row")
+def colour_columns(pattern):
+    """Neighbours are columns i and j with an entry (i, j), as in a symmetric matrix."""
+    n = max(pattern.shape)
+    square = np.zeros((n, n), bool)
+    square[: pattern.shape[0], : pattern.shape[1]] = pattern
+    colours = []
+    for j in range(pattern.shape[1]):
+        taken = {colours[k] for k in range(j) if square[j, k] | square[k, j]}
+        colours.append(next(colour for colour in range(j + 1) if colour not in taken))
+    return colours
+
+
+@mistake("5 colours are 5 products, and 2 are enough")
+def colour_columns(pattern):
+    return list(range(pattern.shape[1]))
+
+
+@mistake("have one colour, but both have an entry in row")
+def colour_columns(pattern):
+    """Only the column before is looked at."""
+    colours = [0]
+    for j in range(1, pattern.shape[1]):
+        shares = np.any(pattern[:, j] & pattern[:, j - 1])
+        colours.append(1 - colours[-1] if shares else colours[-1])
+    return colours
+
+
+@also_right
+def colour_columns(pattern):
+    n = pattern.shape[1]
+    shares = (pattern.T.astype(int) @ pattern) > 0
+    colours = np.full(n, -1)
+    colour = 0
+    while (colours < 0).any():  # one colour after the other takes all columns that it can
+        for j in np.flatnonzero(colours < 0):
+            if not shares[j, colours == colour].any():
+                colours[j] = colour
+        colour += 1
+    return colours.tolist()
+
+
+@mistake("coloured as in (1.51)")
+def is_star(neighbours, colours):
+    """Proper is all that is looked at."""
+    return all(colours[i] != colours[j] for i, near in enumerate(neighbours) for j in near)
+
+
+@mistake("coloured as in (1.51)")
+def is_star(neighbours, colours):
+    """Triangles must have three colours; paths are forgotten."""
+    return all(
+        len({colours[a], colours[b], colours[c]}) == 3 if c in neighbours[a] else colours[a] != colours[b]
+        for b, near in enumerate(neighbours)
+        for a in near
+        for c in near | {a}
+    )
+
+
+@mistake("it is distance 2 that forbids it")
+def is_star(neighbours, colours):
+    """Neighbours of one vertex must differ."""
+    return all(len({colours[j] for j in {i} | near}) == 1 + len(near) for i, near in enumerate(neighbours))
+
+
+@also_right
+def is_star(neighbours, colours):
+    import itertools
+
+    def is_path(vertices):
+        return all(b in neighbours[a] for a, b in itertools.pairwise(vertices))
+
+    vertices = range(len(neighbours))
+    return all(colours[a] != colours[b] for a in vertices for b in neighbours[a]) and all(
+        len({colours[i] for i in path}) > 2 for path in itertools.permutations(vertices, 4) if is_path(path)
+    )
+
+
+@mistake("which is a sum of entries")
+def peel(pattern, products, colours):
+    H = np.diag(products[range(len(colours)), colours])
+    for tree in two_coloured_parts(graph_of_symmetric(pattern), colours):
+        for i, j in tree:
+            H[i, j] = H[j, i] = products[i, colours[j]]
+    return H
+
+
+@mistake("an entry of the diagonal")
+def peel(pattern, products, colours):
+    H = np.diag(products[range(len(colours)), colours])
+    rest = products.copy()
+    for tree in two_coloured_parts(graph_of_symmetric(pattern), colours):
+        edges = set(tree)
+        while edges:
+            ends = [end for edge in edges for end in edge]
+            i, j = next(edge for edge in edges if 1 in (ends.count(edge[0]), ends.count(edge[1])))
+            edges.remove((i, j))
+            leaf, other = (i, j) if ends.count(i) == 1 else (j, i)
+            H[leaf, other] = H[other, leaf] = rest[leaf, colours[leaf]]
+    return H
+
+
+@mistake("only one half of H is right")
+def peel(pattern, products, colours):
+    H = np.diag(products[range(len(colours)), colours])
+    rest = products.copy()
+    for tree in two_coloured_parts(graph_of_symmetric(pattern), colours):
+        edges = set(tree)
+        while edges:
+            ends = [end for edge in edges for end in edge]
+            i, j = next(edge for edge in edges if 1 in (ends.count(edge[0]), ends.count(edge[1])))
+            edges.remove((i, j))
+            leaf, other = (i, j) if ends.count(i) == 1 else (j, i)
+            H[i, j] = rest[leaf, colours[other]]
+            rest[other, colours[leaf]] -= H[i, j]
+    return H
+
+
+@also_right
+def peel(pattern, products, colours):
+    n, n_colours = products.shape
+    places = [(i, j) for i in range(n) for j in range(i, n) if pattern[i, j]]
+    equations = np.zeros((n * n_colours, len(places)))  # a sum for each product, an unknown for each entry
+    for unknown, (i, j) in enumerate(places):
+        equations[i * n_colours + colours[j], unknown] = 1
+        equations[j * n_colours + colours[i], unknown] = 1
+    entries = np.linalg.lstsq(equations, products.ravel(), rcond=None)[0]
+    H = np.zeros((n, n))
+    for (i, j), entry in zip(places, entries, strict=True):
+        H[i, j] = H[j, i] = entry
+    return H
