@@ -29,6 +29,9 @@ def hessian_vector_product(lesson: ModuleType) -> None:
     answer = lesson.hessian_vector_product(f, x, v)
     runs = n_runs
     what = "sin(x₀x₁) + x₀x₂³ at (0.5, 2, -1)"
+    if isinstance(answer, tuple):
+        raise Wrong(f"{what}: you return {len(answer)} things; forward mode gives a value and its slope, and H v is "
+                    "the slope of the gradient")  # fmt: skip
     try:
         expect(
             answer,
@@ -49,7 +52,9 @@ def hessian_vector_product(lesson: ModuleType) -> None:
         error = np.abs(answer - H @ v).max()
         raise Wrong(f"{what}: your H v is off by {error:.0e}, as the difference of two gradients would be; a "
                     "derivative of the gradient has no step size, and no such error") from None  # fmt: skip
-    if runs > 1:
+    if runs == 2:
+        raise Wrong("H v is right, but you ran f 2 times; one run is enough, and has no step that could be too large")
+    if runs > 2:
         raise Wrong(f"H v is right, but you ran f {runs} times; with a million numbers in x, all of H would take a "
                     "million runs, and H v alone takes one")  # fmt: skip
 

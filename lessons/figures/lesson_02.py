@@ -47,14 +47,18 @@ def columns() -> Figure:
     graph = sparse.graph_of_columns(pattern)
     colours = sparse.greedy_colouring(graph, sparse.is_proper)
     figure, (matrix, vertices, products) = plt.subplots(
-        1, 3, figsize=(8.4, 3.2), layout="constrained", width_ratios=[5, 6, 2.2]
+        1, 3, figsize=(9.0, 3.2), layout="constrained", width_ratios=[6.4, 6, 2.2]
     )
     for axes, n_columns, title in ((matrix, 5, "five columns"), (products, 2, "two products")):
-        axes.set(xlim=(-0.6, n_columns - 0.4), ylim=(3.6, -1.2), aspect="equal", title=title)
+        axes.set(
+            xlim=(-0.6 if axes is products else -2.0, n_columns - 0.4), ylim=(3.6, -1.2), aspect="equal", title=title
+        )
         axes.axis("off")
     for i, j in zip(*np.nonzero(pattern), strict=True):
         _cell(matrix, j, i, COLOURS[colours[j]], str(j))
         _cell(products, colours[j], i, COLOURS[colours[j]], str(j))
+    for i in range(4):
+        matrix.text(-0.75, i, f"row {i}", ha="right", va="center", color="#555555", fontsize=9)
     for j in range(5):
         matrix.text(j, -0.85, str(j), ha="center", va="center", color=COLOURS[colours[j]], fontsize=12)
     places = {0: (0, 1), 2: (1, 0), 1: (2, 1), 3: (3, 0), 4: (4, 1)}
