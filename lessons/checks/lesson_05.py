@@ -160,7 +160,12 @@ def stable_log_softmax(lesson: ModuleType) -> None:
     if not np.isfinite(answer).all():
         raise Wrong("the rows (0, 1) and (-3000, -3000): the largest of *all* logits is 1, so the whole second row "
                     "rounds to 0; each row needs its own largest logit")  # fmt: skip
-    expect(lesson.stable_log_softmax(np.zeros(4)), [-np.log(4)] * 4, "a single row of four zeros")
+    expect(
+        lesson.stable_log_softmax(np.zeros((2, 1, 3))),
+        np.full((2, 1, 3), -np.log(3)),
+        "an array (2, 1, 3) of zeros",
+        [(np.zeros((2, 1, 3)), "an array (2, 1, 3) of zeros: each softmax runs over the *last* axis, here 3 logits")],
+    )
 
 
 def gradient_of_cross_entropy(lesson: ModuleType) -> None:

@@ -51,13 +51,14 @@ def counting() -> Figure:
     )
     n_words = 1 + tokenizer.vocab_size
     held_out_pairs = count_pairs(held_out, n_words)
+    came = held_out_pairs > 0
     figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
     sizes = [50, 100, 200, 400, 800, 1600, 3200]
     for alpha, label, colour in ((1.0, "α = 1", ORANGE), (0.1, "α = 0.1", GREEN), (1 / n_words, "α = 1/V", BLUE)):
         losses = []
         for size in sizes:
             p = probabilities_of(count_pairs(training[:size], n_words), alpha)
-            losses.append(-(held_out_pairs * np.log(p)).sum() / held_out_pairs.sum())
+            losses.append(-(held_out_pairs[came] * np.log(p[came])).sum() / held_out_pairs.sum())
         axes.plot(sizes, losses, "o-", color=colour, ms=4, lw=1.6)
         axes.text(sizes[-1] * 1.12, losses[-1] + (0.0 if alpha < 0.01 else 0.2), label, color=colour, va="center")
     for floor, label in ((BIGRAM_FLOOR, "floor of all bigrams"), (FLOOR, "floor of the text")):
