@@ -6,11 +6,21 @@ A page shows figures/01_graph.png; the function `graph` in lessons/figures/lesso
 import argparse
 import re
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import matplotlib
+from matplotlib.figure import Figure
 
 from pellucid.course.attempt import load_module
-from pellucid.course.exercises import LESSONS, all_lessons
+from pellucid.course.exercises import LESSONS, Lesson, all_lessons
+
+
+def drawn(lesson: Lesson) -> Iterator[tuple[Path, Figure]]:
+    """Each figure that a lesson's page shows, and its file."""
+    module = load_module(LESSONS / "figures" / f"{lesson.module}.py", f"figures_of_{lesson.module}")
+    for name in re.findall(r"\]\(figures/\d\d_(\w+)\.png\)", lesson.page.read_text(encoding="utf-8")):
+        yield LESSONS / "figures" / f"{lesson.number:02}_{name}.png", getattr(module, name)()
 
 
 def main() -> None:
@@ -20,13 +30,10 @@ def main() -> None:
     matplotlib.use("Agg")
     sys.path[:0] = [str(LESSONS), str(LESSONS / "exercises")]
     for lesson in all_lessons():
-        if asked and lesson.number not in asked:
-            continue
-        module = load_module(LESSONS / "figures" / f"{lesson.module}.py", f"figures_of_{lesson.module}")
-        for name in re.findall(r"\]\(figures/\d\d_(\w+)\.png\)", lesson.page.read_text(encoding="utf-8")):
-            target = LESSONS / "figures" / f"{lesson.number:02}_{name}.png"
-            getattr(module, name)().savefig(target, dpi=120)
-            print(target.relative_to(LESSONS.parent))
+        if not asked or lesson.number in asked:
+            for file, figure in drawn(lesson):
+                figure.savefig(file, dpi=120)
+                print(file.relative_to(LESSONS.parent))
 
 
 if __name__ == "__main__":

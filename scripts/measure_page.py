@@ -11,6 +11,7 @@ the model runs in the browser and typed text has no truth. Figures are medians o
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 import time
 import urllib.request
@@ -110,9 +111,11 @@ def served(run: Path) -> Iterator[str]:
     address = f"http://127.0.0.1:{told.recv()}/"
     while True:
         try:
-            urllib.request.urlopen(f"{address}health").close()
+            urllib.request.urlopen(f"{address}health", timeout=1).close()
             break
         except OSError:
+            if not process.is_alive():
+                sys.exit("error: the server of the page ended as it started; its error stands above")
             time.sleep(0.2)
     yield address
     process.terminate()

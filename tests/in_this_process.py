@@ -21,6 +21,7 @@ import uvicorn
 
 from pellucid.cli import main
 from pellucid.config import load
+from pellucid.config.run import RunConfig
 
 REAL_RUN = subprocess.run
 SMALL: dict[str, dict[str, Any]] = {
@@ -45,6 +46,8 @@ def train_small(patch: pytest.MonkeyPatch) -> None:
     validated = load._validated
 
     def small(kind: Any, data: dict[str, Any], *rest: Any) -> Any:
+        if kind is not RunConfig:
+            return validated(kind, data, *rest)
         for name, values in SMALL.items():
             section = data.get(name) or {}
             section.update({key: value for key, value in values.items() if isinstance(section.get(key), (int, float))})

@@ -80,6 +80,7 @@ ELSEWHERE = {
     "check_tours": "web/test_tours.py",
     "clean": "test_clean.py",
     "devices_on_paper": "test_devices_on_paper.py",
+    "draw_lessons": "lessons/test_lessons.py",
     "draw_rewards": "test_draw_rewards.py",
     "everywhere": "test_everywhere.py",
     "fable_ngrams": "test_fable_ngrams.py",

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
+from draw_lessons import drawn
 from matplotlib.figure import Figure
 
 import pages
-from pellucid.course.attempt import checks_of, load_module
+from pellucid.course.attempt import checks_of
 from pellucid.course.exercises import LESSONS, Lesson, all_lessons
 from trying import Attempt, attempts_in, tried, with_attempt
 
@@ -97,19 +98,14 @@ def test_a_lesson_takes_at_most_ninety_minutes(lesson):
 
 @each_lesson
 def test_each_figure_is_drawn_by_a_function(lesson):
-    file = LESSONS / "figures" / f"{lesson.module}.py"
-    page = lesson.page.read_text(encoding="utf-8")
-    shown = re.findall(rf"\]\(figures/{lesson.number:02}_(\w+)\.png\)", page)
-    assert page.count("](figures/") == len(shown)
-    assert {each.name for each in (LESSONS / "figures").glob(f"{lesson.number:02}_*.png")} == {
-        f"{lesson.number:02}_{name}.png" for name in shown
-    }
-    module = load_module(file, f"figures_of_{lesson.module}")
-    for name in shown:
-        figure = getattr(module, name)()
+    shown = re.findall(r"\]\((figures/\w+\.png)\)", lesson.page.read_text(encoding="utf-8"))
+    files = set()
+    for file, figure in drawn(lesson):
         assert isinstance(figure, Figure)
-        assert any(axes.has_data() or axes.texts or axes.patches for axes in figure.axes), name
+        assert any(axes.has_data() or axes.texts or axes.patches for axes in figure.axes), file.name
         plt.close(figure)
+        files.add(file)
+    assert files == set((LESSONS / "figures").glob(f"{lesson.number:02}_*.png")) == {LESSONS / each for each in shown}
 
 
 @each_lesson
