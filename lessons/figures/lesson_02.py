@@ -11,8 +11,9 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 from autodiff import second, sparse
-from autodiff.operations import reshape, softmax, sum_of, tanh
-from autodiff.tape import recorded_memory
+from autodiff.dual import jvp
+from autodiff.operations import log_softmax, reshape, softmax, sum_of, tanh
+from autodiff.tape import gradient, recorded_memory
 
 BLUE, ORANGE, GREEN, GREY = "#3b6fb6", "#d9742b", "#4c9a52", "#9a9a9a"
 COLOURS = [BLUE, ORANGE, GREEN]
@@ -38,6 +39,41 @@ def memory() -> Figure:
     axes.set(xlabel="changes of the tape, from the first value to the last", ylabel="thousand numbers", ylim=(0, 6.4))
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, loc="upper right")
+    return figure
+
+
+def valley() -> Figure:
+    """The loss of four small predictions against the temperature, before and after a logit is moved."""
+    logits = np.array([[2.0, 0.5, -1.0], [0.3, 1.7, 0.2], [1.5, 1.0, -0.5], [-1.0, 0.4, 2.2]])
+    targets = np.eye(3)[[0, 1, 1, 2]] / -4
+    moved = logits.copy()
+    moved[1, 1] += 1.0
+
+    def loss(a, z):
+        return sum_of(log_softmax(z / a) * targets)
+
+    def slope(a, z):
+        return jvp(lambda a: loss(a, z), a, 1.0)[1]
+
+    def best(z):
+        low, high = 0.1, 10.0
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if slope(middle, z) < 0 else (low, middle)
+        return low
+
+    before = best(logits)
+    curvature = jvp(lambda a: slope(a, logits), before, 1.0)[1]
+    predicted = before - gradient(lambda z: slope(before, z), logits)[1, 1] / curvature
+    temperatures = np.linspace(0.33, 1.1, 200)
+    figure, axes = plt.subplots(figsize=(6.8, 3.4), layout="constrained")
+    for z, label, colour in ((logits, "before", BLUE), (moved, "after one logit has grown by 1", ORANGE)):
+        axes.plot(temperatures, [loss(a, z) for a in temperatures], color=colour, lw=1.6, label=label)
+        axes.plot(best(z), loss(best(z), z), "o", color=colour)
+    axes.axvline(predicted, ymax=0.7, color=GREY, lw=1.2, ls="--", label="predicted from the slopes at the blue minimum")
+    axes.set(xlabel="temperature α", ylabel="loss (nats)", ylim=(0.33, 0.56))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="upper left")
     return figure
 
 
