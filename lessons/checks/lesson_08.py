@@ -84,6 +84,8 @@ def pull_layer_norm(lesson: ModuleType) -> None:
              f"{float(np.abs((x * (g - g.mean(-1, keepdims=True)) / std).sum(-1)).max()):.2f} at its largest"),
             ((g - normal * (g * normal).mean(-1, keepdims=True)) / std, "you let the deviation move with x, but not "
              "the mean: what x gets must sum to 0 over each vector"),
+            ((g - g.mean() - normal * (g * normal).mean()) / std, "the right formula, with means over the whole "
+             "array: each vector is normalised by itself, so each has means of its own"),
             (right_without_gain, "on its way back, the cotangent passes the gain first: yours arrives at x without it"),
         ],
     )  # fmt: skip
@@ -211,6 +213,8 @@ def adamw_step(lesson: ModuleType) -> None:
              f"the other by {shrunk[1]:.4f}; it must be 0.0500 for both"),
             (stepped - decay * p, "each parameter shrinks by a half in one step: the decay too is multiplied by the "
              "rate"),
+            (stepped - rate * decay * stepped, "you let the parameter shrink after Adam's step, and so the step "
+             "shrinks too: both are to start from the old parameter"),
             (stepped, "the parameters do not shrink: this is Adam"),
             (stepped + rate * decay * p, "the parameters grow: decay draws them towards 0"),
         ],
@@ -237,12 +241,19 @@ def adamw_step(lesson: ModuleType) -> None:
 
 def orthogonalised(lesson: ModuleType) -> None:
     rng = np.random.default_rng(2)
-    for rows, columns in ((3, 5), (5, 3)):
+    for rows, columns in ((3, 3), (3, 5), (5, 3)):
         left = np.linalg.qr(rng.normal(size=(rows, rows)))[0][:, :3]
         right = np.linalg.qr(rng.normal(size=(columns, columns)))[0][:3]
         g = left @ np.diag([8.0, 2.0, 0.5]) @ right
         answer = lesson.orthogonalised(g.copy())
         what = f"a gradient ({rows}, {columns}) with the singular values 8, 2 and 0.5"
+        if np.shape(answer) == g.shape and not np.allclose(answer, left @ right, atol=1e-6):
+            values = np.linalg.svd(np.nan_to_num(np.asarray(answer, float)), compute_uv=False)
+            if np.allclose(values, 1.0):
+                raise Wrong(
+                    f"{what}: they are all 1 now, but the directions are no longer those of the gradient. NumPy's "
+                    "third result is Z transposed already"
+                )
         lopsided = "the step would be 16 times as long in one direction as in another, just as the gradient is"
         expect(
             answer,
@@ -351,10 +362,10 @@ def decoder_logits(lesson: ModuleType) -> None:
             "token 6 is in no text, and its row of the embedding gets the gradient 0: at the output too the embedding "
             "is a weight that learns, and there even a token that never occurs must learn that it is unlikely"
         )
-    for i, (p, gradient) in enumerate(zip(decoder.parameters(), gradients, strict=True)):
-        expect(
-            p.gradient, gradient, f"the logits are right; but the gradient of parameter {i}, {p.shape}", tolerance=1e-6
-        )
+    names = [f"{name} of block {i}" for i, block in enumerate(decoder.blocks) for name in vars(block)]
+    names = ["the embedding", *names, "the final gain"]
+    for name, p, gradient in zip(names, decoder.parameters(), gradients, strict=True):
+        expect(p.gradient, gradient, f"the logits are right; but the gradient of {name}", tolerance=1e-6)
 
 
 _SLIPS = {

@@ -58,7 +58,7 @@ def depth() -> Figure:
     axes.set(
         xlabel="layer (the gradient walks from right to left)", ylabel="length of the gradient, of that at the end"
     )
-    axes.set(xlim=(-11.5, 30.5), xticks=range(0, 31, 5))
+    axes.set(xlim=(-11.5, 30.5), ylim=(3e-6, 4e5), xticks=range(0, 31, 5))
     return figure
 
 

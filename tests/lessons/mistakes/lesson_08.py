@@ -167,6 +167,12 @@ def adamw_step(parameter, gradient, mean, square, n, rate, decay, betas=(0.9, 0.
     return updated - decay * parameter, mean, square
 
 
+@mistake("both are to start from the old parameter")
+def adamw_step(parameter, gradient, mean, square, n, rate, decay, betas=(0.9, 0.999)):
+    updated, mean, square = adam_step(parameter, gradient, mean, square, n, rate, betas)
+    return (1 - rate * decay) * updated, mean, square
+
+
 @mistake("the same *share* of itself")
 def adamw_step(parameter, gradient, mean, square, n, rate, decay, betas=(0.9, 0.999)):
     updated, mean, square = adam_step(parameter, gradient, mean, square, n, rate, betas)
@@ -188,9 +194,10 @@ def orthogonalised(gradient):
     return np.sign(gradient)
 
 
-@mistake("you made the columns of length 1 each")
+@mistake("the directions are no longer those of the gradient")
 def orthogonalised(gradient):
-    return gradient / np.linalg.norm(gradient, axis=0)
+    left, _, right = np.linalg.svd(gradient, full_matrices=False)
+    return left @ right.T if left.shape == right.shape else left @ right
 
 
 @mistake("you divided by each singular value twice")
