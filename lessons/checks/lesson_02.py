@@ -200,7 +200,7 @@ def is_star(lesson: ModuleType) -> None:
 
 _STARS = [
     (3, [(0, 1), (1, 2)], [0, 1, 1], False,
-     "the path 0-1-2 in the colours 0, 1, 1: two neighbours have one colour, so it is not even proper"),
+     "the path 0-1-2 in the colours 0, 1, 1: you say it is a star, but 1 and 2 are neighbours of one colour"),
     (3, [(0, 1), (1, 2)], [0, 1, 0], True,
      "the path 0-1-2 in the colours 0, 1, 0: you say it is no star, but it is, with its centre in the middle; ends of "
      "a path of three vertices may be alike (it is distance 2 that forbids it)"),
