@@ -55,9 +55,7 @@ def depth() -> Figure:
         shift = 0.45 if name == "x + relu(W x)" else -0.45 if "large" in name else 0.0
         axes.text(-0.4, norms[0] / norms[-1] * 10**shift, name, color=colour, ha="right", va="center", fontsize=10)
     axes.axhline(1, color="#cccccc", lw=0.8, zorder=0)
-    axes.set(
-        xlabel="layer (the gradient walks from right to left)", ylabel="length of the gradient, of that at the end"
-    )
+    axes.set(xlabel="layer (the gradient walks from right to left)", ylabel="length of the gradient, 1 at the end")
     axes.set(xlim=(-11.5, 30.5), ylim=(3e-6, 4e5), xticks=range(0, 31, 5))
     return figure
 
