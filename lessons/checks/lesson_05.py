@@ -67,6 +67,9 @@ def probabilities_of(lesson: ModuleType) -> None:
             (once, "your first row sums to 1.22: each of its three pairs got alpha, but you divide as if only one had"),
             (raised / raised.sum(axis=0, keepdims=True),
              "your columns sum to 1, not your rows: that is which word came before, given the one after"),
+            (raised / raised.sum(axis=1),
+             "neither rows nor columns sum to 1: you divide each *column* by the sum of a row, because NumPy lays a "
+             "flat array of sums along the last axis"),
             (raised / raised.sum(), "the whole table sums to 1: that is how often a pair comes at all, not what comes "
                                     "next if the first word is known"),
             (only_zeros / only_zeros.sum(axis=1, keepdims=True),
@@ -75,11 +78,11 @@ def probabilities_of(lesson: ModuleType) -> None:
                                  "alpha weighs as much after 1,000 pairs as after one"),
         ],
     )  # fmt: skip
-    expect(
-        lesson.probabilities_of(np.array([[8.0, 1.0], [0.0, 1.0]]), 0),
-        [[8 / 9, 1 / 9], [0.0, 1.0]],
-        "without smoothing",
-    )
+    counts = np.array([[8.0, 1.0], [0.0, 1.0]])
+    expect(lesson.probabilities_of(counts, 0), [[8 / 9, 1 / 9], [0.0, 1.0]], "without smoothing")
+    lesson.probabilities_of(counts, 1.0)
+    if not np.array_equal(counts, [[8.0, 1.0], [0.0, 1.0]]):
+        raise Wrong("the probabilities are right, but your function has changed the counts that it was given")
 
 
 def floor_of_pairs(lesson: ModuleType) -> None:
@@ -96,6 +99,7 @@ def floor_of_pairs(lesson: ModuleType) -> None:
     wrong = f"; you have {{:.3f}} nats, not {right:.3f}"
     unweighted = ("each row counts as much as every other, but a word that comes often asks the model for its "
                   "prediction often" + wrong)  # fmt: skip
+    backwards = float((_surprise(expected, np.broadcast_to(columns, expected.shape)) * expected).sum() / total)
     alone = float((_surprise(columns, total) * columns).sum() / total)
     expect(
         answer,
@@ -111,6 +115,10 @@ def floor_of_pairs(lesson: ModuleType) -> None:
                                 "bits; a nat is 1.443 bits"),
             (alone, ("that is the entropy of the next word alone: what a model can do that has forgotten the last word"
                      + wrong).format(alone)),
+            (backwards, ("you divide by the sums of the columns: that is how well the *last* word can be told from the "
+                         "next one" + wrong).format(backwards)),
+            (-right, f"your floor is {-right:.3f}, below 0: ln of a probability is negative, and a surprise is "
+                     "minus that"),
             (right * total, f"you have {right * total:.2f}, not {right:.3f}: those are the nats of a whole text; "
                             "divide by its number of words"),
         ],
@@ -154,6 +162,11 @@ def stable_log_softmax(lesson: ModuleType) -> None:
             raise Wrong(underflows)
         shifted = np.array([logits]) - max(logits)
         right = shifted - np.log(np.exp(shifted).sum())
+        if np.shape(answer) == right.shape and min(right[0]) < -100 < np.min(answer):
+            raise Wrong(
+                f"the logits 0, 0, 3000: you have {np.min(answer):.1f} for the first, not -3000: a small number added "
+                "before the logarithm hides that e^-3000 is rounded to 0, and makes the loss too small"
+            )
         expect(answer, right, f"the logits {', '.join(f'{each:.0f}' for each in logits)}")
     with np.errstate(all="ignore"):
         answer = lesson.stable_log_softmax(np.array([[0.0, 1.0], [-3000.0, -3000.0]]))
@@ -182,6 +195,7 @@ def gradient_of_cross_entropy(lesson: ModuleType) -> None:
     sign = "the sign is reversed: a step against your gradient makes the word that came *less* likely"
     softmax_alone = ("that is the derivative of the probability, p(1 - p) and the like; the loss is its logarithm, "
                      "which divides by p once more")  # fmt: skip
+    in_each_row = "you subtract the 1 in each row at *all* the words that came; in row i, only word targets[i] came"
     total = "each row is 3 times too large: the loss is the mean over 3 rows, not their sum"
     expect(
         lesson.gradient_of_cross_entropy(z.copy(), targets),
@@ -194,7 +208,8 @@ def gradient_of_cross_entropy(lesson: ModuleType) -> None:
             (bells, softmax_alone), (bells / 3, softmax_alone),
             (-bells * one_hot, softmax_alone), (-bells * one_hot / 3, softmax_alone),
             (3 * right, total),
-            (0.75 * right, "you divide by all 12 logits; the mean is over the 3 rows"),
+            (right / 4, "you divide by all 12 logits; the mean is over the 3 rows"),
+            ((p - one_hot.any(axis=0)) / 3, in_each_row), (p - one_hot.any(axis=0), in_each_row),
         ],
     )  # fmt: skip
     before = z.copy()
@@ -205,7 +220,13 @@ def gradient_of_cross_entropy(lesson: ModuleType) -> None:
 
 def windows(lesson: ModuleType) -> None:
     documents = [[1, 2, 3, 4], [5, 6]]
-    answer = lesson.windows(documents, 2)
+    try:
+        answer = lesson.windows(documents, 2)
+    except ValueError as error:
+        if "inhomogeneous" not in str(error):
+            raise
+        raise Wrong("your windows have different lengths: before the first words there are not enough words; put n_ctx "
+                    "ENDs there") from None  # fmt: skip
     if answer is None:
         raise Wrong("your function returns None; is a `return` missing?")
     if not isinstance(answer, (tuple, list)) or len(answer) != 2:
@@ -257,6 +278,7 @@ def mlp_loss(lesson: ModuleType) -> None:
         [
             (4 * right, "your loss is 4 times too large: it is the sum over 4 windows, and a step would grow with the "
                         "batch; the mean is asked"),
+            (loss(all_targets=True), "you take the ln p of *every* target in each row; in row i, only targets[i] came"),
             (of_log_p, "your loss is the mean of ln p, a negative number: going down would make the right words less "
                        "likely"),
             (loss(newest_first=True), "the embeddings of a window stand the newest first: the rows of W_1 for the "
@@ -280,7 +302,15 @@ def mlp_loss(lesson: ModuleType) -> None:
 
 
 def _mlp_loss(
-    values, inputs, targets, newest_first=False, by_coordinate=False, linear=False, tanh_twice=False, no_bias=False
+    values,
+    inputs,
+    targets,
+    newest_first=False,
+    by_coordinate=False,
+    linear=False,
+    tanh_twice=False,
+    no_bias=False,
+    all_targets=False,
 ) -> float:
     x = values["C"][inputs]
     x = x[:, ::-1] if newest_first else x
@@ -288,7 +318,8 @@ def _mlp_loss(
     hidden = x.reshape(len(x), -1) @ values["W_1"] + (0 if no_bias else values["b_1"])
     out = (hidden if linear else np.tanh(hidden)) @ values["W_2"]
     z = (np.tanh(out) if tanh_twice else out) @ values["C"].T
-    return float(np.mean(np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(z)), targets]))
+    picked = z[:, targets].mean(axis=1) if all_targets else z[np.arange(len(z)), targets]
+    return float(np.mean(np.log(np.exp(z).sum(axis=1)) - picked))
 
 
 def _slopes(value: np.ndarray, loss) -> np.ndarray:

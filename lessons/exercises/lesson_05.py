@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -180,6 +181,7 @@ class Language:
         assert first is not None
         texts = dict(_texts(first, "", 1.0))
         self.words = ["END", *sorted({word for text in texts for word in text.split()})]
+        self._surprises = cache(self._surprises)  # type: ignore[method-assign]
         self._id = {word: i for i, word in enumerate(self.words)}
         self.documents = {tuple(self.ids(text)): p for text, p in texts.items()}  # with their probabilities
         self.mean_length = sum(p * (len(document) + 1) for document, p in self.documents.items())  # with the END
