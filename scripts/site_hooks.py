@@ -1,7 +1,8 @@
 """What `make site` adds to the pages of docs/; MkDocs calls these functions (mkdocs.org, "Hooks").
 
-The README becomes the first page, with the Model Microscope of the shipped demo in it. Files outside docs/ that a page
-links to, such as code and configs, become pages too. Formulas become MathML.
+The README becomes the first page, with the Model Microscope of the shipped demo in it. The lessons follow, with their
+figures and live parts. Files outside docs/ that a page links to, such as code and configs, become pages too. Formulas
+become MathML.
 """
 
 from __future__ import annotations
@@ -10,16 +11,21 @@ import posixpath
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from html import unescape
 from pathlib import Path
 
 from latex2mathml.converter import convert
+from live_parts import STYLE as STYLE_OF_LIVE_PARTS
+from live_parts import live_script
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
+CODE = re.compile(r"(^ *(?:```|~~~).*?^ *(?:```|~~~)|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
+LESSON = re.compile(r"\]\((\d\d_\w+\.md)\)")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".js": "javascript", ".json": "json", ".toml": "toml"}
 SEARCH_WORKER = ROOT / "scripts/site_search.js"
@@ -28,16 +34,33 @@ FRAME = f'<iframe class="microscope" src="{MICROSCOPE}" title="The Model Microsc
 STYLE = """\
 .microscope { width: 100%; height: 44rem; border: 1px solid #8888; }
 math[display="block"] { overflow-x: auto; max-width: 100%; padding: 0.3rem 0; }
+.language-python + .language-text { margin-top: -0.5em; border-left: 3px solid var(--md-accent-fg-color); }
 """
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """The lessons come first in the navigation, in the order in which their own first page lists them."""
+    listed = LESSON.findall((ROOT / "lessons/README.md").read_text(encoding="utf-8"))
+    lessons = [
+        f"lessons/{name}" for name in ["README.md", *dict.fromkeys(listed)] if (ROOT / "lessons" / name).is_file()
+    ]
+    assert config.nav
+    config.nav.insert(1, {"Lessons": lessons})
+    return config
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the README, the files outside docs/ that pages link to, the style, and the worker of the search."""
-    pages = ["README.md", *(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))]
+    """Adds the README, the lessons, the files outside docs/ that pages link to, the style, and the search's worker."""
+    lessons = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "lessons").glob("*.md"))]
+    pages = ["README.md", *lessons, *(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))]
     added = {place_of(path): as_page(path) for path in sorted(set().union(*map(linked_files, pages)))}
-    added |= {"index.md": first_page(), "site.css": STYLE, "iframe-worker.js": SEARCH_WORKER.read_text("utf-8")}
+    added |= {lesson: lesson_page(lesson) for lesson in lessons}
+    added |= {"index.md": first_page(), "iframe-worker.js": SEARCH_WORKER.read_text("utf-8")}
+    added |= {"site.css": STYLE + STYLE_OF_LIVE_PARTS.read_text("utf-8")}
     for place, content in added.items():
         files.append(File.generated(config, place, content=content))
+    for figure in sorted((ROOT / "lessons/figures").glob("*.png")):
+        files.append(File(figure.relative_to(ROOT).as_posix(), str(ROOT), config.site_dir, use_directory_urls=False))
     return files
 
 
@@ -56,6 +79,11 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     return FORMULA.sub(mathml, html)
 
 
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Pages with live parts get the script that brings them to life."""
+    return output.replace("</body>", f"{live_script()}</body>") if 'class="live"' in output else output
+
+
 def on_post_build(config: MkDocsConfig) -> None:
     """Exports the page of the shipped demo into the site."""
     target = Path(config.site_dir) / MICROSCOPE
@@ -69,16 +97,29 @@ def first_page() -> str:
     return relinked(f"{before}{FRAME}\n\n{picture}{after}", "README.md")
 
 
+def lesson_page(lesson: str) -> str:
+    """A lesson, whose folded hints are Markdown inside, as on GitHub."""
+    text = relinked((ROOT / lesson).read_text(encoding="utf-8"), lesson)
+    return outside_code(lambda text: re.sub("^<details>", '<details markdown="1">', text, flags=re.MULTILINE), text)
+
+
+def outside_code(change: Callable[[str], str], markdown: str) -> str:
+    """Changes a text, but not its code: `walk(f)[1](r)` is no link."""
+    parts = CODE.split(markdown)
+    parts[::2] = map(change, parts[::2])
+    return "".join(parts)
+
+
 def target_of(link: str, page: str) -> str:
     """What a link of a page leads to; both are paths from the root of the repository."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(page), link))
 
 
 def linked_files(page: str) -> set[str]:
-    """The files outside docs/ that a page links to."""
+    """The files that a page links to and that have no place in the site of their own."""
     links = LINK.finditer((ROOT / page).read_text(encoding="utf-8"))
-    targets = {target_of(link[1], page) for link in links} - {"README.md"}
-    return {target for target in targets if not target.startswith("docs/") and (ROOT / target).is_file()}
+    targets = {target_of(link[1], page) for link in links}
+    return {target for target in targets if place_of(target).startswith("files/")}
 
 
 def place_of(path: str) -> str:
@@ -87,6 +128,8 @@ def place_of(path: str) -> str:
         return "index.md"
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
+    if re.fullmatch(r"lessons/(\w+\.md|figures/\w+\.png)", path):
+        return path
     return f"files/{path}.md" if (ROOT / path).is_file() else "code.md"
 
 
@@ -97,13 +140,13 @@ def relinked(markdown: str, page: str) -> str:
     def relink(link: re.Match[str]) -> str:
         return posixpath.relpath(place_of(target_of(link[1], page)), folder or ".") + (link[2] or "")
 
-    return LINK.sub(relink, markdown)
+    return outside_code(lambda text: LINK.sub(relink, text), markdown)
 
 
 def as_page(path: str) -> str:
     """A file of the repository as a page, which the search leaves out."""
     text = (ROOT / path).read_text(encoding="utf-8")
     if path.endswith(".md"):
-        return LINK.sub("#", text)
+        return outside_code(lambda text: LINK.sub("#", text), text)
     language = LANGUAGES.get(Path(path).suffix, "text")
     return f"---\nsearch: {{exclude: true}}\n---\n\n# {path}\n\n~~~~{language}\n{text}\n~~~~\n"

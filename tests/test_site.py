@@ -1,9 +1,11 @@
 """The documentation site that `make site` builds with scripts/site_hooks.py: every link leads somewhere, offline."""
 
+import re
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 pytest.importorskip("mkdocs", reason="`make site` installs what builds the site, and runs this")
@@ -11,7 +13,11 @@ pytest.importorskip("mkdocs", reason="`make site` installs what builds the site,
 from web.conftest import browser as browser_of_the_page
 
 browser = browser_of_the_page
-SITE = Path(__file__).parents[1] / "site"
+ROOT = Path(__file__).parents[1]
+SITE = ROOT / "site"
+LESSONS = re.findall(r"\]\((\d\d_\w+)\.md\)", (ROOT / "lessons/README.md").read_text("utf-8"))
+LIVE = {"01_differentiation": "tape", "07_attention": "rope"}
+LAPTOP = {"width": 1366, "height": 768}
 PHONE = {"width": 390, "height": 800}
 
 
@@ -28,7 +34,7 @@ def pages() -> list[Path]:
 
 
 def test_no_link_is_dead_and_nothing_fails_or_comes_from_outside(page, pages):
-    faults, requests = [], []
+    faults, requests, anchors = [], [], {}
     page.on("pageerror", lambda error: faults.append((page.url, str(error))))
     page.on("console", lambda said: faults.append((page.url, said.text)) if said.type == "error" else None)
     page.on("request", lambda request: requests.append(request.url))
@@ -38,7 +44,9 @@ def test_no_link_is_dead_and_nothing_fails_or_comes_from_outside(page, pages):
             target, _, anchor = link.removeprefix("file://").partition("#")
             there = Path(unquote(target))
             is_dead = link.startswith("file:") and not there.is_file()
-            is_lost = there == path and anchor and page.locator(f'[id="{unquote(anchor)}"]').count() == 0
+            if anchor and there.suffix == ".html" and there.is_file() and there not in anchors:
+                anchors[there] = set(re.findall(r'\bid="([^"]+)"', there.read_text(encoding="utf-8")))
+            is_lost = anchor and unquote(anchor) not in anchors.get(there, {unquote(anchor)})
             if is_dead or is_lost:
                 faults.append((path.name, link))
     assert faults == []
@@ -54,7 +62,7 @@ def test_formulas_are_mathml_and_none_is_left_as_tex(pages):
 
 def test_no_page_is_wider_than_a_phone(page):
     page.set_viewport_size(PHONE)
-    for path in SITE.glob("*.html"):
+    for path in [*SITE.glob("*.html"), *SITE.glob("lessons/*.html")]:
         if path.name != "microscope_of_the_demo.html":
             page.goto(path.as_uri())
             assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path.name
@@ -71,3 +79,38 @@ def test_the_microscope_of_the_demo_is_on_the_first_page(page):
     page.set_viewport_size({"width": 1280, "height": 900})
     page.goto((SITE / "index.html").as_uri())
     expect(page.frame_locator("iframe.microscope").get_by_role("heading", name="Model Microscope")).to_be_visible()
+
+
+def test_the_lessons_come_first_in_their_own_order(page):
+    page.set_viewport_size(LAPTOP)
+    page.goto((SITE / "lessons/index.html").as_uri())
+    links = page.eval_on_selector_all(".md-nav--primary a.md-nav__link", "all => all.map((link) => link.pathname)")
+    shown = [Path(link).relative_to(SITE).as_posix() for link in map(unquote, links) if link]
+    wanted = [f"lessons/{name}.html" for name in LESSONS]
+    first = [link for link in dict.fromkeys(shown) if link not in ("index.html", "lessons/index.html")]
+    assert first[: len(wanted)] == wanted
+
+
+def test_the_figures_of_the_lessons_are_there_and_hints_are_folded_text(page):
+    for name in LESSONS:
+        page.goto((SITE / f"lessons/{name}.html").as_uri())
+        assert page.eval_on_selector_all("main img", "all => all.every((image) => image.naturalWidth > 0)"), name
+        assert page.locator("details > p").first.is_hidden()
+        hints = page.locator("details").all_text_contents()
+        assert len(hints) >= 5, name
+        assert [hint for hint in hints if "`" in hint or "**" in hint] == [], name
+        assert "numbers within" not in page.locator("article").inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=["laptop", "phone"])
+def test_live_parts_are_alive_in_the_site_and_axe_finds_nothing_in_them(browser, size, scheme):
+    with browser.new_context(viewport=size, color_scheme=scheme) as context:
+        page = context.new_page()
+        for name, part in LIVE.items():
+            page.goto((SITE / f"lessons/{name}.html").as_uri())
+            live = page.locator(f"[data-live={part}]")
+            expect(live.get_by_role("slider").first).to_be_visible()
+            assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+            found = Axe().run(page, context=f"[data-live={part}]").response["violations"]
+            assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
