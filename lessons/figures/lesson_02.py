@@ -70,7 +70,9 @@ def valley() -> Figure:
     for z, label, colour in ((logits, "before", BLUE), (moved, "after one logit has grown by 1", ORANGE)):
         axes.plot(temperatures, [loss(a, z) for a in temperatures], color=colour, lw=1.6, label=label)
         axes.plot(best(z), loss(best(z), z), "o", color=colour)
-    axes.axvline(predicted, ymax=0.7, color=GREY, lw=1.2, ls="--", label="predicted from the slopes at the blue minimum")
+    axes.axvline(
+        predicted, ymax=0.7, color=GREY, lw=1.2, ls="--", label="predicted from the slopes at the blue minimum"
+    )
     axes.set(xlabel="temperature α", ylabel="loss (nats)", ylim=(0.33, 0.56))
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, loc="upper left")

@@ -1,5 +1,7 @@
 // What the tape of lesson 1 can record: operations with their slopes, and three expressions made of them.
 
+import { inside, short } from "./numbers.js";
+
 // slopes: how much the result grows for each 1 that an input grows, one for each input. why: the same in words.
 const OPERATIONS = {
   sum: {
@@ -10,12 +12,13 @@ const OPERATIONS = {
   product: {
     value: (a, b) => a * b,
     slopes: (a, b) => [b, a],
-    why: (names, values, i) => `The slope by one factor is the other factor, ${names[1 - i]} = ${values[1 - i]}.`,
+    why: (names, values, i) =>
+      `The slope by one factor is the other factor, ${names[1 - i]} = ${short(values[1 - i])}.`,
   },
   square: {
     value: (a) => a * a,
     slopes: (a) => [2 * a],
-    why: ([name], [value]) => `The slope of ${name}² is 2${name} = 2 · ${value}.`,
+    why: ([name], [value]) => `The slope of ${name}² is 2${name} = 2 · ${inside(value)}.`,
   },
   tanh: {
     value: Math.tanh,

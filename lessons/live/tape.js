@@ -4,7 +4,7 @@
 import { fill, h, svg } from "pellucid/elements.js";
 import { EXPRESSIONS } from "./expressions.js";
 import { drawGraph, productOf, sumOfShares } from "./graph.js";
-import { inside, short } from "./numbers.js";
+import { short } from "./numbers.js";
 import { Walk, wayOf } from "./walk.js";
 
 const TOLERANCE = 0.02; // of a guess, as the numbers in sight are rounded
@@ -112,14 +112,18 @@ function ending({ next, nodes, cotangents }) {
 function questionFor(walk) {
   const { kind, name, from } = walk.next;
   if (kind === "share") return `What does ${name} get from ${walk.node(from).label}?`;
-  return `${name} got ${walk.arrived(name).map(short).join(" and ")}. What is its cotangent?`;
+  const shares = walk.arrived(name).map((share) => short(share));
+  return `${name} got ${shares.join(" and ")}. What is its cotangent?`;
 }
 
 function hintFor(walk, { kind, from, name }) {
   if (kind === "total") return "It is used twice, and both count.";
   const { of, why } = walk.node(from);
-  const values = of.map((input) => inside(walk.values[input]));
-  return why(of, values, of.indexOf(name));
+  return why(
+    of,
+    of.map((input) => walk.values[input]),
+    of.indexOf(name),
+  );
 }
 
 function answerTo({ next: { kind, name, from }, shares, cotangents }) {

@@ -119,6 +119,19 @@ def test_u_passes_on_nothing_before_both_of_its_shares_have_arrived(tape):
     assert text(tape, "[data-cotangent-of=x]") == "36"
 
 
+def test_each_step_says_why_in_numbers_that_one_may_write(tape):
+    press(tape, "tanh(w · x + b)")
+    slide(tape, x=-1.5)
+    to_the_end(tape)
+    press(tape, "Step back")
+    assert text(tape, ".said").startswith("The slope by one factor is the other factor, x = −1.5. So w gets −1.5 · 0.")
+    press(tape, "x + x²")
+    slide(tape, x=-2.5)
+    press(tape, "Forward", times=6)
+    assert text(tape, ".said") == "The slope of x² is 2x = 2 · (−2.5). So x gets −5 · 1 = −5."
+    expect(tape.get_by_label("x got 1 and −5. What is its cotangent?")).to_be_visible()
+
+
 def test_a_guess_is_told_whether_it_is_right_and_by_the_keyboard_alone(tape, page):
     press(tape, "Forward", times=3)  # two values, and the 1 of the result
     guess = tape.get_by_label("What does x get from x + x²?")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,4 +63,10 @@ def tried(lesson: Lesson, text: str, folder: Path, checks: dict[str, Callable[[M
     """What the checks say of a student's file with this text, in this process."""
     file = folder / f"{lesson.module}.py"
     file.write_text(text, encoding="utf-8")
-    return list(outcomes(lesson, file, checks))
+    ours = sys.modules.get(lesson.module)
+    try:
+        return list(outcomes(lesson, file, checks))
+    finally:  # other lessons import this one
+        sys.modules.pop(lesson.module)
+        if ours is not None:
+            sys.modules[lesson.module] = ours
