@@ -6,7 +6,7 @@ A page shows figures/01_graph.png; the function `graph` in lessons/figures/lesso
 import argparse
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib
@@ -16,11 +16,11 @@ from pellucid.course.attempt import load_module
 from pellucid.course.exercises import LESSONS, Lesson, all_lessons
 
 
-def drawn(lesson: Lesson) -> Iterator[tuple[Path, Figure]]:
-    """Each figure that a lesson's page shows, and its file."""
+def figures_of(lesson: Lesson) -> dict[Path, Callable[[], Figure]]:
+    """The figures that a lesson's page shows: their files, and the functions that draw them."""
     module = load_module(LESSONS / "figures" / f"{lesson.module}.py", f"figures_of_{lesson.module}")
-    for name in re.findall(r"\]\(figures/\d\d_(\w+)\.png\)", lesson.page.read_text(encoding="utf-8")):
-        yield LESSONS / "figures" / f"{lesson.number:02}_{name}.png", getattr(module, name)()
+    names = re.findall(r"\]\(figures/\d\d_(\w+)\.png\)", lesson.page.read_text(encoding="utf-8"))
+    return {LESSONS / "figures" / f"{lesson.number:02}_{name}.png": getattr(module, name) for name in names}
 
 
 def main() -> None:
@@ -31,8 +31,8 @@ def main() -> None:
     sys.path[:0] = [str(LESSONS), str(LESSONS / "exercises")]
     for lesson in all_lessons():
         if not asked or lesson.number in asked:
-            for file, figure in drawn(lesson):
-                figure.savefig(file, dpi=120)
+            for file, draw in figures_of(lesson).items():
+                draw().savefig(file, dpi=120)
                 print(file.relative_to(LESSONS.parent))
 
 

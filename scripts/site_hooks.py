@@ -34,6 +34,8 @@ FRAME = f'<iframe class="microscope" src="{MICROSCOPE}" title="The Model Microsc
 STYLE = """\
 .microscope { width: 100%; height: 44rem; border: 1px solid #8888; }
 math[display="block"] { overflow-x: auto; max-width: 100%; padding: 0.3rem 0; }
+.md-typeset details { font-size: 0.75rem; }
+.md-typeset thead:not(:has(th:not(:empty))) { display: none; }
 .language-python + .language-text { margin-top: -0.5em; border-left: 3px solid var(--md-accent-fg-color); }
 """
 

@@ -86,6 +86,7 @@ ELSEWHERE = {
     "fable_ngrams": "test_fable_ngrams.py",
     "frontier": "post_training/test_frontier.py",
     "gpu": "test_gpu.py",
+    "live_parts": "lessons/test_live.py",
     "page_equations": "web/test_page_equations.py",
     "rivals": "test_scripts.py",
     "site_hooks": "test_site.py",
