@@ -28,10 +28,12 @@ class Node(Traced):
         self.value, self.level, self.parents = value, level, parents
         copies = 0 if isinstance(value, Node) else 2 if isinstance(value, Dual) else 1  # a Node counts its own
         self.memory, self.n_numbers = memory, copies * np.size(plain(value))
-        self.memory.add(self.n_numbers)
+        if self.memory:
+            self.memory.add(self.n_numbers)
 
     def __del__(self) -> None:
-        self.memory.add(-self.n_numbers)
+        if self.memory:
+            self.memory.add(-self.n_numbers)
 
     def follow(self, operation: Operation, result: Value, values: list[Value], inputs: tuple[Value, ...]) -> Node:
         pulls = [lambda r, i=i: operation.pull(i, r, result, *values) for i in range(len(inputs))]
@@ -120,7 +122,7 @@ class Memory:
         self.history.append(self.now)
 
 
-memory = Memory()
+memory: Memory | None = None  # where it is recorded, if anybody asks
 
 
 @contextmanager
