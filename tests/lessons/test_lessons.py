@@ -118,13 +118,6 @@ def test_a_page_becomes_a_notebook(lesson):
     assert code == [block.code.strip() for block in pages.blocks_of(lesson.page)]
 
 
-@each_lesson
-def test_links_of_a_page_lead_somewhere(lesson):
-    text = re.sub(r"```.*?```", "", lesson.page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    for target in re.findall(r"\]\((?!\w+:|#)([^)#\s]+)", text):
-        assert (lesson.page.parent / target).exists(), target
-
-
 def test_lessons_need_only_names_that_exist():
     """What lessons import of Pellucid: a renamed function is found here, not by a student."""
     for file in sorted(LESSONS.rglob("*.py")):
