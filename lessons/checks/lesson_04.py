@@ -1,0 +1,312 @@
+"""Checks of lesson 4. Right answers come from `pellucid.plain`, or are written out."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+from pellucid import plain
+from pellucid.corpora.fables import Fables
+from pellucid.course.checks import Wrong, expect
+
+Pair = tuple[int, int]
+A, B, C = (plain.BYTES.index(ord(letter)) for letter in "abc")
+
+
+def _ids(answer: Any, what: str) -> list[int]:
+    """A list of ids, however the student holds it."""
+    if answer is None:
+        raise Wrong(f"{what}: your function returns None; is a `return` missing?")
+    try:
+        return [int(i) for i in answer]
+    except (TypeError, ValueError):
+        raise Wrong(f"{what}: a list of ids is expected, but you return {type(answer).__name__}") from None
+
+
+def _spelling(i: int, merges: dict[Pair, int]) -> str:
+    return plain.decode([i], merges) if i < 256 + len(merges) else f"token {i}"
+
+
+def _in_words(ids: Iterable[int], merges: dict[Pair, int]) -> str:
+    return " · ".join(_spelling(i, merges) for i in ids) or "nothing"
+
+
+# ---- Learning ----
+
+
+def count_pairs(lesson: ModuleType) -> None:
+    words = {(5, 5, 5): 3, (5, 7): 2, (7, 5, 9): 4, (9,): 6, (2, 7, 5, 7): 1}
+    answer = lesson.count_pairs(dict(words))
+    if answer is None:
+        raise Wrong("the pairs: your function returns None; is a `return` missing?")
+    try:
+        found = {tuple(pair): n for pair, n in dict(answer).items() if n}
+    except (TypeError, ValueError):
+        raise Wrong("the pairs: a Counter or dictionary {(left, right): number} is expected") from None
+    right = {(5, 5): 6, (5, 7): 3, (7, 5): 5, (5, 9): 4, (2, 7): 1}
+    if found == right:
+        return
+    if found.get((5, 5)) == 3 and found.get((7, 5)) == 5:
+        raise Wrong("(5, 5, 5), three times: you count (5, 5) once in it, since it can be merged only once; here every "
+                    "place counts, and it stands at two places, so it is 6 in all")  # fmt: skip
+    if found == {(5, 5): 2, (5, 7): 2, (7, 5): 2, (5, 9): 1, (2, 7): 1}:
+        raise Wrong("(7, 5) stands in one word that occurs 4 times and in one that occurs once: you have 2, not 5; you "
+                    "count each different word once, however often the text has it")  # fmt: skip
+    if strange := sorted(set(found) - set(right)):
+        if any(pair in ((9, 9), (5, 9), (9, 2), (9, 5), (7, 7)) for pair in strange):
+            raise Wrong(f"{strange[0]} is no pair inside a word: you also count the last token of a word with the "
+                        "first of another")  # fmt: skip
+        raise Wrong(f"you count {strange[0]}, which are not neighbours in any word")
+    if (7, 5) not in found and found.get((5, 7)) == 8:
+        raise Wrong("(5, 7) and (7, 5) are two pairs, 3 and 5: you count them as one, but “on” and “no” are not the "
+                    "same token")  # fmt: skip
+    pair = next(pair for pair in right if found.get(pair) != right[pair])
+    raise Wrong(f"{pair} stands {right[pair]} times in the words: you have {found.get(pair, 0)}")
+
+
+def merge(lesson: ModuleType) -> None:
+    def tried(ids: list[int], pair: Pair, right: list[int], mistakes: Iterable[tuple[list[int], str]] = ()) -> None:
+        given = list(ids)
+        what = f"{pair} → 300 in {ids}"
+        found = _ids(lesson.merge(given, pair, 300), what)
+        if given != ids:
+            raise Wrong(f"{what}: the list that your function was given is now {given}; make a new one")
+        for wrong, sentence in mistakes:
+            if found == wrong:
+                raise Wrong(sentence)
+        if found != right:
+            raise Wrong(f"{what}: you have {found}, not {right}")
+
+    tried(
+        [1, 2, 4, 1, 2, 2, 1], (1, 2), [300, 4, 300, 2, 1],
+        [
+            ([300, 4, 1, 2, 2, 1], "(1, 2) → 300 in [1, 2, 4, 1, 2, 2, 1]: only the first place is merged; merge the "
+                                   "pair wherever it occurs"),
+            ([300, 300, 4, 300, 300, 300, 300], "every 1 and every 2 became a 300 of its own: a merge replaces a *pair*"
+                                                " of neighbours by one token, and leaves a 1 or 2 alone that has no "
+                                                "partner"),
+            ([300, 4, 300, 300], "(2, 1) became 300 as well: the pair is (1, 2), in this order"),
+        ],
+    )  # fmt: skip
+    tried(
+        [7, 7, 7], (7, 7), [300, 7],
+        [
+            ([300, 300], "(7, 7) in [7, 7, 7]: you have two new tokens, but the 7 in the middle cannot be used twice; "
+                         "after a merge, go on behind it"),
+            ([7, 300], "(7, 7) in [7, 7, 7]: you have [7, 300], which is merged from right to left; the convention is "
+                       "left to right"),
+        ],
+    )  # fmt: skip
+    tried([7, 7, 7, 7, 7], (7, 7), [300, 300, 7])
+    tried([5, 1], (1, 2), [5, 1])
+    tried([3, 1, 2], (1, 2), [3, 300])
+    tried([], (1, 2), [])
+    if _ids(lesson.merge((1, 2, 6), (1, 2), 300), "a word that is a tuple, (1, 2, 6)") != [300, 6]:
+        raise Wrong("(1, 2) → 300 in the tuple (1, 2, 6): the ids may come as a tuple, too")
+
+
+def learn_merges(lesson: ModuleType) -> None:
+    def learned(text: str, n: int, what: str) -> list[Pair]:
+        answer = lesson.learn_merges(text, n)
+        if answer is None:
+            raise Wrong(f"{what}: your function returns None; is a `return` missing?")
+        if not isinstance(answer, dict):
+            raise Wrong(f"{what}: a dictionary {{pair: new id}} is expected, but you return {type(answer).__name__}")
+        if list(answer.values()) != list(range(256, 256 + len(answer))):
+            raise Wrong(f"{what}: the new ids are {list(answer.values())[:3]} …; they should be 256, 257, and so on, "
+                        "in the order of learning")  # fmt: skip
+        return list(answer)
+
+    def shown(pairs: list[Pair]) -> str:
+        merges = {pair: 256 + i for i, pair in enumerate(pairs)}
+        return ", ".join("+".join(_spelling(i, merges) for i in pair) for pair in pairs) or "none"
+
+    what = "“no no no no no pun pup put”"
+    first = learned("no no no no no pun pup put", 1, what)
+    n, o, p, u = (plain.BYTES.index(ord(letter)) for letter in "nopu")
+    if first == [(p, u)]:
+        raise Wrong(f"{what}: your first merge is p+u, which three different words have. But n+o occurs 5 times, in"
+                    " two different words: count words as often as they occur")  # fmt: skip
+    if first != [(n, o)]:
+        raise Wrong(f"{what}: your first merge is {shown(first)}, not n+o, which occurs 5 times")
+
+    what = "“abracadabra”"
+    pairs = learned("abracadabra", 9, what)
+    right = list(plain.learn_merges("abracadabra", 9))
+    r = plain.BYTES.index(ord("r"))
+    if pairs == [(A, B), (B, r), (r, A)]:
+        raise Wrong(f"{what}: your merges are a+b, b+r, r+a, all of single bytes. After the first merge there is no "
+                    "b beside an r any more: count the words as they are *now*")  # fmt: skip
+    if pairs[:2] == [(A, B), (256, r)] or (pairs and pairs[0] in ((B, r), (r, A))):
+        raise Wrong(f"{what}: your merges are {shown(pairs)}. Several pairs occur twice; of them, the "
+                    "one with the smallest ids goes first, whatever stands first in the text: a+b, then r+a, "
+                    "then ab+ra")  # fmt: skip
+    if len(pairs) > 3 and pairs[:3] == right:
+        raise Wrong(f"{what}: after a+b, r+a, ab+ra no pair occurs twice, but you go on with {shown(pairs)[16:]}: what "
+                    "occurs once saves nothing, so stop")  # fmt: skip
+    if pairs != right:
+        raise Wrong(f"{what}: your merges are {shown(pairs)}, not a+b, r+a, ab+ra")
+    if (two := learned("abracadabra", 2, "two merges")) != right[:2]:
+        raise Wrong(f"you were asked for 2 merges and learned {len(two)}")
+    if learned("a b c", 5, "“a b c”"):
+        raise Wrong("“a b c” has no pair that occurs twice, so nothing is merged")
+    text = "\n".join(Fables(24).write(random.Random(i)) for i in range(3))
+    found, wanted = learned(text, 60, "three fables"), list(plain.learn_merges(text, 60))
+    for i, (yours, ours) in enumerate(zip(found, wanted, strict=False)):
+        if yours != ours:
+            raise Wrong(f"three fables: merge {i + 1} is {shown(wanted[: i + 1]).split(', ')[-1]}, but you learned "
+                        f"{shown(found[: i + 1]).split(', ')[-1]}")  # fmt: skip
+    if len(found) != len(wanted):
+        raise Wrong(f"three fables, 60 merges: you learned {len(found)}")
+
+
+# ---- There and back ----
+
+
+def encode(lesson: ModuleType) -> None:
+    def tried(text: str, merges: dict[Pair, int], mistakes: Iterable[tuple[list[int], str]] = ()) -> None:
+        right = plain.encode(text, merges)
+        found = _ids(lesson.encode(text, dict(merges)), f"“{text}”")
+        for wrong, sentence in mistakes:
+            if found == wrong:
+                raise Wrong(sentence)
+        if found != right:
+            have, want = _in_words(found, merges), _in_words(right, merges)
+            raise Wrong(f"“{text}” with {len(merges)} merges: you have {have}, not {want}")
+
+    tried(
+        "abab", {(A, B): 256},
+        [([256, A, B], "“abab” with the merge a+b: you have ab · a · b; a merge is made wherever its pair occurs, not "
+                       "once")],
+    )  # fmt: skip
+    tried(
+        "abc", {(A, B): 256, (B, C): 257},
+        [([A, 257], "“abc” with the merges a+b, b+c: you have a · bc, by the merge that was learned last; the one that "
+                    "was learned first goes first")],
+    )  # fmt: skip
+    tried(
+        "abc", {(B, C): 256, (A, B): 257, (A, 256): 258},
+        [
+            ([257, C], "“abc” with the merges b+c, a+b, a+bc: you have ab · c, not abc. a+b stands further left, but "
+                       "b+c was learned first, so it goes first"),
+            ([A, 256], "“abc” with the merges b+c, a+b, a+bc: you have a · bc; after b+c there is a new pair, a+bc, "
+                       "that was learned as well"),
+        ],
+    )  # fmt: skip
+    t, h, i, n, g = plain.encode("thing", {})
+    thing = {(t, h): 256, (i, n): 257, (257, g): 258, (256, 257): 259}
+    tried(
+        "thing", thing,
+        [([259, g], "“thing” with the merges t+h, i+n, in+g, th+in: you have thin · g, which takes the longest token "
+                    "from the left. in+g was learned before th+in, so it is th · ing")],
+    )  # fmt: skip
+    space = plain.encode(" ", {})[0]
+    tried(
+        "ab cab", {(B, space): 256, (C, A): 257},
+        [([A, 256, 257, B], "“ab cab” with the merge b+␣: you merged the end of a word with the space before the next; "
+                            "no token reaches from one word into another, so each word is encoded by itself")],
+    )  # fmt: skip
+    if lesson.encode("", {}) not in ([], ()):
+        raise Wrong("an empty text has no tokens, so its list is empty")
+    fables = Fables(24)
+    merges = plain.learn_merges("\n".join(fables.write(random.Random(i)) for i in range(5)), 200)
+    for text in (fables.write(random.Random(99)), "Füchse, 🦊🦊 and  12 o'clock"):
+        right = plain.encode(text, merges)
+        found = _ids(lesson.encode(text, merges), "a new text")
+        if found != right:
+            place = next((k for k, (x, y) in enumerate(zip(found, right, strict=False)) if x != y), 0)
+            raise Wrong(f"“{text[:20]}…” with 200 merges: token {place} is {_in_words(found[place:][:1], merges)!r}, "
+                        f"not {_in_words(right[place:][:1], merges)!r}")  # fmt: skip
+
+
+def decode(lesson: ModuleType) -> None:
+    text = "süße 🦊🦊"
+    merges = plain.learn_merges(text, 2)  # two of the fox's four bytes, then three
+    ids = plain.encode(text, merges)
+
+    def decoded(ids: list[int], what: str) -> str:
+        try:
+            answer = lesson.decode(list(ids), dict(merges))
+        except UnicodeDecodeError:
+            raise Wrong(f"{what}: it cannot be decoded, and your function raises an error; a model may stop in the "
+                        "middle of a character, so put the sign � there instead") from None  # fmt: skip
+        if answer is None:
+            raise Wrong(f"{what}: your function returns None; is a `return` missing?")
+        if not isinstance(answer, str):
+            raise Wrong(f"{what}: a text is expected, but you return {type(answer).__name__}")
+        return answer
+
+    plain_text = decoded(plain.encode("Otto", merges), "the tokens of “Otto”")
+    if plain_text != "Otto":
+        raise Wrong(f"the tokens of “Otto” become “{plain_text}”")
+    found = decoded(ids, f"the tokens of “{text}”")
+    bytes_of = [plain.BYTES.index(i) for i in range(256)]
+    if found == text.encode().decode("latin-1"):
+        raise Wrong(f"the tokens of “{text}” become “{found}”: you made a character of each byte, but ü has two bytes "
+                    "and 🦊 has four")  # fmt: skip
+    if found != text and found.replace("�", "") in ("se ", "s e ", " "):
+        raise Wrong(f"the tokens of “{text}” become “{found}”: ü, ß and 🦊 are spread over several tokens, and no part "
+                    "is a character by itself; put the bytes of all tokens together first")  # fmt: skip
+    if found != text:
+        raise Wrong(f"the tokens of “{text}” become “{found}”")
+    cut = [bytes_of[byte] for byte in "o🦊".encode()[:-1]]
+    found = decoded(cut, "“o” and three of the four bytes of 🦊")
+    if found == "o":
+        raise Wrong("“o” and three of the four bytes of 🦊: the rest vanishes without a trace; put the sign � there, so"
+                    " that the reader sees that something is missing")  # fmt: skip
+    if found.rstrip("�") != "o":
+        raise Wrong(f"“o” and three of the four bytes of 🦊 become {found!r}, not 'o�'")
+
+
+# ---- Comparing ----
+
+
+def bits_per_byte(lesson: ModuleType) -> None:
+    text, nats = "süße 🦊", [2.0, 0.5, 1.5, 3.0, 0.25]
+    n_bytes, total = len(text.encode()), 7.25
+    right = total / math.log(2) / n_bytes
+    expect(
+        lesson.bits_per_byte(nats, text),
+        right,
+        f"5 tokens with 7.25 nats in all, 11 bytes (“{text}”)",
+        [
+            (total / n_bytes, f"7.25 nats over 11 bytes: you have {total / n_bytes:.3f}, which is nats per byte; a bit "
+                              "is only 0.693 nats, so the same surprise is more bits"),
+            (total * math.log(2) / n_bytes, "a bit is 0.693 nats, so the same surprise is *more* bits than nats: you "
+                                            "have fewer"),
+            (total / math.log(2) / 5, "you have bits per *token*: there are 5 tokens but 11 bytes. Tokens differ from "
+                                      "tokenizer to tokenizer; the bytes of a text do not"),
+            (total / 5, "you have nats per token, which is the usual loss; bits per byte are asked for"),
+            (total / math.log(2) / len(text), f"you divide by {len(text)}, the characters; ü and ß have two bytes each "
+                                              "in UTF-8 and 🦊 has four, so there are 11 bytes"),
+        ],
+    )  # fmt: skip
+
+
+def floor_in_other_tokens(lesson: ModuleType) -> None:
+    lengths, others = [9, 4, 14], [49, 14, 94]
+    total = 0.8 * 30
+    right = total / 160
+    ratios = sum(0.8 * (n + 1) / (m + 1) for n, m in zip(lengths, others, strict=True)) / 3
+    ends = "each document ends with a token that must be predicted, too, and your numbers leave it out"
+    expect(
+        lesson.floor_in_other_tokens(0.8, lengths, others),
+        right,
+        "0.8 nats per token; documents of 9, 4, 14 tokens become 49, 14, 94",
+        [
+            (0.8 * 27 / 157, f"you have {0.8 * 27 / 157:.4f}, not 0.15: {ends}"),
+            (0.8 * 27 / 160, f"you have {0.8 * 27 / 160:.4f}, not 0.15: {ends} on the first side"),
+            (0.8 * 30 / 157, f"you have {0.8 * 30 / 157:.4f}, not 0.15: {ends} on the other side"),
+            (0.8 * 160 / 30, "you have 4.27, more than before: the same surprise is spread over *more* tokens, so each "
+                             "has less"),
+            (0.8 * 157 / 27, "you have more than before: the same surprise is spread over *more* tokens, so each has "
+                             "less"),
+            (0.8, "you have 0.8 again: per token the floor changes; what does not change is the surprise of a whole "
+                  "document"),
+            (ratios, f"you have {ratios:.4f}, the mean of each document's own ratio; the floor per token is all "
+                     "surprise divided by all tokens, so long documents count more"),
+        ],
+    )  # fmt: skip

@@ -1,0 +1,281 @@
+"""What students think in lesson 4, and the sentences meant for it."""
+
+import math
+from collections import Counter
+from itertools import pairwise
+
+from trying import also_right, mistake
+
+
+@mistake("it stands at two places")
+def count_pairs(words):
+    counts = Counter()
+    for word, n in words.items():
+        last = {}
+        for i, pair in enumerate(pairwise(word)):
+            if last.get(pair) != i - 1:
+                counts[pair] += n
+                last[pair] = i
+    return counts
+
+
+@mistake("you count each different word once")
+def count_pairs(words):
+    return Counter(pair for word in words for pair in pairwise(word))
+
+
+@mistake("with the first of another")
+def count_pairs(words):
+    return Counter(pairwise(i for word, n in words.items() for _ in range(n) for i in word))
+
+
+@mistake("are two pairs")
+def count_pairs(words):
+    counts = Counter()
+    for word, n in words.items():
+        for a, b in pairwise(word):
+            counts[min(a, b), max(a, b)] += n
+    return counts
+
+
+@mistake("cannot be used twice")
+def merge(ids, pair, new_id):
+    merged = []
+    for i in range(len(ids)):
+        if tuple(ids[i : i + 2]) == pair:
+            merged.append(new_id)
+        elif i == 0 or tuple(ids[i - 1 : i + 1]) != pair:
+            merged.append(ids[i])
+    return merged
+
+
+@mistake("from right to left")
+def merge(ids, pair, new_id):
+    merged, left = [], list(ids)
+    while left:
+        if tuple(left[-2:]) == pair:
+            merged.insert(0, new_id)
+            del left[-2:]
+        else:
+            merged.insert(0, left.pop())
+    return merged
+
+
+@mistake("only the first place is merged")
+def merge(ids, pair, new_id):
+    for i in range(len(ids) - 1):
+        if tuple(ids[i : i + 2]) == pair:
+            return [*ids[:i], new_id, *ids[i + 2 :]]
+    return list(ids)
+
+
+@mistake("a merge replaces a *pair*")
+def merge(ids, pair, new_id):
+    return [new_id if i in pair else i for i in ids]
+
+
+@also_right
+def merge(ids, pair, new_id):
+    merged = []
+    for i in ids:
+        if merged and (merged[-1], i) == pair:
+            merged[-1] = new_id
+        else:
+            merged.append(i)
+    return merged
+
+
+@mistake("count words as often as they occur")
+def learn_merges(text, n_merges):
+    words = dict.fromkeys(spelled(text), 1)
+    merges = {}
+    while len(merges) < n_merges and (counts := count_pairs(words)):
+        best = min(counts, key=lambda pair: (-counts[pair], pair))
+        if counts[best] < 2:
+            break
+        merges[best] = 256 + len(merges)
+        words = {tuple(merge(word, best, merges[best])): 1 for word in words}
+    return merges
+
+
+@mistake("count the words as they are *now*")
+def learn_merges(text, n_merges):
+    counts = count_pairs(spelled(text))
+    best = sorted((pair for pair in counts if counts[pair] > 1), key=lambda pair: (-counts[pair], pair))
+    return {pair: 256 + i for i, pair in enumerate(best[:n_merges])}
+
+
+@mistake("the one with the smallest ids goes first")
+def learn_merges(text, n_merges):
+    words = spelled(text)
+    merges = {}
+    while len(merges) < n_merges and (counts := count_pairs(words)):
+        [(best, n_places)] = counts.most_common(1)
+        if n_places < 2:
+            break
+        merges[best] = 256 + len(merges)
+        words = {tuple(merge(word, best, merges[best])): n for word, n in words.items()}
+    return merges
+
+
+@mistake("what occurs once saves nothing")
+def learn_merges(text, n_merges):
+    words = spelled(text)
+    merges = {}
+    while len(merges) < n_merges and (counts := count_pairs(words)):
+        best = min(counts, key=lambda pair: (-counts[pair], pair))
+        merges[best] = 256 + len(merges)
+        words = {tuple(merge(word, best, merges[best])): n for word, n in words.items()}
+    return merges
+
+
+@also_right
+def learn_merges(text, n_merges):
+    """Counts are kept up to date: only words that have the pair are counted again."""
+    frequency = dict(enumerate(spelled(text).values()))
+    now = dict(enumerate(spelled(text)))
+    counts, places = Counter(), {}
+
+    def count(k, sign):
+        for pair in pairwise(now[k]):
+            counts[pair] += sign * frequency[k]
+            places.setdefault(pair, set()).add(k)
+
+    for k in now:
+        count(k, 1)
+    merges = {}
+    for new_id in range(256, 256 + n_merges):
+        most = max(counts.values(), default=0)
+        if most < 2:
+            break
+        best = sorted(pair for pair, n in counts.items() if n == most)[0]
+        merges[best] = new_id
+        for k in list(places[best]):
+            count(k, -1)
+            now[k] = tuple(merge(now[k], best, new_id))
+            count(k, 1)
+    return merges
+
+
+@mistake("takes the longest token")
+def encode(text, merges):
+    id_of = {spelling: i for i, spelling in enumerate(spellings(merges))}
+    ids = []
+    for word in split_into_words(text):
+        left = word.encode()
+        while left:
+            n = max(n for n in range(1, len(left) + 1) if left[:n] in id_of)
+            ids.append(id_of[left[:n]])
+            left = left[n:]
+    return ids
+
+
+@mistake("stands further left, but")
+def encode(text, merges):
+    ids = []
+    for word in split_into_words(text):
+        word_ids = byte_ids(word)
+        while possible := [i for i, pair in enumerate(pairwise(word_ids)) if pair in merges]:
+            i = possible[0]
+            word_ids[i : i + 2] = [merges[tuple(word_ids[i : i + 2])]]
+        ids += word_ids
+    return ids
+
+
+@mistake("wherever its pair occurs, not once")
+def encode(text, merges):
+    ids = []
+    for word in split_into_words(text):
+        word_ids = byte_ids(word)
+        for pair, new_id in merges.items():
+            pairs = list(pairwise(word_ids))
+            if pair in pairs:
+                i = pairs.index(pair)
+                word_ids[i : i + 2] = [new_id]
+        ids += word_ids
+    return ids
+
+
+@mistake("no token reaches from one word into another")
+def encode(text, merges):
+    ids = byte_ids(text)
+    for pair, new_id in merges.items():
+        ids = merge(ids, pair, new_id)
+    return ids
+
+
+@also_right
+def encode(text, merges):
+    """All merges in their order: a later one makes no place for an earlier one."""
+    ids = []
+    for word in split_into_words(text):
+        word_ids = byte_ids(word)
+        for pair, new_id in merges.items():
+            word_ids = merge(word_ids, pair, new_id)
+        ids += word_ids
+    return ids
+
+
+@mistake("put the bytes of all tokens together first")
+def decode(ids, merges):
+    bytes_of = spellings(merges)
+    return "".join(bytes_of[i].decode(errors="replace") for i in ids)
+
+
+@mistake("you made a character of each byte")
+def decode(ids, merges):
+    bytes_of = spellings(merges)
+    return "".join(chr(byte) for i in ids for byte in bytes_of[i])
+
+
+@mistake("vanishes without a trace")
+def decode(ids, merges):
+    bytes_of = spellings(merges)
+    return b"".join(bytes_of[i] for i in ids).decode(errors="ignore")
+
+
+@mistake("a model may stop in the middle of a character")
+def decode(ids, merges):
+    bytes_of = spellings(merges)
+    return b"".join(bytes_of[i] for i in ids).decode()
+
+
+@mistake("which is nats per byte")
+def bits_per_byte(nats, text):
+    return sum(nats) / len(text.encode())
+
+
+@mistake("so the same surprise is *more* bits")
+def bits_per_byte(nats, text):
+    return sum(nats) * math.log(2) / len(text.encode())
+
+
+@mistake("you have bits per *token*")
+def bits_per_byte(nats, text):
+    return sum(nats) / len(nats) / math.log(2)
+
+
+@mistake("the characters; ü and ß have two bytes")
+def bits_per_byte(nats, text):
+    return sum(nats) / math.log(2) / len(text)
+
+
+@mistake("your numbers leave it out")
+def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
+    return nats_per_token * sum(lengths) / sum(other_lengths)
+
+
+@mistake("more than before")
+def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
+    return nats_per_token * (sum(other_lengths) + len(other_lengths)) / (sum(lengths) + len(lengths))
+
+
+@mistake("per token the floor changes")
+def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
+    return nats_per_token
+
+
+@mistake("the mean of each document's own ratio")
+def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
+    ratios = [(n + 1) / (m + 1) for n, m in zip(lengths, other_lengths, strict=True)]
+    return nats_per_token * sum(ratios) / len(ratios)
