@@ -1,0 +1,446 @@
+"""Checks of lesson 6: each has the name of its exercise, and answers with a sentence."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from lesson_01 import Tensor, backward
+from pellucid.course.checks import Wrong, expect
+
+Array = np.ndarray
+
+
+def _numbers(*shape: int, seed: int = 6, scale: float = 1.0) -> Array:
+    return scale * np.random.default_rng(seed).standard_normal(shape)
+
+
+# ---- A state that is carried along ----
+
+
+def _states(x_TBD: Array, W: Array, U: Array, b: Array, first: Array | float = 0.0) -> Array:
+    """All states (T, B, H), text by text and number by number."""
+    T, B, _ = x_TBD.shape
+    H = len(W)
+    states = np.zeros((T, B, H))
+    for n in range(B):
+        h = np.zeros(H) + first
+        for t in range(T):
+            h = np.array([np.tanh(W[i] @ h + U[i] @ x_TBD[t, n] + b[i]) for i in range(H)])
+            states[t, n] = h
+    return states
+
+
+def _values(answer: Any, T: int, name: str) -> list[Array]:
+    """The plain numbers of a list of states."""
+    if answer is None:
+        raise Wrong(f"{name} returns None; is a `return` missing?")
+    if isinstance(answer, (Tensor, np.ndarray)) or not isinstance(answer, (list, tuple)):
+        raise Wrong(f"a list of T states is expected, but {name} returns {type(answer).__name__}")
+    if len(answer) != T:
+        more = "; the zero state before the first word is not one of them" if len(answer) == T + 1 else ""
+        raise Wrong(f"{name}: after {T} words there are {T} states, but you have {len(answer)}{more}")
+    return [np.asarray(getattr(each, "value", each)) for each in answer]
+
+
+def rnn_states(lesson: ModuleType) -> None:
+    T, B = 4, 2
+    for D, H in ((3, 3), (4, 3)):
+        x, W, U, b = _numbers(T, B, D), _numbers(H, H, seed=1), _numbers(H, D, seed=2), _numbers(H, seed=3)
+        answer = lesson.rnn_states(x.copy(), *(Tensor(each) for each in (W, U, b)))
+        values = _values(answer, T, "rnn_states")
+        right = _states(x, W, U, b)
+        late = [_states(np.concatenate([np.zeros((n, B, D)), x[:-n]]), W, U, b) for n in (1, 2)]
+        no_newest = (
+            "each state takes in an earlier word, as in (2.9) of the lecture notes: the last word goes into no state "
+            "at all, so whoever guesses the next word never sees the newest word"
+        )
+        linear, h = [], np.zeros((B, H))
+        for t in range(T):
+            h = h @ W.T + x[t] @ U.T + b
+            linear.append(h)
+        mistakes = [
+            *((each, no_newest) for each in late),
+            (linear, "your states are not between -1 and 1: nothing bends the sum, so this network is one long sum"),
+            (
+                _states(x, W, U, b, first=1.0),
+                "before the first word the state is zero; yours is not",
+            ),
+            (
+                np.tanh(x @ U.T + b),
+                "each state begins from zero, so it knows one word only: the state of the word before has to go in",
+            ),
+        ]
+        if D == H:
+            mistakes += [
+                (_states(x, U, W, b), "W has met the words and U the old state: it is the other way round"),
+                (
+                    _states(x, W.T, U.T, b),
+                    "your matrices lie on their side: with a text in each row, a product with W is `h @ W.T`",
+                ),
+                (
+                    _states(x, W.T, U, b),
+                    "your W lies on its side: with a text in each row, a product with W is `h @ W.T`",
+                ),
+                (_states(x, W, U, np.zeros(H)), "the b is missing"),
+            ]
+        expect(values, right, f"the states of {B} texts of {T} words", mistakes)
+    if not all(isinstance(each, Tensor) for each in answer):
+        raise Wrong("the numbers are right, but plain: keep the states as tensors, so that a walk back finds its way")
+    parameters = [Tensor(each) for each in (W, U, b)]
+    words = Tensor(x)
+    backward(lesson.rnn_states(words, *parameters)[-1].sum())
+    if not np.abs(words.gradient[0]).max() > 0:
+        raise Wrong(
+            "the last state changes with the first word, but the walk back does not arrive there: somewhere on the "
+            "way a state became a plain number"
+        )
+
+
+# ---- Back through time ----
+
+
+def jacobian_through_time(lesson: ModuleType) -> None:
+    H, n = 4, 3
+    W, h = _numbers(H, H, seed=1, scale=0.8), np.tanh(_numbers(n, H, seed=2))
+
+    def product(factors: list[Array]) -> Array:
+        result = np.eye(H)
+        for factor in factors:
+            result = factor @ result
+        return result
+
+    one = np.array([[(1 - h[0, i] ** 2) * W[i, j] for j in range(H)] for i in range(H)])
+    expect(
+        lesson.jacobian_through_time(W.copy(), h[:1].copy()),
+        one,
+        "the Jacobian of a single step",
+        [
+            (
+                W,
+                "this is a power of W: between two states there is a tanh, too, and its slope at every step is "
+                "below 1 unless the state is 0",
+            ),
+            (W * (1 - h[0] ** 2), "the slopes of tanh stand on the wrong side of W: W comes first, then the tanh"),
+            (one.T, "your Jacobian lies on its side: a row for each number of h_t, a column for each of h_s"),
+            (
+                (1 - np.tanh(h[0]) ** 2)[:, None] * W,
+                "you have taken 1 - tanh(h)², but h is tanh already: where tanh has the value h, its slope is 1 - h²",
+            ),
+            ((1 - h[0] ** 2)[:, None] * W.T, "your W lies on its side: row i of W makes number i of the new state"),
+            (np.diag(1 - h[0] ** 2), "W is missing: these are the slopes of tanh alone"),
+        ],
+    )
+    factors = [(1 - row**2)[:, None] * W for row in h]
+    expect(
+        lesson.jacobian_through_time(W.copy(), h.copy()),
+        product(factors),
+        f"the Jacobian of {n} steps",
+        [
+            (
+                product(factors[::-1]),
+                "the factors are in the wrong order: h_s meets the factor of the step after it first, so that one "
+                "stands rightmost, and that of h_t leftmost",
+            ),
+            (np.prod(factors, axis=0), "you multiply entry by entry; a way from h_s to h_t leads over every number "
+                                       "between them, and a product of matrices adds up all ways"),
+            (factors[-1], "this is the last step alone"),
+            (factors[0], "this is the first step alone"),
+            (np.sum(factors, axis=0), "you add the steps; one follows the other, so their slopes are multiplied"),
+        ],
+    )  # fmt: skip
+    expect(lesson.jacobian_through_time(W.copy(), h[:0].copy()), np.eye(H), "∂h_s/∂h_s, of no step at all")
+
+
+def _gradients(states: list[Tensor], which: int, inputs: list[Tensor]) -> list[Array]:
+    """What the sum of one state gives to some tensors: zeros where the walk does not arrive."""
+    for each in inputs:
+        each.gradient = np.zeros(each.shape)
+    backward(states[which].sum())
+    return [each.gradient.copy() for each in inputs]
+
+
+def truncated_states(lesson: ModuleType) -> None:
+    T, B, D, H, k = 8, 2, 4, 3, 3
+    x, W, U, b = _numbers(T, B, D), _numbers(H, H, seed=1), _numbers(H, D, seed=2), _numbers(H, seed=3)
+    inputs = [Tensor(each) for each in (x, W, U, b)]
+    answer = lesson.truncated_states(*inputs, k)
+    values = _values(answer, T, "truncated_states")
+    right = _states(x, W, U, b)
+    cut = np.concatenate([_states(x[start : start + k], W, U, b) for start in range(0, T, k)])
+    expect(
+        values,
+        right,
+        f"the states of {T} words, cut at each {k}",
+        [
+            (
+                cut,
+                "you cut the value, too: a new piece has to begin with the state that the last one ended with, not "
+                "with zeros. Only the gradient stops there; the memory goes on",
+            )
+        ],
+    )
+    if not all(isinstance(each, Tensor) for each in answer):
+        raise Wrong("the numbers are right, but plain; keep the states as tensors")
+    reaches = [[bool(np.abs(part).max() > 0) for part in _gradients(answer, t, inputs)[0]] for t in range(T)]
+    wanted = [[t // k * k <= s <= t for s in range(T)] for t in range(T)]
+    if all(reaches[t][s] for t in range(T) for s in range(t + 1)):
+        raise Wrong("nothing is cut: the state after the last word still passes a gradient to the first one")
+    if not any(reaches[k - 1]):
+        raise Wrong(
+            f"state {k - 1}, the last of its piece, has no parents: a loss there is cut off from W as well. It is a "
+            "plain number only for the piece that comes after it"
+        )
+    if all(not reaches[t][t - 1] for t in range(1, T)):
+        raise Wrong(f"you cut after every word; with k = {k}, a piece has {k} words, and inside it the walk goes on")
+    if reaches != wanted:
+        t = next(t for t in range(T) if reaches[t] != wanted[t])
+        seen = [s for s in range(T) if reaches[t][s]]
+        raise Wrong(
+            f"the walk back from state {t} should end at word {t // k * k}, but yours reaches the words "
+            f"{', '.join(map(str, seen)) or 'of no place'}; pieces begin at 0, {k}, {2 * k}"
+        )
+    start = (T - 1) // k * k
+    plain = [Tensor(each) for each in (W, U, b)]
+    h = Tensor(right[start - 1])
+    for t in range(start, T):
+        h = lesson.tanh(h @ plain[0].T + x[t] @ plain[1].T + plain[2])
+    backward(h.sum())
+    for name, ours, theirs in zip("WUb", plain, _gradients(answer, T - 1, inputs)[1:], strict=True):
+        expect(
+            theirs, ours.gradient, f"what the last state gives to {name}, through its own piece of {T - start} words"
+        )
+
+
+# ---- Gates ----
+
+
+def _sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def lstm_step(lesson: ModuleType) -> None:
+    B, D, H = 2, 5, 3
+    x, h, c = _numbers(B, D), np.tanh(_numbers(B, H, seed=1)), _numbers(B, H, seed=2)
+    W_x, W_h, b = _numbers(4 * H, D, seed=3), _numbers(4 * H, H, seed=4), _numbers(4 * H, seed=5)
+    answer = lesson.lstm_step(x.copy(), *(Tensor(each) for each in (h, c, W_x, W_h, b)))
+    if answer is None:
+        raise Wrong("lstm_step returns None; is a `return` missing?")
+    if not isinstance(answer, (tuple, list)) or len(answer) != 2:
+        raise Wrong("two tensors are expected: the new h and the new cells")
+    new_h, new_c = (np.asarray(getattr(each, "value", each)) for each in answer)
+    i, f, g, o = np.split(x @ W_x.T + h @ W_h.T + b, 4, axis=1)
+    cells = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
+    shown = _sigmoid(o) * np.tanh(cells)
+    if np.allclose(new_h, cells) and np.allclose(new_c, shown):
+        raise Wrong("h comes first, then the cells")
+    with_tanh = np.tanh(f) * c + np.tanh(i) * np.tanh(g)
+    expect(
+        new_c,
+        cells,
+        "the new cells",
+        [
+            (
+                with_tanh,
+                "your gates are between -1 and 1: a gate says what *share* passes, from 0 to 1, so it is a sigmoid. "
+                "With a tanh, it may turn a memory into its opposite",
+            ),
+            (
+                _sigmoid(i) * np.tanh(g),
+                "the old cells are overwritten: the new ones are added to what the forget gate has kept",
+            ),
+            (_sigmoid(f) * c, "nothing new comes in: the proposal is missing"),
+            (
+                _sigmoid(f) * c + (1 - _sigmoid(f)) * np.tanh(g),
+                "what the forget gate lets go, you fill up with the proposal. That is a GRU; an LSTM has a gate i of "
+                "its own, so a cell may keep everything *and* take something in",
+            ),
+            (_sigmoid(f) * c + np.tanh(g), "the gate i is missing: everything that is proposed comes in"),
+            (c + _sigmoid(i) * np.tanh(g), "the forget gate is missing: your cells can't ever let anything go"),
+            (
+                _sigmoid(i) * c + _sigmoid(f) * np.tanh(g),
+                "you have exchanged the gates: f is for what is kept, i for what comes in",
+            ),
+            (_sigmoid(f) * c + _sigmoid(i) * _sigmoid(g), "the proposal is not a gate; it is a tanh, from -1 to 1"),
+            (_sigmoid(f) * c + _sigmoid(i) * g, "the proposal is a tanh, from -1 to 1; yours is the bare sum"),
+        ],
+    )
+    expect(
+        new_h,
+        shown,
+        "the new h",
+        [
+            (np.tanh(cells), "the cells are shown whole: the output gate o is missing"),
+            (
+                _sigmoid(o) * cells,
+                "cells may grow beyond 1 by adding up, and h should not: between them stands a tanh",
+            ),
+            (np.tanh(o) * np.tanh(cells), "the output gate is a share, so a sigmoid"),
+            (_sigmoid(o) * np.tanh(c), "you show the old cells; h tells of the new ones"),
+        ],
+    )
+    if not all(isinstance(each, Tensor) for each in answer):
+        raise Wrong("the numbers are right, but plain; keep h and the cells as tensors")
+
+
+# ---- Kernels, and attention without a softmax ----
+
+
+def square_features(lesson: ModuleType) -> None:
+    for x, y in ((np.array([1.0, 2.0]), np.array([3.0, 0.5])), (_numbers(4), _numbers(4, seed=7)), (_numbers(1),) * 2):
+        both = [lesson.square_features(each.copy()) for each in (x, y)]
+        if both[0] is None:
+            raise Wrong("square_features returns None; is a `return` missing?")
+        features = [np.asarray(each, dtype=float).ravel() for each in both]
+        if len(features[0]) != len(features[1]):
+            raise Wrong("two vectors of the same length should have equally many features")
+        squares = float(x**2 @ y**2)
+        mixed = float(x @ y) ** 2 - squares
+        what = f"φ(x)·φ(y) for x = {x.tolist()}, y = {y.tolist()}" if len(x) == 2 else f"φ(x)·φ(y) of {len(x)} numbers"
+        expect(
+            float(features[0] @ features[1]),
+            float(x @ y) ** 2,
+            what,
+            [
+                (
+                    squares + mixed / 2,
+                    f"the mixed term counts once, but (x·y)² has it twice: at (1, 2)·(3, ½) you have "
+                    f"{squares + mixed / 2:g}, not {squares + mixed:g}. Which number, multiplied with itself, is 2?",
+                ),
+                (
+                    squares + 2 * mixed,
+                    "the mixed term counts four times: each of the two vectors brings its factor along, so "
+                    "the factors are multiplied",
+                ),
+                (squares, "you have only the squares; (x·y)² also has the mixed terms, such as x₁y₁ · x₂y₂"),
+                (float(x @ y), "this is x·y without the square"),
+            ],
+        )
+
+
+def _weighted(weights_TT: Array, v_TV: Array) -> Array:
+    return np.array([sum(w * v for w, v in zip(row, v_TV, strict=True)) for row in weights_TT])
+
+
+def attention_by_features(lesson: ModuleType) -> None:
+    T, F, V = 5, 3, 2
+    q, k = (np.abs(_numbers(T, F, seed=seed, scale=0.6)) + 0.1 for seed in (1, 2))
+    v = _numbers(T, V, seed=3)
+    products = np.array([[q[t] @ k[s] for s in range(T)] for t in range(T)])
+    seen = np.array([[s <= t for s in range(T)] for t in range(T)])
+    masked = products * seen
+
+    def shares(table: Array, axis: int = 1) -> Array:
+        return table / table.sum(axis=axis, keepdims=True)
+
+    expect(
+        lesson.attention_by_features(q.copy(), k.copy(), v.copy()),
+        _weighted(shares(masked), v),
+        f"the outputs of {T} positions",
+        [
+            (
+                _weighted(masked, v),
+                "the weights of a position don't sum to 1: an output would grow with the length of the text. Divide by "
+                "their sum",
+            ),
+            (
+                _weighted(shares(np.exp(products) * seen), v),
+                "there is a softmax on top: the products of the features *are* the weights already. With an "
+                "exponential over them, the sum can't be regrouped any more",
+            ),
+            (
+                _weighted(shares(products) * seen, v),
+                f"the future has taken its share: row 0 of the weights sums to "
+                f"{(shares(products) * seen)[0].sum():.2f}. Mask the products, then divide by what is left",
+            ),
+            (_weighted(shares(products), v), "position 0 looks ahead: mask what comes later"),
+            (_weighted(shares(products * seen.T), v), "you hid the past, and position 0 sees all that comes later"),
+            (
+                _weighted(shares(masked, axis=0), v),
+                "the columns sum to 1, not the rows: each position that asks has one whole to give away",
+            ),
+        ],
+    )
+
+
+def linear_attention_recurrence(lesson: ModuleType) -> None:
+    T, F, V = 5, 3, 2
+    q, k = (np.abs(_numbers(T, F, seed=seed, scale=0.6)) + 0.1 for seed in (1, 2))
+    v = _numbers(T, V, seed=3)
+    products = np.array([[q[t] @ k[s] if s <= t else 0.0 for s in range(T)] for t in range(T)])
+    nothing = np.zeros((F, V)), np.zeros(F)
+    answer = lesson.linear_attention_recurrence(q.copy(), k.copy(), v.copy(), *nothing)
+    if answer is None:
+        raise Wrong("linear_attention_recurrence returns None; is a `return` missing?")
+    if not isinstance(answer, (tuple, list)) or len(answer) != 3:
+        raise Wrong("three arrays are expected: the outputs, S and d")
+    outputs, S, d = answer
+    states = [np.array(sum(np.outer(k[s], v[s]) for s in range(t + 1))) for t in range(T)]
+    right = _weighted(products / products.sum(axis=1, keepdims=True), v)
+    above, below = _weighted(products, v), products.sum(axis=1)
+    blind = [q[t] @ states[t - 1] / (q[t] @ k[:t].sum(axis=0)) for t in range(1, T)]
+    given = np.asarray(outputs, dtype=float)
+    if given.shape == right.shape and np.allclose(given[1:], blind):
+        raise Wrong(
+            "you read the state before the word has been added, so a position never sees itself; output 0 has nothing "
+            "to look at, though the first word is its own"
+        )
+    expect(
+        given,
+        right,
+        f"the outputs of {T} words",
+        [
+            (above, "the normaliser is missing: divide by q·d, the sum of all weights so far"),
+            (
+                above / np.array([[q[t] @ k[t]] for t in range(T)]),
+                "you divide by the newest key's weight alone: the sum of all keys so far is a state, too, and has to "
+                "be carried along beside S",
+            ),
+            (
+                v,
+                "the state is the newest word's alone, so each output is that word's value: add to S and d, don't "
+                "replace them",
+            ),
+            (above / below[-1], "you divide by d after the last word; each position has its own sum of weights"),
+        ],
+    )
+    expect(
+        S,
+        states[-1],
+        "S after the last word",
+        [
+            (np.outer(k[-1], v[-1]), "the S that you return holds the last word alone"),
+            (nothing[0], "you return the old S"),
+        ],
+    )
+    expect(
+        d,
+        k.sum(axis=0),
+        "d after the last word",
+        [(nothing[1], "you return the old d"), (k[-1], "this is the last key")],
+    )
+    pieces, state = [], nothing
+    for start, end in pairwise((0, 2, T)):
+        before = [each.copy() for each in state]
+        y, *after = lesson.linear_attention_recurrence(q[start:end], k[start:end], v[start:end], *state)
+        if not all(np.array_equal(a, b) for a, b in zip(before, state, strict=True)):
+            raise Wrong("the state that was handed in has changed: `+=` changes an array in place; make a new one")
+        pieces.append(np.asarray(y))
+        state = tuple(np.asarray(each) for each in after)
+    alone = products[2:, 2:] / products[2:, 2:].sum(axis=1, keepdims=True)
+    expect(
+        np.concatenate(pieces),
+        right,
+        "the outputs of a text read in two pieces",
+        [
+            (
+                np.concatenate([right[:2], _weighted(alone, v[2:])]),
+                "each call begins from nothing: the second piece of a text has forgotten the first, though its state "
+                "was handed over",
+            )
+        ],
+    )
+    expect(state[0], states[-1], "S after two pieces")

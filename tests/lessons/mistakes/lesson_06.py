@@ -1,0 +1,294 @@
+"""Lesson 6: what students think of memory that is not so."""
+
+from trying import also_right, mistake
+
+# ---- rnn_states ----
+
+
+@mistake("never sees the newest word")
+def rnn_states(x_TBD, W_HH, U_HD, b_H):
+    h_BH = Tensor(np.zeros((x_TBD.shape[1], W_HH.shape[0])))
+    before = np.zeros(x_TBD.shape[1:])
+    states = []
+    for t in range(x_TBD.shape[0]):
+        h_BH = tanh(h_BH @ W_HH.T + before @ U_HD.T + b_H)
+        before = x_TBD[t]
+        states.append(h_BH)
+    return states
+
+
+@mistake("not between -1 and 1")
+def rnn_states(x_TBD, W_HH, U_HD, b_H):
+    h_BH = Tensor(np.zeros((x_TBD.shape[1], W_HH.shape[0])))
+    states = []
+    for t in range(x_TBD.shape[0]):
+        h_BH = h_BH @ W_HH.T + x_TBD[t] @ U_HD.T + b_H
+        states.append(h_BH)
+    return states
+
+
+@mistake("W has met the words")
+def rnn_states(x_TBD, W_HH, U_HD, b_H):
+    h_BH = Tensor(np.zeros((x_TBD.shape[1], U_HD.shape[1])))
+    states = []
+    for t in range(x_TBD.shape[0]):
+        h_BH = tanh(x_TBD[t] @ W_HH.T + h_BH @ U_HD.T + b_H)
+        states.append(h_BH)
+    return states
+
+
+@mistake("each state begins from zero")
+def rnn_states(x_TBD, W_HH, U_HD, b_H):
+    return [tanh(x_TBD[t] @ U_HD.T + b_H) for t in range(x_TBD.shape[0])]
+
+
+@also_right
+def rnn_states(x_TBD, W_HH, U_HD, b_H):
+    read = x_TBD @ U_HD.T + b_H
+    states = [tanh(read[0])]
+    while len(states) < x_TBD.shape[0]:
+        states.append(tanh(read[len(states)] + states[-1] @ W_HH.T))
+    return states
+
+
+# ---- jacobian_through_time ----
+
+
+@mistake("in the wrong order")
+def jacobian_through_time(W_HH, h_nH):
+    jacobian_HH = np.eye(len(W_HH))
+    for h_H in h_nH:
+        jacobian_HH = jacobian_HH @ ((1 - h_H**2)[:, None] * W_HH)
+    return jacobian_HH
+
+
+@mistake("this is a power of W")
+def jacobian_through_time(W_HH, h_nH):
+    return np.linalg.matrix_power(W_HH, len(h_nH))
+
+
+@mistake("on the wrong side of W")
+def jacobian_through_time(W_HH, h_nH):
+    jacobian_HH = np.eye(len(W_HH))
+    for h_H in h_nH:
+        jacobian_HH = W_HH @ np.diag(1 - h_H**2) @ jacobian_HH
+    return jacobian_HH
+
+
+@mistake("h is tanh already")
+def jacobian_through_time(W_HH, h_nH):
+    jacobian_HH = np.eye(len(W_HH))
+    for h_H in h_nH:
+        jacobian_HH = (1 - np.tanh(h_H) ** 2)[:, None] * W_HH @ jacobian_HH
+    return jacobian_HH
+
+
+@also_right
+def jacobian_through_time(W_HH, h_nH):
+    rows = np.eye(len(W_HH))
+    for h_H in h_nH[::-1]:  # from the end, as the walk back goes
+        rows = rows @ np.diag(1 - h_H**2) @ W_HH
+    return rows
+
+
+# ---- truncated_states ----
+
+
+@mistake("you cut the value, too")
+def truncated_states(x_TBD, W_HH, U_HD, b_H, k):
+    states = []
+    for t in range(x_TBD.shape[0]):
+        h_BH = Tensor(np.zeros((x_TBD.shape[1], W_HH.shape[0]))) if t % k == 0 else states[-1]
+        states.append(tanh(h_BH @ W_HH.T + x_TBD[t] @ U_HD.T + b_H))
+    return states
+
+
+@mistake("nothing is cut")
+def truncated_states(x_TBD, W_HH, U_HD, b_H, k):
+    return rnn_states(x_TBD, W_HH, U_HD, b_H)
+
+
+@mistake("is cut off from W as well")
+def truncated_states(x_TBD, W_HH, U_HD, b_H, k):
+    states = []
+    h_BH = Tensor(np.zeros((x_TBD.shape[1], W_HH.shape[0])))
+    for t in range(x_TBD.shape[0]):
+        h_BH = tanh(h_BH @ W_HH.T + x_TBD[t] @ U_HD.T + b_H)
+        if t % k == k - 1:
+            h_BH = Tensor(h_BH.value)
+        states.append(h_BH)
+    return states
+
+
+@mistake("you cut after every word")
+def truncated_states(x_TBD, W_HH, U_HD, b_H, k):
+    h_BH = Tensor(np.zeros((x_TBD.shape[1], W_HH.shape[0])))
+    states = []
+    for t in range(x_TBD.shape[0]):
+        h_BH = tanh(Tensor(h_BH.value) @ W_HH.T + x_TBD[t] @ U_HD.T + b_H)
+        states.append(h_BH)
+    return states
+
+
+@also_right
+def truncated_states(x_TBD, W_HH, U_HD, b_H, k):
+    """Piece by piece: the old state enters a piece as a part of the first sum, a plain number."""
+    states = []
+    for start in range(0, x_TBD.shape[0], k):
+        h_BH = states[-1].value if states else np.zeros((x_TBD.shape[1], W_HH.shape[0]))
+        for t in range(start, min(start + k, x_TBD.shape[0])):
+            h_BH = tanh(x_TBD[t] @ U_HD.T + b_H + h_BH @ W_HH.T)
+            states.append(h_BH)
+    return states
+
+
+# ---- lstm_step ----
+
+
+@mistake("your gates are between -1 and 1")
+def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
+    H = h_BH.shape[1]
+    sums = x_BD @ W_x.T + h_BH @ W_h.T + b
+    for_i, for_f, for_proposal, for_o = (sums[:, n * H : (n + 1) * H] for n in range(4))
+    c_BH = tanh(for_f) * c_BH + tanh(for_i) * tanh(for_proposal)
+    return tanh(for_o) * tanh(c_BH), c_BH
+
+
+@mistake("the old cells are overwritten")
+def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
+    H = h_BH.shape[1]
+    sums = x_BD @ W_x.T + h_BH @ W_h.T + b
+    for_i, _, for_proposal, for_o = (sums[:, n * H : (n + 1) * H] for n in range(4))
+    c_BH = sigmoid(for_i) * tanh(for_proposal)
+    return sigmoid(for_o) * tanh(c_BH), c_BH
+
+
+@mistake("the cells are shown whole")
+def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
+    H = h_BH.shape[1]
+    sums = x_BD @ W_x.T + h_BH @ W_h.T + b
+    for_i, for_f, for_proposal, _ = (sums[:, n * H : (n + 1) * H] for n in range(4))
+    c_BH = sigmoid(for_f) * c_BH + sigmoid(for_i) * tanh(for_proposal)
+    return tanh(c_BH), c_BH
+
+
+@mistake("what the forget gate lets go, you fill up")
+def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
+    H = h_BH.shape[1]
+    sums = x_BD @ W_x.T + h_BH @ W_h.T + b
+    _, for_f, for_proposal, for_o = (sums[:, n * H : (n + 1) * H] for n in range(4))
+    keep = sigmoid(for_f)
+    c_BH = keep * c_BH + (1.0 - keep) * tanh(for_proposal)
+    return sigmoid(for_o) * tanh(c_BH), c_BH
+
+
+# ---- square_features ----
+
+
+@mistake("the mixed term counts once")
+def square_features(x):
+    return [x[i] * x[j] for i in range(len(x)) for j in range(i, len(x))]
+
+
+@mistake("only the squares")
+def square_features(x):
+    return x**2
+
+
+@mistake("the mixed term counts four times")
+def square_features(x):
+    return [x[i] * x[j] * (1 if i == j else 2) for i in range(len(x)) for j in range(i, len(x))]
+
+
+@also_right
+def square_features(x):
+    return [x[i] * x[j] * (1 if i == j else 2**0.5) for i in range(len(x)) for j in range(i, len(x))]
+
+
+# ---- attention_by_features ----
+
+
+@mistake("the weights of a position don't sum to 1")
+def attention_by_features(q_TF, k_TF, v_TV):
+    return np.tril(q_TF @ k_TF.T) @ v_TV
+
+
+@mistake("there is a softmax on top")
+def attention_by_features(q_TF, k_TF, v_TV):
+    weights = np.tril(np.exp(q_TF @ k_TF.T))
+    return weights @ v_TV / weights.sum(axis=1, keepdims=True)
+
+
+@mistake("the future has taken its share")
+def attention_by_features(q_TF, k_TF, v_TV):
+    products = q_TF @ k_TF.T
+    return np.tril(products / products.sum(axis=1, keepdims=True)) @ v_TV
+
+
+@mistake("looks ahead")
+def attention_by_features(q_TF, k_TF, v_TV):
+    products = q_TF @ k_TF.T
+    return products @ v_TV / products.sum(axis=1, keepdims=True)
+
+
+@also_right
+def attention_by_features(q_TF, k_TF, v_TV):
+    outputs = []
+    for t in range(len(q_TF)):
+        weights = np.array([q_TF[t] @ k_TF[s] for s in range(t + 1)])
+        outputs.append(weights / weights.sum() @ v_TV[: t + 1])
+    return outputs
+
+
+# ---- linear_attention_recurrence ----
+
+
+@mistake("never sees itself")
+def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
+    outputs = []
+    for q_F, k_F, v_V in zip(q_TF, k_TF, v_TV, strict=True):
+        outputs.append(q_F @ S_FV / max(q_F @ d_F, 1e-9))
+        S_FV = S_FV + np.outer(k_F, v_V)
+        d_F = d_F + k_F
+    return np.array(outputs), S_FV, d_F
+
+
+@mistake("you divide by the newest key's weight alone")
+def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
+    outputs = []
+    for q_F, k_F, v_V in zip(q_TF, k_TF, v_TV, strict=True):
+        S_FV = S_FV + np.outer(k_F, v_V)
+        outputs.append(q_F @ S_FV / (q_F @ k_F))
+    return np.array(outputs), S_FV, k_TF[-1]
+
+
+@mistake("the state is the newest word's alone")
+def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
+    outputs = []
+    for q_F, k_F, v_V in zip(q_TF, k_TF, v_TV, strict=True):
+        S_FV, d_F = np.outer(k_F, v_V), k_F
+        outputs.append(q_F @ S_FV / (q_F @ d_F))
+    return np.array(outputs), S_FV, d_F
+
+
+@mistake("each call begins from nothing")
+def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
+    return attention_by_features(q_TF, k_TF, v_TV), k_TF.T @ v_TV, k_TF.sum(axis=0)
+
+
+@also_right
+def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
+    """All states at once, as running sums."""
+    states = S_FV + np.cumsum(np.einsum("tf,tv->tfv", k_TF, v_TV), axis=0)
+    sums = d_F + np.cumsum(k_TF, axis=0)
+    outputs = np.einsum("tf,tfv->tv", q_TF, states) / np.einsum("tf,tf->t", q_TF, sums)[:, None]
+    return outputs, states[-1], sums[-1]
+
+
+@also_right
+def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
+    """All pairs at once, and the old state beside them: how a chunk is computed in training."""
+    products = np.tril(q_TF @ k_TF.T)
+    above = products @ v_TV + q_TF @ S_FV
+    below = products.sum(axis=1) + q_TF @ d_F
+    return above / below[:, None], S_FV + k_TF.T @ v_TV, d_F + k_TF.sum(axis=0)
