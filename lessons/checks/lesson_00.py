@@ -31,6 +31,16 @@ def answered(function: Callable[..., Any], *arguments: Any, instead_of_an_error:
         raise Wrong(instead_of_an_error) from None
 
 
+def with_an_end(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function that calls itself answers; if it never comes to an end, a sentence."""
+    try:
+        return function(*arguments)
+    except RecursionError:
+        raise Wrong(
+            "your function calls itself without an end: for a part that is a rule, it has to begin with that rule"
+        ) from None
+
+
 def in_bits(what: str, nats: float) -> tuple[float, str]:
     return nats * BITS, (
         f"{what}: you have {nats * BITS:.4g}, not {nats:.4g}: that is in bits; 1 nat = 1.443 bits, so in nats it is "
@@ -160,6 +170,7 @@ def cost_of_wrong_guesses(lesson: ModuleType) -> None:
     pays = -total(p * ln(q) for p, q in zip(truth, guess, strict=True))
     floor = -total(p * ln(p) for p in truth)
     swapped = total(q * (ln(q) - ln(p)) for p, q in zip(truth, guess, strict=True))
+    unweighted = total(ln(p / q) for p, q in zip(truth, guess, strict=True))
     under_guess = -total(q * ln(q) for q in guess)
     what = "truth 0.7, 0.2, 0.1 and guess 0.2, 0.3, 0.5"
     expect(
@@ -170,6 +181,10 @@ def cost_of_wrong_guesses(lesson: ModuleType) -> None:
             in_bits(what, pays - floor),
             (swapped, f"{what}: you have {swapped:.4g}, not {pays - floor:.4g}: you have swapped truth and guess; the "
                       "words are drawn by the truth, so the truth holds the weights"),
+            (-swapped, f"{what}: you have {-swapped:.4g}, not {pays - floor:.4g}: your differences are right, but you "
+                       "weight them with the guess; how often a word comes is up to the truth"),
+            (unweighted, f"{what}: you have {unweighted:.4g}, not {pays - floor:.4g}: each outcome counts in full; "
+                         "it counts with the probability that it comes"),
             (floor - pays, f"{what}: you have {floor - pays:.4g}: negative, as if a wrong guess paid less than the "
                            "truth; subtract the other way round"),
             (pays, f"{what}: you have {pays:.4g}, not {pays - floor:.4g}: that is all that the guesser pays; the truth "
@@ -212,7 +227,7 @@ TWO_WAYS = {
 def probabilities_of_texts(lesson: ModuleType) -> None:
     what = "fox with weight 2, owl and hare with weight 1"
     _expect_texts(
-        lesson.probabilities_of_texts(RULES, "animal"),
+        with_an_end(lesson.probabilities_of_texts, RULES, "animal"),
         {"fox": 0.5, "owl": 0.25, "hare": 0.25},
         what,
         [
@@ -223,7 +238,7 @@ def probabilities_of_texts(lesson: ModuleType) -> None:
         ],
     )  # fmt: skip
     _expect_texts(
-        lesson.probabilities_of_texts(RULES, "deed"),
+        with_an_end(lesson.probabilities_of_texts, RULES, "deed"),
         {"slept": 2 / 3, "sang to the fox": 1 / 6, "sang to the owl": 1 / 12, "sang to the hare": 1 / 12},
         "a rule that uses another",
     )
@@ -241,6 +256,20 @@ def probabilities_of_texts(lesson: ModuleType) -> None:
              "all its ways together"),
         ],
     )  # fmt: skip
+    within = {
+        "fable": [(1, ["first", "second"])],
+        "first": [(1, ["old"]), (1, ["old", "red"])],
+        "second": [(1, ["fox"]), (1, ["red", "fox"])],
+    }
+    what = '"old red fox", which one option can write in two ways'
+    _expect_texts(
+        lesson.probabilities_of_texts(within),
+        {"old fox": 0.25, "old red fox": 0.5, "old red red fox": 0.25},
+        what,
+        [({"old fox": 0.25, "old red fox": 0.25, "old red red fox": 0.25},
+          f"{what}: your probabilities add up to 0.75; when a beginning and a continuation give a text that is there "
+          "already, their probabilities add up")],
+    )  # fmt: skip
 
 
 def _expect_texts(
@@ -251,6 +280,9 @@ def _expect_texts(
         raise Wrong(f"{what}: your function returns None; is a `return` missing?")
     if not isinstance(answer, Mapping):
         raise Wrong(f"{what}: expected a dict {{text: probability}}, but got {type(answer).__name__}")
+    for text in answer:
+        if text != " ".join(text.split()):
+            raise Wrong(f"{what}: your text {text!r} has a space too many; spaces stand between words only")
     missing, extra = sorted(right.keys() - answer.keys()), sorted(map(str, answer.keys() - right.keys()))
     if missing:
         instead = f", but there is {extra[0]!r}, which cannot be written" if extra else ""
@@ -275,6 +307,8 @@ def floor_of_rules(lesson: ModuleType) -> None:
         [
             (0.0, "one rule, two options of weight 3 and 1: you have 0, not 0.5623: both options end at once, but "
                   "which of them comes is a choice too; its entropy counts"),
+            (-3 * math.log(3), "one rule, two options of weight 3 and 1: you have -3.296, not 0.5623: you took the "
+                               "weights for probabilities; these are 3/4 and 1/4"),
             (math.log(2), "one rule, two options of weight 3 and 1: you have 0.6931, not 0.5623: that would be right "
                           "for equal weights"),
             in_bits("one rule, two options of weight 3 and 1", right),
@@ -283,7 +317,7 @@ def floor_of_rules(lesson: ModuleType) -> None:
     twice = {"fable": [(1, ["a", "fox", "animal", "animal"])], "animal": RULES["animal"]}
     right = _floor(twice, "fable")
     expect(
-        lesson.floor_of_rules(twice),
+        with_an_end(lesson.floor_of_rules, twice),
         right,
         "one option with two animals",
         [
@@ -311,6 +345,16 @@ def floor_of_rules(lesson: ModuleType) -> None:
                       "entropy counts"),
             in_bits(what, right),
         ],
+    )  # fmt: skip
+    right = _floor(TWO_WAYS, "fable")
+    what = 'the choices of rules that write "the red fox slept" in two ways'
+    of_texts = -total(p * ln(p) for p in (0.4, 0.3, 0.3))
+    expect(
+        lesson.floor_of_rules(TWO_WAYS),
+        right,
+        what,
+        [(of_texts, f"{what}: you have {of_texts:.4g}, the entropy of the list of texts; do without the list: for the "
+                    "real fables it would never end")],
     )  # fmt: skip
 
 
@@ -352,6 +396,8 @@ def mean_and_error(lesson: ModuleType) -> None:
                                        "makes up for that"),
             ((4.0, math.sqrt(38 / 4)), f"{what}: your error is {math.sqrt(38 / 4):.4g}: that is how far *one* draw "
                                        "strays (with n for n - 1); a mean of n strays √n times less"),
+            ((4.0, 38 / 6), f"{what}: your error is {38 / 6:.4g}, not {deviation / 2:.4g}: you divided the variance by "
+                            "√n, but forgot its own root: how far a draw strays is the root of the variance"),
             ((4.0, 38 / 12), f"{what}: your error is {38 / 12:.4g}, which is a squared distance, a variance; an error "
                              "is in the unit of the values"),
         ],

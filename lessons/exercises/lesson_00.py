@@ -131,7 +131,12 @@ def probabilities_of_texts(rules: Rules, name: str = "fable") -> dict[str, float
         written = {"": weight / total}
         for part in parts:
             following = probabilities_of_texts(rules, part) if part in rules else {part: 1.0}
-            written = {f"{a} {b}".strip(): p * q for a, p in written.items() for b, q in following.items()}
+            longer: dict[str, float] = {}
+            for beginning, p in written.items():
+                for continuation, q in following.items():
+                    text = f"{beginning} {continuation}".strip()
+                    longer[text] = longer.get(text, 0.0) + p * q
+            written = longer
         for text, p in written.items():
             texts[text] = texts.get(text, 0.0) + p
     return texts
@@ -139,9 +144,9 @@ def probabilities_of_texts(rules: Rules, name: str = "fable") -> dict[str, float
 
 
 def floor_of_rules(rules: Rules, name: str = "fable") -> float:
-    """The entropy, in nats, of what the rule `name` writes, from the entropies of its choices.
+    """The entropy, in nats, of all choices that the rule `name` leads to. The texts are not listed.
 
-    No text can be written in two ways, so there is no need to list the texts.
+    It is the entropy of the texts too, if no text can be written in two ways.
     """
     # solution:
     total = sum(weight for weight, _ in rules[name])

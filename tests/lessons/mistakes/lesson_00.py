@@ -115,9 +115,9 @@ def entropy(probabilities):
     return -(p @ np.log(p))
 
 
-@mistake("you have swapped truth and guess")
+@mistake("you weight them with the guess")
 def cost_of_wrong_guesses(truth, guess):
-    return sum(q * (surprise(p) - surprise(q)) for p, q in zip(truth, guess, strict=True) if q > 0)
+    return sum(q * (surprise(q) - surprise(p)) for p, q in zip(truth, guess, strict=True) if q > 0)
 
 
 @mistake("as if a wrong guess paid less than the truth")
@@ -157,16 +157,30 @@ def probabilities_of_texts(rules, name="fable"):
     return texts
 
 
-@mistake("your three are equally likely")
+@mistake("a beginning and a continuation give a text that is there already")
 def probabilities_of_texts(rules, name="fable"):
+    total = sum(weight for weight, _ in rules[name])
     texts = {}
-    for _, parts in rules[name]:
-        written = {"": 1 / len(rules[name])}
+    for weight, parts in rules[name]:
+        written = {"": weight / total}
         for part in parts:
             following = probabilities_of_texts(rules, part) if part in rules else {part: 1.0}
             written = {f"{a} {b}".strip(): p * q for a, p in written.items() for b, q in following.items()}
         for text, p in written.items():
             texts[text] = texts.get(text, 0.0) + p
+    return texts
+
+
+@mistake("your function calls itself without an end")
+def probabilities_of_texts(rules, name="fable"):
+    total = sum(weight for weight, _ in rules[name])
+    texts = {}
+    for weight, parts in rules[name]:
+        written = {"": weight / total}
+        for part in parts:
+            following = probabilities_of_texts(rules) if part in rules else {part: 1.0}
+            written = {f"{a} {b}".strip(): p * q for a, p in written.items() for b, q in following.items()}
+        texts |= written
     return texts
 
 
@@ -202,21 +216,17 @@ def probabilities_of_texts(rules, name="fable"):
     return texts
 
 
-@mistake("you averaged the options as if all were equally likely")
+@mistake("you took the weights for probabilities")
 def floor_of_rules(rules, name="fable"):
-    options = rules[name]
-    total = sum(weight for weight, _ in options)
-    choice = entropy([weight / total for weight, _ in options])
-    after = [sum(floor_of_rules(rules, part) for part in parts if part in rules) for _, parts in options]
-    return choice + sum(after) / len(after)
+    after = [
+        weight * sum(floor_of_rules(rules, part) for part in parts if part in rules) for weight, parts in rules[name]
+    ]
+    return entropy([weight for weight, _ in rules[name]]) + sum(after)
 
 
-@mistake("which of them comes is a choice too")
+@mistake("do without the list")
 def floor_of_rules(rules, name="fable"):
-    total = sum(weight for weight, _ in rules[name])
-    return sum(
-        weight / total * floor_of_rules(rules, part) for weight, parts in rules[name] for part in parts if part in rules
-    )
+    return entropy(list(probabilities_of_texts(rules, name).values()))
 
 
 @mistake("what comes after a choice counts too")
@@ -232,12 +242,6 @@ def floor_of_rules(rules, name="fable"):
     for weight, parts in rules[name]:
         floor += weight / total * sum(floor_of_rules(rules, part) for part in set(parts) if part in rules)
     return floor
-
-
-@also_right
-def floor_of_rules(rules, name="fable"):
-    """By definition, from the list of all texts."""
-    return entropy(list(probabilities_of_texts(rules, name).values()))
 
 
 @also_right
@@ -277,6 +281,12 @@ def mean_and_error(values):
 def mean_and_error(values):
     mean = sum(values) / len(values)
     return mean, math.sqrt(sum((value - mean) ** 2 for value in values)) / len(values)
+
+
+@mistake("forgot its own root")
+def mean_and_error(values):
+    mean = sum(values) / len(values)
+    return mean, sum((value - mean) ** 2 for value in values) / (len(values) - 1) / math.sqrt(len(values))
 
 
 @also_right
