@@ -47,7 +47,7 @@ def memory() -> Figure:
             _, walk = vjp(lambda x, n=n_segments: sum_of(chain(layers, x, n)), x)
             walk(1.0)
         axes.plot(np.array(record.history) / 1000, color=colour, label=label, lw=1.6)
-    axes.set(xlabel="operations, forward and back", ylabel="thousand numbers kept", ylim=(0, None))
+    axes.set(xlabel="changes of what is kept, one after the other", ylabel="thousand numbers kept", ylim=(0, None))
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
     return figure

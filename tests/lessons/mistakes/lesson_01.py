@@ -15,9 +15,9 @@ def push_product(x, x_tangent, y, y_tangent):
     return x * y_tangent
 
 
-@mistake("not how fast it grows")
+@mistake("you also count the corner")
 def push_product(x, x_tangent, y, y_tangent):
-    return (x * x_tangent) * (y * y_tangent)
+    return (x + x_tangent) * (y + y_tangent) - x * y
 
 
 @mistake("each rate goes with the *other* factor")
@@ -28,6 +28,11 @@ def push_product(x, x_tangent, y, y_tangent):
 @mistake("lies on its side")
 def jacobian_from_jvps(jvp, n_inputs):
     return np.stack([jvp(direction) for direction in np.eye(n_inputs)])
+
+
+@mistake("that is the sum of the columns")
+def jacobian_from_jvps(jvp, n_inputs):
+    return jvp(np.ones(n_inputs))
 
 
 @mistake("you made 6 passes; 3 inputs need 3")
@@ -46,6 +51,11 @@ def pull_product(cotangent, x, y):
     return y, x
 
 
+@mistake("as if a cake were cut")
+def pull_product(cotangent, x, y):
+    return cotangent / x, cotangent / y
+
+
 @mistake("that is right for a sum")
 def pull_product(cotangent, x, y):
     return cotangent, cotangent
@@ -56,14 +66,17 @@ def topological_order(output):
     return [each for parent, _ in output.parents for each in topological_order(parent)] + [output]
 
 
-@mistake("your list begins with the output")
+@mistake("go down from each tensor once")
 def topological_order(output):
-    order, left = [], [output]
-    while left:
-        tensor = left.pop(0)
-        if id(tensor) not in [id(each) for each in order]:
+    order = []
+
+    def visit(tensor):
+        for parent, _ in tensor.parents:
+            visit(parent)
+        if tensor not in order:
             order.append(tensor)
-            left += [parent for parent, _ in tensor.parents]
+
+    visit(output)
     return order
 
 
@@ -78,12 +91,18 @@ def topological_order(output):
     return order[::-1]
 
 
-@mistake("also inputs belong to the order")
+@mistake("tensors of equal value are not the same tensor")
 def topological_order(output):
     order = []
-    for parent, _ in output.parents:
-        order += [each for each in topological_order(parent) if id(each) not in map(id, order)]
-    return [*order, output] if output.parents else []
+
+    def visit(tensor):
+        for parent, _ in tensor.parents:
+            visit(parent)
+        if tensor.value not in [each.value for each in order]:
+            order.append(tensor)
+
+    visit(output)
+    return order
 
 
 @also_right
@@ -130,12 +149,13 @@ def backward(output):
     pass_on(output, np.ones(np.shape(output.value)))
 
 
-@mistake("the walk has to begin with a 1 at the output")
+@mistake("the walk begins at the end of the order")
 def backward(output):
     order = topological_order(output)
     for tensor in order:
         tensor.gradient = np.zeros(np.shape(tensor.value))
-    for tensor in reversed(order):
+    output.gradient = np.ones(np.shape(output.value))
+    for tensor in order:
         for parent, pull in tensor.parents:
             parent.gradient = parent.gradient + pull(tensor.gradient)
 
@@ -146,8 +166,6 @@ def backward(output):
     for tensor in reversed(topological_order(output)):
         for parent, pull in tensor.parents:
             parent.gradient = parent.gradient + pull(tensor.gradient)
-        if tensor.parents:
-            tensor.gradient = np.zeros(np.shape(tensor.value))
 
 
 @mistake("you take the mean of what it gets")
@@ -158,14 +176,9 @@ def unbroadcast(cotangent, shape):
     return cotangent.mean(axis=repeated, keepdims=True)
 
 
-@mistake("its first use alone")
+@mistake("NumPy put *two* axes in front of it")
 def unbroadcast(cotangent, shape):
-    while cotangent.ndim > len(shape):
-        cotangent = cotangent[0]
-    for i, n in enumerate(shape):
-        if n == 1:
-            cotangent = cotangent.take([0], axis=i)
-    return cotangent
+    return cotangent.sum(axis=0)
 
 
 @mistake("its axis of length 1 is gone")
@@ -175,7 +188,7 @@ def unbroadcast(cotangent, shape):
     return cotangent.sum(axis=tuple(i for i, n in enumerate(shape) if n == 1))
 
 
-@mistake("the shape is (3, 4), but (3, 1) is expected")
+@mistake("its axis of length 1 was used four times")
 def unbroadcast(cotangent, shape):
     return cotangent.sum(axis=tuple(range(cotangent.ndim - len(shape))))
 
@@ -192,9 +205,12 @@ def pull_matmul(cotangent, x, y):
 
 @mistake("which index of y does the sum run over?")
 def pull_matmul(cotangent, x, y):
-    if x.shape[-1] == y.shape[-1]:
-        return cotangent @ y, x.swapaxes(-1, -2) @ cotangent
-    return cotangent @ y.swapaxes(-1, -2), x.swapaxes(-1, -2) @ cotangent
+    return cotangent @ y, x @ cotangent
+
+
+@mistake("you multiply number by number")
+def pull_matmul(cotangent, x, y):
+    return cotangent * y, cotangent * x
 
 
 @also_right
@@ -202,7 +218,20 @@ def pull_matmul(cotangent, x, y):
     return np.einsum("...nm,...km->...nk", cotangent, y), np.einsum("...nk,...nm->...km", x, cotangent)
 
 
-@mistake("your gradient is that of the last segment alone")
+@mistake("you walk from the first segment to the last")
+def gradient_with_checkpoints(layers, x, n_segments):
+    cotangent, start, most = 1.0, x, 0
+    for part in np.array_split(np.arange(len(layers)), n_segments):
+        first = output = Tensor(start)
+        for i in part:
+            output = layers[i](output)
+        most = max(most, n_segments + len(topological_order(output)))
+        output.pulled_back(cotangent)
+        cotangent, start = first.gradient, output.value
+    return cotangent, most
+
+
+@mistake("the starts of the segments are kept as well")
 def gradient_with_checkpoints(layers, x, n_segments):
     parts = np.array_split(np.arange(len(layers)), n_segments)
     starts = [x]
@@ -211,11 +240,15 @@ def gradient_with_checkpoints(layers, x, n_segments):
         for i in part:
             value = layers[i](value)
         starts.append(value.value)
-    first = output = Tensor(starts[-1])
-    for i in parts[-1]:
-        output = layers[i](output)
-    backward(output.sum())
-    return first.gradient, len(starts) + len(topological_order(output))
+    cotangent, most = 1.0, 0
+    for part, start in zip(reversed(parts), reversed(starts), strict=True):
+        first = output = Tensor(start)
+        for i in part:
+            output = layers[i](output)
+        most = max(most, len(topological_order(output)))
+        output.pulled_back(cotangent)
+        cotangent = first.gradient
+    return cotangent, most
 
 
 @mistake("your gradient is that of the first segment alone")
