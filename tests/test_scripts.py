@@ -79,6 +79,7 @@ SMALLEST: dict[str, tuple[str, dict[str, object]]] = {
 ELSEWHERE = {
     "check_tours": "web/test_tours.py",
     "clean": "test_clean.py",
+    "collect_reports": "course/test_learn.py",
     "devices_on_paper": "test_devices_on_paper.py",
     "draw_lessons": "lessons/test_lessons.py",
     "draw_rewards": "test_draw_rewards.py",

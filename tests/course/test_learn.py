@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import collect_reports
 import pytest
 from typer.testing import CliRunner
 
@@ -56,7 +57,7 @@ def test_without_a_number_all_lessons_are_listed_with_what_to_do_next(here):
 
 def test_a_lesson_begins_with_a_file_to_fill_in(here):
     told = learn(1)
-    assert "push_product (5 minutes, ★): not written yet" in told
+    assert f"push_product ({LESSON.exercises[0].minutes} minutes, ★): not written yet" in told
     assert "01_differentiation.md#exercise-the-product-rule" in told
     assert (here / "my_lessons" / "lesson_01.py").read_text(encoding="utf-8") == LESSON.stubs()
 
@@ -138,6 +139,34 @@ def test_a_later_lesson_stands_on_the_students_own_work_once_it_is_done(tmp_path
     assert "ours" in workbook.check(real)[-1].fault
     assert workbook.check(LESSON)[-1].fault is None
     assert "mine" in workbook.check(real)[-1].fault
+
+
+def test_a_report_tells_a_teacher_what_is_right_today(here):
+    learn(1)
+    learn(1, "--hint")
+    (here / "my_lessons" / "lesson_01.py").write_text(with_body("pull_product", "return None"), encoding="utf-8")
+    told = json.loads(learn("--report"))
+    (row,) = told["lessons"]
+    assert (row["lesson"], row["of"]) == (LESSON.title, len(LESSON.exercises))
+    assert row["done"] == ["push_product", "jacobian_from_jvps"]
+    assert row["next"]["exercise"] == "pull_product"
+    assert row["hints"]["push_product"] == 1
+    assert json.loads(learn("--report")) == told
+
+
+def test_reports_of_a_class_become_a_table(here, monkeypatch, capsys):
+    learn(1)
+    (here / "anna.json").write_text(learn("--report"), encoding="utf-8")
+    (here / "my_lessons" / "lesson_01.py").write_text(SOLVED, encoding="utf-8")
+    (here / "otto.json").write_text(learn("--report"), encoding="utf-8")
+    monkeypatch.setattr("sys.argv", ["collect_reports.py", "anna.json", "otto.json"])
+    collect_reports.main()
+    n = len(LESSON.exercises)
+    told = capsys.readouterr().out
+    assert f"| anna | 0 of {n} |\n| otto | {n} of {n} |\n1 at {LESSON.title}: push_product" in told
+    (here / "otto.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(SystemExit, match="otto.json: not a report"):
+        collect_reports.main()
 
 
 def test_damaged_notes_are_named_and_answers_are_kept(here):

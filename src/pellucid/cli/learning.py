@@ -21,6 +21,9 @@ def learn(
     reset: Annotated[
         int | None, Option("--reset", metavar="LESSON", help="Start a lesson again; your file is kept aside.")
     ] = None,
+    report: Annotated[
+        bool, Option("--report", help="Check every lesson you have begun, and print the result as JSON, for a teacher.")
+    ] = False,
     folder: Annotated[Path, Option("--folder", metavar="DIR", help="Where your answers are.")] = Path("my_lessons"),
 ) -> None:
     """Lessons with exercises: where you are, what is not right yet, and what to read about it."""
@@ -34,7 +37,9 @@ def learn(
     if hint and number is None:
         raise ConfigError("command line", "--hint needs the number of a lesson", "try `pellucid learn 1 --hint`")
     workbook = Workbook(folder)
-    if reset is not None:
+    if report:
+        print_result(workbook.report())
+    elif reset is not None:
         kept = workbook.reset(lessons[reset])
         told = f"; what you had is in {kept}" if kept else ""
         print_result(f"{workbook.file(lessons[reset])} is new{told}")

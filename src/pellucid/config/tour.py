@@ -23,7 +23,7 @@ class RunOfTour(Section):
 
 
 class Shown(Section):
-    """What the page shows at a stop. What is left out stays as it was at the stop before."""
+    """The view of the page at a stop. Anything left out stays as it was at the stop before."""
 
     part: Part | None = Field(None, description="part of the page to scroll to")
     run: str | None = Field(None, description="name of one of the tour's runs")

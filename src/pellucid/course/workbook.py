@@ -10,6 +10,7 @@ from pellucid.course.attempt import MOST_SECONDS, Outcome, attempt
 from pellucid.course.exercises import Lesson, all_lessons
 from pellucid.errors import DataError
 from pellucid.files import written_whole
+from pellucid.version import __version__
 
 
 class Workbook:
@@ -59,6 +60,23 @@ class Workbook:
         self.done[lesson.module] = [outcome.exercise for outcome in outcomes if outcome.fault is None]
         self._save()
         return outcomes
+
+    def report(self) -> dict[str, Any]:
+        """What is right today of every lesson that was begun, and the hints that were used. For a teacher."""
+        begun = [lesson for lesson in all_lessons() if self.file(lesson).exists()]
+        rows = []
+        for lesson in begun:
+            last = self.check(lesson)[-1]
+            rows.append(
+                {
+                    "lesson": lesson.title,
+                    "done": self.done[lesson.module],
+                    "of": len(lesson.exercises),
+                    "next": None if last.fault is None else {"exercise": last.exercise, "fault": last.fault},
+                    "hints": {each.name: self.n_hints.get(each.name, 0) for each in lesson.exercises},
+                }
+            )
+        return {"pellucid_version": __version__, "lessons": rows}
 
     def is_done(self, lesson: Lesson) -> bool:
         return len(self.done.get(lesson.module, [])) == len(lesson.exercises)
