@@ -19,9 +19,11 @@ def watched(browser: Browser, address: str, view: str = "") -> Iterator[Page]:
     page.on("console", lambda said: faults.append(said.text) if said.type in ("error", "warning") else None)
     page.on("request", lambda asked: None if asked.url.startswith(address) else faults.append(asked.url))
     page.on("response", lambda given: faults.append(f"{given.status} {given.url}") if given.status >= 400 else None)
-    page.goto(address + view)
-    yield page
-    page.close()
+    try:
+        page.goto(address + view)
+        yield page
+    finally:
+        page.close()
     assert faults == [], faults
 
 

@@ -36,8 +36,8 @@ def test_the_parts_of_a_model_have_its_weights_each_once(modules, name):
     shown = {"config": config.model_dump(mode="json"), "weights": shapes, "vocab_size": 11}
     parts = modules.evaluate(PARTS, json.dumps(shown))
 
-    assert (parts[0]["kind"], parts[-1]["kind"]) == ("text", "next")
     leaves = [leaf for part in parts for leaf in part.get("parts", [part])]
+    assert (leaves[0]["kind"], leaves[-1]["kind"]) == ("text", "next")
     assert all(leaf["says"] for leaf in leaves)
     n_weights = sum(weight.numel() for weight in model.parameters())
     assert sum(leaf.get("weights", 0) for leaf in leaves) == n_weights

@@ -14,7 +14,7 @@ def test_a_server_that_others_reach_says_that_it_has_no_password(fables_run, mon
     monkeypatch.setattr(serving, "_own_address", lambda: "192.0.2.7")
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        serving._show([fables_run], "best", host, listening, opens=False)
+        serving._show([fables_run], "best", None, host, listening, opens=False)
         port = listening.getsockname()[1]
     said = capsys.readouterr().err
     assert ("there is no password" in said) == says

@@ -393,7 +393,7 @@ def test_a_long_answer_does_not_hold_up_the_server(client, monkeypatch):
 
     def step_if_asked(batch):
         if any(writing.pieces for writing in written):
-            has_been_asked.wait()
+            has_been_asked.wait(GIVES_UP_AFTER_SECONDS)
         written[:] = step(batch)
         return written
 

@@ -21,15 +21,17 @@ from pellucid.inspection.explain import beginning_that_fits
 from pellucid.inspection.explain_truth import truth_of_text
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.web.app import make_app
-from pellucid.web.runs import NOT_BEGUN
+from pellucid.web.runs import NOT_BEGUN, Runs
 from serving import served
 
-CHANGE_OF_ADDRESS = """said => new Promise((heard) => {
+CHANGE_OF_ADDRESS = """said => new Promise((heard, gaveUp) => {
+  setTimeout(() => gaveUp(new Error("the browser told no change of address")), 60_000); // nothing else would end it
   const to = `#${new URLSearchParams(said)}`;
   addEventListener("hashchange", () => heard(), { once: true }); // the page has heard it before
   if (location.hash === to) dispatchEvent(new Event("hashchange")); // the view may be ahead of its address
   else location.hash = to;
 })"""
+PAUSE = 900  # milliseconds at each part of a pass
 CONTROLS = "button, select, textarea, input, summary, [role=slider]"
 
 
@@ -114,19 +116,55 @@ def test_a_part_of_the_first_screen_is_the_door_to_its_panel(show, text):
     assert page.evaluate("[microscope.state.head, microscope.state.inside]") == ["0.0", True]
 
 
-def test_a_pass_lights_each_part_in_its_order_and_then_stops(show, text):
+def test_a_pass_lights_each_part_in_its_order_and_then_stops(browser, address, text):
+    with watched(browser, address, f"#{urlencode({'text': text})}") as page:  # its own: the clock stays stopped
+        settled(page)
+        page.clock.install(time=0)
+        page.clock.pause_at(100_000)
+        stages = page.locator("#part-machine .stage")
+        page.locator("#pass").dispatch_event("click")
+        for n in range(1, stages.count() + 1):
+            assert stages.evaluate_all("all => all.map((each) => each.classList.contains('lit'))") == [
+                i < n for i in range(stages.count())
+            ]
+            assert page.locator(".caption").text_content() == stages.nth(n - 1).get_attribute("data-says")
+            page.clock.run_for(PAUSE)
+        assert page.locator("#part-machine .lit").count() == 0
+
+
+def test_what_is_typed_on_the_first_screen_moves_the_whole_page(show, run, text):
     page = show(text=text)
-    page.clock.install()
-    page.click("#pass")
-    stages = page.locator("#part-machine .stage")
-    for n in range(1, stages.count() + 1):
-        assert stages.evaluate_all("all => all.map((each) => each.classList.contains('lit'))") == [
-            i < n for i in range(stages.count())
-        ]
-        assert page.locator(".caption").text_content() == stages.nth(n - 1).get_attribute("data-says")
-        page.clock.run_for(1000)
-    assert page.locator("#part-machine .lit").count() == 0
-    page.clock.resume()
+    page.fill("#machine-text", f"{text} and")
+    settled(page)
+    assert page.input_value("#text") == f"{text} and"
+    close(value(page, "tokens"), len(run.trace(f"{text} and").ids) - 1)
+    page.click("#add-token")
+    settled(page)
+    assert page.input_value("#machine-text").startswith(f"{text} and")
+    assert len(page.input_value("#machine-text")) > len(f"{text} and")
+
+
+def test_the_first_screen_outlines_the_words_that_decide_however_far_back_they_are(show, run, fables_run):
+    example = next(each for each in Runs([fables_run]).examples("fables@4") if each["skill"] == "recall")["text"]
+    places = what_decides(fables_of(run.trained, "test"), run.tokenizer, example)[-1]
+    page = show(text=example)
+    expect(page.locator("#part-machine .decides")).to_have_count(min(len(places), 2))
+    page.click("#part-machine .decides button >> nth=-1")
+    assert page.evaluate("microscope.state.at") in places
+
+
+def test_a_projector_shows_the_whole_model_at_once(show, text):
+    page = show(text=text, large=True)
+    page.set_viewport_size({"width": 1280, "height": 720})
+    settled(page)
+    page.evaluate("scrollTo({top: 0, behavior: 'instant'})")
+    for box in page.eval_on_selector_all(
+        "#part-machine .stage", "all => all.map((each) => each.getBoundingClientRect().toJSON())"
+    ):
+        assert box["left"] >= 0, box
+        assert box["right"] <= 1280, box
+        assert box["bottom"] <= 720, box
+    page.set_viewport_size(LAPTOP)
 
 
 def test_what_is_switched_off_is_crossed_out_on_the_first_screen(show, text):

@@ -1,31 +1,24 @@
 """A page that is open from before a run's first step shows the run as it goes."""
 
 import shutil
-import threading
 from dataclasses import replace
 from pathlib import Path
 
 from playwright.sync_api import Browser, expect
 
+from browsing import watched
 from pellucid.checkpoint.run_directory import find_step_directory, locked
 from pellucid.checkpoint.snapshots import write_snapshot
 from pellucid.checkpoint.step_directory import read_checkpoint
-from pellucid.web import server
 from pellucid.web.app import make_app
+from serving import served
 
 
 def test_an_open_page_follows_a_run_from_before_its_first_step(browser: Browser, fables_run: Path, tmp_path: Path):
     run, rows = tmp_path / "fables", (fables_run / "metrics.jsonl").read_text().splitlines(keepends=True)
     run.mkdir()
     saved = read_checkpoint(find_step_directory(fables_run, "latest"))
-    listening, running = server.listen("127.0.0.1", 0), server.make_server(make_app([run]))
-    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
-    thread.start()
-    page, faults = browser.new_page(), []
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("console", lambda said: faults.append(said.text) if said.type in ("error", "warning") else None)
-    try:
-        page.goto(f"http://127.0.0.1:{listening.getsockname()[1]}/")
+    with served(make_app([run])) as (host, port), watched(browser, f"http://{host}:{port}/") as page:
         expect(page.get_by_text("There is no checkpoint yet")).to_be_visible()
         with locked(run):
             shutil.copy(fables_run / "config.yaml", tmp_path)
@@ -38,8 +31,3 @@ def test_an_open_page_follows_a_run_from_before_its_first_step(browser: Browser,
                     expect(page.locator("#status")).to_have_text(f"step {step}", timeout=20_000)
                     expect(page.locator("#live")).to_have_text(f"training: step {step} of 4", timeout=20_000)
         expect(page.locator("#live")).to_be_hidden(timeout=20_000)
-    finally:
-        page.close()
-        running.should_exit = True
-        thread.join()
-    assert faults == []

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from pellucid.checkpoint.step_directory import read_checkpoint, step_name
 from pellucid.web import server
 from pellucid.web.app import STATIC, make_app
 from pellucid.web.runs import LOOK_INSIDE
-from serving import GIVES_UP_AFTER_SECONDS
+from serving import GIVES_UP_AFTER_SECONDS, served
 
 
 def refused(result, exit_code: int, *words: str) -> None:
@@ -95,29 +94,25 @@ def test_a_run_that_is_trained_already_is_not_trained_again(fables_run, pellucid
 def test_f30_a_folder_that_goes_is_an_error_in_one_line_until_it_is_back(fables_run, tmp_path: Path):
     run = tmp_path / "fables"
     shutil.copytree(fables_run, run)
-    served, listening = server.make_server(make_app([run])), server.listen("127.0.0.1", 0)
-    thread = threading.Thread(target=served.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{listening.getsockname()[1]}") as client:
-            asked = {"checkpoint": "fables@4", "text": "There was"}
-            with client.stream("GET", "/api/events") as stream:
-                states = (json.loads(line[6:]) for line in stream.iter_lines() if line.startswith('data: {"run"'))
-                states = (data for data in states if "is_there" in data)
-                assert next(states)["is_there"]
-                before = client.post("/api/logits", json=asked).json()
-                run.rename(tmp_path / "away")
-                assert not next(states)["is_there"]
-                for answer in (client.get("/api/run"), client.post("/api/logits", json=asked)):
-                    assert (answer.status_code, "\n" in answer.text) == (503, False)
-                    assert "this folder is gone" in answer.json()["error"]["message"]
-                (tmp_path / "away").rename(run)
-                assert next(states)["is_there"]
-            assert client.post("/api/logits", json=asked).json() == before
-            assert client.get("/api/run").status_code == 200
-    finally:
-        served.should_exit = True
-        thread.join()
+    with (
+        served(make_app([run])) as (host, port),
+        httpx.Client(base_url=f"http://{host}:{port}", timeout=GIVES_UP_AFTER_SECONDS) as client,
+    ):
+        asked = {"checkpoint": "fables@4", "text": "There was"}
+        with client.stream("GET", "/api/events") as stream:
+            states = (json.loads(line[6:]) for line in stream.iter_lines() if line.startswith('data: {"run"'))
+            states = (data for data in states if "is_there" in data)
+            assert next(states)["is_there"]
+            before = client.post("/api/logits", json=asked).json()
+            run.rename(tmp_path / "away")
+            assert not next(states)["is_there"]
+            for answer in (client.get("/api/run"), client.post("/api/logits", json=asked)):
+                assert (answer.status_code, "\n" in answer.text) == (503, False)
+                assert "this folder is gone" in answer.json()["error"]["message"]
+            (tmp_path / "away").rename(run)
+            assert next(states)["is_there"]
+        assert client.post("/api/logits", json=asked).json() == before
+        assert client.get("/api/run").status_code == 200
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
@@ -147,7 +142,8 @@ def test_a_server_that_trains_shows_it_from_the_first_step_and_leaves_a_run_to_r
             assert process.wait(GIVES_UP_AFTER_SECONDS) == expected, (tmp_path / "errors").read_text()
     finally:
         process.kill()
-        process.communicate()
+        process.stdout.close()  # not read to its end: the training has it too, and perhaps lives on
+        process.wait()
     run, give_up = tmp_path / "run", time.monotonic() + GIVES_UP_AFTER_SECONDS
     while number == signal.SIGKILL and is_locked(run) and time.monotonic() < give_up:
         time.sleep(0.1)  # of a server that was killed, nobody waits for the training

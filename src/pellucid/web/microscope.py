@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from pellucid.config.model import ExpertsConfig
 from pellucid.config.shipped import DEMO
 from pellucid.corpora.corpus import KnownConversations
 from pellucid.corpora.fables import FablesCorpus
@@ -90,6 +91,7 @@ class Microscope:
 
     def trace(self, checkpoint: str, text: str, at: int | None = None, changes: Changes = UNCHANGED) -> Json:
         """Attention, surprise and the logit lens at all positions, and the logits at one of them."""
+        opened = self.runs.open(checkpoint)
         traced, shown = self._trace(checkpoint, text, changes)
         log_q_NTV = traced.unembed(traced.residuals).float().log_softmax(-1)  # too large to be kept with the trace
         own_end_TV = log_q_NTV[-1]
@@ -103,6 +105,7 @@ class Microscope:
             "ids": traced.ids,
             "points": traced.points,
             "attention": packed(traced.attention, "float16"),
+            **_experts(opened, traced),
             "surprise": packed(-own_end_TV[:-1].gather(-1, following[:, None])[:, 0]),
             "lens": {
                 "ids": packed(best_NT.indices, "int32"),
@@ -253,6 +256,14 @@ def swapped(tokenizer: Tokenizer, text: str) -> Json | None:
         if len(tokenizer.encode(changed)) == length:
             return {"from": hero, "to": other, "text": changed}
     return None
+
+
+def _experts(opened: Opened, traced: Trace) -> Json:
+    """The share of each expert in the output of its layer, at each token; nothing for a model without experts."""
+    if not isinstance(getattr(opened.trained.config.model, "feed_forward", None), ExpertsConfig):
+        return {}
+    steps = [step for layer in range(len(traced.attention)) for step in traced.inside(layer)]
+    return {"experts": packed(torch.stack([step.values for step in steps if step.name == "shares of experts"]))}
 
 
 def _read(opened: Opened, text: str) -> tuple[list[int], str]:

@@ -1,8 +1,8 @@
 // The parts of a model, in the order in which a text passes them: from the `model` section of its config and the shapes
 // of its weights. panel_machine.js draws them.
 //
-// A part: {kind, title, size: the shapes of what it computes with, out: the width of what leaves it, says: what it does,
-// weights: how many it has, door: the section of the page that shows more}. Layers and the readout have `parts` of their own. What leaves
+// A part: {kind, title, size: the shapes of what it computes with, read: how many tokens it reads, out: the width of what leaves it, says: what it does,
+// weights: how many it has, door: the section of the page that shows more}. Input, layers and scores have `parts`. What leaves
 // a part at a point of the residual stream has its number in the logit lens, `point`.
 
 import { thousands } from "./elements.js";
@@ -10,7 +10,7 @@ import { thousands } from "./elements.js";
 export function partsOf(model) {
   const { type } = model.config;
   const kinds = { decoder, bigram, mlp };
-  return [TEXT, ...(kinds[type] ?? recurrent)(model), NEXT];
+  return [...(kinds[type] ?? recurrent)(model), NEXT];
 }
 
 const TEXT = {
@@ -53,11 +53,7 @@ function decoder(model) {
     says: "Brings every vector to the same scale before the scores are read from it.",
   };
   return [
-    {
-      ...embedding(model),
-      point: 0,
-      says: `${ROW} ${ORDER[config.position.type]}`,
-    },
+    entrance({ ...embedding(model), point: 0, says: `${ROW} ${ORDER[config.position.type]}` }),
     ...layers,
     readout(...(config.norm_placement === "pre" ? [norm] : []), unembedding(model)),
   ];
@@ -127,6 +123,10 @@ function embedding(model) {
   };
 }
 
+function entrance(...parts) {
+  return { kind: "entrance", title: "Input", parts: [TEXT, ...parts] };
+}
+
 function readout(...parts) {
   return { kind: "readout", title: "Scores", parts };
 }
@@ -149,8 +149,10 @@ function unembedding(model) {
 function bigram(model) {
   const V = thousands(model.vocab_size);
   return [
+    entrance(),
     {
       kind: "table",
+      read: 1,
       title: "Table",
       size: `${V} × ${V}`,
       weights: counted(model, ""),
@@ -165,9 +167,10 @@ function mlp(model) {
   const [W, D] = [config.window, config.d_model];
   const F = config.d_ff ?? 4 * D;
   return [
-    embedding(model),
+    entrance(embedding(model)),
     {
       kind: "window",
+      read: W,
       title: "Side by side",
       size: `${W} × ${D} = ${thousands(W * D)}`,
       weights: 0,
@@ -210,7 +213,7 @@ function recurrent(model) {
     weights: counted(model, "final_norm."),
     says: "Brings the state to the same scale before the scores are read from it.",
   };
-  return [embedding(model), ...layers, readout(norm, unembedding(model))];
+  return [entrance(embedding(model)), ...layers, readout(norm, unembedding(model))];
 }
 
 const sizeOf = (shape) => shape.reduce((product, length) => product * length, 1);

@@ -158,7 +158,7 @@ function linkParts(sections) {
       const link = links.get(here);
       if (link) list.scrollLeft = link.offsetLeft - (list.clientWidth - link.offsetWidth) / 2; // on a phone
     },
-    { rootMargin: "-45% 0px -50% 0px" },
+    { rootMargin: "-20% 0px -75% 0px" },
   );
   links.forEach((_, section) => observer.observe(section));
 }

@@ -2,7 +2,7 @@
 
 import { paint, shareColour } from "./colours.js";
 import { bar, changed, figure, fill, fixed, h, percent, setFigure, svg, withCode } from "./elements.js";
-import { skillsDoneBy } from "./knock_table.js";
+import { nameInWords, scoresOf, UNNAMED } from "./head_names.js";
 import { decidingHere, headOf, headsThatLook, LOOKS, placeOf, rove, selectToken } from "./moves.js";
 import { sum } from "./tensor.js";
 import { nameAt } from "./tokens.js";
@@ -102,19 +102,6 @@ export function attentionPanel(root, view) {
     if (changed(marks, trace, layer, head, state.at, model, view.deciding)) markDeciding(layer, head);
   }
 
-  // By its scores; and, once part 7 has measured it, by the skills that it does.
-  function nameInWords(layer, head) {
-    const table = view.table?.checkpoint === view.state.checkpoint ? view.table : null;
-    const skills = skillsDoneBy(table, layer, head);
-    const done = skills.length ? [`does ${skills.join(" and ")}`] : [];
-    const name = nameOf(layer, head)?.name;
-    return [...done, ...(done.length && name === "unclassified" ? [] : [name ?? ""])].join(", ");
-  }
-
-  function nameOf(layer, head) {
-    return view.heads?.heads?.find((each) => each.layer === layer && each.head === head);
-  }
-
   function drawThumbs() {
     const { trace, state, store } = view;
     const [n_layers, n_heads, T] = trace.attention.shape;
@@ -141,9 +128,9 @@ export function attentionPanel(root, view) {
       const [layer, head] = [Math.floor(i / n_heads), i % n_heads];
       const weights = trace.attention.row(layer, head).values;
       paint(button.firstChild, T, T, (t, s) => weights[t * T + s], shareColour);
-      const name = nameInWords(layer, head);
+      const name = nameInWords(view, layer, head);
       const look = looks.get(button.dataset.head);
-      const words = name !== "unclassified" ? name : look >= LOOKS ? `${percent(look)} on the outlined` : "";
+      const words = name !== UNNAMED ? name : look >= LOOKS ? `${percent(look)} on the outlined` : "";
       button.lastChild.textContent = off.has(button.dataset.head) ? "switched off" : words;
       button.classList.toggle("off", off.has(button.dataset.head));
       button.setAttribute("aria-label", `head ${button.dataset.head}, ${button.lastChild.textContent}`);
@@ -164,12 +151,13 @@ export function attentionPanel(root, view) {
     sums.setAttribute("aria-label", `The sum of each row, from ${fixed(smallest, 3)} to ${fixed(largest, 3)}`);
     drawNames();
     map.setAttribute("aria-label", `Attention weights of head ${layer}.${head}, a row for each of ${T} tokens`);
-    const named = nameOf(layer, head);
+    const named = scoresOf(view, layer, head);
     const problem = view.heads?.problem;
-    why.hidden = !problem && nameInWords(layer, head) !== "unclassified";
+    const name = nameInWords(view, layer, head);
+    why.hidden = !problem && name !== UNNAMED;
     const unnamed = `No score reaches ${LOOKS}, so it gets no name. Part 7 measures what it does.`;
     fill(why, withCode(problem ? `No names for these heads: ${problem}` : unnamed));
-    fill(title, `Head ${layer}.${head}`, h("span.head-tag", nameInWords(layer, head)));
+    fill(title, `Head ${layer}.${head}`, h("span.head-tag", name));
     fill(
       scores,
       ...Object.entries(named?.scores ?? {}).map(([key, value]) =>

@@ -1,7 +1,7 @@
 // Part 8: two checkpoints read the same text.
 
 import { paint, shadeOf, shareColour } from "./colours.js";
-import { bar, changed, figure, fill, fixed, h, percent, thousands } from "./elements.js";
+import { bar, changed, figure, fill, fixed, h, percent, thousands, withCode } from "./elements.js";
 import { term } from "./glossary.js";
 import { headOf, headsThatLook, LOOKS, placeOf, selectToken } from "./moves.js";
 import { NONE, rivalOf, rivalReading } from "./rival.js";
@@ -12,13 +12,16 @@ import { nameAt, piece, surprises, visible } from "./tokens.js";
 import { matching } from "./truth.js";
 
 const N_SHOWN = 5; // likeliest tokens of each
+const ALONE =
+  "There is nothing to compare with: the run has one checkpoint, and it is the only run here. Serve a second run beside it, or train one with `checkpoint: {snapshots: 12}`, which keeps earlier moments.";
 const APART = 0.5; // nats: a difference worth a mark
 
 export function comparePanel(root, view) {
   const [memory, options] = [{}, {}];
   const choice = h("select", { id: "other", onchange: () => view.store.set({ other: choice.value }) });
   const both = h("div.both");
-  root.append(h("div.row", h("label", { for: "other" }, "Compare A with B:"), choice), both);
+  const chooser = h("div.row", h("label", { for: "other" }, "Compare A with B:"), choice);
+  root.append(chooser, both);
   return { draw };
 
   function draw() {
@@ -31,7 +34,7 @@ export function comparePanel(root, view) {
     const shown = [rival, base, baseLogits, other, otherLogits, otherProblem, fits, deciding, at, head, guess, look];
     if (!changed(memory, ...shown)) return;
     const why = whyNot(rival, other);
-    if (why) return fill(both, h("p.empty", why));
+    if (why) return fill(both, h("p.empty", withCode(why)));
     if (!other) return; // it is on its way
     const readers = [
       { side: "A", checkpoint, trace: base, logits: baseLogits },
@@ -45,6 +48,7 @@ export function comparePanel(root, view) {
     const { runs, state } = view;
     const others = runs.flatMap((run) => run.checkpoints).filter(({ id }) => id !== state.checkpoint);
     const option = ({ id }) => h("option", { value: id, selected: id === rival }, nameOf(id));
+    chooser.hidden = !others.length;
     fill(choice, h("option", { value: NONE, selected: !rival }, "none"), others.map(option));
   }
 
@@ -54,6 +58,7 @@ export function comparePanel(root, view) {
 
   // What stands in place of the comparison where there is none; null where there is one, or one is on its way.
   function whyNot(rival, other) {
+    if (chooser.hidden) return ALONE;
     if (!rival) return "Choose a B: an early checkpoint shows what the last one has learned since.";
     if (!isThere(view, rival)) return `${nameOf(rival)} is not there any more. Choose another B.`;
     if (view.otherProblem) return view.otherProblem;

@@ -1,15 +1,18 @@
 // The first screen: the parts of this model, and the text on its way through them.
 
 import { changed, figure, fill, h, percent, thousands } from "./elements.js";
+import { nameInWords, UNNAMED } from "./head_names.js";
 import { partsOf } from "./machine.js";
-import { headOf, placeOf } from "./moves.js";
+import { decidingHere, headOf, placeOf, selectToken } from "./moves.js";
 import { likeliest, softmax } from "./sampling.js";
 import { partOfPlace } from "./store.js";
+import { textBox } from "./text_box.js";
 import { nameAt, visible } from "./tokens.js";
 import { matching } from "./truth.js";
 
 const N_TOKENS = 6; // of the text, up to the one that is looked from
 const N_NEXT = 5;
+const MOST_DECIDING = 2; // of the tokens before those
 const MOST_HEADS = 6; // of a layer
 const MOST_LAYERS = 3; // of more, the first and the last
 const PAUSE = 900; // milliseconds at each part, while a pass is shown
@@ -17,13 +20,19 @@ const HINT = "Point at a part to see what it does. Click it to look inside.";
 
 export function machinePanel(root, view) {
   const [memory, text] = [{}, {}];
+  const { box, draw: drawBox } = textBox(view, { id: "machine-text", "aria-label": "Your text" });
   const diagram = h("div.diagram");
   const caption = h("p.caption", { "aria-live": "polite" }, HINT);
   const run = h("button.main", { id: "pass", onclick: () => (passing ? stop() : pass()) }, "Run one pass");
+  const write = h(
+    "button",
+    { id: "add-token", onclick: () => document.getElementById("sample").click() },
+    "Add a token",
+  );
   let passing = null;
   let before = null; // what the caption said until a part was pointed at
   root.classList.add("machine");
-  root.append(diagram, h("div.row", run, caption));
+  root.append(h("div.story", box, h("div.acts", run, write)), diagram, caption);
 
   const partUnder = (event) => event.target.closest("[data-says]");
   const say = (event) => {
@@ -38,11 +47,14 @@ export function machinePanel(root, view) {
   return { draw };
 
   function draw() {
-    const { trace, model, logits, truth, state, look, opensOn } = view;
+    const { trace, model, logits, truth, state, look, opensOn, deciding, table } = view;
+    drawBox();
+    write.disabled = !view.source.canType;
     if (!trace || !model || logits?.at !== placeOf(view)) return;
     const fits = matching(truth, trace);
     if (changed(text, trace, model, logits) && passing) stop();
-    if (passing || !changed(memory, trace, model, logits, fits, state.head, state.guess, look, opensOn)) return;
+    const shows = [trace, model, logits, fits, state.head, state.guess, look, opensOn, deciding, view.heads, table];
+    if (passing || !changed(memory, ...shows)) return;
     fill(diagram, shown(partsOf(model)).map(drawPart));
   }
 
@@ -59,7 +71,7 @@ export function machinePanel(root, view) {
   }
 
   function drawPart(part) {
-    if (part.kind === "between") return h("div.stage.is-between", part.title);
+    if (part.kind === "between") return h("div.is-between", part.title);
     if (part.parts) return h(`div.block.is-${part.kind}`, h("span.name", part.title), part.parts.map(drawPart));
     const { kind, title, size, weights, door, says } = part;
     const counts = weights ? `${thousands(weights)} weights` : null;
@@ -71,16 +83,18 @@ export function machinePanel(root, view) {
       },
       door ? h("button.title", { onclick: () => open(door, part) }, title) : h("b.title", title),
       size && h("span.size", size),
-      counts && h("span.size", figure(`weights ${title} ${part.layer ?? ""}`.trim(), weights, counts)),
+      counts && h("span.size.weights", figure(`weights ${title} ${part.layer ?? ""}`.trim(), weights, counts)),
       inside(part),
       guess(part),
     );
   }
 
-  function inside({ kind, layer }) {
+  function inside({ kind, layer, read }) {
     if (kind === "text") return tokens();
     if (kind === "attention") return heads(layer);
     if (kind === "recurrent") return unrolled();
+    if (kind === "window" || kind === "table") return lastTokens(read);
+    if (kind === "feed_forward") return experts(layer);
     if (kind === "next") return next();
     return null;
   }
@@ -89,15 +103,25 @@ export function machinePanel(root, view) {
     return view.state.off.split(" ").includes(partOfPlace(place));
   }
 
-  // The tokens up to the one that is looked from, which is the last.
+  // The tokens up to the one that is looked from, which is the last; and of those before, what decides the next one.
   function tokens() {
     const here = placeOf(view);
     const first = Math.max(0, here - N_TOKENS + 1);
-    const places = Array.from({ length: here + 1 - first }, (_, i) => first + i);
+    const decides = decidingHere(view);
+    const earlier = decides.filter((place) => place < first).slice(-MOST_DECIDING);
+    const last = Array.from({ length: here + 1 - first }, (_, i) => first + i);
+    const shownPlaces = [...earlier, ...last];
+    const gap = (place, i) => place - (shownPlaces[i - 1] ?? -1) - 1;
     return h(
       "ol.tokens",
-      first > 0 && h("li.muted", `… ${first} before`),
-      places.map((place) => h("li", { class: place === here ? "here" : "" }, nameAt(view, place))),
+      shownPlaces.map((place, i) => [
+        gap(place, i) > 0 && h("li.muted", `… ${gap(place, i)} more`),
+        h(
+          "li",
+          { class: [place === here && "here", decides.includes(place) && "decides"].filter(Boolean).join(" ") },
+          h("button", { onclick: () => selectToken(view, place) }, nameAt(view, place)),
+        ),
+      ]),
     );
   }
 
@@ -130,6 +154,7 @@ export function machinePanel(root, view) {
                 {
                   class: [name === looked && "here", isOff(["head", layer, head]) && "off"].filter(Boolean).join(" "),
                   "aria-label": `Head ${name}: ${percent(weight)} from ${nameAt(view, source)}`,
+                  "data-says": headSays(layer, head, nameAt(view, source), weight),
                   onclick: () => open("attention", { kind: "head", name }),
                 },
                 h("span.share", {
@@ -148,6 +173,12 @@ export function machinePanel(root, view) {
     ];
   }
 
+  function headSays(layer, head, source, weight) {
+    const name = nameInWords(view, layer, head);
+    const known = name && name !== UNNAMED ? ` Measured on many texts: ${name}.` : "";
+    return `Head ${layer}.${head} takes ${percent(weight)} of what it passes on from ${source}.${known}`;
+  }
+
   // A recurrent layer reads token after token; only its state passes from one to the next.
   function unrolled() {
     const here = placeOf(view);
@@ -155,6 +186,36 @@ export function machinePanel(root, view) {
     return h(
       "ol.unrolled",
       places.map((place) => h("li", h("i", "h"), h("span", nameAt(view, place)))),
+    );
+  }
+
+  // The tokens that a model with a short memory reads.
+  function lastTokens(n) {
+    const here = placeOf(view);
+    const places = Array.from({ length: n }, (_, i) => here - n + 1 + i).filter((place) => place >= 0);
+    return h(
+      "ol.tokens",
+      places.slice(-N_TOKENS).map((place) => h("li.mono", nameAt(view, place))),
+    );
+  }
+
+  // The experts that the router has chosen for the token, with their shares in the output.
+  function experts(layer) {
+    const { experts } = view.trace;
+    if (!experts) return null;
+    const shares = experts.row(layer, placeOf(view)).values;
+    return h(
+      "ol.guesses.experts",
+      likeliest(shares, MOST_HEADS)
+        .filter((i) => shares[i] > 0)
+        .map((i) =>
+          h(
+            "li",
+            h("span.share", { style: { width: `${100 * shares[i]}%` } }),
+            h("b", `expert ${i}`),
+            figure(`expert ${layer}.${i}`, shares[i], percent(shares[i])),
+          ),
+        ),
     );
   }
 
@@ -202,7 +263,7 @@ export function machinePanel(root, view) {
 
   // Lights one part after the other, and says what each does.
   function pass() {
-    const stages = [...diagram.querySelectorAll("[data-says]")];
+    const stages = [...diagram.querySelectorAll(".stage")];
     let i = 0;
     diagram.classList.add("passing");
     run.textContent = "Stop";

@@ -6,6 +6,7 @@ import { term } from "./glossary.js";
 import { placeOf, rove, selectToken } from "./moves.js";
 import { runHere } from "./store.js";
 import { mean } from "./tensor.js";
+import { textBox } from "./text_box.js";
 import { nameAt, piece, surprises, visible } from "./tokens.js";
 import { matching } from "./truth.js";
 
@@ -27,7 +28,7 @@ export function textPanel(root, view) {
   const memory = {};
   const marks = {};
   const examplesMemory = {};
-  const area = h("textarea", { id: "text", rows: 2, spellcheck: "false", "aria-label": "Text that the model reads" });
+  const { box, draw: drawBox } = textBox(view, { id: "text", "aria-label": "Text that the model reads" });
   const examples = h("div.chips", { role: "group", "aria-label": "Examples" });
   const strip = h("div.strip", { role: "listbox", "aria-label": "Tokens", "aria-orientation": "horizontal" });
   const card = h("div.card", { "aria-live": "polite" });
@@ -52,7 +53,7 @@ export function textPanel(root, view) {
   let fable = 0;
   root.append(
     h("div.row", examples),
-    area,
+    box,
     note,
     strip,
     h("p.sum", count, " tokens", ofAnswer, noAnswer, means),
@@ -71,10 +72,6 @@ export function textPanel(root, view) {
     ),
   );
 
-  area.addEventListener("input", (event) => {
-    view.typedAt = event.timeStamp;
-    view.store.set({ text: area.value, at: -1 });
-  });
   strip.addEventListener("click", (event) => {
     const token = event.target.closest(".token");
     if (token) selectToken(view, Number(token.dataset.place));
@@ -94,7 +91,7 @@ export function textPanel(root, view) {
 
   function draw() {
     const { state, trace, truth, model } = view;
-    if (area.value !== (state.text ?? "")) area.value = state.text ?? "";
+    drawBox();
     if (changed(examplesMemory, view.examples)) drawExamples();
     if (!trace || !model) return;
     const fits = matching(truth, trace);
@@ -204,7 +201,6 @@ export function textPanel(root, view) {
       token.classList.toggle("here", place === here);
       token.classList.toggle("later", view.state.guess && place > here);
     });
-    area.hidden = view.state.guess && here < view.trace.ids.length - 1; // it would tell what comes
     showCard(here);
   }
 
