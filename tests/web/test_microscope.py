@@ -14,6 +14,7 @@ from pellucid import load, train
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.snapshots import write_snapshot
 from pellucid.checkpoint.step_directory import read_checkpoint
+from pellucid.config.shipped import DEMO
 from pellucid.corpora.fables.vocabulary import other_heroes
 from pellucid.data.truth import truth_of_answers
 from pellucid.errors import CheckpointError, ConfigError
@@ -25,6 +26,7 @@ from pellucid.web.export import or_none
 from pellucid.web.kept import Kept
 from pellucid.web.microscope import Changes, Microscope, kept_table
 from pellucid.web.runs import Runs
+from pellucid.web.schemas import N_FABLES
 from pellucid.web.tensors import packed
 from pellucid.web.truths import truth_of_answer
 
@@ -72,6 +74,20 @@ def test_a_part_that_is_knocked_out_is_missing_from_the_trace(fables_run):
     torch.testing.assert_close(unpacked(sent["logits"]), expected, atol=1e-5, rtol=0)
 
 
+def test_a_trace_of_experts_has_the_shares_that_their_router_gave(fables_run, tmp_path):
+    changes = {"model.feed_forward": {"type": "moe", "n_experts": 3, "top_k": 2}}
+    data = fables_run.parent / "data"
+    train(fables_run / "config.yaml", tmp_path / "experts", overrides=changes, steps=1, data_dir=data)
+
+    sent = Microscope([tmp_path / "experts"]).trace("experts@1", TEXT)
+
+    traced = load(tmp_path / "experts").trace(TEXT)
+    shares = [step.values for layer in range(2) for step in traced.inside(layer) if step.name == "shares of experts"]
+    torch.testing.assert_close(unpacked(sent["experts"]), torch.stack(shares).double(), atol=1e-6, rtol=0)
+    assert (unpacked(sent["experts"]) > 0).sum(-1).eq(2).all()
+    assert "experts" not in Microscope([fables_run]).trace("fables@4", TEXT)
+
+
 def test_the_truth_is_that_of_the_grammar(fables_run):
     microscope, run = Microscope([fables_run]), load(fables_run)
     truth = truth_of_text(fables_of(run.trained, "test"), run.tokenizer, TEXT)
@@ -100,6 +116,15 @@ def test_a_checkpoint_that_is_not_there_is_an_error_with_a_way_out(fables_run):
     for name in ("fables@5", "fables@" + "9" * 5_000, "fables", "other@4"):
         with pytest.raises(ConfigError, match="choose one"):
             microscope.trace(name, TEXT)
+
+
+def test_of_the_shipped_demo_it_is_known_at_once_what_each_part_is_for(monkeypatch):
+    def measured_again(*_args, **_options):
+        raise AssertionError("run scripts/ship_demo.py: parts.json is of another demo")
+
+    monkeypatch.setattr("pellucid.web.microscope.held_out_fables", measured_again)
+    done_by = Microscope([DEMO]).knock_out("demo@4200", N_FABLES)["attribution"]["done_by"]
+    assert done_by["recall"]
 
 
 def test_what_is_traced_meanwhile_is_not_knocked_out_of_the_copy_that_measures(fables_run):

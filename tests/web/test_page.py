@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode
@@ -138,10 +139,11 @@ def test_what_is_typed_on_the_first_screen_moves_the_whole_page(show, run, text)
     settled(page)
     assert page.input_value("#text") == f"{text} and"
     close(value(page, "tokens"), len(run.trace(f"{text} and").ids) - 1)
+    page = show(text=text, temperature=0)
     page.click("#add-token")
     settled(page)
-    assert page.input_value("#machine-text").startswith(f"{text} and")
-    assert len(page.input_value("#machine-text")) > len(f"{text} and")
+    best = int(run.trace(text).logits[-1, -1].argmax())
+    assert page.input_value("#machine-text") == text + run.tokenizer.decode([best])
 
 
 def test_the_first_screen_outlines_the_words_that_decide_however_far_back_they_are(show, run, fables_run):
@@ -421,6 +423,29 @@ def test_part_8_opens_with_a_b_and_shows_none_if_that_is_chosen(browser, fables_
     page = show(text=text, checkpoint="fables@4")
     expect(page.locator("#other")).to_have_value("fables@2")  # of a single run, an earlier checkpoint
     assert show(text=text, other="none").locator("#part-compare .empty").count() == 1
+
+
+def test_nothing_inside_is_asked_of_a_model_that_was_chosen_a_moment_ago(browser, fables_run, lstm_run, text):
+    with (
+        served(make_app([fables_run, lstm_run])) as (host, port),
+        watched(browser, f"http://{host}:{port}/", f"#{urlencode({'text': text, 'checkpoint': 'fables@4'})}") as page,
+    ):
+        page.wait_for_selector("[data-part]", state="attached")  # a moment later part 7 asks
+        page.evaluate("microscope.store.set({checkpoint: 'lstm@1'})")
+        page.wait_for_timeout(1500)
+        settled(page)
+        page.evaluate("microscope.store.set({checkpoint: 'fables@4'})")
+        page.wait_for_selector("[data-row]", state="attached")
+
+
+def test_where_there_is_one_checkpoint_part_8_says_what_it_takes_to_compare(browser, fables_run, tmp_path, text):
+    shutil.copytree(fables_run, tmp_path / "one", ignore=shutil.ignore_patterns("step-*2", "snapshots"))
+    with (
+        served(make_app([tmp_path / "one"])) as (host, port),
+        watched(browser, f"http://{host}:{port}/", f"#{urlencode({'text': text})}") as page,
+    ):
+        expect(page.locator("#part-compare .empty")).to_contain_text("Serve a second run beside it")
+        expect(page.locator("#other")).to_be_hidden()
 
 
 def test_a_word_is_explained_where_one_points_at_it(show, text):

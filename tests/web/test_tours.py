@@ -11,13 +11,14 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from pellucid import load
+from pellucid.config.load import load_tour
 from pellucid.config.shipped import DEMO
 from pellucid.errors import ConfigError
 from pellucid.inspection.trace import trace_outside
 from pellucid.web.app import make_app
 from pellucid.web.export import export_page
 from pellucid.web.microscope import Microscope
-from pellucid.web.tours import Tours, drawn
+from pellucid.web.tours import TOURS, Tours, drawn
 from serving import served
 
 ROOT = Path(__file__).parents[2]
@@ -192,6 +193,22 @@ def test_the_shipped_tours_claim_nothing_of_the_finished_demo_that_is_not_so(nam
     of_the_end = [stop for stop in stops if stop["title"] not in OF_THE_BEGINNING]
     assert len(of_the_end) >= 7
     assert [(stop["title"], stop["misses"]) for stop in of_the_end if stop["misses"]] == []
+
+
+def test_the_control_is_a_head_of_the_same_layer():
+    """An earlier layer may be what makes the deciding head look, and then it is no control."""
+    _, _, off, control, *_ = Tours(Microscope([DEMO])).played("recall")["stops"][3:]
+    deciding, other = off["then"]["off"].split("."), control["then"]["off"].split(".")
+    assert deciding[0] == other[0]
+    assert deciding != other
+
+
+@pytest.mark.parametrize("file", sorted(TOURS.glob("*.yaml")), ids=lambda file: file.stem)
+def test_no_mark_of_a_shipped_tour_is_shown_as_it_is_written(file):
+    """The page knows **bold** and `code`, and would show another asterisk."""
+    for stop in load_tour(file).stops:
+        texts = [stop.say, stop.question or "", stop.because or ""]
+        assert not [text for text in texts if re.search("[*`]", re.sub(r"\*\*.+?\*\*|`.+?`", "", text))], stop.title
 
 
 # These stops show checkpoints that the shipped demo does not have: scripts/check_tours.py holds them to a trained run.

@@ -215,8 +215,10 @@ class Played:
             if not places:
                 raise ConfigError(self._place, "the grammar names no words that decide the next token", "name a head")
             taken_LH = traced.attention[:, :, at, places].sum(-1)
-            found = taken_LH.argmax() if wanted == "deciding" else taken_LH.argmin()
-            return ".".join(map(str, divmod(int(found), n_heads)))
+            layer, head = divmod(int(taken_LH.argmax()), n_heads)
+            if wanted == "not deciding":  # of the same layer: what an earlier one gives may be what makes it look
+                head = int(taken_LH[layer].argmin())
+            return f"{layer}.{head}"
         heads = self._microscope.heads(last)["heads"]
         if wanted not in heads[0]["scores"]:
             what = f"head: {wanted!r} is neither a head nor a score"

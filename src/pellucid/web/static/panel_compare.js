@@ -154,7 +154,7 @@ export function comparePanel(root, view) {
     const ids = [...new Set([...p.flatMap((p_V) => likeliest(p_V, N_SHOWN)), ...likely.slice(0, N_SHOWN)])];
     const line = (name, share) => [
       h("span.track", bar(name, share)),
-      h("span.number", { "data-side": name, "data-value": share.toPrecision(7) }, percent(share)),
+      h("span.number", { "data-side": name, "data-value": share.toPrecision(7) }, share ? percent(share) : "never"),
     ];
     return h(
       "div.expected",

@@ -4,7 +4,7 @@ import { changed, fill, h, withCode } from "./elements.js";
 import { knockTable, workInWords } from "./knock_table.js";
 import { headsThatLook, LOOKS } from "./moves.js";
 import { waitedFor } from "./newest.js";
-import { nameOfPart, runHere, runOf } from "./store.js";
+import { leftOut, nameOfPart, runHere, runOf } from "./store.js";
 
 const NOT_LABELLED = "What each part is for can be measured only on Fables, whose grammar labels the skills.";
 const NOT_MEASURED =
@@ -47,7 +47,7 @@ export function knockPanel(root, view) {
     if (source.isMeasured && changed(opened, state.checkpoint)) ask();
     if (!source.isMeasured && !opened.asked && trace && runHere(view)?.knows_truth && !isTraining(view)) {
       opened.asked = true; // once: for other checkpoints there is the button
-      setTimeout(ask, REST);
+      setTimeout(askStill, REST);
     }
     drawSwap();
     if (document.activeElement !== instead) instead.value = state.instead;
@@ -114,6 +114,12 @@ export function knockPanel(root, view) {
       h("span.lamp", { "aria-hidden": "true" }),
       name,
     );
+  }
+
+  // Another kind of model may be shown by now; then the page asks when one with heads is back.
+  function askStill() {
+    if (leftOut(view, view.state.checkpoint)) opened.asked = false;
+    else ask();
   }
 
   async function ask() {
