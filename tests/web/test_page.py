@@ -146,6 +146,15 @@ def test_what_is_typed_on_the_first_screen_moves_the_whole_page(show, run, text)
     assert page.input_value("#machine-text") == text + run.tokenizer.decode([best])
 
 
+def test_the_temperature_of_the_first_screen_is_that_of_part_5(show, run, text):
+    page = show(text=text)
+    page.fill("#machine-temperature", "0.5")
+    settled(page)
+    assert page.input_value("#slider-temperature") == "0.5"
+    p, ids = (2 * run.trace(text).logits[-1, -1]).softmax(-1).topk(5)
+    close(torch.tensor([value(page, f"machine p {id_}") for id_ in ids.tolist()]), p)
+
+
 def test_the_first_screen_outlines_the_words_that_decide_however_far_back_they_are(show, run, fables_run):
     example = next(each for each in Runs([fables_run]).examples("fables@4") if each["skill"] == "recall")["text"]
     places = what_decides(fables_of(run.trained, "test"), run.tokenizer, example)[-1]

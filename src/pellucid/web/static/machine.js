@@ -23,7 +23,7 @@ const NEXT = {
   kind: "next",
   title: "Next token",
   door: "next",
-  says: "Softmax turns the scores into probabilities. The line marks the truth, where it is known.",
+  says: "Softmax turns the scores, divided by the temperature, into probabilities. The line marks the truth, where it is known.",
 };
 
 const ACTIVATIONS = {

@@ -42,7 +42,7 @@ export function insidePanel(root, view) {
   const steps = h("div.steps");
   const layers = h("div.chips", { role: "group", "aria-label": "Layer" });
   const note = h("span.muted");
-  const summary = h("summary", "Show all numbers of a layer, with their shapes: x, q, k, v, scores, weights …");
+  const summary = h("summary");
   drawer.append(summary, h("div.row", layers, note), steps);
   drawer.addEventListener("toggle", () => view.store.set({ inside: drawer.open }));
   root.append(drawer);
@@ -51,9 +51,16 @@ export function insidePanel(root, view) {
   function draw() {
     const { state, trace, inside, model, look } = view;
     if (drawer.open !== state.inside) drawer.open = state.inside;
-    if (!state.inside || !trace || !model || !inside) return;
+    if (!trace || !model) return;
     const [layer, head] = headOf(view);
+    summary.textContent = `All numbers of layer ${layer} for this text: ${shapes()} …`;
+    if (!state.inside || !inside) return;
     if (changed(memory, inside, layer, head, look, placeOf(view))) redraw(layer, head);
+  }
+
+  function shapes() {
+    const [T, { d_model: D, n_heads: H, head_width }] = [view.trace.ids.length, view.model.config];
+    return `x (${T} × ${D}), queries (${H} × ${T} × ${head_width ?? D / H}), scores and weights (${H} × ${T} × ${T})`;
   }
 
   function redraw(layer, head) {

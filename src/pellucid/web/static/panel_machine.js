@@ -4,7 +4,8 @@ import { changed, figure, fill, h, percent, thousands } from "./elements.js";
 import { nameInWords, UNNAMED } from "./head_names.js";
 import { partsOf } from "./machine.js";
 import { decidingHere, headOf, placeOf, selectToken } from "./moves.js";
-import { likeliest, softmax } from "./sampling.js";
+import { candidates, likeliest } from "./sampling.js";
+import { SLIDERS, slider } from "./slider.js";
 import { partOfPlace } from "./store.js";
 import { textBox } from "./text_box.js";
 import { nameAt, visible } from "./tokens.js";
@@ -29,10 +30,11 @@ export function machinePanel(root, view) {
     { id: "add-token", onclick: () => document.getElementById("sample").click() },
     "Add a token",
   );
+  const heat = slider(view, SLIDERS[0], "machine");
   let passing = null;
   let before = null; // what the caption said until a part was pointed at
   root.classList.add("machine");
-  root.append(h("div.story", box, h("div.acts", run, write)), diagram, caption);
+  root.append(h("div.story", box, h("div.acts", run, write, heat.element)), diagram, caption);
 
   const partUnder = (event) => event.target.closest("[data-says]");
   const say = (event) => {
@@ -49,11 +51,13 @@ export function machinePanel(root, view) {
   function draw() {
     const { trace, model, logits, truth, state, look, opensOn, deciding, table } = view;
     drawBox();
+    heat.draw();
     write.disabled = !view.source.canType;
     if (!trace || !model || logits?.at !== placeOf(view)) return;
     const fits = matching(truth, trace);
     if (changed(text, trace, model, logits) && passing) stop();
     const shows = [trace, model, logits, fits, state.head, state.guess, look, opensOn, deciding, view.heads, table];
+    shows.push(state.temperature, state.top_k, state.top_p);
     if (passing || !changed(memory, ...shows)) return;
     fill(diagram, shown(partsOf(model)).map(drawPart));
   }
@@ -232,20 +236,21 @@ export function machinePanel(root, view) {
   function next() {
     const { logits, model, trace, truth, state } = view;
     if (state.guess) return h("p.muted.small", "Hidden: guess it in part 5.");
-    const p = softmax(logits.logits.row(trace.points.length - 1).values);
+    const kept = candidates(logits.logits.row(trace.points.length - 1).values, state);
     const known = matching(truth, trace)?.positions?.[placeOf(view)];
     const inTruth = (id) => (known ? (known.p[known.ids.indexOf(id)] ?? 0) : 0);
     return h(
       "ol.guesses",
-      likeliest(p, N_NEXT).map((id) =>
-        h(
+      likeliest(kept.p, N_NEXT).map((i) => {
+        const [id, p] = [kept.ids[i], kept.p[i]];
+        return h(
           "li",
-          h("span.share", { style: { width: `${100 * p[id]}%` } }),
+          h("span.share", { style: { width: `${100 * p}%` } }),
           inTruth(id) > 0 && h("span.true", { style: { left: `${100 * inTruth(id)}%` } }),
           h("b", visible(model.texts[id])),
-          figure(`machine p ${id}`, p[id], percent(p[id])),
-        ),
-      ),
+          figure(`machine p ${id}`, p, percent(p)),
+        );
+      }),
     );
   }
 

@@ -1,10 +1,11 @@
 // Part 5: what may come next, by the model and in truth; and drawing it.
 
-import { bar, changed, fact, figure, fill, fixed, h, percent, setFigure, thousands } from "./elements.js";
+import { bar, changed, fact, figure, fill, h, percent, setFigure, thousands } from "./elements.js";
 import { term } from "./glossary.js";
 import { guessFirst } from "./guess.js";
 import { placeOf } from "./moves.js";
 import { candidates, divergenceFromTruth, draw as drawToken, likeliest, logSoftmax } from "./sampling.js";
+import { SLIDERS, slider } from "./slider.js";
 import { nameAt, textOf, visible } from "./tokens.js";
 import { matching } from "./truth.js";
 import { drawVerdict } from "./verdict.js";
@@ -14,33 +15,6 @@ const LEAST_SHOWN = 5e-4; // of what is less likely by both, only a few are show
 const FEWEST = 5;
 const MOST_BEFORE = 200; // characters of the text that are shown again, above its next token
 const PAUSE = 120; // milliseconds between two tokens while it writes, so that one can follow
-
-const SLIDERS = [
-  {
-    key: "temperature",
-    name: "Temperature",
-    min: 0,
-    max: 2,
-    step: 0.05,
-    says: (v) => (v === 0 ? "0: always the likeliest" : v === 1 ? "1: unchanged" : fixed(v)),
-  },
-  {
-    key: "top_k",
-    name: "Top-k",
-    min: 0,
-    max: 50,
-    step: 1,
-    says: (v) => (v === 0 ? "all tokens" : `the ${v} likeliest`),
-  },
-  {
-    key: "top_p",
-    name: "Top-p",
-    min: 0.05,
-    max: 1,
-    step: 0.05,
-    says: (v) => (v >= 1 ? "all of the probability" : `the first ${fixed(100 * v, 0)}%`),
-  },
-];
 
 export function nextPanel(root, view) {
   const [memory, verdicts] = [{}, {}];
@@ -57,7 +31,7 @@ export function nextPanel(root, view) {
   );
   const verdict = h("p.verdict", { "aria-live": "polite" });
   const said = h("p.said", { role: "status" });
-  const sliders = SLIDERS.map(slider);
+  const sliders = SLIDERS.map((each) => slider(view, each));
   const sample = h("button.main", { id: "sample", onclick: () => step() }, "Sample a token");
   const write = h("button", { id: "write", onclick: () => (writing ? stop() : start()) }, "Write on");
   const rewind = h("button", { id: "rewind", onclick: back }, "Rewind");
@@ -77,31 +51,9 @@ export function nextPanel(root, view) {
   );
   return { draw };
 
-  function slider({ key, name, min, max, step, says }) {
-    const shown = h("output", { for: `slider-${key}` });
-    const input = h("input", {
-      type: "range",
-      id: `slider-${key}`,
-      min,
-      max,
-      step,
-      oninput: () => view.store.set({ [key]: Number(input.value) }),
-    });
-    const show = (value) => {
-      if (Number(input.value) !== value) input.value = value;
-      shown.textContent = says(value);
-      input.setAttribute("aria-valuetext", says(value));
-    };
-    return {
-      element: h("div.slider", h("label", { for: `slider-${key}` }, name), input, shown),
-      key,
-      show,
-    };
-  }
-
   function draw() {
     const { trace, model, state, logits, baseLogits, truth } = view;
-    sliders.forEach(({ key, show }) => show(state[key]));
+    sliders.forEach(({ draw }) => draw());
     if (!trace || !model || !logits) return;
     const here = placeOf(view);
     if (logits.at !== here) return; // those of the new place are on their way
