@@ -447,6 +447,24 @@ def test_nothing_inside_is_asked_of_a_model_that_was_chosen_a_moment_ago(browser
         page.wait_for_selector("[data-row]", state="attached")
 
 
+def test_a_large_model_is_measured_only_when_that_is_asked_for(browser, fables_run, text):
+    """It takes minutes in which the model answers nothing else as fast."""
+
+    def enlarged(route):
+        answer = route.fetch()
+        route.fulfill(response=answer, json=answer.json() | {"n_parameters": 1e9})
+
+    with served(make_app([fables_run])) as (host, port), watched(browser, "", "about:blank") as page:
+        asked = []
+        page.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
+        page.route("**/api/model?*", enlarged)
+        page.goto(f"http://{host}:{port}/#{urlencode({'text': text})}")
+        page.wait_for_selector("[data-part]", state="attached")
+        page.wait_for_timeout(1500)
+        assert "knock_out" not in asked
+        expect(page.locator("#measure")).to_be_visible()
+
+
 def test_where_there_is_one_checkpoint_part_8_says_what_it_takes_to_compare(browser, fables_run, tmp_path, text):
     shutil.copytree(fables_run, tmp_path / "one", ignore=shutil.ignore_patterns("step-*2", "snapshots"))
     with (

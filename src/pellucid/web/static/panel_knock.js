@@ -12,6 +12,8 @@ const NOT_MEASURED =
 
 const REST = 1000; // milliseconds, so that what one sees first comes first
 
+const MOST_UNASKED = 5e7; // parameters times parts to knock out: the demo has 8e6
+
 const isTraining = ({ live, state }) => live[runOf(state.checkpoint)]?.is_training;
 
 export function knockPanel(root, view) {
@@ -45,7 +47,7 @@ export function knockPanel(root, view) {
   function draw() {
     const { trace, state, table, source } = view;
     if (source.isMeasured && changed(opened, state.checkpoint)) ask();
-    if (!source.isMeasured && !opened.asked && trace && runHere(view)?.knows_truth && !isTraining(view)) {
+    if (!source.isMeasured && !opened.asked && isQuick() && runHere(view)?.knows_truth && !isTraining(view)) {
       opened.asked = true; // once: for other checkpoints there is the button
       setTimeout(askStill, REST);
     }
@@ -73,6 +75,14 @@ export function knockPanel(root, view) {
     all.disabled = !off.size;
     drawTable(off);
     if (focus) root.querySelector(`[data-part="${focus}"]`)?.focus();
+  }
+
+  // Whether the measurement takes seconds, so that it needs no asking for.
+  function isQuick() {
+    const { trace, model } = view;
+    if (!trace || !model) return false;
+    const [n_layers, n_heads] = trace.attention.shape;
+    return model.n_parameters * n_layers * (n_heads + 2) <= MOST_UNASKED;
   }
 
   // A patch by one button: the head that looks at the words that decide gets what it gave for another hero.
