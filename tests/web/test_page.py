@@ -765,9 +765,16 @@ def test_every_control_is_inside_the_window(show, text, size, large):
 
 def test_one_part_is_marked_in_the_bar_where_two_are_in_sight(show, text):
     page = show(text=text)
-    page.evaluate("scrollBy(0, document.querySelector('#part-next').getBoundingClientRect().top - 0.475 * innerHeight)")
+    page.evaluate("scrollBy(0, document.querySelector('#part-next').getBoundingClientRect().top - 0.225 * innerHeight)")
     page.wait_for_selector(".parts .here >> text=The next token")
     assert page.locator(".parts .here").count() == 1
+
+
+@pytest.mark.parametrize("part", ["Inside one step", "Compare"])
+def test_the_part_that_one_goes_to_is_the_one_that_is_marked(show, text, part):
+    page = show(text=text)
+    page.click(f".parts button >> text={part}")  # the one is short, the other the last
+    page.wait_for_selector(f".parts .here >> text={part}")
 
 
 def test_a_long_text_leaves_room_for_what_is_computed_of_it(show, text):
