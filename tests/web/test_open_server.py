@@ -1,5 +1,6 @@
 """What `pellucid serve` says to whoever opens it to others."""
 
+import logging
 import socket
 
 import pytest
@@ -19,3 +20,10 @@ def test_a_server_that_others_reach_says_that_it_has_no_password(fables_run, mon
     said = capsys.readouterr().err
     assert ("there is no password" in said) == says
     assert (f"http://192.0.2.7:{port}/" in said) == says
+
+
+def test_a_server_that_is_stopped_while_a_page_listens_says_nothing_of_it():
+    """uvicorn logs this of an event stream, which has no end."""
+    said = "ASGI callable returned without completing response."
+    assert not server.is_fault(logging.makeLogRecord({"msg": said, "levelno": logging.ERROR}))
+    assert server.is_fault(logging.makeLogRecord({"msg": "something else", "levelno": logging.ERROR}))

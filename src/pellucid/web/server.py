@@ -69,7 +69,9 @@ def make_server(app: FastAPI) -> uvicorn.Server:
 
 
 def is_fault(record: logging.LogRecord) -> bool:
-    """Whether to log a record: not the traceback of an answer that was cut off at the end of the drain."""
+    """Whether to log a record: not what was cut off as the server stopped, an answer or the events of an open page."""
+    if record.getMessage() == "ASGI callable returned without completing response.":
+        return False
     return record.exc_info is None or record.exc_info[0] is not CancelledError
 
 
