@@ -22,6 +22,12 @@ def count_pairs(lesson: ModuleType) -> None:
     across = inner.copy()
     across[3, 2] += 1
     once = np.minimum(counts, 1)
+    once_each = once.copy()  # per document
+    once_each[1, 2] = 2
+    two_ends = counts.copy()
+    two_ends[0, 0] = 1
+    only_once = ("1, 2 comes three times, but you have {}: `+=` with a list of places adds only once to each place, "
+                 "however often it is in the list")  # fmt: skip
     only_end, only_begin = inner.copy(), inner.copy()
     only_end[:, 0], only_begin[0] = counts[:, 0], counts[0]
     glued = across.copy()
@@ -41,8 +47,10 @@ def count_pairs(lesson: ModuleType) -> None:
             (inner, a_missing_end.format("END", "begins or ends")),
             (only_end, a_missing_end.format("END before them", "begins")),
             (only_begin, a_missing_end.format("END after them", "ends")),
-            (once, "1, 2 comes three times, but you have 1: `+=` with a list of places adds only once to each place, "
-                   "however often it is in the list"),
+            (once, only_once.format(1)),
+            (once_each, only_once.format(2)),
+            (two_ends, "you count END after END, where one document ends and the next one begins: take the pairs of "
+                       "each document by itself"),
         ],
     )  # fmt: skip
     expect(lesson.count_pairs([[]], 2), [[1, 0], [0, 0]], "the pairs of an empty document: END follows END")
@@ -54,6 +62,7 @@ def probabilities_of(lesson: ModuleType) -> None:
     raised = counts + alpha
     with np.errstate(divide="ignore", invalid="ignore"):
         once = raised / (counts.sum(axis=1, keepdims=True) + alpha)
+        of_counted = raised / counts.sum(axis=1, keepdims=True)
         only_zeros = np.where(counts == 0, alpha, counts)
         unsmoothed = np.nan_to_num(counts / counts.sum(axis=1, keepdims=True))
     answer = lesson.probabilities_of(counts.copy(), alpha)
@@ -65,6 +74,8 @@ def probabilities_of(lesson: ModuleType) -> None:
         "counts (3, 1, 0), (0, 0, 2), (0, 0, 0) with alpha = 0.5",
         [
             (once, "your first row sums to 1.22: each of its three pairs got alpha, but you divide as if only one had"),
+            (of_counted, "you divide by what was counted: your first row sums to 1.375, and a word that never came is "
+                         "divided by 0; the invented pairs belong into the sum, too"),
             (raised / raised.sum(axis=0, keepdims=True),
              "your columns sum to 1, not your rows: that is which word came before, given the one after"),
             (raised / raised.sum(axis=1),
@@ -101,6 +112,8 @@ def floor_of_pairs(lesson: ModuleType) -> None:
                   "prediction often" + wrong)  # fmt: skip
     backwards = float((_surprise(expected, np.broadcast_to(columns, expected.shape)) * expected).sum() / total)
     alone = float((_surprise(columns, total) * columns).sum() / total)
+    last = rows[rows > 0] / total
+    last_alone = float(-(last * np.log(last)).sum())
     expect(
         answer,
         right,
@@ -115,6 +128,8 @@ def floor_of_pairs(lesson: ModuleType) -> None:
                                 "bits; a nat is 1.443 bits"),
             (alone, ("that is the entropy of the next word alone: what a model can do that has forgotten the last word"
                      + wrong).format(alone)),
+            (last_alone, ("that is the entropy of the last word, which the model sees; the next one costs"
+                          + wrong).format(last_alone)),
             (backwards, ("you divide by the sums of the columns: that is how well the *last* word can be told from the "
                          "next one" + wrong).format(backwards)),
             (-right, f"your floor is {-right:.3f}, below 0: ln of a probability is negative, and a surprise is "
@@ -134,17 +149,35 @@ def _surprise(numbers: np.ndarray, out_of: np.ndarray | float) -> np.ndarray:
 def stable_log_softmax(lesson: ModuleType) -> None:
     z = np.array([[1.0, 2.0, 0.5], [0.0, -1.0, 3.0]])
     exponentials = np.exp(z)
+    given = z.copy()
+    try:
+        with np.errstate(all="ignore"):
+            answer = lesson.stable_log_softmax(given)
+    except AttributeError as error:
+        if "'value'" not in str(error):
+            raise
+        raise Wrong("the functions of your tape take a Tensor, but z is an array: write this one with NumPy") from None
+    if np.shape(answer) == z.shape and np.isposinf(np.asarray(answer, dtype=float)).any():
+        raise Wrong("small logits, less a large fixed number: every exponential rounds to 0, and ln 0 is -inf. The "
+                    "number that you subtract must come from the row itself")  # fmt: skip
+    lowered = z - z.max(axis=-1, keepdims=True)
     expect(
-        lesson.stable_log_softmax(z.copy()),
+        answer,
         np.log(exponentials / exponentials.sum(axis=-1, keepdims=True)),
         "the logits (1, 2, 0.5) and (0, -1, 3)",
         [
             (np.log(exponentials / exponentials.sum(axis=0)), "you sum down the columns: each *row* is a softmax"),
             (np.log(exponentials / exponentials.sum()),
              "all six probabilities together sum to 1: each *row* is a softmax"),
+            (lowered - np.log(np.exp(lowered).sum()),
+             "the sum of the exponentials runs over all rows: each *row* is a softmax"),
+            (lowered - np.exp(lowered).sum(axis=-1, keepdims=True),
+             "you subtract the sum of the exponentials; ln (a / b) is ln a - ln b"),
             (exponentials / exponentials.sum(axis=-1, keepdims=True), "that is the softmax; its logarithm is asked"),
         ],
     )  # fmt: skip
+    if not np.array_equal(given, z):
+        raise Wrong("the result is right, but your function has changed the logits that it was given")
     for logits, overflows, underflows in (
         ([1000.0, 999.0, 998.0], "the logits 1000, 999, 998: e^1000 overflows to inf. Only differences matter: which "
                                  "number can you subtract first?", ""),
@@ -196,6 +229,9 @@ def gradient_of_cross_entropy(lesson: ModuleType) -> None:
     softmax_alone = ("that is the derivative of the probability, p(1 - p) and the like; the loss is its logarithm, "
                      "which divides by p once more")  # fmt: skip
     in_each_row = "you subtract the 1 in each row at *all* the words that came; in row i, only word targets[i] came"
+    in_logs = "you took ln p - 1; the gradient is p - 1, and `stable_log_softmax` gives ln p"
+    everywhere = "you subtract 1 everywhere; in row i it belongs at word targets[i] alone, the word that came"
+    alone = "the words that did not come have no gradient: they must lose what that word gains, each in proportion to p"
     total = "each row is 3 times too large: the loss is the mean over 3 rows, not their sum"
     expect(
         lesson.gradient_of_cross_entropy(z.copy(), targets),
@@ -208,6 +244,10 @@ def gradient_of_cross_entropy(lesson: ModuleType) -> None:
             (bells, softmax_alone), (bells / 3, softmax_alone),
             (-bells * one_hot, softmax_alone), (-bells * one_hot / 3, softmax_alone),
             (3 * right, total),
+            (np.log(p) - one_hot, in_logs), ((np.log(p) - one_hot) / 3, in_logs),
+            (p - 1, everywhere), ((p - 1) / 3, everywhere),
+            ((p - one_hot) * one_hot, alone), ((p - one_hot) * one_hot / 3, alone),
+            (p / 3 - one_hot, "you divide p by 3, but not the 1: the mean over the rows divides the whole difference"),
             (right / 4, "you divide by all 12 logits; the mean is over the 3 rows"),
             ((p - one_hot.any(axis=0)) / 3, in_each_row), (p - one_hot.any(axis=0), in_each_row),
         ],
@@ -247,10 +287,14 @@ def windows(lesson: ModuleType) -> None:
     if (4, 0, 5) in given or (4, 5, 6) in given:
         raise Wrong("a window of the second document reaches into the first: what came before is another text, and "
                     "says nothing about this one")  # fmt: skip
+    if (0, 0, 2) in given:
+        raise Wrong("your targets come one word too late: right after the two ENDs stands 1, not 2")
     if not any(target == 0 for *_, target in given):
         raise Wrong("the END is never a target: a model must learn where a text ends, too")
     if (0, 0, 1) not in given:
         raise Wrong("nobody predicts the first words of a document: before them stand ENDs, so each has a full window")
+    if set(given) < set(rows) and (0, 1, 2) not in given:
+        raise Wrong("your windows don't overlap: 2 is never a target, but each word is to be predicted once")
     raise Wrong(f"[1, 2, 3, 4] and [5, 6] with n_ctx = 2: rows (window, target) {rows} are right; yours are {given}")
 
 
@@ -261,7 +305,18 @@ def mlp_loss(lesson: ModuleType) -> None:
     values = {name: random.normal(size=shape) for name, shape in shapes.items()}
     inputs, targets = random.integers(0, n_words, (4, n_ctx)), np.array([6, 1, 1, 3])
     parameters = {name: lesson.Tensor(value) for name, value in values.items()}
-    answer = lesson.mlp_loss(parameters, inputs, targets)
+    try:
+        answer = lesson.mlp_loss(parameters, inputs, targets)
+    except (IndexError, TypeError, ValueError) as error:
+        for part, sentence in (
+            ("size 6 is different from 2", "x has d = 2 numbers for each window, but W_1 has n_ctx d = 6 rows: lay the "
+                                           "embeddings side by side; added up, they forget which came first"),
+            ("axis 1 with size 2", "there are d = 2 logits for 7 words: after W_2 follow products with the rows of C"),
+            ("does not support ufuncs", "a NumPy function has met a Tensor: use `tanh` of the tape, not `np.tanh`"),
+        ):  # fmt: skip
+            if part in str(error):
+                raise Wrong(sentence) from None
+        raise
     if answer is not None and not hasattr(answer, "parents"):
         raise Wrong(f"your loss is a {type(answer).__name__}, not a Tensor: the tape has lost it, so nothing can "
                     "learn; leave out `.value`")  # fmt: skip
@@ -299,6 +354,12 @@ def mlp_loss(lesson: ModuleType) -> None:
             raise Wrong("the loss is right, but the gradient of C is not: C is used twice, for the windows and for the "
                         "logits, and only one of the two is on the tape")  # fmt: skip
         expect(found, slopes, f"the gradient of {name}", tolerance=1e-5)
+    values["W_1"] = values["W_1"][: 2 * d]
+    try:
+        answer = lesson.mlp_loss({name: lesson.Tensor(value) for name, value in values.items()}, inputs[:, 1:], targets)
+    except IndexError:
+        raise Wrong("windows of 3 words are right, but here they have 2: `inputs.shape[1]` says how many") from None
+    expect(answer, _mlp_loss(values, inputs[:, 1:], targets), "the loss with windows of 2 words")
 
 
 def _mlp_loss(

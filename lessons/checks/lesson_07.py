@@ -53,6 +53,8 @@ def head(lesson: ModuleType) -> None:
     over_queries = _softmax(products / K**0.5, axis=0)
     if np.shape(weights) == (T, K) and np.shape(outputs) == (T, T):
         raise Wrong("the weights come first, then the outputs")
+    if np.shape(outputs) == (T, D):
+        raise Wrong("you mixed the rows of x: what position s hands over is its value, W_V times row s of x")
     expect(
         weights,
         right,
@@ -78,6 +80,15 @@ def head(lesson: ModuleType) -> None:
                 "you divide by √7, the width of x; a score is a sum of K = 4 products, so its deviation is √4",
             ),
             (_softmax(products / K), "you divide by K; the variance of a sum of K products is K, its deviation √K"),
+            (
+                _softmax(products) / K**0.5,
+                "you divide after the softmax: each query now shares out 1/√K instead of 1; the root belongs to the "
+                "scores",
+            ),
+            (
+                _softmax(products / T**0.5),
+                "you divide by √5, the number of positions; a score is a sum of K = 4 products, so its deviation is √4",
+            ),
             (products / K**0.5, "these are scores; no softmax has made shares of them"),
             (
                 np.exp(products / K**0.5) / np.exp(products / K**0.5).sum(axis=1),
@@ -138,6 +149,7 @@ def _causal_weights_of_a_square(lesson: ModuleType) -> None:
             (_softmax(zeros), "a hidden score of 0 is not hidden: e⁰ = 1 is a weight like any other"),
             (_softmax(itself), "query 0 takes something from position 1: that is the token it is to predict"),
             (_softmax(np.where(np.tri(T) > 0, scores, -np.inf), axis=0), "the columns sum to 1, not the rows"),
+            (_causal(scores / T**0.5), "you divide the scores by a root: this function gets them scaled already"),
         ],
     )
 
@@ -205,6 +217,12 @@ def heads_by_einsum(lesson: ModuleType) -> None:
     right = _heads(q, k, v)
     scores = [[q[b, :, h] @ k[b, :, h].T for h in range(H)] for b in range(B)]
     weights = np.array([[_causal(table / K**0.5) for table in text] for text in scores])
+    turned_scores = np.array([[_causal(table.T / K**0.5).T @ v[b, :, h] for h, table in enumerate(scores[b])]
+                              for b in range(B)]).transpose(0, 2, 1, 3)  # fmt: skip
+    weights_BTHS = np.array(
+        [[_causal(table) for table in text] for text in np.einsum("bthk,bshk->bths", q, k) / K**0.5]
+    )
+    of_all = np.array([_causal(np.sum(scores[b], axis=0) / K**0.5) for b in range(B)])
     turned = np.stack([[weights[b, h].T @ v[b, :, h] for h in range(H)] for b in range(B)]).transpose(0, 2, 1, 3)
     with np.errstate(all="ignore"):
         answer = lesson.heads_by_einsum(q.copy(), k.copy(), v.copy())
@@ -232,7 +250,21 @@ def heads_by_einsum(lesson: ModuleType) -> None:
                 "every head compared its query with the keys of all heads, added up: the "
                 "heads need the same letter in both arrays",
             ),
+            (
+                np.einsum("bths,bshk->bthk", weights_BTHS, v),
+                "causal_weights takes the last two axes of the scores for queries and keys; yours are heads and keys, "
+                "so head 0 sees less than head 2",
+            ),
+            (
+                turned_scores,
+                "your scores have the keys before the queries: the keys ask, and the mask hides the wrong half",
+            ),
+            (
+                np.einsum("bts,bshk->bthk", of_all, v),
+                "the scores have no letter for the heads: all heads add up their scores and look at the same place",
+            ),
             (_heads(q, k, v, scale=1.0), "you don't divide by √K"),
+            (_heads(q, k, v, scale=(H * K) ** -0.5), "you divide by √12; a head's score has K = 4 products"),
             (_heads(q, k, v, is_causal=False), "your heads look ahead"),
         ],
     )
@@ -268,9 +300,11 @@ def _turned(x: Array, positions: Array, speeds: Array, pairs: list[tuple[int, in
     return result
 
 
-def _turned_in_place(x: Array, positions: Array, speeds: Array) -> Array:
+def _turned_in_place(x: Array, positions: Array, speeds: Array, mirrored: bool = False) -> Array:
     cos, sin = np.cos(np.outer(positions, speeds)), np.sin(np.outer(positions, speeds))
     a, b = np.split(x, 2, axis=-1)
+    if mirrored:
+        return np.concatenate([a * cos + b * sin, b * cos + a * sin], axis=-1)
     a = a * cos - b * sin
     return np.concatenate([a, b * cos + a * sin], axis=-1)
 
@@ -311,6 +345,18 @@ def rotate(lesson: ModuleType) -> None:
                 "all your clocks turn at the same speed; clock i turns by 10000^(-2i/K) "
                 "radians per position, and only clock 0 by a whole radian",
             ),
+            (
+                _turned(x, t, 1 / speeds),
+                "your clocks get faster and faster; the exponent is negative: clock 0 is the fastest",
+            ),
+            (
+                np.stack(np.split(right, 2, axis=-1), axis=-1).reshape(x.shape),
+                "turned well, but laid down as neighbours: all new a's come first, then all new b's",
+            ),
+            (
+                _turned_in_place(x, t, speeds, mirrored=True),
+                "both signs are plus: then hands change their lengths; a turn keeps them. One sine needs a minus",
+            ),
             (_turned(x, t, too_fast), "your clock 1 turns at 10000^(-1/6); it should be 10000^(-2/6)"),
             (
                 _turned(x, -t, speeds),
@@ -347,7 +393,15 @@ def cross_attention(lesson: ModuleType) -> None:
     W_Q, W_K, W_V = (_numbers(K, D, seed=seed, scale=0.5) for seed in (1, 2, 3))
     products = np.array([[(W_Q @ row) @ (W_K @ other) for other in source] for row in x]) / K**0.5
     values = np.array([W_V @ other for other in source])
-    answer = lesson.cross_attention(x, source, W_Q, W_K, W_V)
+    try:
+        answer = lesson.cross_attention(x, source, W_Q, W_K, W_V)
+    except ValueError as error:
+        if f"size {T} is different from {S}" not in str(error) and f"size {S} is different from {T}" not in str(error):
+            raise
+        raise Wrong("keys or values come from x: each share is for a word of the source, so that its value is added; "
+                    "both come from there") from None  # fmt: skip
+    if isinstance(answer, tuple):
+        raise Wrong("the outputs alone are asked, without the weights")
     if answer is not None and np.shape(answer) == (S, K):
         raise Wrong(
             "you have an output for each of the 5 words of the source, so the source has asked; the 3 words of "
@@ -398,11 +452,21 @@ def multi_head_attention(lesson: ModuleType) -> None:
     dealt_out = y.transpose(0, 1, 3, 2).reshape(B, T, D)
     whole_q, whole_k = (_rotated(table.reshape(B, T, D)).reshape(B, T, H, K) for table in (q, k))
 
+    early_q, early_k = ((_rotated(x) @ W.T).reshape(B, T, H, K) for W in (W_Q, W_K))
+    other_q, other_k, other_v = ((x @ W).reshape(B, T, H, K) for W in (W_Q, W_K, W_V))
+
     def mixed(y_BTHK: Array) -> Array:
         return y_BTHK.reshape(B, T, D) @ W_O.T
 
+    try:
+        answer = lesson.multi_head_attention(x, W_Q, W_K, W_V, W_O, H)
+    except ValueError as error:
+        if "matmul" not in str(error):
+            raise
+        raise Wrong("the shapes of a product don't fit. With four axes, `.T` reverses all of them; `swapaxes(-1, -2)` "
+                    "swaps the last two alone") from None  # fmt: skip
     expect(
-        lesson.multi_head_attention(x, W_Q, W_K, W_V, W_O, H),
+        answer,
         mixed(y),
         "3 heads of width 4",
         [
@@ -431,6 +495,24 @@ def multi_head_attention(lesson: ModuleType) -> None:
                 mixed(_heads(whole_q, whole_k, v)),
                 "you turned before you cut: the pairs then reach across the heads, and "
                 "the speeds are those of a head of width 12",
+            ),
+            (
+                mixed(_heads(early_q, early_k, v)),
+                "you turned x, before W_Q and W_K: the matrices mix all hands, and more than the distance counts; "
+                "turn the queries and the keys",
+            ),
+            (
+                mixed(_heads(turned_q, k, v)),
+                "you turned the queries alone: with the keys at rest, a score depends on where the query stands, not "
+                "on the distance",
+            ),
+            (
+                mixed(_heads(by_head(_rotated, other_q), by_head(_rotated, other_k), other_v)),
+                "W_Q, W_K and W_V are turned: number i of a query is row i of W_Q times x, as in `head`",
+            ),
+            (
+                x + mixed(y),
+                "you add x: that comes later, in the block; here the result is what the heads have gathered",
             ),
             (
                 mixed(_heads(q, k, v)),

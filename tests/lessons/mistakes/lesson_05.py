@@ -14,16 +14,6 @@ def count_pairs(documents, n_words):
     return counts
 
 
-@mistake("your table lies on its side")
-def count_pairs(documents, n_words):
-    counts = np.zeros((n_words, n_words))
-    for document in documents:
-        words = [END, *document, END]
-        for i in range(1, len(words)):
-            counts[words[i], words[i - 1]] += 1
-    return counts
-
-
 @mistake("nothing says where a text begins or ends")
 def count_pairs(documents, n_words):
     counts = np.zeros((n_words, n_words))
@@ -33,11 +23,20 @@ def count_pairs(documents, n_words):
     return counts
 
 
-@mistake("1, 2 comes three times, but you have 1")
+@mistake("1, 2 comes three times, but you have 2")
 def count_pairs(documents, n_words):
     counts = np.zeros((n_words, n_words))
-    words = [word for document in documents for word in [END, *document]] + [END]
-    counts[words[:-1], words[1:]] += 1
+    for document in documents:
+        words = np.array([END, *document, END])
+        counts[words[:-1], words[1:]] += 1
+    return counts
+
+
+@mistake("take the pairs of each document by itself")
+def count_pairs(documents, n_words):
+    counts = np.zeros((n_words, n_words))
+    words = [word for document in documents for word in [END, *document, END]]
+    np.add.at(counts, (words[:-1], words[1:]), 1)
     return counts
 
 
@@ -62,15 +61,16 @@ def probabilities_of(counts, alpha):
     return (counts + alpha) / (counts + alpha).sum(axis=0)
 
 
-@mistake("the whole table sums to 1")
-def probabilities_of(counts, alpha):
-    return (counts + alpha) / (counts + alpha).sum()
-
-
 @mistake("only the pairs that never came got alpha")
 def probabilities_of(counts, alpha):
     raised = np.where(counts == 0, alpha, counts)
     return raised / raised.sum(axis=1, keepdims=True)
+
+
+@mistake("the invented pairs belong into the sum, too")
+def probabilities_of(counts, alpha):
+    with np.errstate(divide="ignore"):
+        return (counts + alpha) / counts.sum(axis=1, keepdims=True)
 
 
 @also_right
@@ -95,16 +95,15 @@ def floor_of_pairs(expected):
     return np.mean(entropies)
 
 
-@mistake("1.443 times as much, so these are bits")
-def floor_of_pairs(expected):
-    before = np.broadcast_to(expected.sum(axis=1, keepdims=True), expected.shape)
-    occurs = expected > 0
-    return (expected[occurs] * np.log2(before[occurs] / expected[occurs])).sum() / expected.sum()
-
-
 @mistake("the entropy of the next word alone")
 def floor_of_pairs(expected):
     p = expected.sum(axis=0) / expected.sum()
+    return -(p[p > 0] * np.log(p[p > 0])).sum()
+
+
+@mistake("the entropy of the last word, which the model sees")
+def floor_of_pairs(expected):
+    p = expected.sum(axis=1) / expected.sum()
     return -(p[p > 0] * np.log(p[p > 0])).sum()
 
 
@@ -123,12 +122,6 @@ def stable_log_softmax(z):
     return z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
 
 
-@mistake("so that none is above 0?")
-def stable_log_softmax(z):
-    shifted = z - z.mean(axis=-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-
-
 @mistake("which part needs no exponential?")
 def stable_log_softmax(z):
     exponentials = np.exp(z - z.max(axis=-1, keepdims=True))
@@ -138,6 +131,12 @@ def stable_log_softmax(z):
 @mistake("each row needs its own largest logit")
 def stable_log_softmax(z):
     shifted = z - z.max()
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+@mistake("must come from the row itself")
+def stable_log_softmax(z):
+    shifted = z - 1000
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
@@ -151,11 +150,6 @@ def gradient_of_cross_entropy(z, targets):
     return np.exp(stable_log_softmax(z)) / len(targets)
 
 
-@mistake("the sign is reversed")
-def gradient_of_cross_entropy(z, targets):
-    return (np.eye(z.shape[1])[targets] - np.exp(stable_log_softmax(z))) / len(targets)
-
-
 @mistake("that is the derivative of the probability")
 def gradient_of_cross_entropy(z, targets):
     p = np.exp(stable_log_softmax(z))
@@ -165,9 +159,16 @@ def gradient_of_cross_entropy(z, targets):
     return gradient / len(targets)
 
 
-@mistake("not their sum")
+@mistake("`stable_log_softmax` gives ln p")
 def gradient_of_cross_entropy(z, targets):
-    return np.exp(stable_log_softmax(z)) - np.eye(z.shape[1])[targets]
+    return (stable_log_softmax(z) - np.eye(z.shape[1])[targets]) / len(targets)
+
+
+@mistake("they must lose what that word gains")
+def gradient_of_cross_entropy(z, targets):
+    rows, gradient = np.arange(len(targets)), np.zeros(z.shape)
+    gradient[rows, targets] = np.exp(stable_log_softmax(z))[rows, targets] - 1
+    return gradient / len(targets)
 
 
 @also_right
@@ -184,17 +185,6 @@ def windows(documents, n_ctx):
         words = [END] * n_ctx + [*document, END]
         for i in range(n_ctx, len(words)):
             inputs.append(words[i - n_ctx + 1 : i + 1])
-            targets.append(words[i])
-    return np.array(inputs), np.array(targets)
-
-
-@mistake("your windows have the newest word first")
-def windows(documents, n_ctx):
-    inputs, targets = [], []
-    for document in documents:
-        words = [END] * n_ctx + [*document, END]
-        for i in range(n_ctx, len(words)):
-            inputs.append([words[i - back] for back in range(1, n_ctx + 1)])
             targets.append(words[i])
     return np.array(inputs), np.array(targets)
 
@@ -219,29 +209,22 @@ def windows(documents, n_ctx):
     return np.array(inputs), np.array(targets)
 
 
+@mistake("one word too late")
+def windows(documents, n_ctx):
+    inputs, targets = [], []
+    for document in documents:
+        words = [END] * n_ctx + [*document, END]
+        for i in range(len(document)):
+            inputs.append(words[i : i + n_ctx])
+            targets.append(words[i + n_ctx + 1])
+    return np.array(inputs), np.array(targets)
+
+
 @also_right
 def windows(documents, n_ctx):
     lines = [np.array([*[END] * n_ctx, *document, END]) for document in documents]
     inputs = [np.lib.stride_tricks.sliding_window_view(line, n_ctx)[:-1] for line in lines]
     return np.concatenate(inputs), np.concatenate([line[n_ctx:] for line in lines])
-
-
-@mistake("the mean is asked")
-def mlp_loss(parameters, inputs, targets):
-    C = parameters["C"]
-    x = concatenate([C[inputs[:, place]] for place in range(inputs.shape[1])])
-    hidden = tanh(x @ parameters["W_1"] + parameters["b_1"])
-    log_p = log_softmax(hidden @ parameters["W_2"] @ C.T)
-    return -log_p[np.arange(len(targets)), targets].sum()
-
-
-@mistake("the newest first")
-def mlp_loss(parameters, inputs, targets):
-    C = parameters["C"]
-    x = concatenate([C[inputs[:, -place]] for place in range(1, inputs.shape[1] + 1)])
-    hidden = tanh(x @ parameters["W_1"] + parameters["b_1"])
-    log_p = log_softmax(hidden @ parameters["W_2"] @ C.T)
-    return -log_p[np.arange(len(targets)), targets].mean()
 
 
 @mistake("C is used twice")
@@ -258,6 +241,23 @@ def mlp_loss(parameters, inputs, targets):
     C = parameters["C"]
     x = concatenate([C[inputs[:, place]] for place in range(inputs.shape[1])])
     hidden = x @ parameters["W_1"] + parameters["b_1"]
+    log_p = log_softmax(hidden @ parameters["W_2"] @ C.T)
+    return -log_p[np.arange(len(targets)), targets].mean()
+
+
+@mistake("added up, they forget which came first")
+def mlp_loss(parameters, inputs, targets):
+    C = parameters["C"]
+    hidden = tanh(C[inputs].sum(axis=1) @ parameters["W_1"] + parameters["b_1"])
+    log_p = log_softmax(hidden @ parameters["W_2"] @ C.T)
+    return -log_p[np.arange(len(targets)), targets].mean()
+
+
+@mistake("`inputs.shape[1]` says how many")
+def mlp_loss(parameters, inputs, targets):
+    C = parameters["C"]
+    x = concatenate([C[inputs[:, 0]], C[inputs[:, 1]], C[inputs[:, 2]]])
+    hidden = tanh(x @ parameters["W_1"] + parameters["b_1"])
     log_p = log_softmax(hidden @ parameters["W_2"] @ C.T)
     return -log_p[np.arange(len(targets)), targets].mean()
 

@@ -19,17 +19,18 @@ def head(x_TD, W_Q, W_K, W_V):
     return weights_TS, weights_TS @ v_TK
 
 
-@mistake("you don't scale the scores")
-def head(x_TD, W_Q, W_K, W_V):
-    weights_TS = softmax((x_TD @ W_Q.T) @ (x_TD @ W_K.T).T, axis=1)
-    return weights_TS, weights_TS @ (x_TD @ W_V.T)
-
-
 @mistake("your table is turned")
 def head(x_TD, W_Q, W_K, W_V):
     q_KT, k_KT, v_KT = W_Q @ x_TD.T, W_K @ x_TD.T, W_V @ x_TD.T
     weights_ST = softmax(k_KT.T @ q_KT / np.sqrt(len(q_KT)), axis=0)
     return weights_ST, (v_KT @ weights_ST).T
+
+
+@mistake("you divide after the softmax")
+def head(x_TD, W_Q, W_K, W_V):
+    q_TK, k_TK, v_TK = x_TD @ W_Q.T, x_TD @ W_K.T, x_TD @ W_V.T
+    weights_TS = softmax(q_TK @ k_TK.T, axis=1) / np.sqrt(q_TK.shape[1])
+    return weights_TS, weights_TS @ v_TK
 
 
 @also_right
@@ -120,10 +121,16 @@ def heads_by_einsum(q_BTHK, k_BSHK, v_BSHK):
     return np.einsum("bhts,bsgk->bthk", causal_weights(scores_BHTS), v_BSHK)
 
 
-@mistake("the keys of all heads, added up")
+@mistake("yours are heads and keys")
 def heads_by_einsum(q_BTHK, k_BSHK, v_BSHK):
-    scores_BHTS = np.einsum("bthk,bsgk->bhts", q_BTHK, k_BSHK) / np.sqrt(q_BTHK.shape[-1])
-    return np.einsum("bhts,bshk->bthk", causal_weights(scores_BHTS), v_BSHK)
+    scores_BTHS = np.einsum("bthk,bshk->bths", q_BTHK, k_BSHK) / np.sqrt(q_BTHK.shape[-1])
+    return np.einsum("bths,bshk->bthk", causal_weights(scores_BTHS), v_BSHK)
+
+
+@mistake("the scores have no letter for the heads")
+def heads_by_einsum(q_BTHK, k_BSHK, v_BSHK):
+    scores_BTS = np.einsum("bthk,bshk->bts", q_BTHK, k_BSHK) / np.sqrt(q_BTHK.shape[-1])
+    return np.einsum("bts,bshk->bthk", causal_weights(scores_BTS), v_BSHK)
 
 
 @also_right
@@ -154,17 +161,18 @@ def rotate(x_TK, start=0):
     return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
 
 
-@mistake("all your clocks turn at the same speed")
-def rotate(x_TK, start=0):
-    angles = np.arange(start, start + x_TK.shape[-2])[:, None]
-    a, b = np.split(x_TK, 2, axis=-1)
-    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
-
-
 @mistake("`start` is the position of the first row")
 def rotate(x_TK, start=0):
     T, K = x_TK.shape[-2:]
     angles = np.outer(np.arange(T), 10_000.0 ** (-np.arange(0, K, 2) / K))
+    a, b = np.split(x_TK, 2, axis=-1)
+    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
+
+
+@mistake("the exponent is negative")
+def rotate(x_TK, start=0):
+    T, K = x_TK.shape[-2:]
+    angles = np.outer(np.arange(start, start + T), 10_000.0 ** (np.arange(0, K, 2) / K))
     a, b = np.split(x_TK, 2, axis=-1)
     return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
 
@@ -199,14 +207,13 @@ def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
     return softmax(q_TK @ k_SK.T / np.sqrt(q_TK.shape[1]), axis=0) @ v_SK
 
 
+@mistake("each share is for a word of the source")
+def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
+    q_TK, k_SK, v_TK = x_TD @ W_Q.T, source_SD @ W_K.T, x_TD @ W_V.T
+    return softmax(q_TK @ k_SK.T / np.sqrt(q_TK.shape[1]), axis=1) @ v_TK
+
+
 # ---- multi_head_attention ----
-
-
-@mistake("no W_O")
-def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
-    q, k, v = (split_heads(x_BTD @ W.T, n_heads) for W in (W_Q, W_K, W_V))
-    weights = causal_weights(rotate(q) @ rotate(k).swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
-    return (weights @ v).transpose(0, 2, 1, 3).reshape(x_BTD.shape)
 
 
 @mistake("position 0 got head 0's outputs of three positions")
@@ -228,6 +235,14 @@ def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
     q, k = (split_heads(rotate(x_BTD @ W.T), n_heads) for W in (W_Q, W_K))
     weights = causal_weights(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
     return (weights @ split_heads(x_BTD @ W_V.T, n_heads)).transpose(0, 2, 1, 3).reshape(x_BTD.shape) @ W_O.T
+
+
+@mistake("you turned x, before W_Q and W_K")
+def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
+    turned = rotate(x_BTD)
+    q, k, v = (split_heads(x @ W.T, n_heads) for x, W in ((turned, W_Q), (turned, W_K), (x_BTD, W_V)))
+    weights = causal_weights(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
+    return (weights @ v).transpose(0, 2, 1, 3).reshape(x_BTD.shape) @ W_O.T
 
 
 @also_right
