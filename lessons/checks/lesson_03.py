@@ -226,7 +226,7 @@ def _of_large(got: float, right: float) -> str:
 
 def _tries(e: int) -> list[float]:
     random = np.random.default_rng(3)
-    largest = 2.0 ** 2 ** (e - 1)
+    largest = 2.0**2 ** (e - 1)
     sizes = largest ** random.uniform(-1.3, 1.02, size=150)
     signs = random.choice([-1.0, 1.0], size=150)
     return [*(sizes * signs).tolist(), *(largest / 2 * np.arange(-2, 2.125, 0.125)).tolist()]

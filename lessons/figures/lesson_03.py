@@ -62,13 +62,15 @@ def ranges() -> Figure:
         ("float8, E4M3", 4, 3, 448.0),
     ]
     figure, axes = plt.subplots(figsize=(9.6, 3.0), layout="constrained")
-    for row, (name, e, m, most) in enumerate(formats):
+    for row, (_, e, m, most) in enumerate(formats):
         bias = 2 ** (e - 1) - 1
         largest = np.log10(most) if most else (bias + 1) * np.log10(2)
         normal, smallest = (1 - bias) * np.log10(2), (1 - bias - m) * np.log10(2)
         axes.barh(-row, largest - normal, left=normal, height=0.55, color=BLUE)
         axes.barh(-row, normal - smallest, left=smallest, height=0.55, color="#b9cde8")
-        axes.text(largest + 0.7, -row, f"relative error up to 1/{2 ** (m + 1):,}", va="center", color=GREY, fontsize=9.5)
+        axes.text(
+            largest + 0.7, -row, f"relative error up to 1/{2 ** (m + 1):,}", va="center", color=GREY, fontsize=9.5
+        )
     axes.set_yticks([-row for row in range(len(formats))], [name for name, *_ in formats])
     axes.set(xlim=(-47, 64))
     axes.set_xticks(
@@ -124,7 +126,8 @@ def gradient() -> Figure:
         axes.set_title(f"scale {2**scale:,}: {lost:.0%} of the slopes become 0", loc="left", fontsize=10.5)
         axes.set(xlim=(-45, 20))
         _bare(axes)
-        top = axes.get_ylim()[1]
+        top = 1.15 * axes.get_ylim()[1]
+        axes.set_ylim(0, top)
         for x, text in ((-35, "become 0"), (-19.5, "subnormal"), (1, "normal"), (18, "infinite")):
             axes.text(x, 0.97 * top, text, ha="center", va="top", color=GREY, fontsize=9.5)
     ticks = range(-40, 21, 10)

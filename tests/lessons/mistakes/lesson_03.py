@@ -148,7 +148,7 @@ def round_to(x, e, m):
 def round_to(x, e, m):
     """By a table of all numbers, one more at its end, for which infinity is written."""
     n = (2**e - 1) * 2**m
-    numbers = [decode(bits, e, m) for bits in range(n)] + [2.0 ** 2 ** (e - 1)]
+    numbers = [decode(bits, e, m) for bits in range(n)] + [2.0**2 ** (e - 1)]
     size = min(abs(x), numbers[-1])
     i = min(range(n + 1), key=lambda i: (abs(numbers[i] - size), i % 2))
     return math.copysign(math.inf if i == n else numbers[i], x)
@@ -163,7 +163,7 @@ def round_to(x, e, m):
         binade *= 2
     large = 1.5 * 2.0 ** (52 - m) * binade
     rounded = math.copysign((abs(x) + large) - large, x)
-    return math.copysign(math.inf, x) if abs(rounded) >= 2.0 ** 2 ** (e - 1) else rounded
+    return math.copysign(math.inf, x) if abs(rounded) >= 2.0**2 ** (e - 1) else rounded
 
 
 # ---- unscale ----
