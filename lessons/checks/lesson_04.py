@@ -11,6 +11,7 @@ from typing import Any
 from pellucid import plain
 from pellucid.corpora.fables import Fables
 from pellucid.course.checks import Wrong, expect
+from pellucid.tokenizer.pieces import visible
 
 Pair = tuple[int, int]
 A, B, C = (plain.BYTES.index(ord(letter)) for letter in "abc")
@@ -23,11 +24,13 @@ def _ids(answer: Any, what: str) -> list[int]:
     try:
         return [int(i) for i in answer]
     except (TypeError, ValueError):
+        if isinstance(answer, (list, tuple)) and any(isinstance(each, (list, tuple)) for each in answer):
+            raise Wrong(f"{what}: one list of ids is expected, but your list holds lists, one for each word") from None
         raise Wrong(f"{what}: a list of ids is expected, but you return {type(answer).__name__}") from None
 
 
 def _spelling(i: int, merges: dict[Pair, int]) -> str:
-    return plain.decode([i], merges) if i < 256 + len(merges) else f"token {i}"
+    return visible(plain.decode([i], merges)) if i < 256 + len(merges) else f"token {i}"
 
 
 def _in_words(ids: Iterable[int], merges: dict[Pair, int]) -> str:
@@ -59,6 +62,8 @@ def count_pairs(lesson: ModuleType) -> None:
         if any(pair in ((9, 9), (5, 9), (9, 2), (9, 5), (7, 7)) for pair in strange):
             raise Wrong(f"{strange[0]} is no pair inside a word: you also count the last token of a word with the "
                         "first of another")  # fmt: skip
+        if len(strange[0]) != 2:
+            raise Wrong(f"you count {strange[0]}, which is no pair: the last token of a word has no right neighbour")
         raise Wrong(f"you count {strange[0]}, which are not neighbours in any word")
     if (7, 5) not in found and found.get((5, 7)) == 8:
         raise Wrong("(5, 7) and (7, 5) are two pairs, 3 and 5: you count them as one, but “on” and “no” are not the "
@@ -88,6 +93,10 @@ def merge(lesson: ModuleType) -> None:
             ([300, 300, 4, 300, 300, 300, 300], "every 1 and every 2 became a 300 of its own: a merge replaces a *pair*"
                                                 " of neighbours by one token, and leaves a 1 or 2 alone that has no "
                                                 "partner"),
+            ([300, 4, 300, 2], "(1, 2) → 300 in [1, 2, 4, 1, 2, 2, 1]: you have [300, 4, 300, 2]; the last 1 is lost: "
+                               "it has no neighbour to its right, but it is still there"),
+            ([300, 2, 4, 300, 2, 2, 1], "(1, 2) → 300 in [1, 2, 4, 1, 2, 2, 1]: each 300 is followed by the 2 that "
+                                        "went into it; a merge takes *both* tokens away"),
             ([300, 4, 300, 300], "(2, 1) became 300 as well: the pair is (1, 2), in this order"),
         ],
     )  # fmt: skip
@@ -147,6 +156,8 @@ def learn_merges(lesson: ModuleType) -> None:
     if len(pairs) > 3 and pairs[:3] == right:
         raise Wrong(f"{what}: after a+b, r+a, ab+ra no pair occurs twice, but you go on with {shown(pairs)[16:]}: what "
                     "occurs once saves nothing, so stop")  # fmt: skip
+    if not pairs:
+        raise Wrong(f"{what}: you learned nothing, but a+b occurs twice, and that is enough")
     if pairs != right:
         raise Wrong(f"{what}: your merges are {shown(pairs)}, not a+b, r+a, ab+ra")
     if (two := learned("abracadabra", 2, "two merges")) != right[:2]:
@@ -157,6 +168,10 @@ def learn_merges(lesson: ModuleType) -> None:
     found, wanted = learned(text, 60, "three fables"), list(plain.learn_merges(text, 60))
     for i, (yours, ours) in enumerate(zip(found, wanted, strict=False)):
         if yours != ours:
+            spelling = plain.decode([256 + i], {pair: 256 + k for k, pair in enumerate(found)})
+            if spelling[-1:].isspace() and spelling.strip():
+                raise Wrong(f"three fables: your merge {i + 1} is {visible(spelling)!r}, the end of a word with the "
+                            "space before the next; pairs are counted inside words")  # fmt: skip
             raise Wrong(f"three fables: merge {i + 1} is {shown(wanted[: i + 1]).split(', ')[-1]}, but you learned "
                         f"{shown(found[: i + 1]).split(', ')[-1]}")  # fmt: skip
     if len(found) != len(wanted):
@@ -240,10 +255,16 @@ def decode(lesson: ModuleType) -> None:
         return answer
 
     plain_text = decoded(plain.encode("Otto", merges), "the tokens of “Otto”")
+    if plain_text == bytes(plain.encode("Otto", merges)).decode():
+        raise Wrong(f"the tokens of “Otto” become “{plain_text}”: an id is not the byte itself; 64 is the token of “a”, "
+                    "whose byte is 97")  # fmt: skip
     if plain_text != "Otto":
         raise Wrong(f"the tokens of “Otto” become “{plain_text}”")
     found = decoded(ids, f"the tokens of “{text}”")
     bytes_of = [plain.BYTES.index(i) for i in range(256)]
+    if "\\x" in found or "␣" in found:
+        raise Wrong(f"the tokens of “{text}” become “{found}”: this is for people who look at tokens; the text itself "
+                    "is asked for, with its spaces and its ü")  # fmt: skip
     if found == text.encode().decode("latin-1"):
         raise Wrong(f"the tokens of “{text}” become “{found}”: you made a character of each byte, but ü has two bytes "
                     "and 🦊 has four")  # fmt: skip
@@ -300,6 +321,8 @@ def floor_in_other_tokens(lesson: ModuleType) -> None:
             (0.8 * 27 / 157, f"you have {0.8 * 27 / 157:.4f}, not 0.15: {ends}"),
             (0.8 * 27 / 160, f"you have {0.8 * 27 / 160:.4f}, not 0.15: {ends} on the first side"),
             (0.8 * 30 / 157, f"you have {0.8 * 30 / 157:.4f}, not 0.15: {ends} on the other side"),
+            (0.8 * 28 / 158, f"you have {0.8 * 28 / 158:.4f}, not 0.15: each of the three documents has an end, not "
+                             "only the last"),
             (0.8 * 160 / 30, "you have 4.27, more than before: the same surprise is spread over *more* tokens, so each "
                              "has less"),
             (0.8 * 157 / 27, "you have more than before: the same surprise is spread over *more* tokens, so each has "

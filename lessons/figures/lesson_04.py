@@ -76,7 +76,7 @@ def compression() -> Figure:
     """Bytes per token, and the floor per token and per fable, for vocabularies of 256 to 2,048 tokens."""
     fables = Fables(24)
     to_learn = [fables.write(random.Random(i)) for i in range(1000)]
-    held_out = [fables.write(random.Random(10_000 + i)) for i in range(40)]
+    held_out = [fables.write(random.Random(10_000 + i)) for i in range(20)]
     n_bytes = len("".join(held_out).encode())
     sizes = [256, 272, 300, 350, 420, 512, 640, 768, 1024, 1280, 1536, 2048]
     lengths, totals = [], []
