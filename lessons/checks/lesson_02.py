@@ -32,12 +32,16 @@ def hessian_vector_product(lesson: ModuleType) -> None:
     if isinstance(answer, tuple):
         raise Wrong(f"{what}: you return {len(answer)} things; forward mode gives a value and its slope, and H v is "
                     "the slope of the gradient")  # fmt: skip
+    if np.shape(answer) == () and answer is not None and np.isclose(answer, v @ H @ v):
+        raise Wrong(f"{what}: you have one number, vᵀ H v: how the slope along v changes along v. H v is how the "
+                    "whole *gradient* changes")  # fmt: skip
     try:
         expect(
             answer,
             H @ v,
             f"H v for {what}",
             [
+                (slopes, f"{what}: you have the gradient itself; H v is its slope along v"),
                 (slopes * v, f"{what}: you have the gradient, each number times that of v; H v asks how the *gradient* "
                              "changes when x moves along v"),
                 (H.sum(axis=1) * v, f"{what}: you have the sum of each row of H, times that row's v; each entry of a "
@@ -73,6 +77,9 @@ def implicit_derivative(lesson: ModuleType) -> None:
         [
             (by_p, f"{what}: you have {by_p:.4f}, the slope of one step, as if w stood still in cos w; but w has moved "
                    "too, in every step before (for Newton's square root, one step would be right: why?)"),
+            (by_p + by_w * by_p, f"{what}: you follow p through two steps, but w has moved in all of them; the "
+                                 "equation w = g(w, p) holds for all at once"),
+            (by_w * by_p, f"{what}: you multiply the two slopes; p moves g directly, and through w, and both count"),
             (-by_p / (1 - by_w), f"{what}: your sign is lost: a larger p makes a larger w here; the minus of the "
                                  "theorem meets another one, because F = w - g"),
             (by_p / (1 + by_w), f"{what}: you divide by 1 plus the slope by w; the equation to differentiate is "
@@ -98,6 +105,8 @@ def pull_linear_system(lesson: ModuleType) -> None:
         raise Wrong("two things get something here: return the pair of what A gets and what b gets")
     w, y = np.linalg.solve(A, b), np.linalg.solve(A.T, r)
     straight = np.linalg.solve(A, r)
+    if np.shape(answer[0]) == (3,) and np.shape(answer[1]) == (3, 3):
+        raise Wrong("first comes what A gets, a matrix, and then what b gets: you return them the other way round")
     expect(
         answer[1],
         y,
@@ -116,6 +125,8 @@ def pull_linear_system(lesson: ModuleType) -> None:
             (np.outer(y, w), "what A gets: the sign is lost; with numbers, w = b/a *falls* by w/a when a grows"),
             (-np.outer(w, y), "what A gets: it lies on its side; row i of A belongs to equation i, which y weighs, and "
                               "column j to the unknown w_j"),
+            (-np.outer(r, w), "what A gets: you weigh equation i by r_i, but r_i is what the *unknown* w_i has got; an "
+                              "equation gets as much as its b_i"),
             (-np.outer(y, b), "what A gets: you used b where the solution w belongs; entry (i, j) of A multiplies w_j"),
         ],
     )  # fmt: skip
@@ -125,7 +136,11 @@ def temperature_slope(lesson: ModuleType) -> None:
     logits = np.array([[2.0, 0.5, -1.0], [0.3, 1.7, 0.2], [1.5, 1.0, -0.5], [-1.0, 0.4, 2.2]])
     targets = np.eye(3)[[0, 1, 1, 2]] / -4
 
+    n_runs = 0
+
     def loss(a, z):
+        nonlocal n_runs
+        n_runs += 1
         return sum_of(log_softmax(z / a) * targets)
 
     def slope(a, z=logits):
@@ -139,8 +154,14 @@ def temperature_slope(lesson: ModuleType) -> None:
     curvature = jvp(slope, best, 1.0)[1]
     mixed = gradient(lambda z: slope(best, z), logits)
     direct = gradient(lambda z: loss(best, z), logits)
+    n_runs = 0
+    answer = lesson.temperature_slope(loss, best, logits)
+    runs = n_runs
+    if np.shape(answer) == (4, 3) and np.abs(answer).max() > 1e6:
+        raise Wrong(f"dα*/dz: you have numbers as large as {np.abs(answer).max():.0e}: you divide by the slope of the "
+                    "loss, which is 0 at its minimum; divide by the slope of F, which is the curvature")  # fmt: skip
     expect(
-        lesson.temperature_slope(loss, best, logits),
+        answer,
         -mixed / curvature,
         "dα*/dz for 4 rows of 3 logits",
         [
@@ -150,11 +171,14 @@ def temperature_slope(lesson: ModuleType) -> None:
                     "sharply it is curved, too"),
             (-mixed, "dα*/dz: you have how the slope by α changes with a logit, negated; how far the valley moves "
                      "depends on how sharply it is curved, too"),
+            (-direct, "dα*/dz: you took how the *loss* changes with a logit; that is not how its minimum moves"),
             (-direct / curvature, "dα*/dz: you took how the *loss* changes with a logit; what must stay 0 is its slope "
                                   "by α, so ask how that slope changes"),
         ],
         tolerance=1e-7,
     )  # fmt: skip
+    if runs > 8:
+        raise Wrong(f"dα*/dz is right, but you ran the loss {runs} times for 12 logits; a walk back gives all of them")
 
 
 def colour_columns(lesson: ModuleType) -> None:
@@ -163,6 +187,8 @@ def colour_columns(lesson: ModuleType) -> None:
     rows = np.array([[1, 0, 0, 1, 0, 0], [0, 1, 0, 0, 0, 1], [0, 0, 1, 0, 1, 0], [0, 1, 0, 1, 0, 0],
                      [0, 0, 0, 0, 1, 1], [1, 0, 0, 0, 0, 0]], bool)  # fmt: skip
     _check_colours(lesson, rows, "a matrix of 6 by 6", 3)
+    late = np.array([[1, 1, 0, 0], [0, 1, 0, 1], [0, 0, 1, 1]], bool)  # the last column meets colour 1 before colour 0
+    _check_colours(lesson, late, "a matrix of 3 by 4", 3)
     full = np.tri(5, dtype=bool)
     _check_colours(lesson, full, "a full lower triangle of 5 by 5", 5)
 
@@ -244,7 +270,7 @@ def _check_peeled(lesson: ModuleType, n: int, edges: list[tuple[int, int]], colo
         raise Wrong(f"{what}: you changed the products that you were given; take entries out of a copy")
     if np.allclose(answer, H, rtol=0, atol=1e-8):
         return
-    if np.allclose(np.triu(answer), np.triu(H)) or np.allclose(np.tril(answer), np.tril(H)):
+    if np.allclose(np.where(answer == 0, answer.T, answer), H):
         raise Wrong(f"{what}: only one half of H is right; each entry stands in two places, (i, j) and (j, i)")
     if not np.allclose(np.diag(answer), np.diag(H)):
         i = int(np.abs(np.diag(answer - H)).argmax())

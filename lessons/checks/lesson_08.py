@@ -35,11 +35,11 @@ def layer_norm(lesson: ModuleType) -> None:
     gain = np.linspace(0.5, 1.5, 5)
 
     def norm_over(axes: int | tuple[int, ...]) -> np.ndarray:
-        return gain * (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + 1e-5)
+        return gain * (x - x.mean(axes, keepdims=True)) / x.std(axes, keepdims=True)
 
     leak = "a token's output then depends on other tokens, the future ones included"
     expect(
-        lesson.layer_norm(x, gain),
+        lesson.layer_norm(x, gain, 0.0),
         norm_over(-1),
         "2 texts of 3 vectors of 5 numbers",
         [
@@ -51,6 +51,16 @@ def layer_norm(lesson: ModuleType) -> None:
              "gain i"),
         ],
     )  # fmt: skip
+    short = np.array([1e-3, -1e-3])  # variance 1e-6
+    expect(
+        lesson.layer_norm(short, np.ones(2), 3e-6),
+        short / 2e-3,
+        "the norm of (0.001, -0.001) with ε = 3e-6",
+        [
+            (short / 1e-3, "a vector of zeros would become 0/0: ε is still to be added to the variance"),
+            (short / (1e-3 + 3e-6), "your ε stands beside the root; it belongs under it, to the variance"),
+        ],
+    )
 
 
 def pull_layer_norm(lesson: ModuleType) -> None:
@@ -86,6 +96,8 @@ def pull_layer_norm(lesson: ModuleType) -> None:
              "the mean: what x gets must sum to 0 over each vector"),
             ((g - g.mean() - normal * (g * normal).mean()) / std, "the right formula, with means over the whole "
              "array: each vector is normalised by itself, so each has means of its own"),
+            ((g - g.mean(-1, keepdims=True) - normal * (g * normal).sum(-1, keepdims=True)) / std, "you take away the "
+             f"part along n {x.shape[-1]} times: it is n times the *mean* of g ⊙ n, since n · n = D"),
             (right_without_gain, "on its way back, the cotangent passes the gain first: yours arrives at x without it"),
         ],
     )  # fmt: skip
@@ -111,6 +123,7 @@ def pre_norm_block(lesson: ModuleType) -> None:
     right = middle + feed_forward(feed_forward_norm(middle))
     after = attention_norm(x + attention(x))
     replaced = feed_forward(feed_forward_norm(attention(attention_norm(x))))
+    behind = x + attention_norm(attention(x))
     n1 = attention_norm(x)
     n2 = feed_forward_norm(n1 + attention(n1))
     expect(
@@ -123,6 +136,8 @@ def pre_norm_block(lesson: ModuleType) -> None:
             (replaced, "each sublayer's output takes the place of x, and x itself is lost: a block adds to x"),
             (x + attention(n1) + feed_forward(feed_forward_norm(x)), "the feed-forward layer reads the x from before "
              "attention: it cannot use what attention has just found"),
+            (behind + feed_forward_norm(feed_forward(behind)), "you normalise what a sublayer *returns*; it is what a "
+             "sublayer reads that must not grow"),
             (n2 + feed_forward(n2), "you add to the normalised x: x itself must pass the block unchanged, only what a "
              "sublayer *reads* is normalised"),
         ],
@@ -149,6 +164,13 @@ def adam_step(lesson: ModuleType) -> None:
             ([1 - 0.1 * 4 / 16], f"{size}: it is 0.025, not 0.1: you divide by the mean square without its root, so a "
              "gradient 10 times as large would make a step a tenth as long"),
             ([1.1], f"{size}: it goes uphill"),
+            ([1 - 0.1 * (0.4 / 0.19) / np.sqrt(0.016 / (1 - 0.999**2))], f"{size}: you correct as if two steps had "
+             "been made; n counts from 1, so it is 1 now"),
+            ([1.0], f"{size}: you do not step at all: you step by the means from before this gradient, which are 0"),
+            ([1 - 0.1 * 36 / np.sqrt(15.984 / 0.001)], f"{size}: the new gradient gets the weight β, but it should "
+             "get 1 - β: a running mean changes slowly"),
+            ([1 - 0.1 * 4 / np.sqrt(0.16)], f"{size}: it is 10 times too long: the square is that of the *mean*, but "
+             "it should be that of the gradient"),
             ([1 - 0.1 * 4 / np.sqrt(0.016)], f"{size}: it is 31.6 times too long: you correct the mean, but the "
              "square too began at 0"),
             ([1 - 0.1 * 0.4 / 4], f"{size}: it is 10 times too short: you correct the square, but the mean too began "
@@ -161,7 +183,10 @@ def adam_step(lesson: ModuleType) -> None:
     new_mean, new_square = 0.8 * mean + 0.2 * g, 0.95 * square + 0.05 * g**2
     m, v = new_mean / (1 - 0.8**3), new_square / (1 - 0.95**3)
     answer = lesson.adam_step(p.copy(), g.copy(), mean.copy(), square.copy(), 3, 0.1, (0.8, 0.95))
-    expect(answer[1], new_mean, "the mean after the third step", [(m, _CORRECTED.format("mean"))])
+    expect(answer[1], new_mean, "the mean after the third step", [
+        (m, _CORRECTED.format("mean")),
+        (0.95 * mean + 0.05 * g, "betas holds β₁, for the mean, and then β₂, for the square: you have swapped them"),
+    ])  # fmt: skip
     expect(answer[2], new_square, "the mean square after the third step", [(v, _CORRECTED.format("square"))])
     expect(
         answer[0],
@@ -192,9 +217,9 @@ def adamw_step(lesson: ModuleType) -> None:
     mean, square = 0 * g, 0.4 * g**2
     rate, decay, betas = 0.1, 0.5, (0.9, 0.95)
 
-    def adam(g: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        new_mean, new_square = 0.9 * mean + 0.1 * g, 0.95 * square + 0.05 * g**2
-        m, v = new_mean / (1 - 0.9**2), new_square / (1 - 0.95**2)
+    def adam(g: np.ndarray, beta: float = 0.95) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        new_mean, new_square = 0.9 * mean + 0.1 * g, beta * square + (1 - beta) * g**2
+        m, v = new_mean / (1 - 0.9**2), new_square / (1 - beta**2)
         return p - rate * m / (np.sqrt(v) + 1e-8), new_mean, new_square
 
     stepped, new_mean, new_square = adam(g)
@@ -216,6 +241,8 @@ def adamw_step(lesson: ModuleType) -> None:
             (stepped - rate * decay * stepped, "you let the parameter shrink after Adam's step, and so the step "
              "shrinks too: both are to start from the old parameter"),
             (stepped, "the parameters do not shrink: this is Adam"),
+            (adam(g, 0.999)[0] - rate * decay * p, "the decay is right, but Adam's step is one with β₂ = 0.999; here "
+             "you were given (0.9, 0.95), and must hand them on"),
             (stepped + rate * decay * p, "the parameters grow: decay draws them towards 0"),
         ],
         tolerance=1e-7,
@@ -250,10 +277,10 @@ def orthogonalised(lesson: ModuleType) -> None:
         if np.shape(answer) == g.shape and not np.allclose(answer, left @ right, atol=1e-6):
             values = np.linalg.svd(np.nan_to_num(np.asarray(answer, float)), compute_uv=False)
             if np.allclose(values, 1.0):
-                raise Wrong(
-                    f"{what}: they are all 1 now, but the directions are no longer those of the gradient. NumPy's "
-                    "third result is Z transposed already"
-                )
+                Y, _, Z = np.linalg.svd(g, full_matrices=False)
+                is_turned = rows == columns and np.allclose(answer, Y @ Z.T)
+                why = ". NumPy's third result is Z transposed already" if is_turned else ": it takes both Y and Z"
+                raise Wrong(f"{what}: they are all 1 now, but the directions are no longer those of the gradient{why}")
         lopsided = "the step would be 16 times as long in one direction as in another, just as the gradient is"
         expect(
             answer,
@@ -293,10 +320,13 @@ def largest_eigenvalue(lesson: ModuleType) -> None:
     for values in ([6.0, 2.0, 1.0, -3.0], [-5.0, 3.0, 1.0, 0.5]):
         H = axes @ np.diag(values) @ axes.T
         n_products = 0
+        asked: list[np.ndarray] = []
 
-        def product(v: np.ndarray, H: np.ndarray = H) -> np.ndarray:
+        def product(v: np.ndarray, H: np.ndarray = H, asked: list[np.ndarray] = asked) -> np.ndarray:
             nonlocal n_products
             n_products += 1
+            if len(asked) < 4:
+                asked.append(np.array(v))
             return H @ v
 
         with np.errstate(all="ignore"):
@@ -307,7 +337,11 @@ def largest_eigenvalue(lesson: ModuleType) -> None:
                 "time until no float can hold it, or vanishes where that is below 1; only its direction matters, so "
                 "take its length away each time"
             )
+        if len(asked) == 4 and np.allclose(np.abs(asked), np.eye(4)):
+            raise Wrong("you build H column by column; with a million parameters that takes a million products, and "
+                        "power iteration needs about a hundred")  # fmt: skip
         first = H @ start
+        top = axes[:, 0]
         expect(
             answer,
             values[0],
@@ -321,6 +355,8 @@ def largest_eigenvalue(lesson: ModuleType) -> None:
                  "which the largest counts most. Go on for all rounds"),
                 (min(values), f"you have the lowest, {min(values):g}; the largest in size is {values[0]:g}"),
                 (max(values), f"you have the highest, {max(values):g}; the largest in size is {values[0]:g}"),
+                (values[0] / np.abs(top).max() ** 2, f"you have {values[0] / np.abs(top).max() ** 2:.3g}: v · H v is "
+                 f"the eigenvalue {values[0]:g} only if v has length 1"),
                 (np.mean(values), "that is the mean of all eigenvalues, the trace over n"),
             ],
             tolerance=1e-5,
@@ -337,11 +373,18 @@ def decoder_logits(lesson: ModuleType) -> None:
     rows = rng.integers(6, size=(2, 6))  # token 6 never occurs
     tokens, targets = rows[:, :-1], rows[:, 1:]
     right, gradients = lesson.in_pytorch(tokens, targets, decoder)
-    answer = lesson.decoder_logits(tokens, decoder)
+    with np.errstate(all="ignore"):
+        answer = lesson.decoder_logits(tokens, decoder)
+    if hasattr(answer, "value") and np.isnan(answer.value).any():
+        raise Wrong(
+            "the logits are NaN: either a position sees nothing, not even itself, or a hidden score's -∞ is still "
+            "there when the values are weighted; after the softmax it must be a weight of 0"
+        )
     changed = tokens.copy()
     changed[:, -1] = (changed[:, -1] + 1) % 6
     if hasattr(answer, "value") and answer.shape == right.shape and not np.allclose(answer.value, right):
-        later = lesson.decoder_logits(changed, decoder).value
+        with np.errstate(all="ignore"):
+            later = lesson.decoder_logits(changed, decoder).value
         if not np.allclose(answer.value[:, 0], later[:, 0]):
             moved = float(np.abs(answer.value[:, 0] - later[:, 0]).max())
             raise Wrong(
@@ -350,6 +393,8 @@ def decoder_logits(lesson: ModuleType) -> None:
             )
     with np.errstate(all="ignore"):
         cases = [(_variant(lesson, tokens, decoder, **{name: True}), sentence) for name, sentence in _SLIPS.items()]
+    log_p = right - np.log(np.exp(right).sum(-1, keepdims=True))
+    cases.append((log_p, "you return ln p; logits come before the softmax"))
     expect(answer, right, "the logits of a decoder with PyTorch's weights", cases, tolerance=1e-6)
 
     if not isinstance(answer, lesson.Tensor):
@@ -379,6 +424,8 @@ _SLIPS = {
                 "√3 times too small",
     "relu_alone": "max(0, u) is not squared in the feed-forward layer",
     "not_scaled": "the scores are not divided by √K",
+    "no_W_O": "the heads are joined, but W_O is missing: it mixes what they have gathered",
+    "added_twice": "attention's result has x in it already, and the block adds x again",
 }  # fmt: skip
 
 
@@ -408,7 +455,8 @@ def _variant(lesson: ModuleType, tokens: np.ndarray, decoder: object, **slips: b
         scores = np.where(np.tril(np.ones((T, T))) > 0, np.einsum("bhtk,bhsk->bhts", q, k) / scale, -np.inf)
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         heads = weights / weights.sum(-1, keepdims=True) @ v
-        x = x + heads.swapaxes(1, 2).reshape(B, T, D) @ w["W_O"].T
+        joined = heads.swapaxes(1, 2).reshape(B, T, D)
+        x = x + (joined if "no_W_O" in slips else joined @ w["W_O"].T) + (n if "added_twice" in slips else 0)
         u = np.maximum(norm(x, w["feed_forward_gain"]) @ w["W_1"].T, 0)
         x = x + (u if "relu_alone" in slips else u**2) @ w["W_2"].T
     return (x if "no_final_norm" in slips else norm(x, decoder.final_gain.value)) @ E.T

@@ -8,9 +8,9 @@ def hessian_vector_product(f, x, v):
     return gradient(f, x) * v
 
 
-@mistake("the sum of each row of H")
+@mistake("you have one number")
 def hessian_vector_product(f, x, v):
-    return gradient(lambda x: gradient(f, x) @ np.ones(x.shape), x) * v
+    return jvp(lambda x: jvp(f, x, v)[1], x, v)[1]
 
 
 @mistake("as the difference of two gradients would be")
@@ -42,11 +42,9 @@ def implicit_derivative(g, w, p):
     return -by_p / (1 - by_w)
 
 
-@mistake("you divide by 1 plus the slope by w")
+@mistake("you follow p through two steps")
 def implicit_derivative(g, w, p):
-    by_w = jvp(lambda w: g(w, p), w, 1.0)[1]
-    by_p = jvp(lambda p: g(w, p), p, 1.0)[1]
-    return by_p / (1 + by_w)
+    return jvp(lambda p: g(g(w, p), p), p, 1.0)[1]
 
 
 @mistake("you took g for F")
@@ -76,10 +74,10 @@ def pull_linear_system(cotangent, A, b):
     return np.outer(y, w), y
 
 
-@mistake("it lies on its side")
+@mistake("you weigh equation i by r_i")
 def pull_linear_system(cotangent, A, b):
     w, y = np.linalg.solve(A, b), np.linalg.solve(A.T, cotangent)
-    return -np.outer(w, y), y
+    return -np.outer(cotangent, w), y
 
 
 @mistake("you used b where the solution w belongs")
@@ -99,6 +97,12 @@ def temperature_slope(loss, temperature, logits):
 @mistake("depends on how sharply it is curved")
 def temperature_slope(loss, temperature, logits):
     return -gradient(lambda z: jvp(lambda a: loss(a, z), temperature, 1.0)[1], logits)
+
+
+@mistake("which is 0 at its minimum")
+def temperature_slope(loss, temperature, logits):
+    slope = jvp(lambda a: loss(a, logits), temperature, 1.0)[1]
+    return -gradient(lambda z: loss(temperature, z), logits) / slope
 
 
 @mistake("you took how the *loss* changes with a logit")
@@ -141,6 +145,19 @@ def colour_columns(pattern):
     for j in range(1, pattern.shape[1]):
         shares = np.any(pattern[:, j] & pattern[:, j - 1])
         colours.append(1 - colours[-1] if shares else colours[-1])
+    return colours
+
+
+@mistake("a matrix of 3 by 4: columns 1 and 3 have one colour")
+def colour_columns(pattern):
+    """A colour that is taken by an earlier column is passed, but not looked at again."""
+    colours = []
+    for j in range(pattern.shape[1]):
+        colour = 0
+        for k in range(j):
+            if colours[k] == colour and np.any(pattern[:, j] & pattern[:, k]):
+                colour += 1
+        colours.append(colour)
     return colours
 
 
@@ -229,8 +246,8 @@ def peel(pattern, products, colours):
             i, j = next(edge for edge in edges if 1 in (ends.count(edge[0]), ends.count(edge[1])))
             edges.remove((i, j))
             leaf, other = (i, j) if ends.count(i) == 1 else (j, i)
-            H[i, j] = rest[leaf, colours[other]]
-            rest[other, colours[leaf]] -= H[i, j]
+            H[leaf, other] = rest[leaf, colours[other]]
+            rest[other, colours[leaf]] -= H[leaf, other]
     return H
 
 

@@ -15,15 +15,14 @@ def layer_norm(x, gain, epsilon=1e-5):
     return gain * centred / (x.var(axis=-1, keepdims=True) + epsilon)
 
 
-@mistake("these 4 numbers are all there are")
+@mistake("your ε stands beside the root")
 def layer_norm(x, gain, epsilon=1e-5):
-    centred = x - x.mean(axis=-1, keepdims=True)
-    return gain * centred / np.sqrt(x.var(axis=-1, keepdims=True, ddof=1) + epsilon)
+    return gain * (x - x.mean(-1, keepdims=True)) / (x.std(-1, keepdims=True) + epsilon)
 
 
 @mistake("one mean and one deviation for the whole array")
 def layer_norm(x, gain, epsilon=1e-5):
-    return gain * (x - x.mean()) / np.sqrt(x.var() + epsilon)
+    return gain * (x - x.mean()) / (x.std() + epsilon)
 
 
 @mistake("as batch norm does")
@@ -56,13 +55,13 @@ def pull_layer_norm(cotangent, x, gain, epsilon=1e-5):
     return to_x, (cotangent * normal).sum(axis=(0, 1))
 
 
-@mistake("what the gain gets: the shape is (2, 3, 5), but (5) is expected")
+@mistake("it is n times the *mean* of g ⊙ n")
 def pull_layer_norm(cotangent, x, gain, epsilon=1e-5):
     std = np.sqrt(x.var(axis=-1, keepdims=True) + epsilon)
     normal = (x - x.mean(axis=-1, keepdims=True)) / std
     g = cotangent * gain
-    to_x = (g - g.mean(axis=-1, keepdims=True) - normal * (g * normal).mean(axis=-1, keepdims=True)) / std
-    return to_x, cotangent * normal
+    to_x = (g - g.mean(axis=-1, keepdims=True) - normal * (g * normal).sum(axis=-1, keepdims=True)) / std
+    return to_x, (cotangent * normal).sum(axis=(0, 1))
 
 
 @also_right
@@ -99,9 +98,10 @@ def pre_norm_block(x, attention_norm, attention, feed_forward_norm, feed_forward
     return feed_forward_norm(x + feed_forward(x))
 
 
-@mistake("x itself is lost")
+@mistake("you normalise what a sublayer *returns*")
 def pre_norm_block(x, attention_norm, attention, feed_forward_norm, feed_forward):
-    return feed_forward(feed_forward_norm(attention(attention_norm(x))))
+    x = x + attention_norm(attention(x))
+    return x + feed_forward_norm(feed_forward(x))
 
 
 @mistake("reads the x from before attention")
@@ -132,13 +132,13 @@ def adam_step(parameter, gradient, mean, square, n, rate, betas=(0.9, 0.999), ep
     return parameter - rate * unbiased_mean / (np.sqrt(unbiased_square) + epsilon), mean, square
 
 
-@mistake("your ε stands under the root")
+@mistake("you have swapped them")
 def adam_step(parameter, gradient, mean, square, n, rate, betas=(0.9, 0.999), epsilon=1e-8):
-    mean = betas[0] * mean + (1 - betas[0]) * gradient
-    square = betas[1] * square + (1 - betas[1]) * gradient**2
-    unbiased_mean = mean / (1 - betas[0] ** n)
-    unbiased_square = square / (1 - betas[1] ** n)
-    return parameter - rate * unbiased_mean / np.sqrt(unbiased_square + epsilon), mean, square
+    beta_square, beta_mean = betas
+    mean = beta_mean * mean + (1 - beta_mean) * gradient
+    square = beta_square * square + (1 - beta_square) * gradient**2
+    root = np.sqrt(square / (1 - beta_square**n)) + epsilon
+    return parameter - rate * mean / (1 - beta_mean**n) / root, mean, square
 
 
 @mistake("is corrected already; the next step would correct it again")
@@ -173,10 +173,10 @@ def adamw_step(parameter, gradient, mean, square, n, rate, decay, betas=(0.9, 0.
     return (1 - rate * decay) * updated, mean, square
 
 
-@mistake("the same *share* of itself")
+@mistake("must hand them on")
 def adamw_step(parameter, gradient, mean, square, n, rate, decay, betas=(0.9, 0.999)):
-    updated, mean, square = adam_step(parameter, gradient, mean, square, n, rate, betas)
-    return updated - rate * decay * np.sign(parameter), mean, square
+    updated, mean, square = adam_step(parameter, gradient, mean, square, n, rate)
+    return updated - rate * decay * parameter, mean, square
 
 
 @also_right
@@ -189,9 +189,9 @@ def orthogonalised(gradient):
     return gradient / np.linalg.norm(gradient)
 
 
-@mistake("you made each *number* ±1")
+@mistake("it takes both Y and Z")
 def orthogonalised(gradient):
-    return np.sign(gradient)
+    return np.linalg.qr(gradient)[0] if gradient.shape[0] >= gradient.shape[1] else np.linalg.qr(gradient.T)[0].T
 
 
 @mistake("the directions are no longer those of the gradient")
@@ -238,6 +238,12 @@ def largest_eigenvalue(product, start, n_rounds=100):
     return float(start @ product(start) / (start @ start))
 
 
+@mistake("you build H column by column")
+def largest_eigenvalue(product, start, n_rounds=100):
+    values = np.linalg.eigvalsh(np.stack([product(each) for each in np.eye(len(start))]))
+    return float(values[np.abs(values).argmax()])
+
+
 @also_right
 def largest_eigenvalue(product, start, n_rounds=100):
     v = start
@@ -262,9 +268,10 @@ def decoder_logits(tokens, decoder):
     return linear(norm(x, decoder.final_gain), decoder.embedding)
 
 
-@mistake("without the final norm")
+@mistake("the logits are NaN")
 def decoder_logits(tokens, decoder):
-    seen = np.tril(np.ones((tokens.shape[1], tokens.shape[1]))) > 0
+    """A position does not see itself."""
+    seen = np.tril(np.ones((tokens.shape[1], tokens.shape[1])), -1) > 0
     x = decoder.embedding[tokens]
     for block in decoder.blocks:
 
@@ -275,7 +282,7 @@ def decoder_logits(tokens, decoder):
 
         x = x + attention(norm(x, block.attention_gain))
         x = x + linear(relu(linear(norm(x, block.feed_forward_gain), block.W_1)) ** 2, block.W_2)
-    return linear(x, decoder.embedding)
+    return linear(norm(x, decoder.final_gain), decoder.embedding)
 
 
 @mistake("you turn the values too")
