@@ -108,7 +108,10 @@ def ranks() -> Figure:
     expected = language().expected_pairs()
     tried = [1, 2, 3, 4, 8, len(expected)]
     figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
-    for n_texts, n_seeds, colour in ((50, 3, ORANGE), (2000, 1, BLUE)):
+    for n_texts, n_seeds, label, colour in (
+        (50, 3, "50 texts\n(mean of 3 draws)", ORANGE),
+        (2000, 1, "2,000 texts", BLUE),
+    ):
         losses = np.zeros((n_seeds, len(tried)))
         for seed in range(n_seeds):
             counts = count_pairs(language().write(n_texts, seed), len(expected))
@@ -118,10 +121,10 @@ def ranks() -> Figure:
         mean = losses.mean(axis=0)
         axes.plot(range(len(tried)), mean, "o-", color=colour, ms=4, lw=1.6)
         axes.plot(int(mean.argmin()), mean.min(), "o", ms=11, mfc="none", mec=colour)
-        axes.text(len(tried) - 0.85, mean[-1] + 0.003, f"{n_texts:,} texts", color=colour, va="bottom")
+        axes.text(len(tried) - 0.85, mean[-1] + 0.003, label, color=colour, va="bottom")
     axes.axhline(language().floor(1), color=GREY, lw=1, ls="--")
     axes.text(-0.2, language().floor(1) - 0.004, "floor of all bigrams", color=GREY, va="top")
-    axes.text(0.8, 1.095, "rank 1: about 2", color=GREY, va="top", ha="right")
+    axes.text(0.8, 1.095, "rank 1: ≈ 2", color=GREY, va="top", ha="right")
     axes.set(xticks=range(len(tried)), xticklabels=tried, xlabel="rank", ylabel="loss on all texts (nats per word)")
     axes.set(ylim=(0.93, 1.1), xlim=(-0.3, len(tried) + 0.1))
     axes.spines[["top", "right"]].set_visible(False)
