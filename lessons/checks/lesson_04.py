@@ -82,6 +82,8 @@ def merge(lesson: ModuleType) -> None:
         for wrong, sentence in mistakes:
             if found == wrong:
                 raise Wrong(sentence)
+        if found == ids != right:
+            raise Wrong(f"{what}: nothing was merged; to Python, the list [1, 2] and the tuple (1, 2) are never equal")
         if found != right:
             raise Wrong(f"{what}: you have {found}, not {right}")
 
@@ -256,8 +258,8 @@ def decode(lesson: ModuleType) -> None:
 
     plain_text = decoded(plain.encode("Otto", merges), "the tokens of “Otto”")
     if plain_text == bytes(plain.encode("Otto", merges)).decode():
-        raise Wrong(f"the tokens of “Otto” become “{plain_text}”: an id is not the byte itself; 64 is the token of “a”, "
-                    "whose byte is 97")  # fmt: skip
+        raise Wrong(f"the tokens of “Otto” become “{plain_text}”: an id is not the byte itself; 64 is the token of “a”,"
+                    " whose byte is 97")  # fmt: skip
     if plain_text != "Otto":
         raise Wrong(f"the tokens of “Otto” become “{plain_text}”")
     found = decoded(ids, f"the tokens of “{text}”")
