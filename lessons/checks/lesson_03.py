@@ -313,20 +313,20 @@ def _codes(answer: object, n: int, n_blocks: int) -> tuple[Array, Array]:
 
 
 def absmax(lesson: ModuleType) -> None:
-    x = np.array([0.5, -1.0, 0.26, 0.1, 3.0, 2.0, -1.5, 0.2])
+    x = np.array([0.52, -1.0, 0.26, 0.1, 3.0, 2.0, -1.6, 0.2])
     codes, constants = _codes(lesson.absmax(x.copy(), 4), 8, 2)
     right_constants = np.array([1 / 127, 3 / 127])
-    right_codes = np.array([64, -127, 33, 13, 127, 85, -64, 8], dtype=float)  # 63.5 and -63.5 go to the even one
+    right_codes = np.array([66, -127, 33, 13, 127, 85, -68, 8], dtype=float)
     expect(
         constants,
         right_constants,
-        "the constants of [0.5, -1, 0.26, 0.1] and [3, 2, -1.5, 0.2]",
+        "the constants of [0.52, -1, 0.26, 0.1] and [3, 2, -1.6, 0.2]",
         [
             ([3 / 127, 3 / 127], "both blocks have the same constant: in a matrix, one outlier spoilt 4,095 weights "
                                  "like this; with a constant for each block of 64, it is 63"),
             ([1 / 128, 3 / 128], "you divide by 128, so the code of 3 would be 128; but 128 does not fit into 8 bits, "
                                  "the codes end at 127, and as an int8 it is -128"),
-            ([0.5 / 127, 3 / 127], "-1 is the largest *in absolute value* in its block; you took 0.5, and -1 gets no "
+            ([0.52 / 127, 3 / 127], "-1 is the largest *in absolute value* in its block; you took 0.52, and -1 gets no "
                                    "code that is large enough"),
             ([127.0, 127 / 3], "your constants are what one multiplies with to get codes, as in lecture notes N4; ours "
                                "turn codes into numbers, x ≈ constant · code"),
@@ -336,7 +336,7 @@ def absmax(lesson: ModuleType) -> None:
     expect(
         codes,
         right_codes,
-        "the codes of [0.5, -1, 0.26, 0.1] and [3, 2, -1.5, 0.2]",
+        "the codes of [0.52, -1, 0.26, 0.1] and [3, 2, -1.6, 0.2]",
         [
             (np.abs(right_codes), "the signs are lost: codes run from -127 to 127"),
             (np.trunc(x / np.repeat(right_constants, 4)), "your codes are cut off, not rounded: all numbers move "

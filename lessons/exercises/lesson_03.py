@@ -72,7 +72,8 @@ def sum_in(numbers: Sequence[float], rounded: Callable[[float], float]) -> float
 def round_to(x: float, e: int, m: int) -> float:
     """The number nearest to x in the format (e, m), as a float; the even one of two that are equally near.
 
-    Numbers that would round to 2^(bias + 1), where the exponent consists of ones, become infinite, with their sign.
+    What rounds to 2^(bias + 1) or more in size becomes infinite, with its sign: that exponent would consist of ones. x
+    may be 0 or infinite, and then stays what it is.
     """
     # solution:
     bias = 2 ** (e - 1) - 1
