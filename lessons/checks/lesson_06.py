@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lesson_01 import Tensor, backward
+from lesson_01 import Tensor, backward, tanh
 from pellucid.course.checks import Wrong, expect
 
 Array = np.ndarray
@@ -201,13 +201,13 @@ def truncated_states(lesson: ModuleType) -> None:
         seen = [s for s in range(T) if reaches[t][s]]
         raise Wrong(
             f"the walk back from state {t} should end at word {t // k * k}, but yours reaches the words "
-            f"{', '.join(map(str, seen)) or 'of no place'}; pieces begin at 0, {k}, {2 * k}"
+            f"{', '.join(map(str, seen)) or '(none)'}; pieces begin at 0, {k}, {2 * k}"
         )
     start = (T - 1) // k * k
     plain = [Tensor(each) for each in (W, U, b)]
     h = Tensor(right[start - 1])
     for t in range(start, T):
-        h = lesson.tanh(h @ plain[0].T + x[t] @ plain[1].T + plain[2])
+        h = tanh(h @ plain[0].T + x[t] @ plain[1].T + plain[2])
     backward(h.sum())
     for name, ours, theirs in zip("WUb", plain, _gradients(answer, T - 1, inputs)[1:], strict=True):
         expect(
@@ -317,6 +317,10 @@ def square_features(lesson: ModuleType) -> None:
                 ),
                 (squares, "you have only the squares; (x·y)² also has the mixed terms, such as x₁y₁ · x₂y₂"),
                 (float(x @ y), "this is x·y without the square"),
+                (
+                    float(x[:2] @ y[:2]) ** 2,
+                    "your features see two numbers only; there may be more, and each pair of them has a mixed term",
+                ),
             ],
         )
 

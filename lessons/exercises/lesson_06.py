@@ -28,8 +28,8 @@ Array = np.ndarray
 def rnn_states(x_TBD: Array | Tensor, W_HH: Tensor, U_HD: Tensor, b_H: Tensor) -> list[Tensor]:
     """The states h_0, h_1, … of a recurrent network that reads x[0], x[1], …: T tensors (B, H) on the tape.
 
-    h_t is the state right after x[t] has been read. Before the first word the state is zero. W takes the old state,
-    U the word. Each row of a state is one text's, so a product with W is `h @ W_HH.T`.
+    h_t is the state right after x[t] has been read: tanh(W h_{t-1} + U x_t + b). Before the first word the state is
+    zero. Each row of a state is one text's, so a product with W is `h @ W_HH.T`. T is x_TBD.shape[0].
     """
     # solution:
     h_BH = Tensor(np.zeros((x_TBD.shape[1], W_HH.shape[0])))

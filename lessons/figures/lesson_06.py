@@ -178,19 +178,20 @@ def echo() -> Figure:
     """The loss at the last word of the echo language against the number of fillers, between its two floors."""
     figure, axes = plt.subplots(figsize=(7.6, 3.9), layout="constrained")
     remembers, forgets = -0.9 * math.log(0.9) - 0.1 * math.log(0.1 / 3), math.log(4)
-    for height, text in ((remembers, "floor of a reader who remembers"), (forgets, "floor of one who has forgotten")):
+    floors = ((remembers, "a reader who remembers", -0.02, "top"), (forgets, "one who has forgotten", 0.02, "bottom"))
+    for height, who, shift, side in floors:
         axes.axhline(height, color=GREY, lw=1, ls="--")
-        axes.text(0.3, height + 0.02, f"{text}: {height:.3f}", color=GREY, va="bottom")
-    distances = (1, 2, 4, 6, 8, 10, 12, 14, 16, 20, 24)
+        axes.text(0.3, height + shift, f"floor of {who}: {height:.3f}", color=GREY, va=side)
+    distances = (1, 2, 4, 6, 8, 10, 12, 16, 20, 24)
     for seed in range(3):
         losses = []
         for d in distances:
-            reader = new_reader(16, gain=0.8, seed=seed)
+            reader = new_reader(16, gain=0.5, seed=seed)
             train_reader(reader, d, n_steps=200, seed=seed)
             losses.append(loss_at_the_end(reader, d))
         axes.plot(distances, losses, "o-", color=ORANGE, lw=1.4, ms=4, alpha=0.8)
-    axes.text(15.4, 0.98, "RNN, three starts", color=ORANGE)
-    far = (2, 8, 14, 20, 24)
+    axes.text(17, 1.2, "RNN, g = 0.5: three starts", color=ORANGE)
+    far = (2, 8, 16, 24)
     losses = []
     for d in far:
         reader = new_lstm_reader(12, bias=4.0, seed=0)
