@@ -64,6 +64,10 @@ def rnn_states(lesson: ModuleType) -> None:
             linear.append(h)
         mistakes = [
             *((each, no_newest) for each in late),
+            (
+                np.concatenate([np.zeros((1, B, H)), right[:-1]]),
+                "your list begins with the zero state: h_t is the state right *after* word t has been read",
+            ),
             (linear, "your states are not between -1 and 1: nothing bends the sum, so this network is one long sum"),
             (
                 _states(x, W, U, b, first=1.0),
@@ -147,6 +151,10 @@ def jacobian_through_time(lesson: ModuleType) -> None:
             ),
             (np.prod(factors, axis=0), "you multiply entry by entry; a way from h_s to h_t leads over every number "
                                        "between them, and a product of matrices adds up all ways"),
+            (
+                product([np.diag(1 - row**2) for row in h]) @ W,
+                "W stands there once, but every step goes through it: the factor of a step is its slopes times W",
+            ),
             (factors[-1], "this is the last step alone"),
             (factors[0], "this is the first step alone"),
             (np.sum(factors, axis=0), "you add the steps; one follows the other, so their slopes are multiplied"),
@@ -196,12 +204,16 @@ def truncated_states(lesson: ModuleType) -> None:
         )
     if all(not reaches[t][t - 1] for t in range(1, T)):
         raise Wrong(f"you cut after every word; with k = {k}, a piece has {k} words, and inside it the walk goes on")
+    if not all(map(any, reaches)):
+        t = reaches.index([False] * T)
+        raise Wrong(
+            f"state {t} has no parents: it should be computed from word {t}, and the walk back should find that word"
+        )
     if reaches != wanted:
         t = next(t for t in range(T) if reaches[t] != wanted[t])
-        seen = [s for s in range(T) if reaches[t][s]]
         raise Wrong(
-            f"the walk back from state {t} should end at word {t // k * k}, but yours reaches the words "
-            f"{', '.join(map(str, seen)) or '(none)'}; pieces begin at 0, {k}, {2 * k}"
+            f"the walk back from state {t} should end at word {t // k * k}, but yours ends at word "
+            f"{reaches[t].index(True)}; pieces begin at 0, {k}, {2 * k}"
         )
     start = (T - 1) // k * k
     plain = [Tensor(each) for each in (W, U, b)]
@@ -340,8 +352,15 @@ def attention_by_features(lesson: ModuleType) -> None:
     def shares(table: Array, axis: int = 1) -> Array:
         return table / table.sum(axis=axis, keepdims=True)
 
+    with np.errstate(all="ignore"):
+        answer = lesson.attention_by_features(q.copy(), k.copy(), v.copy())
+    if answer is not None and np.shape(answer) == (T, V) and np.isnan(np.asarray(answer, dtype=float)).any():
+        raise Wrong(
+            "there are NaN in the outputs: a mask of -∞ is for scores, of which a softmax then takes the exponential; "
+            "these products are weights already, and a hidden key has the weight 0"
+        )
     expect(
-        lesson.attention_by_features(q.copy(), k.copy(), v.copy()),
+        answer,
         _weighted(shares(masked), v),
         f"the outputs of {T} positions",
         [
@@ -362,6 +381,11 @@ def attention_by_features(lesson: ModuleType) -> None:
             ),
             (_weighted(shares(products), v), "position 0 looks ahead: mask what comes later"),
             (_weighted(shares(products * seen.T), v), "you hid the past, and position 0 sees all that comes later"),
+            (
+                _weighted(masked / masked.sum(axis=1), v),
+                "you divide column s by the sum of row s: NumPy lays a row of sums over the rows; keep the axis that "
+                "you sum over",
+            ),
             (
                 _weighted(shares(masked, axis=0), v),
                 "the columns sum to 1, not the rows: each position that asks has one whole to give away",
