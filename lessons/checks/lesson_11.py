@@ -1,0 +1,464 @@
+"""Checks of lesson 11. Every right answer is computed here by plain loops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from itertools import accumulate
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from pellucid.course.checks import Wrong, expect
+
+Array = np.ndarray
+
+
+def _shares(weights: Any) -> Array:
+    total = math.fsum(weights)
+    return np.array([weight / total for weight in weights])
+
+
+def _softmax(logits: Any) -> Array:
+    return _shares([math.exp(logit - max(logits)) for logit in logits])
+
+
+# ---- One token ----
+
+
+def at_temperature(lesson: ModuleType) -> None:
+    logits = np.array([0.3, 2.0, -1.1, 1.4, 0.9])
+    p = _softmax(logits)
+    with np.errstate(all="ignore"):
+        _temperatures(lesson, logits, p)
+        answer = lesson.at_temperature(logits.copy(), 0)
+        if np.shape(answer) == (5,) and not np.isfinite(np.asarray(answer, dtype=float)).all():
+            raise Wrong(
+                "at temperature 0 there are numbers that are none: you divided by 0. The formula has no value there, "
+                "only a limit: all of the probability on the largest logit"
+            )
+        expect(
+            answer,
+            [0, 1, 0, 0, 0],
+            "the probabilities at temperature 0",
+            [
+                (p, "at temperature 0 you return the model's own probabilities; those belong to temperature 1"),
+                ([0.2] * 5, "at temperature 0 all tokens are alike; that is the limit of an infinite temperature"),
+            ],
+        )
+
+
+def _temperatures(lesson: ModuleType, logits: Array, p: Array) -> None:
+    for temperature in (0.5, 2.0):
+        expect(
+            lesson.at_temperature(logits.copy(), temperature),
+            _softmax(logits / temperature),
+            f"the probabilities at temperature {temperature:g}",
+            [
+                (
+                    p,
+                    f"at temperature {temperature:g} nothing has changed: if all probabilities are divided by the same "
+                    "number and made a whole again, they are what they were. The softmax comes after the division",
+                ),
+                (p / temperature, f"the sum is {1 / temperature:g}: it is the logits that are divided, not the shares"),
+                (
+                    _softmax(logits * temperature),
+                    f"your temperature {temperature:g} does what {1 / temperature:g} should: a high temperature makes "
+                    "the logits smaller, and the tokens more alike",
+                ),
+                (
+                    _softmax(p / temperature),
+                    "you took a softmax of probabilities: they differ by less than 1, so all tokens become alike. The "
+                    "softmax belongs to the logits",
+                ),
+                (logits / temperature, "these are logits still; no softmax has made probabilities of them"),
+            ],
+        )
+    expect(lesson.at_temperature(logits.copy(), 1.0), p, "temperature 1, the model itself")
+    expect(lesson.at_temperature(logits.copy(), 1e9), [0.2] * 5, "a temperature of a billion", tolerance=1e-6)
+
+
+def draw(lesson: ModuleType) -> None:
+    p = np.array([0.125, 0.5, 0.25, 0.125])
+    ends = list(accumulate(p))
+    order = sorted(range(4), key=lambda i: -p[i])
+    ends_sorted = list(accumulate(p[order]))
+    ranks = {u: sum(u >= end for end in ends_sorted) for u in (0.05, 0.3, 0.55, 0.7, 0.9)}
+    answers = {u: _token(lesson.draw(p.copy(), u)) for u in ranks}
+    if all(answer == 1 for answer in answers.values()):
+        raise Wrong("you take the likeliest token, whatever the random number says: that is greedy, not a draw")
+    for u, rank in ranks.items():
+        right = sum(u >= end for end in ends)
+        expect(
+            answers[u],
+            right,
+            f"the token at {u:g}, when the pieces end at 0.125, 0.625, 0.875 and 1",
+            [
+                (
+                    rank,
+                    f"at {u:g} you return {rank}: that is a place in the sorted list, not a token. There is no need to "
+                    "sort; if you do, go back from the place to the token's id",
+                ),
+                (order[rank], f"at {u:g} you hit token {order[rank]}: the tokens lie in the order of their ids"),
+                (
+                    right + 1,
+                    f"at {u:g} you return {right + 1}, one too far: piece {right} begins where the one before it ends",
+                ),
+                (
+                    right - 1,
+                    f"at {u:g} you return {right - 1}: you took the last piece that ends before the number; the number "
+                    "lies in the next",
+                ),
+            ],
+        )
+    possible = np.array([0.0, 0.25, 0.0, 0.75])
+    with np.errstate(all="ignore"):
+        first, border = _token(lesson.draw(possible.copy(), 0.0)), _token(lesson.draw(possible.copy(), 0.25))
+    if first == 0:
+        raise Wrong(
+            "at 0 you hit token 0, which has probability 0. Its piece begins and ends at 0, so it holds nothing: a "
+            "piece holds its beginning, not its end"
+        )
+    expect(first, 1, "the token at 0, with probabilities 0, 0.25, 0, 0.75")
+    expect(
+        border,
+        3,
+        "the token at 0.25, with probabilities 0, 0.25, 0, 0.75",
+        [
+            (1, "at 0.25, where token 1 ends and token 3 begins, you hit token 1: an end is not part of the piece"),
+            (2, "at 0.25 you hit token 2, which has probability 0"),
+        ],
+    )
+
+
+def _token(answer: Any) -> Any:
+    """An answer as a number, also from an array that holds one."""
+    return answer if answer is None or np.size(answer) != 1 else np.asarray(answer).reshape(())
+
+
+# ---- Cutting the tail off ----
+
+
+def _kept(p: Array, tokens: Any) -> Array:
+    kept = np.array([p[i] if i in tokens else 0.0 for i in range(len(p))])
+    return kept / kept.sum()
+
+
+def top_k(lesson: ModuleType) -> None:
+    p = np.array([0.05, 0.3, 0.1, 0.25, 0.18, 0.12])
+    order = sorted(range(6), key=lambda i: -p[i])
+    answer = lesson.top_k(p.copy(), 3)
+    if answer is not None and np.shape(answer) == (3,):
+        raise Wrong(
+            "you return three numbers; six are expected, one for each token, with 0 for those cut off: otherwise "
+            "nobody knows which token a number belongs to"
+        )
+    expect(
+        answer,
+        _kept(p, order[:3]),
+        "top-k 3 of [0.05, 0.3, 0.1, 0.25, 0.18, 0.12]",
+        [
+            (_kept(p, order[:2]), "two tokens stay: you dropped the third likeliest, and it is one of the three"),
+            (_kept(p, order[:4]), "four tokens stay, one too many"),
+            (_kept(p, order[:3]) * p[order[:3]].sum(), "the sum is 0.73: what stays must be made a whole again"),
+            (_kept(p, order[3:]), "you kept the least likely tokens"),
+            (_kept(p, range(3)), "you kept the first three tokens of the vocabulary, not the likeliest"),
+            (_kept(p, range(3, 6)), "you kept the last three tokens of the vocabulary, not the likeliest"),
+            (_softmax(_kept(p, order[:3])), "a softmax of probabilities gives the tokens cut off something again"),
+        ],
+    )
+    even = np.array([0.2, 0.3, 0.2, 0.1, 0.2])
+    answer = lesson.top_k(even.copy(), 2)
+    if np.shape(answer) != (5,):
+        expect(answer, even, "top-k 2")
+    n_kept = int(np.count_nonzero(np.asarray(answer, dtype=float)))
+    if n_kept != 2:
+        raise Wrong(
+            f"top-k 2 of [0.2, 0.3, 0.2, 0.1, 0.2] keeps {n_kept} tokens: three share the second place, and one of "
+            "them is to stay. Count tokens; a threshold can't tell equal ones apart"
+        )
+    expect(sorted(np.asarray(answer))[-2:], [0.4, 0.6], "what stays of [0.2, 0.3, 0.2, 0.1, 0.2] with top-k 2")
+    expect(lesson.top_k(p.copy(), 10), p, "top-k 10 of six tokens: all of them stay")
+
+
+def top_p(lesson: ModuleType) -> None:
+    p = np.array([0.04, 0.33, 0.11, 0.27, 0.16, 0.09])
+    order = sorted(range(6), key=lambda i: -p[i])  # 1, 3, 4, 2, 5, 0: 0.33, 0.60, 0.76, 0.87, 0.96, 1
+    with np.errstate(all="ignore"):
+        answer = lesson.top_p(p.copy(), 0.7)
+        expect(
+            answer,
+            _kept(p, order[:3]),
+            "top-p 0.7 of [0.04, 0.33, 0.11, 0.27, 0.16, 0.09]",
+            [
+                (
+                    _kept(p, order[:2]),
+                    "tokens with 0.60 stay: you dropped the token that crosses 0.7. A set with at least 0.7 needs it",
+                ),
+                (_kept(p, order[:4]), "tokens with 0.87 stay; three of them have 0.76 already, which is enough"),
+                (
+                    np.array(sorted(_kept(p, order[:3]), reverse=True)),
+                    "your numbers are sorted: the likeliest comes first, whatever its id is. Each number must go back "
+                    "to the place of its token",
+                ),
+                (
+                    _kept(p, range(4)),
+                    "you added up the tokens in the order of their ids; the smallest set begins with the likeliest",
+                ),
+                (_kept(p, order[:3]) * 0.76, "the sum is 0.76: what stays must be made a whole again"),
+                (_kept(p, order[:3]) * 0.7, "the sum is 0.7; what stays has 0.76, and it must be made a whole again"),
+                (
+                    _kept(p, order[:1]),
+                    "only the likeliest stays: 0.7 is the mass of all that stay together, not a bound for each",
+                ),
+            ],
+        )
+        sure = np.array([0.03, 0.02, 0.95])
+        answer = lesson.top_p(sure.copy(), 0.9)
+        if np.shape(answer) == (3,) and not np.isclose(np.sum(np.nan_to_num(answer)), 1):
+            raise Wrong(
+                "top-p 0.9 of [0.03, 0.02, 0.95] keeps nothing: the first token crosses 0.9 alone, and a model could "
+                "not write on. The token that crosses the border stays"
+            )
+        expect(answer, [0, 0, 1], "top-p 0.9 of [0.03, 0.02, 0.95]")
+        expect(lesson.top_p(p.copy(), 0.99), p, "top-p 0.99 of six tokens, the least likely of which has 0.04")
+
+
+# ---- Less work ----
+
+
+def positions_computed(lesson: ModuleType) -> None:
+    P, N = 7, 5
+    without = sum(P + i for i in range(N))
+    expect(
+        lesson.positions_computed(P, N, True),
+        P + N - 1,
+        "positions for 5 tokens after 7, with a cache",
+        [
+            (P + N, "you have 12: the fifth new token is written, but nobody reads it"),
+            (N, "you have 5: the prompt must be read, too"),
+            (N - 1, "you have 4: the prompt must be read, too"),
+            (P * N, "you have 35: with a cache the prompt is read once, not for each new token"),
+            (without, "you have 45, the number without a cache: what is cached is not computed again"),
+        ],
+    )
+    expect(
+        lesson.positions_computed(P, N, False),
+        without,
+        "positions for 5 tokens after 7, without a cache",
+        [
+            (P * N, "you have 35: the text grows. The first new token needs 7 positions, the second 8"),
+            (sum(P + i + 1 for i in range(N)), "you have 50: for the first new token only the prompt is read"),
+            (sum(range(N)), "you have 10: the prompt is read again for each new token, and you left it out"),
+            (sum(range(1, N + 1)), "you have 15: the prompt is read again for each new token, and you left it out"),
+            ((P + N) ** 2, "you have 144, (7 + 5)²: not every token is there from the start"),
+            (P + N - 1, "you have 11, the number with a cache: without one, all is read again for each new token"),
+        ],
+    )
+    expect(lesson.positions_computed(3, 1, False), 3, "positions for one token after 3, without a cache")
+    expect(lesson.positions_computed(1, 100, False), 5050, "positions for 100 tokens after 1, without a cache")
+
+
+# ---- Searching ----
+
+Tree = Mapping[tuple, Mapping[str, float]]
+
+# Nothing follows a text that is not named. Beams of two: at first a and b, then ab and "a.", and in the end ab and abc.
+_TREE: Tree = {
+    (): {"a": 0.5, "b": 0.3, "c": 0.2},
+    ("a",): {"b": 0.6, "c": 0.1, ".": 0.3},
+    ("b",): {"a": 0.35, "c": 0.35, ".": 0.3},
+    ("c",): {".": 0.95, "a": 0.05},
+    ("a", "b"): {"a": 0.3, "b": 0.1, "c": 0.35, ".": 0.25},
+    ("a", "b", "c"): {".": 0.8, "a": 0.2},
+    ("a", "b", "a"): {"b": 0.5, ".": 0.5},
+    ("a", "c"): {".": 1.0},
+    ("b", "a"): {".": 0.55, "c": 0.45},
+    ("b", "c"): {".": 0.97, "a": 0.03},
+}
+
+
+def _search(
+    following: Callable[[tuple], Mapping], n_beams: int, keep: Callable[[list], list] | None = None, adds: bool = False
+) -> list[tuple[tuple, float]]:
+    """Beam search over probabilities, with switches for mistakes: how candidates are chosen, and sums for products."""
+    beams: list[tuple[tuple, float]] = [((), 0.0 if adds else 1.0)]
+    while any(following(text) for text, _ in beams):
+        families = [
+            [((*text, token), p + q if adds else p * q) for token, q in following(text).items()] or [(text, p)]
+            for text, p in beams
+        ]
+        if keep:
+            beams = keep(families)
+        else:
+            beams = sorted((each for family in families for each in family), key=lambda each: -each[1])[:n_beams]
+    return sorted(beams, key=lambda each: -each[1])
+
+
+def _all_texts(following: Callable[[tuple], Mapping], text: tuple = (), p: float = 1.0) -> list[tuple[tuple, float]]:
+    tokens = following(text)
+    if not tokens:
+        return [(text, p)]
+    return [each for token, q in tokens.items() for each in _all_texts(following, (*text, token), p * q)]
+
+
+def _written(text: tuple) -> str:
+    return "".join(map(str, text)) or "the empty text"
+
+
+def beam_search(lesson: ModuleType) -> None:
+    trees = [("the notes' tree", lesson.small_tree), ("another tree", lambda text: dict(_TREE.get(tuple(text), {})))]
+    for name, following in trees:
+        for n_beams in (1, 2, 3):
+            _compare(lesson, name, following, n_beams)
+    everything = sorted(_all_texts(trees[1][1]), key=lambda each: -each[1])
+    found = _pairs(lesson.beam_search(trees[1][1], 50), "50 beams in a tree of fewer texts")
+    if len(found) != len(everything):
+        raise Wrong(f"50 beams in a tree of {len(everything)} texts find {len(found)}; nothing should be lost")
+    expect(
+        [log_p for _, log_p in found],
+        [math.log(p) for _, p in everything],
+        "the logarithms of all texts, likeliest first",
+    )
+
+
+def _pairs(answer: Any, what: str) -> list[tuple[tuple, float]]:
+    if answer is None:
+        raise Wrong("your function returns None; is a `return` missing?")
+    try:
+        return [(tuple(text), float(log_p)) for text, log_p in answer]
+    except (TypeError, ValueError):
+        raise Wrong(f"{what}: a list of pairs is expected, each a text and the ln of its probability") from None
+
+
+def _compare(lesson: ModuleType, name: str, following: Callable[[tuple], Mapping], n_beams: int) -> None:
+    right = _search(following, n_beams)
+    what = f"{n_beams} beam{'s' if n_beams > 1 else ''} in {name}"
+    found = _pairs(lesson.beam_search(following, n_beams), what)
+    texts, right_texts = [text for text, _ in found], [text for text, _ in right]
+    best, p_best = right[0]
+    if texts == right_texts:
+        _compare_numbers(following, found, right, what)
+        return
+    unfinished = [text for text in texts if following(text)]
+    if unfinished:
+        raise Wrong(f"{what}: {_written(unfinished[0])} is not complete, and the search has ended")
+    everything = dict(sorted(_all_texts(following), key=lambda each: -each[1])[:n_beams])
+    for wrong, sentence in _mistakes(following, n_beams):
+        if _agree(found, wrong) and texts[0] != best:
+            p = dict(_all_texts(following))[texts[0]]
+            raise Wrong(
+                f"{what}: you find {_written(texts[0])} with {p:.3g}, not {_written(best)} with {p_best:.3g}: "
+                f"{sentence}"
+            )
+    if n_beams < 3 and texts == list(everything):
+        raise Wrong(
+            f"{what}: you find the likeliest texts of all; so few beams can't see them. Is it a search of everything?"
+        )
+    if sorted(texts) == sorted(right_texts):
+        raise Wrong(f"{what}: the right texts, but not with the likeliest first")
+    if len(texts) != len(right_texts):
+        raise Wrong(f"{what}: you return {len(texts)} texts, not {len(right_texts)}")
+    raise Wrong(
+        f"{what}: you find {', '.join(map(_written, texts))}, not {', '.join(map(_written, right_texts))}, which has "
+        f"{p_best:.3g}"
+    )
+
+
+def _mistakes(following: Callable[[tuple], Mapping], n_beams: int) -> list[tuple[list[tuple[tuple, float]], str]]:
+    def apart(families: list) -> list:
+        if len(families) == 1:
+            return sorted(families[0], key=lambda each: -each[1])[:n_beams]
+        return [max(family, key=lambda each: each[1]) for family in families]
+
+    return [
+        (
+            _search(following, n_beams, keep=apart),
+            "each beam went on by itself, with its own best continuation. The continuations of all beams compete: both "
+            "may come from the same one",
+        ),
+        (
+            _search(following, n_beams, adds=True),
+            "you added the probabilities of the tokens; that of a text is their product, and only logarithms add up. "
+            "With sums, longer texts win",
+        ),
+        (
+            _without_complete(following, n_beams),
+            "a text that was complete is gone. It stays in the race: it keeps its probability, while the others still "
+            "lose",
+        ),
+    ]
+
+
+def _agree(found: list[tuple[tuple, float]], wrong: list[tuple[tuple, float]]) -> bool:
+    """Whether these are the texts, with these numbers or their logarithms."""
+    given, numbers = [log_p for _, log_p in found], np.array([p for _, p in wrong])
+    same_texts = [text for text, _ in found] == [text for text, _ in wrong]
+    return same_texts and (np.allclose(given, numbers) or np.allclose(given, np.log(numbers)))
+
+
+def _without_complete(following: Callable[[tuple], Mapping], n_beams: int) -> list[tuple[tuple, float]]:
+    """A search in which complete texts are dropped until the last round."""
+    beams: list[tuple[tuple, float]] = [((), 1.0)]
+    while True:
+        new = [((*text, token), p * q) for text, p in beams for token, q in following(text).items()]
+        if not new:
+            return beams
+        beams = sorted(new, key=lambda each: -each[1])[:n_beams]
+
+
+def _steps(following: Callable[[tuple], Mapping], text: tuple) -> list[float]:
+    """The probability of each token of a text."""
+    return [following(text[:i])[token] for i, token in enumerate(text)]
+
+
+def _compare_numbers(following: Callable[[tuple], Mapping], found: list, right: list, what: str) -> None:
+    p = np.array([p for _, p in right])
+    expect(
+        [log_p for _, log_p in found],
+        np.log(p),
+        f"{what}: the logarithms",
+        [
+            (p, f"{what}: the texts are right, but the numbers are probabilities; their logarithms are expected"),
+            (-np.log(p), f"{what}: the texts are right, but you return -ln p, the surprise"),
+            (
+                [math.fsum(_steps(following, text)) for text, _ in right],
+                f"{what}: the text is right, but you added the probabilities of the tokens; that of a text is their "
+                "product, and only logarithms add up. With sums, longer texts win",
+            ),
+            (np.log2(p), f"{what}: the texts are right, but the logarithms are those to the base 2"),
+        ],
+    )
+
+
+def length_normalised(lesson: ModuleType) -> None:
+    log_p = np.log([0.5, 0.9, 0.2, 0.6, 0.7, 0.4, 0.8])
+    answer, everything = float(sum(log_p[3:])), float(sum(log_p))
+    for penalty in (1.0, 0.5, 0.0):
+        expect(
+            lesson.length_normalised(log_p.copy(), 3, penalty),
+            answer / 4**penalty,
+            f"the score of 4 tokens after a prompt of 3, with a penalty of {penalty:g}",
+            [
+                (
+                    answer / 7**penalty,
+                    "the length is 7, with the prompt; the answer has 4 tokens. The longer the prompt, the less would "
+                    "the length of an answer matter",
+                ),
+                (
+                    everything / 7**penalty,
+                    "the prompt's tokens are in the sum, too. Nobody chose them: they are the same for every answer",
+                ),
+                (everything / 4**penalty, "the prompt's tokens are in the sum; only those of the answer count"),
+                (float(sum(log_p[:3])) / 3**penalty, "you scored the prompt; the answer comes after it"),
+                (
+                    answer / 4,
+                    f"you divide by the length itself, whatever the penalty is: with {penalty:g} it is "
+                    f"4 to the power of {penalty:g}, which is {4**penalty:g}",
+                ),
+                (answer / (4 * penalty) if penalty else answer, "the penalty is an exponent, not a factor"),
+                (answer * 4**penalty, "you multiply by the length, so that long answers lose twice"),
+                (-answer / 4**penalty, "the sign is turned: a score is at most 0, and the likelier answer has more"),
+            ],
+        )
