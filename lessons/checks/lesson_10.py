@@ -1,0 +1,469 @@
+"""Checks of lesson 10. Every right answer is computed here by plain loops over positions."""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+
+import numpy as np
+
+from pellucid.course.checks import Wrong, expect
+
+Array = np.ndarray
+
+
+def _numbers(*shape: int, seed: int = 10, scale: float = 1.0) -> Array:
+    return scale * np.random.default_rng(seed).standard_normal(shape)
+
+
+def _norm(x: Array, gain: Array, deviation: float | None = None) -> Array:
+    """One vector less its mean, over its deviation or another number, times the gain."""
+    return gain * (x - x.mean()) / (math.sqrt(x.var() + 1e-5) if deviation is None else deviation)
+
+
+def _softmax(logits: Array, axis: int = -1) -> Array:
+    raised = np.exp(logits - logits.max(axis=axis, keepdims=True))
+    return raised / raised.sum(axis=axis, keepdims=True)
+
+
+# ---- The stream, read off ----
+
+
+def contributions(lesson: ModuleType) -> None:
+    N, D = 4, 7
+    parts, gain, direction = 3 * _numbers(N, D) + 2.0, 1 + 0.3 * _numbers(D, seed=1), _numbers(D, seed=2)
+    total = parts.sum(axis=0)
+    deviation = math.sqrt(total.var() + 1e-5)
+    logit = _norm(total, gain) @ direction
+    by_itself = np.array([_norm(part, gain) @ direction for part in parts])
+    over_parts = np.sqrt(parts.var(axis=0) + 1e-5)
+    answer = lesson.contributions(parts.copy(), gain, direction)
+    if answer is not None and np.shape(answer) == ():
+        raise Wrong("you have the logit alone; what each of the 4 parts adds to it is asked")
+    if answer is not None and np.shape(answer) == (N, D):
+        raise Wrong("you have 7 numbers for each part; their product with `unembedding_D` is one number")
+    expect(
+        answer,
+        [_norm(part, gain, deviation) @ direction for part in parts],
+        "the contributions of 4 parts",
+        [
+            (
+                by_itself,
+                f"each part was divided by its own deviation: your parts add up to {by_itself.sum():.2f}, but the "
+                "logit "
+                f"is {logit:.2f}. The norm sees the whole stream, and divides all of it by one number",
+            ),
+            (
+                [_norm(part, gain, deviation**2) @ direction for part in parts],
+                "you divide by the variance, as lecture notes N3 have it; a norm divides by the deviation, its root, "
+                "so "
+                "that the result has deviation 1",
+            ),
+            (
+                [(gain * part / deviation) @ direction for part in parts],
+                "no mean was taken off: your numbers add up to another logit. The mean of the sum is the sum of the "
+                "means, so each part loses its own",
+            ),
+            (
+                parts @ direction,
+                "these are products with the stream as it is; the logit is read after the final norm",
+            ),
+            (
+                [(gain * (part - total.mean()) / deviation) @ direction for part in parts],
+                "each part has lost the mean of the whole sum; then the sum loses it 4 times",
+            ),
+            (
+                [(gain * (part - parts.mean(axis=0)) / deviation) @ direction for part in parts],
+                "you took the mean over the parts; a norm takes it over the 7 numbers of a vector",
+            ),
+            (
+                [(gain * (part - part.mean()) / over_parts) @ direction for part in parts],
+                "you took the deviation over the parts; a norm takes it over the 7 numbers of the whole sum",
+            ),
+            (
+                [_norm(part, np.ones(D), deviation) @ direction for part in parts],
+                "the gain is missing: the norm multiplies each of the 7 numbers by its own",
+            ),
+        ],
+        tolerance=1e-4,
+    )
+
+
+def lens(lesson: ModuleType) -> None:
+    N, T, D, V = 3, 4, 6, 5
+    x = _numbers(N, T, D) * np.array([0.5, 1.5, 6.0])[:, None, None] + 0.7
+    gain, unembedding = 1 + 0.3 * _numbers(D, seed=1), _numbers(V, D, seed=2, scale=0.6)
+    logits = np.array([[[u @ _norm(x[n, t], gain) for u in unembedding] for t in range(T)] for n in range(N)])
+    right = _softmax(logits)
+    of_last = np.array(
+        [
+            [[u @ _norm(x[n, t], gain, math.sqrt(x[-1, t].var() + 1e-5)) for u in unembedding] for t in range(T)]
+            for n in range(N)
+        ]
+    )
+    along_positions = gain * (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)
+    without = _softmax(x @ unembedding.T)
+    expect(
+        lesson.lens(x.copy(), gain, unembedding),
+        right,
+        "the lens at 3 points and 4 positions",
+        [
+            (
+                without,
+                f"the final norm is missing: at the last point, your largest share is {without[-1].max():.2f} and "
+                "should "
+                f"be {right[-1].max():.2f}. The stream grows from layer to layer, and only the norm brings it to the "
+                "size that the unembedding was trained for",
+            ),
+            (
+                _softmax(of_last),
+                "you divide every point by the deviation of the last one. Each point must be read as if it were the "
+                "last, so its own deviation counts",
+            ),
+            (
+                logits,
+                "these are logits, not probabilities: those of one position must sum to 1",
+            ),
+            (np.log(right), "these are logarithms; probabilities are asked"),
+            (
+                _softmax(logits, axis=1),
+                "your shares sum to 1 over the positions; they must over the tokens, the last axis",
+            ),
+            (
+                _softmax(logits, axis=0),
+                "your shares sum to 1 over the points; they must over the tokens, the last axis",
+            ),
+            (
+                _softmax(along_positions @ unembedding.T),
+                "your norm runs along the positions; it takes mean and deviation of one vector, the last axis",
+            ),
+            (
+                _softmax(np.array([[_norm(row, np.ones(D)) @ unembedding.T for row in table] for table in x])),
+                "the gain is missing: the final norm multiplies each of the D numbers by its own",
+            ),
+        ],
+        tolerance=1e-4,
+    )
+
+
+# ---- Take it out, or put another in its place ----
+
+
+def knocked_out_difference(lesson: ModuleType) -> None:
+    intact = np.array([61.0, 80.0, 95.0, 74.0, 102.0, 88.0, 69.0])
+    rise = np.array([21.0, 27.5, 24.0, 30.0, 19.0, 26.0, 23.5])
+    without, n = intact + rise, len(rise)
+    deviation = rise.std(ddof=1)
+    error = deviation / math.sqrt(n)
+    unpaired = 1.96 * math.sqrt((intact.var(ddof=1) + without.var(ddof=1)) / n)
+    answer = lesson.knocked_out_difference(intact.copy(), without.copy())
+    if answer is not None and np.shape(answer) != (2,):
+        raise Wrong("two numbers are expected: the mean and the half width of its interval")
+    mean = rise.mean()
+    expect(
+        answer,
+        [mean, 1.96 * error],
+        "the mean rise over 7 fables, and the half width",
+        [
+            (
+                [-mean, 1.96 * error],
+                f"your sign is turned: without the head the loss is {mean:.1f} nats higher, so it costs something; you "
+                "say that the model is better off without it",
+            ),
+            (
+                [mean, 1.96 * deviation],
+                f"±{1.96 * deviation:.1f} says how much the fables differ from each other. The mean of 7 fables is "
+                "more "
+                "certain than a single fable, and ever more so with more of them",
+            ),
+            (
+                [mean, unpaired],
+                f"your half width is {unpaired:.1f}, because some fables are hard for both models. The same fable "
+                "stands "
+                f"in both lists, so take the differences first: ±{1.96 * error:.1f}",
+            ),
+            (
+                [mean, 1.96 * deviation / n],
+                "you divide by F; the *variance* of a mean falls with F, its deviation with √F",
+            ),
+            ([mean, error], "this is one standard error; 95 % of the time the truth is within 1.96 of them"),
+            (
+                [mean, 1.96 * rise.std() / math.sqrt(n)],
+                "your deviation has F in the denominator; the mean is fitted to the same numbers, so a sample's has "
+                "F - 1",
+            ),
+            ([mean, 1.96 * deviation**2 / math.sqrt(n)], "this is made of the variance; take its root"),
+            ([mean, 2 * 1.96 * error], "this is the whole width; the half width, to one side, is asked"),
+        ],
+    )
+
+
+def patched(lesson: ModuleType) -> None:
+    D = 5
+    matrices = [_numbers(D, D, seed=seed, scale=0.5) for seed in (1, 2, 3, 4)]
+    layers = [lambda x, W=W: np.tanh(W @ x) for W in matrices]
+    x, other = _numbers(D, seed=5), _numbers(D, seed=6)
+
+    def streams(start: Array) -> tuple[list[Array], list[Array]]:
+        """The stream before each layer and at the end, and what each layer adds."""
+        stream, added = [start], []
+        for layer in layers:
+            added.append(layer(stream[-1]))
+            stream.append(stream[-1] + added[-1])
+        return stream, added
+
+    (ours, our_outputs), (theirs, their_outputs) = streams(x), streams(other)
+
+    def run_on(stream: Array, first: int) -> Array:
+        for layer in layers[first:]:
+            stream = stream + layer(stream)
+        return stream
+
+    for place in (2, 0, 3):
+        frozen = ours[place] + their_outputs[place] + np.sum([np.zeros(D), *our_outputs[place + 1 :]], axis=0)
+        patched_twice = ours[place] + np.sum(their_outputs[place:], axis=0)
+        right = run_on(ours[place] + their_outputs[place], place + 1)
+        expect(
+            lesson.patched(list(layers), x.copy(), other.copy(), place),
+            right,
+            f"a net of 4 layers, layer {place} patched",
+            [
+                (
+                    theirs[-1],
+                    "you put the other text's whole *stream* in its place, so the end is that of the other text. Only "
+                    "what one layer adds is to be replaced; what x has gathered before it stays",
+                ),
+                (
+                    run_on(ours[place] + layers[place](other), place + 1),
+                    "the layer has read the beginning of the other text, not what the layers before it have made of it",
+                ),
+                (
+                    frozen,
+                    "the layers after the patch add what they added without it: compute them again. What they make of "
+                    "the patch is the question",
+                ),
+                (
+                    patched_twice,
+                    "all layers from the patch on come from the other text; only one of them should",
+                ),
+                (
+                    run_on(their_outputs[place], place + 1),
+                    "the patch took the place of the stream; it must be *added* to it, like any layer's output",
+                ),
+                (
+                    run_on(ours[place] + layers[place](ours[place]) + their_outputs[place], place + 1),
+                    "the layer's own output is still there: the patch comes in its place, not on top of it",
+                ),
+                (
+                    run_on(theirs[place] + layers[place](ours[place]), place + 1),
+                    "the texts are the wrong way round: x is the text that runs, and `other` gives one output",
+                ),
+                (ours[-1], "nothing is patched: this is the end of the run on x"),
+            ],
+        )
+
+
+# ---- Depth as time ----
+
+
+def _velocity(x: Array, time: float) -> Array:
+    return np.array([x[1] - 0.5 * x[0], -x[0] * (1 + 3 * time), 0.3 * x[2] + time])
+
+
+def _euler(x: Array, n: int, step: float | None = None, first: float = 0.0, speed: float | None = None) -> Array:
+    for layer in range(n):
+        x = x + (1 / n if step is None else step) * _velocity(x, (layer + first) * (1 / n if speed is None else speed))
+    return x
+
+
+def euler(lesson: ModuleType) -> None:
+    x, n = np.array([1.0, -0.5, 0.8]), 4
+    at_start = x.copy()
+    for layer in range(n):
+        at_start = at_start + _velocity(x, layer / n) / n
+    unmoved = x.copy()
+    for _ in range(n):
+        unmoved = unmoved + _velocity(unmoved, 0.0) / n
+    given = x.copy()
+    answer = lesson.euler(_velocity, given, n)
+    expect(
+        answer,
+        _euler(x, n),
+        "4 steps of Euler's method",
+        [
+            (
+                _euler(x, n, step=1.0),
+                "each layer takes a step of 1, so 4 layers go on to time 4. The steps share the time from 0 to 1: 1/4 "
+                "each",
+            ),
+            (
+                _euler(x, n, step=1.0, speed=1.0),
+                "each layer takes a step of 1, so 4 layers go on to time 4. The steps share the time from 0 to 1: 1/4 "
+                "each",
+            ),
+            (
+                _euler(x, n, first=1.0),
+                "your first layer stands at time 1/4: Euler's method asks for the velocity where a step begins, and "
+                "the "
+                "first begins at 0",
+            ),
+            (
+                _euler(x, n, speed=1.0),
+                "your layers stand at the times 0, 1, 2, 3; the whole way takes 1, so layer l is at l/4",
+            ),
+            (
+                at_start,
+                "every layer looks at the x from the beginning; it should look at what the layers before it have made",
+            ),
+            (unmoved, "every layer has time 0, so all have the same weights; layer l stands at time l/4"),
+        ],
+    )
+    if not np.array_equal(given, x):
+        raise Wrong("right, but the array that you got has changed: `x += …` writes into it, and whoever called you "
+                    "still needs it")  # fmt: skip
+    expect(lesson.euler(_velocity, x.copy(), 7), _euler(x, 7), "7 steps")
+
+
+def order_of_error(lesson: ModuleType) -> None:
+    depths = np.array([2.0, 3.0, 8.0, 20.0, 64.0])
+    errors = np.array([0.31, 0.19, 0.09, 0.031, 0.0115])
+
+    def slope(a: Array, b: Array) -> float:
+        a, b = a - a.mean(), b - b.mean()
+        return float(a @ b / (a @ a))
+
+    x, y = np.log(depths), np.log(errors)
+    answer = lesson.order_of_error(depths.copy(), errors.copy())
+    expect(
+        answer,
+        slope(x, y),
+        "five errors that fall about as 1/depth",
+        [
+            (
+                slope(depths, errors),
+                f"this is the slope of the values, {slope(depths, errors):.4f}: it says how much the error changes per "
+                "layer, and that is not the same at depth 2 and at 64. Powers are straight lines in the logarithms",
+            ),
+            (
+                slope(depths, y),
+                "you took the logarithm of the errors alone: there, c·e^(-depth) is a straight line, and a power of "
+                "the "
+                "depth is not",
+            ),
+            (
+                slope(x, errors),
+                "you took the logarithm of the depths alone: errors fall by a factor, not by an amount",
+            ),
+            (
+                slope(y, x),
+                "the axes are the wrong way round: you tell how the depth depends on the error",
+            ),
+            (
+                -slope(x, y),
+                "the sign is turned: the error falls with the depth, so the power is negative",
+            ),
+            (
+                (y[-1] - y[0]) / (x[-1] - x[0]),
+                "this is the slope from the first point to the last; the best line through all five is asked",
+            ),
+            (
+                float(x @ y / (x @ x)),
+                "your line goes through the origin; it must be free to start anywhere: that is the c",
+            ),
+        ],
+        tolerance=1e-6,
+    )
+
+
+def _moved(x: Array, beta: float, step: float, causal: bool, **how: bool) -> Array:
+    """One step, token after token; with switches for mistakes."""
+    T = len(x)
+    result, source = np.zeros_like(x), x.copy()
+    for t in range(T):
+        rows = range(t, T) if how.get("past") and causal else range(t + 1) if causal else range(T)
+        scores = np.array([beta * (source[t] @ source[s]) for s in rows])
+        shares = _softmax(scores) if beta else np.full(len(scores), 1 / len(scores))
+        mean = sum(share * source[s] for share, s in zip(shares, rows, strict=True))
+        moved = mean if how.get("jump") else source[t] + step * mean
+        if how.get("towards"):
+            moved = source[t] + step * (mean - source[t])
+        result[t] = moved if how.get("free") else moved / np.linalg.norm(moved)
+        if how.get("in_place"):
+            source[t] = result[t]
+    return result
+
+
+def attention_flow_step(lesson: ModuleType) -> None:
+    T, D, beta, step = 5, 3, 1.7, 0.6
+    x = _numbers(T, D)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    given = x.copy()
+    for causal in (False, True):
+        scores = beta * x @ x.T
+        hidden = np.where(np.tri(T) > 0, scores, -np.inf) if causal else scores
+        over_queries = x + step * _softmax(hidden, axis=0) @ x
+        late = x + step * (_softmax(scores) * np.tri(T)) @ x
+        scaled = x + step * _softmax(hidden / math.sqrt(D)) @ x
+        columns = x + step * _softmax(hidden) @ x
+        what = "5 tokens" + (", each sees itself and those before it" if causal else ", without a mask")
+        free = _moved(x, beta, step, causal, free=True)
+        expect(
+            lesson.attention_flow_step(given, beta, step, causal),
+            _moved(x, beta, step, causal),
+            what,
+            [
+                (
+                    free,
+                    f"your tokens have left the sphere: token 0 has length {np.linalg.norm(free[0]):.2f}. "
+                    "Divide each by its length; without that they grow at every step, and with them the scores",
+                ),
+                (
+                    _moved(x, beta, step, causal, past=True),
+                    "your mask hides the past: token 0 sees all tokens, and the last one itself alone. Row t "
+                    "may see the columns up to t",
+                ),
+                (
+                    _rows_to_length_one(over_queries),
+                    "your softmax runs over the queries: the columns sum to 1, so one token takes more than a "
+                    "whole and another less",
+                ),
+                (
+                    _moved(x, beta, step, causal, in_place=True),
+                    "token 1 already saw the moved token 0: you wrote into the array while the others still "
+                    "read it. All tokens of a layer move at once",
+                ),
+                (
+                    _rows_to_length_one(late) if causal else x,
+                    "you hid the future after the softmax: it has taken its share already, so the rows don't sum to 1"
+                    if causal
+                    else "nothing has moved",
+                ),
+                (
+                    _moved(x, beta, step, causal, jump=True),
+                    "each token has jumped to the mean; the layer is residual: x plus `step` times the mean",
+                ),
+                (
+                    _moved(x, beta, step, causal, towards=True),
+                    "you moved by step · (mean - x); the layer adds step · mean, and the sphere takes care of the "
+                    "length",
+                ),
+                (_rows_to_length_one(scaled), "you divide the scores by √D; here `beta` alone scales them"),
+                (
+                    columns / np.linalg.norm(columns, axis=0, keepdims=True),
+                    "your columns have length 1; a token is a row",
+                ),
+                (columns / np.linalg.norm(columns), "you divided all tokens by one length; each has its own"),
+                (
+                    _moved(x, beta, step, not causal),
+                    "these tokens look ahead, though the mask is on"
+                    if causal
+                    else "a mask hides tokens, though it is off",
+                ),
+            ],
+        )
+    if not np.array_equal(given, x):
+        raise Wrong("right, but the array that you got has changed; the page still needs the old one")
+
+
+def _rows_to_length_one(x: Array) -> Array:
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
