@@ -1,0 +1,312 @@
+"""Checks of lesson 13: each has the name of its exercise, and answers with a sentence."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+
+from lesson_13 import Ring
+from pellucid.course.checks import Wrong, expect
+
+
+def average_gradient(lesson: ModuleType) -> None:
+    rng = np.random.default_rng(0)
+    counts = [420, 318, 487]
+    gradients = [rng.normal(size=(2, 5)) for _ in counts]
+    for given, numbers in ((gradients, counts), (gradients[:2], [3, 1])):
+        total = sum(count * gradient for count, gradient in zip(numbers, given, strict=True))
+        expect(
+            lesson.average_gradient([each.copy() for each in given], list(numbers)),
+            total / sum(numbers),
+            f"devices with {' and '.join(map(str, numbers))} targets",
+            [
+                (
+                    np.mean(given, axis=0),
+                    f"this is the mean of the means: a target on the device with {min(numbers)} targets counts "
+                    f"{max(numbers) / min(numbers):.2g} times as much as one on the device with {max(numbers)}",
+                ),
+                (
+                    sum(given),
+                    "this is the sum of the devices' means: with n devices, the step is about n times too long",
+                ),
+                (
+                    total,
+                    f"this is the gradient of the *sum* of all losses; the mean is over {sum(numbers)} targets",
+                ),
+                (
+                    total / len(numbers),
+                    "each mean was turned into a sum over its targets, but then divided by the number of devices: "
+                    "the loss is a mean over targets",
+                ),
+            ],
+        )
+
+
+def ring_all_reduce(lesson: ModuleType) -> None:
+    for n, size in ((4, 3), (3, 2), (2, 5)):
+        rng = np.random.default_rng(n)
+        chunks = [rng.normal(size=(n, size)) for _ in range(n)]
+        right = sum(chunks)
+        ring = Ring(n)
+        answer = lesson.ring_all_reduce([each.copy() for each in chunks], ring.pass_right)
+        what = f"{n} devices with {n} chunks of {size} numbers"
+        if answer is not None and np.shape(answer) == (n, n, size):
+            _judge_sums(np.asarray(answer, dtype=float), chunks, right, ring, n)
+        expect(answer, np.stack([right] * n), what)
+        least = 2 * (n - 1) * size
+        if ring.n_rounds == 0:
+            raise Wrong("the sums are right, but nothing was sent: a device reads the others' memory, which no machine "
+                        "can do; let everything pass through pass_right")  # fmt: skip
+        if max(ring.n_sent) > least:
+            raise Wrong(
+                f"the sums are right, but with {n} devices each sends {max(ring.n_sent)} numbers, not {least}: "
+                "whole arrays go round where one chunk is enough"
+            )
+        if ring.n_rounds != 2 * (n - 1) or max(ring.n_sent) != min(ring.n_sent):
+            raise Wrong(
+                f"the sums are right, but it took {ring.n_rounds} rounds, in which the devices sent "
+                f"{ring.n_sent} numbers; {2 * (n - 1)} rounds with {least} for each are enough"
+            )
+
+
+def _judge_sums(answer: np.ndarray, chunks: list[np.ndarray], right: np.ndarray, ring: Ring, n: int) -> None:
+    """Raise Wrong for the sums that are not complete, or too much."""
+    done = np.isclose(answer, right).all(axis=2)  # [device, chunk]
+    if done.all():
+        return
+    if (done.sum(axis=0) == 1).all() and ring.n_rounds == n - 1:
+        raise Wrong(
+            f"after {n - 1} rounds each chunk is complete on one device only: the other {n - 1} devices have not "
+            "heard of it; a second time round, the finished chunks must be handed on"
+        )
+    if ring.n_rounds == 2 * (n - 1) and (done.sum(axis=0) >= 1).all():
+        raise Wrong(
+            "in the second half you still add what arrives: a chunk that is complete comes to a device that has a part "
+            "of that sum, so this part counts twice"
+        )
+    untouched = np.isclose(answer, np.stack(chunks)).all(axis=(0, 2))
+    if untouched.any():
+        raise Wrong(
+            f"with {n} devices, chunk {int(np.flatnonzero(untouched)[0])} is on no device more than at the beginning: "
+            "if all devices send the same chunk in a round, a chunk never gets round the ring; each must start at "
+            "another one"
+        )
+    if (answer.std(axis=0) < 1e-9).all():
+        return
+    raise Wrong(
+        f"with {n} devices, only {int(done.sum())} of {n * n} chunks are complete sums at the end: a chunk gets round "
+        "the ring only if a device hands on the one that it has just received"
+    )
+
+
+def stale_step(lesson: ModuleType) -> None:
+    history = [np.array([8.0, 1.0]), np.array([4.0, 3.0]), np.array([1.0, 7.0]), np.array([2.0, -5.0])]
+    slope = np.array([1.0, 3.0])
+
+    def step(history: list[np.ndarray], delay: int) -> np.ndarray:
+        return lesson.stale_step([each.copy() for each in history], lambda theta: slope * theta, 0.1, delay)
+
+    newest = history[-1]
+    for delay in (2, 1, 0):
+        seen = history[-1 - delay]
+        expect(
+            step(history, delay),
+            newest - 0.1 * slope * seen,
+            f"a step with delay {delay} after four sets of parameters",
+            [
+                (
+                    newest - 0.1 * slope * newest,
+                    f"you take the gradient at the newest parameters, as if there were no delay: it was computed from "
+                    f"those of {delay} steps before",
+                ),
+                (
+                    seen - 0.1 * slope * seen,
+                    "you go back to the old parameters and step from there: the steps since then are lost; only the "
+                    "*gradient* is old",
+                ),
+                (
+                    newest - 0.1 * slope * np.mean(history[len(history) - 1 - delay :], axis=0),
+                    "you mix the gradients of all steps since then: the one that arrives was computed at one place",
+                ),
+            ],
+        )
+    expect(
+        step(history[:2], 3),
+        history[1] - 0.1 * slope * history[0],
+        "a step with delay 3 when there are two sets of parameters",
+        [
+            (
+                history[1],
+                "with two sets of parameters and delay 3 you take no step: the oldest parameters take the place of "
+                "those that are missing",
+            ),
+            (
+                history[1] - 0.1 * slope * history[1],
+                "with two sets of parameters and delay 3 you take the newest; the oldest there are come nearest",
+            ),
+        ],
+    )
+
+
+def tensor_parallel_mlp(lesson: ModuleType) -> None:
+    rng = np.random.default_rng(1)
+    B, D, F, E, n = 5, 6, 12, 4, 3
+    x, W_1, b_1, W_2, b_2 = (rng.normal(size=shape) for shape in ((B, D), (F, D), (F,), (E, F), (E,)))
+    sums = []
+
+    def all_reduce(parts):
+        sums.append(len(parts))
+        return sum(np.asarray(part, dtype=float) for part in parts)
+
+    answer = lesson.tensor_parallel_mlp(x.copy(), W_1, b_1, W_2, b_2, n, all_reduce)
+    hidden = np.maximum(0, x @ W_1.T + b_1)
+    right = hidden @ W_2.T + b_2
+    inputs = np.split(np.arange(D), n)
+    too_early = [
+        sum(np.maximum(0, x[:, own] @ W_1[:, own].T + bias) for own in inputs) @ W_2.T + b_2 for bias in (b_1, b_1 / n)
+    ]
+    early = (
+        "max(0, a) + max(0, b) is not max(0, a + b): you set negative numbers to 0 in parts of a sum, before it is "
+        "whole"
+    )
+    expect(
+        answer,
+        right,
+        f"a layer on {n} devices",
+        [
+            (
+                right + (n - 1) * b_2,
+                f"each of the {n} devices adds b_2, so the sum has it {n} times: what belongs to the whole result is "
+                "added once",
+            ),
+            *[(each, early) for each in too_early],
+            (
+                hidden[:, : F // n] @ W_2[:, : F // n].T + b_2,
+                f"this is what the first device has, from {F // n} of {F} hidden numbers: the parts were never summed",
+            ),
+            (right - b_2, "b_2 is missing"),
+        ],
+    )
+    if not sums:
+        raise Wrong(
+            "the result is right, but nothing was summed: a device used a whole matrix, or read the others' memory"
+        )
+    if sums != [n]:
+        raise Wrong(
+            f"the result is right, but there were {len(sums)} sums, over {' and '.join(map(str, sums))} parts, and all "
+            f"devices wait for each: a cut of W_1 that gives whole hidden numbers leaves a single sum over {n} parts"
+        )
+
+
+def pipeline_schedule(lesson: ModuleType) -> None:
+    for p, m in ((4, 2), (3, 5), (2, 2)):
+        answer = lesson.pipeline_schedule(p, m)
+        if answer is None or len(answer) != 2:
+            raise Wrong("two arrays are expected, of forward and of backward passes")
+        forward, backward = (np.asarray(each, dtype=float) for each in answer)
+        for name, each in (("forward", forward), ("backward", backward)):
+            if each.shape != (p, m):
+                raise Wrong(
+                    f"{p} stages, {m} micro-batches: the {name} slots have the shape {each.shape}, not {(p, m)}"
+                )
+        _judge_schedule(forward, backward, p, m)
+
+
+def _judge_schedule(forward: np.ndarray, backward: np.ndarray, p: int, m: int) -> None:
+    what = f"{p} stages, {m} micro-batches: "
+    places = [(stage, j) for stage in range(p) for j in range(m)]
+    for stage, j in places:
+        if stage and forward[stage, j] <= forward[stage - 1, j]:
+            raise Wrong(
+                f"{what}stage {stage} begins with micro-batch {j} in slot {forward[stage, j]:.0f}, but stage "
+                f"{stage - 1} hands it on only after slot {forward[stage - 1, j]:.0f}"
+            )
+    for j in range(m):
+        if backward[-1, j] <= forward[-1, j]:
+            raise Wrong(
+                f"{what}the last stage goes back with micro-batch {j} in slot {backward[-1, j]:.0f}, but goes forward "
+                f"with it in slot {forward[-1, j]:.0f}: before that is done there is no loss yet to start from"
+            )
+    for stage, j in places[: (p - 1) * m]:
+        if backward[stage, j] <= backward[stage + 1, j]:
+            raise Wrong(
+                f"{what}stage {stage} goes back with micro-batch {j} in slot {backward[stage, j]:.0f}, but its "
+                f"gradient comes from stage {stage + 1}, after slot {backward[stage + 1, j]:.0f}: backward passes "
+                "run from the last stage to the first"
+            )
+    for stage in range(p):
+        slots = np.concatenate([forward[stage], backward[stage]])
+        if len(set(slots)) < len(slots):
+            slot = next(each for each in slots if (slots == each).sum() > 1)
+            raise Wrong(f"{what}stage {stage} does two things in slot {slot:.0f}; it can do one at a time")
+    length = max(forward.max(), backward.max()) - min(forward.min(), 0) + 1
+    if length > 2 * (m + p - 1):
+        raise Wrong(
+            f"{what}it takes {length:.0f} slots, {2 * (m + p - 1)} are enough: a stage that has handed on one "
+            "micro-batch can begin with the next at once"
+        )
+    if forward.min() < 0 or length < 2 * (m + p - 1):
+        raise Wrong(f"{what}the slots run from {forward.min():.0f} to {backward.max():.0f}; begin at 0")
+
+
+def bubble_share(lesson: ModuleType) -> None:
+    for p, m in ((4, 6), (3, 10), (1, 5)):
+        expect(
+            lesson.bubble_share(p, m),
+            (p - 1) / (m + p - 1),
+            f"the bubble of {p} stages and {m} micro-batches",
+            [
+                (
+                    (p - 1) / m,
+                    f"you divide the {p - 1} slots of waiting by the {m} of work: their *share* is of both together, "
+                    f"{m + p - 1}",
+                ),
+                (
+                    (p - 1) / p,
+                    f"this is the waiting when a single batch goes through; {m} micro-batches keep the stages busy",
+                ),
+                (
+                    m / (m + p - 1),
+                    "this is the share of slots in which a stage works; the bubble is the rest",
+                ),
+                (
+                    p * (p - 1) / (m + p - 1),
+                    f"you count the waiting of all {p} stages, but the time of one",
+                ),
+                (p / (m + p), f"with {p} stages, the last waits for {p - 1} slots before its first work, not for {p}"),
+            ],
+        )
+
+
+def bytes_per_device(lesson: ModuleType) -> None:
+    P, n = 1_000_000, 8
+    shared = "the moments are two numbers for each parameter: Adam keeps a mean of the gradient and one of its square"
+    for stage in (0, 1, 2, 3):
+        numbers = [2, 1, 1]
+        right = sum(4 * P * each / (n if i < stage else 1) for i, each in enumerate(numbers))
+        one_moment = sum(4 * P / (n if i < stage else 1) for i in range(3))
+        mistakes = [
+            (one_moment, shared),
+            (right / 4, "this is the number of numbers; each has 4 bytes"),
+        ]
+        if 0 < stage < 3:
+            alone = sum(4 * P * each / (n if i == stage - 1 else 1) for i, each in enumerate(numbers))
+            backwards = sum(4 * P * each / (n if i < stage else 1) for i, each in enumerate([1, 1, 2]))
+            mistakes += [
+                (
+                    16 * P / n,
+                    f"at stage {stage} you divide everything by {n}, but only stage 3 shards the weights too",
+                ),
+                (alone, f"each stage shards what the stage before it does, and more: stage {stage} includes stage 1"),
+                (
+                    backwards,
+                    "the first to be sharded are the moments: they are needed only where their weight is updated",
+                ),
+            ]
+        expect(
+            lesson.bytes_per_device(P, n, stage),
+            right,
+            f"bytes of {P:,} parameters on {n} devices, stage {stage}",
+            mistakes,
+        )

@@ -1,0 +1,225 @@
+"""Mistakes in lesson 13, with the sentence meant for each; and second solutions."""
+
+import numpy as np
+
+from trying import also_right, mistake
+
+
+@mistake("this is the mean of the means")
+def average_gradient(gradients, counts):
+    return sum(gradients) / len(gradients)
+
+
+@mistake("the step is about n times too long")
+def average_gradient(gradients, counts):
+    return sum(gradients)
+
+
+@mistake("this is the gradient of the *sum* of all losses")
+def average_gradient(gradients, counts):
+    return sum(count * gradient for count, gradient in zip(counts, gradients, strict=True))
+
+
+@mistake("but then divided by the number of devices")
+def average_gradient(gradients, counts):
+    return sum(count * gradient for count, gradient in zip(counts, gradients, strict=True)) / len(counts)
+
+
+@also_right
+def average_gradient(gradients, counts):
+    return np.average(gradients, axis=0, weights=counts)
+
+
+@mistake("if all devices send the same chunk in a round")
+def ring_all_reduce(chunks, pass_right):
+    n = len(chunks)
+    held = [np.array(each) for each in chunks]
+    for step in range(n - 1):
+        received = pass_right([held[i][step] for i in range(n)])
+        for i in range(n):
+            held[i][step] += received[i]
+    for step in range(n - 1):
+        received = pass_right([held[i][step] for i in range(n)])
+        for i in range(n):
+            held[i][step] = received[i]
+    return held
+
+
+@mistake("each chunk is complete on one device only")
+def ring_all_reduce(chunks, pass_right):
+    n = len(chunks)
+    held = [np.array(each) for each in chunks]
+    for step in range(n - 1):
+        received = pass_right([held[i][(i - step) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i - 1 - step) % n] += received[i]
+    return held
+
+
+@mistake("in the second half you still add what arrives")
+def ring_all_reduce(chunks, pass_right):
+    n = len(chunks)
+    held = [np.array(each) for each in chunks]
+    for step in range(2 * (n - 1)):
+        received = pass_right([held[i][(i - step) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i - 1 - step) % n] += received[i]
+    return held
+
+
+@mistake("whole arrays go round where one chunk is enough")
+def ring_all_reduce(chunks, pass_right):
+    n = len(chunks)
+    held = [np.array(each) for each in chunks]
+    travelling = held
+    for _ in range(n - 1):
+        travelling = pass_right(travelling)
+        held = [own + other for own, other in zip(held, travelling, strict=True)]
+    return held
+
+
+@also_right
+def ring_all_reduce(chunks, pass_right):
+    """What travels is a partial sum: nothing is changed in place, and the chunks start one place further."""
+    n = len(chunks)
+    sums = np.zeros((n, *np.shape(chunks[0])))
+    travelling = [chunks[i][(i + 1) % n] for i in range(n)]
+    for step in range(n - 1):
+        arrived = pass_right(travelling)
+        travelling = [arrived[i] + chunks[i][(i - step) % n] for i in range(n)]
+    for step in range(n):
+        for i in range(n):
+            sums[i][(i + 2 - step) % n] = travelling[i]
+        if step < n - 1:
+            travelling = pass_right(travelling)
+    return sums
+
+
+@mistake("you take the gradient at the newest parameters")
+def stale_step(history, gradient, rate, delay):
+    return history[-1] - rate * gradient(history[-1])
+
+
+@mistake("you go back to the old parameters and step from there")
+def stale_step(history, gradient, rate, delay):
+    seen = history[max(len(history) - 1 - delay, 0)]
+    return seen - rate * gradient(seen)
+
+
+@mistake("you mix the gradients of all steps since then")
+def stale_step(history, gradient, rate, delay):
+    late = history[max(len(history) - 1 - delay, 0) :]
+    return history[-1] - rate * sum(gradient(each) for each in late) / len(late)
+
+
+@mistake("you take no step")
+def stale_step(history, gradient, rate, delay):
+    if len(history) <= delay:
+        return history[-1]
+    return history[-1] - rate * gradient(history[-1 - delay])
+
+
+@mistake("max(0, a) + max(0, b) is not max(0, a + b)")
+def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
+    parts = []
+    for own in np.split(np.arange(x.shape[1]), n_devices):
+        parts.append(np.maximum(0, x[:, own] @ W_1[:, own].T + b_1 / n_devices))
+    return all_reduce(parts) @ W_2.T + b_2
+
+
+@mistake("each of the 3 devices adds b_2")
+def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
+    parts = []
+    for own in np.split(np.arange(len(W_1)), n_devices):
+        hidden = np.maximum(0, x @ W_1[own].T + b_1[own])
+        parts.append(hidden @ W_2[:, own].T + b_2)
+    return all_reduce(parts)
+
+
+@mistake("but there were 2 sums")
+def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
+    inputs = np.split(np.arange(x.shape[1]), n_devices)
+    hidden = np.maximum(0, all_reduce([x[:, own] @ W_1[:, own].T for own in inputs]) + b_1)
+    cut = np.split(np.arange(len(W_1)), n_devices)
+    return all_reduce([hidden[:, own] @ W_2[:, own].T for own in cut]) + b_2
+
+
+@mistake("but nothing was summed")
+def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
+    cut = np.split(np.arange(len(W_1)), n_devices)
+    hidden = np.concatenate([np.maximum(0, x @ W_1[own].T + b_1[own]) for own in cut], axis=1)
+    return hidden @ W_2.T + b_2
+
+
+@mistake("there is no loss yet to start from")
+def pipeline_schedule(n_stages, n_micro):
+    stage, micro = np.indices((n_stages, n_micro))
+    return stage + micro, n_micro + (n_stages - 1 - stage) + micro - 1
+
+
+@mistake("backward passes run from the last stage to the first")
+def pipeline_schedule(n_stages, n_micro):
+    stage, micro = np.indices((n_stages, n_micro))
+    return stage + micro, (n_micro + n_stages - 1) + stage + micro
+
+
+@mistake("hands it on only after slot")
+def pipeline_schedule(n_stages, n_micro):
+    _, micro = np.indices((n_stages, n_micro))
+    return micro, 2 * n_micro - 1 - micro
+
+
+@mistake("can begin with the next at once")
+def pipeline_schedule(n_stages, n_micro):
+    stage, micro = np.indices((n_stages, n_micro))
+    start = 2 * n_stages * micro
+    return start + stage, start + 2 * n_stages - 1 - stage
+
+
+@also_right
+def pipeline_schedule(n_stages, n_micro):
+    """1F1B is as short."""
+    return one_forward_one_backward(n_stages, n_micro)
+
+
+@mistake("their *share* is of both together")
+def bubble_share(n_stages, n_micro):
+    return (n_stages - 1) / n_micro
+
+
+@mistake("this is the waiting when a single batch goes through")
+def bubble_share(n_stages, n_micro):
+    return (n_stages - 1) / n_stages
+
+
+@mistake("the share of slots in which a stage works")
+def bubble_share(n_stages, n_micro):
+    return n_micro / (n_micro + n_stages - 1)
+
+
+@also_right
+def bubble_share(n_stages, n_micro):
+    n_slots = n_stages * (np.max(pipeline_schedule(n_stages, n_micro)) + 1)
+    return 1 - 2 * n_stages * n_micro / n_slots
+
+
+@mistake("you divide everything by 8")
+def bytes_per_device(n_parameters, n_devices, stage):
+    return 16 * n_parameters / (n_devices if stage else 1)
+
+
+@mistake("the moments are two numbers for each parameter")
+def bytes_per_device(n_parameters, n_devices, stage):
+    return sum(4 * n_parameters / (n_devices if i < stage else 1) for i in range(3))
+
+
+@mistake("stage 2 includes stage 1")
+def bytes_per_device(n_parameters, n_devices, stage):
+    cut = {1: [1], 2: [2], 3: [1, 2, 3]}.get(stage, [])
+    return sum(4 * n_parameters * n / (n_devices if i in cut else 1) for i, n in ((1, 2), (2, 1), (3, 1)))
+
+
+@mistake("the first to be sharded are the moments")
+def bytes_per_device(n_parameters, n_devices, stage):
+    numbers = [1, 1, 2]
+    return sum(4 * n_parameters * n / (n_devices if i < stage else 1) for i, n in enumerate(numbers))
