@@ -57,7 +57,7 @@ def temperature() -> Figure:
     left.plot(temperatures, entropies, "o-", ms=4, color=BLUE)
     left.axhline(true_entropy, color=ORANGE, lw=1.4)
     left.text(0.3, true_entropy + 0.012, f"the grammar: {true_entropy:.3f}", color=ORANGE, va="bottom")
-    left.text(1.45, 0.80, "the demo", color=BLUE, ha="right", va="bottom")
+    left.text(1.57, 0.84, "the demo", color=BLUE, ha="right", va="bottom")
     left.set(title="entropy of a token (nats)", xlabel="temperature", ylim=(0.35, None))
     right.plot(temperatures, excesses, "o-", ms=4, color=BLUE)
     right.set(title="paid above the floor (nats per token)", xlabel="temperature", ylim=(0, None))
@@ -132,7 +132,7 @@ def cuts() -> Figure:
                 panel.set_title(name, fontsize=11)
         before = run.tokenizer.decode(ids[:place])[-34:]
         row[0].set_ylabel(
-            f"“…{before[before.index(' ') + 1 :]}”\n{n_possible[place]} tokens are possible", fontsize=9.5
+            f"…{before[before.index(' ') + 1 :]} ___\n{n_possible[place]} tokens are possible", fontsize=9.5
         )
     figure.supxlabel("the demo's 60 likeliest tokens", fontsize=10)
     return figure
@@ -200,13 +200,16 @@ def tree() -> Figure:
                     lw=2 if is_kept else 0.8,
                     zorder=1,
                 )
+                share = 0.68  # of the way to the child
                 axes.text(
-                    depth - 0.30,
-                    heights[text] + 0.16 + 0.12 * (parent - heights[text]),
+                    depth - 0.83 + 0.66 * share,
+                    parent + share * (heights[text] - parent),
                     f"{small_tree(text[:-1])[text[-1]]:.2g}",
                     color=colour,
                     fontsize=9,
-                    ha="right",
+                    ha="center",
+                    va="center",
+                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.2},
                 )
             label = "".join(text) or "start"
             axes.text(
@@ -234,27 +237,32 @@ def typical() -> Figure:
         log_p.append(sum(math.log(fork.probability(i)) for fork, i in steps))
         shares.append(_share(steps))
     walk = TreeOfFables(fables)
-    found = {n: beam_search(walk, n)[0] for n in (1, 2)}
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9.4, 3.5), layout="constrained")
+    found = {n: beam_search(walk, n)[0] for n in (1, 2, 3000)}
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.4, 3.7), layout="constrained")
     left.hist(log_p, bins=40, color="#9dbfe8")
-    left.axvline(-fables.entropy_nats, color=BLUE, lw=1.5)
-    left.text(
-        -fables.entropy_nats - 1,
-        left.get_ylim()[1],
-        f"mean\n{-fables.entropy_nats:.1f}",
-        color=BLUE,
-        ha="right",
-        va="top",
-    )
-    for height, (n, (_, nats)) in zip((0.98, 0.8), found.items(), strict=True):
-        left.axvline(nats, ymax=height - 0.02, color=ORANGE, lw=1.5)
-        name = f"{n} beam{'s' if n > 1 else ''}: {nats:.1f}"
-        left.text(nats + 0.8, height * left.get_ylim()[1], name, color=ORANGE, va="top")
-    left.set(title="ln p of 3,000 drawn fables", xlabel="nats")
+    top = 1.35 * left.get_ylim()[1]
+    mean = -fables.entropy_nats
+    left.axvline(mean, color=BLUE, lw=1.5)
+    left.text(mean - 1, top, f"mean\n{mean:.1f}", color=BLUE, ha="right", va="top")
     right.hist(shares, bins=np.arange(0, 1.02, 0.04), color="#9dbfe8")
-    right.axvline(_share(fables.read(walk.text(found[1][0]))), color=ORANGE, lw=1.5)
-    right.text(0.985, right.get_ylim()[1], "1 beam", color=ORANGE, ha="right", va="top")
-    right.set(title="share of choices with the likeliest option", xlim=(0, 1.02))
+    right_top = 1.35 * right.get_ylim()[1]
+    for height, (n, (choices, nats)) in zip((1, 0.92, 0.84), found.items(), strict=True):
+        left.axvline(nats, ymax=height, color=ORANGE, lw=1.5)
+        name = f"{n:,} beam{'s' if n > 1 else ''}"
+        is_last = n == max(found)
+        left.text(
+            nats + (-0.8 if is_last else 0.8),
+            height * top,
+            f"{name}: {nats:.1f}",
+            color=ORANGE,
+            va="top",
+            ha="right" if is_last else "left",
+        )
+        share = _share(fables.read(walk.text(choices)))
+        right.axvline(share, ymax=height, color=ORANGE, lw=1.5)
+        right.text(share - 0.015, height * right_top, name, color=ORANGE, ha="right", va="top")
+    left.set(title="ln p of 3,000 drawn fables", xlabel="nats", ylim=(0, top))
+    right.set(title="share of choices with the likeliest option", xlim=(0, 1.02), ylim=(0, right_top))
     for axes in (left, right):
         axes.set_yticks([])
         axes.spines[["top", "right", "left"]].set_visible(False)
