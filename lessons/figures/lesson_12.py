@@ -26,18 +26,17 @@ def tilt() -> Figure:
     for axes, (name, p_QX) in zip(row, policies, strict=True):
         p_X = p_QX[OWL].numpy()[order]
         axes.barh(places, p_X, color=[colours[r] for r in rewards_X[order]], height=0.8)
-        axes.set_title(name, loc="left", fontsize=11)
+        mean = float((p_X * rewards_X[order]).sum())
+        axes.set_title(f"{name}\nmean reward {mean:.3f}", loc="left", fontsize=10.5)
         axes.set_xlabel("probability")
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(axis="y", length=0)
-        mean = float((p_X * rewards_X[order]).sum())
-        axes.text(0.98, 0.02, f"mean reward {mean:.2f}", ha="right", transform=axes.transAxes, color=GREY)
     row[0].set_yticks(places, [ANSWERS[i] for i in order], fontsize=9.5)
     row[0].invert_yaxis()
     for reward, words in ((1.0, "reward 1"), (0.5, "reward ½"), (0.0, "reward 0")):
         place = places[rewards_X[order] == reward].mean()
         shade = GREY if reward == 0 else colours[reward]
-        row[0].text(0.7, place, words, color=shade, ha="right", va="center", fontsize=10)
+        row[0].text(0.46, place, words, color=shade, ha="right", va="center", fontsize=10)
     return figure
 
 
@@ -55,20 +54,20 @@ def judge() -> Figure:
         paths.append(torch.stack([kl_S, praise_S, (p_SX * rewards_X).sum(dim=1)]))
     kl_BS, praise_BS, truth_BS = torch.stack(paths).transpose(0, 1).numpy()
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.2, 3.6), layout="constrained")
-    start = truth_BS[0, 0]
+    start = float(reference_X @ rewards_X)
     left.plot(kl_BS[:, 0], start + praise_BS[:, 0], color=ORANGE, lw=2)
     left.plot(kl_BS[:, 0], truth_BS[:, 0], color=BLUE, lw=2)
     left.text(kl_BS[-1, 0], start + praise_BS[-1, 0] - 0.12, "what the judge says", color=ORANGE, ha="right", va="top")
-    left.text(kl_BS[-1, 0], truth_BS[-1, 0] + 0.09, "what is true", color=BLUE, ha="right", va="bottom")
-    left.set(title="one judge", xlabel="KL from the reference, in nats", ylabel="mean reward", ylim=(0, None))
+    left.text(kl_BS[-1, 0], truth_BS[-1, 0] + 0.05, "what is true", color=BLUE, ha="right", va="bottom")
+    left.set(title="one judge", xlabel="KL from the reference, in nats", ylabel="mean reward", ylim=(0.35, None))
     right.plot(kl_BS[:, 1:], truth_BS[:, 1:], color=PALE, lw=0.9)
     right.plot(kl_BS[:, 0], truth_BS[:, 0], color=BLUE, lw=2)
-    right.set(title="30 judges: what is true", xlabel="KL from the reference, in nats", ylim=(0, 1.03))
+    right.set(title="30 judges: what is true", xlabel="KL from the reference, in nats", ylim=(0.35, 1.03))
     for axes in (left, right):
         axes.axhline(start, color=GREY, lw=1, ls=":")
         axes.spines[["top", "right"]].set_visible(False)
         axes.set_xlim(0, None)
-    left.text(kl_BS[-1, 0], start - 0.03, "the reference", color=GREY, ha="right", va="top", fontsize=9)
+    right.text(1.04 * kl_BS.max(), start + 0.005, "reference", color=GREY, ha="right", va="bottom", fontsize=9)
     return figure
 
 
