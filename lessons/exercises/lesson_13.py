@@ -78,7 +78,7 @@ def stale_step(history: Sequence[Array], gradient: Callable[[Array], Array], rat
     # end
 
 
-def growth_per_step(rate: float, delay: int, n_steps: int = 4000) -> float:
+def growth_per_step(rate: float, delay: int, n_steps: int = 1500) -> float:
     """By what factor theta grows per step on the loss theta²/2, in the long run; below 1 it goes to the bottom."""
     history = [np.array(1.0)]
     log_scale = 0.0
@@ -95,7 +95,7 @@ def largest_stable_rate(delay: int) -> float:
     low, high = 0.0, 2.5
     for _ in range(12):
         middle = (low + high) / 2
-        low, high = (middle, high) if growth_per_step(middle, delay, 1000) < 1 else (low, middle)
+        low, high = (middle, high) if growth_per_step(middle, delay) < 1 else (low, middle)
     return low
 
 

@@ -116,7 +116,7 @@ def pipeline() -> Figure:
 
 
 def stale() -> Figure:
-    """The way of theta on the loss theta²/2, with stale gradients and the rate 0.5; and the largest rate for each delay."""
+    """How theta moves on the loss theta²/2 with stale gradients; and the largest rate for each delay."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.4, 3.7), layout="constrained")
     for delay, colour in ((0, GREEN), (1, BLUE), (2, GREY), (3, ORANGE)):
         history = [np.array(1.0)]
