@@ -35,6 +35,7 @@ def answer_loss(lesson: ModuleType) -> None:
     is_answer = np.zeros((N, T), dtype=bool)
     is_answer[0, 2:4] = is_answer[1, 3:7] = is_answer[2, 1:6] = True
     nats = -np.take_along_axis(_log_softmax(logits), targets[..., None], axis=-1)[..., 0]
+    shifted = -np.take_along_axis(_log_softmax(logits)[:, :-1], targets[:, 1:, None], axis=-1)[..., 0]
     answers = [row[counts] for row, counts in zip(nats, is_answer, strict=True)]
     of_all = np.concatenate(answers)
     expect(
@@ -55,6 +56,11 @@ def answer_loss(lesson: ModuleType) -> None:
                 np.mean([answer.mean() for answer in answers]),
                 "you take the mean of the three answers' means: a token of the answer of 2 tokens then weighs "
                 "2.5 times as much as a token of the answer of 5",
+            ),
+            (
+                shifted[is_answer[:, 1:]].mean(),
+                "you shift the targets by one more: they are the *next* tokens already, so place t of the logits belongs "
+                "to place t of the targets",
             ),
             (of_all.sum() / N, "you divide by the number of answers, not by the number of their tokens"),
             (of_all.sum(), "this is the sum over the answers' tokens; the mean is asked for"),
