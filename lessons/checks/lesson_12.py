@@ -59,8 +59,8 @@ def answer_loss(lesson: ModuleType) -> None:
             ),
             (
                 shifted[is_answer[:, 1:]].mean(),
-                "you shift the targets by one more: they are the *next* tokens already, so place t of the logits belongs "
-                "to place t of the targets",
+                "you shift the targets by one more: they are the *next* tokens already, so place t of the logits "
+                "belongs to place t of the targets",
             ),
             (of_all.sum() / N, "you divide by the number of answers, not by the number of their tokens"),
             (of_all.sum(), "this is the sum over the answers' tokens; the mean is asked for"),
