@@ -1,0 +1,278 @@
+"""Checks of lesson 9."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from types import ModuleType
+
+import numpy as np
+
+from pellucid.course.checks import Wrong, expect
+
+# ---- Counted ----
+
+
+def count_parameters(lesson: ModuleType) -> None:
+    shape = {"V": 1009, "L": 3, "D": 24, "H": 6, "G": 2, "F": 50}
+    per_layer = sum((24 * 24, 24 * 8, 24 * 8, 24 * 24, 24 * 50, 50 * 24))  # W_Q, W_K, W_V, W_O, up, down
+    per_layer_alike, table = per_layer + 2 * 24 * 16, 1009 * 24
+    per_layer_wide = 2 * 24 * 6 * 24 + 2 * 24 * 2 * 24 + 2 * 24 * 50
+    of_layers = 3 * per_layer
+    wide = "every head has D columns: the heads share the width, so each has only K = D/H"
+    alike = "you gave keys and values as many heads as queries: here 6 heads ask, and 2 answer"
+    expect(
+        lesson.count_parameters(**shape, tied=False),
+        of_layers + 2 * table,
+        "the parameters of an untied decoder",
+        [
+            (of_layers + table, "one table of VD weights is missing: untied, there is one to read and one to write"),
+            (of_layers, "only the layers are counted; tokens come in and go out through tables of VD weights"),
+            (3 * per_layer_wide + 2 * table, wide),
+            (3 * per_layer_alike + 2 * table, alike),
+            (
+                of_layers - 3 * 24 * 50 + 2 * table,
+                "the feed-forward layer has one matrix; it needs one up to F and one back to D",
+            ),
+            (per_layer + 2 * table, "you count one layer; there are 3"),
+            (3 * (per_layer + 2 * table), "every layer has an embedding of its own; the model has one for all"),
+        ],
+    )
+    expect(
+        lesson.count_parameters(**shape, tied=True),
+        of_layers + table,
+        "the parameters of a tied decoder",
+        [(of_layers + 2 * table, "you count the embedding twice: tied, it is one table with two uses")],
+    )
+
+
+def training_flops(lesson: ModuleType) -> None:
+    V, L, D, F, T, n = 211, 3, 20, 70, 48, 960
+    of_layers, table, pairs = L * (4 * D * D + 2 * D * F), V * D, L * 2 * T * D
+    right = 6 * (of_layers + table + pairs) * n
+    expect(
+        lesson.training_flops(V, L, D, F, T, n),
+        right,
+        "the FLOPs of training",
+        [
+            (right // 3, "that is the way forward alone, 2 FLOPs per weight; back costs twice as much again"),
+            (right // 3 * 2, "4 FLOPs per weight: the way back has two products for each one of the way forward"),
+            (right // 2, "3 FLOPs per weight: each product of two numbers is followed by a sum, so there are 6"),
+            (
+                6 * (of_layers + table) * n,
+                "6 FLOPs per weight, and no pairs: queries times keys, and shares times values, have no weights but "
+                "cost all the same",
+            ),
+            (
+                6 * (of_layers + table + pairs // 2) * n,
+                "half of the pairs: after queries times keys, the shares are multiplied by the values",
+            ),
+            (
+                6 * (of_layers + 2 * table + pairs) * n,
+                "you count the embedding as a product: it reads one row, and multiplies nothing",
+            ),
+            (6 * (of_layers + pairs) * n, "the unembedding is missing: it multiplies each position by VD weights"),
+            (
+                6 * (of_layers + table + pairs * T) * n,
+                "you count the T² pairs of a whole text for each token; a token has one query, so T pairs",
+            ),
+            (right * T, "n_tokens are all tokens, and you have counted each of them T times"),
+        ],
+        tolerance=1e-12,
+    )
+
+
+def memory_bytes(lesson: ModuleType) -> None:
+    w, a = 1000, 7300
+    one_moment = "the optimizer has one number per weight; Adam keeps two, the mean of gradients and that of squares"
+    answer = lesson.memory_bytes(w, a, 4)
+    if answer is not None and np.shape(answer) != (4,):
+        raise Wrong(
+            "four numbers are expected: weights, gradients, optimizer, activations. The weights alone are "
+            "enough to use a model, not to train it"
+        )
+    expect(
+        answer,
+        [4 * w, 4 * w, 8 * w, 4 * a],
+        "bytes of weights, gradients, optimizer, activations",
+        [
+            ([4 * w, 4 * w, 4 * w, 4 * a], one_moment),
+            ([w, w, 2 * w, a], "these are numbers, not bytes: each takes 4"),
+            ([4 * w, 0, 0, 0], "only the weights: that is enough to use a model, but training also needs the rest"),
+            ([4 * w, 0, 8 * w, 4 * a], "no gradients: the optimizer needs one number for each weight"),
+            ([4 * w, 4 * a, 8 * w, 4 * a], "there is a gradient for each weight, not for each activation"),
+            ([4 * w, 4 * w, 12 * w, 4 * a], "the optimizer's part should be its two moments; the gradients are part 2"),
+        ],
+    )
+    expect(
+        lesson.memory_bytes(w, a, 2),
+        [2 * w, 2 * w, 4 * w, 2 * a],
+        "the bytes when each number takes 2",
+        [([4 * w, 4 * w, 8 * w, 4 * a], "you ignore `bytes_each`, which is 2 here")],
+    )
+
+
+# ---- Traded ----
+
+
+def accumulated_gradient(lesson: ModuleType) -> None:
+    random = np.random.default_rng(9)
+    examples = random.standard_normal((9, 2, 3)) + 1.0
+    pieces = [list(examples[:1]), list(examples[1:3]), list(examples[3:])]
+    largest = 0
+
+    def gradient_of_sum(piece):
+        nonlocal largest
+        largest = max(largest, len(piece))
+        return np.sum(piece, axis=0)
+
+    answer = lesson.accumulated_gradient(gradient_of_sum, pieces)
+    if largest > 6:
+        raise Wrong(f"you put {largest} examples together at once; only one piece, of up to 6, fits into memory")
+    sums = [np.sum(piece, axis=0) for piece in pieces]
+    expect(
+        answer,
+        np.mean(examples, axis=0),
+        "the gradient of pieces of 1, 2 and 6 examples",
+        [
+            (
+                np.mean([s / len(p) for s, p in zip(sums, pieces, strict=True)], axis=0),
+                "a mean of means: the example that is alone in its piece counts as much as the six of another together",
+            ),
+            (np.sum(sums, axis=0), "the sum over all nine examples, not yet their mean: the step is nine times longer"),
+            (
+                np.mean(sums, axis=0),
+                "you divide by the number of pieces, 3; the mean is over all examples, and there are 9",
+            ),
+            (np.sum([s / len(p) for s, p in zip(sums, pieces, strict=True)], axis=0),
+             "a sum of means: each piece counts alike, and three pieces make the step three times as long"),
+            (sums[-1] / 6, "only the last piece is left: each piece must add to what came before"),
+        ],
+        tolerance=1e-12,
+    )  # fmt: skip
+
+
+def operations_to_keep(lesson: ModuleType) -> None:
+    cases = [
+        ([4, 3, 3], [5.0, 4.0, 4.0], 6, "three results of 4, 3 and 3 bytes, of 5, 4 and 4 seconds, and 6 bytes"),
+        ([1, 10], [2.0, 10.0], 10, "two results of 1 and 10 bytes, of 2 and 10 seconds, and 10 bytes"),
+        ([5, 2, 4, 3], [9.0, 1.0, 6.0, 4.0], 0, "a budget of 0"),
+        ([5, 2, 4, 3], [9.0, 1.0, 6.0, 4.0], 99, "a budget for everything"),
+    ]
+    random = np.random.default_rng(9)
+    for _ in range(6):
+        n_bytes, seconds = (
+            random.integers(1, 20, size=9).tolist(),
+            random.integers(1, 30, size=9).astype(float).tolist(),
+        )
+        cases.append((n_bytes, seconds, int(sum(n_bytes) * 0.45), "nine results"))
+    for n_bytes, seconds, budget, what in cases:
+        answer = lesson.operations_to_keep(list(n_bytes), list(seconds), budget)
+        if answer is None:
+            raise Wrong(f"{what}: your function returns None; is a `return` missing?")
+        kept = [int(i) for i in answer]
+        if len(set(kept)) < len(kept) or any(not 0 <= i < len(n_bytes) for i in kept):
+            raise Wrong(f"{what}: {kept} are no different numbers of operations from 0 to {len(n_bytes) - 1}")
+        if kept != sorted(kept):
+            raise Wrong(f"{what}: {kept} is right or not, but it should be in rising order")
+        _compare(kept, n_bytes, seconds, budget, what)
+
+
+def _compare(kept: list[int], n_bytes: list[int], seconds: list[float], budget: int, what: str) -> None:
+    everything = range(len(n_bytes))
+    used, again = sum(n_bytes[i] for i in kept), sum(seconds[i] for i in everything if i not in kept)
+    subsets = [set(s) for n in range(len(n_bytes) + 1) for s in combinations(everything, n)]
+    fitting = [s for s in subsets if sum(n_bytes[i] for i in s) <= budget]
+    least = min(sum(seconds[i] for i in everything if i not in s) for s in fitting)
+    other = set(everything) - set(kept)
+    if used > budget:
+        if sum(n_bytes[i] for i in other) <= budget:
+            raise Wrong(f"{what}: these are the ones to compute again; the ones to keep were asked for")
+        raise Wrong(f"{what}: what you keep takes {used} bytes; the budget is {budget}")
+    if math.isclose(again, least):
+        return
+    slowest = _greedy(sorted(everything, key=lambda i: -seconds[i]), n_bytes, budget)
+    densest = _greedy(sorted(everything, key=lambda i: -seconds[i] / n_bytes[i]), n_bytes, budget)
+    smallest = _greedy(sorted(everything, key=lambda i: n_bytes[i]), n_bytes, budget)
+    tail = f"You compute {again:g} seconds again, and {least:g} would do"
+    if kept == densest:
+        raise Wrong(
+            f"{what}: you keep those that save most seconds per byte, and part of the budget stays empty. {tail}"
+        )
+    if kept == slowest:
+        raise Wrong(f"{what}: you keep the slowest first, and a large one pushes out two smaller ones. {tail}")
+    if kept == smallest:
+        raise Wrong(f"{what}: you keep as many as possible, the smallest first; small is not slow. {tail}")
+    raise Wrong(f"{what}: {tail}")
+
+
+def _greedy(order: list[int], n_bytes: list[int], budget: int) -> list[int]:
+    kept = []
+    for i in order:
+        if n_bytes[i] <= budget:
+            budget -= n_bytes[i]
+            kept.append(i)
+    return sorted(kept)
+
+
+def kv_cache_bytes(lesson: ModuleType) -> None:
+    n, L, D, H, G, width = 70, 5, 24, 6, 2, 3
+    K = 4
+    right = n * L * G * K * 2 * width
+    expect(
+        lesson.kv_cache_bytes(n, L, D, H, G, width),
+        right,
+        "the cache of 70 tokens",
+        [
+            (right // 2, "half of it: a token leaves a key and a value"),
+            (n * L * H * K * 2 * width, "a key for each query head; 3 query heads share one key here, and one value"),
+            (right // L, "one layer's cache; each layer has its own keys and values"),
+            (right // width, "these are numbers, not bytes"),
+            (right * n, "n² tokens: the pairs are computed and forgotten, only keys and values are kept"),
+            (n * L * G * D * 2 * width, "each key is D wide; a head's key has K = D/H numbers"),
+        ],
+    )
+    expect(lesson.kv_cache_bytes(7, 3, 20, 5, 5), 2 * 7 * 3 * 20 * 2, "the cache with as many key heads as query heads")
+
+
+# ---- Bought ----
+
+
+def fit_with_known_floor(lesson: ModuleType) -> None:
+    sizes, floor = np.array([3e2, 1e3, 8e3, 2e4, 9e4]), 0.7
+    off = np.exp([0.05, -0.1, 0.08, 0.02, -0.04])
+    losses = floor + 5.0 * sizes**-0.3 * off
+    slope, height = np.polyfit(np.log(sizes), np.log(losses - floor), 1)
+    s_loss, h_loss = np.polyfit(np.log(sizes), np.log(losses), 1)
+    s_plain, h_plain = np.polyfit(sizes, losses - floor, 1)
+    s_half, h_half = np.polyfit(sizes, np.log(losses - floor), 1)
+    h10 = height / math.log(10)
+    A, alpha = math.exp(height), -slope
+    answer = lesson.fit_with_known_floor(sizes.copy(), losses.copy(), floor)
+    if answer is not None and np.shape(answer) != (2,):
+        raise Wrong("two numbers are expected, A and alpha")
+    expect(
+        answer,
+        [A, alpha],
+        "A and alpha",
+        [
+            (
+                [math.exp(h_loss), -s_loss],
+                "you fitted the logarithm of the loss itself: with a floor that is no straight line. The excess falls "
+                "as a power",
+            ),
+            ([height, alpha], "alpha is right, but A is still a logarithm"),
+            ([h10, alpha], "alpha is right, but A is still a logarithm"),
+            ([A, slope], "alpha is the slope itself, -0.31; the law has a minus of its own, so alpha is positive"),
+            ([alpha, A], "A comes first, then alpha"),
+            ([math.exp(h10), alpha], "the logarithms have base 10, so A is 10 to the height of the line, not e"),
+            ([10**height, alpha], "the logarithms have base e, so A is e to the height of the line, not 10"),
+            ([h_plain, -s_plain], "you fitted a line to the excess as it is; the law is a line after two logarithms"),
+            (
+                [math.exp(h_half), -s_half],
+                "one logarithm only: a line there is an exponential law. A power law needs the logarithm of the sizes, "
+                "too",
+            ),
+        ],
+        tolerance=1e-8,
+    )
