@@ -193,6 +193,7 @@ def knocked_out_difference(lesson: ModuleType) -> None:
                 "F - 1",
             ),
             ([mean, 1.96 * deviation**2 / math.sqrt(n)], "this is made of the variance; take its root"),
+            ([mean - 1.96 * error, mean + 1.96 * error], "these are the ends; the mean and the half width are asked"),
             ([mean, 2 * 1.96 * error], "this is the whole width; the half width, to one side, is asked"),
         ],
     )
@@ -315,6 +316,7 @@ def euler(lesson: ModuleType) -> None:
                 at_start,
                 "every layer looks at the x from the beginning; it should look at what the layers before it have made",
             ),
+            (x + _velocity(x, 0.0), "this is one long step from the start to the end, not 4 short ones"),
             (unmoved, "every layer has time 0, so all have the same weights; layer l stands at time l/4"),
         ],
     )
@@ -407,8 +409,14 @@ def attention_flow_step(lesson: ModuleType) -> None:
         columns = x + step * _softmax(hidden) @ x
         what = "5 tokens" + (", each sees itself and those before it" if causal else ", without a mask")
         free = _moved(x, beta, step, causal, free=True)
+        mean = _moved(x, beta, step, causal, free=True, jump=True)
+        along = x + step * (mean - np.sum(mean * x, axis=1, keepdims=True) * x)
+        with np.errstate(all="ignore"):
+            answer = lesson.attention_flow_step(given, beta, step, causal)
+        if causal and np.shape(answer) == (T, D) and np.isnan(np.asarray(answer, dtype=float)[0]).all():
+            raise Wrong("token 0 is NaN: with your mask it sees nobody, and 0/0 is no share. It sees itself")
         expect(
-            lesson.attention_flow_step(given, beta, step, causal),
+            answer,
             _moved(x, beta, step, causal),
             what,
             [
@@ -447,6 +455,12 @@ def attention_flow_step(lesson: ModuleType) -> None:
                     "you moved by step · (mean - x); the layer adds step · mean, and the sphere takes care of the "
                     "length",
                 ),
+                (
+                    _rows_to_length_one(along),
+                    "you took off the part of the mean that points outwards; for short steps that is the same, but "
+                    "here the whole mean is added, as a layer does",
+                ),
+                (_moved(x, 1.0, step, causal), "`beta` has no effect: it multiplies the scores"),
                 (_rows_to_length_one(scaled), "you divide the scores by √D; here `beta` alone scales them"),
                 (
                     columns / np.linalg.norm(columns, axis=0, keepdims=True),
