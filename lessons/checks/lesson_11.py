@@ -20,6 +20,13 @@ def _shares(weights: Any) -> Array:
     return np.array([weight / total for weight in weights])
 
 
+def _keeps_its_argument(function: Callable[[Array, Any], Any], numbers: Array, other: Any) -> None:
+    given = numbers.copy()
+    function(given, other)
+    if not np.array_equal(given, numbers):
+        raise Wrong("your function changes the array that it is given; others may still need it. Make a new one")
+
+
 def _softmax(logits: Any) -> Array:
     return _shares([math.exp(logit - max(logits)) for logit in logits])
 
@@ -76,6 +83,7 @@ def _temperatures(lesson: ModuleType, logits: Array, p: Array) -> None:
             ],
         )
     expect(lesson.at_temperature(logits.copy(), 1.0), p, "temperature 1, the model itself")
+    _keeps_its_argument(lesson.at_temperature, logits, 2.0)
     expect(lesson.at_temperature(logits.copy(), 1e9), [0.2] * 5, "a temperature of a billion", tolerance=1e-6)
 
 
@@ -84,34 +92,45 @@ def draw(lesson: ModuleType) -> None:
     ends = list(accumulate(p))
     order = sorted(range(4), key=lambda i: -p[i])
     ends_sorted = list(accumulate(p[order]))
-    ranks = {u: sum(u >= end for end in ends_sorted) for u in (0.05, 0.3, 0.55, 0.7, 0.9)}
-    answers = {u: _token(lesson.draw(p.copy(), u)) for u in ranks}
-    if all(answer == 1 for answer in answers.values()):
-        raise Wrong("you take the likeliest token, whatever the random number says: that is greedy, not a draw")
-    for u, rank in ranks.items():
-        right = sum(u >= end for end in ends)
-        expect(
-            answers[u],
-            right,
-            f"the token at {u:g}, when the pieces end at 0.125, 0.625, 0.875 and 1",
-            [
-                (
-                    rank,
-                    f"at {u:g} you return {rank}: that is a place in the sorted list, not a token. There is no need to "
-                    "sort; if you do, go back from the place to the token's id",
-                ),
-                (order[rank], f"at {u:g} you hit token {order[rank]}: the tokens lie in the order of their ids"),
-                (
-                    right + 1,
-                    f"at {u:g} you return {right + 1}, one too far: piece {right} begins where the one before it ends",
-                ),
-                (
-                    right - 1,
-                    f"at {u:g} you return {right - 1}: you took the last piece that ends before the number; the number "
-                    "lies in the next",
-                ),
-            ],
-        )
+    points = (0.05, 0.3, 0.55, 0.7, 0.9)
+    right = [sum(u >= end for end in ends) for u in points]
+    ranks = [sum(u >= end for end in ends_sorted) for u in points]
+    answers = [_token(lesson.draw(p.copy(), u)) for u in points]
+    for u, answer in zip(points, answers, strict=True):
+        if answer is None or np.ndim(answer) or answer not in range(-1, 5):
+            expect(answer, right[points.index(u)], f"the token at {u:g}")
+    if any(_token(lesson.draw(p.copy(), points[1])) != answers[1] for _ in range(20)):
+        raise Wrong("at the same number you return now one token, now another: that number is all the chance there is")
+    expect(
+        answers,
+        right,
+        "the tokens at 0.05, 0.3, 0.55, 0.7 and 0.9, when the pieces end at 0.125, 0.625, 0.875 and 1",
+        [
+            ([1] * 5, "you take the likeliest token, whatever the random number says: that is greedy, not a draw"),
+            (
+                ranks,
+                f"at 0.55 you return {ranks[2]}: that is a place in the sorted list, not a token. There is no need to "
+                "sort; if you do, go back from the place to the token's id",
+            ),
+            (
+                [order[rank] for rank in ranks],
+                f"at 0.05 you hit token {order[ranks[0]]}: the tokens lie in the order of their ids, not sorted",
+            ),
+            (
+                np.add(right, 1),
+                f"at 0.3 you return {right[1] + 1}, one too far: piece {right[1]} begins where the one before it ends",
+            ),
+            (
+                np.subtract(right, 1),
+                f"at 0.3 you return {right[1] - 1}: you took the last piece that ends before the number; the number "
+                "lies in the next",
+            ),
+            (
+                [min(range(4), key=lambda i: abs(ends[i] - u)) for u in points],
+                "you take the piece whose end is nearest; the number may lie in the one after it",
+            ),
+        ],
+    )
     possible = np.array([0.0, 0.25, 0.0, 0.75])
     with np.errstate(all="ignore"):
         first, border = _token(lesson.draw(possible.copy(), 0.0)), _token(lesson.draw(possible.copy(), 0.25))
@@ -163,6 +182,10 @@ def top_k(lesson: ModuleType) -> None:
             (_kept(p, order[:4]), "four tokens stay, one too many"),
             (_kept(p, order[:3]) * p[order[:3]].sum(), "the sum is 0.73: what stays must be made a whole again"),
             (_kept(p, order[3:]), "you kept the least likely tokens"),
+            (
+                _kept(p, [i for i in range(6) if order[i] < 3]),
+                "argsort says which token is at each place, not which place each token has; you took one for the other",
+            ),
             (_kept(p, range(3)), "you kept the first three tokens of the vocabulary, not the likeliest"),
             (_kept(p, range(3, 6)), "you kept the last three tokens of the vocabulary, not the likeliest"),
             (_softmax(_kept(p, order[:3])), "a softmax of probabilities gives the tokens cut off something again"),
@@ -179,6 +202,7 @@ def top_k(lesson: ModuleType) -> None:
             "them is to stay. Count tokens; a threshold can't tell equal ones apart"
         )
     expect(sorted(np.asarray(answer))[-2:], [0.4, 0.6], "what stays of [0.2, 0.3, 0.2, 0.1, 0.2] with top-k 2")
+    _keeps_its_argument(lesson.top_k, p, 3)
     expect(lesson.top_k(p.copy(), 10), p, "top-k 10 of six tokens: all of them stay")
 
 
@@ -186,6 +210,7 @@ def top_p(lesson: ModuleType) -> None:
     p = np.array([0.04, 0.33, 0.11, 0.27, 0.16, 0.09])
     order = sorted(range(6), key=lambda i: -p[i])  # 1, 3, 4, 2, 5, 0: 0.33, 0.60, 0.76, 0.87, 0.96, 1
     with np.errstate(all="ignore"):
+        _keeps_its_argument(lesson.top_p, p, 0.7)
         answer = lesson.top_p(p.copy(), 0.7)
         expect(
             answer,
@@ -212,6 +237,15 @@ def top_p(lesson: ModuleType) -> None:
                     _kept(p, order[:1]),
                     "only the likeliest stays: 0.7 is the mass of all that stay together, not a bound for each",
                 ),
+                *(
+                    (
+                        _kept(p, range(n)),
+                        "you added up the sorted tokens, and laid the result over the unsorted ones: place 0 of the "
+                        "sorted list is not token 0",
+                    )
+                    for n in (2, 3)
+                ),
+                (0 * p, "nothing stays: 0.7 is the mass of all that stay together, not a bound for each"),
             ],
         )
         sure = np.array([0.03, 0.02, 0.95])
@@ -249,6 +283,8 @@ def positions_computed(lesson: ModuleType) -> None:
         "positions for 5 tokens after 7, without a cache",
         [
             (P * N, "you have 35: the text grows. The first new token needs 7 positions, the second 8"),
+            (sum(P + i for i in range(N + 1)), "you have 57: after the fifth new token, nothing needs to be read"),
+            ((P + N - 1) ** 2, "you have 121, 11²: not every token is there from the start"),
             (sum(P + i + 1 for i in range(N)), "you have 50: for the first new token only the prompt is read"),
             (sum(range(N)), "you have 10: the prompt is read again for each new token, and you left it out"),
             (sum(range(1, N + 1)), "you have 15: the prompt is read again for each new token, and you left it out"),
@@ -264,11 +300,11 @@ def positions_computed(lesson: ModuleType) -> None:
 
 Tree = Mapping[tuple, Mapping[str, float]]
 
-# Nothing follows a text that is not named. Beams of two: at first a and b, then ab and "a.", and in the end ab and abc.
+# Nothing follows a text that is not named. Two beams are a and b, then ab and "a.", "a." and abc, "a." and "abc.".
 _TREE: Tree = {
     (): {"a": 0.5, "b": 0.3, "c": 0.2},
     ("a",): {"b": 0.6, "c": 0.1, ".": 0.3},
-    ("b",): {"a": 0.35, "c": 0.35, ".": 0.3},
+    ("b",): {"a": 0.34, "c": 0.37, ".": 0.29},
     ("c",): {".": 0.95, "a": 0.05},
     ("a", "b"): {"a": 0.3, "b": 0.1, "c": 0.35, ".": 0.25},
     ("a", "b", "c"): {".": 0.8, "a": 0.2},
@@ -360,10 +396,19 @@ def _compare(lesson: ModuleType, name: str, following: Callable[[tuple], Mapping
         raise Wrong(f"{what}: the right texts, but not with the likeliest first")
     if len(texts) != len(right_texts):
         raise Wrong(f"{what}: you return {len(texts)} texts, not {len(right_texts)}")
-    raise Wrong(
-        f"{what}: you find {', '.join(map(_written, texts))}, not {', '.join(map(_written, right_texts))}, which has "
-        f"{p_best:.3g}"
-    )
+    p_of = dict(_all_texts(following))
+    p_found = [p_of.get(text, 0.0) for text in texts]
+    too_likely = sum(p_found) > sum(_probabilities(right))
+    why = " So few beams can't find them: do more of them go on from round to round?" if too_likely else ""
+    raise Wrong(f"{what}: you find {_listed(texts, p_found)}, not {_listed(right_texts, _probabilities(right))}.{why}")
+
+
+def _probabilities(pairs: list[tuple[tuple, float]]) -> list[float]:
+    return [p for _, p in pairs]
+
+
+def _listed(texts: list[tuple], p: list[float]) -> str:
+    return " and ".join(f"{_written(text)} with {each:.3g}" for text, each in zip(texts, p, strict=True))
 
 
 def _mistakes(following: Callable[[tuple], Mapping], n_beams: int) -> list[tuple[list[tuple[tuple, float]], str]]:
@@ -372,7 +417,11 @@ def _mistakes(following: Callable[[tuple], Mapping], n_beams: int) -> list[tuple
             return sorted(families[0], key=lambda each: -each[1])[:n_beams]
         return [max(family, key=lambda each: each[1]) for family in families]
 
+    def least(families: list) -> list:
+        return sorted((each for family in families for each in family), key=lambda each: each[1])[:n_beams]
+
     return [
+        (_search(following, n_beams, keep=least), "you keep the least likely beams"),
         (
             _search(following, n_beams, keep=apart),
             "each beam went on by itself, with its own best continuation. The continuations of all beams compete: both "
@@ -457,7 +506,8 @@ def length_normalised(lesson: ModuleType) -> None:
                     f"you divide by the length itself, whatever the penalty is: with {penalty:g} it is "
                     f"4 to the power of {penalty:g}, which is {4**penalty:g}",
                 ),
-                (answer / (4 * penalty) if penalty else answer, "the penalty is an exponent, not a factor"),
+                (answer / 4 * penalty, "the penalty is an exponent, not a factor"),
+                (answer / (4 * penalty or 1), "the penalty is an exponent, not a factor"),
                 (answer * 4**penalty, "you multiply by the length, so that long answers lose twice"),
                 (-answer / 4**penalty, "the sign is turned: a score is at most 0, and the likelier answer has more"),
             ],
