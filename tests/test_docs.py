@@ -205,3 +205,13 @@ def test_the_post_training_page_has_the_numbers_of_the_instructions():
     assert f"a fable that nobody asked for has {corpus.fables.entropy_nats:.2f}" in page
     pairs = [Task(animal, moral) for animal in corpus.animals for moral in corpus.morals]
     assert f"{sum(map(is_held_out, pairs))} of the {len(pairs)} pairs of an animal and a moral" in page
+
+
+def test_the_map_from_the_notes_leaves_no_cell_empty():
+    rows = [line for line in text_of(ROOT / "docs/map.md").splitlines() if re.match(r"\| (?!section|---)", line)]
+    assert len(rows) > 40
+    for row in rows:
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        assert len(cells) == 6, row
+        for cell in cells:
+            assert re.fullmatch(r"[^–].*|– \(.+\)", cell), f"{row}: a dash needs a reason"
