@@ -257,6 +257,7 @@ def typical() -> Figure:
             color=ORANGE,
             va="top",
             ha="right" if is_last else "left",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
         )
         share = _share(fables.read(walk.text(choices)))
         right.axvline(share, ymax=height, color=ORANGE, lw=1.5)
