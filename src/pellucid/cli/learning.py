@@ -55,12 +55,13 @@ def _listed(lessons: dict[int, Lesson]) -> str:
 
 def _overview(lessons: list[Lesson], workbook: Workbook) -> str:
     """A line for each lesson, and what to do next."""
-    lines = ["      lesson                                    done   minutes"]
+    width = max(len(lesson.title) for lesson in lessons)
+    lines = [f"    {'lesson':{width}}     done  minutes of exercises"]
     following = None
     for lesson in lessons:
         n_done = len(workbook.done.get(lesson.module, []))
         mark = "✓" if workbook.is_done(lesson) else " "
-        lines.append(f"  {mark} {lesson.title:40} {n_done:>3} of {len(lesson.exercises)} {lesson.minutes:>8}")
+        lines.append(f"  {mark} {lesson.title:{width}}   {n_done} of {len(lesson.exercises)} {lesson.minutes:>5}")
         if following is None and not workbook.is_done(lesson):
             following = lesson
     if following is None:

@@ -89,7 +89,7 @@ class Measure(Section):
 
 
 class Stop(Section):
-    """What to look at, a question about what comes, and what one sees then."""
+    """Something to look at, a question about what comes, and what one sees then."""
 
     title: str = Field(min_length=1, max_length=60)
     say: str = Field(min_length=1, description="**bold**, `code`, {name} for a measured figure; blank lines split it")

@@ -80,7 +80,7 @@ def _ends(process: subprocess.Popen[bytes], log: Path, most_seconds: float) -> b
 
 
 def outcomes(lesson: Lesson, file: Path, checks: Mapping[str, Check]) -> Iterator[Outcome]:
-    """The same in this process: the outcome of each exercise up to the first that is not right."""
+    """Check a file in this process: the outcome of each exercise up to the first that is not right."""
     try:
         module = load_module(file, lesson.module)
     except (Exception, SystemExit) as error:
