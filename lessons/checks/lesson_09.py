@@ -154,6 +154,12 @@ def accumulated_gradient(lesson: ModuleType) -> None:
 
 def operations_to_keep(lesson: ModuleType) -> None:
     cases = [
+        (
+            [5, 2, 4, 3],
+            [9.0, 1.0, 6.0, 4.0],
+            5,
+            "results of 5, 2, 4 and 3 bytes, of 9, 1, 6 and 4 seconds, and 5 bytes",
+        ),
         ([4, 3, 3], [5.0, 4.0, 4.0], 6, "three results of 4, 3 and 3 bytes, of 5, 4 and 4 seconds, and 6 bytes"),
         ([1, 10], [2.0, 10.0], 10, "two results of 1 and 10 bytes, of 2 and 10 seconds, and 10 bytes"),
         ([5, 2, 4, 3], [9.0, 1.0, 6.0, 4.0], 0, "a budget of 0"),

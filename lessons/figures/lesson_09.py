@@ -67,7 +67,7 @@ def scaling() -> Figure:
         A, alpha = fit_with_known_floor(flops[chosen], loss[chosen], floor)
         x = np.array([flops[chosen].min(), flops.max()])
         axes.loglog(x, A * x**-alpha, style, color=color, lw=1.5)
-    axes.text(2.2e11, 0.7, "the line of all 31", color=GREY, ha="left", va="top")
+    axes.text(8e11, 0.56, "the line of all 31", color=GREY, ha="left", va="bottom")
     axes.set(xlabel="FLOPs of training", ylabel="loss above the exact floor (nats)")
     axes.set_yticks([0.03, 0.1, 0.3, 1], ["0.03", "0.1", "0.3", "1"])
     axes.spines[["top", "right"]].set_visible(False)
