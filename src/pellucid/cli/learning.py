@@ -26,7 +26,7 @@ def learn(
     ] = False,
     folder: Annotated[Path, Option("--folder", metavar="DIR", help="Where your answers are.")] = Path("my_lessons"),
 ) -> None:
-    """Lessons with exercises: where you are, what is not right yet, and what to read about it."""
+    """Take the lessons: exercises, checked as you write them."""
     from pellucid.course.exercises import all_lessons
     from pellucid.course.workbook import Workbook
 

@@ -27,7 +27,7 @@ Check = Callable[[ModuleType], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one exercise. A fault is a sentence; None means that it is right."""
+    """One exercise after its check. A fault is a sentence; None means that it is right."""
 
     exercise: str
     fault: str | None = None

@@ -1,4 +1,4 @@
-"""What the files in lessons/checks/ are written with.
+"""Tools of the files in lessons/checks/: they compare an answer, and say in a sentence what is wrong with it.
 
     def push_product(lesson):
         expect(lesson.push_product(3.0, 1.0, 3.0, 1.0), 6.0, "the tangent of x·x at 3", [(9.0, "...")])
@@ -16,7 +16,7 @@ import numpy as np
 
 
 class Wrong(Exception):
-    """What is wrong with an answer, in one sentence."""
+    """The fault of an answer, in one sentence."""
 
 
 def expect(

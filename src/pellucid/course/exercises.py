@@ -1,4 +1,4 @@
-"""What a lesson consists of: a page, exercises with solutions, checks; and a student's file without the solutions.
+"""The parts of a lesson: a page, exercises with solutions, checks; and a student's file without the solutions.
 
 The page, such as lessons/01_differentiation.md, has a heading for each exercise, its facts below, and hints to unfold:
 
@@ -89,5 +89,5 @@ def read_lesson(page: Path) -> Lesson:
 
 
 def anchor(heading: str) -> str:
-    """What a link to a heading ends with, as GitHub makes it."""
+    """The end of a link to a heading, as GitHub makes it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")

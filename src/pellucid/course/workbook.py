@@ -62,7 +62,7 @@ class Workbook:
         return outcomes
 
     def report(self) -> dict[str, Any]:
-        """What is right today of every lesson that was begun, and the hints that were used. For a teacher."""
+        """For a teacher: every lesson that was begun, how much of it is right today, and the hints that were used."""
         begun = [lesson for lesson in all_lessons() if self.file(lesson).exists()]
         rows = []
         for lesson in begun:

@@ -108,7 +108,7 @@ def files_of(tour: Path | None) -> list[Path]:
 
 
 def _over(before: Shown, changes: Shown) -> Shown:
-    """What is shown after these changes. Another text is looked at from its end, and no head of it is chosen yet."""
+    """The view after these changes. Another text is looked at from its end, and no head of it is chosen yet."""
     changed = changes.model_dump(exclude_none=True)
     if "text" in changed:
         changed = {"at": None, "head": None, **changed}

@@ -40,7 +40,7 @@ def truth_of_document(corpus: KnownText, tokenizer: Tokenizer, text: str) -> Jso
 
 
 def truth_of_answer(corpus: KnownConversations, tokenizer: Tokenizer, text: str) -> Json:
-    """The same for the answer in a text with marks, or for the beginning of an answer to a question without any.
+    """The truths of the answer in a text with marks, or of the beginning of an answer to a question without any.
 
     It is not known for questions that the corpus cannot contain, nor for more than a question and its answer.
     """
