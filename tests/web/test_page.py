@@ -111,10 +111,10 @@ def test_a_part_of_the_first_screen_is_the_door_to_its_panel(show, text):
     page.click("#part-machine .is-attention button.title >> nth=1")
     expect(page.locator("#h-attention")).to_be_in_viewport()
     page.click("#part-machine .heads button[aria-label^='Head 1.1']")
-    assert page.evaluate("microscope.state.head") == "1.1"
+    page.wait_for_function("microscope.state.head === '1.1'")
     page.click("#part-machine .is-feed_forward button.title >> nth=0")
     expect(page.locator("#h-inside")).to_be_in_viewport()
-    assert page.evaluate("[microscope.state.head, microscope.state.inside]") == ["0.0", True]
+    page.wait_for_function("microscope.state.head === '0.0' && microscope.state.inside")
 
 
 def test_a_pass_lights_each_part_in_its_order_and_then_stops(browser, address, text):
