@@ -154,6 +154,23 @@ def test_a_report_tells_a_teacher_what_is_right_today(here):
     assert json.loads(learn("--report")) == told
 
 
+def test_what_a_student_prints_is_no_part_of_a_report(tmp_path, capfd):
+    fault(tmp_path, with_body("push_product", "print('here')", "return None"))
+    told = capfd.readouterr()
+    assert (told.out, told.err.strip()) == ("", "here")
+
+
+def test_exercises_of_one_name_in_two_lessons_have_hints_of_their_own(tmp_path):
+    lessons = [lesson for lesson in all_lessons() if any(each.name == "count_pairs" for each in lesson.exercises)]
+    assert len(lessons) == 2
+    workbook = Workbook(tmp_path)
+    workbook.start(lessons[0])
+    assert workbook.one_more_hint(lessons[0], "count_pairs", 2) == 1
+    assert workbook.hints_shown(lessons[1], "count_pairs") == 0
+    workbook.reset(lessons[1])
+    assert workbook.hints_shown(lessons[0], "count_pairs") == 1
+
+
 def test_reports_of_a_class_become_a_table(here, monkeypatch, capsys):
     learn(1)
     (here / "anna.json").write_text(learn("--report"), encoding="utf-8")

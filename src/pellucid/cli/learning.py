@@ -86,9 +86,9 @@ def _report(lesson: Lesson, workbook: Workbook, hint: bool) -> str:
         f"read   {_shown(lesson.page)}#{exercise.section}",
         f"write  {file}, from line {_line_of(exercise.name, file)}{', which is new' if is_new else ''}",
     ]
-    n_shown = workbook.n_hints.get(exercise.name, 0)
+    n_shown = workbook.hints_shown(lesson, exercise.name)
     if hint:
-        n_shown = workbook.one_more_hint(exercise.name, len(exercise.hints))
+        n_shown = workbook.one_more_hint(lesson, exercise.name, len(exercise.hints))
     lines += [f"hint   {text}" for text in exercise.hints[:n_shown]]
     if n_shown < len(exercise.hints):
         lines.append(f"hint   {'another' if n_shown else 'one'} with `pellucid learn {lesson.number} --hint`")

@@ -47,7 +47,7 @@ def attempt(
         log.touch()
         others = [f"{name}={path}" for name, path in finished.items()]
         command = [sys.executable, "-m", "pellucid.course.attempt", str(lesson.number), str(file), str(log), *others]
-        process = subprocess.Popen(command)
+        process = subprocess.Popen(command, stdout=2)  # what the student prints is no result: a report is JSON
         try:
             is_late = not _ends(process, log, most_seconds)
         finally:

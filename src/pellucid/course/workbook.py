@@ -44,7 +44,7 @@ class Workbook:
             self.file(lesson).rename(kept)
         self.done.pop(lesson.module, None)
         for exercise in lesson.exercises:
-            self.n_hints.pop(exercise.name, None)
+            self.n_hints.pop(_key(lesson, exercise.name), None)
         self.start(lesson)
         self._save()
         return kept
@@ -73,7 +73,7 @@ class Workbook:
                     "done": self.done[lesson.module],
                     "of": len(lesson.exercises),
                     "next": None if last.fault is None else {"exercise": last.exercise, "fault": last.fault},
-                    "hints": {each.name: self.n_hints.get(each.name, 0) for each in lesson.exercises},
+                    "hints": {each.name: self.hints_shown(lesson, each.name) for each in lesson.exercises},
                 }
             )
         return {"pellucid_version": __version__, "lessons": rows}
@@ -81,15 +81,24 @@ class Workbook:
     def is_done(self, lesson: Lesson) -> bool:
         return len(self.done.get(lesson.module, [])) == len(lesson.exercises)
 
-    def one_more_hint(self, exercise: str, n_there_are: int) -> int:
+    def hints_shown(self, lesson: Lesson, exercise: str) -> int:
+        return self.n_hints.get(_key(lesson, exercise), 0)
+
+    def one_more_hint(self, lesson: Lesson, exercise: str, n_there_are: int) -> int:
         """Unfold another hint of an exercise: how many are to be shown now."""
-        self.n_hints[exercise] = min(self.n_hints.get(exercise, 0) + 1, n_there_are)
+        shown = min(self.hints_shown(lesson, exercise) + 1, n_there_are)
+        self.n_hints[_key(lesson, exercise)] = shown
         self._save()
-        return self.n_hints[exercise]
+        return shown
 
     def _save(self) -> None:
         with written_whole(self.notes) as draft:
             draft.write_text(json.dumps({"done": self.done, "hints": self.n_hints}, indent=2), encoding="utf-8")
+
+
+def _key(lesson: Lesson, exercise: str) -> str:
+    """An exercise's name among all lessons: two of them may have a `count_pairs`."""
+    return f"{lesson.module}.{exercise}"
 
 
 def _read(notes: Path) -> dict[str, Any]:
