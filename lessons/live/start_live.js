@@ -1,8 +1,9 @@
 // Brings the live parts of a lesson to life: <div class="live" data-live="tape"></div>.
 
+import { floats } from "./floats.js";
 import { rope } from "./rope.js";
 import { tape } from "./tape.js";
 
-const PARTS = { rope, tape };
+const PARTS = { floats, rope, tape };
 
 for (const place of document.querySelectorAll(".live")) PARTS[place.dataset.live](place);

@@ -1,6 +1,7 @@
 """The live parts of the lessons, in a real browser and in a page without a server: they say what Python computes."""
 
 import json
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -18,10 +19,10 @@ from web.conftest import browser as browser_of_the_page
 browser = browser_of_the_page
 PHONE = {"width": 390, "height": 844}
 LAPTOP = {"width": 1366, "height": 768}
+PARTS = ("tape", "rope", "floats")
 PAGE = f"""<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Live parts</title><style>{STYLE.read_text("utf-8")}</style><main><h1>Live parts</h1>
-<div class="live" data-live="tape"></div>
-<div class="live" data-live="rope"></div></main>{live_script()}"""
+{"".join(f'<div class="live" data-live="{part}"></div>' for part in PARTS)}</main>{live_script()}"""
 
 EXPRESSIONS: dict[str, tuple[Callable, list[dict[str, float]]]] = {
     "x + x²": (lambda x: x + x * x, [{"x": 3}, {"x": -2.5}, {"x": 0}]),
@@ -59,6 +60,12 @@ def rope(page: Page) -> Locator:
     return page.locator("[data-live=rope]")
 
 
+@pytest.fixture
+def floats(page: Page) -> Locator:
+    page.reload()
+    return page.locator("[data-live=floats]")
+
+
 def press(part: Locator, name: str, times: int = 1) -> None:
     for _ in range(times):
         part.get_by_role("button", name=name, exact=True).click()
@@ -76,6 +83,13 @@ def to_the_end(tape: Locator) -> None:
 
 def number(part: Locator, selector: str) -> float:
     return float(part.locator(selector).get_attribute("data-value"))
+
+
+def numbers(part: Locator) -> dict[str, float]:
+    """All numbers that a part shows, by their names."""
+    read = "all => all.map(({ dataset }) => [dataset.name, dataset.value])"
+    shown = part.locator("[data-name][data-value]").evaluate_all(read)
+    return {name: float(value.replace("Infinity", "inf")) for name, value in shown}
 
 
 def text(part: Locator, selector: str) -> str:
@@ -228,12 +242,120 @@ def test_neither_leaves_the_text_nor_passes_the_other(rope):
     assert outputs.all_text_contents() == ["5", "5"]
 
 
-# ---- Both ----
+# ---- The bits of a float ----
+
+CODES = {16: torch.uint16, 32: torch.uint32, 8: torch.uint8}  # a number's bits, read as a whole number
+FORMATS = {
+    "float32": (torch.float32, 32),
+    "float16": (torch.float16, 16),
+    "bfloat16": (torch.bfloat16, 16),
+    "float8, E4M3": (torch.float8_e4m3fn, 8),
+    "float8, E5M2": (torch.float8_e5m2, 8),
+}
+NUMBERS = [0, 0.1, -0.75, 1 / 3, 257, 65504, 65520, -1e6, 447, 449, 464.5, 3e-8, -1e-5, 1.5 * 2**-149, 3.5e38, math.inf]
 
 
-@pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=["laptop", "phone"])
-def test_nothing_is_wider_than_the_window_and_axe_finds_nothing(page, tape, rope, size):
+def value_of(code: int, name: str) -> float:
+    dtype, n_bits = FORMATS[name]
+    return float(torch.tensor([code], dtype=CODES[n_bits]).view(dtype).double())
+
+
+def code_of(number: float, name: str) -> int:
+    dtype, n_bits = FORMATS[name]
+    return int(torch.tensor([number], dtype=torch.float32).to(dtype).view(CODES[n_bits]))
+
+
+def set_bits(floats: Locator, bits: str) -> None:
+    click = """(part, bits) => [...part.querySelectorAll("[data-worth]")].forEach((button, i) => {
+        if (button.textContent !== bits[i]) button.click(); })"""
+    floats.evaluate(click, bits)
+
+
+def bits_of(floats: Locator) -> str:
+    return "".join(floats.locator("[data-worth]").all_text_contents())
+
+
+def ask(floats: Locator, number: str) -> None:
+    floats.get_by_label("Number", exact=True).fill(number)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_bits_are_read_as_pytorch_reads_them(floats, name):
+    press(floats, name)
+    n_bits = FORMATS[name][1]
+    random_codes = [int(code) for code in np.random.default_rng(3).integers(2**n_bits, size=3)]
+    ones = 2 ** (n_bits - 1) - 1  # all but the sign
+    for code in (0, 1, ones, code_of(1, name), code_of(math.inf, name), code_of(-0.0, name), *random_codes):
+        set_bits(floats, f"{code:0{n_bits}b}")
+        shown, true = numbers(floats), value_of(code, name)
+        np.testing.assert_equal(shown["value"], true)
+        if not math.isfinite(true):
+            continue
+        assert (-1) ** shown["S"] * shown["fraction"] * 2 ** shown["power"] == true
+        if math.isfinite(further := value_of(code + 1, name)):
+            assert shown["gap down" if shown["S"] else "gap up"] == abs(further - true)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_is_typed_becomes_the_number_that_pytorch_takes(floats, name):
+    press(floats, name)
+    for number in NUMBERS:
+        ask(floats, str(number))
+        is_too_large = name == "float8, E4M3" and abs(number) > 464  # PyTorch made NaN of it, and now makes 448
+        true = 0b01111110 + 0b10000000 * (number < 0) if is_too_large else code_of(number, name)
+        assert int(bits_of(floats), 2) == true, number
+
+
+def test_a_format_keeps_the_number_that_was_asked_for(floats):
+    assert text(floats, ".result") == "+ 2⁻⁴ · 1.5996 = 0.0999755859375"
+    press(floats, "float8, E4M3")
+    assert text(floats, ".said") == "You asked for 0.1. The nearest number is off by 0.0016, which is 1.6 %."
+    press(floats, "float32")
+    assert numbers(floats)["value"] == float(np.float32(0.1))
+
+
+def test_256_and_its_neighbours_in_bfloat16(floats):
+    press(floats, "bfloat16")
+    ask(floats, "257")
+    assert text(floats, ".said") == "257 is exactly between two numbers. The even one is taken: its last bit is 0."
+    shown = numbers(floats)
+    assert (shown["value"], shown["gap up"], shown["gap down"]) == (256, 2, 1)
+    press(floats, "One up")
+    assert numbers(floats)["value"] == 258
+    press(floats, "One down", times=2)
+    assert numbers(floats)["value"] == 255
+    press(floats, "largest")
+    press(floats, "One up")
+    assert numbers(floats)["value"] == math.inf
+    assert floats.get_by_role("button", name="One up").is_disabled()
+
+
+def test_numbers_may_be_written_in_several_ways(floats):
+    for written, number in {"2^-24": 2**-24, "−3e-5": -3e-5, "65,504": 65504, "0,5": 0.5, "1/3": 1 / 3}.items():
+        ask(floats, written)
+        assert numbers(floats)["value"] == float(np.float16(number)), written
+    ask(floats, "one")
+    assert text(floats, ".said").startswith("Type a number, such as")
+
+
+def test_the_bits_are_one_stop_of_the_keyboard(floats, page):
+    press(floats, "smallest")
+    page.keyboard.press("Tab")
+    expect(floats.get_by_label("sign bit, minus")).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Space")
+    assert numbers(floats)["value"] == 2 * (1 + 2**-10)
+    page.keyboard.press("Tab")
+    expect(floats.get_by_role("button", name="One down")).to_be_focused()
+
+
+# ---- All of them ----
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(LAPTOP, "slate"), (PHONE, "default")], ids=["laptop, dark", "phone"])
+def test_nothing_is_wider_than_the_window_and_axe_finds_nothing(page, tape, size, scheme):
     page.set_viewport_size(size)
+    page.evaluate("scheme => document.body.dataset.mdColorScheme = scheme", scheme)
     for title in EXPRESSIONS:
         press(tape, title)
         to_the_end(tape)
@@ -244,6 +366,6 @@ def test_nothing_is_wider_than_the_window_and_axe_finds_nothing(page, tape, rope
                 return box.left < frame.left || box.right > frame.right; }).map((each) => each.textContent); }"""
         assert tape.locator(".graph").evaluate(outside) == []
     press(tape, "Step back")
-    found = Axe().run(page).response["violations"] if size == PHONE else []
+    found = Axe().run(page).response["violations"]
     page.set_viewport_size(LAPTOP)
-    assert found == []
+    assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
