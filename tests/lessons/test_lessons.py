@@ -85,7 +85,7 @@ def test_each_mistake_gets_its_sentence_and_each_solution_passes(lesson, attempt
 def test_each_exercise_has_mistakes_and_each_hard_one_a_second_solution(lesson):
     for exercise in lesson.exercises:
         own = [attempt for attempt in attempts(lesson) if attempt.exercise == exercise.name]
-        assert 2 <= sum(attempt.says is not None for attempt in own) <= 4, exercise.name
+        assert sum(attempt.says is not None for attempt in own) >= 2, exercise.name
         assert exercise.difficulty < 3 or any(attempt.says is None for attempt in own), exercise.name
         assert exercise.hints, exercise.name
 
