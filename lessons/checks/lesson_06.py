@@ -96,7 +96,13 @@ def rnn_states(lesson: ModuleType) -> None:
         raise Wrong("the numbers are right, but plain: keep the states as tensors, so that a walk back finds its way")
     parameters = [Tensor(each) for each in (W, U, b)]
     words = Tensor(x)
-    backward(lesson.rnn_states(words, *parameters)[-1].sum())
+    try:
+        backward(lesson.rnn_states(words, *parameters)[-1].sum())
+    except ValueError:
+        raise Wrong(
+            "the numbers are right, but the walk back stumbles over a shape: begin with a row of zeros for each text, "
+            "not with one row for all"
+        ) from None
     if not np.abs(words.gradient[0]).max() > 0:
         raise Wrong(
             "the last state changes with the first word, but the walk back does not arrive there: somewhere on the "
@@ -136,6 +142,16 @@ def jacobian_through_time(lesson: ModuleType) -> None:
             ),
             ((1 - h[0] ** 2)[:, None] * W.T, "your W lies on its side: row i of W makes number i of the new state"),
             (np.diag(1 - h[0] ** 2), "W is missing: these are the slopes of tanh alone"),
+            ((1 - h[0])[:, None] * W, "the slope of tanh is 1 - h², and you have taken 1 - h"),
+            (
+                np.eye(H),
+                "one state was given, and you use none: the first is h_{s+1} and the last h_t, so every state given "
+                "has a factor",
+            ),
+            (
+                np.diag(np.diag(one)),
+                "you multiply entry by entry, so all that is 0 in the identity stays 0; a product of matrices is meant",
+            ),
         ],
     )
     factors = [(1 - row**2)[:, None] * W for row in h]
@@ -155,6 +171,11 @@ def jacobian_through_time(lesson: ModuleType) -> None:
                 product([np.diag(1 - row**2) for row in h]) @ W,
                 "W stands there once, but every step goes through it: the factor of a step is its slopes times W",
             ),
+            (
+                np.prod(1 - h**2, axis=0)[:, None] * np.linalg.matrix_power(W, n),
+                "you gather the slopes of all steps on the left of all W; between two W stand the slopes of their own "
+                "step, and matrices can't change places",
+            ),
             (factors[-1], "this is the last step alone"),
             (factors[0], "this is the first step alone"),
             (np.sum(factors, axis=0), "you add the steps; one follows the other, so their slopes are multiplied"),
@@ -172,7 +193,12 @@ def _gradients(states: list[Tensor], which: int, inputs: list[Tensor]) -> list[A
 
 
 def truncated_states(lesson: ModuleType) -> None:
-    T, B, D, H, k = 8, 2, 4, 3, 3
+    for k in (3, 5):
+        _cut_after(lesson, k)
+
+
+def _cut_after(lesson: ModuleType, k: int) -> None:
+    T, B, D, H = 8, 2, 4, 3
     x, W, U, b = _numbers(T, B, D), _numbers(H, H, seed=1), _numbers(H, D, seed=2), _numbers(H, seed=3)
     inputs = [Tensor(each) for each in (x, W, U, b)]
     answer = lesson.truncated_states(*inputs, k)
@@ -212,8 +238,8 @@ def truncated_states(lesson: ModuleType) -> None:
     if reaches != wanted:
         t = next(t for t in range(T) if reaches[t] != wanted[t])
         raise Wrong(
-            f"the walk back from state {t} should end at word {t // k * k}, but yours ends at word "
-            f"{reaches[t].index(True)}; pieces begin at 0, {k}, {2 * k}"
+            f"with k = {k}, the walk back from state {t} should end at word {t // k * k}, but yours ends at word "
+            f"{reaches[t].index(True)}; pieces begin at {', '.join(map(str, range(0, T, k)))}"
         )
     start = (T - 1) // k * k
     plain = [Tensor(each) for each in (W, U, b)]
@@ -223,7 +249,10 @@ def truncated_states(lesson: ModuleType) -> None:
     backward(h.sum())
     for name, ours, theirs in zip("WUb", plain, _gradients(answer, T - 1, inputs)[1:], strict=True):
         expect(
-            theirs, ours.gradient, f"what the last state gives to {name}, through its own piece of {T - start} words"
+            theirs,
+            ours.gradient,
+            f"what the last state gives to {name}, through its own piece of {T - start} words",
+            [(0 * theirs, f"{name} gets no gradient: the state alone is cut, the weights are the same in all pieces")],
         )
 
 
@@ -234,11 +263,20 @@ def _sigmoid(x: Array) -> Array:
     return 1 / (1 + np.exp(-x))
 
 
+def _lstm_on_tape(x: Array, h: Tensor, c: Tensor, W_x: Tensor, W_h: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    H = h.shape[1]
+    sums = x @ W_x.T + h @ W_h.T + b
+    i, f, o = ((tanh(sums[:, n * H : (n + 1) * H] * 0.5) + 1.0) * 0.5 for n in (0, 1, 3))
+    new_c = f * c + i * tanh(sums[:, 2 * H : 3 * H])
+    return o * tanh(new_c), new_c
+
+
 def lstm_step(lesson: ModuleType) -> None:
     B, D, H = 2, 5, 3
     x, h, c = _numbers(B, D), np.tanh(_numbers(B, H, seed=1)), _numbers(B, H, seed=2)
     W_x, W_h, b = _numbers(4 * H, D, seed=3), _numbers(4 * H, H, seed=4), _numbers(4 * H, seed=5)
-    answer = lesson.lstm_step(x.copy(), *(Tensor(each) for each in (h, c, W_x, W_h, b)))
+    given = [Tensor(each) for each in (h, c, W_x, W_h, b)]
+    answer = lesson.lstm_step(x.copy(), *given)
     if answer is None:
         raise Wrong("lstm_step returns None; is a `return` missing?")
     if not isinstance(answer, (tuple, list)) or len(answer) != 2:
@@ -278,6 +316,22 @@ def lstm_step(lesson: ModuleType) -> None:
             ),
             (_sigmoid(f) * c + _sigmoid(i) * _sigmoid(g), "the proposal is not a gate; it is a tanh, from -1 to 1"),
             (_sigmoid(f) * c + _sigmoid(i) * g, "the proposal is a tanh, from -1 to 1; yours is the bare sum"),
+            (
+                _sigmoid(f) * c + _sigmoid(i) * np.tanh(o),
+                "you have taken the fourth part for the proposal; the parts are for i, f, the proposal, o",
+            ),
+            (
+                _sigmoid(f) * h + _sigmoid(i) * np.tanh(g),
+                "you keep the old h; what f keeps is the old cells",
+            ),
+            (
+                f * c + i * np.tanh(g),
+                "your gates are bare sums; a gate says what share passes, so a sigmoid brings it between 0 and 1",
+            ),
+            (
+                np.tanh(cells),
+                "there is no tanh on the line of the cells: they are scaled and added to, and only h gets their tanh",
+            ),
         ],
     )
     expect(
@@ -292,21 +346,39 @@ def lstm_step(lesson: ModuleType) -> None:
             ),
             (np.tanh(o) * np.tanh(cells), "the output gate is a share, so a sigmoid"),
             (_sigmoid(o) * np.tanh(c), "you show the old cells; h tells of the new ones"),
+            (
+                _sigmoid(o) * _sigmoid(cells),
+                "a sigmoid makes a share of the cells, never negative; what o shows is their tanh, from -1 to 1",
+            ),
         ],
     )
     if not all(isinstance(each, Tensor) for each in answer):
         raise Wrong("the numbers are right, but plain; keep h and the cells as tensors")
+    ours = [Tensor(each) for each in (h, c, W_x, W_h, b)]
+    for which, name in enumerate(("h", "the cells")):
+        found = _gradients(list(answer), which, given)
+        wanted = _gradients(list(_lstm_on_tape(x, *ours)), which, ours)
+        if not all(np.allclose(a, b) for a, b in zip(found, wanted, strict=True)):
+            raise Wrong(
+                f"the numbers are right, but the walk back from {name} loses a part of the gradient: somewhere in the "
+                "step, a gate or the cells became a plain number"
+            )
 
 
 # ---- Kernels, and attention without a softmax ----
 
 
 def square_features(lesson: ModuleType) -> None:
-    for x, y in ((np.array([1.0, 2.0]), np.array([3.0, 0.5])), (_numbers(4), _numbers(4, seed=7)), (_numbers(1),) * 2):
+    for x, y in ((np.array([1.0, 2.0]), np.array([3.0, 0.5])), (_numbers(6), _numbers(6, seed=7)), (_numbers(1),) * 2):
         both = [lesson.square_features(each.copy()) for each in (x, y)]
         if both[0] is None:
             raise Wrong("square_features returns None; is a `return` missing?")
-        features = [np.asarray(each, dtype=float).ravel() for each in both]
+        features = [np.asarray(each, dtype=float) for each in both]
+        if features[0].ndim != 1:
+            raise Wrong(
+                f"φ(x) should be one list of numbers; yours has the shape {features[0].shape}, and the product of two "
+                "such things is not the sum over all features"
+            )
         if len(features[0]) != len(features[1]):
             raise Wrong("two vectors of the same length should have equally many features")
         squares = float(x**2 @ y**2)
@@ -329,6 +401,11 @@ def square_features(lesson: ModuleType) -> None:
                 ),
                 (squares, "you have only the squares; (x·y)² also has the mixed terms, such as x₁y₁ · x₂y₂"),
                 (float(x @ y), "this is x·y without the square"),
+                (float(abs(x) @ abs(y)) ** 2, "your features have lost their sign: x₁x₂ may be negative"),
+                (
+                    float(x @ x * (y @ y)),
+                    "this is |x|²·|y|²: your feature knows how long a vector is, not where it points",
+                ),
                 (
                     float(x[:2] @ y[:2]) ** 2,
                     "your features see two numbers only; there may be more, and each pair of them has a mixed term",
@@ -355,6 +432,8 @@ def attention_by_features(lesson: ModuleType) -> None:
     with np.errstate(all="ignore"):
         answer = lesson.attention_by_features(q.copy(), k.copy(), v.copy())
     if answer is not None and np.shape(answer) == (T, V) and np.isnan(np.asarray(answer, dtype=float)).any():
+        if not np.isnan(np.asarray(answer, dtype=float)[1:]).any():
+            raise Wrong("position 0 has no weight at all, so its output is 0/0: a position sees itself, too")
         raise Wrong(
             "there are NaN in the outputs: a mask of -∞ is for scores, of which a softmax then takes the exponential; "
             "these products are weights already, and a hidden key has the weight 0"
@@ -390,6 +469,22 @@ def attention_by_features(lesson: ModuleType) -> None:
                 _weighted(shares(masked, axis=0), v),
                 "the columns sum to 1, not the rows: each position that asks has one whole to give away",
             ),
+            (
+                _weighted(shares(products.T * seen), v),
+                "the keys ask here, and the queries answer: row t should hold the products of query t",
+            ),
+            (
+                _weighted(shares((q + 1) @ (k + 1).T * seen), v),
+                "the rows of q and k are features already, and you take features of them once more",
+            ),
+            (
+                _weighted(masked / np.arange(1, T + 1)[:, None], v),
+                "you divide by the number of words seen, as if all weights were 1; divide by the sum of the weights",
+            ),
+            (
+                _weighted(masked / masked.sum(), v),
+                "you divide by the sum of the whole table; each position divides by the sum of its own row",
+            ),
         ],
     )
 
@@ -399,6 +494,7 @@ def linear_attention_recurrence(lesson: ModuleType) -> None:
     q, k = (np.abs(_numbers(T, F, seed=seed, scale=0.6)) + 0.1 for seed in (1, 2))
     v = _numbers(T, V, seed=3)
     products = np.array([[q[t] @ k[s] if s <= t else 0.0 for s in range(T)] for t in range(T)])
+    asked_by_keys = np.tril(k @ q.T)
     nothing = np.zeros((F, V)), np.zeros(F)
     answer = lesson.linear_attention_recurrence(q.copy(), k.copy(), v.copy(), *nothing)
     if answer is None:
@@ -433,8 +529,22 @@ def linear_attention_recurrence(lesson: ModuleType) -> None:
                 "replace them",
             ),
             (above / below[-1], "you divide by d after the last word; each position has its own sum of weights"),
+            (
+                above / np.arange(1, T + 1)[:, None],
+                "you divide by the number of words read, as if all weights were 1; divide by their sum, q·d",
+            ),
+            (
+                above / np.cumsum(k.sum(axis=1))[:, None],
+                "you divide by the sum of d alone: the query weighs the features of d as it weighs those of S",
+            ),
+            (
+                _weighted(asked_by_keys / asked_by_keys.sum(axis=1, keepdims=True), v),
+                "you store the queries and ask with the keys; a word leaves its key, and asks with its query",
+            ),
         ],
     )
+    if np.shape(S) == (V, F):
+        raise Wrong("your S lies on its side, as W in the notes: it has a row for each feature of a key")
     expect(
         S,
         states[-1],
