@@ -25,6 +25,15 @@ def _surprise(margin: Array | float) -> Array:
     return np.logaddexp(0.0, -np.asarray(margin, dtype=float))
 
 
+def _expect_a_gradient(answer: object, of: str) -> None:
+    """Raise Wrong if nothing can be learned by making this answer, which has the right value, smaller or larger."""
+    if not isinstance(answer, torch.Tensor) or not answer.requires_grad:
+        raise Wrong(
+            f"the value is right, but no gradient reaches {of}: something was made a plain number, or detached, and "
+            "nothing could be learned"
+        )
+
+
 # ---- Learning from examples ----
 
 
@@ -38,8 +47,13 @@ def answer_loss(lesson: ModuleType) -> None:
     shifted = -np.take_along_axis(_log_softmax(logits)[:, :-1], targets[:, 1:, None], axis=-1)[..., 0]
     answers = [row[counts] for row, counts in zip(nats, is_answer, strict=True)]
     of_all = np.concatenate(answers)
+    chosen = np.take_along_axis(logits, targets[..., None], axis=-1)[..., 0][is_answer]
+    along_places = np.take_along_axis(_log_softmax(logits.swapaxes(1, 2)).swapaxes(1, 2), targets[..., None], axis=-1)
+    answer = lesson.answer_loss(
+        torch.tensor(logits, requires_grad=True), torch.tensor(targets), torch.tensor(is_answer)
+    )
     expect(
-        lesson.answer_loss(torch.tensor(logits), torch.tensor(targets), torch.tensor(is_answer)),
+        answer,
         of_all.mean(),
         "the loss of three answers of 2, 4 and 5 tokens",
         [
@@ -65,21 +79,37 @@ def answer_loss(lesson: ModuleType) -> None:
             (of_all.sum() / N, "you divide by the number of answers, not by the number of their tokens"),
             (of_all.sum(), "this is the sum over the answers' tokens; the mean is asked for"),
             (-of_all.mean(), "the sign: a surprise is -ln p, and never negative"),
-            (nats[~is_answer].mean(), "your mask is turned: you learn the questions and not the answers"),
+            (nats[~is_answer].mean(), "your mask is the wrong way round: you learn the questions and not the answers"),
+            (-chosen.mean(), "the softmax is missing: logits are no log-probabilities yet"),
+            (-np.exp(-of_all).mean(), "this is the mean probability, made negative; a surprise is -ln p"),
+            (
+                -along_places[..., 0][is_answer].mean(),
+                "your softmax runs along the places; at each place, it is the words that share the 1",
+            ),
+            (of_all.mean() / np.log(2), "this is in bits; nats are asked for"),
         ],
     )
+    _expect_a_gradient(answer, "the logits")
 
 
 def new_adapter(lesson: ModuleType) -> None:
-    n_out, n_in, rank = 5, 7, 3
+    n_out, n_in, rank = 5, 400, 9
     pair = lesson.new_adapter(n_out, n_in, rank, torch.Generator().manual_seed(12))
     if pair is None:
         raise Wrong("the adapter: your function returns None; is a `return` missing?")
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise Wrong("the adapter: two matrices are expected, A and B")
-    A, B = (np.asarray(each.detach() if hasattr(each, "detach") else each, dtype=float) for each in pair)
+    for name, each in zip("AB", pair, strict=True):
+        if getattr(each, "dtype", None) != torch.float64:
+            raise Wrong(
+                f"{name} holds {getattr(each, 'dtype', 'no numbers of PyTorch')}; all tensors of this lesson are "
+                "float64, and PyTorch multiplies only matrices of one kind"
+            )
+    A, B = (each.detach().numpy() for each in pair)
     if A.shape == (n_out, rank) and B.shape == (rank, n_in):
-        raise Wrong("A comes first: it takes the 7 inputs down to 3 numbers; B takes these up to the 5 outputs")
+        raise Wrong("A comes first: it takes the 400 inputs down to 9 numbers; B takes these up to the 5 outputs")
+    if A.shape == (n_in, rank):
+        raise Wrong("A is on its side: it has a row for each number that it makes, 9, and a column for each input, 400")
     expect(A.shape, (rank, n_in), "the shape of A")
     expect(B.shape, (n_out, rank), "the shape of B")
     if not A.any() and not B.any():
@@ -96,8 +126,14 @@ def new_adapter(lesson: ModuleType) -> None:
         raise Wrong("A is zero and B is random: step 0 is the base, but the lesson, as the paper, begins with B = 0")
     if np.unique(A).size < A.size:
         raise Wrong("the rows of A are not random numbers: equal rows get equal gradients and never become different")
-    if not 0.3 < A.std() * n_in**0.5 < 1.8:
-        raise Wrong(f"the numbers of A have a deviation of {A.std():.2f}; they should be divided by √I = √7, once")
+    if not 0.9 < A.std() * n_in**0.5 < 1.1:
+        raise Wrong(
+            f"the numbers of A have a deviation of {A.std():.2g}; those of `randn` have 1, and should be divided by "
+            "√I = √400, once"
+        )
+    again, _ = lesson.new_adapter(n_out, n_in, rank, torch.Generator().manual_seed(12))
+    if not np.array_equal(A, again.detach().numpy()):
+        raise Wrong("the same generator gives another A each time: let `randn` draw from it, or no run can be repeated")
 
 
 def lora_forward(lesson: ModuleType) -> None:
@@ -113,6 +149,10 @@ def lora_forward(lesson: ModuleType) -> None:
             (alpha / R * change, "the base is missing: the adapter stands beside W, not in its place"),
             (alpha / R * (base + change), "you scale the base as well: α/R belongs to the change alone"),
             (base, "your adapter changes nothing"),
+            (
+                base + alpha / n_in * change,
+                f"you divide α by the number of inputs, {n_in}; R is the rank, the number of rows of A",
+            ),
         ]
         if n_in == n_out:
             swapped = (
@@ -120,9 +160,17 @@ def lora_forward(lesson: ModuleType) -> None:
                 "with as many outputs as inputs, no shape warns you"
             )
             mistakes += [(base + scale * (x @ B @ A), swapped) for scale in (1.0, alpha / R, alpha)]
-            mistakes.append((x @ W + alpha / R * (x @ B @ A), "your matrix is turned: row o of W makes output o"))
-        answer = lesson.lora_forward(*map(torch.tensor, (x, W, A, B)), alpha)
+            mistakes.append(
+                (
+                    x @ W + alpha / R * (x @ B @ A),
+                    "your W is transposed once too often, or not at all: row o of W makes output o",
+                )
+            )
+        given = [torch.tensor(each) for each in (x, W, A, B)]
+        answer = lesson.lora_forward(*given, alpha)
         expect(answer, base + alpha / R * change, f"the outputs of {layer} with an adapter", mistakes)
+        if not np.array_equal(given[1].numpy(), W):
+            raise Wrong("right, but you changed W itself: the base is frozen, and a second call would add B A again")
 
 
 # ---- Learning from preferences ----
@@ -132,8 +180,9 @@ def reward_loss(lesson: ModuleType) -> None:
     chosen, rejected = np.array([2.0, 0.5, -1.0, 0.3]), np.array([1.0, 1.2, -1.5, 0.3])
     margin = chosen - rejected
     p = 1 / (1 + np.exp(-margin))
+    learned = lesson.reward_loss(torch.tensor(chosen, requires_grad=True), torch.tensor(rejected, requires_grad=True))
     expect(
-        lesson.reward_loss(torch.tensor(chosen), torch.tensor(rejected)),
+        learned,
         _surprise(margin).mean(),
         "the loss of four pairs",
         [
@@ -158,8 +207,15 @@ def reward_loss(lesson: ModuleType) -> None:
                 "each chosen answer is compared with all rejected ones; a pair has two",
             ),
             (_surprise(margin).sum(), "this is the sum over the pairs; the mean is asked for"),
+            (-_surprise(margin).mean(), "the sign: this is the mean of ln p, but a surprise is never negative"),
+            (
+                _surprise(margin.mean()),
+                "you take the mean of the differences first; each pair has a surprise of its own, and the mean is of "
+                "those",
+            ),
         ],
     )
+    _expect_a_gradient(learned, "the rewards")
     answer = lesson.reward_loss(torch.tensor([0.0, 1.0], dtype=torch.float64), torch.tensor([900.0, 1.0]).double())
     if answer is not None and not np.isfinite(float(answer)):
         raise Wrong(
@@ -203,6 +259,11 @@ def optimal_policy(lesson: ModuleType) -> None:
                 shares(np.exp(reference + rewards / beta)),
                 "you add probabilities to rewards; it is the *logarithm* of the reference that adds to r/β",
             ),
+            (
+                np.eye(4)[rewards.argmax(axis=1)],
+                "all probability is on the best answer: that is the policy for a price of 0",
+            ),
+            (np.log(right), "these are logarithms; the probabilities are asked for"),
         ],
     )
 
@@ -250,9 +311,24 @@ def dpo_loss(lesson: ModuleType) -> None:
             ),
             (_surprise(-beta * margin), "your difference is reversed: the rejected answer would become likelier"),
             (_surprise(margin / beta), "you divide by β: solving π* for the reward gives β ln(π/π_ref), a product"),
+            (-_surprise(beta * margin), "the sign: this is ln σ, but a surprise is never negative"),
             (
-                _surprise(beta * margin).mean(),
-                "this is the mean over the pairs; a loss for each pair is asked for",
+                _surprise(beta * ((chosen + reference_chosen) - (rejected + reference_rejected))),
+                "the reference comes with the wrong sign: an answer's implicit reward is its ln π less *its own* "
+                "ln π_ref",
+            ),
+            (
+                _surprise(beta * (parts[0] - parts[2] - parts[1] + parts[3])).sum(axis=1),
+                "you compare token by token, so the first word of one answer is against the first of the other; "
+                "whole answers were compared: first the sums, then σ",
+            ),
+            (
+                _surprise(beta * (chosen / reference_chosen - rejected / reference_rejected)),
+                "you divide one logarithm by the other: the logarithm of a ratio is a difference",
+            ),
+            (
+                _surprise(beta * (chosen - reference_chosen) - (rejected - reference_rejected)),
+                "β multiplies both implicit rewards, not the chosen answer's alone",
             ),
         ],
     )
@@ -275,30 +351,31 @@ def dpo_loss(lesson: ModuleType) -> None:
 
 
 def group_advantages(lesson: ModuleType) -> None:
-    equal = lesson.group_advantages(torch.tensor([[0.5, 0.5, 0.5], [0.0, 1.0, 0.0]], dtype=torch.float64))
-    if equal is not None and np.shape(equal) == (2, 3) and np.isnan(np.asarray(equal, dtype=float)).any():
+    # As many answers as questions: an axis that was lost or mixed up gives numbers, and a sentence, not an exception.
+    equal = lesson.group_advantages(torch.tensor([[0.5, 0.5, 0.5], [0.0, 1.0, 0.0], [1.0, 0.0, 0.5]]).double())
+    if equal is not None and np.shape(equal) == (3, 3) and np.isnan(np.asarray(equal, dtype=float)).any():
         raise Wrong(
             "three equal rewards give NaN: their deviation is 0, and 0/0 is no number. One such group would turn "
             "all weights into NaN"
         )
-    rewards = np.array([[1.0, 0.0, 0.0, 0.5], [0.9, 1.0, 0.2, 1.0]])
-    centred = rewards - rewards.mean(axis=1, keepdims=True)
-    s = rewards.std(axis=1, ddof=1, keepdims=True)
+    rewards = np.array([[1.0, 0.0, 0.0, 0.5], [0.9, 1.0, 0.2, 1.0], [0.0, 0.1, 0.8, 0.0], [0.4, 0.7, 0.2, 0.3]])
+    mean, s = rewards.mean(axis=1, keepdims=True), rewards.std(axis=1, ddof=1, keepdims=True)
+    centred = rewards - mean
+    across = (rewards - rewards.mean(axis=0)) / (rewards.std(axis=0, ddof=1) + 1e-4)
+    easy = (
+        "you compare with the mean over all questions: every answer to an easy question then looks good, even its worst"
+    )
+    lost = (
+        "the mean of question j was taken from column j: without its axis, a mean (Q,) is spread over the rows. It "
+        "has to stay a column, (Q, 1)"
+    )
     expect(
         lesson.group_advantages(torch.tensor(rewards)),
         centred / (s + 1e-4),
-        "the advantages of 2 questions with 4 answers each",
+        "the advantages of 4 questions with 4 answers each",
         [
-            (
-                (rewards - rewards.mean()) / (s + 1e-4),
-                "you compare with the mean over all questions: every answer to an easy question then looks good, "
-                "even its worst",
-            ),
-            (
-                (rewards - rewards.mean()) / (rewards.std(ddof=1) + 1e-4),
-                "you compare with the mean over all questions: every answer to an easy question then looks good, "
-                "even its worst",
-            ),
+            ((rewards - rewards.mean()) / (s + 1e-4), easy),
+            ((rewards - rewards.mean()) / (rewards.std(ddof=1) + 1e-4), easy),
             (
                 centred / (rewards.std(ddof=1) + 1e-4),
                 "the mean is that of each question, but your s is that of all questions together",
@@ -311,38 +388,52 @@ def group_advantages(lesson: ModuleType) -> None:
             (centred / s, "you divide by s alone; the 1e-4 beside it is missing"),
             (centred, "you don't divide by the standard deviation"),
             (centred / (s**2 + 1e-4), "you divide by the variance; s is its root"),
+            (across, "you compare with the answers to the other questions; a group is a row"),
+            ((rewards - mean.T) / (s.T + 1e-4), lost),
+            ((rewards - mean.T) / (s + 1e-4), lost),
+            (
+                centred / (s.T + 1e-4),
+                "the s of question j divides column j: without its axis, s is spread over the rows. It has to stay a "
+                "column, (Q, 1)",
+            ),
+            (rewards / (s + 1e-4), "the mean is not subtracted: every answer with a reward would look good"),
+            (rewards - mean / (s + 1e-4), "you divide only the mean by s; the whole difference is divided"),
         ],
     )
-    s = 3**-0.5
-    right = np.array([[0.0, 0.0, 0.0], [-1 / 3, 2 / 3, -1 / 3]]) / (s + 1e-4)
-    expect(
-        equal,
-        right,
-        "the advantages where all three rewards are equal, and of one right answer in three",
-        [(right * (s + 1e-4) / s, "right, but for the 1e-4 that is added to s")],
-    )
+    right = np.array([[0.0, 0.0, 0.0], [-1 / 3, 2 / 3, -1 / 3], [0.5, -0.5, 0.0]])
+    right /= np.array([[0.0], [3**-0.5], [0.5]]) + 1e-4
+    expect(equal, right, "the advantages of 3 questions with 3 answers each, those to the first equally good")
+    wide = lesson.group_advantages(torch.tensor(rewards[:2]))
+    expect(wide, (centred / (s + 1e-4))[:2], "the advantages of 2 questions with 4 answers each")
 
 
 def grpo_objective(lesson: ModuleType) -> None:
-    clip = 0.2
+    clip = 0.25
     ratio = np.array([0.5, 0.9, 1.0, 1.1, 1.6, 0.5, 0.9, 1.0, 1.1, 1.6])
     advantage = np.array([2.0, 2.0, 2.0, 2.0, 2.0, -2.0, -2.0, -2.0, -2.0, -2.0])
     old = np.log(np.array([0.3, 0.2, 0.5, 0.4, 0.1, 0.3, 0.2, 0.5, 0.4, 0.6]))
     clipped = ratio.clip(1 - clip, 1 + clip)
     swapped = np.minimum(ratio, clipped) * advantage
+
+    def clipped_by(ratio: Array, low: float, high: float) -> Array:
+        return np.minimum(ratio * advantage, ratio.clip(low, high) * advantage)
+
+    log_p = torch.tensor(old + np.log(ratio), requires_grad=True)
+    of_logs = "both are logarithms: the ratio of the probabilities is e to the power of their difference"
+    answer = lesson.grpo_objective(log_p, torch.tensor(old), torch.tensor(advantage), clip)
     expect(
-        lesson.grpo_objective(torch.tensor(old + np.log(ratio)), torch.tensor(old), torch.tensor(advantage), clip),
-        np.minimum(ratio * advantage, clipped * advantage),
+        answer,
+        clipped_by(ratio, 1 - clip, 1 + clip),
         "ratios from 0.5 to 1.6, five with advantage 2 and five with advantage -2",
         [
             (
                 (ratio * advantage).clip(1 - clip, 1 + clip),
                 "you clip the product of ratio and advantage, as lecture notes N3 have it: a bad answer then gives "
-                "0.8 whatever you do, and is never unlearned. It is the ratio that is clipped",
+                "0.75 whatever you do, and is never unlearned. It is the ratio that is clipped",
             ),
             (
                 ratio * advantage.clip(1 - clip, 1 + clip),
-                "you clip the advantage: all bad answers become good ones, of advantage 0.8",
+                "you clip the advantage: all bad answers become good ones, of advantage 0.75",
             ),
             (
                 clipped * advantage,
@@ -360,13 +451,25 @@ def grpo_objective(lesson: ModuleType) -> None:
                 "must come back can't",
             ),
             (
-                np.minimum(advantage / ratio, (1 / ratio).clip(1 - clip, 1 + clip) * advantage),
-                "your ratio is turned: it should be larger than 1 where the answer has become likelier",
+                clipped_by(1 / ratio, 1 - clip, 1 + clip),
+                "your ratio is upside down: it should be larger than 1 where the answer has become likelier",
             ),
             (ratio * advantage, "nothing is clipped"),
             (
-                -np.minimum(ratio * advantage, clipped * advantage),
+                -clipped_by(ratio, 1 - clip, 1 + clip),
                 "the sign: this is the loss; what GRPO makes *large* is asked for",
             ),
+            (clipped_by((old + np.log(ratio)) / old, 1 - clip, 1 + clip), of_logs),
+            (clipped_by(np.log(ratio), 1 - clip, 1 + clip), of_logs),
+            (
+                clipped_by(ratio, 0.0, 1 + clip),
+                "your ratio has no lower limit: a bad answer that has become half as likely is still pushed on",
+            ),
+            (clipped_by(ratio, 0.8, 1.2), "you clip at 0.2, whatever `clip` is"),
+            (clipped_by(ratio, -clip, clip), "you clip to ±clip; a ratio is near 1, not near 0"),
         ],
     )
+    _expect_a_gradient(answer, "the policy")
+    answer.sum().backward()
+    free = ratio * advantage <= clipped * advantage
+    expect(log_p.grad, np.where(free, ratio * advantage, 0.0), "the gradient at each log-probability")
