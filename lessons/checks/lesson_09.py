@@ -35,6 +35,18 @@ def count_parameters(lesson: ModuleType) -> None:
                 "the feed-forward layer has one matrix; it needs one up to F and one back to D",
             ),
             (per_layer + 2 * table, "you count one layer; there are 3"),
+            (
+                of_layers - 3 * 2 * 24 * 16 + 2 * table,
+                "you gave queries and output only G heads; G counts keys and values, and here 6 heads ask",
+            ),
+            (3 * (4 * 6 * 24 * 24 + 2 * 24 * 50) + 2 * table, wide),
+            (
+                of_layers - 3 * 24 * 24 + 2 * table,
+                "W_O is missing: after the heads have been put together, one more matrix mixes them",
+            ),
+            (of_layers + 3 * 24 * 16 + 2 * table, "only your keys have G heads; the values have G heads as well"),
+            (of_layers + 7 * 24 + 2 * table, "you count the gains of the norms; only the matrices count here"),
+            (of_layers + 3 * 2 * 24 * (96 - 50) + 2 * table, "you take F to be 4D; F is given, and here it is 50"),
             (3 * (per_layer + 2 * table), "every layer has an embedding of its own; the model has one for all"),
         ],
     )
@@ -47,7 +59,7 @@ def count_parameters(lesson: ModuleType) -> None:
 
 
 def training_flops(lesson: ModuleType) -> None:
-    V, L, D, F, T, n = 211, 3, 20, 70, 48, 960
+    V, L, D, F, T, n = 211, 5, 20, 70, 48, 960
     of_layers, table, pairs = L * (4 * D * D + 2 * D * F), V * D, L * 2 * T * D
     right = 6 * (of_layers + table + pairs) * n
     expect(
@@ -76,6 +88,25 @@ def training_flops(lesson: ModuleType) -> None:
                 6 * (of_layers + table + pairs * T) * n,
                 "you count the T² pairs of a whole text for each token; a token has one query, so T pairs",
             ),
+            (
+                6 * (of_layers + table + pairs // L) * n,
+                "the pairs of one layer; each layer has its own attention",
+            ),
+            (
+                (6 * (of_layers + table) + 2 * pairs) * n,
+                "you count the pairs forward only; the pairs are on the way back, too, though no weight is there",
+            ),
+            (
+                (6 * (of_layers + table) + 4 * pairs) * n,
+                "on the way back, each product needs two more, one for each of its factors: queries and keys both get "
+                "a gradient",
+            ),
+            (
+                6 * (of_layers + table + pairs // T * n) * n,
+                "all n_tokens as one text: a query meets the T keys of its own text",
+            ),
+            (6 * (L * 12 * D * D + table + pairs) * n, "you take F to be 4D; F is given, and here it is 70"),
+            (6 * (of_layers + L * table + pairs) * n, "you count an unembedding in each layer; the model has one"),
             (right * T, "n_tokens are all tokens, and you have counted each of them T times"),
         ],
         tolerance=1e-12,
@@ -101,6 +132,12 @@ def memory_bytes(lesson: ModuleType) -> None:
             ([4 * w, 0, 0, 0], "only the weights: that is enough to use a model, but training also needs the rest"),
             ([4 * w, 0, 8 * w, 4 * a], "no gradients: the optimizer needs one number for each weight"),
             ([4 * w, 4 * a, 8 * w, 4 * a], "there is a gradient for each weight, not for each activation"),
+            ([4 * w, 8 * w, 4 * w, 4 * a], "the gradients come second, and the optimizer third"),
+            ([4 * w, 4 * w, 8 * w, 4 * w * a], "`n_activations` is the number of all activations together"),
+            (
+                [4 * w, 4 * (w + a), 8 * w, 4 * a],
+                "the gradient of an activation is used on the way back and let go; only those of the weights are kept",
+            ),
             ([4 * w, 4 * w, 12 * w, 4 * a], "the optimizer's part should be its two moments; the gradients are part 2"),
         ],
     )
@@ -108,7 +145,10 @@ def memory_bytes(lesson: ModuleType) -> None:
         lesson.memory_bytes(w, a, 2),
         [2 * w, 2 * w, 4 * w, 2 * a],
         "the bytes when each number takes 2",
-        [([4 * w, 4 * w, 8 * w, 4 * a], "you ignore `bytes_each`, which is 2 here")],
+        [
+            ([4 * w, 4 * w, 8 * w, 4 * a], "you ignore `bytes_each`, which is 2 here"),
+            ([2 * w, 2 * w, 8 * w, 2 * a], "Adam's two numbers are as wide as all others; here each takes 2 bytes"),
+        ],
     )
 
 
@@ -177,8 +217,10 @@ def operations_to_keep(lesson: ModuleType) -> None:
         if answer is None:
             raise Wrong(f"{what}: your function returns None; is a `return` missing?")
         kept = [int(i) for i in answer]
-        if len(set(kept)) < len(kept) or any(not 0 <= i < len(n_bytes) for i in kept):
-            raise Wrong(f"{what}: {kept} are no different numbers of operations from 0 to {len(n_bytes) - 1}")
+        if any(not 0 <= i < len(n_bytes) for i in kept):
+            raise Wrong(f"{what}: you keep {kept}, but the operations have the numbers 0 to {len(n_bytes) - 1}")
+        if len(set(kept)) < len(kept):
+            raise Wrong(f"{what}: you keep {kept}; a result that is kept more than once saves its seconds only once")
         if kept != sorted(kept):
             raise Wrong(f"{what}: {kept} is right or not, but it should be in rising order")
         _compare(kept, n_bytes, seconds, budget, what)
@@ -190,9 +232,8 @@ def _compare(kept: list[int], n_bytes: list[int], seconds: list[float], budget: 
     subsets = [set(s) for n in range(len(n_bytes) + 1) for s in combinations(everything, n)]
     fitting = [s for s in subsets if sum(n_bytes[i] for i in s) <= budget]
     least = min(sum(seconds[i] for i in everything if i not in s) for s in fitting)
-    other = set(everything) - set(kept)
     if used > budget:
-        if sum(n_bytes[i] for i in other) <= budget:
+        if math.isclose(sum(seconds[i] for i in kept), least):
             raise Wrong(f"{what}: these are the ones to compute again; the ones to keep were asked for")
         raise Wrong(f"{what}: what you keep takes {used} bytes; the budget is {budget}")
     if math.isclose(again, least):
@@ -200,15 +241,19 @@ def _compare(kept: list[int], n_bytes: list[int], seconds: list[float], budget: 
     slowest = _greedy(sorted(everything, key=lambda i: -seconds[i]), n_bytes, budget)
     densest = _greedy(sorted(everything, key=lambda i: -seconds[i] / n_bytes[i]), n_bytes, budget)
     smallest = _greedy(sorted(everything, key=lambda i: n_bytes[i]), n_bytes, budget)
-    tail = f"You compute {again:g} seconds again, and {least:g} would do"
+    below = [s for s in fitting if sum(n_bytes[i] for i in s) < budget]
+    least_below = min((sum(seconds[i] for i in everything if i not in s) for s in below), default=math.inf)
+    tail = f"you compute {again:g} seconds again, and {least:g} would do"
     if kept == densest:
         raise Wrong(
-            f"{what}: you keep those that save most seconds per byte, and part of the budget stays empty. {tail}"
+            f"{what}: you keep those that save most seconds per byte, and part of the budget stays empty; {tail}"
         )
     if kept == slowest:
-        raise Wrong(f"{what}: you keep the slowest first, and a large one pushes out two smaller ones. {tail}")
+        raise Wrong(f"{what}: you keep the slowest first, and a large one pushes out two smaller ones; {tail}")
     if kept == smallest:
-        raise Wrong(f"{what}: you keep as many as possible, the smallest first; small is not slow. {tail}")
+        raise Wrong(f"{what}: you keep as many as possible, the smallest first, and small is not slow; {tail}")
+    if math.isclose(again, least_below):
+        raise Wrong(f"{what}: the budget may be used up to its last byte; {tail}")
     raise Wrong(f"{what}: {tail}")
 
 
@@ -235,6 +280,11 @@ def kv_cache_bytes(lesson: ModuleType) -> None:
             (right // L, "one layer's cache; each layer has its own keys and values"),
             (right // width, "these are numbers, not bytes"),
             (right * n, "n² tokens: the pairs are computed and forgotten, only keys and values are kept"),
+            (
+                n * L * (2 * G + H) * K * width,
+                "the queries are not kept: nobody asks again, and later tokens need only keys and values",
+            ),
+            (right // width * 2, "you ignore `bytes_each`, which is 3 here"),
             (n * L * G * D * 2 * width, "each key is D wide; a head's key has K = D/H numbers"),
         ],
     )
@@ -252,6 +302,9 @@ def fit_with_known_floor(lesson: ModuleType) -> None:
     s_loss, h_loss = np.polyfit(np.log(sizes), np.log(losses), 1)
     s_plain, h_plain = np.polyfit(sizes, losses - floor, 1)
     s_half, h_half = np.polyfit(sizes, np.log(losses - floor), 1)
+    s_late, h_late = np.polyfit(np.log(sizes), np.log(losses) - floor, 1)
+    s_turned, h_turned = np.polyfit(np.log(losses - floor), np.log(sizes), 1)
+    s_ends = np.log((losses[-1] - floor) / (losses[0] - floor)) / np.log(sizes[-1] / sizes[0])
     h10 = height / math.log(10)
     A, alpha = math.exp(height), -slope
     answer = lesson.fit_with_known_floor(sizes.copy(), losses.copy(), floor)
@@ -273,6 +326,16 @@ def fit_with_known_floor(lesson: ModuleType) -> None:
             ([alpha, A], "A comes first, then alpha"),
             ([math.exp(h10), alpha], "the logarithms have base 10, so A is 10 to the height of the line, not e"),
             ([10**height, alpha], "the logarithms have base e, so A is e to the height of the line, not 10"),
+            ([math.exp(h_late), -s_late], "first subtract the floor, then take the logarithm"),
+            ([math.exp(slope), -height], "`np.polyfit` gives the slope first, then the height"),
+            (
+                [math.exp(h_turned), -s_turned],
+                "you have exchanged the axes: the sizes are given, and the excess follows from them",
+            ),
+            (
+                [(losses[0] - floor) * sizes[0] ** -s_ends, -s_ends],
+                "your line goes through the first run and the last; all runs should have a say",
+            ),
             ([h_plain, -s_plain], "you fitted a line to the excess as it is; the law is a line after two logarithms"),
             (
                 [math.exp(h_half), -s_half],
