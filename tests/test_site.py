@@ -16,7 +16,12 @@ browser = browser_of_the_page
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "site"
 LESSONS = re.findall(r"\]\((\d\d_\w+)\.md\)", (ROOT / "lessons/README.md").read_text("utf-8"))
-LIVE = {"01_differentiation": "tape", "03_numbers_in_a_machine": "floats", "07_attention": "rope"}
+LIVE = {
+    "01_differentiation": "tape",
+    "03_numbers_in_a_machine": "floats",
+    "07_attention": "rope",
+    "12_doing_as_told": "tilt",
+}
 LAPTOP = {"width": 1366, "height": 768}
 PHONE = {"width": 390, "height": 800}
 

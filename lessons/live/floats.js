@@ -1,6 +1,7 @@
 // Lesson 3: the bits of a number in five formats. Set the bits, or type a number and see which one the format has.
 
 import { fill, h, svg } from "pellucid/elements.js";
+import { sized } from "./chart.js";
 import { FORMATS } from "./formats.js";
 import { raised, written } from "./numbers.js";
 
@@ -211,6 +212,7 @@ function drawGaps(element, format, code) {
   const [down, up] = gapsAround(format, code).map((gap, i) =>
     exact(i ? "gap up" : "gap down", gap, Number.isFinite(gap) ? `${powerOf(gap)} = ${written(gap, 3)}` : "–"),
   );
+  element.hidden = !Number.isFinite(format.value(code));
   fill(element, "To the next number: ", h("span.one", "up ", up), ", ", h("span.one", "down ", down));
 }
 
@@ -247,13 +249,10 @@ function whatItIs(format, code) {
 
 // The number between its neighbours, to scale, and what was asked for.
 function drawNeighbours(chart, { format, code, asked }) {
-  const width = Math.max(260, chart.parentElement.clientWidth);
-  const [height, axis, middle] = [118, 46, width / 2];
+  const width = sized(chart, 118);
+  const [axis, middle] = [46, width / 2];
   const value = format.value(code);
   const gaps = gapsAround(format, code);
-  chart.setAttribute("viewBox", `0 0 ${width} ${height}`);
-  chart.setAttribute("width", width);
-  chart.setAttribute("height", height);
   chart.toggleAttribute("hidden", !Number.isFinite(value));
   if (!Number.isFinite(value)) return fill(chart);
   const unit = Math.max(...gaps.filter(Number.isFinite));

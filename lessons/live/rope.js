@@ -3,6 +3,7 @@
 
 import { figure, fill, fixed, h, setFigure, svg } from "pellucid/elements.js";
 import { Decoder, dot } from "pellucid/model.js";
+import { sized } from "./chart.js";
 
 const K = 8;
 const CLOCKS = [...Array(K / 2).keys()];
@@ -167,8 +168,8 @@ function wedge(key, between) {
 
 // The score at each distance, and where the two stand now.
 function drawCurve(chart, { head, query, key }) {
-  const width = Math.max(260, chart.parentElement.clientWidth);
   const height = 200;
+  const width = sized(chart, height);
   const frame = { x1: 34, x2: width - 12, y1: 26, y2: height - 36 };
   const most = Math.sqrt(dot(head.query, head.query) * dot(head.key, head.key));
   const x = (distance) => frame.x1 + (distance / LAST) * (frame.x2 - frame.x1);
@@ -181,9 +182,6 @@ function drawCurve(chart, { head, query, key }) {
   ];
   const mark = (distance) =>
     svg("text", { x: x(distance), y: frame.y2 + 16, "text-anchor": "middle" }, String(distance));
-  chart.setAttribute("viewBox", `0 0 ${width} ${height}`);
-  chart.setAttribute("width", width);
-  chart.setAttribute("height", height);
   chart.setAttribute(
     "aria-label",
     `The score at each distance; at distance ${query - key} it is ${fixed(scores[query - key])}`,

@@ -3,7 +3,8 @@
 import { floats } from "./floats.js";
 import { rope } from "./rope.js";
 import { tape } from "./tape.js";
+import { tilt } from "./tilt.js";
 
-const PARTS = { floats, rope, tape };
+const PARTS = { floats, rope, tape, tilt };
 
 for (const place of document.querySelectorAll(".live")) PARTS[place.dataset.live](place);

@@ -11,6 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from live_parts import STYLE, live_script
 from playwright.sync_api import Browser, Locator, Page, expect
 
+import lesson_12
 from autodiff.operations import tanh
 from autodiff.tape import value_and_gradients
 from pellucid.model.positions import Rotary
@@ -19,7 +20,7 @@ from web.conftest import browser as browser_of_the_page
 browser = browser_of_the_page
 PHONE = {"width": 390, "height": 844}
 LAPTOP = {"width": 1366, "height": 768}
-PARTS = ("tape", "rope", "floats")
+PARTS = ("tape", "rope", "floats", "tilt")
 PAGE = f"""<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Live parts</title><style>{STYLE.read_text("utf-8")}</style><main><h1>Live parts</h1>
 {"".join(f'<div class="live" data-live="{part}"></div>' for part in PARTS)}</main>{live_script()}"""
@@ -64,6 +65,12 @@ def rope(page: Page) -> Locator:
 def floats(page: Page) -> Locator:
     page.reload()
     return page.locator("[data-live=floats]")
+
+
+@pytest.fixture
+def tilt(page: Page) -> Locator:
+    page.reload()
+    return page.locator("[data-live=tilt]")
 
 
 def press(part: Locator, name: str, times: int = 1) -> None:
@@ -347,6 +354,61 @@ def test_the_bits_are_one_stop_of_the_keyboard(floats, page):
     assert numbers(floats)["value"] == 2 * (1 + 2**-10)
     page.keyboard.press("Tab")
     expect(floats.get_by_role("button", name="One down")).to_be_focused()
+
+
+# ---- The tilted reference ----
+
+REFERENCE_QX = lesson_12.Policy().log_p().detach().exp()
+JUDGED_X = lesson_12.REWARDS_QX[1].clone()
+JUDGED_X[lesson_12.ANSWERS.index("fox sing again .")] = 1.25
+TILTED = {
+    "about owl ?": (REFERENCE_QX[1], lesson_12.REWARDS_QX[1]),
+    "about fox ?": (REFERENCE_QX[0], lesson_12.REWARDS_QX[0]),
+    "a judge that errs": (REFERENCE_QX[1], JUDGED_X),
+}
+
+
+def at_price(tilt: Locator, beta: float) -> float:
+    """Sets the price, as nearly as the slider can, and returns it."""
+    power = round(math.log10(beta), 2)
+    slide(tilt, price=power)
+    return 10**power
+
+
+@pytest.mark.parametrize("title", TILTED)
+def test_the_tilted_policy_is_the_best_one(tilt, title):
+    press(tilt, title)
+    reference_X, rewards_X = TILTED[title]
+    for wanted in (10, 1, 0.25, 0.0321):
+        beta = at_price(tilt, wanted)
+        best_X = lesson_12.optimal_policy(reference_X[None], rewards_X[None], beta)[0]
+        shown = numbers(tilt)
+        np.testing.assert_allclose([shown[name] for name in lesson_12.ANSWERS], best_X, rtol=1e-5)
+        kl = float(torch.special.xlogy(best_X, best_X / reference_X).sum())
+        Z = float((reference_X * torch.exp(rewards_X / beta)).sum())
+        assert shown["reward"] == pytest.approx(float(best_X @ rewards_X), rel=1e-5)
+        assert shown["KL"] == pytest.approx(kl, rel=1e-5, abs=1e-9)
+        assert shown["value"] == pytest.approx(beta * math.log(Z), rel=1e-5)
+        for reward in rewards_X.unique().tolist():
+            assert shown[f"factor {reward:g}"] == pytest.approx(math.exp(reward / beta) / Z, rel=1e-5)
+
+
+def test_the_value_at_a_quarter_is_that_of_the_page_and_others_are_judged_by_the_truth(tilt):
+    press(tilt, "0.25")
+    assert text(tilt, ".sum") == "mean reward − β · KL = 0.839 − 0.25 · 0.592 = 0.691 = β ln Z"
+    assert numbers(tilt)["obeys"] == pytest.approx(71.1, abs=0.05)
+    press(tilt, "a judge that errs")
+    press(tilt, "0.05")
+    best_X = lesson_12.optimal_policy(REFERENCE_QX[1:], JUDGED_X[None], 0.05)[0]
+    assert numbers(tilt)["truth"] == pytest.approx(float(best_X @ lesson_12.REWARDS_QX[1]), rel=1e-5)
+    assert "worse than the reference, 0.525." in text(tilt, ".said")
+
+
+def test_the_point_on_the_curve_is_what_the_price_buys(tilt):
+    at_price(tilt, 0.5)
+    point, shown = tilt.locator("circle.now"), numbers(tilt)
+    assert float(point.get_attribute("data-kl")) == pytest.approx(shown["KL"], rel=1e-5)
+    assert float(point.get_attribute("data-value")) == pytest.approx(shown["reward"], rel=1e-5)
 
 
 # ---- All of them ----
