@@ -16,8 +16,10 @@ def average_gradient(lesson: ModuleType) -> None:
     gradients = [rng.normal(size=(2, 5)) for _ in counts]
     for given, numbers in ((gradients, counts), (gradients[:2], [3, 1])):
         total = sum(count * gradient for count, gradient in zip(numbers, given, strict=True))
+        divided = sum(gradient / count for count, gradient in zip(numbers, given, strict=True))
+        copies = [each.copy() for each in given]
         expect(
-            lesson.average_gradient([each.copy() for each in given], list(numbers)),
+            lesson.average_gradient(copies, list(numbers)),
             total / sum(numbers),
             f"devices with {' and '.join(map(str, numbers))} targets",
             [
@@ -39,8 +41,18 @@ def average_gradient(lesson: ModuleType) -> None:
                     "each mean was turned into a sum over its targets, but then divided by the number of devices: "
                     "the loss is a mean over targets",
                 ),
+                *[
+                    (
+                        divided / n,
+                        "you divide by the counts: a mean is a sum that was divided by its count already, so multiply "
+                        "to get the sum back",
+                    )
+                    for n in (1, len(numbers))
+                ],
             ],
         )
+        if not all(np.array_equal(copy, each) for copy, each in zip(copies, given, strict=True)):
+            raise Wrong("right, but you changed the devices' own gradients, so nobody can use them again")
 
 
 def ring_all_reduce(lesson: ModuleType) -> None:
@@ -67,6 +79,19 @@ def ring_all_reduce(lesson: ModuleType) -> None:
                 f"the sums are right, but it took {ring.n_rounds} rounds, in which the devices sent "
                 f"{ring.n_sent} numbers; {2 * (n - 1)} rounds with {least} for each are expected"
             )
+        if any(np.shares_memory(a, b) for i, a in enumerate(answer) for b in answer[:i]):
+            raise Wrong(
+                "the sums are right, but several devices have one and the same array: if one changes it, all do"
+            )
+        if np.allclose(lesson.ring_all_reduce([each.copy() for each in chunks], _dead_wire), sum(chunks)):
+            raise Wrong(
+                "your sums are right even when the wire delivers nothing but zeros: they come from the other devices' "
+                "memory. A device may read only its own chunks and what it has received"
+            )
+
+
+def _dead_wire(messages: list[np.ndarray]) -> list[np.ndarray]:
+    return [np.zeros(np.shape(message)) for message in messages]
 
 
 def _whose_numbers(lesson: ModuleType, n: int) -> None:
@@ -84,6 +109,8 @@ def _whose_numbers(lesson: ModuleType, n: int) -> None:
     done = sums == complete
     if done.all():
         return
+    if np.allclose(answer, complete / n):
+        raise Wrong("this is the mean of the devices; the sum is asked for")
     if len(sent) == n - 1 and (done.sum(axis=0) == 1).all():
         raise Wrong(
             f"after {n - 1} rounds each chunk is complete on one device only: the other {n - 1} devices have not "
@@ -101,6 +128,11 @@ def _whose_numbers(lesson: ModuleType, n: int) -> None:
             raise Wrong(
                 "in the second half you still add what arrives: a complete chunk comes to a device that has a part of "
                 "that sum, so this part counts twice"
+            )
+        if all((message == 10.0 ** ((device - 1) % n)).all() for device, message in enumerate(sent[1])):
+            raise Wrong(
+                "in the first half you keep what arrives, in place of the device's own numbers: add it, so that the "
+                "chunk collects"
             )
         _judge_messages(sent, complete, n)
     device, chunk = np.argwhere(~done)[0]
@@ -128,71 +160,97 @@ def stale_step(lesson: ModuleType) -> None:
     slope = np.array([1.0, 3.0])
 
     def step(history: list[np.ndarray], delay: int) -> np.ndarray:
-        return lesson.stale_step([each.copy() for each in history], lambda theta: slope * theta, 0.1, delay)
+        copies = [each.copy() for each in history]
+        answer = lesson.stale_step(copies, lambda theta: slope * theta, 0.1, delay)
+        if len(copies) != len(history) or not all(map(np.array_equal, copies, history)):
+            raise Wrong("you changed the history; return the new parameters, and leave the old ones as they were")
+        return answer
 
     newest = history[-1]
     for delay in (2, 1, 0):
         seen = history[-1 - delay]
+        mistakes = [
+            (
+                newest - 0.1 * slope * newest,
+                f"you take the gradient at the newest parameters, as if there were no delay: it was computed from "
+                f"those of {delay} steps before",
+            ),
+            (
+                seen - 0.1 * slope * seen,
+                "you go back to the old parameters and step from there: the steps since then are lost; only the "
+                "*gradient* is old",
+            ),
+            (
+                seen - 0.1 * slope * newest,
+                "you step from the old parameters with a new gradient; it is the gradient that is old",
+            ),
+            (newest + 0.1 * slope * seen, "the sign: your step goes up"),
+            (newest - 0.1 * seen, "you subtract the old parameters themselves; call `gradient` with them"),
+            (
+                newest - 0.1 * slope * np.mean(history[len(history) - 1 - delay :], axis=0),
+                "you mix the gradients of all steps since then: the one that arrives was computed at one place",
+            ),
+        ]
+        mistakes += [
+            (
+                newest - 0.1 * slope * history[-1 - late],
+                f"this gradient is late by {late}, not by {delay}; delay 0 is that of the newest parameters",
+            )
+            for late in (delay - 1, delay + 1)
+            if 0 < late < len(history)
+        ]
+        expect(step(history, delay), newest - 0.1 * slope * seen, f"a step with delay {delay} of four sets", mistakes)
+    for n_sets in (2, 3):
+        what = f"with {n_sets} sets of parameters and delay 3"
+        young = history[:n_sets]
+        try:
+            answer = step(young, 3)
+        except IndexError:
+            raise Wrong(
+                f"{what} you ask for an index before the beginning of the history: while there are no parameters that "
+                "old, the oldest take their place"
+            ) from None
         expect(
-            step(history, delay),
-            newest - 0.1 * slope * seen,
-            f"a step with delay {delay} after four sets of parameters",
+            answer,
+            young[-1] - 0.1 * slope * young[0],
+            what,
             [
                 (
-                    newest - 0.1 * slope * newest,
-                    f"you take the gradient at the newest parameters, as if there were no delay: it was computed from "
-                    f"those of {delay} steps before",
+                    young[-1],
+                    f"{what} you take no step: the oldest parameters take the place of those that are missing",
                 ),
                 (
-                    seen - 0.1 * slope * seen,
-                    "you go back to the old parameters and step from there: the steps since then are lost; only the "
-                    "*gradient* is old",
-                ),
-                (
-                    newest - 0.1 * slope * history[-delay],
-                    f"this gradient is late by {delay - 1}, not by {delay}; delay 0 is that of the newest parameters",
-                ),
-                (
-                    newest - 0.1 * slope * np.mean(history[len(history) - 1 - delay :], axis=0),
-                    "you mix the gradients of all steps since then: the one that arrives was computed at one place",
+                    young[-1] - 0.1 * slope * young[-1],
+                    f"{what} you take the newest; the oldest there are come nearest. (In Python, index -1 is the last)",
                 ),
             ],
         )
-    expect(
-        step(history[:2], 3),
-        history[1] - 0.1 * slope * history[0],
-        "a step with delay 3 when there are two sets of parameters",
-        [
-            (
-                history[1],
-                "with two sets of parameters and delay 3 you take no step: the oldest parameters take the place of "
-                "those that are missing",
-            ),
-            (
-                history[1] - 0.1 * slope * history[1],
-                "with two sets of parameters and delay 3 you take the newest; the oldest there are come nearest",
-            ),
-        ],
-    )
 
 
 def tensor_parallel_mlp(lesson: ModuleType) -> None:
     rng = np.random.default_rng(1)
     B, D, F, E, n = 5, 6, 12, 4, 3
     x, W_1, b_1, W_2, b_2 = (rng.normal(size=shape) for shape in ((B, D), (F, D), (F,), (E, F), (E,)))
-    sums = []
+    sent = []
 
     def all_reduce(parts):
-        sums.append(len(parts))
-        return sum(np.asarray(part, dtype=float) for part in parts)
+        sent.append([np.array(part, dtype=float) for part in parts])
+        return sum(sent[-1])
 
     answer = lesson.tensor_parallel_mlp(x.copy(), W_1, b_1, W_2, b_2, n, all_reduce)
+    sums = [len(parts) for parts in sent]
     hidden = np.maximum(0, x @ W_1.T + b_1)
     right = hidden @ W_2.T + b_2
     inputs = np.split(np.arange(D), n)
     too_early = [
         sum(np.maximum(0, x[:, own] @ W_1[:, own].T + bias) for own in inputs) @ W_2.T + b_2 for bias in (b_1, b_1 / n)
     ]
+    first = np.arange(F) % (F // n)  # the numbers of the first device, n times
+    on_each = x @ W_1.T + b_1
+
+    def result(hidden, W_2=W_2):
+        return hidden @ W_2.T + b_2
+
     early = (
         "max(0, a) + max(0, b) is not max(0, a + b): you set negative numbers to 0 in parts of a sum, before it is "
         "whole"
@@ -213,17 +271,75 @@ def tensor_parallel_mlp(lesson: ModuleType) -> None:
                 f"this is what the first device has, from {F // n} of {F} hidden numbers: the parts were never summed",
             ),
             (right - b_2, "b_2 is missing"),
+            (result(np.maximum(0, x @ W_1.T)), "b_1 is missing: it belongs to the hidden numbers, before max(0, ·)"),
+            (
+                result(np.maximum(0, x @ W_1.T + b_1[first])),
+                "each device uses the first part of b_1; it needs the part of its own hidden numbers",
+            ),
+            (
+                result(hidden, W_2[:, first]),
+                "each device uses the first columns of W_2; it needs those of its own hidden numbers",
+            ),
+            (
+                result(np.maximum(0, x @ W_1.T + b_1 / n)),
+                "you divide b_1 among the devices, but nothing is summed there: the hidden numbers are complete "
+                "already",
+            ),
+            (result(on_each), "max(0, ·) is missing: negative hidden numbers pass"),
+            *[
+                (np.maximum(0, result(on_each) - b_2) + bias, "max(0, ·) comes before W_2, not after it")
+                for bias in (b_2, 0)
+            ],
+            (np.maximum(0, result(on_each)), "max(0, ·) comes before W_2, not after it"),
         ],
     )
     if not sums:
         raise Wrong(
             "the result is right, but nothing was summed: a device used a whole matrix, or read the others' memory"
         )
-    if sums != [n]:
+    if len(sums) > 1:
         raise Wrong(
             f"the result is right, but there were {len(sums)} sums, over {' and '.join(map(str, sums))} parts, and all "
             f"devices wait for each: a cut of W_1 that gives whole hidden numbers leaves a single sum over {n} parts"
         )
+    if sums != [n]:
+        raise Wrong(f"the result is right, but you sum {sums[0]} of {n} parts: each of {n} devices has one")
+    _whose_hidden_numbers(lesson, x, W_1, b_1, W_2, b_2, n)
+
+
+def _whose_hidden_numbers(lesson: ModuleType, x, W_1, b_1, W_2, b_2, n: int) -> None:
+    """Raise Wrong unless each hidden number is used by one device, and each device uses as many.
+
+    If another column of W_2 changes what a device sends, the device has used this hidden number.
+    """
+    F = len(W_1)
+
+    def parts_with(W_2: np.ndarray) -> np.ndarray:
+        seen = []
+
+        def all_reduce(parts):
+            seen.append(np.array(parts, dtype=float))
+            return sum(parts)
+
+        lesson.tensor_parallel_mlp(np.abs(x), np.abs(W_1), np.abs(b_1), W_2, b_2, n, all_reduce)
+        return seen[0]
+
+    before = parts_with(W_2)
+    uses = np.zeros((n, F), dtype=bool)
+    for f in range(F):
+        after = parts_with(W_2 + (np.arange(F) == f))
+        uses[:, f] = [not np.allclose(a, b) for a, b in zip(before, after, strict=True)]
+    if not uses.any():
+        raise Wrong(
+            "the result is right, but the sum comes before W_2, so every device needs all of W_2; the other cut of W_1 "
+            "lets you cut W_2, too"
+        )
+    for device, n_used in enumerate(uses.sum(axis=1)):
+        if n_used != F // n:
+            raise Wrong(
+                f"the result is right, but device {device} uses {n_used} of {F} hidden numbers; each of {n} devices "
+                f"should have {F // n} of its own, and nothing of the others"
+            )
 
 
 def pipeline_schedule(lesson: ModuleType) -> None:
@@ -231,6 +347,8 @@ def pipeline_schedule(lesson: ModuleType) -> None:
         answer = lesson.pipeline_schedule(p, m)
         if answer is None or len(answer) != 2:
             raise Wrong("two arrays are expected, of forward and of backward passes")
+        if not all(isinstance(each, np.ndarray) for each in answer):
+            raise Wrong("two arrays are expected; `np.array` makes one of a list of lists")
         forward, backward = (np.asarray(each, dtype=float) for each in answer)
         for name, each in (("forward", forward), ("backward", backward)):
             if each.shape != (p, m):
@@ -278,7 +396,7 @@ def _judge_schedule(forward: np.ndarray, backward: np.ndarray, p: int, m: int) -
 
 
 def bubble_share(lesson: ModuleType) -> None:
-    for p, m in ((4, 6), (3, 10), (1, 5)):
+    for p, m in ((4, 7), (3, 10), (1, 5)):
         expect(
             lesson.bubble_share(p, m),
             (p - 1) / (m + p - 1),
@@ -301,22 +419,44 @@ def bubble_share(lesson: ModuleType) -> None:
                     p * (p - 1) / (m + p - 1),
                     f"you count the waiting of all {p} stages, but the time of one",
                 ),
-                (p / (m + p), f"with {p} stages, the last waits for {p - 1} slots before its first work, not for {p}"),
+                *[
+                    (p / slots, f"with {p} stages, the last waits for {p - 1} slots before its first work, not for {p}")
+                    for slots in (m + p, m + p - 1)
+                ],
+                (
+                    (p - 1) / (m + p),
+                    f"the forward half has {m + p - 1} slots: {p - 1} until the last stage begins, then {m}",
+                ),
+                (2 * (p - 1) / (m + p - 1), "you count the waiting of both halves, but the slots of one"),
+                ((p - 1) / (m + p - 1) / 2, "you count the waiting of one half, but the slots of both"),
+                *[(n, "this is a number of slots; what share of all slots is it?") for n in (p - 1, 2 * (p - 1))],
+                (100 * (p - 1) / (m + p - 1), "this is in percent; a share lies between 0 and 1"),
             ],
         )
 
 
 def bytes_per_device(lesson: ModuleType) -> None:
     P, n = 1_000_000, 8
-    shared = "the moments are two numbers for each parameter: Adam keeps a mean of the gradient and one of its square"
+    three = (
+        "you count three numbers for each parameter; there are four: its weight, its gradient, and two moments of Adam"
+    )
     for stage in (0, 1, 2, 3):
         numbers = [2, 1, 1]
         right = sum(4 * P * each / (n if i < stage else 1) for i, each in enumerate(numbers))
         one_moment = sum(4 * P / (n if i < stage else 1) for i in range(3))
         mistakes = [
-            (one_moment, shared),
+            (one_moment, three),
             (right / 4, "this is the number of numbers; each has 4 bytes"),
+            (right * n, f"these are the bytes of all devices together, and there are {n}"),
+            (right / 1e9, "this is in gigabytes; bytes are asked for"),
         ]
+        if stage == 0:
+            mistakes += [(P * each, "stage 0 shards nothing: every device has all 16 bytes") for each in (2, 9)]
+        if stage > 0:
+            mistakes.append((16 * P, f"at stage {stage} you cut nothing"))
+        if stage < 3:
+            sharded = sum(4 * P * each / n for each in numbers[:stage])
+            mistakes.append((sharded, f"at stage {stage}, what is not sharded is on each device as a whole: add it"))
         if 0 < stage < 3:
             alone = sum(4 * P * each / (n if i == stage - 1 else 1) for i, each in enumerate(numbers))
             backwards = sum(4 * P * each / (n if i < stage else 1) for i, each in enumerate([1, 1, 2]))
