@@ -58,8 +58,8 @@ def memory_bytes(n_weights: int, n_activations: int, bytes_each: int = 4) -> tup
 def accumulated_gradient(gradient_of_sum: Callable[[Sequence[Any]], Array], pieces: Sequence[Sequence[Any]]) -> Array:
     """The gradient of the mean loss of a batch that comes in pieces.
 
-    `gradient_of_sum(piece)` is the gradient of the *sum* of the losses of a piece, `len(piece)` is how many losses
-    that are. Never give it more than one piece: more do not fit into memory.
+    `gradient_of_sum(piece)` is the gradient of the *sum* of a piece's losses, of which there are `len(piece)`. Never
+    give it more than one piece: more do not fit into memory.
     """
     # solution:
     total = sum(gradient_of_sum(piece) for piece in pieces)
