@@ -1,7 +1,6 @@
 """Every script runs in its smallest form: what it imports is there, and what it calls takes what it is given."""
 
 import importlib
-import multiprocessing
 import re
 import shutil
 import socket
@@ -16,6 +15,7 @@ from scripts.roofline import Roof
 from torch.multiprocessing import start_processes
 
 import in_this_process
+import processes
 from pellucid.config import load_run_config
 from pellucid.corpora.instructions import judge
 from pellucid.cost.machine import Machine
@@ -152,8 +152,7 @@ def spawn(work, args, nprocs):
     if nprocs == 1:
         work(0, *args)
         return
-    loaded = ["torch.distributed.fsdp", "pellucid.training.build"]
-    multiprocessing.get_context("forkserver").set_forkserver_preload(loaded)
+    processes.address_of_server()
     start_processes(work, args, nprocs, start_method="forkserver")
 
 

@@ -1,6 +1,7 @@
 """Pellucid's command line in processes of its own, which can be killed.
 
-A server that has imported PyTorch already forks each of them, so that a test may start hundreds.
+A server that has imported PyTorch already forks each of them, so that a test may start hundreds. What they start
+themselves comes from the same server.
 """
 
 import multiprocessing
@@ -9,20 +10,24 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
 
+import pytest
+
 from tiny_run import Result
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(
+_CONTEXT.set_forkserver_preload(  # Python has one server in a process, with one such list: other tests use it too
     [
         *("pytest", "torch._dynamo", "matplotlib.backends.backend_agg", "pellucid.cli"),
         *("pellucid.training.train_run", "pellucid.training.plots", "pellucid.checkpoint.build"),
-        *("pellucid.experiments.run_experiment", "pellucid.experiments.worker", "preloaded"),
+        *("pellucid.experiments.run_experiment", "pellucid.experiments.worker"),
+        *("torch.distributed.fsdp", "torch.distributed.pipelining", "torch.distributed.tensor.parallel", "preloaded"),
     ]
 )
 
@@ -37,7 +42,8 @@ class Command:
     def __init__(self, folder: Path, *arguments: object, fault: Fault | None = None) -> None:
         self._output = folder / f".output-{os.getpid()}-{id(self)}"
         words = [str(argument) for argument in arguments]
-        self.process: BaseProcess = _CONTEXT.Process(target=_run, args=(folder, words, str(self._output), fault))
+        given = (address_of_server(), folder, words, str(self._output), fault)
+        self.process: BaseProcess = _CONTEXT.Process(target=_run, args=given)
         self.process.start()
 
     def wait(self) -> Result:
@@ -60,6 +66,14 @@ class Command:
             file.unlink()
             return text
         return ""
+
+
+def address_of_server() -> str:
+    """Starts it, unless it runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCH_CPP_LOG_LEVEL", "ERROR")  # as a training has it for its helpers, before they import PyTorch
+        forkserver.ensure_running()
+    return forkserver._forkserver._forkserver_address
 
 
 def command_line(folder: Path, *arguments: object, fault: Fault | None = None) -> Result:
@@ -126,7 +140,10 @@ def _run_of_experiment(folder: Path, arguments: list[str], stdin: Connection, lo
     _main(folder, arguments)
 
 
-def _run(folder: Path, arguments: list[str], output: str, fault: Fault | None) -> None:
+def _run(server: str, folder: Path, arguments: list[str], output: str, fault: Fault | None) -> None:
+    # Python would start a server for each process that starts others, and import PyTorch for it.
+    forkserver._forkserver._forkserver_address = server
+    forkserver._forkserver.ensure_running = lambda: None
     for number, stream in ((1, "out"), (2, "err")):
         os.dup2(os.open(f"{output}.{stream}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     _main(folder, arguments, fault)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from pellucid import failpoints
@@ -26,9 +27,21 @@ def forked(fault: Callable[[], None] | None = None) -> None:
     from pellucid.runtime import distributed  # PyTorch: other strikes come before it is imported
 
     real = distributed.start_processes
-    distributed.start_processes = lambda *words, **named: real(*words, **{**named, "start_method": "forkserver"})
+
+    def start(work: Callable[..., None], arguments: tuple[object, ...], **named: object) -> object:
+        ours = [Connection(os.dup(number)) for number in (1, 2)]
+        return real(writing_to, (ours, work, *arguments), **{**named, "start_method": "forkserver"})
+
+    distributed.start_processes = start
     if fault:
         fault()
+
+
+def writing_to(index: int, streams: list[Connection], work: Callable[..., None], *arguments: object) -> None:
+    """What a helper prints goes where its run prints, as if that had started it."""
+    for number, stream in enumerate(streams, 1):
+        os.dup2(stream.fileno(), number)
+    work(index, *arguments)
 
 
 def kill_group() -> None:

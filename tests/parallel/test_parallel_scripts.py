@@ -32,8 +32,7 @@ def start(scripts):
     method = "spawn"
     if "forkserver" in multiprocessing.get_all_start_methods():
         method = "forkserver"
-        loaded = ["torch.distributed.pipelining", "torch.distributed.tensor.parallel", "pellucid.model.build"]
-        multiprocessing.get_context(method).set_forkserver_preload(loaded)
+        importlib.import_module("processes").address_of_server()
     return partial(scripts("parallel_processes").start, method=method)
 
 
