@@ -123,7 +123,9 @@ def new_adapter(lesson: ModuleType) -> None:
             "of the two matrices has to begin at zero"
         )
     if not A.any():
-        raise Wrong("A is zero and B is random: step 0 is the base, but the lesson, as the paper, begins with B = 0")
+        raise Wrong(
+            "A is zero and B is random: step 0 is the base, but the lesson begins with B = 0, as the paper does"
+        )
     if np.unique(A).size < A.size:
         raise Wrong("the rows of A are not random numbers: equal rows get equal gradients and never become different")
     if not 0.9 < A.std() * n_in**0.5 < 1.1:
@@ -454,7 +456,10 @@ def grpo_objective(lesson: ModuleType) -> None:
                 clipped_by(1 / ratio, 1 - clip, 1 + clip),
                 "your ratio is upside down: it should be larger than 1 where the answer has become likelier",
             ),
-            (ratio * advantage, "nothing is clipped"),
+            (
+                ratio * advantage,
+                "nothing is clipped: what has gone too far already would be paid for going further",
+            ),
             (
                 -clipped_by(ratio, 1 - clip, 1 + clip),
                 "the sign: this is the loss; what GRPO makes *large* is asked for",
