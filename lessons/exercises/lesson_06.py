@@ -47,8 +47,8 @@ def rnn_states(x_TBD: Array | Tensor, W_HH: Tensor, U_HD: Tensor, b_H: Tensor) -
 def jacobian_through_time(W_HH: Array, h_nH: Array) -> Array:
     """The Jacobian ∂h_t/∂h_s (H, H) of an RNN for one text, from the states on the way.
 
-    The rows of h_nH are h_{s+1}, …, h_t, plain numbers. Entry [i, j] says how much number i of h_t changes with number
-    j of h_s.
+    The rows of h_nH are h_{s+1}, …, h_t, plain numbers; without rows it is the identity. Entry [i, j] says how much
+    number i of h_t changes with number j of h_s.
     """
     # solution:
     jacobian_HH = np.eye(len(W_HH))
@@ -102,7 +102,7 @@ def lstm_step(x_BD: Array, h_BH: Tensor, c_BH: Tensor, W_x: Tensor, W_h: Tensor,
 
 
 def square_features(x: Array) -> Array:
-    """Features φ(x) of the kernel (x·y)²: a list of numbers such that φ(x)·φ(y) = (x·y)² for all x and y.
+    """Features φ(x) of the kernel (x·y)²: one list of numbers such that φ(x)·φ(y) = (x·y)² for all x and y.
 
     x may have any length. φ sees x alone, or y alone, never both.
     """
