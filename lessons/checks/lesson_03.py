@@ -66,6 +66,13 @@ def decode(lesson: ModuleType) -> None:
                            "a pair of brackets; the bias is (2^(e-1) - 1), all of which is subtracted"),
                 (size * 2.0 ** (2 ** (e - 1) - 16), f"{name}: your bias is 15, as in float16; with {e} bits of "
                                                     f"exponent, it is {2 ** (e - 1) - 1}"),
+                ((1 + part / 2**m) * 2.0 ** (whole - (2 ^ (e - 2))), f"{name}: you have {answer:g}, not {right:g}: in "
+                                                                         "Python, ^ is no power; write 2 ** 3"),
+                (size * 2.0 ** -(2 ** (e - 1)), f"{name}: you have {answer:g}, not {right:g}: your bias is the largest "
+                                                f"exponent, of which all its bits are ones; with {e} bits, the one in "
+                                                f"the middle, 0{'1' * (e - 1)}, stands for 2⁰"),
+                ((1 + part / 1024) * 2.0 ** (whole - 2 ** (e - 1) + 1), f"{name}: you divide the mantissa into 1,024 "
+                                                                        f"steps, as in float16; {m} bits have {2**m}"),
                 (part * 2.0 ** (whole - 2 ** (e - 1) + 1), f"{name}: the mantissa is a fraction: its first bit stands "
                                                            "for 1/2, the next for 1/4"),
             ],
@@ -84,6 +91,8 @@ def decode(lesson: ModuleType) -> None:
         [
             (0.5, "the smallest number of float16: you have 2⁻²⁵, not 2⁻²⁴: subnormals lose the 1 in front, but their "
                   "power of 2 is that of the smallest normal numbers; or there would be a gap between the two"),
+            (512.5, "0 00000 0000000001: zero is not the only number without the 1 in front; there is none as long as "
+                    "the exponent is all zeros"),
             (0.0, "0 00000 0000000001 is not 0: where the exponent is all zeros, a number is small, but with a "
                   "bit in its mantissa it is not 0 (subnormal)"),
         ],
@@ -116,6 +125,8 @@ def round_to_bf16(lesson: ModuleType) -> None:
         0x3F80_8001: (0x3F81, "this is just above the middle, so the upper neighbour is nearer"),
         0x3F81_7FFF: (0x3F81, "this is just below the middle, so the lower neighbour is nearer"),
         0xBF80_C000: (0xBF81, "a negative number, whose bits are those of the positive one but for the first"),
+        0xBF81_8000: (0xBF82, "a negative number, half-way: the even neighbour is taken as well; the sign has no say "
+                              "in it"),
         0x3FFF_FFFF: (0x4000, "the mantissa is full: the carry has to go on into the exponent, and 2 is right"),
         0x7F7F_FFFF: (0x7F80, "the largest float32 is nearer to the next bfloat16, which would be infinity"),
         0x0000_8001: (0x0001, "subnormals round like all others"),
@@ -145,6 +156,9 @@ def sum_in(lesson: ModuleType) -> None:
         bits = int(np.float32(x).view(np.uint32))
         return float(np.uint32(((bits + 0x7FFF + (bits >> 16 & 1)) >> 16) << 16).view(np.float32))
 
+    if lesson.sum_in([512.0] + [1.0] * 300, bf16) == 768:
+        raise Wrong("512 and then 300 ones in bfloat16: you have 768, not 512: you add the ones first; that is wise, "
+                    "but here the order is from left to right")  # fmt: skip
     expect(
         lesson.sum_in([256.0, 1.0, 1.0, 1.0], bf16),
         256.0,
@@ -207,6 +221,9 @@ def round_to(lesson: ModuleType) -> None:
 
 def _of_tiny(got: float, x: float) -> str:
     what = f"{x} · 2⁻²⁴ in float16: you have {got * 2**24:.6g} · 2⁻²⁴, not {round(x)} · 2⁻²⁴"
+    if got == 2.0**-25:
+        return what + (": the last step gets halved once too often; subnormals have the power of 2 of the smallest "
+                       "normal numbers, 2⁻¹⁴, so their step is 2⁻²⁴")  # fmt: skip
     if 0 < got < 2.0**-24:
         return what + (": your steps get smaller for ever, but an exponent of 5 bits has an end. Below 2⁻¹⁴ the step "
                        "stays 2⁻²⁴, and what is less than half of it is 0")  # fmt: skip
@@ -274,8 +291,21 @@ def _unscale_what_is_finite(lesson: ModuleType) -> None:
                     "they would have done without a scale; first make float32 of them")  # fmt: skip
     if getattr(gradient, "dtype", None) == np.float16:
         raise Wrong("your gradient is in float16; the small numbers need float32")
-    expect(given * 2.0**20, right * 2.0**20, "a gradient with the scale 1,024, in units of 2⁻²⁰", tolerance=1e-6)
-    expect(next_scale, scale, "the next scale, after a step without overflow")
+    expect(
+        given * 2.0**20,
+        right * 2.0**20,
+        "a gradient with the scale 1,024, in units of 2⁻²⁰",
+        [(right * scale**2 * 2.0**20, "the gradient of 1,024 · loss is already 1,024 times too long, and you multiply "
+                                      "by the scale once more")],
+        tolerance=1e-6,
+    )  # fmt: skip
+    expect(
+        next_scale,
+        scale,
+        "the next scale, after a step without overflow",
+        [(2 * scale, "after a step without overflow you double the scale; here it stays: it was not too "
+                     "large, but may soon be")],
+    )  # fmt: skip
 
 
 def _unscale_an_overflow(lesson: ModuleType) -> None:
@@ -291,7 +321,8 @@ def _unscale_an_overflow(lesson: ModuleType) -> None:
             scale / 2,
             f"the next scale, after {what}",
             [(scale, f"after {what} you keep the scale: with the same scale, the next one will overflow again, and "
-                     "nothing is learned from then on")],
+                     "nothing is learned from then on"),
+             (2 * scale, f"after {what} you double the scale, but a larger scale overflows all the more")],
         )  # fmt: skip
 
 
@@ -331,6 +362,9 @@ def absmax(lesson: ModuleType) -> None:
             ([127.0, 127 / 3], "your constants are what one multiplies with to get codes, as in lecture notes N4; ours "
                                "turn codes into numbers, x ≈ constant · code"),
             ([1.0, 3.0], "a constant is one *step*: the largest number is 127 of them"),
+            ([3 / 127, 2 / 127], "your first block is 0.52, 0.26, 3, -1.6, a column; a block is a row, of neighbours"),
+            ([1.52 / 254, 4.6 / 254], "you share out the way from the smallest number to the largest, but the codes "
+                                      "are symmetric about 0: -1 would need -167"),
         ],
     )  # fmt: skip
     expect(
@@ -340,6 +374,7 @@ def absmax(lesson: ModuleType) -> None:
         [
             (x / np.repeat(right_constants, 4), "your codes are not rounded; only whole numbers fit into 8 bits"),
             (np.abs(right_codes), "the signs are lost: codes run from -127 to 127"),
+            (right_codes % 256, "-127 has become 129, as there are no negative numbers in uint8; take int8"),
             (np.trunc(x / np.repeat(right_constants, 4)), "your codes are cut off, not rounded: all numbers move "
                                                           "towards 0, by half a step on average"),
             (np.floor(x / np.repeat(right_constants, 4)), "your codes are rounded down, so all numbers get smaller, by "
@@ -347,6 +382,8 @@ def absmax(lesson: ModuleType) -> None:
         ],
         tolerance=1e-3,
     )  # fmt: skip
+    if (kind := np.asarray(lesson.absmax(x.copy(), 4)[0]).dtype).kind == "f":
+        raise Wrong(f"your codes are right, but take {8 * kind.itemsize} bits each, as {kind}; as int8 it is 8")
     random = np.random.default_rng(3)
     x = random.standard_normal(4096)
     x[1000] = 100.0
@@ -363,8 +400,13 @@ def nearest_level(lesson: ModuleType) -> None:
     x = np.array([-0.95, -0.35, -0.26, 0.04, 0.16, 0.6, 1.0, -0.6, 0.11])
     right = np.array([min(range(6), key=lambda i: abs(levels[i] - number)) for number in x], dtype=float)
     step = 1.9 / 5
+    answer = lesson.nearest_level(x.copy(), levels.copy())
+    if np.shape(answer) == levels.shape:
+        raise Wrong("9 numbers, 6 levels: you return 6 indices, for each level the nearest number; for each number the "
+                    "nearest level is asked for")  # fmt: skip
+    away = np.abs(x[:, None] - levels)
     expect(
-        lesson.nearest_level(x.copy(), levels.copy()),
+        answer,
         right,
         f"the levels {levels.tolist()} for {x.tolist()}",
         [
@@ -373,6 +415,10 @@ def nearest_level(lesson: ModuleType) -> None:
             (np.searchsorted(levels, x), "0.04 lies between 0 and 0.2, and got 0.2: you take the level above"),
             (np.round((x + 1) / step), "you round as if the levels were equally far apart; these are closer together "
                                        "near 0, where most weights are"),
+            (np.full(9, 5), "each of your indices is 5: the smallest difference is the most negative one; a distance "
+                            "has no sign"),
+            (away.argmax(axis=1), "you take the level that is furthest away"),
+            (away.min(axis=1), "you return the distances; the index of the level is asked for"),
             (levels[right.astype(int)], "you return the levels themselves; what is stored is the index, which needs 4 "
                                         "bits for 16 levels"),
         ],

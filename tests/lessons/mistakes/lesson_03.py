@@ -33,6 +33,33 @@ def decode(bits, e, m):
     return (-1) ** sign * (1 + mantissa / 2**m) * 2.0 ** (exponent - 2 ** (e - 1) + 1)
 
 
+@mistake("in Python, ^ is no power")
+def decode(bits, e, m):
+    sign, exponent, mantissa = fields(bits, e, m)
+    bias = 2 ^ (e - 1) - 1
+    return (-1) ** sign * (1 + mantissa / 2**m) * 2.0 ** (exponent - bias)
+
+
+@mistake("all its bits are ones")
+def decode(bits, e, m):
+    sign, exponent, mantissa = fields(bits, e, m)
+    return (-1) ** sign * (1 + mantissa / 2**m) * 2.0 ** (exponent - (2**e - 1))
+
+
+@mistake("1,024 steps, as in float16")
+def decode(bits, e, m):
+    sign, exponent, mantissa = fields(bits, e, m)
+    return (-1) ** sign * (1 + mantissa / 1024) * 2.0 ** (exponent - 2 ** (e - 1) + 1)
+
+
+@mistake("zero is not the only number without the 1 in front")
+def decode(bits, e, m):
+    sign, exponent, mantissa = fields(bits, e, m)
+    if exponent == mantissa == 0:
+        return 0.0
+    return (-1) ** sign * (1 + mantissa / 2**m) * 2.0 ** (exponent - 2 ** (e - 1) + 1)
+
+
 @also_right
 def decode(bits, e, m):
     sign, exponent, mantissa = fields(bits, e, m)
@@ -65,6 +92,13 @@ def round_to_bf16(bits_32):
     return kept + kept % 2 if dropped else kept
 
 
+@mistake("the sign has no say in it")
+def round_to_bf16(bits_32):
+    kept, dropped = divmod(bits_32, 2**16)
+    is_negative = kept >= 2**15
+    return kept + (dropped > 2**15 or (dropped == 2**15 and kept % 2 == 1 and not is_negative))
+
+
 @also_right
 def round_to_bf16(bits_32):
     return (bits_32 + 0x7FFF + (bits_32 >> 16 & 1)) >> 16
@@ -91,6 +125,14 @@ def sum_in(numbers, rounded):
             numbers.append(0.0)
         numbers = [rounded(a + b) for a, b in zip(numbers[::2], numbers[1::2], strict=True)]
     return numbers[0]
+
+
+@mistake("the order is from left to right")
+def sum_in(numbers, rounded):
+    total = 0.0
+    for number in sorted(numbers):
+        total = rounded(total + number)
+    return total
 
 
 @also_right
@@ -141,6 +183,16 @@ def round_to(x, e, m):
         return x
     step = 2.0 ** (max(math.frexp(x)[1] - 1, 1 - bias) - m)
     rounded = math.copysign(math.floor(abs(x) / step + 0.5) * step, x)
+    return rounded if abs(rounded) < 2.0 ** (bias + 1) else math.copysign(math.inf, x)
+
+
+@mistake("the last step gets halved once too often")
+def round_to(x, e, m):
+    bias = 2 ** (e - 1) - 1
+    if x == 0 or math.isinf(x):
+        return x
+    step = 2.0 ** (max(math.frexp(x)[1] - 1, -bias) - m)
+    rounded = round(x / step) * step
     return rounded if abs(rounded) < 2.0 ** (bias + 1) else math.copysign(math.inf, x)
 
 
@@ -198,6 +250,20 @@ def unscale(gradient_16, scale):
     return np.where(is_finite, gradient_16, 0).astype(np.float32) / scale, scale
 
 
+@mistake("multiply by the scale once more")
+def unscale(gradient_16, scale):
+    if not np.isfinite(gradient_16).all():
+        return None, scale / 2
+    return gradient_16.astype(np.float32) * scale, scale
+
+
+@mistake("a larger scale overflows all the more")
+def unscale(gradient_16, scale):
+    if not np.isfinite(gradient_16).all():
+        return None, 2 * scale
+    return gradient_16.astype(np.float32) / scale, scale
+
+
 # ---- absmax ----
 
 
@@ -228,6 +294,34 @@ def absmax(x_N, block):
     return (blocks / constants[:, None]).astype(np.int8).reshape(-1), constants
 
 
+@mistake("a block is a row, of neighbours")
+def absmax(x_N, block):
+    columns = x_N.reshape(block, -1)
+    constants = np.abs(columns).max(axis=0) / 127
+    return np.round(columns / constants).astype(np.int8).reshape(-1), constants
+
+
+@mistake("but the codes are symmetric")
+def absmax(x_N, block):
+    blocks = x_N.reshape(-1, block)
+    constants = (blocks.max(axis=1) - blocks.min(axis=1)) / 254
+    return np.clip(np.round(blocks / constants[:, None]), -127, 127).astype(np.int8).reshape(-1), constants
+
+
+@mistake("no negative numbers in uint8")
+def absmax(x_N, block):
+    blocks = x_N.reshape(-1, block)
+    constants = np.abs(blocks).max(axis=1) / 127
+    return np.round(blocks / constants[:, None]).astype(np.int8).astype(np.uint8).reshape(-1), constants
+
+
+@mistake("take 64 bits each")
+def absmax(x_N, block):
+    blocks = x_N.reshape(-1, block)
+    constants = np.abs(blocks).max(axis=1) / 127
+    return np.round(blocks / constants[:, None]).reshape(-1), constants
+
+
 # ---- nearest_level ----
 
 
@@ -245,6 +339,26 @@ def nearest_level(x_N, levels_L):
 @mistake("the levels themselves")
 def nearest_level(x_N, levels_L):
     return levels_L[np.abs(x_N[:, None] - levels_L).argmin(axis=1)]
+
+
+@mistake("the smallest difference is the most negative one")
+def nearest_level(x_N, levels_L):
+    return (x_N[:, None] - levels_L).argmin(axis=1)
+
+
+@mistake("the level that is furthest away")
+def nearest_level(x_N, levels_L):
+    return np.abs(x_N[:, None] - levels_L).argmax(axis=1)
+
+
+@mistake("you return the distances")
+def nearest_level(x_N, levels_L):
+    return np.abs(x_N[:, None] - levels_L).min(axis=1)
+
+
+@mistake("for each level the nearest number")
+def nearest_level(x_N, levels_L):
+    return np.abs(x_N[:, None] - levels_L).argmin(axis=0)
 
 
 @also_right
