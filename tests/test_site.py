@@ -20,6 +20,7 @@ LIVE = {
     "01_differentiation": "tape",
     "03_numbers_in_a_machine": "floats",
     "07_attention": "rope",
+    "11_writing": "beam",
     "12_doing_as_told": "tilt",
 }
 LAPTOP = {"width": 1366, "height": 768}

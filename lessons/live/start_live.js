@@ -1,10 +1,11 @@
 // Brings the live parts of a lesson to life: <div class="live" data-live="tape"></div>.
 
+import { beam } from "./beam.js";
 import { floats } from "./floats.js";
 import { rope } from "./rope.js";
 import { tape } from "./tape.js";
 import { tilt } from "./tilt.js";
 
-const PARTS = { floats, rope, tape, tilt };
+const PARTS = { beam, floats, rope, tape, tilt };
 
 for (const place of document.querySelectorAll(".live")) PARTS[place.dataset.live](place);

@@ -11,6 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from live_parts import STYLE, live_script
 from playwright.sync_api import Browser, Locator, Page, expect
 
+import lesson_11
 import lesson_12
 from autodiff.operations import tanh
 from autodiff.tape import value_and_gradients
@@ -20,7 +21,7 @@ from web.conftest import browser as browser_of_the_page
 browser = browser_of_the_page
 PHONE = {"width": 390, "height": 844}
 LAPTOP = {"width": 1366, "height": 768}
-PARTS = ("tape", "rope", "floats", "tilt")
+PARTS = ("tape", "rope", "floats", "tilt", "beam")
 PAGE = f"""<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Live parts</title><style>{STYLE.read_text("utf-8")}</style><main><h1>Live parts</h1>
 {"".join(f'<div class="live" data-live="{part}"></div>' for part in PARTS)}</main>{live_script()}"""
@@ -71,6 +72,12 @@ def floats(page: Page) -> Locator:
 def tilt(page: Page) -> Locator:
     page.reload()
     return page.locator("[data-live=tilt]")
+
+
+@pytest.fixture
+def beam(page: Page) -> Locator:
+    page.reload()
+    return page.locator("[data-live=beam]")
 
 
 def press(part: Locator, name: str, times: int = 1) -> None:
@@ -409,6 +416,57 @@ def test_the_point_on_the_curve_is_what_the_price_buys(tilt):
     point, shown = tilt.locator("circle.now"), numbers(tilt)
     assert float(point.get_attribute("data-kl")) == pytest.approx(shown["KL"], rel=1e-5)
     assert float(point.get_attribute("data-value")) == pytest.approx(shown["reward"], rel=1e-5)
+
+
+# ---- Beams ----
+
+BEAMS = {1: "1 beam: greedy", 2: "2 beams", 3: "3 beams"}
+
+
+def beams_after(n_tokens: int, n_beams: int) -> list[tuple[str, float]]:
+    """The beams of lesson 11's search after so many rounds."""
+    found = lesson_11.beam_search(
+        lambda text: lesson_11.small_tree(text) if len(text) < n_tokens else {}, n_beams=n_beams
+    )
+    return [("".join(text), math.exp(log_p)) for text, log_p in found]
+
+
+@pytest.mark.parametrize("n_beams", BEAMS)
+def test_the_beams_are_those_of_the_lessons_own_search(beam, n_beams):
+    press(beam, BEAMS[n_beams])
+    for n_tokens in (1, 2, 3, 4):
+        press(beam, "Forward", times=2)
+        true, shown = beams_after(n_tokens, n_beams), numbers(beam)
+        assert beam.locator("tr.kept th").all_text_contents() == [text for text, _ in true]
+        for text_of_beam, p in true:
+            assert shown[text_of_beam] == pytest.approx(p, rel=1e-6)
+    assert beam.get_by_role("button", name="Forward").is_disabled()
+    assert [shown[f"found by {n}"] for n in BEAMS] == pytest.approx([beams_after(4, n)[0][1] for n in BEAMS])
+
+
+def test_all_continuations_are_there_before_the_likeliest_are_kept(beam):
+    press(beam, "2 beams")
+    press(beam, "Forward", times=3)
+    assert text(beam, ".said") == "8 candidates: the continuations of A and B. Which two stay?"
+    children = {a + b: lesson_11.small_tree(())[a] * p for a in "AB" for b, p in lesson_11.small_tree((a,)).items()}
+    assert numbers(beam) == pytest.approx(children)
+    press(beam, "Forward")
+    assert text(beam, ".said").startswith("AB (0.2) and AC (0.15) stay. B has no child among them.")
+    drawn = beam.locator(".tree").inner_html()
+    press(beam, "Forward")
+    press(beam, "Step back")
+    assert beam.locator(".tree").inner_html() == drawn
+
+
+def test_what_greedy_and_two_and_three_beams_find(beam, page):
+    press(beam, "2 beams")
+    beam.get_by_role("button", name="Forward").focus()
+    for _ in range(8):
+        page.keyboard.press("Enter")
+    assert text(beam, ".said").startswith(
+        "Found: ACB. with 0.054. One beam finds ABC. (0.048), two find ACB. (0.054), "
+    )
+    expect(beam.get_by_role("button", name="Again")).to_be_focused()
 
 
 # ---- All of them ----
