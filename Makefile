@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/pip install --quiet --no-compile --constraint requirements.lock --editable
 
-.PHONY: help setup demo demo-chat serve lessons test suite everywhere oracles bench soak gpu site lint clean
+.PHONY: help setup demo demo-chat serve lessons slides test suite everywhere oracles bench soak gpu site lint clean
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -34,6 +34,9 @@ serve: $(VENV)/.web ## the page of the demo; trains it first if need be, while t
 lessons: $(VENV)/.dev ## run all of the lessons: every block, solution, stub and mistake
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 	    $(BIN)/pytest -n auto --maxprocesses 4 tests/lessons tests/course --lessons-in-full
+
+slides: $(VENV)/.slides ## slides of the lessons, in slides/: a file for each, which a browser opens without a network
+	$(BIN)/python scripts/make_slides.py
 
 test: $(VENV)/.dev ## lint, types and layers, beside all tests: a file per core at a time
 	$(MAKE) -j2 lint suite
@@ -81,6 +84,10 @@ $(VENV)/.web: $(VENV)/.run
 	$(INSTALL) '.[web]'
 	touch $@
 
+$(VENV)/.slides: $(VENV)/.run
+	$(INSTALL) '.[slides]'
+	touch $@
+
 $(VENV)/.dev: $(VENV)/.run
 	$(INSTALL) '.[dev]'
 	sh scripts/install_chromium.sh
@@ -96,5 +103,5 @@ $(VENV)/.oracles: $(VENV)/.dev
 
 clean:           ## remove .venv, caches, and the corpora and runs that Pellucid wrote; your own files stay
 	$(PYTHON) scripts/clean.py
-	rm -rf $(VENV) scripts/javascript/node_modules site .everywhere .gpu-packages .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) scripts/javascript/node_modules site slides .everywhere .gpu-packages .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
