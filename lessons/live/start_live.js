@@ -1,11 +1,12 @@
 // Brings the live parts of a lesson to life: <div class="live" data-live="tape"></div>.
 
 import { beam } from "./beam.js";
+import { cache } from "./cache.js";
 import { floats } from "./floats.js";
 import { rope } from "./rope.js";
 import { tape } from "./tape.js";
 import { tilt } from "./tilt.js";
 
-const PARTS = { beam, floats, rope, tape, tilt };
+const PARTS = { beam, cache, floats, rope, tape, tilt };
 
 for (const place of document.querySelectorAll(".live")) PARTS[place.dataset.live](place);

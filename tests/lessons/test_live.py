@@ -10,9 +10,12 @@ import torch
 from axe_playwright_python.sync_playwright import Axe
 from live_parts import STYLE, live_script
 from playwright.sync_api import Browser, Locator, Page, expect
+from torch.utils.flop_counter import FlopCounterMode
 
+import lesson_09
 import lesson_11
 import lesson_12
+import pellucid
 from autodiff.operations import tanh
 from autodiff.tape import value_and_gradients
 from pellucid.model.positions import Rotary
@@ -21,7 +24,7 @@ from web.conftest import browser as browser_of_the_page
 browser = browser_of_the_page
 PHONE = {"width": 390, "height": 844}
 LAPTOP = {"width": 1366, "height": 768}
-PARTS = ("tape", "rope", "floats", "tilt", "beam")
+PARTS = ("tape", "rope", "floats", "tilt", "beam", "cache")
 PAGE = f"""<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Live parts</title><style>{STYLE.read_text("utf-8")}</style><main><h1>Live parts</h1>
 {"".join(f'<div class="live" data-live="{part}"></div>' for part in PARTS)}</main>{live_script()}"""
@@ -78,6 +81,12 @@ def tilt(page: Page) -> Locator:
 def beam(page: Page) -> Locator:
     page.reload()
     return page.locator("[data-live=beam]")
+
+
+@pytest.fixture
+def cache(page: Page) -> Locator:
+    page.reload()
+    return page.locator("[data-live=cache]")
 
 
 def press(part: Locator, name: str, times: int = 1) -> None:
@@ -467,6 +476,70 @@ def test_what_greedy_and_two_and_three_beams_find(beam, page):
         "Found: ACB. with 0.054. One beam finds ABC. (0.048), two find ACB. (0.054), "
     )
     expect(beam.get_by_role("button", name="Again")).to_be_focused()
+
+
+# ---- The cache ----
+
+N_PROMPT = 6
+DEMO = {"L": 2, "D": 128, "H": 4, "G": 4, "F": 512, "V": 2048}
+GPT_3 = {"L": 96, "D": 12_288, "H": 96, "G": 96, "F": 4 * 12_288, "V": 50_257}
+MODELS = {"the demo": DEMO, "GPT-3": GPT_3, "GPT-3, 12 queries to a key": GPT_3 | {"G": 8}}
+
+
+def work(model: dict[str, int], new: int, has_cache: bool) -> dict[str, int]:
+    """What a new token takes, counted one by one; it is the `new`-th, and the last position has read the one before."""
+    positions = [t for t in range(1, N_PROMPT + new) if not has_cache or new == 1 or t == N_PROMPT + new - 1]
+    scores = sum(1 for t in positions for _ in range(t))
+    K = model["D"] // model["H"]
+    of_a_position = 2 * model["D"] * (model["H"] + model["G"]) * K + 2 * model["D"] * model["F"]
+    of_attention = 2 * model["H"] * K * scores
+    products = model["L"] * (of_a_position * len(positions) + of_attention) + model["V"] * model["D"]
+    return {"positions": len(positions), "scores": scores, "products": products}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_work_and_the_memory_of_writing_are_counted_right(cache, name):
+    press(cache, name)
+    model = MODELS[name]
+    for new in (1, 2, 12):
+        if new > 1:
+            press(cache, "Write a token" if new == 2 else "Write ten")
+        shown = numbers(cache)
+        for has_cache, side in ((True, "with"), (False, "without")):
+            steps = [work(model, n, has_cache) for n in range(1, new + 1)]
+            for count in ("positions", "scores", "products"):
+                assert shown[f"this {count} {side}"] == steps[-1][count]
+                assert shown[f"all {count} {side}"] == sum(step[count] for step in steps)
+            assert shown[f"all positions {side}"] == lesson_11.positions_computed(N_PROMPT, new, has_cache)
+        sizes = {letter: model[letter] for letter in "LDHG"}
+        assert shown["kept bytes with"] == lesson_09.kv_cache_bytes(N_PROMPT + new - 1, **sizes)
+        assert shown["kept numbers without"] == 0
+
+
+def test_the_demo_writes_this_text_and_multiplies_so_often(cache):
+    run = pellucid.load("demo")
+    tokens = cache.locator(".text span").all_text_contents()
+    ids = [run.tokenizer.end_of_text, *run.tokenizer.encode("".join(tokens))]
+    assert [run.tokenizer.decode([i]) for i in ids[1:]] == tokens
+    state = run.model.new_state(1, len(ids))
+    with torch.inference_mode():
+        greedy = run.model(torch.tensor([ids]))[0].argmax(dim=-1)[:-1]
+        run.model(torch.tensor([ids[1:7]]), state)
+        with FlopCounterMode(display=False) as counter:
+            run.model(torch.tensor([ids[7:8]]), state)
+    assert greedy.tolist()[N_PROMPT:] == ids[1 + N_PROMPT :]
+    press(cache, "Write a token")
+    assert numbers(cache)["this products with"] == counter.get_total_flops() / 2
+
+
+def test_the_text_and_the_rows_grow_to_their_end(cache, page):
+    cache.get_by_role("button", name="Write a token").focus()
+    page.keyboard.press("Enter")
+    assert text(cache, ".newest") == " young"
+    assert [cache.locator(f".{side} rect.computed").count() for side in ("with", "without")] == [2, 2]
+    press(cache, "Write ten", times=4)
+    assert cache.get_by_role("button", name="Write ten").is_disabled()
+    assert cache.locator(".unwritten").count() == 0
 
 
 # ---- All of them ----
