@@ -21,6 +21,12 @@ def _norm(x: Array, gain: Array, deviation: float | None = None) -> Array:
     return gain * (x - x.mean()) / (math.sqrt(x.var() + 1e-5) if deviation is None else deviation)
 
 
+def _is_unchanged(given: Array, before: Array) -> None:
+    if not np.array_equal(given, before):
+        raise Wrong("the array that you got has changed: `x += …` writes into it, and so does `x[0] = …`. Whoever "
+                    "called you still needs it, so make a new one")  # fmt: skip
+
+
 def _softmax(logits: Array, axis: int = -1) -> Array:
     raised = np.exp(logits - logits.max(axis=axis, keepdims=True))
     return raised / raised.sum(axis=axis, keepdims=True)
@@ -37,7 +43,11 @@ def contributions(lesson: ModuleType) -> None:
     logit = _norm(total, gain) @ direction
     by_itself = np.array([_norm(part, gain) @ direction for part in parts])
     over_parts = np.sqrt(parts.var(axis=0) + 1e-5)
-    answer = lesson.contributions(parts.copy(), gain, direction)
+    lost_without = [logit - _norm(total - part, gain) @ direction for part in parts]
+    read_after_each = [_norm(stream, gain) @ direction for stream in np.cumsum(parts, axis=0)]
+    given = parts.copy()
+    answer = lesson.contributions(given, gain, direction)
+    _is_unchanged(given, parts)
     if answer is not None and np.shape(answer) == ():
         raise Wrong("you have the logit alone; what each of the 4 parts adds to it is asked")
     if answer is not None and np.shape(answer) == (N, D):
@@ -84,6 +94,24 @@ def contributions(lesson: ModuleType) -> None:
                 [_norm(part, np.ones(D), deviation) @ direction for part in parts],
                 "the gain is missing: the norm multiplies each of the 7 numbers by its own",
             ),
+            (
+                lost_without,
+                "you say how much of the logit goes if a part is left out; but without it the norm divides by another "
+                "number, so these differences do not add up to the logit. Divide each part by the deviation of the sum",
+            ),
+            (
+                np.diff(read_after_each, prepend=0.0),
+                "you read the logit after each part and took the differences: each reading divides by another "
+                "deviation, so what a part gets depends on its place. There is one deviation, that of the whole sum",
+            ),
+            (
+                [_norm(part, gain, float(parts.std())) @ direction for part in parts],
+                f"you divide by the deviation of all {N * D} numbers; the norm sees the 7 numbers of the sum",
+            ),
+            (
+                [_norm(part, gain, float(total.std(ddof=1))) @ direction for part in parts],
+                "your deviation has D - 1 in its denominator; that is for samples. A norm takes the mean of D squares",
+            ),
         ],
         tolerance=1e-4,
     )
@@ -126,6 +154,15 @@ def lens(lesson: ModuleType) -> None:
             ),
             (np.log(right), "these are logarithms; probabilities are asked"),
             (
+                np.exp(logits) / np.exp(logits).sum(),
+                f"all your numbers together sum to 1; each of the {N} points and {T} positions has a distribution of "
+                "its own",
+            ),
+            (
+                _softmax(np.array([[_norm(row, gain) @ unembedding.T for row in table] for table in x.cumsum(axis=0)])),
+                "you added the points up; the stream at a point is the sum already, of all that came before",
+            ),
+            (
                 _softmax(logits, axis=1),
                 "your shares sum to 1 over the positions; they must over the tokens, the last axis",
             ),
@@ -152,6 +189,19 @@ def lens(lesson: ModuleType) -> None:
 def knocked_out_difference(lesson: ModuleType) -> None:
     intact = np.array([61.0, 80.0, 95.0, 74.0, 102.0, 88.0, 69.0])
     rise = np.array([21.0, 27.5, 24.0, 30.0, 19.0, 26.0, 23.5])
+    _knocked_out(lesson, intact, rise)
+    # Fewer fables, two of which need the head so little that they are easier without it.
+    answer = lesson.knocked_out_difference(intact[:4].copy(), intact[:4] + np.array([3.0, -1.0, 6.0, -2.0]))
+    expect(
+        answer,
+        [1.5, 1.96 * math.sqrt(41 / 12)],
+        "a rise by 3, -1, 6 and -2 nats",
+        [([3.0, 1.96 * math.sqrt(14 / 12)], "two of the four fables are easier without the head: that is a rise below "
+                                            "zero, and you made it positive")],
+    )  # fmt: skip
+
+
+def _knocked_out(lesson: ModuleType, intact: Array, rise: Array) -> None:
     without, n = intact + rise, len(rise)
     deviation = rise.std(ddof=1)
     error = deviation / math.sqrt(n)
@@ -220,12 +270,23 @@ def patched(lesson: ModuleType) -> None:
             stream = stream + layer(stream)
         return stream
 
+    def without_stream(place: int) -> Array:
+        """The mistake of a chain of layers: each reads the output of the one before it."""
+        mine, patch = x, other
+        for number, layer in enumerate(layers):
+            mine, patch = layer(patch if number == place else mine), layer(patch)
+        return mine
+
     for place in (2, 0, 3):
+        after = place + 1
+        patch_is_late = ours[place] + layers[place](theirs[after])
         frozen = ours[place] + their_outputs[place] + np.sum([np.zeros(D), *our_outputs[place + 1 :]], axis=0)
         patched_twice = ours[place] + np.sum(their_outputs[place:], axis=0)
         right = run_on(ours[place] + their_outputs[place], place + 1)
+        given = x.copy(), other.copy()
+        answer = lesson.patched(list(layers), *given, place)
         expect(
-            lesson.patched(list(layers), x.copy(), other.copy(), place),
+            answer,
             right,
             f"a net of 4 layers, layer {place} patched",
             [
@@ -260,8 +321,28 @@ def patched(lesson: ModuleType) -> None:
                     "the texts are the wrong way round: x is the text that runs, and `other` gives one output",
                 ),
                 (ours[-1], "nothing is patched: this is the end of the run on x"),
+                (
+                    ours[place] + their_outputs[place],
+                    "your run ends with the patch; the layers after it still have to read what has become of x",
+                ),
+                (
+                    run_on(patch_is_late, place + 1),
+                    "for the patch the layer has read the other text's stream *after* itself; it reads the stream "
+                    "before it",
+                ),
+                (
+                    without_stream(place),
+                    "each of your layers reads only what the one before it has put out; a layer *adds* its output to "
+                    "the stream, and the next one reads the sum",
+                ),
+                (
+                    run_on(ours[place - 1] + their_outputs[place - 1], place) if place else x,
+                    f"you have patched layers[{place - 1}]: layers are counted from 0, so it should be layers[{place}]",
+                ),
             ],
         )
+        _is_unchanged(given[0], x)
+        _is_unchanged(given[1], other)
 
 
 # ---- Depth as time ----
@@ -285,6 +366,12 @@ def euler(lesson: ModuleType) -> None:
     unmoved = x.copy()
     for _ in range(n):
         unmoved = unmoved + _velocity(unmoved, 0.0) / n
+    last_at_one = x.copy()
+    for time in np.linspace(0, 1, n):
+        last_at_one = last_at_one + _velocity(last_at_one, time) / n
+    alone = x.copy()
+    for layer in range(n):
+        alone = _velocity(alone, layer / n) / n
     given = x.copy()
     answer = lesson.euler(_velocity, given, n)
     expect(
@@ -316,13 +403,16 @@ def euler(lesson: ModuleType) -> None:
                 at_start,
                 "every layer looks at the x from the beginning; it should look at what the layers before it have made",
             ),
+            (
+                last_at_one,
+                "your layers stand at 0, 1/3, 2/3 and 1. Time 1 is where the last step *ends*; it begins at 3/4",
+            ),
+            (alone, "x is gone: a layer *adds* its step to x"),
             (x + _velocity(x, 0.0), "this is one long step from the start to the end, not 4 short ones"),
             (unmoved, "every layer has time 0, so all have the same weights; layer l stands at time l/4"),
         ],
     )
-    if not np.array_equal(given, x):
-        raise Wrong("right, but the array that you got has changed: `x += …` writes into it, and whoever called you "
-                    "still needs it")  # fmt: skip
+    _is_unchanged(given, x)
     expect(lesson.euler(_velocity, x.copy(), 7), _euler(x, 7), "7 steps")
 
 
@@ -359,6 +449,10 @@ def order_of_error(lesson: ModuleType) -> None:
             (
                 slope(y, x),
                 "the axes are the wrong way round: you tell how the depth depends on the error",
+            ),
+            (
+                y.mean() - slope(x, y) * x.mean(),
+                "this is the intercept, ln c; `np.polyfit` gives the slope first",
             ),
             (
                 -slope(x, y),
@@ -405,6 +499,10 @@ def attention_flow_step(lesson: ModuleType) -> None:
         hidden = np.where(np.tri(T) > 0, scores, -np.inf) if causal else scores
         over_queries = x + step * _softmax(hidden, axis=0) @ x
         late = x + step * (_softmax(scores) * np.tri(T)) @ x
+        zeros = x + step * _softmax(scores * np.tri(T)) @ x
+        raised = np.exp(hidden)
+        sums = x + step * raised @ x
+        sums_of_scaled = x + step * (raised / raised.max(axis=1, keepdims=True)) @ x
         scaled = x + step * _softmax(hidden / math.sqrt(D)) @ x
         columns = x + step * _softmax(hidden) @ x
         what = "5 tokens" + (", each sees itself and those before it" if causal else ", without a mask")
@@ -413,6 +511,7 @@ def attention_flow_step(lesson: ModuleType) -> None:
         along = x + step * (mean - np.sum(mean * x, axis=1, keepdims=True) * x)
         with np.errstate(all="ignore"):
             answer = lesson.attention_flow_step(given, beta, step, causal)
+        _is_unchanged(given, x)
         if causal and np.shape(answer) == (T, D) and np.isnan(np.asarray(answer, dtype=float)[0]).all():
             raise Wrong("token 0 is NaN: with your mask it sees nobody, and 0/0 is no share. It sees itself")
         expect(
@@ -447,6 +546,20 @@ def attention_flow_step(lesson: ModuleType) -> None:
                     else "nothing has moved",
                 ),
                 (
+                    _rows_to_length_one(zeros) if causal else x,
+                    "you gave the hidden tokens the score 0; e⁰ is 1, so they still have a share. Their score must be "
+                    "-∞"
+                    if causal
+                    else "nothing has moved",
+                ),
+                *(
+                    (
+                        _rows_to_length_one(each),
+                        "your shares don't sum to 1: divide e^score by the sum over the keys, as a softmax does",
+                    )
+                    for each in (sums, sums_of_scaled)
+                ),
+                (
                     _moved(x, beta, step, causal, jump=True),
                     "each token has jumped to the mean; the layer is residual: x plus `step` times the mean",
                 ),
@@ -475,8 +588,9 @@ def attention_flow_step(lesson: ModuleType) -> None:
                 ),
             ],
         )
-    if not np.array_equal(given, x):
-        raise Wrong("right, but the array that you got has changed; the page still needs the old one")
+    expect(
+        lesson.attention_flow_step(x[:3].copy(), beta, step, True), _moved(x[:3], beta, step, True), "3 tokens, causal"
+    )
 
 
 def _rows_to_length_one(x: Array) -> Array:
