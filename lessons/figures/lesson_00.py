@@ -14,8 +14,10 @@ from lesson_00 import (
     THREE_RULES,
     cost_of_wrong_guesses,
     entropy,
+    first_words,
     floor_of_rules,
     mean_and_error,
+    next_words,
     surprise,
     words_with_probabilities,
 )
@@ -67,6 +69,26 @@ def story() -> Figure:
     bar = figure.colorbar(plt.cm.ScalarMappable(plt.Normalize(0, 4), HEAT), ax=axes, location="bottom", aspect=50)
     bar.set_ticks(range(5), labels=["0 (certain)", "1", "2", "3", "4 nats"])
     bar.outline.set_visible(False)
+    return figure
+
+
+def choices() -> Figure:
+    """The entropy of each word of a fable before it comes, and its surprise when it has come."""
+    fables = Fables(24)
+    text = fables.write(random.Random(0))
+    words = words_with_probabilities(fables, text)
+    nats = [entropy(list(next_words(fables, first_words(text, n)).values())) for n in range(len(words))]
+    surprises = [surprise(p) for _, p in words]
+    figure, axes = plt.subplots(figsize=(8.6, 3.5), layout="constrained")
+    axes.bar(range(1, len(words) + 1), nats, width=0.85, color=BLUE, label=f"entropy before it comes: {sum(nats):.1f}")
+    paid = [(n, each) for n, each in enumerate(surprises, 1) if each > 1e-6]
+    axes.plot(*zip(*paid, strict=True), "o", color=ORANGE, ms=4, label=f"surprise when it has: {sum(surprises):.1f}")
+    for n, (word, _) in enumerate(words, 1):
+        if surprises[n - 1] > 3.2:
+            axes.text(n - 1, surprises[n - 1], word.strip(",."), ha="right", va="center", color=ORANGE)
+    axes.set(xlabel="word of the fable", ylabel="nats", xlim=(-3, len(words) + 1), ylim=(0, 4.6))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, reverse=True, title="nats at each word, and in all", alignment="left")
     return figure
 
 

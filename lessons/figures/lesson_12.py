@@ -7,10 +7,49 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from lesson_12 import ANSWERS, REWARDS_QX, Policy, drawn_wins, fitted_rewards, grpo_objective, optimal_policy
+from lesson_12 import (
+    ANSWERS,
+    REWARDS_QX,
+    Policy,
+    drawn_wins,
+    fitted_rewards,
+    grpo_objective,
+    lora_forward,
+    new_adapter,
+    optimal_policy,
+)
 
 BLUE, ORANGE, GREY, PALE = "#3b6fb6", "#d9742b", "#777777", "#c9c9c9"
 OWL = 1  # the second question, "about owl ?"
+
+
+def ranks() -> Figure:
+    """The singular values of the change that a task needs, and of what adapters of two ranks learn of it."""
+    size = 16
+    generator = torch.Generator().manual_seed(1)
+    W, noise = torch.randn(2, size, size, generator=generator, dtype=torch.float64)
+    U, _, Vh = torch.linalg.svd(noise)
+    needed = 2 * 0.8 ** torch.arange(size, dtype=torch.float64)
+    change = U @ torch.diag(needed) @ Vh
+    inputs = torch.eye(size, dtype=torch.float64)  # every direction counts alike
+    figure, axes = plt.subplots(figsize=(7.6, 3.4), layout="constrained")
+    axes.bar(range(1, size + 1), needed, color=PALE, width=0.75, label="what the task needs")
+    for rank, colour, marker in ((8, BLUE, "D"), (3, ORANGE, "o")):
+        adapter = [each.requires_grad_() for each in new_adapter(size, size, rank, generator)]
+        for _ in range(3000):
+            error = lora_forward(inputs, W, *adapter, alpha=rank) - inputs @ (W + change).T
+            gradients = torch.autograd.grad(error.square().sum(), adapter)
+            with torch.no_grad():
+                for matrix, gradient in zip(adapter, gradients, strict=True):
+                    matrix -= 0.02 * gradient
+        A, B = (each.detach() for each in adapter)
+        learned = torch.linalg.svdvals(B @ A)
+        axes.plot(range(1, size + 1), learned, marker, color=colour, ms=7, mfc="none", mew=1.8, label=f"rank {rank}")
+    axes.set(xlabel="singular values of the change, the largest first", xlim=(0.3, size + 0.7), ylim=(-0.08, 2.15))
+    axes.set_xticks(range(1, size + 1))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, reverse=True)
+    return figure
 
 
 def tilt() -> Figure:

@@ -139,6 +139,24 @@ def stale() -> Figure:
     return figure
 
 
+def loads() -> Figure:
+    """How many tokens each of eight experts gets from a fair router, as a share of the mean: few tokens, and many."""
+    rng, capacity = np.random.default_rng(1), 1.25
+    figure, all_axes = plt.subplots(1, 3, figsize=(9.4, 3.1), sharey=True, layout="constrained")
+    for axes, n_tokens in zip(all_axes, (64, 1024, 16384), strict=True):
+        shares = 8 * rng.multinomial(n_tokens, np.ones(8) / 8) / n_tokens
+        axes.bar(range(8), shares, color=BLUE, width=0.8)
+        axes.bar(range(8), np.maximum(shares - capacity, 0), bottom=capacity, color=ORANGE, width=0.8)
+        axes.axhline(capacity, color=GREY, lw=1.2, ls="--")
+        axes.set(
+            title=f"{n_tokens:,} tokens", xlabel="expert", xticks=range(8), yticks=[0, 0.5, 1, 1.5], ylim=(0, 1.75)
+        )
+        axes.spines[["top", "right"]].set_visible(False)
+    all_axes[0].set_ylabel("load, as a share of the mean")
+    all_axes[-1].text(7.5, capacity + 0.04, "capacity 1.25", ha="right", va="bottom", color=GREY)
+    return figure
+
+
 def together() -> Figure:
     """The loss of one device and of two, from start to end, for trainings of the same batches."""
     fables = list(all_fables())
