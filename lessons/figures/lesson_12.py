@@ -33,7 +33,7 @@ def ranks() -> Figure:
     change = U @ torch.diag(needed) @ Vh
     inputs = torch.eye(size, dtype=torch.float64)  # every direction counts alike
     figure, axes = plt.subplots(figsize=(7.6, 3.4), layout="constrained")
-    axes.bar(range(1, size + 1), needed, color=PALE, width=0.75, label="what the task needs")
+    axes.bar(range(1, size + 1), needed.numpy(), color=PALE, width=0.75, label="what the task needs")
     for rank, colour, marker in ((8, BLUE, "D"), (3, ORANGE, "o")):
         adapter = [each.requires_grad_() for each in new_adapter(size, size, rank, generator)]
         for _ in range(3000):
@@ -43,7 +43,7 @@ def ranks() -> Figure:
                 for matrix, gradient in zip(adapter, gradients, strict=True):
                     matrix -= 0.02 * gradient
         A, B = (each.detach() for each in adapter)
-        learned = torch.linalg.svdvals(B @ A)
+        learned = torch.linalg.svdvals(B @ A).numpy()
         axes.plot(range(1, size + 1), learned, marker, color=colour, ms=7, mfc="none", mew=1.8, label=f"rank {rank}")
     axes.set(xlabel="singular values of the change, the largest first", xlim=(0.3, size + 0.7), ylim=(-0.08, 2.15))
     axes.set_xticks(range(1, size + 1))
