@@ -80,11 +80,19 @@ def _temperatures(lesson: ModuleType, logits: Array, p: Array) -> None:
                     "softmax belongs to the logits",
                 ),
                 (logits / temperature, "these are logits still; no softmax has made probabilities of them"),
+                (np.exp(logits / temperature), "these numbers don't sum to 1: divide them by their sum"),
             ],
         )
     expect(lesson.at_temperature(logits.copy(), 1.0), p, "temperature 1, the model itself")
     _keeps_its_argument(lesson.at_temperature, logits, 2.0)
     expect(lesson.at_temperature(logits.copy(), 1e9), [0.2] * 5, "a temperature of a billion", tolerance=1e-6)
+    cold = np.asarray(lesson.at_temperature(logits.copy(), 0.0025), dtype=float)
+    if cold.shape == (5,) and not np.isfinite(cold).all():
+        raise Wrong(
+            "at temperature 0.0025 the largest logit becomes 800, and e^800 is infinite in a computer; the `softmax` "
+            "of the file subtracts the largest logit first"
+        )
+    expect(cold, [0, 1, 0, 0, 0], "temperature 0.0025")
 
 
 def draw(lesson: ModuleType) -> None:
@@ -98,7 +106,12 @@ def draw(lesson: ModuleType) -> None:
     answers = [_token(lesson.draw(p.copy(), u)) for u in points]
     for u, answer in zip(points, answers, strict=True):
         if answer is None or np.ndim(answer) or answer not in range(-1, 5):
-            expect(answer, right[points.index(u)], f"the token at {u:g}")
+            expect(
+                answer,
+                right[points.index(u)],
+                f"the token at {u:g}",
+                [(p[right[points.index(u)]], "you return the probability of the token; its id is asked")],
+            )
     if any(_token(lesson.draw(p.copy(), points[1])) != answers[1] for _ in range(20)):
         raise Wrong("at the same number you return now one token, now another: that number is all the chance there is")
     expect(
@@ -128,6 +141,19 @@ def draw(lesson: ModuleType) -> None:
             (
                 [min(range(4), key=lambda i: abs(ends[i] - u)) for u in points],
                 "you take the piece whose end is nearest; the number may lie in the one after it",
+            ),
+            (
+                [next((i for i in range(4) if p[i] > u), 0) for u in points],
+                "you compare the number with the lengths of the pieces; compare it with their *ends*, the sums of the "
+                "lengths so far",
+            ),
+            (
+                [int(u * 4) for u in points],
+                "your pieces are equally long, so each token comes equally often; each is as long as its probability",
+            ),
+            (
+                [min(range(4), key=lambda i: abs(p[i] - u)) for u in points],
+                "you take the token whose probability is nearest to the number; the number is a point on the line",
             ),
         ],
     )
@@ -164,6 +190,13 @@ def _kept(p: Array, tokens: Any) -> Array:
     return kept / kept.sum()
 
 
+def _at(tokens: Any, shares: Any) -> Array:
+    """Six numbers: these shares in the places of these tokens, and else 0."""
+    result = np.zeros(6)
+    result[list(tokens)] = shares
+    return result
+
+
 def top_k(lesson: ModuleType) -> None:
     p = np.array([0.05, 0.3, 0.1, 0.25, 0.18, 0.12])
     order = sorted(range(6), key=lambda i: -p[i])
@@ -189,6 +222,28 @@ def top_k(lesson: ModuleType) -> None:
             (_kept(p, range(3)), "you kept the first three tokens of the vocabulary, not the likeliest"),
             (_kept(p, range(3, 6)), "you kept the last three tokens of the vocabulary, not the likeliest"),
             (_softmax(_kept(p, order[:3])), "a softmax of probabilities gives the tokens cut off something again"),
+            (
+                _at(order[:3], _softmax(p[order[:3]])),
+                "you took a softmax of probabilities: three that differ by 0.12 become nearly alike. Divide by the sum",
+            ),
+            (
+                sorted(_kept(p, order[:3]), reverse=True),
+                "your numbers are sorted: the likeliest comes first, whatever its id is. Each number must go back to "
+                "the place of its token",
+            ),
+            (
+                _at(order[:3], [1 / 3] * 3),
+                "the three have equal shares; what stays keeps its proportions: divide it by its sum",
+            ),
+            (
+                _at(order[:3], p[order[:3]] + 0.27 / 3),
+                "each of the three got a third of the 0.27 that was cut off; what stays keeps its proportions: divide "
+                "it by its sum",
+            ),
+            (
+                _at(order[:3], p[order[:3]] + [0.27, 0, 0]),
+                "the likeliest got all that was cut off; what stays keeps its proportions: divide it by its sum",
+            ),
         ],
     )
     even = np.array([0.2, 0.3, 0.2, 0.1, 0.2])
@@ -212,6 +267,8 @@ def top_p(lesson: ModuleType) -> None:
     with np.errstate(all="ignore"):
         _keeps_its_argument(lesson.top_p, p, 0.7)
         answer = lesson.top_p(p.copy(), 0.7)
+        if answer is not None and np.shape(answer) == (6,) and np.isnan(np.asarray(answer, dtype=float)).all():
+            raise Wrong("nothing stays: 0.7 is the mass of all that stay together, not a bound for each")
         expect(
             answer,
             _kept(p, order[:3]),
@@ -232,7 +289,15 @@ def top_p(lesson: ModuleType) -> None:
                     "you added up the tokens in the order of their ids; the smallest set begins with the likeliest",
                 ),
                 (_kept(p, order[:3]) * 0.76, "the sum is 0.76: what stays must be made a whole again"),
-                (_kept(p, order[:3]) * 0.7, "the sum is 0.7; what stays has 0.76, and it must be made a whole again"),
+                (
+                    _kept(p, order[:3]) * 0.76 / 0.7,
+                    "you divide by 0.7; what stays has 0.76, so its sum is now more than 1. Divide by what stays",
+                ),
+                (
+                    p,
+                    "all six tokens stay, and three have 0.76 already. Did you begin with the least likely? The "
+                    "smallest set begins with the likeliest",
+                ),
                 (
                     _kept(p, order[:1]),
                     "only the likeliest stays: 0.7 is the mass of all that stay together, not a bound for each",
@@ -256,6 +321,30 @@ def top_p(lesson: ModuleType) -> None:
                 "not write on. The token that crosses the border stays"
             )
         expect(answer, [0, 0, 1], "top-p 0.9 of [0.03, 0.02, 0.95]")
+        halves = np.array([0.125, 0.5, 0.25, 0.125])  # sums without any rounding
+        expect(
+            lesson.top_p(halves.copy(), 0.75),
+            [0, 2 / 3, 1 / 3, 0],
+            "top-p 0.75 of [0.125, 0.5, 0.25, 0.125]",
+            [
+                (
+                    [1 / 7, 4 / 7, 2 / 7, 0],
+                    "the two likeliest have exactly 0.75, which is *at least* 0.75: the third is not needed",
+                ),
+                (
+                    [0, 4 / 7, 2 / 7, 1 / 7],
+                    "the two likeliest have exactly 0.75, which is *at least* 0.75: the third is not needed",
+                ),
+                (halves, "the two likeliest have exactly 0.75, which is *at least* 0.75: no other is needed"),
+                ([0, 1, 0, 0], "only 0.5 stays; with the second token it is 0.75, which is *at least* 0.75"),
+            ],
+        )
+        n_kept = int(np.count_nonzero(np.asarray(lesson.top_p(np.full(4, 0.25), 0.5), dtype=float)))
+        if n_kept != 2:
+            raise Wrong(
+                f"top-p 0.5 of [0.25, 0.25, 0.25, 0.25] keeps {n_kept} tokens; two of them have 0.5. Count tokens: a "
+                "threshold can't tell equal ones apart"
+            )
         expect(lesson.top_p(p.copy(), 0.99), p, "top-p 0.99 of six tokens, the least likely of which has 0.04")
 
 
@@ -286,6 +375,12 @@ def positions_computed(lesson: ModuleType) -> None:
             (sum(P + i for i in range(N + 1)), "you have 57: after the fifth new token, nothing needs to be read"),
             ((P + N - 1) ** 2, "you have 121, 11²: not every token is there from the start"),
             (sum(P + i + 1 for i in range(N)), "you have 50: for the first new token only the prompt is read"),
+            (
+                sum(P + i for i in range(N - 1)),
+                "you have 34, the work for four new tokens: the fifth needs 11 positions, too",
+            ),
+            (N * (P + N), "you have 60: not every token is there from the start. The first needs only the prompt"),
+            (sum(range(P + N)), "you have 66: the prompt is read at once, not token by token"),
             (sum(range(N)), "you have 10: the prompt is read again for each new token, and you left it out"),
             (sum(range(1, N + 1)), "you have 15: the prompt is read again for each new token, and you left it out"),
             ((P + N) ** 2, "you have 144, (7 + 5)²: not every token is there from the start"),
@@ -312,6 +407,18 @@ _TREE: Tree = {
     ("a", "c"): {".": 1.0},
     ("b", "a"): {".": 0.55, "c": 0.45},
     ("b", "c"): {".": 0.97, "a": 0.03},
+}
+
+# With two beams "a." takes a place for good, so bac is lost, and with it bacaaa. With three it is found.
+_DEEP_TREE: Tree = {
+    (): {"a": 0.5, "b": 0.4, "c": 0.1},
+    ("a",): {".": 0.6, "b": 0.25, "c": 0.15},
+    ("b",): {"a": 0.7, ".": 0.3},
+    ("b", "a"): {"b": 0.55, "c": 0.45},
+    ("b", "a", "b"): {".": 0.4, "a": 0.35, "c": 0.25},
+    ("b", "a", "c"): {"a": 1.0},
+    ("b", "a", "c", "a"): {"a": 1.0},
+    ("b", "a", "c", "a", "a"): {"a": 0.97, ".": 0.03},
 }
 
 
@@ -345,6 +452,7 @@ def _written(text: tuple) -> str:
 
 def beam_search(lesson: ModuleType) -> None:
     trees = [("the notes' tree", lesson.small_tree), ("another tree", lambda text: dict(_TREE.get(tuple(text), {})))]
+    trees.append(("a deep tree", lambda text: dict(_DEEP_TREE.get(tuple(text), {}))))
     for name, following in trees:
         for n_beams in (1, 2, 3):
             _compare(lesson, name, following, n_beams)
@@ -373,7 +481,6 @@ def _compare(lesson: ModuleType, name: str, following: Callable[[tuple], Mapping
     what = f"{n_beams} beam{'s' if n_beams > 1 else ''} in {name}"
     found = _pairs(lesson.beam_search(following, n_beams), what)
     texts, right_texts = [text for text, _ in found], [text for text, _ in right]
-    best, p_best = right[0]
     if texts == right_texts:
         _compare_numbers(following, found, right, what)
         return
@@ -381,13 +488,18 @@ def _compare(lesson: ModuleType, name: str, following: Callable[[tuple], Mapping
     if unfinished:
         raise Wrong(f"{what}: {_written(unfinished[0])} is not complete, and the search has ended")
     everything = dict(sorted(_all_texts(following), key=lambda each: -each[1])[:n_beams])
+    p_of = dict(_all_texts(following))
     for wrong, sentence in _mistakes(following, n_beams):
-        if _agree(found, wrong) and texts[0] != best:
-            p = dict(_all_texts(following))[texts[0]]
-            raise Wrong(
-                f"{what}: you find {_written(texts[0])} with {p:.3g}, not {_written(best)} with {p_best:.3g}: "
-                f"{sentence}"
-            )
+        if _agree(found, wrong) or _agree(found, wrong[:n_beams]):
+            place = next((i for i, text in enumerate(texts[: len(right)]) if text != right[i][0]), None)
+            if place is not None:
+                text, (should_be, p) = texts[place], right[place]
+                raise Wrong(
+                    f"{what}: you find {_written(text)} with {p_of[text]:.3g}, not {_written(should_be)} with "
+                    f"{p:.3g}: {sentence}"
+                )
+    if any(isinstance(text, str) for text, _ in lesson.beam_search(following, n_beams)):
+        raise Wrong(f"{what}: your texts are strings; a text is a tuple of tokens, and `following` knows no other")
     if n_beams < 3 and texts == list(everything):
         raise Wrong(
             f"{what}: you find the likeliest texts of all; so few beams can't see them. Is it a search of everything?"
@@ -396,7 +508,6 @@ def _compare(lesson: ModuleType, name: str, following: Callable[[tuple], Mapping
         raise Wrong(f"{what}: the right texts, but not with the likeliest first")
     if len(texts) != len(right_texts):
         raise Wrong(f"{what}: you return {len(texts)} texts, not {len(right_texts)}")
-    p_of = dict(_all_texts(following))
     p_found = [p_of.get(text, 0.0) for text in texts]
     too_likely = sum(p_found) > sum(_probabilities(right))
     why = " So few beams can't find them: do more of them go on from round to round?" if too_likely else ""
@@ -420,8 +531,29 @@ def _mistakes(following: Callable[[tuple], Mapping], n_beams: int) -> list[tuple
     def least(families: list) -> list:
         return sorted((each for family in families for each in family), key=lambda each: each[1])[:n_beams]
 
+    def by_text(families: list) -> list:
+        return sorted((each for family in families for each in family), reverse=True)[:n_beams]
+
     return [
-        (_search(following, n_beams, keep=least), "you keep the least likely beams"),
+        (
+            _search(following, n_beams, keep=least),
+            "you keep the least likely beams, or sort pairs as they are: Python then looks at the text first",
+        ),
+        (
+            _search(following, n_beams, keep=by_text),
+            "you sort pairs as they are, and Python looks at the text first; the probability decides",
+        ),
+        (
+            _search(
+                following, n_beams, keep=lambda families: _all_complete_and_some_open(following, families, n_beams)
+            ),
+            "your complete texts take nobody's place, so more open ones go on. Here all compete for the same places",
+        ),
+        (
+            _with_complete_apart(following, n_beams),
+            "so few beams can't see it. Did you set complete texts aside, or search everything? Complete texts and "
+            "open ones compete for the same places in each round",
+        ),
         (
             _search(following, n_beams, keep=apart),
             "each beam went on by itself, with its own best continuation. The continuations of all beams compete: both "
@@ -457,6 +589,23 @@ def _without_complete(following: Callable[[tuple], Mapping], n_beams: int) -> li
         beams = sorted(new, key=lambda each: -each[1])[:n_beams]
 
 
+def _all_complete_and_some_open(following: Callable[[tuple], Mapping], families: list, n_beams: int) -> list:
+    complete = [family[0] for family in families if len(family) == 1 and not following(family[0][0])]
+    new = [each for family in families for each in family if each not in complete]
+    return complete + sorted(new, key=lambda each: -each[1])[:n_beams]
+
+
+def _with_complete_apart(following: Callable[[tuple], Mapping], n_beams: int) -> list[tuple[tuple, float]]:
+    """A search that sets complete texts aside, as Pellucid's does, and so compares them with each other alone."""
+    beams: list[tuple[tuple, float]] = [((), 1.0)]
+    complete: list[tuple[tuple, float]] = []
+    while beams:
+        new = [((*text, token), p * q) for text, p in beams for token, q in following(text).items()]
+        complete += [each for each in new if not following(each[0])]
+        beams = sorted((each for each in new if following(each[0])), key=lambda each: -each[1])[:n_beams]
+    return sorted(complete, key=lambda each: -each[1])[:n_beams]
+
+
 def _steps(following: Callable[[tuple], Mapping], text: tuple) -> list[float]:
     """The probability of each token of a text."""
     return [following(text[:i])[token] for i, token in enumerate(text)]
@@ -477,38 +626,51 @@ def _compare_numbers(following: Callable[[tuple], Mapping], found: list, right: 
                 "product, and only logarithms add up. With sums, longer texts win",
             ),
             (np.log2(p), f"{what}: the texts are right, but the logarithms are those to the base 2"),
+            (np.log10(p), f"{what}: the texts are right, but the logarithms are those to the base 10"),
+            (
+                [math.log(_steps(following, text)[-1]) for text, _ in right],
+                f"{what}: the text is right, but this is ln p of its last token; a beam carries the sum so far along",
+            ),
         ],
     )
 
 
 def length_normalised(lesson: ModuleType) -> None:
-    log_p = np.log([0.5, 0.9, 0.2, 0.6, 0.7, 0.4, 0.8])
+    log_p = np.log([0.5, 0.9, 0.2, 0.6, 0.7, 0.4, 0.8, 0.3, 0.9, 0.5, 0.6, 0.7])  # 9 tokens after a prompt of 3
     answer, everything = float(sum(log_p[3:])), float(sum(log_p))
     for penalty in (1.0, 0.5, 0.0):
         expect(
             lesson.length_normalised(log_p.copy(), 3, penalty),
-            answer / 4**penalty,
-            f"the score of 4 tokens after a prompt of 3, with a penalty of {penalty:g}",
+            answer / 9**penalty,
+            f"the score of 9 tokens after a prompt of 3, with a penalty of {penalty:g}",
             [
                 (
-                    answer / 7**penalty,
-                    "the length is 7, with the prompt; the answer has 4 tokens. The longer the prompt, the less would "
+                    answer / 12**penalty,
+                    "the length is 12, with the prompt; the answer has 9 tokens. The longer the prompt, the less would "
                     "the length of an answer matter",
                 ),
                 (
-                    everything / 7**penalty,
+                    everything / 12**penalty,
                     "the prompt's tokens are in the sum, too. Nobody chose them: they are the same for every answer",
                 ),
-                (everything / 4**penalty, "the prompt's tokens are in the sum; only those of the answer count"),
+                (everything / 9**penalty, "the prompt's tokens are in the sum; only those of the answer count"),
                 (float(sum(log_p[:3])) / 3**penalty, "you scored the prompt; the answer comes after it"),
                 (
-                    answer / 4,
+                    answer / 9,
                     f"you divide by the length itself, whatever the penalty is: with {penalty:g} it is "
-                    f"4 to the power of {penalty:g}, which is {4**penalty:g}",
+                    f"9 to the power of {penalty:g}, which is {9**penalty:g}",
                 ),
-                (answer / 4 * penalty, "the penalty is an exponent, not a factor"),
-                (answer / (4 * penalty or 1), "the penalty is an exponent, not a factor"),
-                (answer * 4**penalty, "you multiply by the length, so that long answers lose twice"),
-                (-answer / 4**penalty, "the sign is turned: a score is at most 0, and the likelier answer has more"),
+                (answer / 9 * penalty, "the penalty is an exponent, not a factor"),
+                (answer / (9 * penalty or 1), "the penalty is an exponent, not a factor"),
+                (answer * 9**penalty, "you multiply by the length, so that long answers lose twice"),
+                (
+                    float(sum(np.exp(log_p[3:]))) / 9**penalty,
+                    "you added probabilities; that of an answer is their product, so the logarithms are added",
+                ),
+                (
+                    float(sum(log_p[4:])) / 8**penalty,
+                    "the first token of the answer is missing: after a prompt of 3, it is the one at place 3",
+                ),
+                (-answer / 9**penalty, "the sign is turned: a score is at most 0, and the likelier answer has more"),
             ],
         )
