@@ -20,6 +20,7 @@ LIVE = {  # the parts, and their lessons
     "tape": "01_differentiation",
     "floats": "03_numbers_in_a_machine",
     "rope": "07_attention",
+    "particles": "10_looking_inside",
     "beam": "11_writing",
     "cache": "11_writing",
     "tilt": "12_doing_as_told",

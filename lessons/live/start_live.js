@@ -3,10 +3,11 @@
 import { beam } from "./beam.js";
 import { cache } from "./cache.js";
 import { floats } from "./floats.js";
+import { particles } from "./particles.js";
 import { rope } from "./rope.js";
 import { tape } from "./tape.js";
 import { tilt } from "./tilt.js";
 
-const PARTS = { beam, cache, floats, rope, tape, tilt };
+const PARTS = { beam, cache, floats, particles, rope, tape, tilt };
 
 for (const place of document.querySelectorAll(".live")) PARTS[place.dataset.live](place);

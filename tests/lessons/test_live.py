@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from torch.utils.flop_counter import FlopCounterMode
 
 import lesson_09
+import lesson_10
 import lesson_11
 import lesson_12
 import pellucid
@@ -24,7 +25,7 @@ from web.conftest import browser as browser_of_the_page
 browser = browser_of_the_page
 PHONE = {"width": 390, "height": 844}
 LAPTOP = {"width": 1366, "height": 768}
-PARTS = ("tape", "rope", "floats", "tilt", "beam", "cache")
+PARTS = ("tape", "rope", "floats", "tilt", "beam", "cache", "particles")
 PAGE = f"""<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Live parts</title><style>{STYLE.read_text("utf-8")}</style><main><h1>Live parts</h1>
 {"".join(f'<div class="live" data-live="{part}"></div>' for part in PARTS)}</main>{live_script()}"""
@@ -87,6 +88,12 @@ def beam(page: Page) -> Locator:
 def cache(page: Page) -> Locator:
     page.reload()
     return page.locator("[data-live=cache]")
+
+
+@pytest.fixture
+def particles(page: Page) -> Locator:
+    page.reload()
+    return page.locator("[data-live=particles]")
 
 
 def press(part: Locator, name: str, times: int = 1) -> None:
@@ -540,6 +547,61 @@ def test_the_text_and_the_rows_grow_to_their_end(cache, page):
     press(cache, "Write ten", times=4)
     assert cache.get_by_role("button", name="Write ten").is_disabled()
     assert cache.locator(".unwritten").count() == 0
+
+
+# ---- The particles ----
+
+
+def start_of(particles: Locator) -> np.ndarray:
+    return np.array(json.loads(particles.get_attribute("data-start")))
+
+
+def flowed(start_TD: np.ndarray, beta: float, step: float, n_layers: int, is_causal: bool) -> tuple[float, float]:
+    """How far apart the tokens are at most after so many layers, and how far from where token 0 began."""
+    x_TD = start_TD
+    for _ in range(n_layers):
+        x_TD = lesson_10.attention_flow_step(x_TD, beta, step, is_causal)
+    apart = np.linalg.norm(x_TD[:, None] - x_TD, axis=2).max()
+    return apart, np.linalg.norm(x_TD - start_TD[0], axis=1).max()
+
+
+def test_tokens_flow_as_the_lessons_own_step_lets_them(particles):
+    start_TD = start_of(particles)
+    np.testing.assert_allclose(start_TD, lesson_10.tokens_on_the_sphere(24), atol=1e-4)
+    for beta, step, n_layers in ((1, 0.1, 0), (1, 0.1, 60), (4, 0.1, 130), (1, 1, 6), (9, 0.5, 120)):
+        press(particles, f"{step:g}")
+        slide(particles, beta=beta, layers=n_layers)
+        shown = numbers(particles)
+        for name, is_causal in (("free", False), ("causal", True)):
+            true = flowed(start_TD, beta, step, n_layers, is_causal)
+            assert (shown[f"apart {name}"], shown[f"from first {name}"]) == pytest.approx(true, rel=1e-5, abs=1e-7)
+
+
+def test_depth_is_time_and_other_tokens_meet_at_their_own_first_one(particles):
+    slide(particles, layers=60)
+    assert numbers(particles)["apart free"] == pytest.approx(0.137, abs=0.0005)  # as on the page
+    press(particles, "1")
+    assert particles.locator(".sliders output").first.text_content() == "6"
+    assert numbers(particles)["apart free"] == pytest.approx(0.621, abs=0.0005)
+    before = start_of(particles)
+    press(particles, "Other tokens")
+    assert np.abs(start_of(particles) - before).max() > 0.1
+    np.testing.assert_allclose(np.linalg.norm(start_of(particles), axis=1), 1)
+    assert numbers(particles)["apart free"] > 1
+    slide(particles, beta=0, layers=60)
+    assert numbers(particles)["from first causal"] < 0.05
+
+
+def test_nothing_moves_until_play_and_after_pause(particles, page):
+    layers = particles.locator(".sliders output").first
+    page.wait_for_timeout(50)
+    assert layers.text_content() == "0"
+    press(particles, "Play")
+    expect(layers).not_to_have_text("0")
+    press(particles, "Pause")
+    stopped = layers.text_content()
+    page.wait_for_timeout(50)
+    assert layers.text_content() == stopped
 
 
 # ---- All of them ----
