@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pellucid.cli import app
+from pellucid.course.checks import Wrong, expect
 from pellucid.course.exercises import all_lessons, anchor, read_lesson
 from pellucid.course.workbook import Workbook
 from pellucid.errors import ConfigError, DataError
@@ -107,6 +108,11 @@ def test_whatever_a_function_does_it_gets_one_sentence(tmp_path, body, sentence)
     assert exercise == "push_product"
     assert told.startswith(sentence)
     assert "\n" not in told
+
+
+def test_a_nan_among_several_numbers_is_one_of_them():
+    with pytest.raises(Wrong, match="^the gradient: one of its numbers is NaN; look for 0/0, inf - inf or ln 0$"):
+        expect([1.0, float("nan")], [1.0, 2.0], "the gradient")
 
 
 def test_a_loop_without_an_end_is_ended(tmp_path):

@@ -41,7 +41,8 @@ def expect(
     if given.shape != expected.shape:
         raise Wrong(f"{what}: the shape is {_shape(given)}, but {_shape(expected)} is expected")
     if np.isnan(given).any() and not np.isnan(expected).any():
-        raise Wrong(f"{what}: {'it' if given.ndim == 0 else 'a number of it'} is NaN; look for 0/0, inf - inf or ln 0")
+        which = "it" if given.ndim == 0 else "one of its numbers"
+        raise Wrong(f"{what}: {which} is NaN; look for 0/0, inf - inf or ln 0")
     if _close(given, expected, tolerance):
         return
     for value, sentence in mistakes:
