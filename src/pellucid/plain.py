@@ -6,7 +6,8 @@ It needs nothing but PyTorch. The rest of the package computes the same with mor
 hold the two equal. Each part names its equation in docs/equations.md.
 
 The last letters of a tensor's name are its axes: B sequences in a batch, T positions (S for keys), D numbers per
-position, H heads of K = D/H numbers each, V tokens in the vocabulary, C candidates for the next token.
+position, H heads of K = D/H numbers each, V tokens in the vocabulary, C candidates for the next token. Matrices have
+the names of the papers instead: W_Q, W_K and W_V make queries, keys and values, W_O the output.
 """
 
 import math
@@ -29,9 +30,9 @@ TOP_K, TEMPERATURE = 50, 0.8
 
 # ---- From text to tokens: byte-pair encoding (equation 1) ----
 Pair = tuple[int, int]
-# Tokens 0 to 255 are the bytes. As in GPT-2, those that print as a visible character come first: "!" is token 0.
+# Token i < 256 is the byte BYTES[i]. As in GPT-2, those that print as a visible character come first: 0 is "!".
 BYTES = bytes(sorted(range(256), key=lambda byte: not chr(byte).isprintable() or byte == ord(" ")))
-# "'s" and its like; letters, digits or other signs, a space before them included; white space up to such a space.
+# "'s" and its like; letters, digits or other signs, with a space before them if there is one; other white space.
 WORD = re.compile(r"'(?:s|t|re|ve|m|ll|d)| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+", re.ASCII)
 
 
@@ -60,10 +61,7 @@ def merge(ids: list[int], pair: Pair, new_id: int) -> list[int]:
 
 
 def learn_merges(text: str, n_merges: int) -> dict[Pair, int]:
-    """Merge the most frequent pair of neighbours into a new token, again and again: {pair: new id}, in order.
-
-    Of equally frequent pairs, the one with the smallest ids goes first. A pair must occur at least twice.
-    """
+    """Merge the most frequent pair of neighbours into a new token, again and again: {pair: new id}, in order."""
     frequency = Counter(split_into_words(text))
     words = {word: list(map(BYTES.index, word.encode())) for word in frequency}
     counts: Counter[Pair] = Counter()
@@ -78,7 +76,7 @@ def learn_merges(text: str, n_merges: int) -> dict[Pair, int]:
         count(word, +1)
     merges: dict[Pair, int] = {}
     while len(merges) < n_merges and counts:
-        best = min(counts, key=lambda pair: (-counts[pair], pair))
+        best = min(counts, key=lambda pair: (-counts[pair], pair))  # of equally frequent pairs, the smallest ids
         if counts[best] < 2:
             break
         merges[best] = 256 + len(merges)
@@ -136,11 +134,13 @@ class Attention(nn.Module):
         self.W_K = nn.Linear(D_MODEL, D_MODEL, bias=False)  # what it offers to be found by
         self.W_V = nn.Linear(D_MODEL, D_MODEL, bias=False)  # what it then hands over
         self.W_O = nn.Linear(D_MODEL, D_MODEL, bias=False)  # from what the heads have gathered to what is added to x
-        nn.init.zeros_(self.W_O.weight)  # a block adds nothing at first, which keeps the first steps calm
+        # At first a block adds nothing, which keeps the first steps calm. The gradient of W_O is not 0, so it learns.
+        nn.init.zeros_(self.W_O.weight)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         # Cut into heads, (B, T, D) -> (B, T, H, K), and move the heads forward: (B, H, T, K).
         q, k, v = (W(x_BTD).unflatten(-1, (N_HEADS, -1)).transpose(1, 2) for W in (self.W_Q, self.W_K, self.W_V))
+        # .mT exchanges the last two axes: (B, H, T, K) times (B, H, K, S) is the product of each query with each key.
         scores_BHTS = rotate(q) @ rotate(k).mT / math.sqrt(q.size(-1))
         in_the_future = torch.ones_like(scores_BHTS, dtype=torch.bool).triu(diagonal=1)
         weights_BHTS = scores_BHTS.masked_fill(in_the_future, -math.inf).softmax(dim=-1)
@@ -193,10 +193,10 @@ class Decoder(nn.Module):
 
 
 def loss(model: Decoder, rows: Tensor) -> Tensor:
-    """Cross-entropy: the mean of -ln p(true next token), in nats (equation 2). A row holds T + 1 tokens."""
+    """Cross-entropy: the mean of -ln p(true next token), in nats, the unit of ln (equation 2). A row holds T + 1 tokens."""
     inputs_BT, targets_BT = rows[:, :-1], rows[:, 1:]
     log_p_BTV = model(inputs_BT).log_softmax(dim=-1)
-    return -log_p_BTV.gather(-1, targets_BT[..., None]).mean()  # of the V, the target's
+    return -log_p_BTV.gather(-1, targets_BT[..., None]).mean()  # gather: of the V numbers, the target's
 
 
 # ---- Training: a small step against the gradient, many times ----
@@ -254,7 +254,7 @@ def train(model: Decoder, tokens: Tensor) -> None:
 
 @torch.no_grad()
 def write(model: Decoder, ids: list[int], n_tokens: int, random: torch.Generator) -> list[int]:
-    """The ids, continued by n_tokens, each drawn from the TOP_K likeliest. TEMPERATURE < 1 favours the first."""
+    """The ids, continued by n_tokens, each drawn from the TOP_K likeliest. A TEMPERATURE < 1 favours likely ones."""
     for _ in range(n_tokens):
         logits_V = model(torch.tensor([ids[-CONTEXT:]]))[0, -1]
         logits_C, candidates_C = logits_V.topk(min(TOP_K, len(logits_V)))
