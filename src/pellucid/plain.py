@@ -193,7 +193,7 @@ class Decoder(nn.Module):
 
 
 def loss(model: Decoder, rows: Tensor) -> Tensor:
-    """Cross-entropy: the mean of -ln p(true next token), in nats, the unit of ln (equation 2). A row holds T + 1 tokens."""
+    """Cross-entropy: the mean of -ln p(true next token), in nats, the unit of ln (equation 2). A row: T + 1 tokens."""
     inputs_BT, targets_BT = rows[:, :-1], rows[:, 1:]
     log_p_BTV = model(inputs_BT).log_softmax(dim=-1)
     return -log_p_BTV.gather(-1, targets_BT[..., None]).mean()  # gather: of the V numbers, the target's
