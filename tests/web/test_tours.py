@@ -3,8 +3,10 @@
 import re
 import subprocess
 import sys
+from base64 import b64decode
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from axe_playwright_python.sync_playwright import Axe
@@ -132,6 +134,25 @@ def test_where_a_run_differs_from_what_the_tour_claims_it_is_said(stops, fables_
     assert Tours(Microscope([fables_run, lstm_run]), [tour]).differences("short") == [f"stop 1: {miss}"]
 
 
+def test_between_two_checkpoints_the_nearer_one_by_ratio_is_shown(fables_run, lstm_run, tmp_path):
+    """They lie closer together the earlier they are: 3 is as far from 2 as from 4, and nearer to 4 by ratio."""
+    file = tmp_path / "short.yaml"
+    file.write_text(TOUR.replace("step: first", "step: 3"))
+    stops = Tours(Microscope([fables_run, lstm_run]), [file]).played("short")["stops"]
+    assert stops[0]["show"]["checkpoint"] == "fables@4"
+
+
+def test_a_share_of_attention_is_the_one_that_the_page_shows():
+    microscope = Microscope([DEMO])
+    stop = Tours(microscope).played("recall")["stops"][5]
+    checkpoint, text = stop["show"]["checkpoint"], stop["show"]["text"]
+    sent = microscope.trace(checkpoint, text)["attention"]
+    shares = np.frombuffer(b64decode(sent["data"]), np.float16).reshape(sent["shape"]).astype(np.float32)
+    layer, head = map(int, stop["show"]["head"].split("."))
+    places = microscope.deciding(checkpoint, text)["places"][-1]
+    assert stop["measured"]["looks"] == shares[layer, head, -1, places].sum()
+
+
 def test_a_script_lists_all_figures_and_where_they_are_out_of_bounds(fables_run, lstm_run, tour):
     command = [sys.executable, ROOT / "scripts/check_tours.py", fables_run, lstm_run, "--tour", tour]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -212,7 +233,7 @@ def test_no_mark_of_a_shipped_tour_is_shown_as_it_is_written(file):
 
 
 # These stops show checkpoints that the shipped demo does not have: scripts/check_tours.py holds them to a trained run.
-OF_THE_BEGINNING = ("Before the first update", "A dozen updates later", "Pairs of words", "What comes late")
+OF_THE_BEGINNING = ("Before the first update", "A few updates later", "Pairs of words", "What comes late")
 
 
 # On the page

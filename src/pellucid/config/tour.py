@@ -28,7 +28,7 @@ class Shown(Section):
     part: Part | None = Field(None, description="part of the page to scroll to")
     run: str | None = Field(None, description="name of one of the tour's runs")
     step: int | Literal["first", "best", "last"] | None = Field(
-        None, description="checkpoint; for a number the nearest one"
+        None, description="checkpoint; for a number the nearest one, by ratio"
     )
     compare: str | None = Field(None, description="run, or RUN@STEP, to compare with; '': none")
     text: str | None = None

@@ -177,8 +177,8 @@ class Played:
         if not checkpoints:
             raise ConfigError(self._place, f"{run} has no checkpoint yet", "wait until it has saved one")
         if isinstance(step, int):
-            nearest = min(checkpoints, key=lambda checkpoint: abs(checkpoint["step"] - step))
-            return str(nearest["id"])
+            distance = [abs(math.log1p(checkpoint["step"]) - math.log1p(step)) for checkpoint in checkpoints]
+            return str(checkpoints[distance.index(min(distance))]["id"])
         if step in (None, "best") and described["best"]:
             return str(described["best"])
         return str(checkpoints[0 if step == "first" else -1]["id"])
@@ -270,7 +270,7 @@ class Played:
             places = self._deciding(checkpoint, state["text"], at)
             if measure.token is not None:
                 places = [self._at(checkpoint, state["text"], measure.token)]
-            return float(traced.attention[layer, head, at, places].sum())
+            return float(traced.attention[layer, head, at, places].half().float().sum())  # as the page has it
         logits_TV = traced.unembed(traced.residuals[-1:])[0].float()
         if measure.of == "surprise":
             following_T1 = torch.tensor(traced.ids[1:])[:, None]

@@ -10,7 +10,7 @@ export const GLOSSARY = {
     "−ln p of the token that came, where p is the probability that the model gave to it: 0 if the model was certain of it.",
   nats: "The unit of surprise. One of two equally likely tokens surprises by ln 2 = 0.69 nats, one of 2,048 by 7.6.",
   floor: "The surprise of someone who knows the exact probabilities of the text. On average, no model can do better.",
-  excess: "Loss minus floor: what is left to learn.",
+  excess: "Loss minus floor: what is left to learn. On a short text it may be negative, by luck.",
   head: "One of several attentions side by side in a layer. Each has its own queries, keys and values.",
   logits: "A score for every token. Softmax makes them probabilities.",
   stream:
@@ -18,7 +18,11 @@ export const GLOSSARY = {
   "logit lens": "The scores that come out if the rest of the layers is left out.",
   entropy:
     "The mean surprise of a draw from a distribution: 0 if one token is certain, ln n for n equally likely ones.",
-  KL: "KL divergence: how many nats the model loses at this token because its probabilities are not the true ones. 0 if they are.",
+  KL: "KL divergence: how many nats the model loses at this token because its probabilities are not the true ones. 0 if they are. The sliders do not change it.",
+  "previous token": "The share of its attention that this head gives to the token just before.",
+  induction: "The share that it gives to what came after this token the last time.",
+  "same token": "The share that it gives to this token where it came before.",
+  "first token": "The share that it gives to the start of the text.",
   temperature:
     "Logits are divided by it before the softmax: below 1 likely tokens become likelier, above 1 less likely.",
 };

@@ -67,7 +67,7 @@ export function textPanel(root, view) {
         h("span.sample-token.s3", "fill"),
         " the model's surprise",
         h("span.sample-token.under-s3", "line"),
-        " the floor, the least possible: where both match, no model could do better",
+        " the floor, on average the least possible: where both match, no model could do better",
       ),
     ),
   );
