@@ -122,7 +122,7 @@ def attention_flow_step(x_TD: Array, beta: float, step: float, is_causal: bool) 
 
 
 def turning(x: Array, time: float) -> Array:
-    """A velocity whose flow is known: it turns a point of the plane, the faster the later, by 1 radian until time 1."""
+    """A velocity whose flow is known: it turns a point of the plane, faster and faster, by 1 radian until time 1."""
     return 2 * time * np.array([-x[1], x[0]])
 
 

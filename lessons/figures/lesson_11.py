@@ -175,9 +175,9 @@ def cache() -> Figure:
 
 
 def tree() -> Figure:
-    """The two paths of the notes' tree and what beams of two keep and drop."""
+    """The notes' tree, with the two paths that the page tells of."""
     found = [text for text, _ in beam_search(small_tree, 2)]
-    kept = {text[:i] for text in found for i in range(1, 5)} | {("B",)}
+    told = {text[:i] for text in found for i in range(1, 5)}
     levels = [[()], [("A",), ("B",), ("C",), (".",)]]
     for parents in ([("A",)], [("A", "B"), ("A", "C")], [("A", "B", "C"), ("A", "C", "B")]):
         levels.append([(*parent, token) for parent in parents for token in small_tree(parent)])
@@ -189,15 +189,15 @@ def tree() -> Figure:
     for depth, texts in enumerate(levels):
         for text in texts:
             p = math.prod(small_tree(text[:i])[text[i]] for i in range(len(text)))
-            is_kept = text in kept or not text
-            colour = (ORANGE if text[:2] == ("A", "C") else BLUE) if is_kept else "#aaaaaa"
+            is_told = text in told or not text
+            colour = (ORANGE if text[:2] == ("A", "C") else BLUE) if is_told else "#aaaaaa"
             if text:
                 parent = heights[text[:-1]]
                 axes.plot(
                     [depth - 1 + 0.17, depth - 0.17],
                     [parent, heights[text]],
                     color=colour,
-                    lw=2 if is_kept else 0.8,
+                    lw=2 if is_told else 0.8,
                     zorder=1,
                 )
                 share = 0.68  # of the way to the child
@@ -219,7 +219,7 @@ def tree() -> Figure:
                 ha="center",
                 va="center",
                 fontsize=9.5,
-                color="black" if is_kept else GREY,
+                color="black" if is_told else GREY,
             )
     for depth, name in enumerate(["", "first token", "second", "third", "fourth"]):
         axes.text(depth, 4.3, name, ha="center", color=GREY)
@@ -243,7 +243,7 @@ def typical() -> Figure:
     top = 1.35 * left.get_ylim()[1]
     mean = -fables.entropy_nats
     left.axvline(mean, color=BLUE, lw=1.5)
-    left.text(mean - 1, top, f"mean\n{mean:.1f}", color=BLUE, ha="right", va="top")
+    left.text(mean - 1, top, f"mean\n−{-mean:.1f}", color=BLUE, ha="right", va="top")
     right.hist(shares, bins=np.arange(0, 1.02, 0.04), color="#9dbfe8")
     right_top = 1.35 * right.get_ylim()[1]
     for height, (n, (choices, nats)) in zip((1, 0.92, 0.84), found.items(), strict=True):
@@ -253,7 +253,7 @@ def typical() -> Figure:
         left.text(
             nats + (-0.8 if is_last else 0.8),
             height * top,
-            f"{name}: {nats:.1f}",
+            f"{name}: −{-nats:.1f}",
             color=ORANGE,
             va="top",
             ha="right" if is_last else "left",
