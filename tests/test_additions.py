@@ -25,16 +25,20 @@ COMMANDS = [
     ["embed", "checkpoints/NAME", "--text", "Once"],
     ["verify", "checkpoints/NAME"],
     ["cost", "NAME.yaml"],
-    ["schema"],
 ]
 RUN_ALL = """
-import json, sys
+import functools, json, sys
 from pathlib import Path
 import torch
 import pellucid
 from matplotlib.figure import Figure
 from pellucid.cli import app
-Figure.draw = lambda self, renderer: None  # blank, as everywhere in the tests
+from pellucid.cost import machine
+from pellucid.training import train_run
+# As everywhere in the tests: blank figures, FLOP that nobody counts, a machine that is measured once.
+Figure.draw = lambda self, renderer: None
+train_run.training_flops = lambda config, vocab_size, tokens: 0
+machine.measure_machine = functools.cache(machine.measure_machine)
 for command in json.loads(sys.argv[1]):
     app(command, standalone_mode=False)
 from pellucid.errors import ConfigError
@@ -306,6 +310,7 @@ def test_what_the_readme_says_to_edit_is_all_there_is_to_edit(tmp_path):
     for name, changes in CHANGES.items():
         (tmp_path / f"{name}.yaml").write_text(config_with(name, changes), encoding="utf-8")
     commands = [[word.replace("NAME", name) for word in command] for name in CHANGES for command in COMMANDS]
+    commands.append(["schema"])
     ended = subprocess.run(
         [sys.executable, "-c", RUN_ALL, json.dumps(commands)],
         cwd=tmp_path,

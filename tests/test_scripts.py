@@ -52,7 +52,7 @@ SMALLEST: dict[str, tuple[str, dict[str, object]]] = {
     "measure_heads": ("checkpoints/fables --fables 2", {}),
     "measure_neighbours": ("--turns 1", {"WARM_UP_UPDATES": 1}),
     "measure_own_text": ("", {"topics": {"a": VERSES}, "LARGE_BYTES": 5_000}),
-    "measure_page": ("checkpoints/fables --keystrokes 1", {"WARM_UP": 0}),
+    "measure_page": ("checkpoints/fables --keystrokes 1", {"WARM_UP": 0, "TEN_MILLION": {"n_layers": 3}}),
     "measure_pairs": ("checkpoints/instructions_sft", {"N_PAIRS": 8}),
     "measure_post_training": (
         "checkpoints",  # with one price, which GRPO pays
@@ -191,6 +191,8 @@ def test_every_script_runs(name, script, place, monkeypatch, capsys):
             monkeypatch.setattr(
                 "pellucid.inspection.attribution.Attribution.done_by", lambda self, skill: self.heads[0]
             )
+            if name == "screenshots":  # of whatever is there
+                monkeypatch.setattr("playwright.sync_api.Page.wait_for_timeout", lambda page, milliseconds: None)
         case "measure_post_training" | "measure_pairs":
 
             def drawn(fables, task, answer):  # what is answered here is all noise, and as bad
