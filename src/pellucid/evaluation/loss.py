@@ -1,4 +1,7 @@
-"""How good is the model? Its loss on text it has not seen, and the best possible loss if that is known."""
+"""How good is the model? Its loss on text it has not seen, and the best possible loss if that is known.
+
+Shapes: B rows, T positions, N scored tokens, C of them at once, V vocabulary.
+"""
 
 import math
 from collections.abc import Iterable
