@@ -387,6 +387,7 @@ def positions_computed(lesson: ModuleType) -> None:
             (P + N - 1, "you have 11, the number with a cache: without one, all is read again for each new token"),
         ],
     )
+    expect(lesson.positions_computed(3, 1, True), 3, "positions for one token after 3, with a cache")
     expect(lesson.positions_computed(3, 1, False), 3, "positions for one token after 3, without a cache")
     expect(lesson.positions_computed(1, 100, False), 5050, "positions for 100 tokens after 1, without a cache")
 
@@ -450,9 +451,26 @@ def _written(text: tuple) -> str:
     return "".join(map(str, text)) or "the empty text"
 
 
+def _of_tuples(following: Callable[[tuple], Mapping]) -> Callable[[tuple], Mapping]:
+    """The same tree, which tells those who ask for another kind of text what a text is."""
+
+    def asked(text: tuple) -> Mapping:
+        if not isinstance(text, tuple):
+            raise Wrong(f"you ask what follows a {type(text).__name__}; a text is a tuple of tokens, and () the first")
+        return following(text)
+
+    return asked
+
+
 def beam_search(lesson: ModuleType) -> None:
-    trees = [("the notes' tree", lesson.small_tree), ("another tree", lambda text: dict(_TREE.get(tuple(text), {})))]
-    trees.append(("a deep tree", lambda text: dict(_DEEP_TREE.get(tuple(text), {}))))
+    trees = [
+        (name, _of_tuples(following))
+        for name, following in (
+            ("the notes' tree", lesson.small_tree),
+            ("another tree", lambda text: dict(_TREE.get(text, {}))),
+            ("a deep tree", lambda text: dict(_DEEP_TREE.get(text, {}))),
+        )
+    ]
     for name, following in trees:
         for n_beams in (1, 2, 3):
             _compare(lesson, name, following, n_beams)
@@ -498,8 +516,6 @@ def _compare(lesson: ModuleType, name: str, following: Callable[[tuple], Mapping
                     f"{what}: you find {_written(text)} with {p_of[text]:.3g}, not {_written(should_be)} with "
                     f"{p:.3g}: {sentence}"
                 )
-    if any(isinstance(text, str) for text, _ in lesson.beam_search(following, n_beams)):
-        raise Wrong(f"{what}: your texts are strings; a text is a tuple of tokens, and `following` knows no other")
     if n_beams < 3 and texts == list(everything):
         raise Wrong(
             f"{what}: you find the likeliest texts of all; so few beams can't see them. Is it a search of everything?"
@@ -664,6 +680,10 @@ def length_normalised(lesson: ModuleType) -> None:
                 (answer / (9 * penalty or 1), "the penalty is an exponent, not a factor"),
                 (answer * 9**penalty, "you multiply by the length, so that long answers lose twice"),
                 (
+                    float(sum(log_p[2:])) / 10**penalty,
+                    "the last token of the prompt is in it, too: after a prompt of 3, the answer begins at place 3",
+                ),
+                (
                     float(sum(np.exp(log_p[3:]))) / 9**penalty,
                     "you added probabilities; that of an answer is their product, so the logarithms are added",
                 ),
@@ -674,3 +694,4 @@ def length_normalised(lesson: ModuleType) -> None:
                 (-answer / 9**penalty, "the sign is turned: a score is at most 0, and the likelier answer has more"),
             ],
         )
+    expect(lesson.length_normalised(log_p[3:].copy(), 0, 1.0), answer / 9, "the score of 9 tokens without a prompt")

@@ -405,13 +405,24 @@ def beam_search(following, n_beams):
     return sorted(beams, key=lambda each: -each[1])[:n_beams]
 
 
-@mistake("your texts are strings")
+@mistake("you ask what follows a str")
 def beam_search(following, n_beams):
     beams = [("", 0.0)]
     while any(following(text) for text, _ in beams):
         new = []
         for text, log_p in beams:
             new += [(text + token, log_p + math.log(p)) for token, p in following(text).items()] or [(text, log_p)]
+        beams = sorted(new, key=lambda each: -each[1])[:n_beams]
+    return beams
+
+
+@mistake("you ask what follows a list")
+def beam_search(following, n_beams):
+    beams = [([], 0.0)]
+    while any(following(text) for text, _ in beams):
+        new = []
+        for text, log_p in beams:
+            new += [([*text, token], log_p + math.log(p)) for token, p in following(text).items()] or [(text, log_p)]
         beams = sorted(new, key=lambda each: -each[1])[:n_beams]
     return beams
 
