@@ -148,6 +148,31 @@ def test_what_is_typed_on_the_first_screen_moves_the_whole_page(show, run, text)
     assert page.input_value("#machine-text") == text + run.tokenizer.decode([best])
 
 
+WATCH_DRAWING = """() => {
+  const { draw } = microscope;
+  const nameAt = (selector) => document.querySelector(selector).textContent;
+  window.seen = [];
+  microscope.draw = () => {
+    draw();
+    seen.push([microscope.isTyping, nameAt("#part-machine .tokens .here"), nameAt("#part-next h3 .mono")]);
+  };
+}"""
+
+
+def test_while_somebody_types_the_parts_out_of_sight_wait(browser, address, text):
+    with watched(browser, address, f"#{urlencode({'text': text})}") as page:
+        settled(page)
+        page.evaluate(WATCH_DRAWING)
+        page.focus("#machine-text")
+        page.keyboard.press("Control+End")
+        page.keyboard.type("!")
+        settled(page)
+        seen = page.evaluate("seen")
+    _, before, _ = seen[0]  # the letter is there, and its trace is not
+    assert [True, "!", before] in seen
+    assert seen[-1] == [False, "!", "!"]
+
+
 def test_the_temperature_of_the_first_screen_is_that_of_part_5(show, run, text):
     page = show(text=text)
     page.fill("#machine-temperature", "0.5")

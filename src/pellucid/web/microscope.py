@@ -8,8 +8,8 @@ Shapes: N points of the residual stream, L layers, H heads, T positions as queri
 import copy
 import json
 import re
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -43,6 +43,7 @@ from pellucid.web.truths import truth_of_answer, truth_of_document
 Json = dict[str, Any]
 
 KEPT_ANSWERS = 64
+SMALL_BYTES = 8_000_000  # two million weights
 
 
 class Changes(NamedTuple):
@@ -65,6 +66,7 @@ class Microscope:
         self._truths: Kept[Json] = Kept(KEPT_ANSWERS)
         self._measured: Kept[Json] = Kept(KEPT_ANSWERS)
         self._forward, self._measuring = Lock(), Lock()
+        self._n_threads = torch.get_num_threads()
 
     def model(self, checkpoint: str) -> Json:
         """The model's parts and sizes, and its vocabulary: text and bytes of each token, and its merge."""
@@ -92,11 +94,12 @@ class Microscope:
     def trace(self, checkpoint: str, text: str, at: int | None = None, changes: Changes = UNCHANGED) -> Json:
         """Attention, surprise and the logit lens at all positions, and the logits at one of them."""
         opened = self.runs.open(checkpoint)
-        traced, shown = self._trace(checkpoint, text, changes)
-        log_q_NTV = traced.unembed(traced.residuals).float().log_softmax(-1)  # too large to be kept with the trace
-        own_end_TV = log_q_NTV[-1]
-        best_NT = log_q_NTV.max(dim=-1)
-        kl_NT = (own_end_TV.exp() * (own_end_TV - log_q_NTV)).sum(-1).clamp(min=0)
+        with self._threads_for(opened):
+            traced, shown = self._trace(checkpoint, text, changes)
+            log_q_NTV = traced.unembed(traced.residuals).float().log_softmax(-1)  # too large to be kept with the trace
+            own_end_TV = log_q_NTV[-1]
+            best_NT = log_q_NTV.max(dim=-1)
+            kl_NT = (own_end_TV - log_q_NTV).mul_(own_end_TV.exp()).sum(-1).clamp(min=0)
         following = torch.tensor(traced.ids[1:], dtype=torch.long)
         return {
             "checkpoint": checkpoint,
@@ -141,6 +144,15 @@ class Microscope:
                 return trace(model, ids, patch=dict.fromkeys(places, other))
 
         return opened.traces.get((tuple(ids), places, patch_text), compute), shown
+
+    @contextmanager
+    def _threads_for(self, opened: Opened) -> Iterator[None]:
+        """One thread for a small model: threads that wait for each other cost more than they compute."""
+        torch.set_num_threads(1 if opened.n_bytes < SMALL_BYTES else self._n_threads)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(self._n_threads)
 
     def traced(self, checkpoint: str, text: str, changes: Changes = UNCHANGED) -> tuple[Opened, Trace]:
         """The model and its trace of a text, for the exported page and for tours."""

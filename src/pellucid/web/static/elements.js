@@ -66,8 +66,10 @@ export function percent(p) {
   return `${(100 * p).toFixed(1)}%`;
 }
 
+const grouped = new Intl.NumberFormat("en"); // one for all: to make it takes longer than to use it
+
 export function thousands(n) {
-  return n.toLocaleString("en");
+  return grouped.format(n);
 }
 
 // A bar as long as a share.

@@ -3,6 +3,7 @@
 
 import { figure, fill, h, percent } from "./elements.js";
 import { moveToken } from "./moves.js";
+import { keep, kept } from "./session.js";
 import { textOf, visible } from "./tokens.js";
 
 const KEY = "microscope score";
@@ -13,7 +14,7 @@ const NO_SCORE = { guesses: 0, right: 0, model: 0, places: [] };
 export function guessFirst(view) {
   const element = h("div.guessing", { hidden: true });
   const tally = h("p.tally");
-  let score = keptScore();
+  let score = { ...NO_SCORE, ...kept(KEY) };
   showScore();
   let guessed = null; // the id, with the place and trace of which it revealed the answer
   return { element, draw, isHidden, guessedId: () => guessed?.id };
@@ -97,19 +98,7 @@ export function guessFirst(view) {
 
   function setScore(now) {
     score = now;
-    try {
-      sessionStorage.setItem(KEY, JSON.stringify(score));
-    } catch {
-      // then it is kept until the page is closed
-    }
+    keep(KEY, score);
     showScore();
-  }
-}
-
-function keptScore() {
-  try {
-    return { ...NO_SCORE, ...JSON.parse(sessionStorage.getItem(KEY)) };
-  } catch {
-    return NO_SCORE; // a browser may forbid a page to keep anything
   }
 }

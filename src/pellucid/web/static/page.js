@@ -17,6 +17,7 @@ import { machinePanel } from "./panel_machine.js";
 import { nextPanel } from "./panel_next.js";
 import { runPanel } from "./panel_run.js";
 import { textPanel } from "./panel_text.js";
+import { atRest } from "./newest.js";
 import { makeRequests } from "./requests.js";
 import { followRuns, isMissing, openCheckpoint, readRuns, useDefaults } from "./runs.js";
 import { settings, applySettings } from "./settings.js";
@@ -46,9 +47,17 @@ export async function showPage(source) {
   });
   const guide = tourGuide(document.getElementById("tour"), view);
   const requests = makeRequests(view);
+  const inSight = seenOf(Object.values(sections), () => view.isTyping && view.draw());
+  const rested = atRest(() => {
+    view.isTyping = false;
+    view.draw();
+  });
+  // While somebody types, the parts out of sight wait: to draw them all takes longer than a keystroke.
   view.draw = () => {
     leaveOut(view, sections);
-    panels.filter(({ section }) => !section.hidden).forEach((panel) => panel.draw());
+    const isNow = ({ section }) => !section.hidden && (!view.isTyping || inSight.has(section));
+    panels.filter(isNow).forEach((panel) => panel.draw());
+    if (view.isTyping) rested();
     guide.draw();
     showStatus(view);
   };
@@ -130,7 +139,22 @@ function makeView(source) {
     look: {}, // another object whenever colours or sizes may have changed
     notFound: "", // what an address asked for in vain
     typedAt: 0, // when the last letter was typed, until its trace is asked for
+    isTyping: false, // whether the trace is of a letter that was typed just now
   };
+}
+
+// Those of the sections that are in sight, or within a part of the window; `act` is called when others are.
+function seenOf(sections, act, rootMargin) {
+  const seen = new Set();
+  const observer = new IntersectionObserver(
+    (entries) => {
+      for (const { target, isIntersecting } of entries) seen[isIntersecting ? "add" : "delete"](target);
+      act();
+    },
+    { rootMargin },
+  );
+  sections.forEach((section) => observer.observe(section));
+  return seen;
 }
 
 function forgetLook(view) {
@@ -149,16 +173,11 @@ function linkParts(sections) {
     links.set(section, h("button", { onclick: show }, number && h("b", number), ` ${name}`));
     list.append(h("li", links.get(section)));
   }
-  const inSight = new Set(); // two, where one ends and the next begins
-  const observer = new IntersectionObserver(
-    (entries) => {
-      for (const { target, isIntersecting } of entries) inSight[isIntersecting ? "add" : "delete"](target);
-      const here = [...links.keys()].filter((section) => inSight.has(section)).at(-1);
-      links.forEach((link, section) => link.classList.toggle("here", section === here));
-      const link = links.get(here);
-      if (link) list.scrollLeft = link.offsetLeft - (list.clientWidth - link.offsetWidth) / 2; // on a phone
-    },
-    { rootMargin: "-20% 0px -75% 0px" },
-  );
-  links.forEach((_, section) => observer.observe(section));
+  const mark = () => {
+    const here = [...links.keys()].filter((section) => inSight.has(section)).at(-1);
+    links.forEach((link, section) => link.classList.toggle("here", section === here));
+    const link = links.get(here);
+    if (link) list.scrollLeft = link.offsetLeft - (list.clientWidth - link.offsetWidth) / 2; // on a phone
+  };
+  const inSight = seenOf([...links.keys()], mark, "-20% 0px -75% 0px"); // two, where one ends and the next begins
 }

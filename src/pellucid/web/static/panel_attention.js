@@ -2,6 +2,7 @@
 
 import { paint, shareColour } from "./colours.js";
 import { bar, changed, figure, fill, fixed, h, percent, setFigure, svg, withCode } from "./elements.js";
+import { term } from "./glossary.js";
 import { nameInWords, scoresOf, UNNAMED } from "./head_names.js";
 import { decidingHere, headOf, headsThatLook, LOOKS, placeOf, rove, selectToken } from "./moves.js";
 import { sum } from "./tensor.js";
@@ -31,6 +32,7 @@ export function attentionPanel(root, view) {
     h("div.sums-frame", sums),
   );
   let room = 24; // rem, from the first row of the map to the last
+  let arcing = 0;
   const why = h("p.muted.small");
   const [least, most] = [figure("least_sum", null), figure("most_sum", null)];
   const pointed = h("p.pointed", { "aria-live": "polite" });
@@ -161,7 +163,7 @@ export function attentionPanel(root, view) {
     fill(
       scores,
       ...Object.entries(named?.scores ?? {}).map(([key, value]) =>
-        h("div", { class: key === named.name ? "named" : "" }, h("dt", key), h("dd", figure(`score ${key}`, value))),
+        h(`div${key === named.name ? ".named" : ""}`, h("dt", term(key)), h("dd", figure(`score ${key}`, value))),
       ),
     );
     point(placeOf(view), null);
@@ -206,7 +208,8 @@ export function attentionPanel(root, view) {
           ),
         ),
     );
-    drawArcs(here, weights, order);
+    cancelAnimationFrame(arcing); // to ask where a word stands costs a layout, so it waits for that of the frame
+    arcing = requestAnimationFrame(() => drawArcs(here, weights, order));
     point(here, null);
   }
 

@@ -66,10 +66,7 @@ export function machinePanel(root, view) {
   function shown(parts) {
     const blocks = parts.filter(({ kind }) => kind === "block");
     if (blocks.length <= MOST_LAYERS) return parts;
-    const between = {
-      kind: "between",
-      title: `… ${blocks.length - 2} more layers`,
-    };
+    const between = { kind: "between", title: `… ${blocks.length - 2} more layers` };
     const [first, last] = [parts.indexOf(blocks[0]), parts.indexOf(blocks.at(-1))];
     return parts.toSpliced(first + 1, last - first - 1, between);
   }
@@ -137,12 +134,7 @@ export function machinePanel(root, view) {
     const all = Array.from({ length: attention.shape[1] }, (_, head) => {
       const weights = attention.row(layer, head, here).values.subarray(0, here + 1);
       const source = weights.indexOf(weights.reduce((most, each) => Math.max(most, each), -Infinity));
-      return {
-        head,
-        name: `${layer}.${head}`,
-        source,
-        weight: weights[source],
-      };
+      return { head, name: `${layer}.${head}`, source, weight: weights[source] };
     });
     const shownHeads = all.toSorted((a, b) => b.weight - a.weight).slice(0, MOST_HEADS);
     return [
@@ -161,11 +153,7 @@ export function machinePanel(root, view) {
                   "data-says": headSays(layer, head, nameAt(view, source), weight),
                   onclick: () => open("attention", { kind: "head", name }),
                 },
-                h("span.share", {
-                  style: {
-                    width: `${100 * Math.min(1, Math.max(0, weight))}%`,
-                  },
-                }),
+                h("span.share", { style: { width: `${100 * Math.min(1, Math.max(0, weight))}%` } }),
                 h("b", name),
                 h("span.source", nameAt(view, source)),
                 figure(`machine ${name}`, weight, percent(weight)),
@@ -256,10 +244,7 @@ export function machinePanel(root, view) {
 
   function open(door, { kind, name, layer, point }) {
     if (kind === "head") view.store.set({ head: name });
-    if (kind === "attention")
-      view.store.set({
-        head: `${layer}.${headOf(view)[0] === layer ? headOf(view)[1] : 0}`,
-      });
+    if (kind === "attention") view.store.set({ head: `${layer}.${headOf(view)[0] === layer ? headOf(view)[1] : 0}` });
     if (kind === "feed_forward") view.store.set({ head: `${layer}.0`, inside: true });
     if (door === "lens" && point !== undefined) view.store.set({ point });
     const section = document.getElementById(`part-${door}`);

@@ -59,22 +59,9 @@ export function nextPanel(root, view) {
     if (logits.at !== here) return; // those of the new place are on their way
     const fits = matching(truth, trace);
     const isHidden = guessing.isHidden(here);
-    if (
-      changed(
-        memory,
-        logits,
-        baseLogits,
-        fits,
-        model,
-        state.temperature,
-        state.top_k,
-        state.top_p,
-        state.guess,
-        isHidden,
-        state.off,
-      )
-    )
-      redraw(here, fits);
+    const { temperature, top_k, top_p, guess, off } = state;
+    const shown = [logits, baseLogits, fits, model, temperature, top_k, top_p, guess, isHidden, off];
+    if (changed(memory, ...shown)) redraw(here, fits);
     if (changed(verdicts, truth, trace)) drawVerdict(verdict, truth, trace);
     const isLast = here === trace.ids.length - 1;
     sample.textContent = isLast ? "Sample a token" : "Sample from here";

@@ -2,12 +2,10 @@
 // answer goes into the view, is drawn, and may leave something else to ask for.
 
 import { headOf, headsThatLook, LOOKS, placeOf } from "./moves.js";
-import { newest } from "./newest.js";
+import { newest, REST } from "./newest.js";
 import { fail, noProblem } from "./status.js";
 import { rivalOf, rivalReading } from "./rival.js";
 import { isThere, partsOff, runOf } from "./store.js";
-
-const REST = 250; // milliseconds without a keystroke
 
 export function makeRequests(view) {
   const { source } = view;
@@ -29,7 +27,10 @@ export function makeRequests(view) {
     const whole = { checkpoint, text, at: at < 0 ? undefined : at };
     const query = { ...whole, knockOut: partsOff(off), patchText: (off && instead) || undefined };
     const shown = JSON.stringify([checkpoint, text, off, query.patchText]);
-    if (shown !== asked.trace) [typedAt, view.typedAt] = [view.typedAt, 0];
+    if (shown !== asked.trace) {
+      [typedAt, view.typedAt] = [view.typedAt, 0];
+      view.isTyping = typedAt > 0;
+    }
     request("trace", shown, async () => {
       const [trace, model] = await Promise.all([source.trace(query), modelOf(checkpoint)]);
       const logits = logitsOf(trace);
@@ -50,9 +51,9 @@ export function makeRequests(view) {
     askNewest(name, ask, (answer) => {
       Object.assign(view, answer);
       if (name === "trace") noProblem(view);
+      refresh(); // so that the source works while the page draws
       view.draw();
       measure(`keystroke to ${name}`, started);
-      refresh();
     });
   }
 

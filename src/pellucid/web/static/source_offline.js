@@ -17,6 +17,10 @@ export function offlineSource(recorded) {
   const live = recorded.browser && liveAnswers(recorded);
   const answers = (checkpoint) =>
     live && checkpoint === recorded.latest ? live : recordedAnswers(recorded, checkpoint, live);
+  const computed = (what) => async (asked) => {
+    await null; // what the page draws now comes first
+    return answers(asked.checkpoint)[what](asked);
+  };
 
   return {
     canType: live !== null,
@@ -28,9 +32,9 @@ export function offlineSource(recorded) {
     examples: async ({ checkpoint }) =>
       recorded.examples[runOf(checkpoint)].filter(({ text }) => live || text === recorded.text),
     fable: async ({ checkpoint, number }) => documentOf(recorded.documents[runOf(checkpoint)], number),
-    trace: async (asked) => answers(asked.checkpoint).trace(asked),
-    logits: async (asked) => answers(asked.checkpoint).logits(asked),
-    inside: async (asked) => answers(asked.checkpoint).inside(asked),
+    trace: computed("trace"),
+    logits: computed("logits"),
+    inside: computed("inside"),
     truth: async ({ text }) => recorded.truths[text] ?? { known: false, why: NO_TRUTH },
     deciding: async ({ text }) => recorded.deciding[text] ?? { places: [], swap: null },
     heads: async ({ checkpoint }) => recorded.heads[checkpoint],

@@ -3,15 +3,16 @@
 
 import { changed, fill, h } from "./elements.js";
 import { waitedFor } from "./newest.js";
+import { keep, kept } from "./session.js";
 import { fail } from "./status.js";
 
-const KEY = "pellucid-tours"; // of the session storage, where answers are kept over a reload
+const KEY = "pellucid-tours";
 const MOMENT = 2000; // milliseconds
 
 export function tourGuide(root, view) {
   const { source, store } = view;
   const memory = {};
-  const answers = keptAnswers(); // by tour and stop
+  const answers = kept(KEY) ?? {}; // by tour and stop
   const choice = h("select", { id: "tour-choice", "aria-label": "Tour", hidden: true, onchange: begin });
   document.getElementById("settings").prepend(choice);
   const isFresh = store.get().text === null; // the address names no view in which one left the tour
@@ -77,7 +78,7 @@ export function tourGuide(root, view) {
   function answer(number, given) {
     const { then, then_part } = tour.stops[number - 1];
     answers[keyOf(number)] = given;
-    keep(answers);
+    keep(KEY, answers);
     show(number, { show: then, part: then_part });
     view.draw();
     root.querySelector(".because").scrollIntoView({ block: "nearest" });
@@ -166,7 +167,7 @@ export function tourGuide(root, view) {
 
   function again() {
     tour.stops.forEach((_, i) => delete answers[keyOf(i + 1)]);
-    keep(answers);
+    keep(KEY, answers);
     go(1);
   }
 }
@@ -184,20 +185,4 @@ function marked(text) {
 function inline(text) {
   const kinds = { "*": (part) => h("b", part.slice(2, -2)), "`": (part) => h("code", part.slice(1, -1)) };
   return text.split(/(\*\*.+?\*\*|`.+?`)/).map((part, i) => (i % 2 ? kinds[part[0]](part) : part));
-}
-
-function keptAnswers() {
-  try {
-    return JSON.parse(sessionStorage.getItem(KEY)) ?? {};
-  } catch {
-    return {}; // a browser may forbid a page to keep anything
-  }
-}
-
-function keep(answers) {
-  try {
-    sessionStorage.setItem(KEY, JSON.stringify(answers));
-  } catch {
-    // then they are kept until the page is closed
-  }
 }
