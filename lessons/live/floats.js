@@ -1,9 +1,9 @@
 // Lesson 3: the bits of a number in five formats. Set the bits, or type a number and see which one the format has.
 
 import { fill, h, svg } from "pellucid/elements.js";
-import { sized } from "./chart.js";
 import { FORMATS } from "./formats.js";
-import { raised, written } from "./numbers.js";
+import { drawNeighbours, gapsAround, powerOf } from "./neighbours.js";
+import { numberIn, raised, written } from "./numbers.js";
 
 const FIELDS = ["sign", "exponent", "mantissa"];
 const EXAMPLES = [
@@ -147,25 +147,6 @@ const exact = (name, value, shown) => h("span.figure", { "data-name": name, "dat
 const spelled = (number) => (Object.is(number, -0) ? "-0" : String(number));
 const plain = (number) => (Number.isNaN(number) ? "" : spelled(number).replace("Infinity", "∞"));
 
-// 0.1, −3e-5, 65,504, 2^-24, 1/3 or ∞; NaN if it is none of these.
-function numberIn(text) {
-  const tidy = text.trim().toLowerCase().replaceAll("−", "-").replace(/^\+/, "");
-  if (!tidy) return NaN;
-  const infinite = /^(-?)(∞|inf|infinity)$/.exec(tidy);
-  if (infinite) return infinite[1] ? -Infinity : Infinity;
-  const power = /^(-?)2\^\(?(-?\d+)\)?$/.exec(tidy);
-  if (power) return (power[1] ? -1 : 1) * 2 ** Number(power[2]);
-  const [above, below, ...more] = tidy.split("/");
-  if (more.length) return NaN;
-  return below === undefined ? decimal(above) : decimal(above) / decimal(below);
-}
-
-// Commas between thousands go, any other is a decimal point.
-function decimal(text) {
-  const isLong = /^-?[1-9]\d{0,2}(,\d{3})+(\.|$)/.test(text);
-  return text.trim() ? Number(isLong ? text.replaceAll(",", "") : text.replace(",", ".")) : NaN;
-}
-
 function drawReadings(readings, format, code) {
   const { sign, exponent, mantissa } = format.fields(code);
   const isNumber = !["infinite", "NaN"].includes(format.kind(code));
@@ -176,7 +157,7 @@ function drawReadings(readings, format, code) {
     exact("E", exponent, `E = ${exponent}`),
     h("br"),
     !isNumber && "infinity or NaN",
-    isNumber && `2^(${Math.max(exponent, 1)} − ${format.bias}) = `,
+    isNumber && ["2", h("sup", `${Math.max(exponent, 1)} − ${format.bias}`), " = "],
     isNumber && exact("power", format.power(code), `2${raised(format.power(code))}`),
   );
   fill(
@@ -199,13 +180,6 @@ function product(format, code) {
     h("span.two", written(format.fraction(code), format.digits)),
     " = ",
   ];
-}
-
-function gapsAround(format, code) {
-  return [-1, 1].map((by) => {
-    const next = format.neighbour(code, by);
-    return next === null ? NaN : Math.abs(format.value(next) - format.value(code));
-  });
 }
 
 function drawGaps(element, format, code) {
@@ -245,59 +219,4 @@ function whatItIs(format, code) {
       ? "All ones in the exponent, and M is not 0: NaN, “not a number”."
       : `All ones: NaN, “not a number”. This format has no infinity, and numbers up to ${largest} instead.`,
   }[format.kind(code)];
-}
-
-// The number between its neighbours, to scale, and what was asked for.
-function drawNeighbours(chart, { format, code, asked }) {
-  const width = sized(chart, 118);
-  const [axis, middle] = [46, width / 2];
-  const value = format.value(code);
-  const gaps = gapsAround(format, code);
-  chart.toggleAttribute("hidden", !Number.isFinite(value));
-  if (!Number.isFinite(value)) return fill(chart);
-  const unit = Math.max(...gaps.filter(Number.isFinite));
-  const x = (number) => middle + ((number - value) / unit) * (width / 3.1);
-  const neighbours = [-1, 1].map((by, i) => neighbour(by, gaps[i]));
-  const words = gaps.map((gap, i) => `the next one ${i ? "up" : "down"} is ${powerOf(gap)} away`);
-  chart.setAttribute("aria-label", `${written(value, format.digits)} on a line: ${words.join(", ")}`);
-  fill(
-    chart,
-    svg("line.axis", { x1: 0, x2: width, y1: axis, y2: axis }),
-    neighbours,
-    svg("line.tick.here", { x1: middle, x2: middle, y1: axis - 11, y2: axis + 11 }),
-    svg("text.here", { x: middle, y: axis + 60, "text-anchor": "middle" }, written(value, format.digits)),
-    asked !== null && asked !== value && Number.isFinite(asked) && wish(),
-  );
-
-  function neighbour(by, gap) {
-    if (!Number.isFinite(gap)) {
-      const isLast = Number.isNaN(gap);
-      return svg(
-        "text",
-        { x: middle + (by * width) / 6.2, y: axis + 20, "text-anchor": "middle" },
-        isLast ? "the last one" : "then infinity",
-      );
-    }
-    const next = value + by * gap;
-    return [
-      svg("line.tick", { x1: x(next), x2: x(next), y1: axis - 8, y2: axis + 8 }),
-      svg("text", { x: x(next), y: axis + 40, "text-anchor": "middle" }, written(next, format.digits)),
-      svg("line.gap", { x1: x(next) - 5 * by, x2: middle + 5 * by, y1: axis, y2: axis }),
-      svg("text.one", { x: x(value + (by * gap) / 2), y: axis + 20, "text-anchor": "middle" }, powerOf(gap)),
-    ];
-  }
-
-  function wish() {
-    const at = x(asked);
-    const anchor = at < middle - 30 ? "end" : at > middle + 30 ? "start" : "middle";
-    return [
-      svg("line.wish", { x1: at, x2: at, y1: 22, y2: axis }),
-      svg("text.two", { x: at, y: 14, "text-anchor": anchor }, `asked: ${written(asked, 6)}`),
-    ];
-  }
-}
-
-// A gap is a power of 2.
-function powerOf(gap) {
-  return Number.isFinite(gap) ? `2${raised(Math.round(Math.log2(gap)))}` : "infinitely far";
 }

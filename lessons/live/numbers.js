@@ -30,3 +30,22 @@ export function raised(power) {
 function withCommas(value, digits) {
   return value.toLocaleString("en", { maximumSignificantDigits: digits }).replace("-", "−");
 }
+
+// What a reader may type: 0.1, −3e-5, 65,504, 2^-24, 1/3 or ∞; NaN if it is none of these.
+export function numberIn(text) {
+  const tidy = text.trim().toLowerCase().replaceAll("−", "-").replace(/^\+/, "");
+  if (!tidy) return NaN;
+  const infinite = /^(-?)(∞|inf|infinity)$/.exec(tidy);
+  if (infinite) return infinite[1] ? -Infinity : Infinity;
+  const power = /^(-?)2\^\(?(-?\d+)\)?$/.exec(tidy);
+  if (power) return (power[1] ? -1 : 1) * 2 ** Number(power[2]);
+  const [above, below, ...more] = tidy.split("/");
+  if (more.length) return NaN;
+  return below === undefined ? decimal(above) : decimal(above) / decimal(below);
+}
+
+// Commas between thousands go, any other is a decimal point.
+function decimal(text) {
+  const isLong = /^-?[1-9]\d{0,2}(,\d{3})+(\.|$)/.test(text);
+  return text.trim() ? Number(isLong ? text.replaceAll(",", "") : text.replace(",", ".")) : NaN;
+}

@@ -4,7 +4,7 @@
 import { fill, h, svg } from "pellucid/elements.js";
 import { EXPRESSIONS } from "./expressions.js";
 import { drawGraph, productOf, sumOfShares } from "./graph.js";
-import { short } from "./numbers.js";
+import { numberIn, short } from "./numbers.js";
 import { Walk, wayOf } from "./walk.js";
 
 const TOLERANCE = 0.02; // of a guess, as the numbers in sight are rounded
@@ -77,8 +77,8 @@ export function tape(place) {
   // A right guess goes on. After a wrong one there is a hint, and another try.
   function judge(event) {
     event.preventDefault();
-    const given = Number(guess.value.trim().replace("−", "-").replace(",", "."));
-    if (!guess.value.trim() || Number.isNaN(given)) return say("Type a number first.");
+    const given = numberIn(guess.value);
+    if (Number.isNaN(given)) return say("Type a number first.");
     const right = answerTo(walk);
     if (Math.abs(given - right) <= Math.max(0.006, TOLERANCE * Math.abs(right))) {
       go(walk.at + 1);
