@@ -8,8 +8,8 @@ A page is to be read, a slide to be talked about. Of a page, its slides show onl
 - figures, formulas, tables and lists; code of up to 12 lines, and what it prints;
 - each exercise with its minutes and the first paragraph of its task.
 
-What code prints and the answers to questions come with the next key, so that the class predicts first. Hints and
-solutions are never shown. Pandoc makes a single file of each deck, which opens without a network.
+What code prints, and the answer or the figure after a question, come with the next key: the class predicts first.
+Hints and solutions are never shown. Pandoc makes a single file of each deck, which opens without a network.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def slides(page: str) -> str:
             if is_code_shown:
                 deck.add(section, block)
         elif section and LAID_OUT.match(block):
-            deck.add(section, block)
+            deck.add(section, block, hide=was_question and block.startswith("!["))
         elif section:
             is_lead = block.endswith(":") or after.startswith("$$")
             said, was_question = worth_showing(block, is_first, is_lead)

@@ -65,6 +65,10 @@ Go through the baskets.
 Three.
 
 </details>
+
+*And how do they look then?*
+
+![Three pears](figures/20_pears.png)
 """
 SLIDES = """\
 # 20 Pears
@@ -102,6 +106,16 @@ Count all pears.
 <div class="incremental">
 
 Three.
+
+</div>
+
+# A basket
+
+*And how do they look then?*
+
+<div class="incremental">
+
+![Three pears](figures/20_pears.png)
 
 </div>
 
