@@ -37,7 +37,7 @@ VARIANTS = {
     "long: context 512": ["model.context_length=512", "train.batch_size=8"],
     "SwiGLU, RMSNorm, AdamW": ["model.activation=swiglu", "model.norm=rms_norm", "optimizer={type: adamw, lr: 0.001}"],
     "4 micro-batches": ["train.batch_size=6", "train.gradient_accumulation_steps=4"],
-    "gradient checkpointing": ["train.gradient_checkpointing=true"],
+    "gradient checkpointing": ["train.gradient_checkpointing=block"],
 }
 
 

@@ -76,7 +76,7 @@ def update_on_one_device(config: RunConfig, vocab_size: int, precision: Precisio
         tokens_per_row=model.context_length,
         n_layers=model.n_layers,
         n_kv_heads=model.n_kv_heads or model.n_heads,
-        forward_passes=1 + train.gradient_checkpointing,
+        forward_passes=2 if train.gradient_checkpointing == "block" else 1,
         weight_bytes=memory.weights,
         block_weight_bytes=block_bytes,
         gradient_bytes=memory.gradients,

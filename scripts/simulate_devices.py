@@ -32,7 +32,7 @@ LLAMA_2 = [
     "model.context_length=4096",
     "train.batch_size=1",
     "train.gradient_accumulation_steps=1024",
-    "train.gradient_checkpointing=true",
+    "train.gradient_checkpointing=block",
 ]
 LLAMA_3_8B = [
     *LLAMA,

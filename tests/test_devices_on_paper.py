@@ -105,7 +105,7 @@ def test_a_pipeline_acted_out_waits_and_holds_as_the_formulas_say(stages, micro_
     assert max(held) == held[0] == min(stages, micro_batches)
 
 
-@pytest.mark.parametrize(("precision", "recomputes"), [(FP32, True), (BF16, False)], ids=["fp32", "bf16"])
+@pytest.mark.parametrize(("precision", "recomputes"), [(FP32, "block"), (BF16, "attention")])
 def test_on_one_device_time_and_memory_are_those_of_cost(precision, recomputes):
     config = run_config(small_config(n_layers=3), gradient_accumulation_steps=4, gradient_checkpointing=recomputes)
     cost = cost_of_run(config, VOCAB_SIZE, precision)

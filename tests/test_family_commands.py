@@ -62,6 +62,7 @@ def assert_refuses_what_only_a_decoder_can_do(pellucid, kind):
     for command in (
         ["explain", "run", "--prompt", "Once", "--attention", "all"],
         ["train", "run.yaml", "train.gradient_checkpointing=true"],
+        ["train", "run.yaml", "train.gradient_checkpointing=attention"],
     ):
         refused = pellucid(*command)
         (line,) = [line for line in refused.stderr.splitlines() if line.startswith("error: ")]

@@ -23,7 +23,7 @@ def memory() -> Figure:
     """The memory of an update of the demo's shape with AdamW, by part: a batch whole, in pieces, and recomputed."""
     variants = {
         "24 rows at once": [],
-        "24 rows at once,\nrecomputed": ["train.gradient_checkpointing=true"],
+        "24 rows at once,\nrecomputed": ["train.gradient_checkpointing=block"],
         "8 pieces of 3 rows": ["train.batch_size=3", "train.gradient_accumulation_steps=8"],
     }
     figure, axes = plt.subplots(figsize=(8.5, 3), layout="constrained")

@@ -205,6 +205,19 @@ def test_a_key_of_a_section_without_a_type_is_found_there():
         assert message == f"command line: {key}: unknown key; did you mean 'model.{key}'?"
 
 
+@pytest.mark.parametrize(
+    ("written", "read"), [("true", "block"), ("false", "none"), ("none", "none"), ("attention", "attention")]
+)
+def test_gradient_checkpointing_was_once_true_or_false(written, read):
+    train = parse_run_config(SMALL, "small.yaml", [f"train.gradient_checkpointing={written}"]).train
+    assert train.gradient_checkpointing == read
+
+
+def test_gradient_checkpointing_is_no_number():
+    said = error_of(SMALL, "train.gradient_checkpointing=1")
+    assert "train.gradient_checkpointing: 1 is not a choice; use 'none', 'attention' or 'block'" in said
+
+
 def test_one_place_of_a_bias_is_a_list_of_one():
     model = parse_run_config(SMALL, "small.yaml", ["model.bias=queries_keys_values"]).model
     assert model.bias == ("queries_keys_values",)

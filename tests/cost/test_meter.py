@@ -111,7 +111,9 @@ def test_the_peak_of_a_step_is_nearly_that_of_the_real_one(precision, recomputes
         model = build_model(config, VOCAB_SIZE)
         if recomputes_blocks:
             recompute_activations(model.blocks)
-        faked = cost_of_run(run_config(config, gradient_checkpointing=recomputes_blocks), VOCAB_SIZE, precision)
+        faked = cost_of_run(
+            run_config(config, gradient_checkpointing="block" if recomputes_blocks else "none"), VOCAB_SIZE, precision
+        )
         # A CPU without instructions for bfloat16 sums each product in float32: `aten::mm` holds such a copy of its
         # result meanwhile, which the meter does not see. Little else is held in the backward pass of a single block.
         tolerance = 0.25 if recomputes_blocks and precision is BF16 else 0.15
@@ -134,8 +136,30 @@ def test_the_peak_on_a_gpu_is_within_15_percent_of_the_real_one(attention, recom
         loss.backward()
         del loss, logits
     peak = torch.cuda.max_memory_allocated() - before
-    faked = cost_of_run(run_config(config, gradient_checkpointing=recomputes_blocks), 4096, precision)
+    faked = cost_of_run(
+        run_config(config, gradient_checkpointing="block" if recomputes_blocks else "none"), 4096, precision
+    )
     assert faked.memory_bytes.activations == pytest.approx(peak, rel=0.15)
+
+
+def test_recomputing_attention_alone_costs_one_product_per_layer_and_saves_what_grows_with_the_square_of_the_length():
+    """Equation 17: less memory than storing all, more than recomputing whole blocks; FLOPs the other way round."""
+
+    def update(what, context_length):
+        config = small_config(attention="explicit", context_length=context_length, n_layers=3)
+        cost = cost_of_run(run_config(config, gradient_checkpointing=what), VOCAB_SIZE, FP32)
+        return cost.micro_batch_work.flops, cost.memory_bytes.activations
+
+    for T in (64, 512):
+        (flops, memory), (of_attention, less), (of_blocks, least) = (
+            update(what, T) for what in ("none", "attention", "block")
+        )
+        scores = 3 * 2 * BATCH_SIZE * T**2 * 32  # q k^T; the mean of the values is not needed again
+        assert flops + scores == of_attention < of_blocks
+        assert least < less < memory
+    a_matrix = 4 * BATCH_SIZE * 4 * T**2  # of all heads
+    assert memory - less > 1.9 * a_matrix, "of three layers, one at a time"
+    assert less - least < a_matrix
 
 
 def test_the_fused_kernel_holds_nothing_that_grows_with_the_square_of_the_length():

@@ -212,6 +212,8 @@ def wrong_values(schema: Data) -> Iterator[object]:
             yield from ["nonsense", 5, True, [1], {"type": "nonsense"}]
         elif kinds == {"boolean", "array"}:  # everywhere, nowhere, or at some places
             yield from ["nonsense", 5, 1.5]
+        elif kinds == {"boolean", "string"}:  # a word; true and false stand for two of them
+            yield from ["nonsense", 5, 1.5, [1]]
         else:
             assert {"string", "array"} <= kinds  # one of them, a list, or a map of them
             yield from [5, True]

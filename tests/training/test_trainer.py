@@ -59,15 +59,21 @@ def test_accumulated_micro_batches_equal_the_one_large_batch_also_with_unequal_t
         torch.testing.assert_close(weights_in_parts[name], weight, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("layers", [{}, MOE], ids=["dense", "experts"])
-def test_recomputing_activations_changes_no_gradient_and_keeps_less(layers):
-    """Equation 17."""
+WINDOW = {"attention": {"type": "sliding_window", "window": 3}, "kernels": "plain", "qk_norm": True, "n_kv_heads": 1}
 
-    def gradients_and_saved_bytes(recompute: bool):
+
+@pytest.mark.parametrize(
+    "layers",
+    [{"attention": "explicit"}, {"attention": "linear"}, WINDOW, MOE],
+    ids=["explicit", "linear", "window", "experts"],
+)
+def test_recomputing_activations_changes_no_gradient_and_keeps_less(layers):
+    """Equation 17: of attention, less than all; of whole blocks, less than that."""
+
+    def gradients_and_saved_numbers(what):
         decoder = tiny_decoder(dropout=0.2, n_layers=4, **layers)
         objective = choose_objective(decoder_config(**layers), decoder)
-        if recompute:
-            recompute_activations(decoder.blocks)
+        recompute_activations(decoder.blocks, what)
         torch.manual_seed(1)
         saved = 0
 
@@ -83,10 +89,13 @@ def test_recomputing_activations_changes_no_gradient_and_keeps_less(layers):
         (loss.sum + loss.penalty).backward()
         return {name: parameter.grad for name, parameter in decoder.named_parameters()}, kept
 
-    plain, plain_kept = gradients_and_saved_bytes(recompute=False)
-    recomputed, recomputed_kept = gradients_and_saved_bytes(recompute=True)
-    assert all(torch.equal(plain[name], recomputed[name]) for name in plain)
-    assert recomputed_kept < plain_kept / 3
+    plain, all_kept = gradients_and_saved_numbers("none")
+    again_attention, kept_beside_attention = gradients_and_saved_numbers("attention")
+    again_blocks, kept_between_blocks = gradients_and_saved_numbers("block")
+    for recomputed in (again_attention, again_blocks):
+        assert all(torch.equal(plain[name], recomputed[name]) for name in plain)
+    assert kept_between_blocks < all_kept / 3
+    assert kept_between_blocks < kept_beside_attention < all_kept
 
 
 def test_the_memory_of_an_update_does_not_grow_with_the_micro_batches_that_it_sums():

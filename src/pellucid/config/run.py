@@ -123,10 +123,10 @@ def broken_rules(run: RunConfig) -> Iterator[BrokenRule]:
     experts = run.model.feed_forward if isinstance(run.model, DecoderConfig) else None
     experts = experts if isinstance(experts, ExpertsConfig) else None
     starts_from_none = run.start_from is None
-    if run.train.gradient_checkpointing and model != "decoder":
+    if run.train.gradient_checkpointing != "none" and model != "decoder":
         yield BrokenRule(
             "train.gradient_checkpointing",
-            f"the {model} has no blocks to recompute",
+            f"the {model} has no {run.train.gradient_checkpointing} to recompute",
             "leave it out, or use model.type decoder",
         )
     if run.train.compile and experts:

@@ -1,8 +1,8 @@
 """Knobs of training: optimizer, schedule, loop, evaluation and checkpoints (`training/`, `checkpoint/`)."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from pellucid.config.base import Section
 
@@ -74,6 +74,16 @@ class WarmupStableDecayConfig(WarmupSection):
 ScheduleConfig = Annotated[ConstantConfig | CosineConfig | WarmupStableDecayConfig, Field(discriminator="type")]
 
 
+Recomputed = Literal["none", "attention", "block"]
+
+
+def named_if_bool(recomputed: Any) -> Any:
+    """true is block and false is none, as all configs once said."""
+    if isinstance(recomputed, bool):
+        return "block" if recomputed else "none"
+    return recomputed
+
+
 class TrainConfig(Section):
     """The training loop."""
 
@@ -81,7 +91,13 @@ class TrainConfig(Section):
     batch_size: int = Field(ge=1, description="rows per forward pass; halve it when memory runs out")
     gradient_accumulation_steps: int = Field(1, ge=1, description="forward passes per update: as many times the rows")
     max_gradient_norm: float | None = Field(1.0, gt=0, description="longer gradients are scaled down to it")
-    gradient_checkpointing: bool = Field(False, description="a third more time, but activations need little memory")
+    gradient_checkpointing: Annotated[
+        Recomputed, BeforeValidator(named_if_bool, json_schema_input_type=bool | Recomputed)
+    ] = Field(
+        "none",
+        description="computed twice instead of stored; attention: its scores and weights, which a fused kernel never "
+        "stores; block: nearly all activations, for a third more time; true is block, false none",
+    )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
         "auto", description="auto: bf16 where the hardware computes in it, else fp32; fp16 needs CUDA"
     )

@@ -1,16 +1,33 @@
 """Gradient checkpointing: activations are computed twice instead of stored."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from functools import partial
+from typing import Literal
 
 from torch import nn
 from torch.utils.checkpoint import checkpoint as recompute_in_backward
+from typing_extensions import assert_never
+
+from pellucid.model.attention import MultiHeadAttention
 
 
-def recompute_activations(blocks: Iterable[nn.Module]) -> None:
-    """Make each block store only its input, and run again in the backward pass (equation 17).
+def recompute_activations(blocks: Iterable[nn.Module], what: Literal["none", "attention", "block"] = "block") -> None:
+    """Make each block store less in the forward pass and run the rest again in the backward pass (equation 17).
 
-    Memory falls from all activations to one tensor per block, for one more forward pass (Chen et al. 2016).
+    block: only its input is stored; the price is one more forward pass (Chen et al. 2016). attention: all is stored but
+    the scores and weights of its attention, which are large and quick to compute again (Korthikanti et al. 2022).
     """
     for block in blocks:
-        block.forward = partial(recompute_in_backward, block.forward, use_reentrant=False)
+        match what:
+            case "none":
+                pass
+            case "attention":
+                for module in block.modules():
+                    if isinstance(module, MultiHeadAttention):
+                        module.gather = partial(recompute_in_backward, module.gather, use_reentrant=False)  # type: ignore[method-assign]
+            case "block":
+                block.forward = partial(recompute_in_backward, block.forward, use_reentrant=False)
+            case _:
+                assert_never(what)

@@ -168,8 +168,7 @@ def build_trainer(
         base.load_into(model, config)
     model.to(precision.device)
     task = build_task(config, data, model, precision, world)
-    if train.gradient_checkpointing:
-        recompute_activations(model.blocks)
+    recompute_activations(model.blocks, train.gradient_checkpointing)
     is_sharded = train.parallel == "fsdp" and world.size > 1
     if is_sharded:
         from pellucid.runtime.sharding import shard  # a second of imports
@@ -233,8 +232,9 @@ def choose_forward(
     if config.train.compile and not is_sharded:
         return torch.compile(model)
     in_float32 = precision.dtype == torch.float32 and precision.device.type == "cpu"
-    # Gradient checkpointing would run a block again without the faster products.
-    if not in_float32 or is_sharded or config.train.gradient_checkpointing or has_plain_kernels(config.model):
+    # A block that is run again in the backward pass would be without the faster products then.
+    runs_again = config.train.gradient_checkpointing == "block"
+    if not in_float32 or is_sharded or runs_again or has_plain_kernels(config.model):
         return model
     return with_faster_products(model)
 

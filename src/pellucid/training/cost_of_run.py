@@ -23,8 +23,7 @@ def cost_of_run(config: RunConfig, vocab_size: int, precision: Precision) -> Run
             model = build_model(model_config, vocab_size)
             cost = count_cost(model)
             adapt(model, config)
-            if train.gradient_checkpointing:
-                recompute_activations(model.blocks)
+            recompute_activations(model.blocks, train.gradient_checkpointing)
             chosen = build_optimizers(config.optimizer, model, precision)
             works_and_memory = measure_update(model, chosen, precision, batch_size=config.rows_per_micro_batch)
         return RunCost(cost, *works_and_memory, train.gradient_accumulation_steps, config.tokens_per_step, train.steps)
