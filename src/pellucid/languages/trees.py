@@ -1,0 +1,121 @@
+"""Random context-free grammars: sentences are trees, and one text may have several. Can a model parse?
+
+A constituent of level l is a pair of constituents of level l − 1, or, at low levels, a single symbol; those of level 0
+always are. The best reader weighs all trees that agree with what it has read. Two tables are enough for that:
+
+    inside_ij[A]   the probability that A writes the symbols i … j − 1
+    next_j[A]      the probability of a text that begins with the first j symbols and goes on with a constituent A
+
+and then p(next symbol x | first j symbols) ∝ Σ_A next_j[A] p(A begins with x). That is the prefix probability of
+Jelinek and Lafferty (1991), kept up symbol by symbol as by Stolcke (1995). Allen-Zhu and Li (2023) found that
+transformers learn such grammars.
+
+Shapes: A, B, C run over all constituents; X over symbols.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pellucid.corpora.corpus import SPELLING
+from pellucid.languages.symbols import END, NAMES, SymbolLanguage, draw, text_of
+
+Vector = NDArray[np.float64]
+LEAF_LEVELS = 2  # up to this level a constituent may be a single symbol
+LEAF_SHARE = 0.25
+
+
+class Parsed(NamedTuple):
+    """All trees of the symbols so far: inside[i] is inside_ij for each i, next_A[j], and the share of whole texts."""
+
+    inside: tuple[tuple[Vector, ...], ...]  # [i][j - i - 1]
+    next: tuple[Vector, ...]  # [j]
+
+    @property
+    def length(self) -> int:
+        return len(self.next) - 1
+
+
+class RandomGrammar(NamedTuple):
+    """Probabilities of the rules A → B C and A → x, and the level of each A; A = 0 begins every text."""
+
+    pair_ABC: Vector
+    leaf_AX: Vector
+    levels: tuple[int, ...]
+
+
+def random_grammar(levels: int, width: int, symbols: int, rules: int, seed: int) -> RandomGrammar:
+    """Constituents on `levels` levels, `width` on each below the top, each with `rules` rules of random weights."""
+    rng = random.Random(f"trees {levels} {width} {symbols} {rules} {seed}")
+    level_A = [levels, *(level for level in reversed(range(levels)) for _ in range(width))]
+    n = len(level_A)
+    pair_ABC, leaf_AX = np.zeros((n, n, n)), np.zeros((n, symbols))
+    for a, level in enumerate(level_A):
+        below = [b for b in range(n) if level_A[b] == level - 1]
+        share = 0.0 if level > LEAF_LEVELS else LEAF_SHARE if level else 1.0
+        for _ in range(rules if share < 1 else 0):
+            pair_ABC[a, rng.choice(below), rng.choice(below)] += 0.5 + rng.random()
+        for _ in range(rules if share else 0):
+            leaf_AX[a, rng.randrange(symbols)] += 0.5 + rng.random()
+        pair_ABC[a] *= (1 - share) / max(pair_ABC[a].sum(), 1e-300)
+        leaf_AX[a] *= share / max(leaf_AX[a].sum(), 1e-300)
+    return RandomGrammar(pair_ABC, leaf_AX, tuple(level_A))
+
+
+class Trees(SymbolLanguage[Parsed]):
+    """The texts of a random grammar, of at most 2 ** levels symbols."""
+
+    def __init__(self, grammar: RandomGrammar) -> None:
+        self.grammar = grammar
+        self.names = NAMES[: grammar.leaf_AX.shape[1]]
+        self.skills = (*(f"level {level}" for level in range(max(grammar.levels) + 1)), SPELLING)
+        n = len(grammar.levels)
+        # p(A begins with B), directly or not, B = A included: the sum of all powers of p(A → B …).
+        self._begins_AB = np.linalg.inv(np.eye(n) - grammar.pair_ABC.sum(axis=2))
+        self._begins_AX = self._begins_AB @ grammar.leaf_AX
+
+    def begin(self) -> Parsed:
+        start = np.zeros(len(self.grammar.levels))
+        start[0] = 1.0
+        return Parsed((), (start,))
+
+    def following(self, state: Parsed) -> Mapping[str, float]:
+        masses = dict(zip(self.names, (state.next[-1] @ self._begins_AX).tolist(), strict=True))
+        masses[END] = float(state.inside[0][-1][0]) if state.length else 0.0
+        total = sum(masses.values())
+        return {symbol: mass / total for symbol, mass in masses.items() if mass > 0}
+
+    def after(self, state: Parsed, symbol: str) -> Parsed:
+        j = state.length + 1
+        pair_ABC = self.grammar.pair_ABC
+        new: list[Vector] = [self.grammar.leaf_AX[:, self.names.index(symbol)]]  # inside_ij, from i = j - 1 down to 0
+        for i in reversed(range(j - 1)):
+            # Every way to split i … j − 1: B writes up to k, C the rest.
+            left_KB = np.stack([state.inside[i][k - i - 1] for k in range(i + 1, j)])
+            right_KC = np.stack([new[j - 1 - k] for k in range(i + 1, j)])
+            new.append(np.einsum("abc,kb,kc->a", pair_ABC, left_KB, right_KC, optimize=True))
+        new.reverse()
+        reached_IA = np.stack(state.next) @ self._begins_AB
+        next_C = np.einsum("ia,abc,ib->c", reached_IA, pair_ABC, np.stack(new), optimize=True)
+        inside = (*(row + (each,) for row, each in zip(state.inside, new, strict=False)), (new[-1],))
+        return Parsed(inside, (*state.next, next_C))
+
+    def skill(self, state: Parsed, symbol: str) -> str:
+        """The level of the largest constituent that begins here, as the best reader guesses it."""
+        shares = np.bincount(self.grammar.levels, weights=state.next[-1])
+        return f"level {int(shares.argmax())}"
+
+    def write(self, rng: random.Random) -> str:
+        """Draw a text, from the top of its tree downwards."""
+        return text_of(self._leaves(0, rng))
+
+    def _leaves(self, a: int, rng: random.Random) -> list[str]:
+        pairs = {f"{b} {c}": float(self.grammar.pair_ABC[a, b, c]) for b, c in np.argwhere(self.grammar.pair_ABC[a])}
+        leaves = {self.names[x]: float(self.grammar.leaf_AX[a, x]) for (x,) in np.argwhere(self.grammar.leaf_AX[a])}
+        drawn = draw({**pairs, **leaves}, rng)
+        return [drawn] if drawn in leaves else [leaf for b in drawn.split(" ") for leaf in self._leaves(int(b), rng)]
