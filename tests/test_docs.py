@@ -9,9 +9,9 @@ import pytest
 from markdown_it import MarkdownIt
 from scripts.results import ROOT, pages
 
-from pellucid.corpora.fables import Fables
 from pellucid.corpora.instructions import InstructionsCorpus, Task
 from pellucid.corpora.instructions.corpus import is_held_out
+from pellucid.languages.fables import Fables
 
 PAGES = pages()
 EQUATIONS = ROOT / "docs/equations.md"

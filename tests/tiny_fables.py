@@ -4,8 +4,8 @@ import random
 from collections.abc import Iterator
 
 from pellucid.corpora.fables import FablesCorpus
-from pellucid.corpora.fables.grammar import Fork
-from pellucid.corpora.fables.story import story_rules
+from pellucid.languages.fables.grammar import Fork
+from pellucid.languages.fables.story import story_rules
 
 N_STORYLINES = len(story_rules(3)["storyline"])
 # Tables whose options depend on each other: they stay whole, so that what is told stays possible.

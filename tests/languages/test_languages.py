@@ -7,12 +7,12 @@ from itertools import islice
 
 import pytest
 
-from pellucid.corpora.corpus import SPELLING, KnownText
 from pellucid.data.truth import first_word_length
 from pellucid.languages.brackets import Brackets
 from pellucid.languages.chains import Chains
 from pellucid.languages.hidden import Hidden, transitions_of
 from pellucid.languages.hops import Hops
+from pellucid.languages.known import SPELLING, KnownText
 from pellucid.languages.lookup import Lookup
 from pellucid.languages.sums import Sums
 from pellucid.languages.symbols import END, SymbolLanguage, entropy, estimate_entropy, text_of

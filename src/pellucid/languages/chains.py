@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from pellucid.corpora.corpus import SPELLING
+from pellucid.languages.known import SPELLING
 from pellucid.languages.symbols import END, NAMES, SymbolLanguage, uniform
 
 Strategy = Literal["evenly", "counts", "pairs"]

@@ -13,7 +13,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from pellucid.corpora.corpus import SPELLING
+from pellucid.languages.known import SPELLING
 from pellucid.languages.symbols import END, NAMES, SymbolLanguage, draw, text_of
 
 Process = Literal["mess3", "golden_mean", "random"]
@@ -74,11 +74,12 @@ class Hidden(SymbolLanguage[Belief]):
 
     def _moved(self, state: Belief, x: int) -> list[float]:
         """p(state after the symbol x, x | so far) for each state."""
-        return [math.fsum(map(float.__mul__, state.states, column)) for column in zip(*self.transitions[x], strict=True)]
+        columns = zip(*self.transitions[x], strict=True)
+        return [math.fsum(p * q for p, q in zip(state.states, column, strict=True)) for column in columns]
 
 
 def transitions_of(process: Process, states: int, symbols: int, seed: int) -> Transitions:
-    """The transitions of a named process. `random` has as many states and symbols as asked for; the others ignore it."""
+    """The transitions of a process. Only `random` has as many states and symbols as asked for."""
     if process == "mess3":
         return mess3(move=0.05, own=0.85)
     if process == "golden_mean":  # after a b comes an a; after an a, either

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pellucid.corpora.corpus import SPELLING
+from pellucid.languages.known import SPELLING
 from pellucid.languages.symbols import END, NAMES, SymbolLanguage, uniform
 
 DISTANCES = (8, 16, 32, 64)  # symbols from a value to its repetition

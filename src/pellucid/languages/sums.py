@@ -10,10 +10,9 @@ a model has learned to add (Power et al. 2022; Lee et al. 2023).
 
 import math
 from collections.abc import Mapping
-from itertools import product
 from typing import Literal
 
-from pellucid.corpora.corpus import SPELLING
+from pellucid.languages.known import SPELLING
 from pellucid.languages.symbols import END, SymbolLanguage, uniform
 
 Order = Literal["forwards", "backwards"]
@@ -31,7 +30,7 @@ class Sums(SymbolLanguage[tuple[str, ...]]):
     skills = ("numbers", "digits", "carries", SPELLING)
 
     def __init__(self, digits: int, order: Order, modulus: int | None) -> None:
-        self.digits, self.order, self.modulus = (1, order, modulus) if modulus else (digits, order, None)
+        self.digits, self.order, self.modulus = 1 if modulus else digits, order, modulus
         self.names = [str(n) for n in range(modulus)] if modulus else list(DIGITS)
 
     @property
@@ -47,7 +46,8 @@ class Sums(SymbolLanguage[tuple[str, ...]]):
 
     def pairs(self) -> list[tuple[int, int]]:
         """All pairs of numbers."""
-        return list(product(range(len(self.names) ** self.digits), repeat=2))
+        numbers = range(len(self.names) ** self.digits)
+        return [(a, b) for a in numbers for b in numbers]
 
     def begin(self) -> tuple[str, ...]:
         return ()

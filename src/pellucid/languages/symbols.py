@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from string import ascii_letters
 from typing import Generic, TypeVar
 
-from pellucid.corpora.corpus import SPELLING, NextWord, WordLength
 from pellucid.errors import DataError
+from pellucid.languages.known import SPELLING, NextWord, WordLength
 
 State = TypeVar("State")
 END = ""  # in place of a symbol: the document is over

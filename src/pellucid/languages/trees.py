@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pellucid.corpora.corpus import SPELLING
+from pellucid.languages.known import SPELLING
 from pellucid.languages.symbols import END, NAMES, SymbolLanguage, draw, text_of
 
 Vector = NDArray[np.float64]
@@ -44,8 +44,8 @@ class Parsed(NamedTuple):
 class RandomGrammar(NamedTuple):
     """Probabilities of the rules A → B C and A → x, and the level of each A; A = 0 begins every text."""
 
-    pair_ABC: Vector
-    leaf_AX: Vector
+    pairs: Vector  # (A, B, C)
+    leaves: Vector  # (A, X)
     levels: tuple[int, ...]
 
 
@@ -72,12 +72,12 @@ class Trees(SymbolLanguage[Parsed]):
 
     def __init__(self, grammar: RandomGrammar) -> None:
         self.grammar = grammar
-        self.names = NAMES[: grammar.leaf_AX.shape[1]]
+        self.names = NAMES[: grammar.leaves.shape[1]]
         self.skills = (*(f"level {level}" for level in range(max(grammar.levels) + 1)), SPELLING)
         n = len(grammar.levels)
         # p(A begins with B), directly or not, B = A included: the sum of all powers of p(A → B …).
-        self._begins_AB = np.linalg.inv(np.eye(n) - grammar.pair_ABC.sum(axis=2))
-        self._begins_AX = self._begins_AB @ grammar.leaf_AX
+        self._begins_AB = np.linalg.inv(np.eye(n) - grammar.pairs.sum(axis=2))
+        self._begins_AX = self._begins_AB @ grammar.leaves
 
     def begin(self) -> Parsed:
         start = np.zeros(len(self.grammar.levels))
@@ -92,8 +92,8 @@ class Trees(SymbolLanguage[Parsed]):
 
     def after(self, state: Parsed, symbol: str) -> Parsed:
         j = state.length + 1
-        pair_ABC = self.grammar.pair_ABC
-        new: list[Vector] = [self.grammar.leaf_AX[:, self.names.index(symbol)]]  # inside_ij, from i = j - 1 down to 0
+        pair_ABC = self.grammar.pairs
+        new: list[Vector] = [self.grammar.leaves[:, self.names.index(symbol)]]  # inside_ij, from i = j - 1 down to 0
         for i in reversed(range(j - 1)):
             # Every way to split i … j − 1: B writes up to k, C the rest.
             left_KB = np.stack([state.inside[i][k - i - 1] for k in range(i + 1, j)])
@@ -102,7 +102,7 @@ class Trees(SymbolLanguage[Parsed]):
         new.reverse()
         reached_IA = np.stack(state.next) @ self._begins_AB
         next_C = np.einsum("ia,abc,ib->c", reached_IA, pair_ABC, np.stack(new), optimize=True)
-        inside = (*(row + (each,) for row, each in zip(state.inside, new, strict=False)), (new[-1],))
+        inside = (*((*row, each) for row, each in zip(state.inside, new, strict=False)), (new[-1],))
         return Parsed(inside, (*state.next, next_C))
 
     def skill(self, state: Parsed, symbol: str) -> str:
@@ -115,7 +115,7 @@ class Trees(SymbolLanguage[Parsed]):
         return text_of(self._leaves(0, rng))
 
     def _leaves(self, a: int, rng: random.Random) -> list[str]:
-        pairs = {f"{b} {c}": float(self.grammar.pair_ABC[a, b, c]) for b, c in np.argwhere(self.grammar.pair_ABC[a])}
-        leaves = {self.names[x]: float(self.grammar.leaf_AX[a, x]) for (x,) in np.argwhere(self.grammar.leaf_AX[a])}
+        pairs = {f"{b} {c}": float(self.grammar.pairs[a, b, c]) for b, c in np.argwhere(self.grammar.pairs[a])}
+        leaves = {self.names[x]: float(self.grammar.leaves[a, x]) for (x,) in np.argwhere(self.grammar.leaves[a])}
         drawn = draw({**pairs, **leaves}, rng)
         return [drawn] if drawn in leaves else [leaf for b in drawn.split(" ") for leaf in self._leaves(int(b), rng)]

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from pellucid.corpora.fables import Fables
-from pellucid.corpora.fables.story import MORALS
-from pellucid.corpora.fables.told import PROPERTIES
 from pellucid.errors import DataError
+from pellucid.languages.fables import Fables
+from pellucid.languages.fables.story import MORALS
+from pellucid.languages.fables.told import PROPERTIES
 
 FABLES = Fables(24)
 DAISY = (

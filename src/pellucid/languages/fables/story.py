@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from pellucid.corpora.fables.notation import Option, read_rules
-from pellucid.corpora.fables.vocabulary import tables
+from pellucid.languages.fables.notation import Option, read_rules
+from pellucid.languages.fables.vocabulary import tables
 
 MORALS = {
     "sharing": "What we share comes back to us.",

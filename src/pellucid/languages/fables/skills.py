@@ -15,9 +15,9 @@ So in "Hazel", said earlier, "H" (it might be "Bramble") and "a" (it might be "H
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from pellucid.corpora.corpus import SPELLING
-from pellucid.corpora.fables.grammar import Fork, Grammar, Rules
-from pellucid.corpora.fables.notation import Choice, Hole, capitalize
+from pellucid.languages.fables.grammar import Fork, Grammar, Rules
+from pellucid.languages.fables.notation import Choice, Hole, capitalize
+from pellucid.languages.known import SPELLING
 
 SKILLS = ("choice", SPELLING, "agreement", "recall", "fact", "count", "moral")
 INSTRUCTION = "instruction"  # for choices that an instruction has decided (see `about`)

@@ -1,7 +1,7 @@
 from itertools import pairwise
 
-from pellucid.corpora.fables import MAX_WORLD_SIZE
-from pellucid.corpora.fables.world import animals, article, kind, rival
+from pellucid.languages.fables import MAX_WORLD_SIZE
+from pellucid.languages.fables.world import animals, article, kind, rival
 
 
 def test_an_animal_is_the_same_in_every_world():

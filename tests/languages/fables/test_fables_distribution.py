@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pellucid.corpora.fables import MAX_WORLD_SIZE, Fables
-from pellucid.corpora.fables.notation import Hole
-from pellucid.corpora.fables.skills import values_of_attributes
-from pellucid.corpora.fables.story import MORALS, story_rules
-from pellucid.corpora.fables.vocabulary import NUMBERS, tables
 from pellucid.errors import ConfigError, DataError
+from pellucid.languages.fables import MAX_WORLD_SIZE, Fables
+from pellucid.languages.fables.notation import Hole
+from pellucid.languages.fables.skills import values_of_attributes
+from pellucid.languages.fables.story import MORALS, story_rules
+from pellucid.languages.fables.vocabulary import NUMBERS, tables
 
 FABLES = Fables(24)
 

@@ -14,11 +14,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from pellucid.corpora.fables.distribution import Fables
-from pellucid.corpora.fables.entropy import Inside
-from pellucid.corpora.fables.notation import Choice, Option
-from pellucid.corpora.fables.skills import INSTRUCTION, SKILLS
 from pellucid.errors import DataError
+from pellucid.languages.fables.distribution import Fables
+from pellucid.languages.fables.entropy import Inside
+from pellucid.languages.fables.notation import Choice, Option
+from pellucid.languages.fables.skills import INSTRUCTION, SKILLS
 
 HERO = Choice("animal", variable="hero")
 Changes = dict[str, Sequence[Option]]

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from pellucid.corpora.fables import SKILLS, Fables
+from pellucid.languages.fables import SKILLS, Fables
 
 FABLES = Fables(24)
 

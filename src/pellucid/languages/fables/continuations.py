@@ -6,8 +6,8 @@ next token follows from that of the next word (see `data/truth.py`).
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pellucid.corpora.corpus import NextWord, WordLength
-from pellucid.corpora.fables.grammar import Fork, Grammar
+from pellucid.languages.fables.grammar import Fork, Grammar
+from pellucid.languages.known import NextWord, WordLength
 
 # One way to continue: the text up to the next choice, that choice (None at the story's end), and the probability.
 Way = tuple[str, Fork | None, float]

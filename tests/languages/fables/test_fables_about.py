@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from pellucid.corpora.fables import Fables, FablesAbout
-from pellucid.corpora.fables.story import MORALS
 from pellucid.errors import DataError
+from pellucid.languages.fables import Fables, FablesAbout
+from pellucid.languages.fables.story import MORALS
 from tiny_fables import N_STORYLINES, all_stories, tiny_fables
 
 FABLES = Fables(24)

@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise, takewhile
 
-from pellucid.corpora.fables.notation import Bind, Choice, Hole, Option, Part, capitalize, join_text
+from pellucid.languages.fables.notation import Bind, Choice, Hole, Option, Part, capitalize, join_text
 
 Rules = Mapping[str, Sequence[Option]]
 # The options drawn so far: variable -> its attributes.

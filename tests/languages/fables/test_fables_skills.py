@@ -4,8 +4,8 @@ from operator import itemgetter
 
 import pytest
 
-from pellucid.corpora.fables import SKILLS, Fables
-from pellucid.corpora.fables.skills import differing
+from pellucid.languages.fables import SKILLS, Fables
+from pellucid.languages.fables.skills import differing
 
 FABLES = Fables(24)
 

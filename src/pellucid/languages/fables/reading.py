@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pellucid.corpora.corpus import SPELLING
-from pellucid.corpora.fables.grammar import Grammar
-from pellucid.corpora.fables.skills import SkillReader
-from pellucid.corpora.fables.told import ToldReader
+from pellucid.languages.fables.grammar import Grammar
+from pellucid.languages.fables.skills import SkillReader
+from pellucid.languages.fables.told import ToldReader
+from pellucid.languages.known import SPELLING
 
 
 class Reading(NamedTuple):

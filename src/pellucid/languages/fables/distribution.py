@@ -5,17 +5,17 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
-from pellucid.corpora.corpus import NextWord, WordLength
-from pellucid.corpora.fables import continuations
-from pellucid.corpora.fables.deciding import Decided, decided_pieces
-from pellucid.corpora.fables.entropy import Inside, Mass
-from pellucid.corpora.fables.grammar import Fork, Grammar, Rules
-from pellucid.corpora.fables.notation import Choice, Hole, Option
-from pellucid.corpora.fables.reading import Reading, examine
-from pellucid.corpora.fables.skills import SKILLS, SkillReader
-from pellucid.corpora.fables.story import MORALS, story_rules
-from pellucid.corpora.fables.told import Told, ToldReader
 from pellucid.errors import DataError
+from pellucid.languages.fables import continuations
+from pellucid.languages.fables.deciding import Decided, decided_pieces
+from pellucid.languages.fables.entropy import Inside, Mass
+from pellucid.languages.fables.grammar import Fork, Grammar, Rules
+from pellucid.languages.fables.notation import Choice, Hole, Option
+from pellucid.languages.fables.reading import Reading, examine
+from pellucid.languages.fables.skills import SKILLS, SkillReader
+from pellucid.languages.fables.story import MORALS, story_rules
+from pellucid.languages.fables.told import Told, ToldReader
+from pellucid.languages.known import NextWord, WordLength
 
 # Part of every corpus's identity: raise it whenever a fable or its probability changes.
 GRAMMAR_VERSION = 2
