@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from pellucid.data.truth import first_word_length
 from pellucid.languages.fables import Fables
-from pellucid.languages.fables.notation import read_rules
+from pellucid.languages.grammar.notation import read_rules
 from pellucid.languages.known import NextWord
 
 # A rule is a list of options. An option has a weight and parts: a part that is a rule's name stands for one of that

@@ -14,8 +14,8 @@ import numpy as np
 
 from lesson_01 import Tensor, backward, concatenate, exp, log, log_softmax, tanh  # noqa: F401 - for you to use
 from pellucid.languages.fables import Fables
-from pellucid.languages.fables.grammar import Fork
-from pellucid.languages.fables.notation import read_rules, table
+from pellucid.languages.grammar.grammar import Fork
+from pellucid.languages.grammar.notation import read_rules, table
 
 Array = np.ndarray
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from pellucid.config.base import BrokenRule, Section, list_of_one
-from pellucid.config.languages import FablesConfig, Fraction, InstructionsConfig, LanguageConfig
+from pellucid.config.languages import FablesConfig, Fraction, GrammarConfig, InstructionsConfig, LanguageConfig
 
 # YAML gives lists, a frozen config holds tuples: the only conversion that we allow.
 Strings = Annotated[tuple[str, ...], Field(strict=False)]
@@ -132,6 +132,7 @@ class NoCorpusConfig(Section):
 CorpusConfig = Annotated[
     FablesConfig
     | InstructionsConfig
+    | GrammarConfig
     | LanguageConfig
     | TextFilesConfig
     | HuggingFaceConfig

@@ -34,6 +34,13 @@ class InstructionsConfig(DrawnSection):
     world_size: int = Field(24, ge=2, description="number of animals: that of the fables a run starts from")
 
 
+class GrammarConfig(DrawnSection):
+    """Texts of your own grammar, from a file of rules (docs/languages.md)."""
+
+    type: Literal["grammar"]
+    file: str = Field(min_length=1, description="a file of rules, seen from the current folder")
+
+
 class ChainsConfig(DrawnSection):
     """Markov chains, each with a matrix of its own: whoever reads has to learn it in context."""
 

@@ -17,6 +17,7 @@ from pellucid.config.languages import (
     BracketsConfig,
     ChainsConfig,
     FablesConfig,
+    GrammarConfig,
     HiddenConfig,
     HopsConfig,
     InstructionsConfig,
@@ -45,6 +46,10 @@ def build_corpus(config: CorpusConfig, downloads: Path = DOWNLOADS) -> Corpus:
             from pellucid.corpora.instructions import InstructionsCorpus
 
             return InstructionsCorpus(**options)
+        case GrammarConfig():
+            from pellucid.corpora.grammar import GrammarCorpus
+
+            return GrammarCorpus(**options)
         case (
             ChainsConfig()
             | LookupConfig()

@@ -2,7 +2,7 @@
 
 from pellucid.corpora.known import DrawnDocuments
 from pellucid.languages.fables.distribution import GRAMMAR_VERSION, Fables
-from pellucid.languages.fables.grammar import Rules
+from pellucid.languages.grammar.grammar import Rules
 
 
 class FablesCorpus(Fables, DrawnDocuments):

@@ -1,12 +1,16 @@
 """Corpora drawn from a known language: documents on demand, split so that training never sees a held-out one."""
 
+import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from itertools import islice
 
 from pellucid.corpora.corpus import Piece, Split
-from pellucid.errors import ConfigError
+from pellucid.errors import ConfigError, DataError
+
+# Training skips what is held out, which changes its distribution unless that is a small part: this share at most.
+MOST_HELD_OUT = 0.02
 
 
 class DrawnDocuments(ABC):
@@ -29,13 +33,13 @@ class DrawnDocuments(ABC):
     def write(self, rng: random.Random) -> str:
         """Draw a document."""
 
+    @abstractmethod
+    def log_probability(self, text: str) -> float:
+        """ln p(document)."""
+
     def documents(self, split: Split) -> Iterator[str]:
         """The documents of a split, written on demand; each call starts over."""
-        held_out: dict[str, None] = {}
-        for text in self._stream("validation"):
-            held_out[text] = None
-            if len(held_out) == self._n_validation:
-                break
+        held_out = self._held_out()
         if split == "validation":
             return iter(held_out)
         new = (text for text in self._stream("train") if text not in held_out)
@@ -44,6 +48,22 @@ class DrawnDocuments(ABC):
     def pieces(self, split: Split) -> Iterator[Piece]:
         """The documents of a split, each as one piece."""
         return (Piece(text, ends_document=True) for text in self.documents(split))
+
+    def _held_out(self) -> dict[str, None]:
+        texts: dict[str, None] = {}
+        n_drawn = 0
+        for text in self._stream("validation"):
+            n_drawn += 1
+            texts[text] = None
+            if len(texts) == self._n_validation or n_drawn == 100 * self._n_validation:
+                break
+        if n_drawn > len(texts) or n_drawn <= 100:  # no repetition among more than 100: the language is large enough
+            share = math.fsum(math.exp(self.log_probability(text)) for text in texts)
+            if share > MOST_HELD_OUT:
+                what = f"{self._n_validation:,} held-out documents are {share:.0%} of all there can be"
+                fix = "lower corpus.validation_fraction or corpus.size, or let the language have more documents"
+                raise DataError("the corpus", what, fix)
+        return texts
 
     def _stream(self, split: Split) -> Iterator[str]:
         # random.Random hashes a text seed with SHA-512: the same on every machine and Python.

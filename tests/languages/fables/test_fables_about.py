@@ -52,7 +52,7 @@ def test_a_fable_has_its_probability_over_that_of_the_condition_and_all_others_n
 def test_the_stories_of_the_conditioned_grammar_are_those_that_fulfil_the_condition(given):
     about, conditional = given
     assert dict(all_stories(about.grammar.begin())) == pytest.approx(conditional, abs=1e-12)
-    assert about.n_fables == len(conditional)
+    assert about.n_texts == len(conditional)
 
 
 def test_entropy_is_that_of_the_conditional_distribution(given):
@@ -86,7 +86,7 @@ def test_shared_parts_of_the_entropy_are_those_of_a_grammar_of_its_own(storyline
         about = FablesAbout(tiny, ["fox"], [moral])
         alone = Fables(tiny.world_size, about.grammar.source)
         assert about.entropy_nats == pytest.approx(alone.entropy_nats, abs=1e-12)
-        assert about.n_fables == alone.n_fables
+        assert about.n_texts == alone.n_texts
 
 
 def test_in_the_shipped_world_every_condition_is_obeyed_and_its_probability_is_bayes():

@@ -7,9 +7,9 @@ from itertools import accumulate
 import pytest
 
 from pellucid.languages.fables import Fables
-from pellucid.languages.fables.deciding import decided_pieces
-from pellucid.languages.fables.grammar import Grammar
-from pellucid.languages.fables.notation import read_rules, table
+from pellucid.languages.grammar.deciding import decided_pieces
+from pellucid.languages.grammar.grammar import Grammar
+from pellucid.languages.grammar.notation import read_rules, table
 from tiny_fables import all_stories, tiny_fables
 
 NAMES = {"Hugo": "he", "Ida": "she", "Otto": "he", "Emma": "she"}

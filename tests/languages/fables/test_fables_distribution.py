@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from pellucid.errors import ConfigError, DataError
 from pellucid.languages.fables import MAX_WORLD_SIZE, Fables
-from pellucid.languages.fables.notation import Hole
-from pellucid.languages.fables.skills import values_of_attributes
 from pellucid.languages.fables.story import MORALS, story_rules
 from pellucid.languages.fables.vocabulary import NUMBERS, tables
+from pellucid.languages.grammar.notation import Hole
+from pellucid.languages.grammar.skills import values_of_attributes
 
 FABLES = Fables(24)
 
@@ -59,7 +59,7 @@ def test_a_larger_world_has_more_entropy_and_every_world_is_rich():
     entropies = [fables.entropy_nats for fables in worlds]
     assert entropies == sorted(entropies)
     assert 75 < entropies[2] < 110
-    assert all(fables.n_fables > 10**15 for fables in worlds)
+    assert all(fables.n_texts > 10**15 for fables in worlds)
 
 
 def test_a_fable_reads_back_as_the_choices_that_were_drawn():

@@ -20,7 +20,7 @@ def listed(tiny):
 
 
 def test_listing_finds_as_many_fables_as_are_counted_and_all_differ(tiny, listed):
-    assert 100 < tiny.n_fables == len(listed) == len({text for text, _ in listed})
+    assert 100 < tiny.n_texts == len(listed) == len({text for text, _ in listed})
 
 
 def test_probabilities_of_all_fables_sum_to_one(listed):

@@ -1,7 +1,7 @@
 import pytest
 
-from pellucid.languages.fables.grammar import Grammar
-from pellucid.languages.fables.notation import Choice, Hole, read_rules, read_template
+from pellucid.languages.grammar.grammar import Grammar
+from pellucid.languages.grammar.notation import Choice, Hole, read_rules, read_template
 from tiny_fables import all_stories
 
 

@@ -5,7 +5,7 @@ from operator import itemgetter
 import pytest
 
 from pellucid.languages.fables import SKILLS, Fables
-from pellucid.languages.fables.skills import differing
+from pellucid.languages.grammar.skills import differing
 
 FABLES = Fables(24)
 

@@ -22,7 +22,7 @@ from pellucid.corpora.instructions.wordings import (
 from pellucid.corpora.known import n_held_out
 from pellucid.errors import DataError
 from pellucid.languages.fables import GRAMMAR_VERSION, Fables, FablesAbout
-from pellucid.languages.fables.grammar import Rules
+from pellucid.languages.grammar.grammar import Rules
 
 # Part of the corpus's identity: raise it whenever an instruction or its probability changes.
 INSTRUCTIONS_VERSION = 1

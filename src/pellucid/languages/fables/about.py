@@ -16,9 +16,9 @@ from functools import cached_property
 
 from pellucid.errors import DataError
 from pellucid.languages.fables.distribution import Fables
-from pellucid.languages.fables.entropy import Inside
-from pellucid.languages.fables.notation import Choice, Option
 from pellucid.languages.fables.skills import INSTRUCTION, SKILLS
+from pellucid.languages.grammar.entropy import Inside
+from pellucid.languages.grammar.notation import Choice, Option
 
 HERO = Choice("animal", variable="hero")
 Changes = dict[str, Sequence[Option]]

@@ -1,51 +1,38 @@
 """Fables: a distribution over short stories, to sample from, compute with and analyse."""
 
 import math
-import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from pellucid.errors import DataError
-from pellucid.languages.fables import continuations
-from pellucid.languages.fables.deciding import Decided, decided_pieces
-from pellucid.languages.fables.entropy import Inside, Mass
-from pellucid.languages.fables.grammar import Fork, Grammar, Rules
-from pellucid.languages.fables.notation import Choice, Hole, Option
 from pellucid.languages.fables.reading import Reading, examine
-from pellucid.languages.fables.skills import SKILLS, SkillReader
+from pellucid.languages.fables.skills import SKILLS, skill_of_hole
 from pellucid.languages.fables.story import MORALS, story_rules
 from pellucid.languages.fables.told import Told, ToldReader
-from pellucid.languages.known import NextWord, WordLength
+from pellucid.languages.grammar.grammar import Grammar, Rules
+from pellucid.languages.grammar.notation import Choice, Hole, Option
+from pellucid.languages.grammar.skills import SkillReader
+from pellucid.languages.grammar.texts import GrammarTexts
 
 # Part of every corpus's identity: raise it whenever a fable or its probability changes.
 GRAMMAR_VERSION = 2
 
 
-class Fables:
+class Fables(GrammarTexts):
     """The distribution of fables in a world of `world_size` animals.
 
     `rules` replaces the story (tests use smaller ones). Raises ConfigError for an impossible world_size.
     """
 
     skills: Sequence[str] = SKILLS
+    noun = "fable"
 
     def __init__(self, world_size: int, rules: Rules | None = None) -> None:
         rules = story_rules(world_size) if rules is None else rules
         self.world_size = world_size
         self.grammar = Grammar(rules, constants={"moral": MORALS})
-        self.skill_reader = SkillReader(self.grammar, rules)
+        self.skill_reader = SkillReader(self.grammar, rules, skill_of_hole)
         self._morals: dict[str, Mapping[str, float]] = {}
-
-    def write(self, rng: random.Random) -> str:
-        """Draw a fable."""
-        return self.grammar.derive(rng.random)
-
-    def read(self, text: str) -> Sequence[tuple[Fork, int]]:
-        """The choices that write this text. Raises DataError for a text that is not a fable."""
-        drawn, end, following = self.grammar.read(text)
-        if following or end < len(text):
-            raise DataError("fables", f"{text[:40]!r} is not a fable", "give a text that the grammar can write")
-        return drawn
 
     def likeliest_fable(self, beginning: str) -> str:
         """The fable with this beginning, continued by the likeliest option of each choice. DataError if impossible."""
@@ -63,33 +50,6 @@ class Fables:
             what = f"no fable begins with {beginning[:40]!r}"
             raise DataError("fables", what, "give a text that the grammar can write")
         return "".join(parts)
-
-    def log_probability(self, text: str) -> float:
-        """Natural logarithm of the probability of this text (nats); minus infinity if it is not a fable."""
-        try:
-            return math.fsum(math.log(fork.probability(index)) for fork, index in self.read(text))
-        except DataError:
-            return -math.inf
-
-    def next_character_distribution(self, prefix: str) -> Mapping[str, float]:
-        """p(next character | prefix), exactly; "" is the end of the fable; {} if no fable begins like this."""
-        return continuations.next_character_distribution(self.grammar, prefix)
-
-    def decided_pieces(self, text: str) -> list[Decided]:
-        """The pieces of a fable that earlier words decide, with those words. Raises DataError if it is not a fable."""
-        return decided_pieces(self.read(text))
-
-    def words_of(self, text: str, word_length: WordLength) -> Iterator[tuple[str, Mapping[NextWord, float]]]:
-        """Each word of a fable, and p(word | the words before it). Raises DataError if it is not a fable."""
-        return continuations.words_of(text, self.read(text), word_length)
-
-    def words_on(self, prefix: str, word_length: WordLength) -> Mapping[NextWord, float]:
-        """p(next word | these complete words); {} if no fable begins like this."""
-        return continuations.words_on(self.grammar, prefix, word_length)
-
-    def skills_of(self, text: str) -> list[int]:
-        """The index in `skills` of each character of a fable. Raises DataError if the text is not a fable."""
-        return [SKILLS.index(skill) for skill in self.skill_reader.skills(self.read(text))]
 
     def told_by(self, text: str) -> dict[str, Told]:
         """The properties (`told.PROPERTIES`) that a fable, or its beginning, has decided. DataError for other texts."""
@@ -131,25 +91,6 @@ class Fables:
                 return morals
         return {}
 
-    @property
-    def entropy_nats(self) -> float:
-        """The exact entropy of a fable, by dynamic programming over the grammar (see `entropy`)."""
-        return self._mass.entropy
-
-    @property
-    def n_fables(self) -> int:
-        """The number of different fables."""
-        return self._mass.number
-
     @cached_property
     def _told_reader(self) -> ToldReader:
         return ToldReader(self.grammar)
-
-    @property
-    def _mass(self) -> Mass:
-        return self.inside.whole
-
-    @cached_property
-    def inside(self) -> Inside:
-        """The masses of all parts of a fable."""
-        return Inside(self.grammar)

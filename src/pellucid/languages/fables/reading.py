@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pellucid.languages.fables.grammar import Grammar
-from pellucid.languages.fables.skills import SkillReader
 from pellucid.languages.fables.told import ToldReader
+from pellucid.languages.grammar.grammar import Grammar
+from pellucid.languages.grammar.skills import SkillReader
 from pellucid.languages.known import SPELLING
 
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from pellucid.languages.fables.notation import Option, read_rules
 from pellucid.languages.fables.vocabulary import tables
+from pellucid.languages.grammar.notation import Option, read_rules
 
 MORALS = {
     "sharing": "What we share comes back to us.",

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from pellucid.languages.fables.grammar import Fork, Grammar
-from pellucid.languages.fables.notation import Choice, Hole, Part
-from pellucid.languages.fables.skills import differing
+from pellucid.languages.grammar.grammar import Fork, Grammar
+from pellucid.languages.grammar.notation import Choice, Hole, Part
+from pellucid.languages.grammar.skills import differing
 
 # The variable and attribute of each property in the state of a story.
 _IN_STATE = {

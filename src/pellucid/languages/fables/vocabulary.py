@@ -5,8 +5,8 @@ Each is a rule of `notation`, with the attributes that later text may use.
 
 import re
 
-from pellucid.languages.fables.notation import Option, table
 from pellucid.languages.fables.world import animals, article, kind, rival
+from pellucid.languages.grammar.notation import Option, table
 
 HE = {"he": "he", "him": "him", "his": "his"}
 SHE = {"he": "she", "him": "her", "his": "her"}

@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise, takewhile
 
-from pellucid.languages.fables.notation import Bind, Choice, Hole, Option, Part, capitalize, join_text
+from pellucid.languages.grammar.notation import Bind, Choice, Hole, Option, Part, capitalize, join_text
 
 Rules = Mapping[str, Sequence[Option]]
 # The options drawn so far: variable -> its attributes.
@@ -45,7 +45,7 @@ class Rule:
     """A categorical distribution over options. Tables list the most frequent ones first."""
 
     def __init__(self, name: str, options: Sequence[Option]) -> None:
-        self.options = options
+        self.name, self.options = name, options
         self.weights = [option.weight for option in options]
         self.cumulative = list(accumulate(self.weights))
         self.total = self.cumulative[-1]

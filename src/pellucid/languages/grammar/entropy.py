@@ -16,8 +16,8 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pellucid.languages.fables.grammar import Fork, Grammar
-from pellucid.languages.fables.notation import Choice, Option
+from pellucid.languages.grammar.grammar import Fork, Grammar
+from pellucid.languages.grammar.notation import Choice, Option
 
 
 class Mass(NamedTuple):

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pellucid.languages.fables.grammar import Fork, Piece
+from pellucid.languages.grammar.grammar import Fork, Piece
 
 Drawn = Sequence[tuple[Fork, int]]
 

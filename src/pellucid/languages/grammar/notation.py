@@ -17,7 +17,8 @@ In a template everything is plain text except
     {Hero.he}            the same with a capital letter; {hero} is short for {hero.name}
     \n                   a new line
 
-An option longer than a line continues on lines that are indented further.
+An option longer than a line continues on lines that are indented further. A rule may name the skill that it takes to
+predict its choices, `weather: sky`; fables name none.
 """
 
 import re
@@ -74,32 +75,85 @@ def table(rows: Iterable[tuple[float, str, Mapping[str, str]]]) -> tuple[Option,
     return tuple(Option(weight, (text,), attributes) for weight, text, attributes in rows)
 
 
+class RuleError(ValueError):
+    """A line that does not follow the notation."""
+
+    def __init__(self, line: int, what: str, fix: str) -> None:
+        super().__init__(f"line {line}: {what}; {fix}")
+        self.line, self.what, self.fix = line, what, fix
+
+
+@dataclass
+class WrittenOption:
+    """An option as it stands in a text, from this line on."""
+
+    line: int
+    weight: float
+    template: str
+
+
+@dataclass
+class WrittenRule:
+    """A rule as it stands in a text: its line, its name, the skill of its choices if it names one, its options."""
+
+    line: int
+    name: str
+    skill: str
+    options: list[WrittenOption]
+
+
 def read_rules(source: str) -> dict[str, tuple[Option, ...]]:
-    """Read rules in the notation above. Raises ValueError if a line does not follow it."""
-    rules: dict[str, list[tuple[str, str]]] = {}
-    name = ""
-    for line in source.splitlines():
+    """Read rules in the notation above. Raises RuleError for a line that does not follow it."""
+    return {rule.name: tuple(map(read_option, rule.options)) for rule in read_written(source)}
+
+
+def read_written(source: str) -> list[WrittenRule]:
+    """The rules of a text, with their lines. Raises RuleError."""
+    rules: dict[str, WrittenRule] = {}
+    rule: WrittenRule | None = None
+    for number, line in enumerate(source.splitlines(), start=1):
         text = line.strip()
-        indent = len(line) - len(line.lstrip())
+        indent = len(line) - len(line.lstrip(" "))
         if not text or text.startswith("#"):
             continue
+        if line[indent] == "\t":
+            raise RuleError(number, "a tab", "indent with spaces: four before an option")
         if indent == 0:
-            if text in rules:
-                raise ValueError(f"the rule {text!r} is written twice")
-            name, rules[text] = text, []
+            name, _, skill = (part.strip() for part in text.partition(":"))
+            if name in rules:
+                raise RuleError(number, f"the rule {name!r} is written twice", f"see line {rules[name].line}")
+            rule = rules[name] = WrittenRule(number, name, skill, [])
+        elif rule is None:
+            raise RuleError(number, "an option without a rule", "write the name of its rule above it, not indented")
         elif indent == 4:
             weight, _, template = text.partition(" ")
-            rules[name].append((weight, template))
+            rule.options.append(WrittenOption(number, _weight(weight, number), template))
+        elif indent > 4 and rule.options:
+            rule.options[-1].template += f" {text}"
         else:
-            weight, template = rules[name][-1]
-            rules[name][-1] = (weight, f"{template} {text}")
-    return {name: tuple(_option(*option) for option in options) for name, options in rules.items()}
+            raise RuleError(number, f"{indent} spaces before an option", "indent it with four")
+    for rule in rules.values():
+        if not rule.options:
+            what = f"the rule {rule.name!r} has no options"
+            raise RuleError(rule.line, what, "write some below it: four spaces, a weight and a text")
+    return list(rules.values())
 
 
-def _option(weight: str, template: str) -> Option:
-    parts = read_template(template)
+def read_option(written: WrittenOption) -> Option:
+    """The option that a text describes."""
+    parts = read_template(written.template)
     plain = len(parts) == 1 and isinstance(parts[0], str)
-    return Option(float(weight), parts, {"name": template} if plain else {})
+    return Option(written.weight, parts, {"name": written.template} if plain else {})
+
+
+def _weight(text: str, line: int) -> float:
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = 0.0
+    if not 0 < weight < float("inf"):
+        raise RuleError(line, f"{text!r} is no weight", "begin an option with a number above 0, such as 1")
+    return weight
 
 
 def read_template(template: str) -> tuple[Part, ...]:
