@@ -31,14 +31,10 @@ LEAF_SHARE = 0.25
 
 
 class Parsed(NamedTuple):
-    """All trees of the symbols so far: inside[i] is inside_ij for each i, next_A[j], and the share of whole texts."""
+    """All trees of the first n symbols: inside[i, j - 1] is inside_ij (n, n, A), next[j] is next_j (n + 1, A)."""
 
-    inside: tuple[tuple[Vector, ...], ...]  # [i][j - i - 1]
-    next: tuple[Vector, ...]  # [j]
-
-    @property
-    def length(self) -> int:
-        return len(self.next) - 1
+    inside: Vector
+    next: Vector
 
 
 class RandomGrammar(NamedTuple):
@@ -78,32 +74,31 @@ class Trees(SymbolLanguage[Parsed]):
         # p(A begins with B), directly or not, B = A included: the sum of all powers of p(A → B …).
         self._begins_AB = np.linalg.inv(np.eye(n) - grammar.pairs.sum(axis=2))
         self._begins_AX = self._begins_AB @ grammar.leaves
+        self._pairs_A_BC = grammar.pairs.reshape(n, n * n)
+        self._pairs_AB_C = grammar.pairs.reshape(n * n, n)
 
     def begin(self) -> Parsed:
-        start = np.zeros(len(self.grammar.levels))
-        start[0] = 1.0
-        return Parsed((), (start,))
+        next_A = np.zeros((1, len(self.grammar.levels)))
+        next_A[0, 0] = 1.0
+        return Parsed(np.zeros((0, 0, len(self.grammar.levels))), next_A)
 
     def following(self, state: Parsed) -> Mapping[str, float]:
         masses = dict(zip(self.names, (state.next[-1] @ self._begins_AX).tolist(), strict=True))
-        masses[END] = float(state.inside[0][-1][0]) if state.length else 0.0
+        masses[END] = float(state.inside[0, -1, 0]) if len(state.inside) else 0.0
         total = sum(masses.values())
         return {symbol: mass / total for symbol, mass in masses.items() if mass > 0}
 
     def after(self, state: Parsed, symbol: str) -> Parsed:
-        j = state.length + 1
-        pair_ABC = self.grammar.pairs
-        new: list[Vector] = [self.grammar.leaves[:, self.names.index(symbol)]]  # inside_ij, from i = j - 1 down to 0
-        for i in reversed(range(j - 1)):
-            # Every way to split i … j − 1: B writes up to k, C the rest.
-            left_KB = np.stack([state.inside[i][k - i - 1] for k in range(i + 1, j)])
-            right_KC = np.stack([new[j - 1 - k] for k in range(i + 1, j)])
-            new.append(np.einsum("abc,kb,kc->a", pair_ABC, left_KB, right_KC, optimize=True))
-        new.reverse()
-        reached_IA = np.stack(state.next) @ self._begins_AB
-        next_C = np.einsum("ia,abc,ib->c", reached_IA, pair_ABC, np.stack(new), optimize=True)
-        inside = (*((*row, each) for row, each in zip(state.inside, new, strict=False)), (new[-1],))
-        return Parsed(inside, (*state.next, next_C))
+        n = len(state.inside)
+        inside = np.pad(state.inside, ((0, 1), (0, 1), (0, 0)))
+        inside[n, n] = self.grammar.leaves[:, self.names.index(symbol)]
+        for i in reversed(range(n)):  # every way to split i … n: B writes the symbols before k, C the others
+            splits_BC = inside[i, i:n].T @ inside[i + 1 :, n]
+            inside[i, n] = self._pairs_A_BC @ splits_BC.ravel()
+        # A constituent A that began at i, whose B ends here, goes on with C.
+        begun_IA = state.next @ self._begins_AB
+        next_C = (begun_IA.T @ inside[:, n]).ravel() @ self._pairs_AB_C
+        return Parsed(inside, np.vstack([state.next, next_C]))
 
     def skill(self, state: Parsed, symbol: str) -> str:
         """The level of the largest constituent that begins here, as the best reader guesses it."""
