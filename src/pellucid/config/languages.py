@@ -12,7 +12,7 @@ Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
 class DrawnSection(Section):
-    """What all corpora of a known language have in common."""
+    """The keys that all corpora of a known language have in common."""
 
     size: int = Field(20_000, ge=2, description="number of documents, training and validation together")
     seed: int = Field(0, ge=0, description="the same seed writes the same corpus on every machine")

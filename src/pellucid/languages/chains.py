@@ -19,7 +19,7 @@ Strategy = Literal["evenly", "counts", "pairs"]
 
 
 class Seen(NamedTuple):
-    """What a reader remembers: how many symbols there were, the last one, and how often each followed each."""
+    """The memory of a reader: how many symbols there were, the last one, and how often each followed each."""
 
     length: int
     last: int

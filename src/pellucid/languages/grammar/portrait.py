@@ -1,4 +1,4 @@
-"""What a grammar's author wants to know of it: how many texts it has, their entropy, and what they look like."""
+"""A grammar described for its author: how many texts it has, their entropy, and how they look."""
 
 import math
 import random
