@@ -6,6 +6,7 @@ from typing import Any
 
 from pellucid.corpora.corpus import Split
 from pellucid.corpora.known import DrawnDocuments
+from pellucid.errors import DataError
 from pellucid.languages.known import NextWord, WordLength
 from pellucid.languages.sums import Sums
 from pellucid.languages.symbols import SymbolLanguage, text_of
@@ -78,3 +79,8 @@ class SumsCorpus(SymbolCorpus):
         n = max(1, round(len(pairs) * self._validation_fraction))
         chosen = pairs[:n] if split == "validation" else rng.choices(pairs[n:], k=self._size)
         return (text_of(self.language.document(a, b)) for a, b in chosen)
+
+    def fresh(self, n: int, seed: int) -> list[str]:
+        """Raises DataError: the pairs are split, so nothing is left that is in neither split."""
+        what = "the pairs of sums are split, and all that were not trained on are held out: there are no new ones"
+        raise DataError("the corpus", what, "`pellucid evaluate` scores those that are held out")

@@ -9,11 +9,12 @@ with k states. So the best possible reader counts pairs: it learns in context (E
 """
 
 import math
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from pellucid.languages.known import SPELLING
-from pellucid.languages.symbols import END, NAMES, SymbolLanguage, uniform
+from pellucid.languages.symbols import END, NAMES, SymbolLanguage, text_of, uniform
 
 Strategy = Literal["evenly", "counts", "pairs"]
 
@@ -55,6 +56,19 @@ class Chains(SymbolLanguage[Seen]):
 
     def skill(self, state: Seen, symbol: str) -> str:
         return "seen" if state.length and any(state.pairs[state.last]) else "never seen"
+
+    def write(self, rng: random.Random) -> str:
+        """Draw a document: each symbol as the best reader would guess it, which is how chains write (Pólya's urn)."""
+        n = len(self.names)
+        weights = [[self.alpha] * n for _ in range(n)]
+        now = rng.randrange(n)
+        states = [now]
+        for _ in range(self.length - 1):
+            row = weights[now]
+            [now] = rng.choices(range(n), row)
+            row[now] += 1
+            states.append(now)
+        return text_of([self.names[state] for state in states])
 
     def nats_by_strategy(self, text: str, strategy: Strategy) -> Iterator[float]:
         """−ln p of each symbol of a document for a reader who guesses evenly, by counts of symbols, or by pairs.

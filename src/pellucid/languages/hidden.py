@@ -37,6 +37,12 @@ class Hidden(SymbolLanguage[Belief]):
         self.transitions, self.length = transitions, length
         self.names = NAMES[: len(transitions)]
         self.stationary = stationary(transitions)
+        states = range(len(self.stationary))
+        # Of each state: every symbol with every next state, and their probability.
+        self._ways = [
+            [((name, j), matrix[i][j]) for name, matrix in zip(self.names, transitions, strict=True) for j in states]
+            for i in states
+        ]
 
     def begin(self) -> Belief:
         return Belief(0, self.stationary)
@@ -62,14 +68,11 @@ class Hidden(SymbolLanguage[Belief]):
 
     def write(self, rng: random.Random) -> str:
         """Draw a document, as the process does: state by state."""
-        state = int(draw({str(i): p for i, p in enumerate(self.stationary)}, rng))
+        state = draw(list(enumerate(self.stationary)), rng)
         symbols = list[str]()
         for _ in range(self.length):
-            n = len(self.stationary)
-            ways = {f"{x} {j}": self.transitions[x][state][j] for x in range(len(self.names)) for j in range(n)}
-            x, j = draw(ways, rng).split(" ")
-            symbols.append(self.names[int(x)])
-            state = int(j)
+            symbol, state = draw(self._ways[state], rng)
+            symbols.append(symbol)
         return text_of(symbols)
 
     def _moved(self, state: Belief, x: int) -> list[float]:

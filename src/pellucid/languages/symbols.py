@@ -10,7 +10,7 @@ enough of them has one token for each.
 import math
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from string import ascii_letters
 from typing import Generic, TypeVar
 
@@ -18,6 +18,7 @@ from pellucid.errors import DataError
 from pellucid.languages.known import SPELLING, NextWord, WordLength
 
 State = TypeVar("State")
+Value = TypeVar("Value")
 END = ""  # in place of a symbol: the document is over
 NAMES = ascii_letters  # symbols that stand for states, keys, things, ...
 
@@ -58,7 +59,7 @@ class SymbolLanguage(ABC, Generic[State]):
     def write(self, rng: random.Random) -> str:
         """Draw a document."""
         symbols, state = list[str](), self.begin()
-        while (symbol := draw(self.following(state), rng)) != END:
+        while (symbol := draw(self.following(state).items(), rng)) != END:
             symbols.append(symbol)
             state = self.after(state, symbol)
         return text_of(symbols)
@@ -151,14 +152,14 @@ def symbols_of(text: str) -> list[str]:
     return text[1:].split(" ") if text[:1] == " " else [f" {text}"] if text else []
 
 
-def draw(probabilities: Mapping[str, float], rng: random.Random) -> str:
-    """A symbol with these probabilities."""
-    left = rng.random() * math.fsum(probabilities.values())
-    for symbol, p in probabilities.items():
+def draw(probabilities: Iterable[tuple[Value, float]], rng: random.Random) -> Value:
+    """One of these values, with these probabilities, which sum to 1."""
+    left = rng.random()
+    for value, p in probabilities:
         left -= p
         if left < 0:
-            return symbol
-    return symbol  # rounding errors
+            return value
+    return value  # rounding errors may leave the last one
 
 
 def uniform(symbols: Sequence[str]) -> dict[str, float]:

@@ -74,6 +74,12 @@ class Trees(SymbolLanguage[Parsed]):
         # p(A begins with B), directly or not, B = A included: the sum of all powers of p(A → B …).
         self._begins_AB = np.linalg.inv(np.eye(n) - grammar.pairs.sum(axis=2))
         self._begins_AX = self._begins_AB @ grammar.leaves
+        # Of each constituent: its symbols and its pairs, the second part first, each with its probability.
+        self._rules: list[list[tuple[str | tuple[int, int], float]]] = [
+            [(self.names[x], float(grammar.leaves[a, x])) for x in np.flatnonzero(grammar.leaves[a])]
+            + [((int(c), int(b)), float(grammar.pairs[a, b, c])) for b, c in np.argwhere(grammar.pairs[a])]
+            for a in range(n)
+        ]
         self._pairs_A_BC = grammar.pairs.reshape(n, n * n)
         self._pairs_AB_C = grammar.pairs.reshape(n * n, n)
 
@@ -107,10 +113,11 @@ class Trees(SymbolLanguage[Parsed]):
 
     def write(self, rng: random.Random) -> str:
         """Draw a text, from the top of its tree downwards."""
-        return text_of(self._leaves(0, rng))
-
-    def _leaves(self, a: int, rng: random.Random) -> list[str]:
-        pairs = {f"{b} {c}": float(self.grammar.pairs[a, b, c]) for b, c in np.argwhere(self.grammar.pairs[a])}
-        leaves = {self.names[x]: float(self.grammar.leaves[a, x]) for (x,) in np.argwhere(self.grammar.leaves[a])}
-        drawn = draw({**pairs, **leaves}, rng)
-        return [drawn] if drawn in leaves else [leaf for b in drawn.split(" ") for leaf in self._leaves(int(b), rng)]
+        symbols, ahead = list[str](), [0]  # constituents still to be written, in reverse order
+        while ahead:
+            below = draw(self._rules[ahead.pop()], rng)
+            if isinstance(below, str):
+                symbols.append(below)
+            else:
+                ahead += below
+        return text_of(symbols)

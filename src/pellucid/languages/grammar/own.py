@@ -155,7 +155,7 @@ class Checks:
             self._finished.add(name)
 
     def _drawn(self, name: str, known: Known) -> Known:
-        """The variables that are certainly drawn after a rule. RuleError for a hole of something that may not have been drawn."""
+        """The variables that are certainly drawn after a rule. RuleError for a hole of one that may not have been."""
         if (name, known) not in self._known_after:
             after = []
             for written, option in zip(self.rules[name].options, self.options[name], strict=True):
