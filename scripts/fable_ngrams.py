@@ -16,9 +16,9 @@ from itertools import count
 from typing import NamedTuple
 
 from pellucid.corpora.fables import FablesCorpus
-from pellucid.corpora.fables.grammar import Fork, Grammar, State, bind, fill
-from pellucid.corpora.fables.notation import Choice, Hole, Part, capitalize
 from pellucid.data.truth import first_word_length
+from pellucid.languages.grammar.grammar import Fork, Grammar, State, bind, fill
+from pellucid.languages.grammar.notation import Choice, Hole, Part, capitalize
 from pellucid.tokenizer import Tokenizer
 
 END = ""  # stands for the end of a fable, as if it were a word

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from pellucid.checkpoint.build import load_trained_run
 from pellucid.corpora.build import build_corpus
-from pellucid.corpora.fables import Fables, FablesCorpus
+from pellucid.corpora.fables import FablesCorpus
 from pellucid.evaluation.written import judge as judge_texts
 from pellucid.generation import Sampling, generate_text
+from pellucid.languages.fables import Fables
 
 
 def judge(run: Path, n_samples: int, seed: int) -> tuple[int, float]:

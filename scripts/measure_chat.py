@@ -20,8 +20,8 @@ from typing import Any
 
 from results import ROOT, here, parser, print_table, record
 
-from pellucid.corpora.fables import Fables
-from pellucid.corpora.fables.story import MORALS
+from pellucid.languages.fables import Fables
+from pellucid.languages.fables.story import MORALS
 
 STAGES = ("instructions_sft", "instructions_grpo")
 N_ANSWERS = 475  # all that are held out

@@ -16,7 +16,7 @@ import yaml
 
 from pellucid.checkpoint.build import load_trained_run
 from pellucid.corpora.build import build_corpus
-from pellucid.corpora.fables.corpus import FablesCorpus
+from pellucid.corpora.fables import FablesCorpus
 
 MORAL = "\nMoral:"
 

@@ -1,6 +1,7 @@
 """A corpus whose distribution is known because it is a list: what the real ones must agree with."""
 
-from pellucid.corpora.corpus import NextWord, Piece
+from pellucid.corpora.corpus import Piece
+from pellucid.languages.known import NextWord
 
 
 class ListedCorpus:

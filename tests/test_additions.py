@@ -209,10 +209,10 @@ class LowRank(LanguageModel):
         ("corpora/listed.py", None, (ROOT / "tests/listed_corpus.py").read_text(encoding="utf-8")),
         (
             "config/data.py",
-            "class InstructionsConfig",
+            "class DownloadConfig",
             'class ListedConfig(Section):\n    type: Literal["listed"]\n\n\n',
         ),
-        ("config/data.py", "FablesConfig\n    | Inst", "ListedConfig | "),
+        ("config/data.py", "    FablesConfig\n    | Inst", "    ListedConfig |"),
         (
             "corpora/build.py",
             "        case InstructionsConfig",

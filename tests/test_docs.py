@@ -9,9 +9,9 @@ import pytest
 from markdown_it import MarkdownIt
 from scripts.results import ROOT, pages
 
-from pellucid.corpora.fables import Fables
 from pellucid.corpora.instructions import InstructionsCorpus, Task
 from pellucid.corpora.instructions.corpus import is_held_out
+from pellucid.languages.fables import Fables
 
 PAGES = pages()
 EQUATIONS = ROOT / "docs/equations.md"
@@ -196,7 +196,7 @@ def test_the_figures_of_the_equations_page_can_be_drawn():
 def test_the_fables_page_has_the_entropy_and_the_number_of_fables():
     page, fables = (ROOT / "docs/fables.md").read_text("utf-8"), Fables(world_size=24)
     assert f"{fables.entropy_nats:.2f} nats ({fables.entropy_nats / math.log(2):.1f} bits) per fable" in page
-    assert f"there are {fables.n_fables / 10**48:.1f} × 10⁴⁸ different fables" in page
+    assert f"there are {fables.n_texts / 10**48:.1f} × 10⁴⁸ different fables" in page
 
 
 def test_the_post_training_page_has_the_numbers_of_the_instructions():

@@ -4,8 +4,8 @@ import random
 from collections.abc import Iterator
 
 from pellucid.corpora.fables import FablesCorpus
-from pellucid.corpora.fables.grammar import Fork
-from pellucid.corpora.fables.story import story_rules
+from pellucid.languages.fables.story import story_rules
+from pellucid.languages.grammar.grammar import Fork
 
 N_STORYLINES = len(story_rules(3)["storyline"])
 # Tables whose options depend on each other: they stay whole, so that what is told stays possible.
@@ -26,7 +26,7 @@ def tiny_fables(*storylines: int, most: int = 2000) -> FablesCorpus:
     while True:
         narrowed = {name: kept[name][: 2 if i < n_open else 1] for i, name in enumerate(open_rules)}
         fables = FablesCorpus(10, 3, 0, 0.5, {**rules, **narrowed})
-        if fables.n_fables <= most:
+        if fables.n_texts <= most:
             return fables
         n_open = n_open * 9 // 10 if n_open > 10 else n_open - 1
 

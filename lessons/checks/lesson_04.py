@@ -9,8 +9,8 @@ from types import ModuleType
 from typing import Any
 
 from pellucid import plain
-from pellucid.corpora.fables import Fables
 from pellucid.course.checks import Wrong, expect
+from pellucid.languages.fables import Fables
 from pellucid.tokenizer.pieces import visible
 
 Pair = tuple[int, int]

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from pellucid.corpora.corpus import NextWord
-from pellucid.corpora.fables import Fables
-from pellucid.corpora.fables.notation import read_rules
 from pellucid.data.truth import first_word_length
+from pellucid.languages.fables import Fables
+from pellucid.languages.grammar.notation import read_rules
+from pellucid.languages.known import NextWord
 
 # A rule is a list of options. An option has a weight and parts: a part that is a rule's name stands for one of that
 # rule's options, drawn anew each time; any other part is a word.

@@ -13,9 +13,9 @@ from functools import cache
 import numpy as np
 
 from lesson_01 import Tensor, backward, concatenate, exp, log, log_softmax, tanh  # noqa: F401 - for you to use
-from pellucid.corpora.fables import Fables
-from pellucid.corpora.fables.grammar import Fork
-from pellucid.corpora.fables.notation import read_rules, table
+from pellucid.languages.fables import Fables
+from pellucid.languages.grammar.grammar import Fork
+from pellucid.languages.grammar.notation import read_rules, table
 
 Array = np.ndarray
 

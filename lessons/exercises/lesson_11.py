@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from pellucid.api import Run
-from pellucid.corpora.fables import Fables
 from pellucid.data.truth import next_token_distributions
+from pellucid.languages.fables import Fables
 
 Array = np.ndarray
 Text = tuple  # the tokens of a text so far

@@ -21,7 +21,7 @@ from lesson_00 import (
     surprise,
     words_with_probabilities,
 )
-from pellucid.corpora.fables import Fables
+from pellucid.languages.fables import Fables
 
 BLUE, ORANGE, GREY = "#3b6fb6", "#d9742b", "#666666"
 HEAT = LinearSegmentedColormap.from_list("surprise", ["#ffffff", "#f6c79c", ORANGE])

@@ -12,8 +12,8 @@ from matplotlib.ticker import FuncFormatter
 
 import pellucid
 from lesson_04 import byte_ids, encode, learn_merges, spellings
-from pellucid.corpora.fables import Fables
 from pellucid.data.truth import nats_of
+from pellucid.languages.fables import Fables
 from pellucid.tokenizer.pieces import visible
 from pellucid.tokenizer.train import train_byte_pairs
 

@@ -22,7 +22,7 @@ from lesson_11 import (
     top_k,
     top_p,
 )
-from pellucid.corpora.fables import Fables
+from pellucid.languages.fables import Fables
 
 BLUE, ORANGE, GREY = "#3b6fb6", "#d9742b", "#777777"
 

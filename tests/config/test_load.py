@@ -310,7 +310,8 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
         (
             "corpus={files: [a]}",
             "command line: corpus.type: this key is missing; "
-            "add `type: ...`, one of fables, instructions, text, hugging_face, conversations, preferences, none",
+            "add `type: ...`, one of fables, instructions, grammar, chains, lookup, hops, brackets, sums, hidden, "
+            "trees, text, hugging_face, conversations, preferences, none",
         ),
         (
             "corpus={type: text}",

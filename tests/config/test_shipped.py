@@ -42,7 +42,7 @@ def test_each_shipped_config_is_listed_and_loads_by_its_name():
         if name.startswith("experiments/"):
             assert load_experiment(Path(name)).config.name == name.removeprefix("experiments/")
         else:
-            assert load_run_config(Path(name)).name == name
+            assert load_run_config(Path(name)).name == name.removeprefix("languages/")
         assert len(purpose) > 20
 
 

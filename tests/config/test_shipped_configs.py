@@ -13,7 +13,7 @@ from pellucid.runtime.precision import resolve_precision
 from pellucid.training.build import build_optimizers, build_schedule
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-SHIPPED = sorted(CONFIGS.glob("*.yaml"))
+SHIPPED = sorted([*CONFIGS.glob("*.yaml"), *CONFIGS.glob("languages/*.yaml")])
 
 pytestmark = pytest.mark.usefixtures("trained_before")
 
@@ -54,7 +54,8 @@ def test_a_shipped_config_builds_without_memory_and_schedules_every_step(path: P
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_a_shipped_config_tells_editors_its_schema(path: Path):
-    assert path.read_text().startswith("# yaml-language-server: $schema=schema.json\n")
+    schema = "schema.json" if path.parent == CONFIGS else "../schema.json"
+    assert path.read_text().startswith(f"# yaml-language-server: $schema={schema}\n")
 
 
 def test_the_schema_file_is_what_the_schema_command_prints():

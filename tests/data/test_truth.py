@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from listed_corpus import ListedCorpus
-from pellucid.corpora.fables import SKILLS
 from pellucid.data.truth import (
     UNWRITABLE,
     TokenTruth,
@@ -21,6 +20,7 @@ from pellucid.data.truth import (
     write_truth,
 )
 from pellucid.errors import DataError
+from pellucid.languages.fables import SKILLS
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 from tiny_fables import all_stories, tiny_fables
 

@@ -3,8 +3,8 @@ import random
 import pytest
 from scripts.judge_fables import share_before_first_fault
 
-from pellucid.corpora.fables import Fables
 from pellucid.evaluation.written import distance_of_morals, judge, moral_of
+from pellucid.languages.fables import Fables
 
 FABLES = Fables(24)
 

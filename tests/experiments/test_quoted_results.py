@@ -8,7 +8,7 @@ from statistics import mean
 import numpy as np
 import pytest
 
-from pellucid.corpora.fables.corpus import FablesCorpus
+from pellucid.corpora.fables import FablesCorpus
 from pellucid.evaluation.answers import Share
 
 ROOT = Path(__file__).parents[2]

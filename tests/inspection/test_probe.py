@@ -7,8 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from pellucid.corpora.fables import Fables
-from pellucid.corpora.fables.told import PROPERTIES
 from pellucid.errors import DataError
 from pellucid.inspection import probe as module
 from pellucid.inspection.probe import (
@@ -21,6 +19,8 @@ from pellucid.inspection.probe import (
     sentence_ends,
     shuffled_by_fable,
 )
+from pellucid.languages.fables import Fables
+from pellucid.languages.fables.told import PROPERTIES
 from pellucid.model.language_model import LanguageModel
 from pellucid.tokenizer.train import train_byte_pairs
 

@@ -15,12 +15,12 @@ from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.snapshots import write_snapshot
 from pellucid.checkpoint.step_directory import read_checkpoint
 from pellucid.config.shipped import DEMO
-from pellucid.corpora.fables.vocabulary import other_heroes
 from pellucid.data.truth import truth_of_answers
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.inspection.build import fables_of
 from pellucid.inspection.explain_truth import truth_of_text
 from pellucid.inspection.interventions import nothing, replaced
+from pellucid.languages.fables.vocabulary import other_heroes
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.web.export import or_none
 from pellucid.web.kept import Kept

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer import Option
 
-from pellucid.cli import configs, embedding, exchange, learning, looking, serving, training, writing
+from pellucid.cli import configs, embedding, exchange, languages, learning, looking, serving, training, writing
 from pellucid.cli.terminal import Stopped, is_first, note
 from pellucid.errors import ConfigError, NonFiniteError, PellucidError, explained
 from pellucid.version import __version__
@@ -69,6 +69,7 @@ app.command()(exchange.quantize)
 app.command()(training.experiment)
 app.command(hidden=True)(training.experiment_run)
 app.command()(learning.learn)
+app.command()(languages.language)
 app.command()(configs.configs)
 app.command()(configs.schema)
 

@@ -9,35 +9,15 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from pellucid.config.base import BrokenRule, Section, list_of_one
+from pellucid.config.languages import FablesConfig, Fraction, GrammarConfig, InstructionsConfig, LanguageConfig
 
 # YAML gives lists, a frozen config holds tuples: the only conversion that we allow.
 Strings = Annotated[tuple[str, ...], Field(strict=False)]
 Files = Annotated[Strings, BeforeValidator(list_of_one, json_schema_input_type=str | Strings)]
-Fraction = Annotated[float, Field(gt=0, lt=1)]
 FORMATS = ("json", "text", "parquet", "csv")
 # Otherwise the hub would be searched for a data set of that name, which takes half a minute.
 FORMAT_OF_SUFFIX = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv"}
 MISNAMED_FORMATS = {"jsonl": "json", "jsonlines": "json", "ndjson": "json", "txt": "text", "pq": "parquet"}
-
-
-class FablesConfig(Section):
-    """Short animal fables from a grammar whose entropy is known exactly."""
-
-    type: Literal["fables"]
-    size: int = Field(20_000, ge=2, description="number of fables, training and validation together")
-    world_size: int = Field(24, ge=2, description="number of animals; more animals, more facts to learn")
-    seed: int = Field(0, ge=0, description="the same seed writes the same corpus on every machine")
-    validation_fraction: Fraction = Field(0.05, description="share of the fables held out")
-
-
-class InstructionsConfig(Section):
-    """Instructions about fables, each with an answer drawn from its exact distribution."""
-
-    type: Literal["instructions"]
-    size: int = Field(8_000, ge=2, description="number of instructions, training and validation together")
-    world_size: int = Field(24, ge=2, description="number of animals: that of the fables a run starts from")
-    seed: int = Field(0, ge=0, description="the same seed writes the same corpus on every machine")
-    validation_fraction: Fraction = Field(0.05, description="share of the instructions held out")
 
 
 class DownloadConfig(Section):
@@ -152,6 +132,8 @@ class NoCorpusConfig(Section):
 CorpusConfig = Annotated[
     FablesConfig
     | InstructionsConfig
+    | GrammarConfig
+    | LanguageConfig
     | TextFilesConfig
     | HuggingFaceConfig
     | ConversationsConfig

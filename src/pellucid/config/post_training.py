@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from pellucid.config.base import BrokenRule, Section
-from pellucid.config.data import Fraction, Strings
+from pellucid.config.data import Strings
+from pellucid.config.languages import Fraction
 
 Positive = Annotated[float, Field(gt=0)]
 

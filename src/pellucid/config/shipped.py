@@ -28,7 +28,9 @@ def find_config(file: Path) -> Path:
 
 def shipped_configs() -> Iterator[tuple[str, str]]:
     """The name and purpose (the first sentence of its comments) of each shipped config; experiments last."""
-    for path in [*sorted(SHIPPED.glob("*.yaml")), *sorted((SHIPPED / "experiments").glob("*.yaml"))]:
+    for path in (
+        path for folder in (".", "languages", "experiments") for path in sorted(SHIPPED.glob(f"{folder}/*.yaml"))
+    ):
         lines = path.read_text(encoding="utf-8").splitlines()[1:]  # the first one tells editors the schema
         comment = " ".join(line[2:] for line in takewhile(lambda line: re.match("# ?[^ ]", line), lines))
         yield path.relative_to(SHIPPED).with_suffix("").as_posix(), re.split(r"(?<=[.?!]) (?=[A-Z])", comment)[0]

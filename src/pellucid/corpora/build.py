@@ -8,12 +8,22 @@ from pellucid.config.data import (
     FORMAT_OF_SUFFIX,
     ConversationsConfig,
     CorpusConfig,
-    FablesConfig,
     HuggingFaceConfig,
-    InstructionsConfig,
     NoCorpusConfig,
     PreferencesConfig,
     TextFilesConfig,
+)
+from pellucid.config.languages import (
+    BracketsConfig,
+    ChainsConfig,
+    FablesConfig,
+    GrammarConfig,
+    HiddenConfig,
+    HopsConfig,
+    InstructionsConfig,
+    LookupConfig,
+    SumsConfig,
+    TreesConfig,
 )
 from pellucid.corpora.corpus import Corpus
 from pellucid.errors import DataError
@@ -36,6 +46,25 @@ def build_corpus(config: CorpusConfig, downloads: Path = DOWNLOADS) -> Corpus:
             from pellucid.corpora.instructions import InstructionsCorpus
 
             return InstructionsCorpus(**options)
+        case GrammarConfig():
+            from pellucid.corpora.grammar import GrammarCorpus
+
+            return GrammarCorpus(**options)
+        case (
+            ChainsConfig()
+            | LookupConfig()
+            | HopsConfig()
+            | BracketsConfig()
+            | SumsConfig()
+            | HiddenConfig()
+            | TreesConfig()
+        ):
+            from pellucid.corpora.symbols import SumsCorpus, SymbolCorpus
+            from pellucid.languages.build import build_language
+
+            kind = SumsCorpus if config.type == "sums" else SymbolCorpus
+            drawn = {name: options.pop(name) for name in ("size", "seed", "validation_fraction")}
+            return kind(build_language(config), options, kind=config.type, **drawn)
         case TextFilesConfig():
             from pellucid.corpora.download import download
             from pellucid.corpora.text_files import TextFilesCorpus

@@ -5,12 +5,13 @@ one document of about 500,000 pieces.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
+from pellucid.languages.known import KnownText
+
 Split = Literal["train", "validation"]
-SPELLING = "spelling"
 
 # Characters. Longer words are cut: the time to learn byte pairs grows with the square of a word's length.
 PIECE_LENGTH = 1 << 12
@@ -55,41 +56,6 @@ class CorpusOfFiles(Corpus, Protocol):
     """A corpus with local files, which somebody may edit while it is read."""
 
     def local_files(self) -> Sequence[Path]: ...
-
-
-class NextWord(NamedTuple):
-    """A word that may come next, and whether the document ends with it."""
-
-    text: str
-    ends_document: bool
-
-
-# The length of the first word of a text; None if that word might continue after the text.
-WordLength = Callable[[str], int | None]
-
-
-class KnownText(Protocol):
-    """Texts whose distribution is known, and with it the best loss that any model can reach.
-
-    skills: those that predicting a character may need; one is SPELLING, to finish a word or a phrase.
-    """
-
-    skills: Sequence[str]
-
-    def log_probability(self, text: str) -> float:
-        """log p(document) in nats; -inf for a document that the corpus cannot contain."""
-
-    def words_of(self, text: str, word_length: WordLength) -> Iterable[tuple[str, Mapping[NextWord, float]]]:
-        """Each word of a document, and p(word | the words before it). Raises DataError for an impossible document."""
-
-    def words_on(self, prefix: str, word_length: WordLength) -> Mapping[NextWord, float]:
-        """p(next word | these complete words); {} if no document begins like this."""
-
-    def next_character_distribution(self, prefix: str) -> Mapping[str, float]:
-        """p(next character | prefix); "" is the end of the document; {} if no document begins like this."""
-
-    def skills_of(self, text: str) -> Sequence[int]:
-        """The index in `skills` of each character of a document. Raises DataError for an impossible document."""
 
 
 @runtime_checkable

@@ -20,7 +20,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pellucid.corpora.corpus import SPELLING, KnownConversations, KnownText, NextWord, Turn
+from pellucid.corpora.corpus import KnownConversations, Turn
+from pellucid.languages.known import SPELLING, KnownText, NextWord
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import encode_turn
 from pellucid.tokenizer.tokenizer import WORD

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from pellucid.corpora.fables import Fables
+from pellucid.languages.fables import Fables
 
 
 @dataclass(frozen=True)

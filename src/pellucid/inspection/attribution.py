@@ -1,7 +1,7 @@
 """Attribution of skills to heads: where a head looks when a skill is needed, and what the skill loses without it.
 
 The grammar of Fables knows which earlier words decide a name that is repeated, a fact, a pronoun or a number (see
-`corpora.fables.deciding`). So two things are measured for each head and skill; only both together show that the head
+`languages.grammar.deciding`). So two things are measured for each head and skill; only both together show that the head
 does the work:
 
     looks   the share of its attention on tokens of the deciding words, where it predicts a token that they decide;

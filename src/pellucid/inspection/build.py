@@ -11,7 +11,6 @@ from pellucid.config.data import READ_FROM_FILES
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.corpus import Corpus, KnownCorpus, Piece
 from pellucid.corpora.fables import FablesCorpus
-from pellucid.corpora.fables.told import PROPERTIES
 from pellucid.errors import ConfigError, DataError
 from pellucid.inspection.attention_maps import attention_maps
 from pellucid.inspection.attribution import HeadTable, attribute
@@ -23,6 +22,7 @@ from pellucid.inspection.interventions import Place
 from pellucid.inspection.knock_out import KnockOutTable, held_out_fables, knock_out_table
 from pellucid.inspection.probe import ProbeTable, probe
 from pellucid.inspection.trace import require_decoder, trace_text
+from pellucid.languages.fables.told import PROPERTIES
 from pellucid.model.build import build_model
 
 

@@ -10,7 +10,6 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pellucid.corpora.corpus import KnownText
 from pellucid.data.truth import (
     Distribution,
     after_tokens,
@@ -21,6 +20,7 @@ from pellucid.data.truth import (
     normalized,
     spell,
 )
+from pellucid.languages.known import KnownText
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.tokenizer import WORD
 

@@ -18,11 +18,11 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pellucid.corpora.fables import Fables
-from pellucid.corpora.fables.told import PROPERTIES
 from pellucid.errors import DataError
 from pellucid.inspection.embed import Floats, layers_of_texts
 from pellucid.inspection.estimate import Estimate, ratio
+from pellucid.languages.fables import Fables
+from pellucid.languages.fables.told import PROPERTIES
 from pellucid.model.language_model import LanguageModel
 from pellucid.tokenizer import Tokenizer
 

@@ -21,7 +21,6 @@ from pellucid.config.model import ExpertsConfig
 from pellucid.config.shipped import DEMO
 from pellucid.corpora.corpus import KnownConversations
 from pellucid.corpora.fables import FablesCorpus
-from pellucid.corpora.fables.vocabulary import other_heroes
 from pellucid.errors import ConfigError, DataError
 from pellucid.files import written_whole
 from pellucid.inspection.attribution import attribute, what_decides
@@ -31,6 +30,7 @@ from pellucid.inspection.head_scores import head_scores
 from pellucid.inspection.interventions import Place, places_of
 from pellucid.inspection.knock_out import held_out_fables, knock_out_table
 from pellucid.inspection.trace import Trace, require_decoder, trace, trace_outside
+from pellucid.languages.fables.vocabulary import other_heroes
 from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import ids_of_marked

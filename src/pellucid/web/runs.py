@@ -21,11 +21,12 @@ from pellucid.config.load import load_run_config
 from pellucid.config.post_training import VerifierConfig
 from pellucid.config.run import RunConfig
 from pellucid.corpora.build import build_corpus
-from pellucid.corpora.corpus import SPELLING, ConversationCorpus, Corpus, KnownConversations, KnownCorpus, Turn
+from pellucid.corpora.corpus import ConversationCorpus, Corpus, KnownConversations, KnownCorpus, Turn
 from pellucid.data.truth import skill_characters
 from pellucid.errors import CheckpointError, ConfigError, PellucidError, explained
 from pellucid.inspection.explain import validation_documents
 from pellucid.inspection.trace import NOTHING_INSIDE, Trace
+from pellucid.languages.known import SPELLING
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import precision_here
 from pellucid.tokenizer import Tokenizer

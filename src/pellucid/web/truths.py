@@ -8,10 +8,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pellucid.corpora.corpus import KnownConversations, KnownText
+from pellucid.corpora.corpus import KnownConversations
 from pellucid.data.truth import Distribution, skill_characters
 from pellucid.errors import DataError
 from pellucid.inspection.explain_truth import TextTruth, truth_of_text
+from pellucid.languages.known import KnownText
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.tokenizer.tokenizer import ASSISTANT, CHAT_TOKENS, END_OF_TURN, USER

@@ -8,10 +8,10 @@ from itertools import islice
 import pytest
 
 from pellucid.corpora.corpus import ConversationCorpus, KnownConversations, KnownCorpus
-from pellucid.corpora.fables import Fables, FablesAbout
 from pellucid.corpora.instructions import InstructionsCorpus, Task, is_held_out, judge
 from pellucid.corpora.instructions.wordings import FORMS
 from pellucid.errors import ConfigError, DataError
+from pellucid.languages.fables import Fables, FablesAbout
 from tiny_fables import all_stories, tiny_fables
 
 SMALL = {"size": 400, "world_size": 24, "seed": 0, "validation_fraction": 0.25}

@@ -2,8 +2,8 @@ import random
 
 import pytest
 
-from pellucid.corpora.fables import SKILLS, Fables, FablesAbout
 from pellucid.corpora.instructions import Task, Verdict, judge, settled
+from pellucid.languages.fables import SKILLS, Fables, FablesAbout
 
 FABLES = Fables(24)
 FOX_SHARES = FablesAbout(FABLES, ["fox"], ["sharing"])

@@ -2,10 +2,10 @@ from itertools import product
 
 import pytest
 
-from pellucid.corpora.fables import Fables
-from pellucid.corpora.fables.story import MORALS
-from pellucid.corpora.fables.world import animals
 from pellucid.corpora.instructions.wordings import DEEDS, SEEN, UNSEEN, Instruction, Task, instruct, understand
+from pellucid.languages.fables import Fables
+from pellucid.languages.fables.story import MORALS
+from pellucid.languages.fables.world import animals
 
 KINDS = [None, *(animal["kind"] for animal in animals(40))]
 TASKS = [Task(*pair) for pair in product(KINDS, [None, *MORALS]) if any(pair)]

@@ -8,9 +8,6 @@ from functools import cached_property, lru_cache
 from itertools import islice
 
 from pellucid.corpora.corpus import Piece, Split, Turn
-from pellucid.corpora.fables import GRAMMAR_VERSION, Fables, FablesAbout
-from pellucid.corpora.fables.corpus import n_held_out
-from pellucid.corpora.fables.grammar import Rules
 from pellucid.corpora.instructions.wordings import (
     FORMS,
     SEEN,
@@ -22,7 +19,10 @@ from pellucid.corpora.instructions.wordings import (
     pick,
     understand,
 )
+from pellucid.corpora.known import n_held_out
 from pellucid.errors import DataError
+from pellucid.languages.fables import GRAMMAR_VERSION, Fables, FablesAbout
+from pellucid.languages.grammar.grammar import Rules
 
 # Part of the corpus's identity: raise it whenever an instruction or its probability changes.
 INSTRUCTIONS_VERSION = 1

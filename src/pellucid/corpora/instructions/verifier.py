@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pellucid.corpora.fables import Fables
 from pellucid.corpora.instructions.wordings import Task
+from pellucid.languages.fables import Fables
 
 
 class Settled(NamedTuple):

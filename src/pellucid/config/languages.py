@@ -1,0 +1,119 @@
+"""Knobs of the corpora whose distribution is known exactly (`languages/`)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from pellucid.config.base import BrokenRule, Section
+
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+
+
+class DrawnSection(Section):
+    """The keys that all corpora of a known language have in common."""
+
+    size: int = Field(20_000, ge=2, description="number of documents, training and validation together")
+    seed: int = Field(0, ge=0, description="the same seed writes the same corpus on every machine")
+    validation_fraction: Fraction = Field(0.05, description="share of the documents held out")
+
+
+class FablesConfig(DrawnSection):
+    """Short animal fables from a grammar whose entropy is known exactly."""
+
+    type: Literal["fables"]
+    world_size: int = Field(24, ge=2, description="number of animals; more animals, more facts to learn")
+
+
+class InstructionsConfig(DrawnSection):
+    """Instructions about fables, each with an answer drawn from its exact distribution."""
+
+    type: Literal["instructions"]
+    size: int = Field(8_000, ge=2, description="number of instructions, training and validation together")
+    world_size: int = Field(24, ge=2, description="number of animals: that of the fables a run starts from")
+
+
+class GrammarConfig(DrawnSection):
+    """Texts of your own grammar, from a file of rules (docs/languages.md)."""
+
+    type: Literal["grammar"]
+    file: str = Field(min_length=1, description="a file of rules, seen from the current folder")
+
+
+class ChainsConfig(DrawnSection):
+    """Markov chains, each with a matrix of its own: whoever reads has to learn it in context."""
+
+    type: Literal["chains"]
+    states: int = Field(3, ge=2, le=52, description="states of each chain, which are its symbols")
+    alpha: float = Field(1.0, gt=0, description="parameter of the Dirichlet distribution of each row of the matrix")
+    length: int = Field(100, ge=2, description="symbols of a document")
+
+
+class LookupConfig(DrawnSection):
+    """Pairs of a key and its value, and then questions about them."""
+
+    type: Literal["lookup"]
+    keys: int = Field(26, ge=1, le=52, description="different keys")
+    values: int = Field(10, ge=2, le=100, description="different values")
+    pairs: int = Field(8, ge=1, description="pairs of a document; no key comes twice")
+    queries: int = Field(8, ge=1, description="questions of a document")
+
+    @model_validator(mode="after")
+    def _has_enough_keys(self) -> LookupConfig:
+        if self.pairs > self.keys:
+            raise BrokenRule("pairs", f"{self.pairs} pairs need as many keys, not {self.keys}", "raise `keys`")
+        return self
+
+
+class HopsConfig(DrawnSection):
+    """Arrows from name to name, and then questions that follow several of them."""
+
+    type: Literal["hops"]
+    names: int = Field(8, ge=2, le=52, description="names, each with an arrow to another or to itself")
+    hops: int = Field(4, ge=1, le=9, description="the most arrows that a question follows")
+    queries: int = Field(8, ge=1, description="questions of a document")
+
+
+class BracketsConfig(DrawnSection):
+    """Balanced brackets of several kinds."""
+
+    type: Literal["brackets"]
+    kinds: int = Field(2, ge=1, le=4, description="kinds of brackets")
+    depth: int = Field(8, ge=1, description="the most brackets that are open at a time")
+    length: int = Field(64, ge=2, multiple_of=2, description="brackets of a document, an even number")
+
+
+class SumsConfig(DrawnSection):
+    """Sums of two numbers, in digits or modulo a number. A share of all pairs of numbers is held out."""
+
+    type: Literal["sums"]
+    digits: int = Field(2, ge=1, le=3, description="digits of each number")
+    order: Literal["forwards", "backwards"] = Field("forwards", description="backwards: the last digit comes first")
+    modulus: int | None = Field(None, ge=2, le=500, description="numbers below this one, added modulo it, not digits")
+    validation_fraction: Fraction = Field(0.3, description="share of all pairs of numbers that is held out")
+
+
+class HiddenConfig(DrawnSection):
+    """Symbols of a hidden Markov model."""
+
+    type: Literal["hidden"]
+    process: Literal["mess3", "golden_mean", "random"] = Field("mess3", description="its transitions")
+    states: int = Field(4, ge=2, le=20, description="hidden states of a random process")
+    symbols: int = Field(3, ge=2, le=52, description="symbols of a random process")
+    process_seed: int = Field(0, ge=0, description="seed of the transitions of a random process")
+    length: int = Field(64, ge=1, description="symbols of a document")
+
+
+class TreesConfig(DrawnSection):
+    """Texts of a random context-free grammar, most of which have several trees."""
+
+    type: Literal["trees"]
+    levels: int = Field(5, ge=1, le=7, description="levels of constituents: at most 2 ** levels symbols in a document")
+    width: int = Field(3, ge=1, le=10, description="different constituents on each level below the top")
+    rules: int = Field(2, ge=1, le=10, description="rules of each constituent")
+    symbols: int = Field(4, ge=2, le=52, description="different symbols")
+    grammar_seed: int = Field(0, ge=0, description="seed of the grammar")
+
+
+LanguageConfig = ChainsConfig | LookupConfig | HopsConfig | BracketsConfig | SumsConfig | HiddenConfig | TreesConfig

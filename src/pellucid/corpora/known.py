@@ -1,0 +1,84 @@
+"""Corpora drawn from a known language: documents on demand, split so that training never sees a held-out one."""
+
+import math
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from itertools import islice
+
+from pellucid.corpora.corpus import Piece, Split
+from pellucid.errors import ConfigError, DataError
+
+# Training skips what is held out, which changes its distribution unless that is a small part: this share at most.
+MOST_HELD_OUT = 0.02
+
+
+class DrawnDocuments(ABC):
+    """`size` documents, of which round(size * validation_fraction), but at least one, are for validation.
+
+    A pure function of its arguments and of the language. Each split has its own random stream. Validation documents
+    all differ, and the training stream skips every one of them. Raises ConfigError.
+    """
+
+    def __init__(self, kind: str, size: int, seed: int, validation_fraction: float) -> None:
+        self._n_validation = n_held_out(size, validation_fraction, kind)
+        self._kind, self._size, self._seed, self._validation_fraction = kind, size, seed, validation_fraction
+
+    @property
+    @abstractmethod
+    def identity(self) -> dict[str, object]:
+        """Everything the corpus depends on, ready for JSON."""
+
+    @abstractmethod
+    def write(self, rng: random.Random) -> str:
+        """Draw a document."""
+
+    @abstractmethod
+    def log_probability(self, text: str) -> float:
+        """ln p(document)."""
+
+    def documents(self, split: Split) -> Iterator[str]:
+        """The documents of a split, written on demand; each call starts over."""
+        held_out = self._held_out()
+        if split == "validation":
+            return iter(held_out)
+        new = (text for text in self._stream("train") if text not in held_out)
+        return islice(new, self._size - self._n_validation)
+
+    def pieces(self, split: Split) -> Iterator[Piece]:
+        """The documents of a split, each as one piece."""
+        return (Piece(text, ends_document=True) for text in self.documents(split))
+
+    def _held_out(self) -> dict[str, None]:
+        texts: dict[str, None] = {}
+        n_drawn = 0
+        for text in self._stream("validation"):
+            n_drawn += 1
+            texts[text] = None
+            if len(texts) == self._n_validation or n_drawn == 100 * self._n_validation:
+                break
+        if n_drawn > len(texts) or n_drawn <= 100:  # no repetition among more than 100: the language is large enough
+            share = math.fsum(math.exp(self.log_probability(text)) for text in texts)
+            if share > MOST_HELD_OUT:
+                what = f"{self._n_validation:,} held-out documents are {share:.0%} of all there can be"
+                fix = "lower corpus.validation_fraction or corpus.size, or let the language have more documents"
+                raise DataError("the corpus", what, fix)
+        return texts
+
+    def _stream(self, split: Split) -> Iterator[str]:
+        # random.Random hashes a text seed with SHA-512: the same on every machine and Python.
+        rng = random.Random(f"{self._kind} {self._seed} {split}")
+        while True:
+            yield self.write(rng)
+
+
+def n_held_out(size: int, validation_fraction: float, documents: str = "documents") -> int:
+    """The number of validation documents among `size`: at least one, but not all. Raises ConfigError."""
+    if not 0 < validation_fraction < 1:
+        what = f"{validation_fraction} leaves no training or no validation {documents}"
+        raise ConfigError("corpus.validation_fraction", what, "choose a fraction between 0 and 1")
+    number = max(1, round(size * validation_fraction))
+    if size <= number:
+        what = f"{size} {documents}, {number} of them for validation, leave none to train on"
+        raise ConfigError("corpus.size", what, "make the size larger or the validation_fraction smaller")
+    return number

@@ -1,0 +1,54 @@
+"""Builds the language of symbols that the `corpus` section of a config describes."""
+
+from typing import Any
+
+from typing_extensions import assert_never
+
+from pellucid.config.languages import (
+    BracketsConfig,
+    ChainsConfig,
+    HiddenConfig,
+    HopsConfig,
+    LanguageConfig,
+    LookupConfig,
+    SumsConfig,
+    TreesConfig,
+)
+from pellucid.languages.symbols import SymbolLanguage
+
+
+def build_language(config: LanguageConfig) -> SymbolLanguage[Any]:
+    """The language that the config describes. Each is imported only when it is needed."""
+    match config:
+        case ChainsConfig():
+            from pellucid.languages.chains import Chains
+
+            return Chains(config.states, config.alpha, config.length)
+        case LookupConfig():
+            from pellucid.languages.lookup import Lookup
+
+            return Lookup(config.keys, config.values, config.pairs, config.queries)
+        case HopsConfig():
+            from pellucid.languages.hops import Hops
+
+            return Hops(config.names, config.hops, config.queries)
+        case BracketsConfig():
+            from pellucid.languages.brackets import Brackets
+
+            return Brackets(config.kinds, config.depth, config.length)
+        case SumsConfig():
+            from pellucid.languages.sums import Sums
+
+            return Sums(config.digits, config.order, config.modulus)
+        case HiddenConfig():
+            from pellucid.languages.hidden import Hidden, transitions_of
+
+            transitions = transitions_of(config.process, config.states, config.symbols, config.process_seed)
+            return Hidden(transitions, config.length)
+        case TreesConfig():
+            from pellucid.languages.trees import Trees, random_grammar
+
+            grammar = random_grammar(config.levels, config.width, config.symbols, config.rules, config.grammar_seed)
+            return Trees(grammar)
+        case _:
+            assert_never(config)

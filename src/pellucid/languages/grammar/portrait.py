@@ -1,0 +1,82 @@
+"""A grammar described for its author: how many texts it has, their entropy, and how they look."""
+
+import math
+import random
+from typing import NamedTuple
+
+from pellucid.languages.grammar.own import OwnGrammar
+
+FEW_TEXTS = 50_000  # so many can all be listed in some seconds
+N_DRAWN = 2_000
+
+
+class Portrait(NamedTuple):
+    """A grammar's figures. is_complete: all texts were listed, and not just some drawn."""
+
+    n_texts: int
+    entropy_nats: float
+    is_complete: bool
+    likeliest: tuple[str, float]
+    least_likely: tuple[str, float]
+    samples: list[str]
+    unused: list[str]
+    longest: str
+    n_words: int
+
+    def table(self, where: str) -> str:
+        """The figures to read."""
+        seen = "of all" if self.is_complete else f"of {N_DRAWN:,} drawn"
+        words_of_longest = len(self.longest.split())
+        lines = [
+            f"texts         {self.n_texts:,}" if self.n_texts < 10**9 else f"texts         {self.n_texts:.1e}",
+            f"entropy       {self.entropy_nats:.4f} nats per text: the floor of the loss",
+            f"most likely   {self.likeliest[1]:.2g}  {self.likeliest[0]!r} ({seen})",
+            f"least likely  {self.least_likely[1]:.2g}  {self.least_likely[0]!r} ({seen})",
+            f"longest       {len(self.longest)} characters, {words_of_longest} words ({seen})",
+            f"words         {self.n_words:,} different ({seen})",
+            "",
+            *(f"    {text!r}" for text in self.samples),
+            "",
+            *(f"{where}:{rule}" for rule in self.unused),
+            f"to train on it: corpus.type grammar, tokenizer.vocab_size {257 + 2 * self.n_words:,} or more for whole "
+            f"words,",
+            f"model.context_length {8 * math.ceil((1.3 * words_of_longest + 2) / 8)} or more",
+        ]
+        return "\n".join(lines)
+
+
+def portrait(grammar: OwnGrammar, seed: int = 0, n_samples: int = 10) -> Portrait:
+    """List all texts of a small grammar, or draw some of a large one, and look at them."""
+    rng = random.Random(seed)
+    is_complete = grammar.n_texts <= FEW_TEXTS
+    texts = all_texts(grammar) if is_complete else {}
+    if not is_complete:
+        texts = {text: math.exp(grammar.log_probability(text)) for text in (grammar.write(rng) for _ in range(N_DRAWN))}
+    by_probability = sorted(texts.items(), key=lambda item: item[1])
+    return Portrait(
+        n_texts=grammar.n_texts,
+        entropy_nats=grammar.entropy_nats,
+        is_complete=is_complete,
+        likeliest=by_probability[-1],
+        least_likely=by_probability[0],
+        samples=[grammar.write(rng) for _ in range(n_samples)],
+        unused=[f"{rule.line}: the rule {rule.name!r} is never used" for rule in grammar.unused],
+        longest=max(texts, key=len),
+        n_words=len({word for text in texts for word in text.split()}),
+    )
+
+
+def all_texts(grammar: OwnGrammar) -> dict[str, float]:
+    """Every text with its probability."""
+    texts: dict[str, float] = {}
+    ways = [("", grammar.grammar.begin(), 1.0)]
+    while ways:
+        written, fork, p = ways.pop()
+        for index in fork.allowed():
+            text, after = fork.write(index)
+            share = p * fork.probability(index)
+            if after is None:
+                texts[written + text] = share
+            else:
+                ways.append((written + text, after, share))
+    return texts

@@ -1,0 +1,81 @@
+"""The texts of a grammar as a distribution: to sample from, compute with and analyse."""
+
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+
+from pellucid.errors import DataError
+from pellucid.languages.grammar import continuations
+from pellucid.languages.grammar.deciding import Decided, decided_pieces
+from pellucid.languages.grammar.entropy import Inside, Mass
+from pellucid.languages.grammar.grammar import Fork, Grammar
+from pellucid.languages.grammar.skills import SkillReader
+from pellucid.languages.known import NextWord, WordLength
+
+
+class GrammarTexts:
+    """The distribution of a grammar's texts. noun: what a text is called in messages."""
+
+    skills: Sequence[str]
+    grammar: Grammar
+    skill_reader: SkillReader
+    noun = "text"
+
+    def write(self, rng: random.Random) -> str:
+        """Draw a text."""
+        return self.grammar.derive(rng.random)
+
+    def read(self, text: str) -> Sequence[tuple[Fork, int]]:
+        """The choices that write this text. Raises DataError for one that the grammar cannot write."""
+        drawn, end, following = self.grammar.read(text)
+        if following or end < len(text):
+            what = f"{text[:40]!r} is not a {self.noun}"
+            raise DataError(f"{self.noun}s", what, "give a text that the grammar can write")
+        return drawn
+
+    def log_probability(self, text: str) -> float:
+        """Natural logarithm of the probability of this text (nats); minus infinity if the grammar cannot write it."""
+        try:
+            return math.fsum(math.log(fork.probability(index)) for fork, index in self.read(text))
+        except DataError:
+            return -math.inf
+
+    def next_character_distribution(self, prefix: str) -> Mapping[str, float]:
+        """p(next character | prefix), exactly; "" is the end of the text; {} if no text begins like this."""
+        return continuations.next_character_distribution(self.grammar, prefix)
+
+    def decided_pieces(self, text: str) -> list[Decided]:
+        """The pieces of a text that earlier words decide, with those words. Raises DataError if it is impossible."""
+        return decided_pieces(self.read(text))
+
+    def words_of(self, text: str, word_length: WordLength) -> Iterator[tuple[str, Mapping[NextWord, float]]]:
+        """Each word of a text, and p(word | the words before it). Raises DataError if the text is impossible."""
+        return continuations.words_of(text, self.read(text), word_length)
+
+    def words_on(self, prefix: str, word_length: WordLength) -> Mapping[NextWord, float]:
+        """p(next word | these complete words); {} if no text begins like this."""
+        return continuations.words_on(self.grammar, prefix, word_length)
+
+    def skills_of(self, text: str) -> list[int]:
+        """The index in `skills` of each character of a text. Raises DataError if the text is impossible."""
+        return [self.skills.index(skill) for skill in self.skill_reader.skills(self.read(text))]
+
+    @property
+    def entropy_nats(self) -> float:
+        """The exact entropy of a text, by dynamic programming over the grammar (see `entropy`)."""
+        return self._mass.entropy
+
+    @property
+    def n_texts(self) -> int:
+        """The number of different texts."""
+        return self._mass.number
+
+    @property
+    def _mass(self) -> Mass:
+        return self.inside.whole
+
+    @cached_property
+    def inside(self) -> Inside:
+        """The masses of all parts of a text."""
+        return Inside(self.grammar)

@@ -1,0 +1,161 @@
+"""A grammar from a file: what is wrong with it is said with its line, and what is right is known exactly."""
+
+import math
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from pellucid.cli import app
+from pellucid.config.languages import GrammarConfig
+from pellucid.corpora.build import build_corpus
+from pellucid.errors import DataError
+from pellucid.languages.grammar.own import OwnGrammar
+from pellucid.languages.grammar.portrait import all_texts, portrait
+from pellucid.languages.symbols import entropy
+
+ROOT = Path(__file__).parents[3]
+WEATHER = ROOT / "configs/languages/weather.rules"
+COIN = "toss\n    1 heads\n    3 tails, [again]\nagain\n    1 heads\n    1 tails\n"
+
+# Rules with a mistake; the line that is named, and words of the message.
+MISTAKES = {
+    "an option without a rule": ("    1 heads\n", 1, "an option without a rule"),
+    "a wrong indent": ("toss\n  1 heads\n", 2, "2 spaces before an option; indent it with four"),
+    "a tab": ("toss\n\t1 heads\n", 2, "a tab; indent with spaces"),
+    "no weight": ("toss\n    heads\n", 2, "'heads' is no weight; begin an option with a number above 0"),
+    "a weight of zero": ("toss\n    0 heads\n", 2, "'0' is no weight"),
+    "a rule twice": ("toss\n    1 heads\ntoss\n    1 tails\n", 3, "the rule 'toss' is written twice; see line 1"),
+    "a rule without options": ("toss\n    1 heads\nagain\n", 3, "the rule 'again' has no options"),
+    "an unknown rule": (COIN.replace("[again]", "[agan]"), 3, "there is no rule 'agan'; did you mean 'again'?"),
+    "an open bracket": (COIN.replace("[again]", "[again"), 3, "'[' is not closed; add ']'"),
+    "a bracket in a bracket": (COIN.replace("[again]", "[again [x]"), 3, "'[' is not closed before '[x]'"),
+    "a bracket that closes nothing": (COIN.replace("[again]", "again]"), 3, "']' closes nothing"),
+    "an empty bracket": (COIN.replace("[again]", "[]"), 3, "a bracket with nothing in it"),
+    "an unknown hole": (COIN.replace("[again]", "[x:again] {y}"), 3, "nothing is called 'y'"),
+    "a hole before its choice": (COIN.replace("[again]", "{x} [x:again]"), 3, "'x' may not have been drawn yet"),
+    "a hole drawn in one option alone": (
+        "text\n    1 [part] {x}\npart\n    1 a [x:name]\n    1 b\nname\n    1 Ada\n    1 Ben\n",
+        2,
+        "'x' may not have been drawn yet where {x.name} stands; draw it earlier, in every option that leads here",
+    ),
+    "an attribute": (COIN.replace("[again]", "[x:again] {x.home}"), 3, "{x.home} has no 'home'; write {x}"),
+    "more than text remembered": (
+        "text\n    1 [x:part] {x}\npart\n    1 a [name]\n    1 b\nname\n    1 Ada\n",
+        4,
+        "'x' is drawn from 'part', and this option of it is more than plain text",
+    ),
+    "a rule that uses itself": (
+        "text\n    1 on and [text]\n    1 over\n",
+        1,
+        "the rule 'text' uses itself (text → text); let it end",
+    ),
+    "a circle of rules": ("a\n    1 x [b]\nb\n    1 y [a]\n", 1, "the rule 'a' uses itself (a → b → a)"),
+    "options that begin alike": (
+        "toss\n    1 head\n    1 heads\n",
+        3,
+        "this option of 'toss' and that of line 2 both begin with 'head'; make their first words differ",
+    ),
+    "options that begin alike inside": (
+        "text\n    1 [name]\n    1 Ada dances\nname\n    1 Ada\n    1 Ben\n",
+        3,
+        "this option of 'text' and that of line 2 both begin with 'Ada",
+    ),
+    "nothing left to draw": ("text\n    1 [x:name] and [name!x]\nname\n    1 Ada\n", 2, "[name!…] leaves no option"),
+    "no rules": ("# nothing here\n", 1, "there are no rules"),
+}
+
+
+@pytest.mark.parametrize(("rules", "line", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_told_with_its_line_and_how_to_fix_it(rules, line, message, tmp_path):
+    file = tmp_path / "my.rules"
+    file.write_text(rules, encoding="utf-8")
+    with pytest.raises(DataError) as raised:
+        OwnGrammar.read_file(file)
+    told = str(raised.value)
+    assert told.startswith(f"{file}:{line}: "), told
+    assert message in told
+    assert "; " in told  # how to fix it
+
+
+@st.composite
+def grammars(draw) -> str:
+    """Rules in levels, each of which uses the one below; options begin with letters of their own."""
+    rules = []
+    for level in range(draw(st.integers(1, 3))):
+        options = [
+            f"    {draw(st.integers(1, 4))} {letter}" + f" [r{level - 1}]" * (level > 0 and draw(st.booleans()))
+            for letter in "abc"[: draw(st.integers(1, 3))]
+        ]
+        rules.append("\n".join([f"r{level}", *options]))
+    return "\n".join(reversed(rules)) + "\n"
+
+
+@given(grammars(), st.integers(0, 10))
+@settings(max_examples=30, deadline=None)
+def test_probabilities_sum_to_one_and_entropy_and_number_are_those_of_the_list(source, seed):
+    grammar = OwnGrammar(source, "rules")
+    texts = all_texts(grammar)
+    assert math.fsum(texts.values()) == pytest.approx(1, abs=1e-12)
+    assert grammar.entropy_nats == pytest.approx(entropy(texts), abs=1e-12)
+    assert grammar.n_texts == len(texts)
+    text = grammar.write(random.Random(seed))
+    assert grammar.log_probability(text) == pytest.approx(math.log(texts[text]))
+    assert len(grammar.skills_of(text)) == len(text)
+
+
+def test_what_a_rule_names_is_the_skill_of_its_choices_and_a_repetition_is_recall():
+    grammar = OwnGrammar("text\n    1 [x:sky], {x}!\nsky: weather\n    1 sun\n    1 rain\n", "rules")
+    skills = [grammar.skills[skill] for skill in grammar.skills_of("sun, sun!")]
+    assert skills[0] == "weather"
+    assert skills[5] == "recall"
+    assert set(skills) == {"weather", "recall", "spelling"}
+
+
+def test_fables_rules_are_read_by_the_same_notation_but_name_their_texts_elsewhere():
+    # Their holes have attributes, {hero.home}, whose tables a file of rules does not have.
+    source = (ROOT / "src/pellucid/languages/fables/story.txt").read_text(encoding="utf-8")
+    with pytest.raises(DataError, match=r"there is no rule"):
+        OwnGrammar(source, "story.txt")
+
+
+def test_the_portrait_of_a_small_grammar_is_exact():
+    picture = portrait(OwnGrammar(COIN + "spare\n    1 edge\n", "coin.rules"))
+    assert picture.is_complete
+    assert picture.n_texts == 3
+    assert picture.likeliest == ("tails, tails", pytest.approx(3 / 8))
+    assert picture.least_likely == ("heads", 1 / 4)
+    assert picture.entropy_nats == pytest.approx(-(math.log(1 / 4) / 4 + 2 * math.log(3 / 8) * 3 / 8))
+    assert picture.unused == ["7: the rule 'spare' is never used"]
+
+
+def test_the_command_describes_the_example_and_refuses_a_mistake(tmp_path):
+    shown = CliRunner().invoke(app, ["language", str(WEATHER)])
+    assert shown.exit_code == 0
+    assert "15,000" in shown.output
+    assert "nats per text" in shown.output
+
+
+def test_a_corpus_of_ones_own_rules_holds_texts_out_and_knows_itself_by_the_rules(tmp_path):
+    file = tmp_path / "my.rules"
+    file.write_text(WEATHER.read_text(encoding="utf-8"), encoding="utf-8")
+    config = GrammarConfig(type="grammar", file=str(file), size=2_000, validation_fraction=0.02)
+    corpus = build_corpus(config)
+    train, held_out = set(corpus.documents("train")), list(corpus.documents("validation"))
+    assert len(held_out) == len(set(held_out)) == 40
+    assert not train & set(held_out)
+    same = build_corpus(config.model_copy(update={"file": str(WEATHER)}))
+    assert same.identity == corpus.identity
+    file.write_text(file.read_text(encoding="utf-8").replace("Ada", "Ann"), encoding="utf-8")
+    assert build_corpus(config).identity != corpus.identity
+
+
+def test_a_language_too_small_to_hold_texts_out_is_refused(tmp_path):
+    file = tmp_path / "coin.rules"
+    file.write_text(COIN, encoding="utf-8")
+    corpus = build_corpus(GrammarConfig(type="grammar", file=str(file), size=100, validation_fraction=0.01))
+    with pytest.raises(DataError, match="of all there can be; lower corpus.validation_fraction"):
+        list(corpus.documents("train"))

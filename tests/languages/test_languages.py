@@ -1,0 +1,146 @@
+"""What must hold for every language: its probabilities are a distribution, and all of its answers agree."""
+
+import math
+import random
+from collections import Counter
+from functools import cache
+from itertools import islice
+
+import pytest
+
+from pellucid.data.truth import first_word_length, next_token_distribution, next_token_distributions
+from pellucid.languages.brackets import Brackets
+from pellucid.languages.chains import Chains
+from pellucid.languages.known import SPELLING
+from pellucid.languages.symbols import SymbolLanguage, entropy, estimate_entropy
+from pellucid.tokenizer.train import train_byte_pairs, train_characters
+from small_languages import SMALL, all_documents
+
+
+@pytest.fixture(params=SMALL.values(), ids=SMALL)
+def language(request: pytest.FixtureRequest) -> SymbolLanguage:
+    return request.param
+
+
+@pytest.fixture
+def documents(language: SymbolLanguage) -> dict[str, float]:
+    return listed(language)
+
+
+@cache
+def listed(language: SymbolLanguage) -> dict[str, float]:
+    return all_documents(language)
+
+
+def test_the_probabilities_of_all_documents_sum_to_one(language, documents):
+    assert math.fsum(documents.values()) == pytest.approx(1, abs=1e-12)
+    for text, p in islice(documents.items(), 50):
+        assert language.log_probability(text) == pytest.approx(math.log(p), abs=1e-12)
+
+
+def test_the_next_character_is_as_likely_as_the_documents_that_go_on_with_it(language, documents):
+    texts = random.Random(0).choices(list(documents), k=5)
+    for prefix in {text[:n] for text in texts for n in range(len(text) + 1)}:
+        masses = Counter()
+        for text, p in documents.items():
+            if text.startswith(prefix):
+                masses[text[len(prefix) : len(prefix) + 1]] += p
+        total = math.fsum(masses.values())
+        assert language.next_character_distribution(prefix) == pytest.approx({c: p / total for c, p in masses.items()})
+
+
+def test_the_exact_entropy_is_that_of_all_documents(language, documents):
+    truth = entropy(documents)
+    if language.entropy_nats is not None:
+        assert language.entropy_nats == pytest.approx(truth, abs=1e-10)
+    mean, error = estimate_entropy(language, 300, random.Random(0))
+    assert abs(mean - truth) <= 4 * error + 1e-10
+
+
+def test_documents_are_written_as_often_as_they_are_likely(language, documents):
+    n = 4_000
+    rng = random.Random(0)
+    counts = Counter(language.write(rng) for _ in range(n))
+    assert counts.keys() <= documents.keys()
+    # Pearson's chi-square over the likely documents, all others as one.
+    likely = [text for text, p in documents.items() if n * p >= 5]
+    expected, seen = [n * documents[text] for text in likely], [counts[text] for text in likely]
+    expected.append(n - sum(expected))
+    seen.append(n - sum(seen))
+    cells = [(e, s) for e, s in zip(expected, seen, strict=True) if e > 1e-6]
+    chi_square, freedom = sum((s - e) ** 2 / e for e, s in cells), len(cells) - 1
+    assert chi_square < freedom + 5 * math.sqrt(2 * freedom) + 10
+
+
+def test_a_text_that_the_language_cannot_write_has_no_probability(language, documents):
+    text = language.write(random.Random(0))
+    for other in (text[1:], text + " ", text + " é", text.replace(" ", "  ", 1), text.rsplit(" ", 1)[0], "é"):
+        p = documents.get(other, 0)
+        assert language.log_probability(other) == (pytest.approx(math.log(p)) if p else -math.inf), other
+    assert language.next_character_distribution("é") == {}
+    assert language.words_on("é", first_word_length) == {}
+
+
+def test_the_skills_cover_every_character(language):
+    text = language.write(random.Random(0))
+    skills = language.skills_of(text)
+    assert len(skills) == len(text)
+    assert all((language.skills[skill] == SPELLING) for skill, c in zip(skills, text, strict=True) if c == " ")
+
+
+def test_what_decides_a_symbol_leaves_no_choice(language):
+    text = language.write(random.Random(1))
+    symbols = text[1:].split(" ")
+    states = [state for state, _ in language.steps(text)]
+    for place in range(len(symbols)):
+        if sources := language.sources(symbols, place):
+            assert all(0 <= source < place for source in sources)
+            if not isinstance(language, Brackets):  # there, another may open instead
+                assert language.following(states[place])[symbols[place]] == 1.0
+
+
+@pytest.mark.parametrize("vocabulary", ["characters", "byte pairs, symbols in pieces", "byte pairs, whole symbols"])
+def test_the_truth_about_tokens_is_that_about_texts(language, documents, vocabulary):
+    rng = random.Random(0)
+    texts = [language.write(rng) for _ in range(200)]
+    if vocabulary == "characters":
+        tokenizer = train_characters(documents, special_tokens=["<|end|>"])
+    else:
+        tokenizer = train_byte_pairs(
+            texts, vocab_size=258 if "pieces" in vocabulary else 300, special_tokens=["<|end|>"]
+        )
+    text = max(texts, key=len)
+    ids = [*tokenizer.encode(text), tokenizer.end_of_text]
+    nats = 0.0
+    for t, distribution in enumerate(next_token_distributions(language, tokenizer, text)):
+        assert math.fsum(distribution.values()) == pytest.approx(1)
+        nats -= math.log(distribution[ids[t]])
+        prefix = tokenizer.decode(ids[:t])
+        assert next_token_distribution(language, tokenizer, prefix) == pytest.approx(distribution), prefix
+    assert t == len(ids) - 1
+    assert nats == pytest.approx(-math.log(documents[text]), abs=1e-9)
+
+
+def test_the_predictive_of_a_chain_is_the_integral_over_all_matrices():
+    """Against a sum over a fine grid of first rows: p(next | counts) = E[p_j Π p_i^n_i] / E[Π p_i^n_i]."""
+    chain = Chains(states=2, alpha=0.7, length=9)
+    state = chain.begin()
+    for symbol in "aabaaab":
+        state = chain.after(state, symbol)
+    state = chain.after(state, "a")
+    n_a, n_b = state.pairs[0]
+    grid = [(i + 0.5) / 100_000 for i in range(100_000)]
+    weights = [p ** (n_a + 0.7 - 1) * (1 - p) ** (n_b + 0.7 - 1) for p in grid]
+    expected = math.fsum(p * w for p, w in zip(grid, weights, strict=True)) / math.fsum(weights)
+    assert chain.following(state)["a"] == pytest.approx(expected, abs=1e-4)
+
+
+def test_counting_pairs_beats_counting_symbols_and_that_beats_guessing_evenly():
+    chain, rng = Chains(states=3, alpha=0.3, length=100), random.Random(0)
+    texts = [chain.write(rng) for _ in range(50)]
+    nats = {
+        strategy: sum(sum(chain.nats_by_strategy(text, strategy)) for text in texts)
+        for strategy in ("evenly", "counts", "pairs")
+    }
+    assert nats["pairs"] < nats["counts"] < nats["evenly"]
+    assert nats["pairs"] == pytest.approx(-sum(map(chain.log_probability, texts)))
