@@ -10,7 +10,7 @@ from pellucid.corpora.corpus import Piece, Split
 from pellucid.errors import ConfigError, DataError
 
 # Training skips what is held out, which changes its distribution unless that is a small part: this share at most.
-MOST_HELD_OUT = 0.02
+MOST_HELD_OUT = 0.1
 
 
 class DrawnDocuments(ABC):
