@@ -95,7 +95,7 @@ def slides(page: str) -> str:
         elif section and LAID_OUT.match(block):
             deck.add(section, block, hide=was_question and block.startswith("!["))
         elif section:
-            is_lead = block.endswith(":") or after.startswith("$$")
+            is_lead = after.startswith("$$") or (block.endswith(":") and not after.startswith("#"))
             said, was_question = worth_showing(block, is_first, is_lead)
             if said:
                 deck.add(section, said, is_question=was_question, before=after if is_lead else "")

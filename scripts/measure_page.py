@@ -3,9 +3,9 @@
     python scripts/measure_page.py checkpoints/fables --record
 
 The page of the run is opened, and letters are typed one after the other at the end of its text. A browser's own clock
-runs from the key event until the frame with the new panels is painted, and until the truth stands beside them. The same
-is done with random weights in a model of ten million parameters, and in the run's page exported to one file, where
-the model runs in the browser and typed text has no truth. Figures are medians over --keystrokes letters.
+runs from the key event until the frame with the new panels in sight is painted, and until the truth stands beside
+them. The same is done with random weights in a model of ten million parameters, and in the run's page exported to one
+file, where the model runs in the browser and typed text has no truth. Figures are medians over --keystrokes letters.
 """
 
 from __future__ import annotations

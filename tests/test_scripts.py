@@ -153,7 +153,7 @@ def spawn(work, args, nprocs):
     if nprocs == 1:
         work(0, *args)
         return
-    processes.address_of_server()
+    processes.start_server()
     start_processes(work, args, nprocs, start_method="forkserver")
 
 

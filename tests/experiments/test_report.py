@@ -121,6 +121,14 @@ def test_a_skill_is_half_right_from_the_first_evaluation_that_says_so_and_each_s
     assert line_of(steps, "| d_model=16 ")[1] == "–, 200"
 
 
+def test_no_first_step_is_told_of_runs_whose_skills_were_measured_only_at_the_end(plan, place):
+    skills = {"recall": {"excess_nats_per_document": 1.0, "accuracy": 1.0}}
+    results = [result(plan, i, excess=0.1, skills=skills) for i in range(4)]
+    text = write_report(plan, results, place, print).read_text()
+    assert "How often the most likely token is right" in text
+    assert "seed by seed" not in text
+
+
 def test_the_report_says_what_was_varied_and_how_to_reproduce_it(plan: Plan, place: Path):
     text = write_report(plan, four_results(plan), place, print).read_text()
     assert text.startswith("# Wide or not\n\nIs wider better?\n\n## What was varied\n")

@@ -42,7 +42,7 @@ class Command:
     def __init__(self, folder: Path, *arguments: object, fault: Fault | None = None) -> None:
         self._output = folder / f".output-{os.getpid()}-{id(self)}"
         words = [str(argument) for argument in arguments]
-        given = (address_of_server(), folder, words, str(self._output), fault)
+        given = (start_server(), folder, words, str(self._output), fault)
         self.process: BaseProcess = _CONTEXT.Process(target=_run, args=given)
         self.process.start()
 
@@ -68,12 +68,13 @@ class Command:
         return ""
 
 
-def address_of_server() -> str:
-    """Starts it, unless it runs."""
+def start_server() -> dict[str, Any]:
+    """Starts it, unless it runs. Returns what another process must know to ask it: Python 3.14 has a key as well."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCH_CPP_LOG_LEVEL", "ERROR")  # as a training has it for its helpers, before they import PyTorch
         forkserver.ensure_running()
-    return forkserver._forkserver._forkserver_address
+    known = vars(forkserver._forkserver)
+    return {name: known[name] for name in ("_forkserver_address", "_forkserver_authkey") if name in known}
 
 
 def command_line(folder: Path, *arguments: object, fault: Fault | None = None) -> Result:
@@ -140,10 +141,9 @@ def _run_of_experiment(folder: Path, arguments: list[str], stdin: Connection, lo
     _main(folder, arguments)
 
 
-def _run(server: str, folder: Path, arguments: list[str], output: str, fault: Fault | None) -> None:
+def _run(server: dict[str, Any], folder: Path, arguments: list[str], output: str, fault: Fault | None) -> None:
     # Python would start a server for each process that starts others, and import PyTorch for it.
-    forkserver._forkserver._forkserver_address = server
-    forkserver._forkserver.ensure_running = lambda: None
+    vars(forkserver._forkserver).update(server, ensure_running=lambda: None)
     for number, stream in ((1, "out"), (2, "err")):
         os.dup2(os.open(f"{output}.{stream}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     _main(folder, arguments, fault)

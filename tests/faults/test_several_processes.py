@@ -18,7 +18,7 @@ import strikes
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import read_checkpoint, step_name
 from pellucid.training.metrics import read_rows
-from processes import HANGS_AFTER_SECONDS, Fault, assert_one_error_line, command_line, n_threads
+from processes import HANGS_AFTER_SECONDS, Command, Fault, assert_one_error_line, command_line, n_threads
 from reference_run import Trace, leftovers, trace
 from tiny_run import Result
 
@@ -129,10 +129,23 @@ def torchrun(*arguments: object, n: int, restarts: int = 0, module: str = "pellu
     return [*launcher, "--max-restarts", str(restarts), "-m", module, *map(str, arguments)]
 
 
-def started(fault_place: Path, command: list[str]) -> subprocess.Popen[str]:
+def of_ranks() -> dict[str, str]:
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(max(1, n_threads() // 2)))  # each, as `TWO` has
-    environment = {**os.environ, **threads, "PYTHONPATH": str(Path(__file__).parent)}
+    return {**threads, "PYTHONPATH": str(Path(__file__).parent)}
+
+
+def started(fault_place: Path, command: list[str]) -> subprocess.Popen[str]:
+    environment = {**os.environ, **of_ranks()}
     return subprocess.Popen(command, cwd=fault_place, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def be_torchrun(command: list[str]) -> None:
+    """This process, which has imported PyTorch, becomes the launcher; its ranks are fresh ones."""
+    from torch.distributed.run import main
+
+    os.environ.update(of_ranks())
+    main(command[3:])
+    sys.exit()
 
 
 def test_f32_torchrun_trains_the_same_and_passes_a_stop_on(fault_place: Path, by_two: Trace, soak):
@@ -142,13 +155,13 @@ def test_f32_torchrun_trains_the_same_and_passes_a_stop_on(fault_place: Path, by
     """
     run = fault_place / "by-torchrun"
     words = ("train", "reference.yaml", "--run-dir", run.name)
-    launcher = started(fault_place, torchrun(*words, n=2, module="waits_for_a_stop"))
-    while len(read_rows(run / "metrics.jsonl")) < 10 and launcher.poll() is None:
+    launcher = Command(fault_place, fault=partial(be_torchrun, torchrun(*words, n=2, module="waits_for_a_stop")))
+    while len(read_rows(run / "metrics.jsonl")) < 10 and launcher.process.is_alive():
         time.sleep(0.02)
-    launcher.send_signal(signal.SIGTERM)
-    _, err = launcher.communicate(timeout=HANGS_AFTER_SECONDS)
-    assert launcher.returncode != 0
-    assert err.count("saved; to continue") == 1, err
+    launcher.process.terminate()
+    done = launcher.wait()
+    assert done.exit_code != 0
+    assert done.stderr.count("saved; to continue") == 1, done.stderr
     assert not leftovers(run)
     if soak:
         launcher = started(fault_place, torchrun("train", "reference.yaml", "--run-dir", run.name, "--resume", n=2))

@@ -32,7 +32,7 @@ def start(scripts):
     method = "spawn"
     if "forkserver" in multiprocessing.get_all_start_methods():
         method = "forkserver"
-        importlib.import_module("processes").address_of_server()
+        importlib.import_module("processes").start_server()
     return partial(scripts("parallel_processes").start, method=method)
 
 

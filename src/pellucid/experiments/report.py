@@ -171,6 +171,9 @@ def _what_was_found(results: Sequence[RunResult]) -> list[str]:
             _variants(numbers, {skill: (f"excess.{skill}", "{:.3f}".format) for skill in skills}),
             "How often the most likely token is right where only one is possible:",
             _variants(numbers, {skill: (f"accuracy.{skill}", "{:.1%}".format) for skill in skills}),
+        ]
+    if skills and any("skills" in row for run in results for row in run.curve):  # not where rewards were evaluated
+        parts += [
             "The step of the first evaluation at which half of these were right, seed by seed (– means never):",
             _seed_by_seed(numbers, {skill: f"half.{skill}" for skill in skills}),
         ]

@@ -25,11 +25,8 @@ export function machinePanel(root, view) {
   const diagram = h("div.diagram");
   const caption = h("p.caption", { "aria-live": "polite" }, HINT);
   const run = h("button.main", { id: "pass", onclick: () => (passing ? stop() : pass()) }, "Run one pass");
-  const write = h(
-    "button",
-    { id: "add-token", onclick: () => document.getElementById("sample").click() },
-    "Add a token",
-  );
+  const add = () => document.getElementById("sample").click();
+  const write = h("button", { id: "add-token", onclick: add }, "Add a token");
   const heat = slider(view, SLIDERS[0], "machine");
   let passing = null;
   let before = null; // what the caption said until a part was pointed at
@@ -174,21 +171,16 @@ export function machinePanel(root, view) {
   // A recurrent layer reads token after token; only its state passes from one to the next.
   function unrolled() {
     const here = placeOf(view);
-    const places = [here - 2, here - 1, here].filter((place) => place >= 0);
-    return h(
-      "ol.unrolled",
-      places.map((place) => h("li", h("i", "h"), h("span", nameAt(view, place)))),
-    );
+    const step = (place) => h("li", h("i", "h"), h("span", nameAt(view, place)));
+    return h("ol.unrolled", [here - 2, here - 1, here].filter((place) => place >= 0).map(step));
   }
 
   // The tokens that a model with a short memory reads.
   function lastTokens(n) {
     const here = placeOf(view);
     const places = Array.from({ length: n }, (_, i) => here - n + 1 + i).filter((place) => place >= 0);
-    return h(
-      "ol.tokens",
-      places.slice(-N_TOKENS).map((place) => h("li.mono", nameAt(view, place))),
-    );
+    const name = (place) => h("li.mono", nameAt(view, place));
+    return h("ol.tokens", places.slice(-N_TOKENS).map(name));
   }
 
   // The experts that the router has chosen for the token, with their shares in the output.

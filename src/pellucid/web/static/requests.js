@@ -27,10 +27,7 @@ export function makeRequests(view) {
     const whole = { checkpoint, text, at: at < 0 ? undefined : at };
     const query = { ...whole, knockOut: partsOff(off), patchText: (off && instead) || undefined };
     const shown = JSON.stringify([checkpoint, text, off, query.patchText]);
-    if (shown !== asked.trace) {
-      [typedAt, view.typedAt] = [view.typedAt, 0];
-      view.isTyping = typedAt > 0;
-    }
+    if (shown !== asked.trace) [typedAt, view.typedAt] = [view.typedAt, 0];
     request("trace", shown, async () => {
       const [trace, model] = await Promise.all([source.trace(query), modelOf(checkpoint)]);
       const logits = logitsOf(trace);
@@ -50,7 +47,10 @@ export function makeRequests(view) {
     if (!isNew) return;
     askNewest(name, ask, (answer) => {
       Object.assign(view, answer);
-      if (name === "trace") noProblem(view);
+      if (name === "trace") {
+        view.isTyping = started > 0;
+        noProblem(view);
+      }
       refresh(); // so that the source works while the page draws
       view.draw();
       measure(`keystroke to ${name}`, started);

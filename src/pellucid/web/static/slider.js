@@ -33,14 +33,8 @@ export const SLIDERS = [
 export function slider(view, { key, name, min, max, step, says }, place = "slider") {
   const id = `${place}-${key}`;
   const shown = h("output", { for: id });
-  const input = h("input", {
-    type: "range",
-    id,
-    min,
-    max,
-    step,
-    oninput: () => view.store.set({ [key]: Number(input.value) }),
-  });
+  const oninput = () => view.store.set({ [key]: Number(input.value) });
+  const input = h("input", { type: "range", id, min, max, step, oninput });
   return { element: h("div.slider", h("label", { for: id }, name), input, shown), draw };
 
   function draw() {
