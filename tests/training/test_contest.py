@@ -23,7 +23,7 @@ from pellucid.evaluation.build import evaluate
 from pellucid.training.contest import contest
 
 ROOT = Path(__file__).parents[2]
-HIDDEN = "{type: hidden, size: 60, length: 20, validation_fraction: 0.1}"
+HIDDEN = "{type: hidden, size: 400, length: 20, validation_fraction: 0.015}"
 RUN = f"""
 name: hidden
 corpus: {HIDDEN}
@@ -31,9 +31,10 @@ tokenizer: {{type: bpe, vocab_size: 300}}
 model: {{context_length: 24, d_model: 32, n_layers: 1, n_heads: 2}}
 optimizer: {{type: adamw, lr: 1e-2}}
 schedule: {{type: constant, warmup_steps: 2}}
-train: {{steps: 4, batch_size: 8, precision: fp32, device: cpu}}
+train: {{steps: 60, batch_size: 8, precision: fp32, device: cpu}}
 data: {{packing: documents}}
-evaluation: {{every_steps: 4}}
+evaluation: {{every_steps: 60}}
+sample: {{n_samples: 1, max_new_tokens: 4}}
 """
 FABLES = "{type: fables, size: 20, world_size: 3, validation_fraction: 0.2}"
 
@@ -46,9 +47,10 @@ def place(tmp_path_factory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         patch.setattr("matplotlib.figure.Figure.draw", lambda self, renderer: None)
-        for name, yaml in {"hidden": RUN, "fables": fables, "more": f"start_from: checkpoints/hidden\n{RUN}"}.items():
-            Path(f"{name}.yaml").write_text(yaml.replace("name: hidden", f"name: {name}"))
-            library.train(f"{name}.yaml")
+        more = RUN.replace("name: hidden", "name: more\nstart_from: checkpoints/hidden")
+        for name, yaml, steps in (("hidden", RUN, 60), ("fables", fables, 2), ("more", more, 2)):
+            Path(f"{name}.yaml").write_text(yaml)
+            library.train(f"{name}.yaml", steps=steps)
     return place
 
 
