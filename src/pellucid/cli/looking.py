@@ -1,6 +1,7 @@
-"""Commands that look into a trained model: evaluate, explain, heads, tokenize, verify."""
+"""Commands that look into a trained model: evaluate, contest, explain, heads, tokenize, verify."""
 
 import os
+import secrets
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -45,6 +46,24 @@ def evaluate(
             directory = find_step_directory(run, checkpoint)
             evaluation = evaluate_run(trained, precision, DATA_ROOT, directory, str(run), answers)
     print_result({"step": trained.step, **evaluation.to_json()} if as_json else evaluation.table())
+
+
+def contest(
+    run: Run,
+    fresh: Annotated[int, Option(metavar="N", min=2, help="Number of new documents to draw.")] = 1000,
+    seed: Annotated[
+        int | None, Option(metavar="S", min=0, help="Draw those of this seed. [default: a secret one]")
+    ] = None,
+    checkpoint: Which = "best",
+    as_json: Json = False,
+) -> None:
+    """Score a run on documents that nobody has seen. Excess over the exact floor, and what training took."""
+    with heavy_imports():
+        from pellucid.training.contest import contest_run
+
+    seed = secrets.randbelow(10**12) if seed is None else seed
+    scored = contest_run(run, checkpoint, n=fresh, seed=seed)
+    print_result(scored.to_json() if as_json else scored.table())
 
 
 def explain(

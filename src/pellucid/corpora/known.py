@@ -49,6 +49,22 @@ class DrawnDocuments(ABC):
         """The documents of a split, each as one piece."""
         return (Piece(text, ends_document=True) for text in self.documents(split))
 
+    def fresh(self, n: int, seed: int) -> list[str]:
+        """n documents in neither split, as this seed draws them; the same for every corpus of the language.
+
+        None is held out. That one was trained on, or drawn before, is improbable: else the language has too few
+        documents, and a DataError says so.
+        """
+        held_out, rng = self._held_out(), random.Random(f"{self._kind} contest {seed}")
+        new = (text for text in iter(lambda: self.write(rng), None) if text not in held_out)
+        texts = list(islice(new, n))
+        n_others = self._size - self._n_validation + n - 1
+        share = math.fsum(1 - (1 - math.exp(self.log_probability(text))) ** n_others for text in texts) / n
+        if share > MOST_HELD_OUT:
+            what = f"{share:.0%} of {n:,} new documents would be trained on or drawn before: the language has too few"
+            raise DataError("the corpus", what, "take a run of a larger language")
+        return texts
+
     def _held_out(self) -> dict[str, None]:
         texts: dict[str, None] = {}
         n_drawn = 0

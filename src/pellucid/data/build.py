@@ -1,6 +1,7 @@
 """Builds prepared data and batches from a run config."""
 
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from pellucid.config.data import CONVERSATIONS
 from pellucid.config.run import RunConfig
 from pellucid.corpora.build import DOWNLOADS, build_corpus
-from pellucid.corpora.corpus import ConversationCorpus
+from pellucid.corpora.corpus import ConversationCorpus, Piece
 from pellucid.corpora.text_files import text_file_pieces
 from pellucid.data.batches import Batches
 from pellucid.data.prepare import FILE_OF_SPLIT, TOKENIZER_FILE, Manifest, fingerprint_of, prepare, read_manifest
@@ -88,12 +89,17 @@ def text_as_tokens(file: Path, tokenizer: Tokenizer) -> TokenFile:
     pieces = list(text_file_pieces(file))
     if not pieces:
         raise DataError(str(file), "holds no text", "name a file with text in it")
+    return pieces_as_tokens(str(file), pieces, tokenizer)
+
+
+def pieces_as_tokens(name: str, pieces: Sequence[Piece], tokenizer: Tokenizer) -> TokenFile:
+    """The tokens of these pieces, in memory. DataError if they cannot be encoded."""
     end = np.array([tokenizer.end_of_text])
     parts: list[NDArray[np.integer]] = [end]
     for piece, ids in zip(pieces, tokenizer.encode_batch([piece.text for piece in pieces]), strict=True):
         parts += [ids, end] if piece.ends_document else [ids]
     tokens = np.concatenate(parts).astype(token_type(tokenizer.vocab_size))
-    return TokenFile(str(file), tokens, np.flatnonzero(tokens == tokenizer.end_of_text))
+    return TokenFile(name, tokens, np.flatnonzero(tokens == tokenizer.end_of_text))
 
 
 def _opened(directory: Path, manifest: Manifest) -> PreparedData:

@@ -1,0 +1,140 @@
+"""A contest that cannot be overfitted: a trained run, scored on documents that nobody has seen.
+
+Where the distribution of a text is known, there is always more of it, and −ln p of the new documents is their floor. So
+a model gains nothing by having read any text, not even its own validation text.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pellucid.checkpoint.build import TrainedModel, find_checkpoint, trained_model
+from pellucid.checkpoint.step_directory import State
+from pellucid.config.data import CONVERSATIONS
+from pellucid.config.languages import DrawnSection
+from pellucid.config.run import RunConfig
+from pellucid.corpora.build import build_corpus
+from pellucid.corpora.corpus import Piece
+from pellucid.corpora.known import DrawnDocuments
+from pellucid.cost.build import training_flops
+from pellucid.data.batches import evaluation_batches
+from pellucid.data.build import pieces_as_tokens
+from pellucid.errors import ConfigError
+from pellucid.evaluation.loss import score
+from pellucid.inspection.estimate import Estimate, ratio
+from pellucid.runtime.precision import Precision, precision_here
+
+
+@dataclass(frozen=True)
+class ContestScore:
+    """A run's excess over the floor on new documents, with 95 % intervals over them, and what its training took.
+
+    excess_percent: of the floor, comparable between tokenizers.   training_flops: as `pellucid cost` counts them.
+    """
+
+    run: str
+    corpus: str
+    documents: int
+    seed: int
+    floor_nats_per_token: float
+    excess_nats_per_token: Estimate
+    excess_percent: Estimate
+    parameters: int
+    training_flops: int
+    training_tokens: int
+    training_seconds: float
+    machine: str
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures, and the line."""
+        figures = {name: each.to_json() if isinstance(each, Estimate) else each for name, each in vars(self).items()}
+        return {**figures, "line": self.line()}
+
+    def line(self) -> str:
+        """The line for the table of docs/contest.md."""
+        return (
+            f"| {self.run} | {self.corpus} | {_plus_minus(self.excess_percent, 2)} | {self.training_flops:.2e} "
+            f"| {self.parameters:,} | {self.training_tokens:,} | {self.training_seconds:,.0f} | {self.machine} "
+            f"| `--fresh {self.documents} --seed {self.seed}` |"
+        )
+
+    def table(self) -> str:
+        """All figures for a person to read, and the line."""
+        per_token, percent = _plus_minus(self.excess_nats_per_token, 5), _plus_minus(self.excess_percent, 2)
+        return f"""\
+excess      {per_token} nats/token, {percent} % of the floor (95 %, over {self.documents:,} documents)
+floor       {self.floor_nats_per_token:.5f} nats/token: the best that any model can do
+parameters  {self.parameters:,}
+training    {self.training_flops:.2e} FLOPs, {self.training_tokens:,} tokens, {self.training_seconds:,.0f} s
+seed        {self.seed}: whoever gives --fresh {self.documents} --seed {self.seed} gets the same documents
+
+The line for docs/contest.md:
+{self.line()}"""
+
+
+def contest_run(run: Path, which: str, *, n: int, seed: int) -> ContestScore:
+    """The score of the checkpoint that RUN and best|latest|STEP name. Raises as `contest` does."""
+    checkpoint, directory = find_checkpoint(run, which)
+    trained = trained_model(checkpoint, directory)
+    precision = precision_here(trained.config.train.device, trained.config.train.precision)
+    trained.model.to(precision.device)
+    return contest(trained, checkpoint.state, precision, n=n, seed=seed)
+
+
+def contest(trained: TrainedModel, state: State, precision: Precision, *, n: int, seed: int) -> ContestScore:
+    """The score on n new documents. Each is scored from its own start to its end.
+
+    ConfigError for a run that cannot take part; DataError for a language with too few documents.
+    """
+    config, corpus = trained.config, corpus_of(trained.config)
+    try:
+        flops = training_flops(config.model, trained.tokenizer.vocab_size, state.tokens)
+    except RuntimeError:
+        what = "the FLOPs of this model cannot be counted on fake tensors"
+        raise ConfigError("model", what, "let shapes decide what it computes, not values") from None
+    texts = corpus.fresh(n, seed)
+    pieces = [Piece(text, ends_document=True) for text in texts]
+    tokens = pieces_as_tokens("new documents", pieces, trained.tokenizer)
+    length, batch_size = trained.model.context_length, config.train.batch_size
+    batches = evaluation_batches(tokens, length, batch_size, from_document_starts=True)
+    scores = score(trained.model, batches, precision)
+    document_of_token = np.searchsorted(tokens.boundaries, scores.places, side="right") - 1
+    n_tokens = np.diff(tokens.boundaries).astype(float)
+    floor = np.array([-corpus.log_probability(text) for text in texts])
+    excess = np.bincount(document_of_token, scores.nats) - floor
+    language = config.corpus.model_dump(exclude={"type", *DrawnSection.model_fields}, exclude_defaults=True)
+    return ContestScore(
+        run=config.name,
+        corpus=", ".join([config.corpus.type, *(f"{name} {value}" for name, value in language.items())]),
+        documents=n,
+        seed=seed,
+        floor_nats_per_token=float(floor.sum() / n_tokens.sum()),
+        excess_nats_per_token=ratio(excess, n_tokens),
+        excess_percent=ratio(100 * excess, floor),
+        parameters=sum(parameter.numel() for parameter in trained.model.parameters()),
+        training_flops=flops,
+        training_tokens=state.tokens,
+        training_seconds=state.elapsed_seconds,
+        machine=f"{state.device}, {state.processes} x {state.threads} threads",
+    )
+
+
+def corpus_of(config: RunConfig) -> DrawnDocuments:
+    """The corpus of a run that can take part. ConfigError for others."""
+    kind, fix = config.corpus.type, "take a run of corpus.type fables, or of another language in docs/languages.md"
+    if kind in CONVERSATIONS:
+        raise ConfigError("corpus.type", f"{kind} are conversations, and the contest is about texts", fix)
+    if not isinstance(config.corpus, DrawnSection):
+        raise ConfigError("corpus.type", f"of {kind} the truth is not known, so there is no floor to compare with", fix)
+    if config.start_from is not None:
+        what = f"the run starts from {config.start_from}, whose FLOPs would be missing"
+        raise ConfigError("start_from", what, "take a run that begins with weights of its own")
+    corpus = build_corpus(config.corpus)
+    assert isinstance(corpus, DrawnDocuments)
+    return corpus
+
+
+def _plus_minus(estimate: Estimate, digits: int) -> str:
+    return f"{estimate.mean:.{digits}f} ± {estimate.half_width:.{digits}f}"

@@ -1,0 +1,251 @@
+"""`pellucid contest`: new documents, the exact floor under them, and nothing to gain by having read any text."""
+
+import json
+import math
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from pydantic import TypeAdapter
+from torch import nn
+
+import pellucid as library
+from pellucid.checkpoint.step_directory import read_state
+from pellucid.config.data import CorpusConfig
+from pellucid.corpora.build import build_corpus
+from pellucid.data.build import prepare_data
+from pellucid.data.truth import next_token_distributions
+from pellucid.errors import ConfigError, DataError
+from pellucid.evaluation.build import evaluate
+from pellucid.training.contest import contest
+
+ROOT = Path(__file__).parents[2]
+HIDDEN = "{type: hidden, size: 400, length: 20, validation_fraction: 0.015}"
+RUN = f"""
+name: hidden
+corpus: {HIDDEN}
+tokenizer: {{type: bpe, vocab_size: 300}}
+model: {{context_length: 24, d_model: 32, n_layers: 1, n_heads: 2}}
+optimizer: {{type: adamw, lr: 1e-2}}
+schedule: {{type: constant, warmup_steps: 2}}
+train: {{steps: 60, batch_size: 8, precision: fp32, device: cpu}}
+data: {{packing: documents}}
+evaluation: {{every_steps: 60}}
+sample: {{n_samples: 1, max_new_tokens: 4}}
+"""
+FABLES = "{type: fables, size: 20, world_size: 3, validation_fraction: 0.2}"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """A folder with a run on a hidden Markov model, one on fables, and one that starts from another."""
+    place = tmp_path_factory.mktemp("contest")
+    fables = RUN.replace(HIDDEN, FABLES).replace("name: hidden", "name: fables").replace("length: 24", "length: 640")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        patch.setattr("matplotlib.figure.Figure.draw", lambda self, renderer: None)
+        more = RUN.replace("name: hidden", "name: more\nstart_from: checkpoints/hidden")
+        for name, yaml, steps in (("hidden", RUN, 60), ("fables", fables, 2), ("more", more, 2)):
+            Path(f"{name}.yaml").write_text(yaml)
+            library.train(f"{name}.yaml", steps=steps)
+    return place
+
+
+@pytest.fixture
+def hidden(place, monkeypatch) -> library.Run:
+    monkeypatch.chdir(place)
+    return library.load("checkpoints/hidden")
+
+
+@pytest.fixture
+def fables(place, monkeypatch) -> library.Run:
+    monkeypatch.chdir(place)
+    return library.load("checkpoints/fables")
+
+
+def score_of(run: library.Run, n: int = 20, seed: int = 1, **changes):
+    """The score of a run, after changes to what was trained."""
+    return contest(replace(run.trained, **changes), read_state(run.directory), run.precision, n=n, seed=seed)
+
+
+def with_corpus(run: library.Run, **section):
+    return run.config.model_copy(update={"corpus": TypeAdapter(CorpusConfig).validate_python(section)})
+
+
+class Model(nn.Module):
+    """A model of given log-probabilities: it has one parameter, as it must have a device."""
+
+    def __init__(self, context_length: int, log_probabilities) -> None:
+        super().__init__()
+        self.context_length, self.log_probabilities = context_length, log_probabilities
+        self.none = nn.Parameter(torch.zeros(()))
+
+    def forward(self, inputs_BT: torch.Tensor) -> torch.Tensor:
+        return torch.stack([self.log_probabilities(row) for row in inputs_BT])
+
+
+def truth(corpus, tokenizer, context_length: int) -> Model:
+    """The exact distribution of the next token, as a model."""
+
+    def log_probabilities(ids_T: torch.Tensor) -> torch.Tensor:
+        text = tokenizer.decode(id_ for id_ in ids_T.tolist() if id_ != tokenizer.end_of_text)
+        log_p_TV = torch.full((len(ids_T), tokenizer.vocab_size), -1e9, dtype=torch.float64)
+        for t, distribution in enumerate(next_token_distributions(corpus, tokenizer, text)):
+            for id_, p in distribution.items():
+                log_p_TV[t, id_] = math.log(p) if id_ >= 0 else -1e9
+        return log_p_TV.float()
+
+    return Model(context_length, log_probabilities)
+
+
+def test_the_truth_has_no_excess(fables, hidden):
+    for run in (fables, hidden):
+        tokenizer = run.trained.tokenizer
+        model = truth(build_corpus(run.config.corpus), tokenizer, run.trained.model.context_length)
+        score = score_of(run, n=10, model=model)
+        assert score.excess_nats_per_token.mean == pytest.approx(0, abs=1e-6)
+        assert score.excess_percent.mean == pytest.approx(0, abs=1e-4)
+        assert score.excess_percent.half_width < 1e-4
+
+
+def test_a_model_that_guesses_evenly_has_the_excess_that_it_must_have(hidden):
+    n = hidden.trained.tokenizer.vocab_size
+    score = score_of(hidden, model=Model(24, lambda ids_T: torch.zeros(len(ids_T), n)))
+    excess = math.log(n) - score.floor_nats_per_token
+    assert score.excess_nats_per_token.mean == pytest.approx(excess, rel=1e-6)
+    assert score.excess_percent.mean == pytest.approx(100 * excess / score.floor_nats_per_token, rel=1e-6)
+
+
+def test_the_interval_holds_the_score_on_other_documents(hidden):
+    few, many = score_of(hidden, n=50).excess_percent, score_of(hidden, n=500, seed=2).excess_percent
+    assert abs(few.mean - many.mean) < few.half_width + many.half_width
+    assert few.half_width == pytest.approx(10**0.5 * many.half_width, rel=0.4)
+
+
+def test_who_was_trained_on_the_validation_text_gains_nothing(hidden):
+    trained, data = hidden.trained, prepare_data(hidden.config, Path("data"))
+    before = score_of(hidden).excess_percent
+    tokens = torch.tensor(data.validation.tokens.astype("int64"))
+    rows = torch.stack([tokens[a : b + 1] for a, b in pairwise(data.validation.boundaries)])
+    optimizer = torch.optim.AdamW(trained.model.parameters(), lr=1e-2)
+    for _ in range(150):
+        loss = nn.functional.cross_entropy(trained.model(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert evaluate(hidden.config, data, trained.model, hidden.precision).excess_fraction < -0.1, "below the floor"
+    after = score_of(hidden).excess_percent
+    assert after.mean - after.half_width > before.mean + before.half_width
+
+
+@pytest.mark.parametrize("type_", ["fables", "chains", "hops", "hidden"])
+def test_new_documents_are_those_of_their_seed_in_every_corpus_of_the_language(type_):
+    def corpus(**options):
+        return build_corpus(TypeAdapter(CorpusConfig).validate_python({"type": type_, "size": 200, **options}))
+
+    fresh = corpus().fresh(30, seed=5)
+    assert len(fresh) == 30
+    assert corpus().fresh(20, seed=5) == fresh[:20]
+    assert corpus(seed=5, validation_fraction=0.2).fresh(30, seed=5) == fresh
+    assert not {*fresh} & {*corpus().fresh(30, seed=6)}
+    assert not {*fresh} & {*corpus().documents("train"), *corpus().documents("validation")}
+
+
+def test_what_is_held_out_is_not_drawn():
+    section = {"type": "hidden", "process": "golden_mean", "length": 12, "size": 4, "validation_fraction": 0.3}
+    corpus = build_corpus(TypeAdapter(CorpusConfig).validate_python(section))
+    [held_out] = corpus.documents("validation")
+    p = math.exp(corpus.log_probability(held_out))
+    assert p > 1e-3
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pellucid.corpora.known.MOST_HELD_OUT", 1)
+        assert held_out not in corpus.fresh(int(10 / p), seed=0)
+
+
+def test_the_same_seed_gives_the_same_line_and_without_one_it_is_a_secret(hidden, pellucid):
+    def figures(*options):
+        return json.loads(pellucid("contest", "checkpoints/hidden", "--fresh", "20", "--json", *options).stdout)
+
+    first, other = figures(), figures()
+    assert first["seed"] != other["seed"]
+    assert first["floor_nats_per_token"] != other["floor_nats_per_token"]
+    assert figures("--seed", first["seed"]) == first
+    shown = pellucid("contest", "checkpoints/hidden", "--fresh", "20", "--seed", first["seed"]).stdout
+    assert shown.endswith(f"\n{first['line']}\n")
+
+
+def test_what_training_took_is_that_of_the_checkpoint(hidden):
+    score, state = score_of(hidden), read_state(hidden.directory)
+    assert (score.training_tokens, score.training_seconds) == (state.tokens, state.elapsed_seconds)
+    assert score.parameters == sum(each.numel() for each in hidden.trained.model.parameters())
+    assert 1 < score.training_flops / (6 * score.parameters * state.tokens) < 1.5, "equation 13"
+    assert score.corpus == "hidden, length 20"
+
+
+UNKNOWN = "is not known, so there is no floor to compare with; take a run of corpus.type fables"
+TOO_FEW = r"\d+% of 20 new documents would be trained on or drawn before: the language has too few; take a run of"
+
+
+@pytest.mark.parametrize(
+    ("section", "error", "complaint"),
+    [
+        ({"type": "text", "files": ["a.txt"]}, ConfigError, f"corpus.type: of text the truth {UNKNOWN}"),
+        ({"type": "none"}, ConfigError, f"corpus.type: of none the truth {UNKNOWN}"),
+        (
+            {"type": "instructions"},
+            ConfigError,
+            "corpus.type: instructions are conversations, and the contest is about",
+        ),
+        ({"type": "sums", "digits": 1}, DataError, "the corpus: the pairs of sums are split, and all that were not"),
+        ({"type": "hops", "names": 4, "queries": 1, "size": 2000}, DataError, f"the corpus: {TOO_FEW}"),
+        (
+            {"type": "grammar", "file": str(ROOT / "configs/languages/weather.rules"), "validation_fraction": 0.001},
+            DataError,
+            f"the corpus: {TOO_FEW}",
+        ),
+    ],
+    ids=lambda value: value["type"] if isinstance(value, dict) else "",
+)
+def test_who_cannot_take_part_is_told_why(hidden, section, error, complaint):
+    with pytest.raises(error, match=complaint):
+        score_of(hidden, config=with_corpus(hidden, **section))
+
+
+def test_a_run_that_starts_from_another_is_refused_in_one_line(place, monkeypatch, pellucid):
+    monkeypatch.chdir(place)
+    refused = pellucid("contest", "checkpoints/more")
+    assert refused.exit_code == 2
+    what = "the run starts from checkpoints/hidden, whose FLOPs would be missing"
+    assert refused.stderr == f"error: start_from: {what}; take a run that begins with weights of its own\n"
+    assert refused.stdout == ""
+
+
+def test_a_model_whose_flops_cannot_be_counted_is_refused(hidden, monkeypatch):
+    def fail(*_):
+        raise RuntimeError
+
+    monkeypatch.setattr("pellucid.training.contest.training_flops", fail)
+    with pytest.raises(
+        ConfigError, match="model: the FLOPs of this model cannot be counted on fake tensors; let shapes"
+    ):
+        score_of(hidden)
+
+
+def test_the_page_has_the_line_of_the_shipped_demo(soak):
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table_of_page()]
+    assert all(len(row) == 9 for row in rows)
+    [line] = [row for row in rows if row[7].startswith("cpu, 2 x 1") and row[4:6] == ["656,128", "15,014,760"]]
+    options = re.fullmatch(r"`--fresh (\d+) --seed (\d+)`", line[8])
+    n, seed = map(int, options.groups())
+    score = score_of(library.load("demo"), n=n if soak else 2, seed=seed)
+    again = [cell.strip() for cell in score.line().strip("|").split("|")]
+    assert [again[i] for i in (1, 3, 4, 5, 6, 7)] == [line[i] for i in (1, 3, 4, 5, 6, 7)]
+    assert not soak or again[2] == line[2]
+
+
+def table_of_page() -> list[str]:
+    lines = (ROOT / "docs/contest.md").read_text("utf-8").splitlines()
+    return [line for line in lines if re.match(r"\| (?!run|---)", line)]
