@@ -13,7 +13,7 @@ def language(
     file: Annotated[Path, Argument(metavar="FILE", help="Your rules, as in configs/languages/weather.rules.")],
     as_json: Json = False,
 ) -> None:
-    """Check a grammar of your own: its texts, their entropy, samples."""
+    """Check a grammar of your own, and describe its texts."""
     from pellucid.languages.grammar.own import OwnGrammar
     from pellucid.languages.grammar.portrait import portrait
 
