@@ -108,10 +108,10 @@ def recipe_hash(name: str, commit: str = "") -> str:
     """
     import yaml  # here, as `scripts/gpu.py` says what is missing
 
-    stem, _, part = name.partition("/")
+    stem, is_shape = name.removesuffix("/shape"), name.endswith("/shape")
     file = f"configs/{stem}.yaml"
     config = yaml.safe_load(_output("git", "show", f"{commit}:{file}") if commit else (ROOT / file).read_text("utf-8"))
-    if part:
+    if is_shape:
         config = {key: config[key] for key in ("model", "tokenizer", "data")} | {"rows": config["train"]["batch_size"]}
     learned = {key: value for key, value in config.items() if key not in ("name", "sample", "checkpoint")}
     learned.get("train", {}).pop("log_every_steps", None)
