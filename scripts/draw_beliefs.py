@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
-from results import here, parser, print_table, record
+from results import parser, print_table, record
 
 from pellucid.checkpoint.build import TrainedModel, load_trained_run
 from pellucid.experiments.figures.style import new_figure
@@ -77,8 +77,12 @@ def untrained(trained: TrainedModel) -> TrainedModel:
 
 def draw_simplex(axes: Axes, title: str, points: Points, truth: Points) -> None:
     """Points of the triangle, each in the colour of its true belief: red, green and blue for the three states."""
+    size = 0.6
+    unique, which = np.unique(points.round(6), axis=0, return_inverse=True)
+    if len(unique) < 100:  # after the embedding: a point for each symbol, in the mean colour of its beliefs
+        points, size = unique, 60
+        truth = np.stack([truth[which.ravel() == n].mean(axis=0) for n in range(len(unique))])
     x, y = (points @ CORNERS).T
-    size = 0.6 if len(np.unique(points.round(6), axis=0)) > 100 else 60  # the embedding has a point for each symbol
     axes.scatter(x, y, s=size, c=np.clip(truth, 0, 1), linewidths=0, rasterized=True)
     axes.set_title(title)
     axes.set(xlim=(-0.08, 1.08), ylim=(-0.08, 0.95), aspect="equal")
@@ -111,7 +115,7 @@ def main() -> None:
     }
     print_table("after", table)
     if options.record:
-        record(here("beliefs"), table, ["languages/hidden"])
+        record("beliefs", table, ["languages/hidden"], numbers="fp32")
 
 
 if __name__ == "__main__":
