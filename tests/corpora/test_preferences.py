@@ -31,6 +31,60 @@ def test_each_pair_is_two_conversations_the_chosen_one_first(tmp_path):
     assert texts == {pair[side] for pair in PAIRS for side in ("chosen", "rejected")}
 
 
+RANKINGS = [
+    {"prompt": pair["prompt"], "ranked": [pair["chosen"], f"The hen did, {i}.", pair["rejected"]]}
+    for i, pair in enumerate(PAIRS)
+]
+
+
+def write_rankings(folder, rows, answers=3):
+    write(folder, rows)
+    return PreferencesCorpus([str(folder / "pairs.jsonl")], 0.2, answers)
+
+
+def test_each_ranking_is_as_many_conversations_the_best_answer_first(tmp_path):
+    corpus = write_rankings(tmp_path, RANKINGS)
+    train, held_out = ([*corpus.conversations(split)] for split in ("train", "validation"))
+    assert (len(train), len(held_out)) == (24, 6)
+    assert [[tuple(turn) for turn in turns] for turns in train[:3]] == [
+        [("user", RANKINGS[0]["prompt"]), ("assistant", answer)] for answer in RANKINGS[0]["ranked"]
+    ]
+    assert corpus.identity["answers"] == 3
+    assert "answers" not in write(tmp_path, PAIRS).identity, "what was prepared before is still found"
+
+
+@pytest.mark.parametrize(
+    ("ranked", "words"),
+    [
+        (
+            ["The fox.", "The hen."],
+            "ranking 4: the number of ranked answers is 2, but corpus.answers is 3; list equally",
+        ),
+        (["The fox.", "The hen.", "The fox."], "ranking 4: two answers are the same answer: nothing was preferred"),
+        (["The fox.", "", "The hen."], "ranking 4: answer 2 is empty; leave out this ranking"),
+        (["The fox.", None, "The hen."], "ranking 4: answer 2 is missing; write all of it"),
+        (None, "ranking 4: the number of ranked answers is 1, but corpus.answers is 3"),
+    ],
+)
+def test_a_ranking_that_says_nothing_is_refused(tmp_path, ranked, words):
+    corpus = write_rankings(tmp_path, [*RANKINGS[:3], {**RANKINGS[3], "ranked": ranked}, *RANKINGS[4:]])
+    with pytest.raises(DataError, match=words):
+        [*corpus.conversations("train")]
+
+
+def test_rankings_that_are_read_as_pairs_and_pairs_as_rankings_are_refused(tmp_path):
+    with pytest.raises(DataError, match="no column chosen or rejected, .* or set corpus.answers to the number of"):
+        [*write(tmp_path, RANKINGS).conversations("train")]
+    with pytest.raises(DataError, match="no column ranked, only prompt, chosen, rejected; name the columns prompt, r"):
+        [*write_rankings(tmp_path, PAIRS).conversations("train")]
+
+
+def test_an_error_names_the_number_of_the_pair_also_among_thousands(tmp_path):
+    corpus = write(tmp_path, [*PAIRS * 300, {**PAIRS[0], "chosen": ""}])
+    with pytest.raises(DataError, match="pair 3,001: chosen is empty"):
+        [*corpus.conversations("train")]
+
+
 def test_parquet_and_other_columns_and_lines_say_the_same(tmp_path):
     in_lines = write(tmp_path, PAIRS)
     table = pd.DataFrame(PAIRS).assign(score=1.0)

@@ -150,12 +150,14 @@ def test_dpo_on_all_pairs_has_no_gradient_at_the_optimum_and_only_there():
     weights_PXX = REFERENCE_PX.exp()[:, :, None] * REFERENCE_PX.exp()[:, None, :]
     weights_PXX = weights_PXX * torch.sigmoid(REWARDS_PX[:, :, None] - REWARDS_PX[:, None, :])
 
+    def all_pairs(x_PX):
+        return torch.stack(torch.broadcast_tensors(x_PX[:, :, None], x_PX[:, None, :]), dim=-1).flatten(0, 2)
+
     def closure():
         optimizer.zero_grad()
         log_p_PX = log_p_of_answers(model)
-        sides = [x.expand(weights_PXX.shape) for x in (log_p_PX[:, :, None], log_p_PX[:, None, :])]
-        references = [x.expand(weights_PXX.shape) for x in (REFERENCE_PX[:, :, None], REFERENCE_PX[:, None, :])]
-        loss = (weights_PXX * dpo_loss(*sides, *references, BETA)).sum()
+        answers_N2, references_N2 = (all_pairs(x_PX) for x_PX in (log_p_PX, REFERENCE_PX))
+        loss = (weights_PXX.flatten() * dpo_loss(answers_N2, references_N2, BETA)).sum()
         loss.backward()
         return loss
 

@@ -100,5 +100,5 @@ def test_the_loss_of_dpo():
         "ref_rejected_logps": reference_N[N:],
     }
     theirs = trl.DPOTrainer._compute_loss(trainer, lambda **_: outputs, inputs, return_outputs=False)
-    ours = dpo_loss(*log_p_NT.sum(dim=1).chunk(2), *reference_N.chunk(2), beta=0.1)
+    ours = dpo_loss(*(torch.stack(each.chunk(2), dim=1) for each in (log_p_NT.sum(dim=1), reference_N)), beta=0.1)
     torch.testing.assert_close(ours.mean(), theirs)

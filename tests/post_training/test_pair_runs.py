@@ -1,6 +1,7 @@
 """Reward models and DPO, from a config to a checkpoint: they learn what was preferred, and resume to the same bytes."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -84,6 +85,25 @@ def test_it_learns_what_is_preferred_and_says_so(place: Path, pellucid, objectiv
     figures = json.loads(measured.stdout)
     assert figures["loss_nats_per_pair"] == pytest.approx(last["val_loss"], abs=1e-6)
     assert (figures["accuracy"], figures["pairs"]) == (1, 3)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_it_learns_a_ranking_of_three_answers(place: Path, pellucid, objective):
+    rankings = [
+        {"prompt": pair["prompt"], "ranked": [pair["chosen"], pair["rejected"], f"{pair['prompt'][:-1]}: nobody."]}
+        for pair in PAIRS
+    ]
+    (place / "rankings.jsonl").write_text("".join(json.dumps(ranking) + "\n" for ranking in rankings))
+    changes = ["corpus.files=[rankings.jsonl]", "corpus.answers=3", "train.steps=60"]
+    done = pellucid("train", "pairs.yaml", OBJECTIVES[objective], *changes, "--run-dir", "run")
+    assert done.exit_code == 0, done
+    rows = read_rows(place / "run" / "metrics.jsonl")
+    if objective == "dpo":
+        assert rows[0]["train_loss"] == pytest.approx(math.log(6), abs=1e-5), "six rankings, equally likely"
+    assert rows[-1]["val_loss"] < 0.6
+    assert rows[-1]["val_accuracy"] == 1
+    measured = pellucid("evaluate", "run", "--checkpoint", "latest")
+    assert "nats over 3 rankings; guessing costs 1.7918" in measured.stdout, measured
 
 
 def test_what_it_costs_is_said_to_be_learning_alone(place: Path, pellucid):

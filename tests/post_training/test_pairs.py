@@ -18,10 +18,10 @@ from pellucid.post_training.pairs import (
     PairWriter,
     in_new_order,
     pair_batch,
-    pair_of,
     pairs_of_update,
     pairs_that_fit,
     prompt_of,
+    ranking_of,
 )
 from pellucid.tokenizer.train import train_byte_pairs
 from tiny import CPU_FLOAT32, tiny_decoder
@@ -46,11 +46,11 @@ def token_file(tokenizer, tmp_path):
 
 
 def test_pairs_come_from_two_conversations_with_the_same_prompt(tokenizer, token_file):
-    pair = pair_of(token_file, 1)
+    pair = ranking_of(token_file, 1, 2)
     assert list(pair.prompt) == prompt_of(token_file, 2) == prompt_of(token_file, 3)
     assert pair.prompt[0] == tokenizer.end_of_text
     assert tokenizer.decode(pair.prompt) == f"1 {QUESTION}"
-    for answer, text in ((pair.chosen, f"{GOOD} 1"), (pair.rejected, f"{BAD} 1")):
+    for answer, text in zip(pair.answers, (f"{GOOD} 1", f"{BAD} 1"), strict=True):
         assert tokenizer.decode(answer) == text
         assert answer[-1] == tokenizer.control_id("<|end|>")
 
@@ -66,13 +66,13 @@ def test_a_batch_has_the_answers_as_targets_and_their_last_tokens_as_inputs():
     pairs = [Pair([7, 1], [2, 3], [4]), Pair([7], [5], [6, 6, 6])]
     batch = pair_batch(pairs, lambda inputs_NT, targets_NT: inputs_NT.sum(dim=1).float())
     none = IGNORE_INDEX
-    assert batch.inputs_P2T.tolist() == [[[7, 1, 2, 3], [7, 1, 4, 0]], [[7, 5, 0, 0], [7, 6, 6, 6]]]
-    assert batch.targets_P2T.tolist() == [
+    assert batch.inputs_PKT.tolist() == [[[7, 1, 2, 3], [7, 1, 4, 0]], [[7, 5, 0, 0], [7, 6, 6, 6]]]
+    assert batch.targets_PKT.tolist() == [
         [[none, 2, 3, none], [none, 4, none, none]],
         [[5, none, none, none], [6, 6, 6, none]],
     ]
-    assert batch.reference_P2.tolist() == [[13, 12], [12, 25]]
-    assert pair_batch(pairs, None).reference_P2.tolist() == [[0, 0], [0, 0]]
+    assert batch.reference_PK.tolist() == [[13, 12], [12, 25]]
+    assert pair_batch(pairs, None).reference_PK.tolist() == [[0, 0], [0, 0]]
 
 
 def test_each_epoch_has_everything_once_in_an_order_of_its_own():
@@ -186,10 +186,10 @@ def test_padding_and_other_rows_do_not_change_what_the_reference_says_of_an_answ
 
     decoder, alone = tiny_decoder(), Pair([1, 2], [3, 4, 5], [6])
     log_p = lambda inputs_NT, targets_NT: answer_log_probabilities(decoder, CPU_FLOAT32, inputs_NT, targets_NT)  # noqa: E731
-    reference_P2 = pair_batch([alone, Pair([1], [2, 3, 4, 5, 6], [7])], log_p).reference_P2
-    torch.testing.assert_close(reference_P2[:1], pair_batch([alone], log_p).reference_P2)
+    reference_PK = pair_batch([alone, Pair([1], [2, 3, 4, 5, 6], [7])], log_p).reference_PK
+    torch.testing.assert_close(reference_PK[:1], pair_batch([alone], log_p).reference_PK)
     with torch.no_grad():
         log_p_TV = decoder(torch.tensor([[1, 2, 3, 4]]))[0].log_softmax(dim=-1)
-    assert reference_P2[0, 0].item() == pytest.approx(
+    assert reference_PK[0, 0].item() == pytest.approx(
         sum(log_p_TV[t, id_].item() for t, id_ in ((1, 3), (2, 4), (3, 5)))
     )

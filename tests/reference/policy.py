@@ -13,6 +13,24 @@ def dpo_loss(chosen, rejected, reference_chosen, reference_rejected, beta):
     return -math.log(sigmoid(beta * margin))
 
 
+def p_of_ranking(rewards):
+    """From best to worst: the first is chosen among all, the next among the rest, and so on (equation P16)."""
+    p = 1.0
+    for k in range(len(rewards)):
+        p *= math.exp(rewards[k]) / sum(math.exp(reward) for reward in rewards[k:])
+    return p
+
+
+def gradient_of_ranking(rewards):
+    """Of -log p of a ranking: at each choice, the probability of each answer left, minus 1 for the chosen one."""
+    gradient = [0.0] * len(rewards)
+    for k in range(len(rewards)):
+        total = sum(math.exp(reward) for reward in rewards[k:])
+        for i in range(k, len(rewards)):
+            gradient[i] += math.exp(rewards[i]) / total - (i == k)
+    return gradient
+
+
 def group_advantages(rewards):
     """Of the answers to one prompt (equation P10)."""
     mean = sum(rewards) / len(rewards)

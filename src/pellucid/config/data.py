@@ -79,13 +79,18 @@ class HuggingFaceConfig(Section):
 
 
 class PreferencesConfig(Section):
-    """Pairs of answers to the same prompt, of which one was preferred to the other."""
+    """Pairs of answers to the same prompt, of which one was preferred to the other; or rankings of several answers."""
 
     type: Literal["preferences"]
     files: Files = Field(
         min_length=1, description="JSON lines or Parquet, as paths or globs, with columns prompt, chosen and rejected"
     )
     validation_fraction: Fraction = Field(0.1, description="share of the pairs held out")
+    answers: int = Field(
+        2,
+        ge=2,
+        description="answers to each prompt; of 3 or more, column `ranked` is the list, from best to worst",
+    )
 
 
 class ConversationsConfig(Section):

@@ -11,7 +11,14 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic.config import JsonDict
 
 from pellucid.config.base import JSON_SCHEMA, BrokenRule, Section
-from pellucid.config.data import CONVERSATIONS, BytePairConfig, CorpusConfig, DataConfig, TokenizerConfig
+from pellucid.config.data import (
+    CONVERSATIONS,
+    BytePairConfig,
+    CorpusConfig,
+    DataConfig,
+    PreferencesConfig,
+    TokenizerConfig,
+)
 from pellucid.config.generation import SampleConfig
 from pellucid.config.model import DecoderConfig, ExpertsConfig, ModelConfig, with_type
 from pellucid.config.post_training import (
@@ -96,13 +103,20 @@ class RunConfig(Section, json_schema_extra=for_editors):
         """The unit to print after a loss of this run."""
         if self.reads_text:
             return "nats per token"
-        return "nats per pair" if self.objective.type in LEARNS_FROM_PAIRS else "= -(reward - beta KL)"
+        if self.objective.type in LEARNS_FROM_PAIRS:
+            return "nats per pair" if self.answers_compared == 2 else "nats per ranking"
+        return "= -(reward - beta KL)"
+
+    @property
+    def answers_compared(self) -> int:
+        """The number of answers to a prompt that an objective of LEARNS_FROM_PAIRS compares."""
+        return self.corpus.answers if isinstance(self.corpus, PreferencesConfig) else 2
 
     @property
     def rows_per_micro_batch(self) -> int:
         """The number of rows in a micro-batch: `train.batch_size` may count pairs, or groups of answers."""
         if self.objective.type in LEARNS_FROM_PAIRS:
-            return 2 * self.train.batch_size
+            return self.answers_compared * self.train.batch_size
         return self.train.batch_size * (self.objective.group_size if isinstance(self.objective, GRPOConfig) else 1)
 
     @property

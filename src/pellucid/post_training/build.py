@@ -1,7 +1,7 @@
 """From a config to what a run learns from after pretraining: the one place where post-training reads config."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -50,12 +50,13 @@ from pellucid.post_training.pairs import (
     VALIDATION_PAIRS,
     Pair,
     PairWriter,
+    Ranking,
     in_new_order,
     pair_batch,
-    pair_of,
     pairs_of_update,
     pairs_that_fit,
     prompt_of,
+    ranking_of,
 )
 from pellucid.post_training.rewards import GrammarJudge, LearnedReward, Reward, by_verifier
 from pellucid.post_training.rollouts import Rollouts, reporting_verdicts
@@ -63,7 +64,8 @@ from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
 
-GetPairs = Callable[[int, slice], list[Pair]]
+GetPairs = Callable[[int, slice], Sequence[Pair | Ranking]]
+HeldOutPairs = Callable[[], Sequence[Pair | Ranking]]
 
 _log = logging.getLogger(__name__)
 
@@ -137,21 +139,21 @@ def answer_log_probabilities(
     return log_probabilities(logits_NTV, targets_NT.to(precision.device)).sum(dim=1).cpu()
 
 
-def _pairs_of_files(config: RunConfig, data: PreparedData, world: World) -> tuple[GetPairs, Callable[[], list[Pair]]]:
+def _pairs_of_files(config: RunConfig, data: PreparedData, world: World) -> tuple[GetPairs, HeldOutPairs]:
     """The pairs of a preferences corpus: for training in a new order each epoch, for validation in the files' order."""
-    length, batch_size = config.model.context_length, config.train.batch_size
-    fitting, held_out = (pairs_that_fit(tokens, length) for tokens in (data.train, data.validation))
-    n_left_out = (len(data.train.boundaries) - 1) // 2 - len(fitting)
+    length, batch_size, n_answers = config.model.context_length, config.train.batch_size, config.answers_compared
+    fitting, held_out = (pairs_that_fit(tokens, length, n_answers) for tokens in (data.train, data.validation))
+    n_left_out = (len(data.train.boundaries) - 1) // n_answers - len(fitting)
     if n_left_out and world.is_first:
         what = "%s of %s pairs are longer than model.context_length %s and are left out"
         _log.warning(what, f"{n_left_out:,}", f"{n_left_out + len(fitting):,}", f"{length:,}")
     nth = in_new_order(fitting, config.seed)
 
-    def get_pairs(micro_batch: int, rows: slice) -> list[Pair]:
+    def get_pairs(micro_batch: int, rows: slice) -> list[Ranking]:
         first = micro_batch * batch_size
-        return [pair_of(data.train, nth(n)) for n in range(first, first + batch_size)[rows]]
+        return [ranking_of(data.train, nth(n), n_answers) for n in range(first, first + batch_size)[rows]]
 
-    return get_pairs, lambda: [pair_of(data.validation, i) for i in held_out[world.rank :: world.size]]
+    return get_pairs, lambda: [ranking_of(data.validation, i, n_answers) for i in held_out[world.rank :: world.size]]
 
 
 def _written_pairs(
@@ -162,7 +164,7 @@ def _written_pairs(
     writer: LanguageModel,
     precision: Precision,
     world: World,
-) -> tuple[GetPairs, Callable[[], list[Pair]]]:
+) -> tuple[GetPairs, HeldOutPairs]:
     """Answers to the corpus's instructions, judged. Of validation pairs the better is chosen, and ties are left out."""
     n_train, n_validation = (len(tokens.boundaries) - 1 for tokens in (data.train, data.validation))
     nth = in_new_order(range(n_train), config.seed)

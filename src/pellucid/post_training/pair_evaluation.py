@@ -17,13 +17,19 @@ from pellucid.runtime.precision import Precision
 @dataclass(frozen=True)
 class PairEvaluation:
     """Means over pairs: -log σ of the margin in nats (log 2 is guessing), how often the better answer has the higher
-    reward, and by how much. The reward is the model's own: of a reward model, or DPO's implicit one.
+    reward, and by how much. The reward is the model's own: of a reward model, or DPO's implicit one. Rankings of K
+    answers (guessing costs log K!) count as pairs too: accuracy is over their pairs, the margin from best to worst.
     """
 
     loss: float
     accuracy: float
     margin: float
     n_pairs: int
+    n_answers: int = 2
+
+    @property
+    def _kind(self) -> str:
+        return "pair" if self.n_answers == 2 else "ranking"
 
     def to_row(self) -> dict[str, object]:
         """The figures for metrics.jsonl."""
@@ -39,20 +45,23 @@ class PairEvaluation:
         }
 
     def brief(self) -> str:
-        return f"pair loss {self.loss:.4f} nats, accuracy {self.accuracy:.1%}"
+        return f"{self._kind} loss {self.loss:.4f} nats, accuracy {self.accuracy:.1%}"
 
     def table(self) -> str:
         """All figures for a person to read, one per line."""
+        guessing = math.log(math.factorial(self.n_answers))
+        name, ends = ("pair loss", "the two") if self.n_answers == 2 else ("loss", "the best and the worst")
+        over = f"{self.n_pairs:,} {self._kind}s"
         return "\n".join(
             [
-                f"pair loss   {self.loss:.4f} nats over {self.n_pairs:,} pairs; guessing costs {math.log(2):.4f}",
+                f"{name:12}{self.loss:.4f} nats over {over}; guessing costs {guessing:.4f}",
                 f"accuracy    {self.accuracy:.1%} of the pairs: the better answer has the higher reward",
-                f"margin      {self.margin:.4f} between the rewards of the two",
+                f"margin      {self.margin:.4f} between the rewards of {ends}",
             ]
         )
 
     def __str__(self) -> str:
-        return f"{self.brief()}, over {self.n_pairs:,} pairs"
+        return f"{self.brief()}, over {self.n_pairs:,} {self._kind}s"
 
 
 @torch.inference_mode()
@@ -70,11 +79,12 @@ def evaluate_pairs(
             logits_NTV: Tensor = model(tokens_NT)
         return logits_NTV
 
-    totals = torch.zeros(4, dtype=torch.float64)
+    totals, n_answers = torch.zeros(4, dtype=torch.float64), 2
     with eval_mode(model):
         for batch in batches:
+            n_answers = batch.inputs_PKT.size(1)
             loss = objective(forward, batch.to(precision.device))
             figures = [loss.sum, loss.figures["accuracy"], loss.figures["margin"]]
             totals += torch.tensor([*map(float, figures), batch.n_losses], dtype=torch.float64)
     loss_sum, accuracy, margin, n_pairs = world.totals(totals.tolist())
-    return PairEvaluation(loss_sum / n_pairs, accuracy / n_pairs, margin / n_pairs, int(n_pairs))
+    return PairEvaluation(loss_sum / n_pairs, accuracy / n_pairs, margin / n_pairs, int(n_pairs), n_answers)

@@ -37,6 +37,17 @@ class Pair(NamedTuple):
     chosen: Ids
     rejected: Ids
 
+    @property
+    def answers(self) -> tuple[Ids, ...]:
+        return self.chosen, self.rejected
+
+
+class Ranking(NamedTuple):
+    """Token ids of a prompt and of its answers, from best to worst."""
+
+    prompt: Ids
+    answers: tuple[Ids, ...]
+
 
 class Judged(NamedTuple):
     """Two answers, and how much more reward the first has than the second."""
@@ -45,15 +56,16 @@ class Judged(NamedTuple):
     difference: float
 
 
-def pair_batch(pairs: Sequence[Pair], log_probabilities: AnswerLogProbabilities | None) -> PairBatch:
+def pair_batch(pairs: Sequence[Pair | Ranking], log_probabilities: AnswerLogProbabilities | None) -> PairBatch:
     """The pairs as rows, as wide as the longest needs. `log_probabilities` are the reference's; None: it is not needed.
 
     An answer's last token is an input as well, with nothing to predict after it: a reward is read there.
     """
-    prompts = [pair.prompt for pair in pairs for _ in range(2)]
-    inputs_NT, targets_NT = rows_of(prompts, [answer for pair in pairs for answer in (pair.chosen, pair.rejected)])
+    prompts = [pair.prompt for pair in pairs for _ in pair.answers]
+    inputs_NT, targets_NT = rows_of(prompts, [answer for pair in pairs for answer in pair.answers])
     reference_N = torch.zeros(len(prompts)) if log_probabilities is None else log_probabilities(inputs_NT, targets_NT)
-    return PairBatch(inputs_NT.view(len(pairs), 2, -1), targets_NT.view(len(pairs), 2, -1), reference_N.view(-1, 2))
+    inputs_PKT, targets_PKT = (rows_NT.view(len(pairs), -1, rows_NT.size(1)) for rows_NT in (inputs_NT, targets_NT))
+    return PairBatch(inputs_PKT, targets_PKT, reference_N.view(len(pairs), -1))
 
 
 def prompt_of(token_file: TokenFile, i: int) -> list[int]:
@@ -61,10 +73,10 @@ def prompt_of(token_file: TokenFile, i: int) -> list[int]:
     return _split(token_file, i)[0]
 
 
-def pair_of(token_file: TokenFile, i: int) -> Pair:
-    """Conversations 2i and 2i + 1: the same prompt with the chosen and with the rejected answer."""
-    prompt, chosen = _split(token_file, 2 * i)
-    return Pair(prompt, chosen, _split(token_file, 2 * i + 1)[1])
+def ranking_of(token_file: TokenFile, i: int, n_answers: int) -> Ranking:
+    """The i-th `n_answers` conversations: the same prompt with each answer, from best to worst."""
+    first = i * n_answers
+    return Ranking(prompt_of(token_file, first), tuple(_split(token_file, first + k)[1] for k in range(n_answers)))
 
 
 def _split(token_file: TokenFile, i: int) -> tuple[list[int], list[int]]:
@@ -76,12 +88,13 @@ def _split(token_file: TokenFile, i: int) -> tuple[list[int], list[int]]:
     return ids[:n_prompt], ids[n_prompt:]
 
 
-def pairs_that_fit(token_file: TokenFile, context_length: int) -> list[int]:
-    """The numbers of the pairs of which both answers fit into the context. DataError if there are none."""
+def pairs_that_fit(token_file: TokenFile, context_length: int, n_answers: int = 2) -> list[int]:
+    """The numbers of the pairs, or rankings, of which all answers fit into the context. DataError if there are none."""
     lengths = np.diff(token_file.boundaries)
-    fitting: list[int] = np.flatnonzero(lengths.reshape(-1, 2).max(axis=1) <= context_length).tolist()
+    fitting: list[int] = np.flatnonzero(lengths.reshape(-1, n_answers).max(axis=1) <= context_length).tolist()
     if not fitting:
-        what = f"no pair of the {token_file.name} split fits into model.context_length {context_length}"
+        kind = "pair" if n_answers == 2 else "ranking"
+        what = f"no {kind} of the {token_file.name} split fits into model.context_length {context_length}"
         raise DataError("corpus.files", what, "use a model with a longer context, or shorter answers")
     return fitting
 
