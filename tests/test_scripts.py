@@ -89,6 +89,7 @@ ELSEWHERE = {
     "frontier": "post_training/test_frontier.py",
     "gpu": "test_gpu.py",
     "live_parts": "lessons/test_live.py",
+    "make_slides": "lessons/test_slides.py",
     "page_equations": "web/test_page_equations.py",
     "rivals": "test_scripts.py",
     "site_hooks": "test_site.py",
