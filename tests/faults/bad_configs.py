@@ -29,6 +29,7 @@ Data = dict[str, Any]
 # What a key that must be there gets in a base.
 REQUIRED: dict[str, object] = {
     "name": "base",
+    "file": "my.rules",
     "url": "https://example.org/corpus.txt",
     "sha256": "0" * 64,
     "path": "owner/stories",
@@ -123,10 +124,14 @@ def base(section: Data, choice: int) -> Data:
 
 @functools.cache
 def bases() -> list[Data]:
-    """As many as it takes for each variant of a model to come with each variant of its parts, and of the objective."""
+    """As many as it takes for each variant of a model to come with each of its parts and each objective, and corpora."""
     parts = [*SCHEMA["$defs"]["DecoderConfig"]["properties"].values(), SCHEMA["properties"]["objective"]]
     n_parts, n_models = max(len(variants(part)) for part in parts), len(variants(SCHEMA["properties"]["model"]))
     found = [made_to_fit(base(SCHEMA, choice), choice, choice // n_models) for choice in range(n_parts * n_models)]
+    plain = next(data for data in found if data["objective"]["type"] == "next_token")
+    for name, corpus in variants(SCHEMA["properties"]["corpus"]).items():  # there are more of them than of models
+        if name not in OBJECTIVES:
+            found += [{**plain, "corpus": base(corpus, choice)} for choice in (0, 1)]
     for data in found:
         parse_run_config(dump(data), "base.yaml")
     return found

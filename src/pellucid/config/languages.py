@@ -71,7 +71,7 @@ class HopsConfig(DrawnSection):
 
     type: Literal["hops"]
     names: int = Field(8, ge=2, le=52, description="names, each with an arrow to another or to itself")
-    hops: int = Field(4, ge=1, le=9, description="the most arrows that a question follows")
+    most_hops: int = Field(4, ge=1, le=9, description="the most arrows that a question follows")
     queries: int = Field(8, ge=1, description="questions of a document")
 
 

@@ -31,7 +31,7 @@ def build_language(config: LanguageConfig) -> SymbolLanguage[Any]:
         case HopsConfig():
             from pellucid.languages.hops import Hops
 
-            return Hops(config.names, config.hops, config.queries)
+            return Hops(config.names, config.most_hops, config.queries)
         case BracketsConfig():
             from pellucid.languages.brackets import Brackets
 
