@@ -124,7 +124,7 @@ def base(section: Data, choice: int) -> Data:
 
 @functools.cache
 def bases() -> list[Data]:
-    """As many as it takes for each variant of a model to come with each of its parts and each objective, and corpora."""
+    """As many as it takes for each model to come with each of its parts and each objective; and each corpus."""
     parts = [*SCHEMA["$defs"]["DecoderConfig"]["properties"].values(), SCHEMA["properties"]["objective"]]
     n_parts, n_models = max(len(variants(part)) for part in parts), len(variants(SCHEMA["properties"]["model"]))
     found = [made_to_fit(base(SCHEMA, choice), choice, choice // n_models) for choice in range(n_parts * n_models)]
