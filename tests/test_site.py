@@ -83,7 +83,10 @@ def test_no_page_is_wider_than_a_phone(page):
 
 def test_search_works_from_a_folder(page):
     page.goto((SITE / "index.html").as_uri())
-    page.locator("[data-md-component=search-query]").fill("causal mask")
+    query = page.locator("[data-md-component=search-query]")
+    query.focus()
+    expect(page.locator(".md-search-result__meta")).to_have_text("Type to start searching", timeout=60_000)
+    query.press_sequentially("causal mask")  # it listens to keys
     found = page.locator(".md-search-result__link").filter(has_text="The causal mask")
     expect(found.first).to_be_attached(timeout=30_000)
 
