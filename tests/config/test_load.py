@@ -2,12 +2,15 @@
 
 import re
 from pathlib import Path
-from typing import get_args
+from typing import Annotated, Literal, get_args
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pydantic import Field, ValidationError
 
+from pellucid.config.base import Section
+from pellucid.config.faults import explain
 from pellucid.config.generation import SampleConfig
 from pellucid.config.load import load_experiment, load_run_config, parse_run_config, run_config_to_yaml
 from pellucid.config.model import AttentionWord, RecurrentConfig
@@ -98,6 +101,28 @@ def test_a_config_that_a_run_could_write_but_not_read_is_refused():
 def test_a_fault_inside_of_a_choice_of_types_is_found_where_it_is(value, where):
     message = error_of(SMALL, f"corpus={{type: hugging_face, path: json, data_files: {value}}}")
     assert message == f"command line: corpus.data_files{where}: 5 is of the wrong type; give text"
+
+
+def test_a_key_may_have_the_name_of_its_section_s_type():
+    class Hops(Section):
+        type: Literal["hops"]
+        hops: int = 4
+        names: int = 8
+
+    class Chains(Section):
+        type: Literal["chains"]
+
+    class Run(Section):
+        corpus: Annotated[Hops | Chains, Field(discriminator="type")]
+
+    lines = {(): "x.yaml:1", ("corpus",): "x.yaml:1"}
+    lines |= {("corpus", key): f"x.yaml:{line}" for line, key in enumerate(("type", "hops", "names"), 2)}
+    for key in ("hops", "names"):
+        data = {"corpus": {"type": "hops", "hops": 2, "names": 8, key: "many"}}
+        with pytest.raises(ValidationError) as caught:
+            Run.model_validate(data)
+        error = explain(caught.value.errors(), data, lines, Run, ())
+        assert str(error) == f"{lines['corpus', key]}: corpus.{key}: 'many' is of the wrong type; give a whole number"
 
 
 @pytest.mark.parametrize(

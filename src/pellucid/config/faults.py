@@ -55,11 +55,14 @@ def explain(
 ) -> ConfigError:
     """The error to fix first: an unknown key before a missing one, which it may be; the deepest for several types."""
 
+    def path_of(error: ErrorDetails) -> Path:
+        return _path_in_data(error, data, section)
+
     def rank(error: ErrorDetails) -> tuple[bool, int, bool]:
-        return error["type"] != "extra_forbidden", -len(_path_in_data(error, data)), error["type"] != "literal_error"
+        return error["type"] != "extra_forbidden", -len(path_of(error)), error["type"] != "literal_error"
 
     error = min(errors, key=rank)
-    kind, path = error["type"], _path_in_data(error, data)
+    kind, path = error["type"], path_of(error)
     if kind == "value_error":
         path, what, fix = _broken_rule(error, path, changed)
     elif kind == "extra_forbidden":
@@ -70,7 +73,7 @@ def explain(
         path = (*path, "type") if kind.startswith("union_tag") else path
         what, fix = _what_and_fix(error, path, section)
         if kind == "literal_error":  # the key may also accept values of another type
-            others = [other for other in errors if other is not error and _path_in_data(other, data) == path]
+            others = [other for other in errors if other is not error and path_of(other) == path]
             fix = " or ".join([fix, *(_what_and_fix(other, path, section)[1] for other in others)])
     of_type = (*path[:-1], "type")
     if kind == "missing" and of_type in changed:  # the file is right, but for another type
@@ -102,10 +105,12 @@ def _broken_rule(error: ErrorDetails, path: Path, changed: Iterable[Path]) -> tu
     return blamed, what, fix
 
 
-def _path_in_data(error: ErrorDetails, data: Any) -> Path:
-    """pydantic's location as a key path, without the names of union members, which are not in the file."""
+def _path_in_data(error: ErrorDetails, data: Any, section: type[Section]) -> Path:
+    """pydantic's location as a key path, without the names of union members, which are not keys of the file."""
     path: list[str | int] = []
-    for key in error["loc"]:
+    for place, key in enumerate(error["loc"]):
+        if types_at(error["loc"][:place], section):  # the next part is the section's type
+            continue
         is_index = isinstance(data, list) and isinstance(key, int) and key < len(data)
         if is_index or (isinstance(data, dict) and key in data):
             data = data[key]
