@@ -9,12 +9,15 @@ import torch
 from pellucid.checkpoint.build import TrainedModel
 from pellucid.config.experiment import WritingConfig
 from pellucid.config.load import load_run_config
+from pellucid.corpora.build import build_corpus
 from pellucid.data.build import PreparedData, build_batches, prepare_data
 from pellucid.errors import ConfigError
 from pellucid.evaluation.build import evaluate
 from pellucid.experiments.measures import (
     at_context_lengths,
+    at_each_place,
     first_gradient_norms,
+    on_other_texts,
     ways_to_write,
     with_context_length,
     write,
@@ -75,6 +78,37 @@ def test_without_a_known_truth_the_loss_is_measured(untrained):
     model, data = untrained("corpus={type: text, files: [corpus.txt]}")
     loss = evaluate(model.config, data, model.model, CPU).loss_nats_per_token
     assert at_context_lengths(model, data, CPU, (64,)) == [(64, loss)]
+
+
+CHAINS = "corpus={type: chains, length: 8, size: 400, validation_fraction: 0.1}"
+
+
+def test_on_its_own_text_a_model_has_the_skills_of_its_evaluation(untrained):
+    model, data = untrained(CHAINS)
+    skills = evaluate(model.config, data, model.model, CPU).skills.to_json()
+    assert on_other_texts(model, CPU, {"own": model.config}) == {"own": skills}
+
+
+def test_other_texts_may_be_longer_than_the_context_unless_positions_are_learned(untrained):
+    for kind, found in (("rope", ["longer"]), ("learned", [])):
+        changes = [CHAINS, f"model.position={{type: {kind}}}", "model.context_length=9"]
+        model, _ = untrained(*changes)
+        longer = load_run_config(Path("base.yaml"), [*changes, "corpus.length=12"])
+        assert list(on_other_texts(model, CPU, {"longer": longer})) == found
+
+
+def test_the_losses_of_all_places_are_those_of_the_documents(untrained):
+    model, data = untrained(CHAINS)
+    corpus = build_corpus(model.config.corpus)
+    texts = list(corpus.documents("validation"))
+    found = at_each_place(model, data, CPU)
+    assert sum(found["truth"]) == pytest.approx(-sum(map(corpus.log_probability, texts)) / len(texts))
+    symbols = list(zip(*(corpus.language.nats_by_strategy(text, "counts") for text in texts), strict=True))
+    assert found["by counts of symbols"] == pytest.approx([sum(place) / len(texts) for place in symbols])
+    tokens = [[model.tokenizer.end_of_text, *model.tokenizer.encode(text)] for text in texts]
+    logits = model.model(torch.tensor(tokens)[:, :-1])
+    nats = torch.nn.functional.cross_entropy(logits.transpose(1, 2), torch.tensor(tokens)[:, 1:], reduction="none")
+    assert found["model"] == pytest.approx(nats.mean(dim=0).tolist(), rel=1e-4)
 
 
 def test_the_first_gradient_is_that_of_the_mean_loss_at_the_seeds_first_weights(untrained):

@@ -141,6 +141,21 @@ def test_a_planned_run_survives_its_file(place):
             "experiment depth: figure 'Curves': `only` names 'n_layers=9', which is no variant; choose from 'n_l",
         ),
         ("seeds: [7, 8]", "measures: {contexts: [0]}", "x.yaml:9: measures.contexts"),
+        (
+            "seeds: [7, 8]",
+            "measures: {texts: {deeper: {corpus.depht: 9}}}",
+            "x.yaml:9: measures: corpus.depht: unknown key",
+        ),
+        (
+            "seeds: [7, 8]",
+            "measures: {texts: {longer: {model.context_length: 9}}}",
+            "measures.texts.longer: other texts differ in keys of the corpus; change no key but those of corpus",
+        ),
+        (
+            "seeds: [7, 8]",
+            "measures: {texts: {other: {corpus: {type: text, files: [corpus.txt]}}}}",
+            "measures.texts.other: of corpus.type text, no texts with a known truth can be drawn; leave it out",
+        ),
         ("[7, 8]", "[7, -8]", "x.yaml:9: seeds: seed: -8 is out of range; give a value of at least 0"),
         ("model.n_layers:", "model..n_layers:", "x.yaml:7: grid: model.''.n_layers: a part of this key is empty"),
         ("model.n_layers:", "train.steps.x:", "x.yaml:7: grid: train.steps.x: 'steps' is a value, not a section"),

@@ -47,7 +47,10 @@ class LinesConfig(FigureSection):
     type: Literal["lines"]
     x: str = Field(description="column of results.csv, or a dotted key that the runs set")
     y: str = Field(description="column of results.csv")
-    by: str | None = Field(None, description="dotted key of which each value has its own line")
+    by: str | None = Field(
+        None,
+        description="dotted key of which each value has its own line; or label: that of the run, up to its last comma",
+    )
     log_x: bool = False
     log_y: bool = False
 
@@ -67,6 +70,7 @@ class SkillsConfig(FigureSection):
 
     type: Literal["skills"]
     y: Literal["excess", "accuracy"] = "excess"
+    text: str | None = Field(None, description="a name from measures.texts; left out: the run's own text")
 
 
 class SkillCurvesConfig(FigureSection):
@@ -80,6 +84,12 @@ class ContextsConfig(FigureSection):
     """Loss at other context lengths than the trained one; needs measures.contexts."""
 
     type: Literal["contexts"]
+
+
+class PlacesConfig(FigureSection):
+    """Loss at each place of a document, beside the floor; needs measures.places."""
+
+    type: Literal["places"]
 
 
 class GradientNormsConfig(FigureSection):
@@ -107,6 +117,7 @@ FigureConfig = Annotated[
     | SkillsConfig
     | SkillCurvesConfig
     | ContextsConfig
+    | PlacesConfig
     | GradientNormsConfig
     | WaysConfig
     | ScalingConfig,
@@ -128,6 +139,10 @@ class MeasuresConfig(Section):
     contexts: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = Field(
         (), description="context lengths at which the trained model is evaluated again"
     )
+    texts: dict[str, Changes] = Field(
+        {}, description="other texts to score the trained model on: a name, and the keys of the corpus that differ"
+    )
+    places: bool = Field(False, description="the loss at each place of a document, beside the floor")
     gradient_norms: bool = Field(False, description="the gradient's norm in each block, at the first step")
     writing: WritingConfig | None = Field(None, description="ways to write, compared; for fables only")
     answers: int | None = Field(

@@ -1,8 +1,10 @@
 """Measures of a run besides its loss."""
 
+from collections.abc import Mapping
 from itertools import chain, islice
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from pellucid.checkpoint.build import TrainedModel
@@ -11,13 +13,20 @@ from pellucid.config.generation import WayConfig
 from pellucid.config.model import DecoderConfig, ModelConfig
 from pellucid.config.run import RunConfig
 from pellucid.corpora.build import build_corpus
+from pellucid.corpora.corpus import KnownCorpus, Piece
 from pellucid.corpora.fables import FablesCorpus
-from pellucid.data.build import PreparedData, build_batches
+from pellucid.corpora.symbols import SymbolCorpus
+from pellucid.data.batches import evaluation_batches
+from pellucid.data.build import PreparedData, build_batches, pieces_as_tokens
+from pellucid.data.truth import TokenTruth, truth_of_texts
 from pellucid.errors import ConfigError
 from pellucid.evaluation.build import answers_of_run, evaluate
+from pellucid.evaluation.loss import evaluation_of, score
 from pellucid.evaluation.written import judge
+from pellucid.experiments.results import Skills
 from pellucid.generation.build import build_sampling
 from pellucid.generation.text import generate_text, search_text
+from pellucid.languages.chains import Chains
 from pellucid.model.build import build_model
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import Precision
@@ -40,6 +49,54 @@ def at_context_lengths(
         excess = evaluation.excess_nats_per_token
         results.append((length, evaluation.loss_nats_per_token if excess is None else excess))
     return results
+
+
+def on_other_texts(trained: TrainedModel, precision: Precision, configs: Mapping[str, RunConfig]) -> dict[str, Skills]:
+    """Excess and accuracy of each skill on the held-out documents of other corpora, by name, as these tokens.
+
+    A document may be longer than the context in training. Where learned positions have no weights for it, the text is
+    left out.
+    """
+    found = {}
+    for name, config in configs.items():
+        corpus = build_corpus(config.corpus)
+        assert isinstance(corpus, KnownCorpus)
+        texts = [piece.text for piece in corpus.pieces("validation")]
+        tokens = pieces_as_tokens(name, [Piece(text, ends_document=True) for text in texts], trained.tokenizer)
+        length = max(trained.model.context_length, int(np.diff(tokens.boundaries).max()))
+        if has_learned_positions(config.model) and length > config.model.context_length:
+            continue
+        nats, characters = zip(*truth_of_texts(corpus, trained.tokenizer, iter(texts)), strict=True)
+        truth = TokenTruth(tuple(corpus.skills), np.concatenate(nats), np.concatenate(characters))
+        model = with_context_length(trained, length).to(precision.device)
+        batches = evaluation_batches(tokens, length, config.train.batch_size, from_document_starts=True)
+        evaluation = evaluation_of(score(model, batches, precision), tokens, trained.tokenizer, truth)
+        assert evaluation.skills is not None
+        found[name] = evaluation.skills.to_json()
+    return found
+
+
+def at_each_place(trained: TrainedModel, data: PreparedData, precision: Precision) -> dict[str, list[float]]:
+    """Mean nats of the tokens at each place of the held-out documents: of the model, and of the truth if it is known.
+
+    For chains also those of a reader who guesses evenly, or by how often each symbol came so far. The end of a document
+    is left out.
+    """
+    tokens, config, model = data.validation, trained.config, trained.model.to(precision.device)
+    batches = evaluation_batches(tokens, model.context_length, config.train.batch_size, from_document_starts=True)
+    scores = score(model, batches, precision)
+    goes_on = tokens.tokens[scores.places + 1] != trained.tokenizer.end_of_text
+    at = scores.places[goes_on]
+    places = at - tokens.boundaries[np.searchsorted(tokens.boundaries, at, side="right") - 1]
+    nats_by = {"model": scores.nats[goes_on], **({} if data.truth is None else {"truth": data.truth.nats[at]})}
+    found = {who: (np.bincount(places, nats) / np.bincount(places)).tolist() for who, nats in nats_by.items()}
+    corpus = build_corpus(config.corpus)
+    if isinstance(corpus, SymbolCorpus) and isinstance(language := corpus.language, Chains):
+        texts = list(corpus.documents("validation"))
+        for strategy, name in (("counts", "by counts of symbols"), ("evenly", "evenly")):
+            nats = [list(language.nats_by_strategy(text, strategy)) for text in texts]
+            found[name] = np.mean(nats, axis=0).tolist()
+    return found
 
 
 def with_context_length(trained: TrainedModel, length: int) -> LanguageModel:

@@ -3,14 +3,17 @@
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import Field
+
 from pellucid.config.base import Section
 from pellucid.config.experiment import ExperimentConfig, MeasuresConfig
+from pellucid.config.languages import DrawnSection
 from pellucid.config.load import Change, LoadedExperiment, load_experiment, load_run_config, parse_override
 from pellucid.config.run import RunConfig
 from pellucid.errors import ConfigError
@@ -24,6 +27,7 @@ class PlannedRun(Section):
     """One run of an experiment: a variant with one seed. plan.json stores it for the run's process.
 
     label: the variant.   overrides: the values of the dotted keys in which the variants differ.
+    texts: the run's config with each corpus of `measures.texts`, by name.
     """
 
     label: str
@@ -31,6 +35,7 @@ class PlannedRun(Section):
     overrides: dict[str, Any]
     config: RunConfig
     measures: MeasuresConfig
+    texts: dict[str, RunConfig] = Field({})
 
     @property
     def corpus_key(self) -> str:
@@ -85,10 +90,16 @@ def plan_experiment(file: Path, overrides: Sequence[str] = ()) -> Plan:
             choices = ", ".join(f"'{label}'" for label in labels)
             raise ConfigError(f"experiment {config.name}", what, f"choose from {choices}")
     seeds = [_change(experiment, ("seeds", i), "seed", seed) for i, seed in enumerate(config.seeds)]
+    of_texts = {
+        name: [_change(experiment, ("measures", "texts", name, key), key, value) for key, value in changes.items()]
+        for name, changes in config.measures.texts.items()
+    }
     runs = []
     for variant, seed in product(variants, seeds):
-        run_config = load_run_config(Path(config.base), [*common, *variant.changes, seed, *last])
-        _require_measurable(run_config, config.measures)
+        changes = [*common, *variant.changes, seed, *last]
+        run_config = load_run_config(Path(config.base), changes)
+        texts = {name: load_run_config(Path(config.base), [*changes, *more]) for name, more in of_texts.items()}
+        _require_measurable(run_config, config.measures, texts)
         run_config = run_config.model_copy(update={"name": f"{_slug(variant.label)}-seed{run_config.seed}"})
         run = PlannedRun(
             label=variant.label,
@@ -96,6 +107,7 @@ def plan_experiment(file: Path, overrides: Sequence[str] = ()) -> Plan:
             overrides=_values(varied_keys, variant.changes, run_config),
             config=run_config,
             measures=config.measures,
+            texts=texts,
         )
         runs.append(run)
     _require_different(config, runs)
@@ -150,8 +162,8 @@ def _require_free(change: Change) -> None:
         raise ConfigError(change.place, f"the {change.key} of each run is the experiment's to set", fix)
 
 
-def _require_measurable(run: RunConfig, measures: MeasuresConfig) -> None:
-    """Raise ConfigError for a run without text to evaluate it on, or without the answers to measure."""
+def _require_measurable(run: RunConfig, measures: MeasuresConfig, texts: Mapping[str, RunConfig]) -> None:
+    """Raise ConfigError for a run without text to evaluate it on, or without what `measures` asks for."""
     objective, corpus = run.objective.type, run.corpus.type
     if not run.reads_text and (corpus != "instructions" or objective == "reward_model"):
         what = f"an experiment compares losses of text, and {objective} on {corpus} has none"
@@ -160,6 +172,14 @@ def _require_measurable(run: RunConfig, measures: MeasuresConfig) -> None:
     if measures.answers and corpus != "instructions":
         what = f"{corpus} asks no questions whose answers could be judged"
         raise ConfigError("measures.answers", what, "leave it out, or use corpus.type instructions")
+
+    for name, other in texts.items():
+        where = f"measures.texts.{name}"
+        if other.model_dump(exclude={"corpus"}) != run.model_dump(exclude={"corpus"}):
+            raise ConfigError(where, "other texts differ in keys of the corpus", "change no key but those of corpus")
+        if not isinstance(other.corpus, DrawnSection) or other.corpus.type == "instructions":
+            what = f"of corpus.type {other.corpus.type}, no texts with a known truth can be drawn"
+            raise ConfigError(where, what, "leave it out, or take a language of docs/languages.md")
 
 
 def _require_different(config: ExperimentConfig, runs: Sequence[PlannedRun]) -> None:

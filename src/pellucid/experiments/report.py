@@ -163,7 +163,7 @@ def _what_was_found(results: Sequence[RunResult]) -> list[str]:
             "the model that the run started from, in nats per answer.",
             _variants(numbers, of_answers),
         ]
-    skills = [column.removeprefix("excess.") for column in numbers if column.startswith("excess.")]
+    skills = [c.removeprefix("excess.") for c in numbers if c.startswith("excess.") and "@" not in c]
     if skills:
         parts += [
             "## Skills",
@@ -175,7 +175,14 @@ def _what_was_found(results: Sequence[RunResult]) -> list[str]:
     if skills and any("skills" in row for run in results for row in run.curve):  # not where rewards were evaluated
         parts += [
             "The step of the first evaluation at which half of these were right, seed by seed (– means never):",
-            _seed_by_seed(numbers, {skill: f"half.{skill}" for skill in skills}),
+            _seed_by_seed(numbers, {skill: f"half.{skill}" for skill in skills if f"half.{skill}" in numbers}),
+        ]
+    for text in dict.fromkeys(text for run in results for text in run.texts):
+        start, end = "accuracy.", f"@{text}"
+        of_text = [c[len(start) : -len(end)] for c in numbers if c.startswith(start) and c.endswith(end) and c in has]
+        parts += [
+            f"The same on other texts, {text}:",
+            _variants(numbers, {skill: (f"{start}{skill}{end}", "{:.1%}".format) for skill in of_text}),
         ]
     return parts
 

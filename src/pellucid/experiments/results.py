@@ -13,6 +13,7 @@ from pellucid.files import written_whole
 RESULT_FILE = "result.json"
 
 Row = dict[str, Any]
+Skills = dict[str, dict[str, float | None]]  # figures of each skill, as `evaluation/skills.py` names them
 
 
 class RunResult(Section):
@@ -23,6 +24,8 @@ class RunResult(Section):
     skills: excess (nats per document) and accuracy of each skill, where the truth is known.
     curve: the rows of metrics.jsonl with an evaluation; without val_loss, unless that was the loss of text.
     contexts: excess or, where no truth is known, loss at other context lengths, as pairs (length, nats per token).
+    texts: excess and accuracy of each skill on other texts, by the text's name.
+    places: mean nats at each place of a document, by who guesses: the model, the truth, known strategies.
     gradient_norms: of each block at the first step, first block first.
     writing: judgements (see evaluation/written.py) of the texts written in each way, by its label.
     answers: figures of the answers to held-out instructions (see evaluation/answers.py), by name.
@@ -41,9 +44,11 @@ class RunResult(Section):
     bits_per_byte: float
     floor: float | None
     excess: float | None
-    skills: dict[str, dict[str, float | None]] = Field({})
+    skills: Skills = Field({})
     curve: list[Row] = Field([])
     contexts: list[tuple[int, float]] = Field([], strict=False)
+    texts: dict[str, Skills] = Field({})
+    places: dict[str, list[float]] = Field({})
     gradient_norms: list[float] = Field([])
     writing: dict[str, dict[str, float | None]] = Field({})
     answers: dict[str, float | None] = Field({})

@@ -1,13 +1,14 @@
 """Columns of an experiment's results, for results.csv, tables and figures."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from pellucid.experiments.plan import PlannedRun
-from pellucid.experiments.results import Failure, RunResult
+from pellucid.experiments.results import Failure, RunResult, Skills
 
 # Axis labels of the columns, with units.
 AXIS_LABELS = {
@@ -33,7 +34,7 @@ AXIS_LABELS_OF_SOME = {
 }
 # Those of columns for a skill, a context length or a way to write, such as excess.recall.
 AXIS_LABELS_OF_PARTS = {
-    "excess": "excess in {} (nats per fable)",
+    "excess": "excess in {} (nats per document)",
     "accuracy": "{}: right where one token is possible (%)",
     "half": "first step with half of {} right",
     "contexts": "excess or loss at context {} (nats per token)",
@@ -66,17 +67,40 @@ def is_share(column: str) -> bool:
 
 def numbers_of(result: RunResult) -> dict[str, float | None]:
     """Every number of a run by its column in results.csv; unknown ones are None."""
-    skills = result.skills.items()
+    skills = with_families(result.skills)
+    elsewhere = [
+        (skill, text, figures) for text, of in result.texts.items() for skill, figures in with_families(of).items()
+    ]
     return {
         **{column: getattr(result, column) for column in AXIS_LABELS},
-        **{f"excess.{skill}": figures.get("excess_nats_per_document") for skill, figures in skills},
-        **{f"accuracy.{skill}": figures.get("accuracy") for skill, figures in skills},
+        **{f"excess.{skill}": figures.get("excess_nats_per_document") for skill, figures in skills.items()},
+        **{f"accuracy.{skill}": figures.get("accuracy") for skill, figures in skills.items()},
+        **{f"excess.{skill}@{text}": figures["excess_nats_per_document"] for skill, text, figures in elsewhere},
+        **{f"accuracy.{skill}@{text}": figures["accuracy"] for skill, text, figures in elsewhere},
         **{f"half.{skill}": step for skill, step in result.half_right.items()},
         **{f"contexts.{length}": value for length, value in result.contexts},
         **{f"answers.{name}": value for name, value in result.answers.items()},
         **({} if result.trained_parameters is None else {"trained_parameters": result.trained_parameters}),
         **{f"{what}.{way}": value for way, figures in result.writing.items() for what, value in figures.items()},
     }
+
+
+def with_families(skills: Skills) -> Skills:
+    """The skills, and those that begin with the same word (`recall to 8`, `recall to 16`) as one, named by it.
+
+    Their excess adds up. Their accuracy is averaged, weighted by their tokens.
+    """
+    members: dict[str, list[dict[str, float | None]]] = defaultdict(list)
+    for skill, figures in skills.items():
+        members[skill.partition(" ")[0]].append(figures)
+    return skills | {family: _together(parts) for family, parts in members.items() if len(parts) > 1}
+
+
+def _together(parts: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
+    table = pd.DataFrame(parts, dtype=float)
+    weights = table.share_of_tokens[table.accuracy.notna()]
+    accuracy = (table.accuracy * weights).sum() / weights.sum() if weights.sum() else None
+    return {"excess_nats_per_document": table.excess_nats_per_document.sum(), "accuracy": accuracy}
 
 
 def results_csv(runs: Sequence[PlannedRun], outcomes: Sequence[RunResult | Failure]) -> str:

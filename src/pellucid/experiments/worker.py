@@ -21,7 +21,9 @@ from pellucid.evaluation.loss import Evaluation
 from pellucid.experiments.measures import (
     answers_to_instructions,
     at_context_lengths,
+    at_each_place,
     first_gradient_norms,
+    on_other_texts,
     ways_to_write,
 )
 from pellucid.experiments.plan import PLAN_FILE, PlannedRun
@@ -94,6 +96,8 @@ def _result(run: PlannedRun, data: PreparedData, run_dir: Path, evaluation: Vali
         skills={} if evaluation.skills is None else evaluation.skills.to_json(),
         curve=[row if config.reads_text else _without_loss(row) for row in rows if "val_loss" in row],
         contexts=at_context_lengths(trained, data, precision, measures.contexts),
+        texts=on_other_texts(trained, precision, run.texts),
+        places=at_each_place(trained, data, precision) if measures.places else {},
         gradient_norms=first_gradient_norms(config, data) if measures.gradient_norms else [],
         writing=ways_to_write(trained, precision, measures.writing) if measures.writing else {},
         answers=answers_to_instructions(trained, precision, measures.answers) if measures.answers else {},

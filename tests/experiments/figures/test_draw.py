@@ -26,6 +26,9 @@ FIGURES = [
     ({"type": "skills", "y": "accuracy"}, "recall"),
     ({"type": "skill_curves"}, "tokens"),
     ({"type": "contexts"}, "context"),
+    ({"type": "places"}, "place"),
+    ({"type": "skills", "text": "longer"}, "recall"),
+    ({"type": "lines", "x": "model.d_model", "y": "accuracy.recall@longer", "by": "label"}, "recall@longer"),
     ({"type": "gradient_norms"}, "block"),
     ({"type": "ways"}, "surprise (nats)"),
 ]
@@ -38,6 +41,7 @@ def skills(excess, accuracy=0.5):
             "floor_nats_per_document": 1.0,
             "excess_nats_per_document": excess * (i + 1),
             "accuracy": None if skill == "choice" else accuracy,
+            "share_of_tokens": 0.2,
         }
         for i, skill in enumerate(SKILLS)
     }
@@ -71,6 +75,8 @@ def result(d_model, seed):
         skills=skills(excess),
         curve=curve,
         contexts=[(16, excess), (32, excess / 2)],
+        texts={"longer": skills(2 * excess)},
+        places={"model": [1.0, 0.6 + excess], "truth": [1.0, 0.5], "evenly": [1.0, 1.0]},
         gradient_norms=[0.1, 0.2, 0.4],
         writing={
             "greedy": {"whole": 0.25, "morals": 0, "distance": 1.0, "surprise": None},
@@ -170,9 +176,9 @@ def test_the_ways_to_write_come_with_a_table(tmp_path):
 
 
 def test_what_the_results_lack_is_said(tmp_path):
-    absent = {"skills": {}, "curve": [], "contexts": [], "writing": {}, "floor": None, "excess": None}
+    absent = {"skills": {}, "curve": [], "contexts": [], "places": {}, "writing": {}, "floor": None, "excess": None}
     bare = [each.model_copy(update=absent) for each in RESULTS]
-    for kind in ("skills", "skill_curves", "curves", "contexts", "ways", "scaling"):
+    for kind in ("skills", "skill_curves", "curves", "contexts", "places", "ways", "scaling"):
         with pytest.raises(ValueError, match=r"\w+ \w+"):
             drawn({"type": kind}, bare, tmp_path)
     with pytest.raises(ValueError, match="no finished runs"):

@@ -1,15 +1,24 @@
 """Line charts, a line per variant: loss in training, loss at other context lengths, first gradients."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pellucid.config.experiment import ContextsConfig, CurvesConfig, GradientNormsConfig
+from pellucid.config.experiment import ContextsConfig, CurvesConfig, GradientNormsConfig, PlacesConfig
 from pellucid.experiments.figures.axis_numbers import in_percent, in_short, log_axis, log_limits, ticks_at
-from pellucid.experiments.figures.style import FLOOR_STYLE, EndLabel, Sketch, draw_bands, figure_of_lines, label_ends
+from pellucid.experiments.figures.style import (
+    DASHES,
+    FLOOR_STYLE,
+    EndLabel,
+    Sketch,
+    draw_bands,
+    figure_of_lines,
+    label_ends,
+)
 from pellucid.experiments.results import RunResult
 from pellucid.experiments.table import at_equal_steps, axis_label, is_share, mean_lines, seeds_in_words
 
@@ -23,6 +32,11 @@ def draw_curves(config: CurvesConfig, results: Sequence[RunResult]) -> Sketch:
     if config.y == "excess":
         log_axis(axes, "x", log_limits(means.index))
         log_axis(axes, "y", log_limits(means))
+        for who, nats in results[0].places.items():
+            if who not in ("model", "truth"):
+                excess = np.mean(nats) - np.mean(results[0].places["truth"])
+                axes.axhline(excess, color="black", linestyle=FLOOR_STYLE.linestyle, linewidth=1.1)
+                labels.append(EndLabel(f"the best guess {who}", means.index.max(), excess, FLOOR_STYLE))
     elif config.y == "val_loss":
         # One floor for all runs that read the same text. The last evaluation reads more text than those before it.
         with_floor = points.dropna().groupby(["label", "seed"], sort=False)
@@ -94,6 +108,24 @@ def draw_contexts(config: ContextsConfig, results: Sequence[RunResult]) -> Sketc
     axes.set(xlabel="context length in evaluation (tokens)", ylabel=y_label)
     label_ends(axes, labels)
     return Sketch(figure, f"{y_label} of each trained variant at several context lengths. {seeds_in_words(results)}")
+
+
+def draw_places(config: PlacesConfig, results: Sequence[RunResult]) -> Sketch:
+    """Draw the mean loss at each place of a document, beside the floor and strategies that are known."""
+    points = [(run.label, run.seed, x, y) for run in results for x, y in enumerate(run.places.get("model", []), 1)]
+    if not points:
+        raise ValueError("no run measured the loss at each place; set measures.places: true")
+    known = {who: nats for who, nats in results[0].places.items() if who != "model"}
+    points_of_models = pd.DataFrame(points, columns=["label", "seed", "x", "y"])
+    figure, axes, labels, _ = _draw_means(config.title, points_of_models, *known)
+    for (who, nats), dashes in zip(known.items(), DASHES[1:], strict=False):
+        style = replace(FLOOR_STYLE, linestyle=dashes)
+        axes.plot(np.arange(1, len(nats) + 1), nats, color="black", linestyle=dashes, linewidth=1.1, zorder=3)
+        labels.append(EndLabel(who, len(nats), nats[-1], style))
+    axes.set(xlabel="place in the document (1 is its first token)", ylabel="loss (nats per token)")
+    label_ends(axes, labels)
+    words = "Mean loss at each place of the held-out documents. Black: the truth, and strategies whose loss is known."
+    return Sketch(figure, f"{words} {seeds_in_words(results)}")
 
 
 def draw_gradient_norms(config: GradientNormsConfig, results: Sequence[RunResult]) -> Sketch:

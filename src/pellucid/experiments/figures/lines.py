@@ -71,7 +71,10 @@ def _runs(config: LinesConfig, results: Sequence[RunResult]) -> tuple[pd.DataFra
         runs["x"], words = pd.factorize(runs.x.map(_word))
     if config.by is None:
         return runs.assign(line=""), list(words)
-    by = pd.Series([value_of(run, config.by) for run in results])
+    if config.by == "label":
+        by = pd.Series([run.label.rpartition(",")[0] or run.label for run in results])
+    else:
+        by = pd.Series([value_of(run, config.by) for run in results])
     runs["line"] = by.map(_word)
     if not _has_words(by):
         runs["line"] = f"{config.by.rsplit('.', 1)[-1]} = " + runs.line

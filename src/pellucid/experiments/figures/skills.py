@@ -1,4 +1,4 @@
-"""Figures of the skills in fables, by excess or accuracy: a coloured table, and learning curves."""
+"""Figures of skills, by excess or accuracy: a coloured table, and learning curves."""
 
 from collections.abc import Sequence
 
@@ -16,17 +16,20 @@ from pellucid.experiments.table import at_equal_steps, mean_lines, seeds_in_word
 
 FIELDS = {"excess": "excess_nats_per_document", "accuracy": "accuracy"}
 LABELS = {
-    "excess": "excess over the floor (nats per fable)",
+    "excess": "excess over the floor (nats per document)",
     "accuracy": "right where one token is possible (% of tokens)",
 }
 
 
 def draw_skills(config: SkillsConfig, results: Sequence[RunResult]) -> Sketch:
     """Draw a table of variants by skills, a number and a colour in each cell; unmeasured skills are left out."""
-    rows_of_runs = [{skill: of_skill[FIELDS[config.y]] for skill, of_skill in run.skills.items()} for run in results]
+    tables = [run.skills if config.text is None else run.texts.get(config.text, {}) for run in results]
+    rows_of_runs = [{skill: figures[FIELDS[config.y]] for skill, figures in table.items()} for table in tables]
     values = pd.DataFrame(rows_of_runs, dtype=float).dropna(axis=1, how="all")
     if values.empty:
-        raise ValueError(f"no run has measured the {config.y} of a skill; only Fables knows its skills")
+        raise ValueError(
+            f"no run has measured the {config.y} of a skill; only languages with a known truth have skills"
+        )
     table = values.groupby([run.label for run in results], sort=False).mean()
     names = [wrapped(label, NAME_WIDTH) for label in table.index]
     heights_inches = [0.2 + 0.16 * len(name.splitlines()) for name in names]
@@ -56,7 +59,8 @@ def draw_skills(config: SkillsConfig, results: Sequence[RunResult]) -> Sketch:
     axes.spines[:].set_visible(False)
     better = "higher" if config.y == "accuracy" else "lower"
     words = seeds_in_words(results, "number", "which the colour repeats")
-    return Sketch(figure, f"{unit} of each variant in each skill; {better} is better. {words}")
+    where = "" if config.text is None else f" on other texts, {config.text}"
+    return Sketch(figure, f"{unit} of each variant in each skill{where}; {better} is better. {words}")
 
 
 def _norm_of(y: str, means: NDArray[np.float64]) -> Normalize:
@@ -84,7 +88,9 @@ def draw_skill_curves(config: SkillCurvesConfig, results: Sequence[RunResult]) -
     points = at_equal_steps(points, "variant")
     styles = {skill: line_style(i) for i, skill in enumerate(points.dropna().label.unique())}
     if not styles:
-        raise ValueError(f"no run has the {config.y} of skills while training; only Fables knows its skills")
+        raise ValueError(
+            f"no run has the {config.y} of skills while training; only languages with a known truth have skills"
+        )
     panels = {variant: mean_lines(of_variant) for variant, of_variant in points.groupby("variant", sort=False)}
     n_columns = min(3, len(panels))
     n_rows = -(-len(panels) // n_columns)
