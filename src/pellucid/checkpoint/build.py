@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from pellucid.adapters.build import adapt
 from pellucid.adapters.lora import merge
 from pellucid.adapters.quantized import quantize
@@ -37,6 +39,13 @@ class TrainedModel:
     model: LanguageModel
     step: int
     data_fingerprint: str
+
+    def untrained(self) -> LanguageModel:
+        """A model like this one with the initial weights of the run's seed, for comparison."""
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(self.config.seed)
+            model = build_model(self.config.model, self.tokenizer.vocab_size)
+        return model.to(next(self.model.parameters()).device).eval()
 
 
 @dataclass(frozen=True)

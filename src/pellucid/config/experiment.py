@@ -143,6 +143,9 @@ class MeasuresConfig(Section):
         {}, description="other texts to score the trained model on: a name, and the keys of the corpus that differ"
     )
     places: bool = Field(False, description="the loss at each place of a document, beside the floor")
+    beliefs: bool = Field(
+        False, description="how well a linear map reads the beliefs about the hidden state from each layer; for hidden"
+    )
     gradient_norms: bool = Field(False, description="the gradient's norm in each block, at the first step")
     writing: WritingConfig | None = Field(None, description="ways to write, compared; for fables only")
     answers: int | None = Field(

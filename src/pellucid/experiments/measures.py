@@ -26,11 +26,15 @@ from pellucid.evaluation.written import judge
 from pellucid.experiments.results import Skills
 from pellucid.generation.build import build_sampling
 from pellucid.generation.text import generate_text, search_text
+from pellucid.inspection.beliefs import read_beliefs
 from pellucid.languages.chains import Chains
+from pellucid.languages.hidden import Hidden
 from pellucid.model.build import build_model
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import Precision
 from pellucid.training.build import build_trainer
+
+N_DOCUMENTS_OF_BELIEFS = 1000
 
 
 def at_context_lengths(
@@ -97,6 +101,22 @@ def at_each_place(trained: TrainedModel, data: PreparedData, precision: Precisio
             nats = [list(language.nats_by_strategy(text, strategy)) for text in texts]
             found[name] = np.mean(nats, axis=0).tolist()
     return found
+
+
+def beliefs_in_each_layer(trained: TrainedModel, precision: Precision) -> dict[str, float]:
+    """How much of the beliefs about the hidden state a linear map reads from each layer (R²), trained and untrained.
+
+    For comparison: how much of them the last symbols tell.
+    """
+    corpus = build_corpus(trained.config.corpus)
+    assert isinstance(corpus, SymbolCorpus)
+    assert isinstance(corpus.language, Hidden)
+    trained.model.to(precision.device)
+    found = {}
+    for name, model in (("", trained.model), ("untrained ", trained.untrained())):
+        read = read_beliefs(model, trained.tokenizer, corpus.language, N_DOCUMENTS_OF_BELIEFS)
+        found |= {f"{name}{layer}": read.explained(points) for layer, points in read.layers.items()}
+    return found | {f"last {n}": read.explained(points) for n, points in read.last_symbols.items()}
 
 
 def with_context_length(trained: TrainedModel, length: int) -> LanguageModel:

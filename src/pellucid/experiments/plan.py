@@ -173,6 +173,9 @@ def _require_measurable(run: RunConfig, measures: MeasuresConfig, texts: Mapping
         what = f"{corpus} asks no questions whose answers could be judged"
         raise ConfigError("measures.answers", what, "leave it out, or use corpus.type instructions")
 
+    if measures.beliefs and corpus != "hidden":
+        what = f"{corpus} has no hidden states to believe in"
+        raise ConfigError("measures.beliefs", what, "leave it out, or use corpus.type hidden")
     for name, other in texts.items():
         where = f"measures.texts.{name}"
         if other.model_dump(exclude={"corpus"}) != run.model_dump(exclude={"corpus"}):

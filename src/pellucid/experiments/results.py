@@ -26,6 +26,7 @@ class RunResult(Section):
     contexts: excess or, where no truth is known, loss at other context lengths, as pairs (length, nats per token).
     texts: excess and accuracy of each skill on other texts, by the text's name.
     places: mean nats at each place of a document, by who guesses: the model, the truth, known strategies.
+    beliefs: R² of the beliefs read from each layer, and of guesses from the last symbols (see inspection/beliefs.py).
     gradient_norms: of each block at the first step, first block first.
     writing: judgements (see evaluation/written.py) of the texts written in each way, by its label.
     answers: figures of the answers to held-out instructions (see evaluation/answers.py), by name.
@@ -49,6 +50,7 @@ class RunResult(Section):
     contexts: list[tuple[int, float]] = Field([], strict=False)
     texts: dict[str, Skills] = Field({})
     places: dict[str, list[float]] = Field({})
+    beliefs: dict[str, float] = Field({})
     gradient_norms: list[float] = Field([])
     writing: dict[str, dict[str, float | None]] = Field({})
     answers: dict[str, float | None] = Field({})

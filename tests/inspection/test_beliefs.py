@@ -1,0 +1,37 @@
+"""Beliefs read from vectors: by a linear map, beside the guess from the last symbols."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from pellucid.inspection import beliefs as module
+from pellucid.inspection.beliefs import read_beliefs
+from pellucid.languages.hidden import Hidden, transitions_of
+
+MESS3 = Hidden(transitions_of("mess3", 3, 3, 0), 12)
+
+
+def layers(*of_each):
+    """In place of a model's layers: functions of a text that give the vectors of its symbols."""
+    return lambda model, tokenizer, texts: [[layer(text) for layer in of_each] for text in texts]
+
+
+def test_a_layer_that_holds_the_beliefs_in_other_coordinates_explains_all_of_them(monkeypatch):
+    turned = np.array([[1.0, 2.0, 0.0, 1.0], [0.0, 1.0, -1.0, 3.0], [2.0, 0.0, 1.0, 1.0]])
+    monkeypatch.setattr(
+        module,
+        "layers_of_texts",
+        layers(lambda text: np.array(MESS3.beliefs(text)) @ turned + 5, lambda text: np.ones((12, 2))),
+    )
+    read = read_beliefs(None, None, MESS3, 600)
+    shares = {name: read.explained(points) for name, points in read.layers.items()}
+    assert shares == {"embedding": pytest.approx(1.0), "the last norm": pytest.approx(0.0, abs=0.02)}
+
+
+def test_the_longer_the_last_symbols_the_more_they_tell(monkeypatch):
+    monkeypatch.setattr(module, "layers_of_texts", layers(lambda text: np.ones((12, 1)), lambda text: np.ones((12, 1))))
+    read = read_beliefs(None, None, MESS3, 400)
+    shares = [read.explained(points) for points in read.last_symbols.values()]
+    assert all(fewer < more for fewer, more in pairwise(shares))
+    assert 0.7 < shares[0] < 0.9
