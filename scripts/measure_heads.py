@@ -18,10 +18,10 @@ from results import parser, print_table, record
 
 from pellucid.checkpoint.build import load_trained_run
 from pellucid.inspection.attribution import Attribution, attribute
-from pellucid.inspection.build import fables_of
+from pellucid.inspection.build import known_corpus_of
 from pellucid.inspection.estimate import Estimate
 from pellucid.inspection.interventions import Place, replaced
-from pellucid.inspection.knock_out import N_FABLES, Fable, costs, held_out_fables, loss_by_skill
+from pellucid.inspection.knock_out import N_DOCUMENTS, HeldOut, costs, held_out_documents, loss_by_skill
 from pellucid.inspection.trace import require_decoder, trace
 from pellucid.model.decoder import Decoder
 
@@ -29,11 +29,11 @@ from pellucid.model.decoder import Decoder
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("run", type=Path)
-    arguments.add_argument("--fables", type=int, default=N_FABLES)
+    arguments.add_argument("--fables", type=int, default=N_DOCUMENTS)
     options = arguments.parse_args()
     trained, _ = load_trained_run(options.run)
-    model, corpus = require_decoder(trained.model, "heads"), fables_of(trained, "heads")
-    fables = held_out_fables(corpus, trained.tokenizer, model.context_length, options.fables)
+    model, corpus = require_decoder(trained.model, "heads"), known_corpus_of(trained, "heads")
+    fables = held_out_documents(corpus, trained.tokenizer, model.context_length, options.fables)
     found = attribute(model, trained.tokenizer, corpus, fables)
     figures: dict[str, Any] = {
         "looks": looks(found),
@@ -85,7 +85,7 @@ def done(found: Attribution) -> dict[str, dict[str, float]]:
     return rows
 
 
-def costs_of_mean(model: Decoder, fables: list[Fable], skills: Sequence[str]) -> dict[str, dict[str, str]]:
+def costs_of_mean(model: Decoder, fables: list[HeldOut], skills: Sequence[str]) -> dict[str, dict[str, str]]:
     """Each head replaced by its mean output over all tokens of these fables (mean ablation, Wang et al. 2022)."""
     sums_LHK, n_tokens = torch.zeros(()), 0
     for fable in fables:

@@ -54,7 +54,7 @@ def test_where_no_grammar_knows_the_text_only_the_scores_are_shown(workplace, pe
     assert "unclassified" in result.stdout
     assert "what heads do" not in result.stdout
     assert run.heads().attribution is None
-    with pytest.raises(library.errors.ConfigError, match="knock_out: only of Fables is it known what a text tells"):
+    with pytest.raises(library.errors.ConfigError, match="knock_out: of text it is not known which skills"):
         run.knock_out()
 
 

@@ -41,7 +41,7 @@ from pellucid.inspection.build import explain_run, heads_of_run, knock_out_run
 from pellucid.inspection.embed import Layer, Pooling, embed
 from pellucid.inspection.explanation import Explanation
 from pellucid.inspection.interventions import Place
-from pellucid.inspection.knock_out import N_FABLES, KnockOutTable
+from pellucid.inspection.knock_out import N_DOCUMENTS, KnockOutTable
 from pellucid.inspection.trace import Trace, trace_text
 from pellucid.model.language_model import LanguageModel
 from pellucid.objectives.task import Validation
@@ -233,18 +233,21 @@ class Run:
         return trace_text(self.model, self.tokenizer, text, knock_out=knock_out, patch=patch)
 
     @checked
-    def heads(self, *, fables: int = N_FABLES) -> HeadTable:
-        """A table of what each head looks at and, for Fables, its use for each skill, measured on held-out fables."""
-        return heads_of_run(self.trained, n_fables=fables)
+    def heads(self, *, fables: int = N_DOCUMENTS) -> HeadTable:
+        """A table of what each head looks at and, where the truth is known, its use for each skill.
+
+        fables: the number of held-out documents to measure on, in any language.
+        """
+        return heads_of_run(self.trained, n_documents=fables)
 
     @checked
-    def knock_out(self, *places: Sequence[Place], fables: int = N_FABLES) -> KnockOutTable:
-        """The loss that each skill gains when places are knocked out, in nats per held-out fable.
+    def knock_out(self, *places: Sequence[Place], fables: int = N_DOCUMENTS) -> KnockOutTable:
+        """The loss that each skill gains when places are knocked out, in nats per held-out document.
 
         Each argument is a list of places to knock out together, [("head", 1, 2)]; without any, every head and every
-        sublayer is knocked out alone. ConfigError for a run whose text is not Fables.
+        sublayer is knocked out alone. ConfigError for a run on text whose truth is not known.
         """
-        return knock_out_run(self.trained, places or None, n_fables=fables)
+        return knock_out_run(self.trained, places or None, n_documents=fables)
 
     @checked
     def embed(

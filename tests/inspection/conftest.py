@@ -3,7 +3,7 @@
 import pytest
 
 from pellucid.corpora.fables import FablesCorpus
-from pellucid.inspection.knock_out import Fable, held_out_fables
+from pellucid.inspection.knock_out import HeldOut, held_out_documents
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs
 from tiny_fables import tiny_fables
@@ -22,5 +22,5 @@ def tokenizer(corpus: FablesCorpus) -> Tokenizer:
 
 
 @pytest.fixture(scope="session")
-def fables(corpus: FablesCorpus, tokenizer: Tokenizer) -> list[Fable]:
-    return held_out_fables(corpus, tokenizer, CONTEXT, n=3)
+def fables(corpus: FablesCorpus, tokenizer: Tokenizer) -> list[HeldOut]:
+    return held_out_documents(corpus, tokenizer, CONTEXT, n=3)

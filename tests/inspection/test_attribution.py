@@ -10,22 +10,25 @@ import torch
 
 from inspection.conftest import CONTEXT
 from model.model_axes import build_away_from_zero, tiny_config
+from pellucid.corpora.symbols import SymbolCorpus
 from pellucid.inspection import attribution
 from pellucid.inspection.attribution import (
-    SKILLS_DECIDED,
     Attribution,
     HeadTable,
     HeadWork,
     attribute,
     deciding_tokens,
+    skills_decided,
     what_decides,
 )
 from pellucid.inspection.estimate import Estimate, ratio
 from pellucid.inspection.head_scores import SCORES, HeadScores
-from pellucid.inspection.knock_out import Costs, held_out_fables, loss_by_skill
+from pellucid.inspection.knock_out import Costs, held_out_documents, loss_by_skill
 from pellucid.inspection.trace import trace
+from pellucid.languages.hidden import Hidden, mess3
+from pellucid.languages.lookup import Lookup
 from pellucid.model.build import build_model
-from pellucid.tokenizer.train import train_characters
+from pellucid.tokenizer.train import train_byte_pairs, train_characters
 
 END = "<|endoftext|>"
 
@@ -44,7 +47,7 @@ def test_deciding_tokens_hold_the_deciding_words_and_come_before_what_they_decid
         words = [fable.text[start:end] for start, end in piece.by]
         start = len(fable.text[: piece.start].rstrip())
         t = next(t for t in range(len(texts)) if len("".join(texts[1 : t + 1])) > start) - 1  # the query before it
-        for k in range(len(SKILLS_DECIDED)):
+        for k in range(len(skills_decided(corpus))):
             if decides_KTS[k, t].any():
                 keys = np.flatnonzero(decides_KTS[k, t])
                 assert keys.max() <= t
@@ -58,7 +61,7 @@ def test_deciding_tokens_hold_the_deciding_words_and_come_before_what_they_decid
 
 def test_of_a_long_fable_only_what_is_read_counts(corpus, tokenizer, fables):
     whole = deciding_tokens(corpus, tokenizer, fables[0])
-    [cut] = held_out_fables(corpus, tokenizer, context_length=90, n=1)
+    [cut] = held_out_documents(corpus, tokenizer, context_length=90, n=1)
     np.testing.assert_array_equal(deciding_tokens(corpus, tokenizer, cut), whole[:, :90, :90])
 
 
@@ -90,7 +93,7 @@ def test_heads_that_spread_their_attention_evenly_look_no_more_at_what_decides(c
 def test_a_head_that_looks_only_at_what_decides_has_all_its_attention_there(corpus, units, tokenizer, monkeypatch):
     if units == "characters":
         tokenizer = train_characters(corpus.documents("validation"), special_tokens=[END])
-    fables = held_out_fables(corpus, tokenizer, 700, n=2)
+    fables = held_out_documents(corpus, tokenizer, 700, n=2)
     model = build_model(tiny_config(context_length=700), tokenizer.vocab_size)
     by_ids = {tuple(fable.ids): deciding_tokens(corpus, tokenizer, fable).any(axis=0) for fable in fables}
 
@@ -141,9 +144,10 @@ def test_a_skill_is_done_by_the_head_that_looks_there_and_is_missed_most():
     lines = found.table().splitlines()
     assert lines[3].split() == ["evenly", "3.0%"]
     assert lines[6].split() == ["1.0", "90.0", "±2.0", "+4.00", "±0.10", "+8.00", "±0.10"]
-    sentence = "recall: head 1.0; without it, recall loses 4.00 nats per fable and all skills together 8.00"
+    sentence = "recall: head 1.0; without it, recall loses 4.00 nats per document and all skills together 8.00"
     assert lines[-1] == sentence
-    assert replace(found, heads=[other]).table().endswith("recall: no single head does it")
+    sentence = "recall: no single head does it; 1.1 looks there most, and 0.0 is missed most"
+    assert replace(found, heads=[other, looks_only]).table().endswith(sentence)
 
 
 def test_the_table_of_heads_goes_into_json_with_and_without_an_attribution():
@@ -155,3 +159,61 @@ def test_the_table_of_heads_goes_into_json_with_and_without_an_attribution():
     assert figures["attribution"]["heads"][0]["costs"]["all"]["mean"] == 8.0
     assert HeadTable(scores, None).to_json() == {"scores": [scores[0].to_json()], "attribution": None}
     assert HeadTable(scores, None).table() in HeadTable(scores, found).table()
+
+
+@pytest.fixture(scope="module")
+def lookup():
+    """Documents of one pair and one question: " a 7 : a 7"."""
+    return SymbolCorpus(Lookup(1, 40, 1, 1), {}, kind="lookup", size=40, seed=0, validation_fraction=0.05)
+
+
+def test_a_head_made_to_look_up_values_is_found_and_its_knock_out_costs_that_skill_alone(lookup):
+    texts = [f" a {value} : a {value}" for value in range(40)]
+    tokenizer = train_byte_pairs(texts * 9, vocab_size=400, special_tokens=[END])
+    choices = {"position": {"type": "none"}, "norm": "rms_norm", "zero_init_projections": True}
+    model = build_model(
+        tiny_config(context_length=6, d_model=44, n_layers=1, n_heads=1, **choices), tokenizer.vocab_size
+    ).eval()
+    key, value, end, colon, *values = torch.eye(44)
+    attention = model.blocks[0].attention.sublayer
+    with torch.no_grad():
+        embedding = model.embeddings.embedding_VD.zero_()
+        for text, vector in ((" a", key), (" :", colon), *((f" {n}", value + values[n]) for n in range(40))):
+            [token] = tokenizer.encode(text)
+            embedding[token] = vector
+        embedding[tokenizer.end_of_text] = end
+        # A key looks for values. Where there are none, and from all other tokens, attention rests on the end_of_text.
+        attention.W_Q.weight.copy_(100 * torch.outer(value, key) + torch.outer(end, key + value + colon + end))
+        attention.W_K.weight.copy_(100 * (torch.outer(value, value) + torch.outer(end, end)))
+        attention.W_V.weight.copy_(torch.diag(sum(values)))
+        attention.W_O.weight.copy_(torch.eye(44))
+
+    documents = held_out_documents(lookup, tokenizer, 6, n=2)
+    found = attribute(model, tokenizer, lookup, documents)
+    [head] = found.heads
+    assert found.evenly == {"recall to 8": pytest.approx(1 / 5)}
+    assert head.looks["recall to 8"].mean == pytest.approx(1)
+    assert found.done_by("recall to 8") is head
+    costs = {skill: cost.mean for skill, cost in head.costs.by_skill.items()}
+    assert costs.pop("recall to 8") > 2
+    assert costs == dict.fromkeys(costs, pytest.approx(0, abs=1e-5))
+
+
+def test_the_decided_tokens_of_a_beginning_are_known_in_every_language_that_says_them(lookup):
+    tokenizer = train_characters(lookup.documents("train"), special_tokens=[END])
+    places = what_decides(lookup, tokenizer, " a 17 : a")
+    assert places[-1] == []  # a blank is next
+    assert what_decides(lookup, tokenizer, " a 17 : a ")[-1] == [4, 5]  # the first key is the end_of_text
+
+
+def test_where_no_words_are_known_to_decide_the_table_has_the_costs_of_all_skills():
+    corpus = SymbolCorpus(Hidden(mess3(0.05, 0.85), 20), {}, kind="hidden", size=100, seed=0, validation_fraction=0.05)
+    tokenizer = train_byte_pairs(corpus.documents("train"), vocab_size=260, special_tokens=[END])
+    model = small_model(tokenizer)
+    found = attribute(model, tokenizer, corpus, held_out_documents(corpus, tokenizer, 21, n=3))
+    assert found.evenly == {}
+    lines = found.table().splitlines()
+    assert lines[2].split() == ["head", "symbol", "spelling", "all"]
+    assert [line.split()[0] for line in lines[3:]] == ["0.0", "0.1", "1.0", "1.1"]
+    cost = found.heads[0].costs.by_skill["symbol"]
+    assert lines[3].split()[1:3] == [f"{cost.mean:+.2f}", f"±{cost.half_width:.2f}"]

@@ -92,9 +92,16 @@ def test_scores_are_drawn_from_a_seed(letters):
 
 
 def test_a_context_that_is_too_short_is_one_clear_line(letters):
-    with pytest.raises(ConfigError, match=r"heads: 8 tokens of context are too few .*; take a model .* of 9 or more"):
-        head_scores(copier(context_length=8), letters)
-    assert len(head_scores(copier(context_length=9), letters)) == 2
+    with pytest.raises(ConfigError, match=r"heads: 6 tokens of context are too few .*; take a model .* of 7 or more"):
+        head_scores(copier(context_length=6), letters)
+    assert len(head_scores(copier(context_length=7), letters)) == 2
+
+
+def test_three_tokens_are_enough_to_be_read_twice(letters):
+    _, second = head_scores(copier(), letters, tokens=letters.encode("abc"))
+    assert second.name == "same token"
+    with pytest.raises(ConfigError, match="heads: 2 different tokens are too few"):
+        head_scores(copier(), letters, tokens=letters.encode("abab"))
 
 
 def test_weights_that_are_no_shares_give_no_scores(letters):

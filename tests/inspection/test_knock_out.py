@@ -19,7 +19,7 @@ from pellucid.inspection.knock_out import (
     Costs,
     KnockOutTable,
     costs,
-    held_out_fables,
+    held_out_documents,
     knock_out_table,
     loss_by_skill,
 )
@@ -52,7 +52,7 @@ def test_skills_add_up_to_the_surprise_at_each_fable_read_alone(model, fables, k
 
 
 def test_a_long_fable_is_read_as_far_as_the_context_goes(corpus, tokenizer, fables):
-    cut = held_out_fables(corpus, tokenizer, context_length=20, n=1)[0]
+    cut = held_out_documents(corpus, tokenizer, context_length=20, n=1)[0]
     assert (cut.ids, cut.targets) == (fables[0].ids[:20], fables[0].targets[:20])
     np.testing.assert_array_equal(cut.floor, fables[0].floor[:20])
     np.testing.assert_array_equal(cut.shares, fables[0].shares[:20])
@@ -112,12 +112,12 @@ def test_what_cannot_be_measured_is_one_clear_line(model, corpus, tokenizer, fab
     with pytest.raises(ConfigError, match=r"knock_out: the model has no place \('head', 0, 2\)"):
         loss_by_skill(model, fables, [("head", 0, 2)])
     with pytest.raises(ConfigError, match="fables: 0 are too few to measure on; give 2 or more"):
-        held_out_fables(corpus, tokenizer, CONTEXT, n=0)
+        held_out_documents(corpus, tokenizer, CONTEXT, n=0)
     monkeypatch.setattr(tokenizer, "has_words", False)
     with pytest.raises(DataError, match="the tokenizer: its tokens reach across words.*; take a run whose tokenizer"):
-        held_out_fables(corpus, tokenizer, CONTEXT)
+        held_out_documents(corpus, tokenizer, CONTEXT)
 
 
 def test_one_fable_alone_has_no_interval(tokenizer):
-    with pytest.raises(DataError, match="the corpus: fables held out: 1, and an interval needs two"):
-        held_out_fables(FablesCorpus(20, 3, 0, 0.05), tokenizer, CONTEXT)
+    with pytest.raises(DataError, match="the corpus: documents held out: 1, and an interval needs two"):
+        held_out_documents(FablesCorpus(20, 3, 0, 0.05), tokenizer, CONTEXT)

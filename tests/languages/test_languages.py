@@ -9,10 +9,15 @@ from itertools import islice
 import pytest
 
 from pellucid.data.truth import first_word_length, next_token_distribution, next_token_distributions
+from pellucid.errors import DataError
 from pellucid.languages.brackets import Brackets
 from pellucid.languages.chains import Chains
-from pellucid.languages.known import SPELLING
+from pellucid.languages.hops import Hops
+from pellucid.languages.known import SPELLING, Decided
+from pellucid.languages.lookup import Lookup
+from pellucid.languages.sums import Sums
 from pellucid.languages.symbols import SymbolLanguage, entropy, estimate_entropy
+from pellucid.languages.trees import Trees
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 from small_languages import SMALL, all_documents
 
@@ -88,15 +93,61 @@ def test_the_skills_cover_every_character(language):
     assert all((language.skills[skill] == SPELLING) for skill, c in zip(skills, text, strict=True) if c == " ")
 
 
-def test_what_decides_a_symbol_leaves_no_choice(language):
-    text = language.write(random.Random(1))
-    symbols = text[1:].split(" ")
-    states = [state for state, _ in language.steps(text)]
-    for place in range(len(symbols)):
-        if sources := language.sources(symbols, place):
-            assert all(0 <= source < place for source in sources)
-            if not isinstance(language, Brackets):  # there, another may open instead
-                assert language.following(states[place])[symbols[place]] == 1.0
+def test_what_decides_a_symbol_leaves_no_choice(language, documents):
+    symbol_of = {}
+    for text in random.Random(1).sample(list(documents), min(2000, len(documents))):
+        symbols = text[1:].split(" ")
+        states = [state for state, _ in language.steps(text)]
+        for place in range(len(symbols)):
+            sources = tuple(language.sources(symbols, place))
+            if sources:
+                assert all(0 <= source < place for source in sources)
+                following = language.following(states[place])
+                if isinstance(language, Chains):  # there, only the distribution is decided
+                    decided = tuple(following.items())
+                else:
+                    assert following[symbols[place]] == 1.0 or isinstance(language, Brackets)  # another may open there
+                    decided = symbols[place]
+                read = (place, sources, *(symbols[source] for source in sources))
+                assert symbol_of.setdefault(read, decided) == decided
+
+
+def test_an_answer_is_decided_by_the_value_beside_its_key_or_the_arrows_on_the_way():
+    pairs = ["a", "0", "c", "1", "b", "0", ":", "c", "1", "a", "0"]
+    assert [Lookup(3, 2, 3, 2).sources(pairs, place) for place in range(len(pairs))] == [()] * 8 + [(3,), (), (1,)]
+    arrows = ["c", ">", "a", "a", ">", "b", "b", ">", "c", ":", "a", "2", "c"]
+    hops = Hops(names=3, hops=2, queries=1)
+    assert [hops.sources(arrows, place) for place in range(len(arrows))] == [()] * 12 + [[5, 8]]
+
+
+@pytest.mark.parametrize(
+    ("order", "text", "sources"),
+    [
+        ("forwards", "7 3 + 8 5 = 1 5 8", [[0, 3], [0, 3, 1, 4], [1, 4]]),
+        ("backwards", "3 7 + 5 8 = 8 5 1", [[0, 3], [1, 4, 0, 3], [1, 4]]),
+        ("forwards", "1 2 + 8 7 = 0 9 9", [[0, 3, 1, 4], [0, 3, 1, 4], [1, 4]]),
+    ],
+)
+def test_a_digit_of_a_sum_is_decided_by_those_that_may_change_it(order, text, sources):
+    symbols = text.split()
+    assert [Sums(2, order, None).sources(symbols, place) for place in range(6, 9)] == sources
+
+
+def test_the_pieces_that_are_decided_are_those_symbols_without_their_blanks():
+    pieces = Lookup(keys=3, values=12, pairs=2, queries=1).decided_pieces(" a 11 c 1 : a 11")
+    assert pieces == [Decided(14, 16, [(3, 5)])]
+
+
+def test_the_likeliest_document_is_one_with_this_beginning(language, documents):
+    rng = random.Random(0)
+    for text in rng.sample(list(documents), 5):
+        beginning = text[: rng.randrange(len(text) + 1)]
+        likeliest = language.likeliest(beginning)
+        assert likeliest in documents
+        assert likeliest.startswith(beginning)
+    assert language.likeliest(text) == text or isinstance(language, Trees)  # there, it may go on
+    with pytest.raises(DataError, match="no text of the language begins with 'é'"):
+        language.likeliest("é")
 
 
 @pytest.mark.parametrize("vocabulary", ["characters", "byte pairs, symbols in pieces", "byte pairs, whole symbols"])

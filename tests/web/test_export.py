@@ -206,7 +206,7 @@ def test_what_each_part_is_for_was_measured_before(opened, fables_run):
     opened.wait_for_function("() => microscope.table")
     expect(opened.locator("#measure")).to_be_hidden()
     table = opened.evaluate("microscope.table")
-    measured = knock_out_run(load(fables_run, 4).trained, None, n_fables=32).to_json()
+    measured = knock_out_run(load(fables_run, 4).trained, None, n_documents=32).to_json()
     assert table["knocked_out"] == measured["knocked_out"]
     assert table["intact"] == measured["intact"]
 

@@ -122,7 +122,7 @@ def test_of_the_shipped_demo_it_is_known_at_once_what_each_part_is_for(monkeypat
     def measured_again(*_args, **_options):
         raise AssertionError("run scripts/ship_demo.py: parts.json is of another demo")
 
-    monkeypatch.setattr("pellucid.web.microscope.held_out_fables", measured_again)
+    monkeypatch.setattr("pellucid.web.microscope.held_out_documents", measured_again)
     done_by = Microscope([DEMO]).knock_out("demo@4200", N_FABLES)["attribution"]["done_by"]
     assert done_by["recall"]
 

@@ -410,7 +410,7 @@ def test_the_table_of_knock_outs_is_that_of_the_run_and_its_rows_are_switches(sh
     for row, part in zip(table.rows, ["0.0", "0.1", "a0", "f0", "1.0", "1.1", "a1", "f1"], strict=True):
         means = [estimate.mean for estimate in (*row.by_skill.values(), row.all)]
         close(values(page, f"[data-row='{part}'] td"), torch.tensor(means))
-    for head in run.heads(fables=table.n_fables).attribution.heads:
+    for head in run.heads(fables=table.n_documents).attribution.heads:
         looks = torch.tensor([share.mean for share in head.looks.values()])
         close(values(page, f"[data-row='{head.layer}.{head.head}'] .looks"), looks)
     page.click("[data-row='1.1'] button")

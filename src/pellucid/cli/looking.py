@@ -101,17 +101,17 @@ def explain(
 
 def heads(
     run: Run,
-    fables: Annotated[int, Option(metavar="N", min=2, help="Number of held-out fables to measure on.")] = 64,
+    fables: Annotated[int, Option(metavar="N", min=2, help="Number of held-out documents to measure on.")] = 64,
     checkpoint: Which = "best",
     as_json: Json = False,
 ) -> None:
-    """Show what each attention head looks at. For Fables also which skill it serves, and what is lost without it."""
+    """Show what each head looks at and, where the truth is known, which skill it serves and what is lost without it."""
     with heavy_imports():
         from pellucid.checkpoint.build import load_trained_run
         from pellucid.inspection.build import heads_of_run
 
     trained, _ = load_trained_run(run, checkpoint)
-    head_table = heads_of_run(trained, n_fables=fables)
+    head_table = heads_of_run(trained, n_documents=fables)
     if as_json:
         print_result({"run": trained.config.name, "step": trained.step, **head_table.to_json()})
     else:

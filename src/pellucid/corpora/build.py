@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from typing_extensions import assert_never
-
 from pellucid.config.data import (
     FORMAT_OF_SUFFIX,
     ConversationsConfig,
@@ -13,18 +11,7 @@ from pellucid.config.data import (
     PreferencesConfig,
     TextFilesConfig,
 )
-from pellucid.config.languages import (
-    BracketsConfig,
-    ChainsConfig,
-    FablesConfig,
-    GrammarConfig,
-    HiddenConfig,
-    HopsConfig,
-    InstructionsConfig,
-    LookupConfig,
-    SumsConfig,
-    TreesConfig,
-)
+from pellucid.config.languages import FablesConfig, GrammarConfig, InstructionsConfig
 from pellucid.corpora.corpus import Corpus
 from pellucid.errors import DataError
 
@@ -50,21 +37,6 @@ def build_corpus(config: CorpusConfig, downloads: Path = DOWNLOADS) -> Corpus:
             from pellucid.corpora.grammar import GrammarCorpus
 
             return GrammarCorpus(**options)
-        case (
-            ChainsConfig()
-            | LookupConfig()
-            | HopsConfig()
-            | BracketsConfig()
-            | SumsConfig()
-            | HiddenConfig()
-            | TreesConfig()
-        ):
-            from pellucid.corpora.symbols import SumsCorpus, SymbolCorpus
-            from pellucid.languages.build import build_language
-
-            kind = SumsCorpus if config.type == "sums" else SymbolCorpus
-            drawn = {name: options.pop(name) for name in ("size", "seed", "validation_fraction")}
-            return kind(build_language(config), options, kind=config.type, **drawn)
         case TextFilesConfig():
             from pellucid.corpora.download import download
             from pellucid.corpora.text_files import TextFilesCorpus
@@ -92,5 +64,10 @@ def build_corpus(config: CorpusConfig, downloads: Path = DOWNLOADS) -> Corpus:
         case NoCorpusConfig():
             fix = "name some: --text to evaluate or embed, --prompt to explain; to train, write a config with"
             raise DataError("corpus", "this run has no text of its own", f"{fix} start_from: RUN and a corpus")
-        case _:
-            assert_never(config)
+        case _:  # what is left are the languages of symbols, as the type of `build_language` demands
+            from pellucid.corpora.symbols import SumsCorpus, SymbolCorpus
+            from pellucid.languages.build import build_language
+
+            kind = SumsCorpus if config.type == "sums" else SymbolCorpus
+            drawn = {name: options.pop(name) for name in ("size", "seed", "validation_fraction")}
+            return kind(build_language(config), options, kind=config.type, **drawn)

@@ -7,7 +7,7 @@ from typing import Any
 from pellucid.corpora.corpus import Split
 from pellucid.corpora.known import DrawnDocuments
 from pellucid.errors import DataError
-from pellucid.languages.known import NextWord, WordLength
+from pellucid.languages.known import Decided, NextWord, WordLength
 from pellucid.languages.sums import Sums
 from pellucid.languages.symbols import SymbolLanguage, text_of
 
@@ -61,6 +61,12 @@ class SymbolCorpus(DrawnDocuments):
 
     def skills_of(self, text: str) -> Sequence[int]:
         return self.language.skills_of(text)
+
+    def decided_pieces(self, text: str) -> Sequence[Decided]:
+        return self.language.decided_pieces(text)
+
+    def likeliest(self, beginning: str) -> str:
+        return self.language.likeliest(beginning)
 
 
 class SumsCorpus(SymbolCorpus):

@@ -1,33 +1,35 @@
 """Attribution of skills to heads: where a head looks when a skill is needed, and what the skill loses without it.
 
-The grammar of Fables knows which earlier words decide a name that is repeated, a fact, a pronoun or a number (see
-`languages.grammar.deciding`). So two things are measured for each head and skill; only both together show that the head
-does the work:
+A language may know which earlier words decide what comes: in Fables a name that is repeated, a fact, a pronoun or a
+number (see `languages.grammar.deciding`), in `lookup` the value of a key. So two things are measured for each head and
+skill; only both together show that the head does the work:
 
     looks   the share of its attention on tokens of the deciding words, where it predicts a token that they decide;
             and for comparison, that share if attention were spread evenly over all tokens so far
     costs   the rise of the skill's loss when the head is knocked out (see `knock_out`)
 
-Shapes: L layers, H heads, K skills that earlier words can decide, T positions as queries, S as keys, F fables.
+Shapes: L layers, H heads, K skills that earlier words can decide, T positions as queries, S as keys, F documents.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pellucid.corpora.fables import FablesCorpus
+from pellucid.corpora.corpus import KnownCorpus
 from pellucid.inspection.estimate import Estimate, ratio
 from pellucid.inspection.head_scores import LEAST_SCORE_OF_A_NAME, HeadScores, scores_table
-from pellucid.inspection.knock_out import Costs, Fable, knock_out_table
+from pellucid.inspection.knock_out import Costs, HeldOut, knock_out_table
 from pellucid.inspection.probe import ends_of_tokens
 from pellucid.inspection.trace import trace
+from pellucid.languages.grammar.skills import CHOICE
+from pellucid.languages.known import SPELLING, DecidedText, KnownText
 from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
 
-SKILLS_DECIDED = ("agreement", "recall", "fact", "count")  # by a few words; a moral depends on the whole story
+COLUMNS = 4  # skills beside each other in the table
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,10 @@ class HeadWork:
     looks: dict[str, Estimate]
     costs: Costs
 
+    @property
+    def name(self) -> str:
+        return f"{self.layer}.{self.head}"
+
     def to_json(self) -> dict[str, object]:
         looks = {skill: share.to_json() for skill, share in self.looks.items()}
         return {"layer": self.layer, "head": self.head, "looks": looks, "costs": self.costs.to_json()["nats_per_fable"]}
@@ -46,9 +52,12 @@ class HeadWork:
 
 @dataclass(frozen=True)
 class Attribution:
-    """The work of all heads, layer by layer. evenly: the share on the deciding words if attention were even."""
+    """The work of all heads, layer by layer.
 
-    n_fables: int
+    evenly: the share on the deciding words if attention were even, for each skill that words decide.
+    """
+
+    n_documents: int
     evenly: dict[str, float]
     heads: list[HeadWork]
 
@@ -63,33 +72,44 @@ class Attribution:
     def to_json(self) -> dict[str, object]:
         done_by = {skill: head and [head.layer, head.head] for skill in self.evenly for head in [self.done_by(skill)]}
         heads = [head.to_json() for head in self.heads]
-        return {"fables": self.n_fables, "evenly": self.evenly, "done_by": done_by, "heads": heads}
+        return {"fables": self.n_documents, "evenly": self.evenly, "done_by": done_by, "heads": heads}
 
     def table(self) -> str:
-        """The results as a table to read."""
-        skills = list(self.evenly)
-        lines = [
-            f"what heads do, on {self.n_fables} held-out fables (± 95 %): how much of their attention, in %, is on the",
-            "words that decide the next token, and how many nats per fable the skill loses without them",
-            "head   " + "".join(f"{skill:^25}" for skill in skills) + f"{'all':>13}",
-            "evenly " + "".join(f"{self.evenly[skill]:>7.1%}{'':18}" for skill in skills).rstrip(),
-        ]
+        """The results as a table to read: in full for the skills that words decide, or else the costs of all skills."""
+        lines = [f"what heads do, on {self.n_documents} held-out documents (± 95 %):"]
+        if self.evenly:
+            lines[0] += " how much of their attention, in %, is on the words"
+            lines.append("that decide the next token, and how many nats per document each skill loses without them")
+        else:
+            lines[0] += " how many nats per document each skill loses"
+            lines.append("without them; of none is it known that a few words decide it")
+        skills = list(self.evenly) or list(self.heads[0].costs.by_skill)
+        for first in range(0, len(skills), COLUMNS):
+            lines += self._rows(skills[first : first + COLUMNS])
+        return "\n".join([*lines, *map(self._sentence, self.evenly)])
+
+    def _rows(self, skills: Sequence[str]) -> Iterator[str]:
+        """A row for each head, with the names of these skills above."""
+        yield "head   " + "".join(f"{skill:^25}" for skill in skills) + f"{'all':>14}"
+        if self.evenly:
+            yield "evenly " + "".join(f"{self.evenly[skill]:>7.1%}{'':18}" for skill in skills).rstrip()
         for head in self.heads:
-            cells = "".join(_looks(head.looks[skill]) + _costs(head.costs.by_skill[skill]) for skill in skills)
-            lines.append(f"{head.layer}.{head.head:<5}{cells}{_costs(head.costs.all):>13}")
-        return "\n".join([*lines, *map(self._sentence, skills)])
+            cells = "".join(_looks(head.looks.get(skill)) + _costs(head.costs.by_skill[skill]) for skill in skills)
+            yield f"{head.name:<7}{cells}{_costs(head.costs.all):>14}"
 
     def _sentence(self, skill: str) -> str:
         head = self.done_by(skill)
         if head is None:
-            return f"{skill}: no single head does it"
+            looks = max(self.heads, key=lambda head: head.looks[skill].mean)
+            missed = max(self.heads, key=lambda head: head.costs.by_skill[skill].mean)
+            return f"{skill}: no single head does it; {looks.name} looks there most, and {missed.name} is missed most"
         of_skill, of_all = head.costs.by_skill[skill].mean, head.costs.all.mean
-        without = f"{skill} loses {of_skill:.2f} nats per fable and all skills together {of_all:.2f}"
-        return f"{skill}: head {head.layer}.{head.head}; without it, {without}"
+        without = f"{skill} loses {of_skill:.2f} nats per document and all skills together {of_all:.2f}"
+        return f"{skill}: head {head.name}; without it, {without}"
 
 
-def _looks(share: Estimate) -> str:
-    return f"{100 * share.mean:>6.1f} ±{100 * share.half_width:<4.1f}"
+def _looks(share: Estimate | None) -> str:
+    return " " * 12 if share is None else f"{100 * share.mean:>6.1f} ±{100 * share.half_width:<4.1f}"
 
 
 def _costs(cost: Estimate) -> str:
@@ -98,7 +118,7 @@ def _costs(cost: Estimate) -> str:
 
 @dataclass(frozen=True)
 class HeadTable:
-    """Scores and attribution of all heads. attribution: None unless the text is Fables."""
+    """Scores and attribution of all heads. attribution: None unless the truth about the text is known."""
 
     scores: list[HeadScores]
     attribution: Attribution | None
@@ -112,54 +132,64 @@ class HeadTable:
         return "\n\n".join([*parts, self.attribution.table()] if self.attribution else parts)
 
 
-def attribute(model: Decoder, tokenizer: Tokenizer, corpus: FablesCorpus, fables: Sequence[Fable]) -> Attribution:
-    """Measure all heads on these fables. ConfigError for attention weights that do not sum to 1."""
-    columns = [corpus.skills.index(skill) for skill in SKILLS_DECIDED]
+def attribute(model: Decoder, tokenizer: Tokenizer, corpus: KnownCorpus, documents: Sequence[HeldOut]) -> Attribution:
+    """Measure all heads on these documents. ConfigError for attention weights that do not sum to 1."""
+    skills = skills_decided(corpus)
+    columns = [corpus.skills.index(skill) for skill in skills]
     looks, evenly, weights = [], [], []
-    for fable in fables:
-        decides_KTS = deciding_tokens(corpus, tokenizer, fable)
-        shares_KT = fable.shares[:, columns].T * decides_KTS.any(axis=2)
+    for document in documents:
+        decides_KTS = deciding_tokens(corpus, tokenizer, document)
+        shares_KT = document.shares[:, columns].T * decides_KTS.any(axis=2)
         wanted_KTS = shares_KT[:, :, None] * decides_KTS
-        attention_LHTS = trace(model, fable.ids).shares("heads").double().numpy()
+        attention_LHTS = trace(model, document.ids).shares("heads").double().numpy()
         looks.append(np.einsum("lhts,kts->lhk", attention_LHTS, wanted_KTS))
-        evenly.append((wanted_KTS.sum(axis=2) / np.arange(1, len(fable.ids) + 1)).sum(axis=1))
+        evenly.append((wanted_KTS.sum(axis=2) / np.arange(1, len(document.ids) + 1)).sum(axis=1))
         weights.append(shares_KT.sum(axis=1))
     looks_KLHF, weights_KF = np.stack(looks).transpose(3, 1, 2, 0), np.stack(weights, axis=1)
-    index_of_skill = {skill: k for k, skill in enumerate(SKILLS_DECIDED) if weights_KF[k].any()}
+    index_of_skill = {skill: k for k, skill in enumerate(skills) if weights_KF[k].any()}
 
     places = [("head", layer, head) for layer, head in np.ndindex(looks_KLHF.shape[1:3])]
-    rows = knock_out_table(model, fables, corpus.skills, [[place] for place in places]).rows
+    rows = knock_out_table(model, documents, corpus.skills, [[place] for place in places]).rows
     heads = []
     for (_, layer, head), costs in zip(places, rows, strict=True):
         shares = {skill: ratio(looks_KLHF[k, layer, head], weights_KF[k]) for skill, k in index_of_skill.items()}
         heads.append(HeadWork(layer, head, shares, costs))
     evenly_K = np.sum(evenly, axis=0) / np.maximum(weights_KF.sum(axis=1), 1e-9)
-    return Attribution(len(fables), {skill: float(evenly_K[k]) for skill, k in index_of_skill.items()}, heads)
+    return Attribution(len(documents), {skill: float(evenly_K[k]) for skill, k in index_of_skill.items()}, heads)
 
 
-def deciding_tokens(corpus: FablesCorpus, tokenizer: Tokenizer, fable: Fable) -> NDArray[np.bool_]:
+def deciding_tokens(corpus: KnownCorpus, tokenizer: Tokenizer, document: HeldOut) -> NDArray[np.bool_]:
     """A mask (K, T, S): is key s a token of the words that decide the target of query t, by skill k?
 
-    The first key is the end_of_text. The rows of targets that no word decides are all False.
+    K: see `skills_decided`. The first key is the end_of_text. The rows of targets that no word decides are all False.
     """
-    return _deciding_tokens(corpus, tokenizer, fable.text, len(fable.ids))
+    return _deciding_tokens(corpus, tokenizer, document.text, len(document.ids))
 
 
-def what_decides(corpus: FablesCorpus, tokenizer: Tokenizer, text: str) -> list[list[int]]:
+def what_decides(corpus: DecidedText, tokenizer: Tokenizer, text: str) -> list[list[int]]:
     """For each position (the first is the end_of_text), the tokens whose words decide the next one; [] if none do.
 
-    The text is the beginning of a fable, continued with its likeliest ending. Raises DataError for other texts.
+    The text is the beginning of a document, continued with its likeliest ending. Raises DataError for other texts.
     """
-    fable = corpus.likeliest_fable(text)
+    document = corpus.likeliest(text)
     ids = tokenizer.encode(text)
-    n_same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(ids, tokenizer.encode(fable), strict=False)))
-    decides_KTS = _deciding_tokens(corpus, tokenizer, fable, n_same + 1)
-    unknown: list[list[int]] = [[]] * (len(ids) - n_same)  # inside a word that the fable encodes as other tokens
+    pairs = zip(ids, tokenizer.encode(document), strict=False)
+    n_same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    decides_KTS = _deciding_tokens(corpus, tokenizer, document, n_same + 1)
+    unknown: list[list[int]] = [[]] * (len(ids) - n_same)  # inside a word that the document encodes as other tokens
     return [np.flatnonzero(decides_KTS[:, t].any(axis=0)).tolist() for t in range(n_same + 1)] + unknown
 
 
-def _deciding_tokens(corpus: FablesCorpus, tokenizer: Tokenizer, text: str, T: int) -> NDArray[np.bool_]:
-    decides_KTS = np.zeros((len(SKILLS_DECIDED), T, T), dtype=bool)
+def skills_decided(corpus: KnownText) -> list[str]:
+    """The skills that words may decide: not chance, and not what everybody can spell."""
+    return [skill for skill in corpus.skills if skill not in (CHOICE, SPELLING)]
+
+
+def _deciding_tokens(corpus: KnownText, tokenizer: Tokenizer, text: str, T: int) -> NDArray[np.bool_]:
+    decided = skills_decided(corpus)
+    decides_KTS = np.zeros((len(decided), T, T), dtype=bool)
+    if not isinstance(corpus, DecidedText):
+        return decides_KTS
     ends = ends_of_tokens(tokenizer, text)
     token_of = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))  # of each character
     skills = [corpus.skills[skill] for skill in corpus.skills_of(text)]
@@ -167,6 +197,6 @@ def _deciding_tokens(corpus: FablesCorpus, tokenizer: Tokenizer, text: str, T: i
         keys = np.concatenate([token_of[start:end] for start, end in piece.by]) + 1
         for place in range(piece.start, piece.end):
             t = token_of[place]
-            if skills[place] in SKILLS_DECIDED and t < T:
-                decides_KTS[SKILLS_DECIDED.index(skills[place]), t, keys[keys <= t]] = True
+            if skills[place] in decided and t < T:
+                decides_KTS[decided.index(skills[place]), t, keys[keys <= t]] = True
     return decides_KTS

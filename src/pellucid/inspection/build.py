@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
-import torch
-
 from pellucid.checkpoint.build import TrainedModel
-from pellucid.config.data import READ_FROM_FILES
+from pellucid.config.data import CONVERSATIONS, CorpusConfig
+from pellucid.config.languages import DrawnSection, LanguageConfig
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.corpus import Corpus, KnownCorpus, Piece
 from pellucid.corpora.fables import FablesCorpus
@@ -17,13 +16,12 @@ from pellucid.inspection.attribution import HeadTable, attribute
 from pellucid.inspection.embed import Embeddings, Layer, Pooling, embed
 from pellucid.inspection.explain import beginning_that_fits, explain, validation_document, validation_documents
 from pellucid.inspection.explanation import Explanation
-from pellucid.inspection.head_scores import head_scores
+from pellucid.inspection.head_scores import HeadScores, head_scores
 from pellucid.inspection.interventions import Place
-from pellucid.inspection.knock_out import KnockOutTable, held_out_fables, knock_out_table
+from pellucid.inspection.knock_out import N_DOCUMENTS, KnockOutTable, held_out_documents, knock_out_table
 from pellucid.inspection.probe import ProbeTable, probe
 from pellucid.inspection.trace import require_decoder, trace_text
 from pellucid.languages.fables.told import PROPERTIES
-from pellucid.model.build import build_model
 
 
 def explain_run(
@@ -35,14 +33,13 @@ def explain_run(
     copied to another machine lacks.
     """
     decoder, tokenizer, length = trained.model, trained.tokenizer, trained.model.context_length
-    kind = trained.config.corpus.type
-    writes_text = kind not in (*READ_FROM_FILES, "none")
+    writes_text = isinstance(trained.config.corpus, DrawnSection)
     corpus = build_corpus(trained.config.corpus) if prompt is None or writes_text else None
     if corpus is None or prompt is not None:
         piece, source = Piece(prompt or "", ends_document=False), "a prompt"
     else:
         piece = validation_document(corpus, number, tokenizer, length)
-        source = f"held-out {'fable' if kind == 'fables' else 'document'} {number}"
+        source = f"held-out {'fable' if trained.config.corpus.type == 'fables' else 'document'} {number}"
     known_corpus = corpus if isinstance(corpus, KnownCorpus) and tokenizer.has_words else None
     explanation = explain(decoder, tokenizer, piece, known_corpus, context_length=length, n_candidates=n_candidates)
     maps = None
@@ -92,32 +89,52 @@ def property_of_texts(trained: TrainedModel, texts: Sequence[str], name: str | N
 def probe_run(trained: TrainedModel, texts: Sequence[str] | None, *, most: int) -> ProbeTable:
     """Probe the model, and one with its initial weights, on these fables or, without any, on held-out ones."""
     fables = fables_of(trained, "probe")
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(trained.config.seed)
-        untrained = build_model(trained.config.model, trained.tokenizer.vocab_size)
-    untrained.to(next(trained.model.parameters()).device)
-    return probe(trained.model, untrained, trained.tokenizer, fables, texts or held_out_texts(trained, fables, most))
+    texts = texts or held_out_texts(trained, fables, most)
+    return probe(trained.model, trained.untrained(), trained.tokenizer, fables, texts)
 
 
 def knock_out_run(
-    trained: TrainedModel, knock_outs: Sequence[Sequence[Place]] | None, *, n_fables: int
+    trained: TrainedModel, knock_outs: Sequence[Sequence[Place]] | None, *, n_documents: int
 ) -> KnockOutTable:
     """The cost for each skill of knocking out the places of each entry together, or every head and sublayer alone."""
-    fables = fables_of(trained, "knock_out")
+    corpus = known_corpus_of(trained, "knock_out")
     model = require_decoder(trained.model, "knock_out")
-    sample = held_out_fables(fables, trained.tokenizer, model.context_length, n_fables)
-    return knock_out_table(model, sample, fables.skills, knock_outs)
+    documents = held_out_documents(corpus, trained.tokenizer, model.context_length, n_documents)
+    return knock_out_table(model, documents, corpus.skills, knock_outs)
 
 
-def heads_of_run(trained: TrainedModel, *, n_fables: int) -> HeadTable:
-    """The scores of the heads and, if the run's text is Fables, the skills that each serves."""
+def heads_of_run(trained: TrainedModel, *, n_documents: int) -> HeadTable:
+    """The scores of the heads and, if the distribution of the run's text is known, the skills that each serves."""
     model, tokenizer = require_decoder(trained.model, "heads"), trained.tokenizer
-    scores = head_scores(model, tokenizer)
-    if trained.config.corpus.type != "fables" or not tokenizer.has_words:
+    scores = scores_of_run(trained)
+    if not knows_skills(trained.config.corpus) or not tokenizer.has_words:
         return HeadTable(scores, attribution=None)
-    corpus = fables_of(trained, "heads")
-    fables = held_out_fables(corpus, tokenizer, model.context_length, n_fables)
-    return HeadTable(scores, attribute(model, tokenizer, corpus, fables))
+    corpus = known_corpus_of(trained, "heads")
+    documents = held_out_documents(corpus, tokenizer, model.context_length, n_documents)
+    return HeadTable(scores, attribute(model, tokenizer, corpus, documents))
+
+
+def scores_of_run(trained: TrainedModel) -> list[HeadScores]:
+    """The scores of the heads on random tokens; in a language of symbols on its own, as others were never trained."""
+    model, tokenizer, tokens = require_decoder(trained.model, "heads"), trained.tokenizer, None
+    if isinstance(trained.config.corpus, LanguageConfig):
+        pieces = islice(build_corpus(trained.config.corpus).pieces("validation"), N_DOCUMENTS)
+        tokens = {token for piece in pieces for token in tokenizer.encode(piece.text)}
+    return head_scores(model, tokenizer, tokens=tokens)
+
+
+def known_corpus_of(trained: TrainedModel, where: str) -> KnownCorpus:
+    """The run's corpus. ConfigError unless its distribution is known, and with it the skills."""
+    corpus = build_corpus(trained.config.corpus) if knows_skills(trained.config.corpus) else None
+    if not isinstance(corpus, KnownCorpus):
+        fix = "take a run of corpus.type fables, or of another language in docs/languages.md"
+        raise ConfigError(where, f"of {trained.config.corpus.type} it is not known which skills a text takes", fix)
+    return corpus
+
+
+def knows_skills(corpus: CorpusConfig) -> bool:
+    """Whether this is a corpus of texts from a known language. Instructions are conversations about one."""
+    return isinstance(corpus, DrawnSection) and corpus.type not in CONVERSATIONS
 
 
 def fables_of(trained: TrainedModel, where: str) -> FablesCorpus:

@@ -12,7 +12,7 @@ Shapes: H heads, T positions as queries, S as keys, n tokens that are repeated.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -27,7 +27,7 @@ from pellucid.tokenizer import Tokenizer
 SCORES = ("previous token", "induction", "same token", "first token")
 UNCLASSIFIED = "unclassified"
 LEAST_SCORE_OF_A_NAME = 0.4  # over 65 tokens, evenly spread attention gives each of the four about 2 %
-LONGEST_REPEATED, FEWEST_REPEATED = 32, 4  # tokens; in fewer, two of the four positions would be the same
+LONGEST_REPEATED, FEWEST_REPEATED = 32, 3  # tokens; in fewer, two of the four positions would be the same
 N_SEQUENCES = 8
 
 
@@ -49,12 +49,19 @@ class HeadScores:
         return {"layer": self.layer, "head": self.head, "name": self.name, "scores": self.scores}
 
 
-def head_scores(model: Decoder, tokenizer: Tokenizer, seed: int = 0) -> list[HeadScores]:
-    """Score all heads, layer by layer, on 8 sequences of random tokens from this seed.
+def head_scores(
+    model: Decoder, tokenizer: Tokenizer, seed: int = 0, tokens: Iterable[int] | None = None
+) -> list[HeadScores]:
+    """Score all heads, layer by layer, on 8 sequences of random tokens, or of these alone, from this seed.
 
-    ConfigError for a context too short to read four tokens twice, or attention weights that do not sum to 1.
+    ConfigError for a context too short to read three tokens twice, for fewer tokens, or for attention weights that do
+    not sum to 1.
     """
-    words = sorted(set(range(tokenizer.vocab_size)) - {*tokenizer.control_ids, tokenizer.end_of_text})
+    tokens = range(tokenizer.vocab_size) if tokens is None else tokens
+    words = sorted({*tokens} - {*tokenizer.control_ids, tokenizer.end_of_text})
+    if len(words) < FEWEST_REPEATED:
+        what = f"{len(words)} different tokens are too few: {FEWEST_REPEATED} are read twice"
+        raise ConfigError("heads", what, "take a run whose text has more")
     in_sight = min(getattr(attention_of(model, layer), "window", sys.maxsize) for layer in range(model.n_layers)) - 1
     n = min(max(FEWEST_REPEATED, in_sight), LONGEST_REPEATED, len(words), (model.context_length - 1) // 2)
     if n < FEWEST_REPEATED:

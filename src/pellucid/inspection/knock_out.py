@@ -1,9 +1,9 @@
 """Knock-outs: how much the loss of each skill rises without each head and sublayer.
 
-The same held-out fables are read with the place intact and with its output set to zero (Michel et al. 2019). A mean
+The same held-out documents are read with the place intact and with its output set to zero (Michel et al. 2019). A mean
 output instead (Wang et al. 2022) would need a sample of text; zeros are the same for every text.
 
-Shapes: F fables, S skills, B rows of a batch, T positions, N tokens.
+Shapes: F documents, S skills, B rows of a batch, T positions, N tokens.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 
-from pellucid.corpora.fables import FablesCorpus
+from pellucid.corpora.corpus import KnownCorpus
 from pellucid.data.batches import IGNORE_INDEX
 from pellucid.data.truth import nats_of, skill_characters
 from pellucid.errors import ConfigError, DataError
@@ -28,15 +28,15 @@ from pellucid.tokenizer import Tokenizer
 
 Floats = NDArray[np.float64]
 
-N_FABLES = 64
+N_DOCUMENTS = 64
 ROWS_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
-class Fable:
-    """One held-out fable as a model reads it.
+class HeldOut:
+    """One held-out document as a model reads it.
 
-    ids: end_of_text and T - 1 tokens. targets: the T tokens after each, including the end of the fable.
+    ids: end_of_text and T - 1 tokens. targets: the T tokens after each, including the end of the document.
     shares (T, S): of the skills in each target. floor (T,): its -log p under the truth.
     """
 
@@ -49,7 +49,7 @@ class Fable:
 
 @dataclass(frozen=True)
 class Costs:
-    """The cost of knocking some places out: the rise in nats per fable of each skill, and of all together."""
+    """The cost of knocking some places out: the rise in nats per document of each skill, and of all together."""
 
     places: tuple[Place, ...]
     by_skill: dict[str, Estimate]
@@ -70,21 +70,21 @@ class Costs:
 
 @dataclass(frozen=True)
 class KnockOutTable:
-    """Loss and floor of the intact model in nats per fable, by skill, and the cost of each knock-out."""
+    """Loss and floor of the intact model in nats per document, by skill, and the cost of each knock-out."""
 
-    n_fables: int
+    n_documents: int
     floor: dict[str, float]
     intact: dict[str, float]
     rows: list[Costs]
 
     def to_json(self) -> dict[str, object]:
         rows = [row.to_json() for row in self.rows]
-        return {"fables": self.n_fables, "floor": self.floor, "intact": self.intact, "knocked_out": rows}
+        return {"fables": self.n_documents, "floor": self.floor, "intact": self.intact, "knocked_out": rows}
 
     def table(self) -> str:
         """A table with a row for each knock-out and a column for each skill."""
         lines = [
-            f"knocked out: what it costs each skill, nats per fable (mean over {self.n_fables} held-out fables ± 95 %)",
+            f"knocked out: what it costs each skill, nats per document (mean over {self.n_documents} held out ± 95 %)",
             f"{'':<16}" + "".join(f" {skill:>12}" for skill in (*self.floor, "all")),
         ]
         for name, nats in (("the floor", self.floor), ("the intact model", self.intact)):
@@ -95,8 +95,10 @@ class KnockOutTable:
         return "\n".join(lines)
 
 
-def held_out_fables(corpus: FablesCorpus, tokenizer: Tokenizer, context_length: int, n: int = N_FABLES) -> list[Fable]:
-    """The first n held-out fables, with the truth, each cut to the context.
+def held_out_documents(
+    corpus: KnownCorpus, tokenizer: Tokenizer, context_length: int, n: int = N_DOCUMENTS
+) -> list[HeldOut]:
+    """The first n held-out documents, with the truth, each cut to the context.
 
     DataError if there are fewer than two (no interval could be given) and more are asked for, or if the tokenizer does
     not cut text into words: then the truth about a token is not known.
@@ -106,74 +108,78 @@ def held_out_fables(corpus: FablesCorpus, tokenizer: Tokenizer, context_length: 
     if not tokenizer.has_words:
         fix = "take a run whose tokenizer was learned here"
         raise DataError("the tokenizer", "its tokens reach across words, so the truth about them is not known", fix)
-    fables = [_read(corpus, tokenizer, text, context_length) for text in islice(corpus.documents("validation"), n)]
-    if len(fables) < min(n, 2):
+    pieces = islice(corpus.pieces("validation"), n)  # each is a document
+    documents = [_read(corpus, tokenizer, piece.text, context_length) for piece in pieces]
+    if len(documents) < min(n, 2):
         fix = "take a run with a larger corpus.validation_fraction"
-        raise DataError("the corpus", f"fables held out: {len(fables)}, and an interval needs two", fix)
-    return fables
+        raise DataError("the corpus", f"documents held out: {len(documents)}, and an interval needs two", fix)
+    return documents
 
 
-def _read(corpus: FablesCorpus, tokenizer: Tokenizer, text: str, context_length: int) -> Fable:
+def _read(corpus: KnownCorpus, tokenizer: Tokenizer, text: str, context_length: int) -> HeldOut:
     ids = [tokenizer.end_of_text, *tokenizer.encode(text), tokenizer.end_of_text][: context_length + 1]
     n = len(ids) - 1
     characters = skill_characters(corpus, tokenizer, text)[:n].astype(float)
     floor = np.array(nats_of(corpus, tokenizer, text)[:n])
-    return Fable(text, ids[:-1], ids[1:], characters / characters.sum(axis=1, keepdims=True), floor)
+    return HeldOut(text, ids[:-1], ids[1:], characters / characters.sum(axis=1, keepdims=True), floor)
 
 
 @torch.inference_mode()
-def loss_by_skill(model: Decoder, fables: Sequence[Fable], knock_out: Sequence[Place] = ()) -> Floats:
-    """The model's nats on each fable, by skill (F, S), with these places knocked out.
+def loss_by_skill(model: Decoder, documents: Sequence[HeldOut], knock_out: Sequence[Place] = ()) -> Floats:
+    """The model's nats on each document, by skill (F, S), with these places knocked out.
 
     ConfigError for a place that does not exist.
     """
     check_places(model, knock_out, "knock_out")
-    by_skill_FS = np.empty((len(fables), fables[0].shares.shape[1]))
+    by_skill_FS = np.empty((len(documents), documents[0].shares.shape[1]))
     with eval_mode(model), replaced(model, {place: nothing(place, model) for place in knock_out}):
-        for rows in _batches(fables):
-            nats = _nats_of_rows(model, [fables[row] for row in rows])
+        for rows in _batches(documents):
+            nats = _nats_of_rows(model, [documents[row] for row in rows])
             for row, nats_T in zip(rows, nats, strict=True):
-                by_skill_FS[row] = nats_T @ fables[row].shares
+                by_skill_FS[row] = nats_T @ documents[row].shares
     return by_skill_FS
 
 
-def _batches(fables: Sequence[Fable]) -> Iterator[list[int]]:
-    """Indices of fables in batches of about equal length, which need little padding."""
-    by_length = sorted(range(len(fables)), key=lambda row: len(fables[row].ids))
-    for first in range(0, len(fables), ROWS_AT_ONCE):
+def _batches(documents: Sequence[HeldOut]) -> Iterator[list[int]]:
+    """Indices of documents in batches of about equal length, which need little padding."""
+    by_length = sorted(range(len(documents)), key=lambda row: len(documents[row].ids))
+    for first in range(0, len(documents), ROWS_AT_ONCE):
         yield by_length[first : first + ROWS_AT_ONCE]
 
 
-def _nats_of_rows(model: Decoder, fables: Sequence[Fable]) -> Sequence[Floats]:
-    """-log p of each target, fable by fable."""
-    inputs_BT = pad_sequence([torch.tensor(fable.ids) for fable in fables], batch_first=True)
-    targets = [torch.tensor(fable.targets) for fable in fables]
+def _nats_of_rows(model: Decoder, documents: Sequence[HeldOut]) -> Sequence[Floats]:
+    """-log p of each target, document by document."""
+    inputs_BT = pad_sequence([torch.tensor(document.ids) for document in documents], batch_first=True)
+    targets = [torch.tensor(document.targets) for document in documents]
     targets_BT = pad_sequence(targets, batch_first=True, padding_value=IGNORE_INDEX)
     counts_BT = targets_BT != IGNORE_INDEX
     device = model.embeddings.embedding_VD.device
     logits_NV = model.unembed(model.hidden(inputs_BT.to(device))[counts_BT.to(device)])
     nats_N, _ = nats_and_hits(logits_NV, targets_BT[counts_BT].to(device))
-    return np.split(nats_N.double().cpu().numpy(), np.cumsum([len(fable.ids) for fable in fables])[:-1])
+    return np.split(nats_N.double().cpu().numpy(), np.cumsum([len(document.ids) for document in documents])[:-1])
 
 
 def knock_out_table(
-    model: Decoder, fables: Sequence[Fable], skills: Sequence[str], knock_outs: Sequence[Sequence[Place]] | None = None
+    model: Decoder,
+    documents: Sequence[HeldOut],
+    skills: Sequence[str],
+    knock_outs: Sequence[Sequence[Place]] | None = None,
 ) -> KnockOutTable:
     """Knock out the places of each entry together; by default every head and sublayer alone."""
     if knock_outs is None:
         knock_outs = [[place] for place in places_of(model)]
-    intact_FS = loss_by_skill(model, fables)
-    floor_S = np.mean([fable.floor @ fable.shares for fable in fables], axis=0)
+    intact_FS = loss_by_skill(model, documents)
+    floor_S = np.mean([document.floor @ document.shares for document in documents], axis=0)
     return KnockOutTable(
-        n_fables=len(fables),
+        n_documents=len(documents),
         floor=dict(zip(skills, floor_S.tolist(), strict=True)),
         intact=dict(zip(skills, intact_FS.mean(axis=0).tolist(), strict=True)),
-        rows=[costs(intact_FS, loss_by_skill(model, fables, places), skills, places) for places in knock_outs],
+        rows=[costs(intact_FS, loss_by_skill(model, documents, places), skills, places) for places in knock_outs],
     )
 
 
 def costs(intact_FS: Floats, without_FS: Floats, skills: Sequence[str], places: Sequence[Place]) -> Costs:
-    """The costs as differences paired by fable, so that a fable's own difficulty does not widen the interval."""
+    """The costs as differences paired by document, so that a document's own difficulty does not widen the interval."""
     difference_FS = without_FS - intact_FS
     by_skill = {skill: mean_of(difference_F) for skill, difference_F in zip(skills, difference_FS.T, strict=True)}
     return Costs(tuple(places), by_skill, mean_of(difference_FS.sum(axis=1)))

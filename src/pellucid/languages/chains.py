@@ -57,6 +57,10 @@ class Chains(SymbolLanguage[Seen]):
     def skill(self, state: Seen, symbol: str) -> str:
         return "seen" if state.length and any(state.pairs[state.last]) else "never seen"
 
+    def sources(self, symbols: Sequence[str], place: int) -> Sequence[int]:
+        """All that followed the last symbol earlier: that is what a reader counts."""
+        return [i for i in range(1, place) if symbols[i - 1] == symbols[place - 1]]
+
     def write(self, rng: random.Random) -> str:
         """Draw a document: each symbol as the best reader would guess it, which is how chains write (Pólya's urn)."""
         n = len(self.names)

@@ -1,7 +1,7 @@
-"""The interface of a language: texts whose distribution is known, and with it the best loss that a model can reach."""
+"""The interfaces of a language: texts whose distribution is known, and perhaps which of their words decide others."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 SPELLING = "spelling"
 
@@ -11,6 +11,14 @@ class NextWord(NamedTuple):
 
     text: str
     ends_document: bool
+
+
+class Decided(NamedTuple):
+    """A piece of a text, from start to end, and the earlier pieces that decide it."""
+
+    start: int
+    end: int
+    by: Sequence[tuple[int, int]]
 
 
 # The length of the first word of a text; None if that word might continue after the text.
@@ -39,3 +47,14 @@ class KnownText(Protocol):
 
     def skills_of(self, text: str) -> Sequence[int]:
         """The index in `skills` of each character of a document. Raises DataError for an impossible document."""
+
+
+@runtime_checkable
+class DecidedText(KnownText, Protocol):
+    """Texts of which it is known, too, where a few earlier words decide what comes."""
+
+    def decided_pieces(self, text: str) -> Sequence[Decided]:
+        """The pieces of a document that a few earlier ones decide, in order. Raises DataError for an impossible one."""
+
+    def likeliest(self, beginning: str) -> str:
+        """The document that goes on with what is likeliest, again and again. DataError if none begins like this."""

@@ -9,7 +9,7 @@ a model has learned to add (Power et al. 2022; Lee et al. 2023).
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pellucid.languages.known import SPELLING
@@ -75,6 +75,22 @@ class Sums(SymbolLanguage[tuple[str, ...]]):
         a, b = self._numbers(state)
         worth = 10 ** (place if self.order == "backwards" else self.digits - place)
         return "carries" if a % worth + b % worth >= worth else "digits"
+
+    def sources(self, symbols: Sequence[str], place: int) -> Sequence[int]:
+        """A digit is decided by the two of its worth, and for the carry by smaller ones, down to two that are not 9."""
+        n = self.digits
+        if place <= 2 * n + 1:
+            return ()
+        if self.modulus:
+            return 0, 2
+        backwards, deciding = self.order == "backwards", list[int]()
+        power = place - (2 * n + 2) if backwards else 3 * n + 2 - place  # of ten
+        for each in reversed(range(min(power + 1, n))):
+            first = each if backwards else n - 1 - each
+            deciding += (first, first + n + 1)
+            if each < power and int(symbols[first]) + int(symbols[first + n + 1]) != 9:
+                break
+        return deciding
 
     def _numbers(self, symbols: tuple[str, ...]) -> tuple[int, int]:
         n = self.digits

@@ -11,11 +11,12 @@ import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
 from string import ascii_letters
 from typing import Generic, TypeVar
 
 from pellucid.errors import DataError
-from pellucid.languages.known import SPELLING, NextWord, WordLength
+from pellucid.languages.known import SPELLING, Decided, NextWord, WordLength
 
 State = TypeVar("State")
 Value = TypeVar("Value")
@@ -53,7 +54,7 @@ class SymbolLanguage(ABC, Generic[State]):
         """The skill that it takes to predict this symbol here."""
 
     def sources(self, symbols: Sequence[str], place: int) -> Sequence[int]:
-        """The places of earlier symbols that decide this one; none where chance decides."""
+        """The places of the few earlier symbols that decide this one; () where chance does, or all that was written."""
         return ()
 
     def write(self, rng: random.Random) -> str:
@@ -118,6 +119,29 @@ class SymbolLanguage(ABC, Generic[State]):
             for skill in (SPELLING, *[self.skill(state, symbol)] * len(symbol))
         ]
         return [self.skills.index(skill) for skill in skills]
+
+    def decided_pieces(self, text: str) -> list[Decided]:
+        """The symbols of a document that a few earlier ones decide. DataError if the text is none."""
+        symbols = [symbol for _, symbol in self.steps(text) if symbol != END]
+        starts = accumulate((len(symbol) + 1 for symbol in symbols), initial=1)
+        spans = [(start, end - 1) for start, end in pairwise(starts)]
+        pieces = (Decided(*span, [spans[i] for i in self.sources(symbols, n)]) for n, span in enumerate(spans))
+        return [piece for piece in pieces if piece.by]
+
+    def likeliest(self, beginning: str) -> str:
+        """The document with this beginning that goes on with the likeliest symbols. DataError if none does."""
+        *symbols, begun = symbols_of(beginning) or [END]
+        state = self._state_after(symbols)
+        following = {} if state is None else self.following(state)
+        following = {symbol: p for symbol, p in following.items() if symbol != END and symbol.startswith(begun)}
+        if state is None or not following:
+            what = f"no text of the language begins with {beginning[:40]!r}"
+            raise DataError("text", what, "give a text that it can write")
+        while (symbol := max(following, key=following.__getitem__)) != END:
+            symbols.append(symbol)
+            state = self.after(state, symbol)
+            following = self.following(state)
+        return text_of(symbols)
 
     def _state_after(self, symbols: Sequence[str]) -> State | None:
         state = self.begin()

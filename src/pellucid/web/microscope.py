@@ -24,13 +24,13 @@ from pellucid.corpora.fables import FablesCorpus
 from pellucid.errors import ConfigError, DataError
 from pellucid.files import written_whole
 from pellucid.inspection.attribution import attribute, what_decides
-from pellucid.inspection.build import fables_of
+from pellucid.inspection.build import known_corpus_of, scores_of_run
 from pellucid.inspection.explain import beginning_that_fits
-from pellucid.inspection.head_scores import head_scores
 from pellucid.inspection.interventions import Place, places_of
-from pellucid.inspection.knock_out import held_out_fables, knock_out_table
+from pellucid.inspection.knock_out import held_out_documents, knock_out_table
 from pellucid.inspection.trace import Trace, require_decoder, trace, trace_outside
 from pellucid.languages.fables.vocabulary import other_heroes
+from pellucid.languages.known import DecidedText
 from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import ids_of_marked
@@ -172,8 +172,7 @@ class Microscope:
 
         def compute() -> Json:
             with self._forward:
-                model = require_decoder(opened.model, "heads")
-                return {"heads": [head.to_json() for head in head_scores(model, opened.tokenizer)]}
+                return {"heads": [head.to_json() for head in scores_of_run(opened.trained)]}
 
         return self._measured.get(("heads", opened.digest), compute)
 
@@ -183,12 +182,12 @@ class Microscope:
         It takes seconds, so it is kept in the folder of the run, by the hash of the checkpoint.
         """
         opened = self.runs.open(checkpoint)
-        corpus = fables_of(opened.trained, "knock_out")
+        corpus = known_corpus_of(opened.trained, "knock_out")
 
         def compute() -> Json:
             with self._forward:  # no trace changes the model while it is copied
                 model = copy.deepcopy(require_decoder(opened.model, "knock_out"))  # so that traces need not wait for it
-            fables = held_out_fables(corpus, opened.tokenizer, model.context_length, n)
+            fables = held_out_documents(corpus, opened.tokenizer, model.context_length, n)
             try:
                 attribution = attribute(model, opened.tokenizer, corpus, fables)
             except ConfigError:  # attention weights that do not sum to 1; the costs are known all the same
@@ -225,11 +224,11 @@ class Microscope:
     def deciding(self, checkpoint: str, text: str) -> Json:
         """For each token, the places of those whose words decide the next one, and the text with another hero's name.
 
-        No places and no such text (`swap`) without a grammar.
+        No places where the language does not know them, and no such text (`swap`) but for fables.
         """
         opened = self.runs.open(checkpoint)
         corpus = self.runs.corpus(opened.trained.config)
-        if not isinstance(corpus, FablesCorpus):
+        if not isinstance(corpus, DecidedText):
             return NOTHING_DECIDES
         shown = beginning_that_fits(opened.tokenizer, text, opened.model.context_length - 1)
 
@@ -237,9 +236,10 @@ class Microscope:
             try:
                 with self.runs.grammar:
                     places = what_decides(corpus, opened.tokenizer, shown)
-            except DataError:  # no fable begins like this
+            except DataError:  # no document begins like this
                 return NOTHING_DECIDES
-            return {"places": places, "swap": swapped(opened.tokenizer, shown)}
+            is_fable = isinstance(corpus, FablesCorpus)
+            return {"places": places, "swap": swapped(opened.tokenizer, shown) if is_fable else None}
 
         return self._truths.get(("deciding", opened.reading, shown), compute)
 

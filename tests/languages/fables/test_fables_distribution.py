@@ -35,16 +35,16 @@ def test_entropy_is_the_mean_surprise_of_many_fables(soak):
     assert abs(statistics.mean(surprises) - FABLES.entropy_nats) < 4 * standard_error
 
 
-def test_the_likeliest_fable_of_a_beginning_begins_so_and_of_a_whole_one_is_itself(texts):
+def test_the_likeliest_of_a_beginning_begins_so_and_of_a_whole_one_is_itself(texts):
     for text in texts[:10]:
         for end in (0, 17, len(text) // 2, len(text)):
-            fable = FABLES.likeliest_fable(text[:end])
+            fable = FABLES.likeliest(text[:end])
             assert fable.startswith(text[:end])
             assert FABLES.log_probability(fable) > -math.inf
             assert fable == text or end < len(text)
     for other in ("Call me Ishmael.", texts[0] + " The end."):
         with pytest.raises(DataError, match="no fable begins with"):
-            FABLES.likeliest_fable(other)
+            FABLES.likeliest(other)
 
 
 @pytest.mark.parametrize("world_size", [2, 300])

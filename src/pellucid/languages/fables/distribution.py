@@ -34,23 +34,6 @@ class Fables(GrammarTexts):
         self.skill_reader = SkillReader(self.grammar, rules, skill_of_hole)
         self._morals: dict[str, Mapping[str, float]] = {}
 
-    def likeliest_fable(self, beginning: str) -> str:
-        """The fable with this beginning, continued by the likeliest option of each choice. DataError if impossible."""
-        drawn, end, fork = self.grammar.read(beginning)
-        parts = [choice.write(index)[0] for choice, index in drawn]
-        while fork:
-            written = beginning[end:]  # what is already there of this choice's text
-            fitting = [i for i in fork.allowed() if fork.write(i)[0].startswith(written)]
-            if not fitting:
-                break
-            text, fork = fork.write(max(fitting, key=fork.probability))
-            parts.append(text)
-            end += len(text)
-        if fork or end < len(beginning):
-            what = f"no fable begins with {beginning[:40]!r}"
-            raise DataError("fables", what, "give a text that the grammar can write")
-        return "".join(parts)
-
     def told_by(self, text: str) -> dict[str, Told]:
         """The properties (`told.PROPERTIES`) that a fable, or its beginning, has decided. DataError for other texts."""
         if not self.next_character_distribution(text):

@@ -14,22 +14,14 @@ So morals, which depend on the whole course of a story, have no deciding words.
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.languages.grammar.grammar import Fork, Piece
+from pellucid.languages.known import Decided
 
 Drawn = Sequence[tuple[Fork, int]]
-
-
-class Decided(NamedTuple):
-    """A piece of a text, from start to end, and the earlier pieces that decide it."""
-
-    start: int
-    end: int
-    by: list[tuple[int, int]]
 
 
 def decided_pieces(drawn: Drawn) -> list[Decided]:

@@ -7,11 +7,11 @@ from functools import cached_property
 
 from pellucid.errors import DataError
 from pellucid.languages.grammar import continuations
-from pellucid.languages.grammar.deciding import Decided, decided_pieces
+from pellucid.languages.grammar.deciding import decided_pieces
 from pellucid.languages.grammar.entropy import Inside, Mass
 from pellucid.languages.grammar.grammar import Fork, Grammar
 from pellucid.languages.grammar.skills import SkillReader
-from pellucid.languages.known import NextWord, WordLength
+from pellucid.languages.known import Decided, NextWord, WordLength
 
 
 class GrammarTexts:
@@ -48,6 +48,23 @@ class GrammarTexts:
     def decided_pieces(self, text: str) -> list[Decided]:
         """The pieces of a text that earlier words decide, with those words. Raises DataError if it is impossible."""
         return decided_pieces(self.read(text))
+
+    def likeliest(self, beginning: str) -> str:
+        """The text with this beginning, continued by the likeliest option of each choice. DataError if impossible."""
+        drawn, end, fork = self.grammar.read(beginning)
+        parts = [choice.write(index)[0] for choice, index in drawn]
+        while fork:
+            written = beginning[end:]  # what is already there of this choice's text
+            fitting = [i for i in fork.allowed() if fork.write(i)[0].startswith(written)]
+            if not fitting:
+                break
+            text, fork = fork.write(max(fitting, key=fork.probability))
+            parts.append(text)
+            end += len(text)
+        if fork or end < len(beginning):
+            what = f"no {self.noun} begins with {beginning[:40]!r}"
+            raise DataError(f"{self.noun}s", what, "give a text that the grammar can write")
+        return "".join(parts)
 
     def words_of(self, text: str, word_length: WordLength) -> Iterator[tuple[str, Mapping[NextWord, float]]]:
         """Each word of a text, and p(word | the words before it). Raises DataError if the text is impossible."""
