@@ -2,7 +2,7 @@
 
 from pellucid.languages.brackets import Brackets
 from pellucid.languages.chains import Chains
-from pellucid.languages.hidden import Hidden, transitions_of
+from pellucid.languages.hidden import GOLDEN_MEAN, Hidden, mess3, random_process
 from pellucid.languages.hops import Hops
 from pellucid.languages.lookup import Lookup
 from pellucid.languages.sums import Sums
@@ -17,9 +17,9 @@ SMALL = {
     "sums": Sums(digits=1, order="forwards", modulus=None),
     "sums backwards": Sums(digits=1, order="backwards", modulus=None),
     "sums modulo 12": Sums(digits=1, order="forwards", modulus=12),
-    "mess3": Hidden(transitions_of("mess3", 0, 0, 0), length=5),
-    "golden mean": Hidden(transitions_of("golden_mean", 0, 0, 0), length=7),
-    "hidden": Hidden(transitions_of("random", 3, 2, 1), length=6),
+    "mess3": Hidden(mess3(0.05, 0.85), length=5),
+    "golden mean": Hidden(GOLDEN_MEAN, length=7),
+    "hidden": Hidden(random_process(3, 2, 1), length=6),
     "trees": Trees(random_grammar(levels=3, width=2, symbols=2, rules=2, seed=1)),
 }
 

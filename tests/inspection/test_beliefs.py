@@ -7,9 +7,9 @@ import pytest
 
 from pellucid.inspection import beliefs as module
 from pellucid.inspection.beliefs import read_beliefs
-from pellucid.languages.hidden import Hidden, transitions_of
+from pellucid.languages.hidden import Hidden, mess3
 
-MESS3 = Hidden(transitions_of("mess3", 3, 3, 0), 12)
+MESS3 = Hidden(mess3(0.05, 0.85), 12)
 
 
 def layers(*of_each):

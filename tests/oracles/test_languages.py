@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from pellucid.languages.hidden import Hidden, mess3, transitions_of
+from pellucid.languages.hidden import GOLDEN_MEAN, Hidden, mess3, random_process
 from pellucid.languages.trees import Trees, random_grammar
 
 
@@ -28,9 +28,7 @@ def markov_of_edges(language: Hidden):
     return model, edges
 
 
-@pytest.mark.parametrize(
-    "transitions", [mess3(0.05, 0.85), transitions_of("golden_mean", 0, 0, 0), transitions_of("random", 3, 4, 7)]
-)
+@pytest.mark.parametrize("transitions", [mess3(0.05, 0.85), GOLDEN_MEAN, random_process(3, 4, 7)])
 def test_probabilities_and_beliefs_of_a_hidden_process_are_those_of_hmmlearn(transitions):
     language = Hidden(transitions, length=12)
     model, edges = markov_of_edges(language)

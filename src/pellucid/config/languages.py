@@ -99,6 +99,8 @@ class HiddenConfig(DrawnSection):
 
     type: Literal["hidden"]
     process: Literal["mess3", "golden_mean", "random"] = Field("mess3", description="its transitions")
+    move: float = Field(0.05, gt=0, lt=0.5, description="mess3: probability to move to each of the two other states")
+    own: float = Field(0.85, gt=0, lt=1, description="mess3: probability that a state writes its own symbol")
     states: int = Field(4, ge=2, le=20, description="hidden states of a random process")
     symbols: int = Field(3, ge=2, le=52, description="symbols of a random process")
     process_seed: int = Field(0, ge=0, description="seed of the transitions of a random process")

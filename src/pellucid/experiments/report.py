@@ -163,6 +163,13 @@ def _what_was_found(results: Sequence[RunResult]) -> list[str]:
             "the model that the run started from, in nats per answer.",
             _variants(numbers, of_answers),
         ]
+    if of_layers := [c.removeprefix("beliefs.") for c in numbers if c.startswith("beliefs.") and c in has]:
+        parts += [
+            "## Beliefs",
+            "How much of the beliefs about the hidden state a linear map reads from each layer, in documents that it "
+            "was not fitted on (R²); and what the last symbols tell.",
+            _variants(numbers, {layer: (f"beliefs.{layer}", "{:.3f}".format) for layer in of_layers}),
+        ]
     skills = [c.removeprefix("excess.") for c in numbers if c.startswith("excess.") and "@" not in c]
     if skills:
         parts += [

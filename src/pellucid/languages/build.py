@@ -41,9 +41,15 @@ def build_language(config: LanguageConfig) -> SymbolLanguage[Any]:
 
             return Sums(config.digits, config.order, config.modulus)
         case HiddenConfig():
-            from pellucid.languages.hidden import Hidden, transitions_of
+            from pellucid.languages.hidden import GOLDEN_MEAN, Hidden, mess3, random_process
 
-            transitions = transitions_of(config.process, config.states, config.symbols, config.process_seed)
+            match config.process:
+                case "mess3":
+                    transitions = mess3(config.move, config.own)
+                case "golden_mean":
+                    transitions = GOLDEN_MEAN
+                case "random":
+                    transitions = random_process(config.states, config.symbols, config.process_seed)
             return Hidden(transitions, config.length)
         case TreesConfig():
             from pellucid.languages.trees import Trees, random_grammar

@@ -11,14 +11,15 @@ found the beliefs, which may form a fractal, in the residual stream of a trained
 import math
 import random
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from pellucid.languages.known import SPELLING
 from pellucid.languages.symbols import END, NAMES, SymbolLanguage, draw, text_of
 
-Process = Literal["mess3", "golden_mean", "random"]
 # p(next state, symbol | state) as [symbol][state][next state].
 Transitions = Sequence[Sequence[Sequence[float]]]
+# After a b comes an a; after an a, either.
+GOLDEN_MEAN: Transitions = [[[0.5, 0.0], [1.0, 0.0]], [[0.0, 0.5], [0.0, 0.0]]]
 
 
 class Belief(NamedTuple):
@@ -81,14 +82,10 @@ class Hidden(SymbolLanguage[Belief]):
         return [math.fsum(p * q for p, q in zip(state.states, column, strict=True)) for column in columns]
 
 
-def transitions_of(process: Process, states: int, symbols: int, seed: int) -> Transitions:
-    """The transitions of a process. Only `random` has as many states and symbols as asked for."""
-    if process == "mess3":
-        return mess3(move=0.05, own=0.85)
-    if process == "golden_mean":  # after a b comes an a; after an a, either
-        return [[[0.5, 0.0], [1.0, 0.0]], [[0.0, 0.5], [0.0, 0.0]]]
+def random_process(states: int, symbols: int, seed: int) -> Transitions:
+    """The transitions of a random process. The ways on from a state are a point of the simplex, all equally likely."""
     rng = random.Random(f"hidden {states} {symbols} {seed}")
-    # Gamma(1, 1) variables, divided by their sum, are a point of the simplex, all points equally likely.
+    # Gamma(1, 1) variables, divided by their sum, are such a point.
     rows = [[-math.log(1 - rng.random()) for _ in range(states * symbols)] for _ in range(states)]
     shares = [[each / math.fsum(row) for each in row] for row in rows]
     return [[row[x * states : (x + 1) * states] for row in shares] for x in range(symbols)]
