@@ -126,6 +126,26 @@ def test_a_key_may_have_the_name_of_its_section_s_type():
 
 
 @pytest.mark.parametrize(
+    ("corpus", "message"),
+    [
+        (
+            "{type: sums, modulus: 7, digits: 3}",
+            "digits: it has no effect, because the numbers of `modulus` are one symbol each",
+        ),
+        ("{type: hidden, states: 5}", "states: it has no effect, because the `process` is mess3"),
+        ("{type: hidden, process: random, own: 0.5}", "own: it has no effect, because the `process` is random"),
+    ],
+)
+def test_a_key_of_a_language_that_would_have_no_effect_is_refused(corpus, message):
+    text = SMALL.replace("{type: fables}", corpus)
+    assert error_of(text) == f"small.yaml:2: corpus.{message}; leave it out"
+    for key in ("digits: 3", "states: 5", "own: 0.5"):
+        text = text.replace(f", {key}", "")
+    config = parse_run_config(text, "small.yaml")
+    assert parse_run_config(run_config_to_yaml(config), "again.yaml") == config
+
+
+@pytest.mark.parametrize(
     ("before", "after", "message"),
     [
         (

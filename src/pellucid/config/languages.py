@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -17,6 +18,13 @@ class DrawnSection(Section):
     size: int = Field(20_000, ge=2, description="number of documents, training and validation together")
     seed: int = Field(0, ge=0, description="the same seed writes the same corpus on every machine")
     validation_fraction: Fraction = Field(0.05, description="share of the documents held out")
+
+
+def refuse_without_effect(section: Section, keys: Iterable[str], because: str) -> None:
+    """Raise BrokenRule for the first of these keys that has another value than its default."""
+    for key in keys:
+        if getattr(section, key) != type(section).model_fields[key].default:
+            raise BrokenRule(key, f"it has no effect, because {because}", "leave it out")
 
 
 class FablesConfig(DrawnSection):
@@ -58,6 +66,9 @@ class LookupConfig(DrawnSection):
     values: int = Field(10, ge=2, le=100, description="different values")
     pairs: int = Field(8, ge=1, description="pairs of a document; no key comes twice")
     queries: int = Field(8, ge=1, description="questions of a document")
+    distances: Annotated[tuple[int, ...], Field(strict=False)] = Field(
+        (8, 16, 32, 64), description="recall is a skill for each, in symbols back to a value; []: one skill for all"
+    )
 
     @model_validator(mode="after")
     def _has_enough_keys(self) -> LookupConfig:
@@ -93,6 +104,12 @@ class SumsConfig(DrawnSection):
     modulus: int | None = Field(None, ge=2, le=500, description="numbers below this one, added modulo it, not digits")
     validation_fraction: Fraction = Field(0.3, description="share of all pairs of numbers that is held out")
 
+    @model_validator(mode="after")
+    def _has_digits_or_a_modulus(self) -> SumsConfig:
+        if self.modulus is not None:
+            refuse_without_effect(self, ("digits", "order"), "the numbers of `modulus` are one symbol each")
+        return self
+
 
 class HiddenConfig(DrawnSection):
     """Symbols of a hidden Markov model."""
@@ -105,6 +122,14 @@ class HiddenConfig(DrawnSection):
     symbols: int = Field(3, ge=2, le=52, description="symbols of a random process")
     process_seed: int = Field(0, ge=0, description="seed of the transitions of a random process")
     length: int = Field(64, ge=1, description="symbols of a document")
+
+    @model_validator(mode="after")
+    def _has_the_keys_of_its_process(self) -> HiddenConfig:
+        keys_of = {"mess3": ("move", "own"), "random": ("states", "symbols", "process_seed")}
+        for process, keys in keys_of.items():
+            if process != self.process:
+                refuse_without_effect(self, keys, f"the `process` is {self.process}")
+        return self
 
 
 class TreesConfig(DrawnSection):

@@ -11,17 +11,6 @@ class FablesCorpus(Fables, DrawnDocuments):
     def __init__(
         self, size: int, world_size: int, seed: int, validation_fraction: float, rules: Rules | None = None
     ) -> None:
-        DrawnDocuments.__init__(self, "fables", size, seed, validation_fraction)
+        language = {"grammar_version": GRAMMAR_VERSION, "world_size": world_size}
+        DrawnDocuments.__init__(self, "fables", language, size, seed, validation_fraction)
         Fables.__init__(self, world_size, rules)
-
-    @property
-    def identity(self) -> dict[str, object]:
-        """Everything the corpus depends on, ready for JSON."""
-        return {
-            "type": "fables",
-            "grammar_version": GRAMMAR_VERSION,
-            "size": self._size,
-            "world_size": self.world_size,
-            "seed": self._seed,
-            "validation_fraction": self._validation_fraction,
-        }

@@ -3,7 +3,7 @@
 import math
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from pellucid.corpora.corpus import Piece, Split
@@ -16,18 +16,23 @@ MOST_HELD_OUT = 0.1
 class DrawnDocuments(ABC):
     """`size` documents, of which round(size * validation_fraction), but at least one, are for validation.
 
-    A pure function of its arguments and of the language. Each split has its own random stream. Validation documents
+    A pure function of its arguments and of the language. identity: all of these, ready for JSON; `language` are those
+    that the language depends on. Each split has its own random stream. Validation documents
     all differ, and the training stream skips every one of them. Raises ConfigError.
     """
 
-    def __init__(self, kind: str, size: int, seed: int, validation_fraction: float) -> None:
+    def __init__(
+        self, kind: str, language: Mapping[str, object], size: int, seed: int, validation_fraction: float
+    ) -> None:
         self._n_validation = n_held_out(size, validation_fraction, kind)
         self._kind, self._size, self._seed, self._validation_fraction = kind, size, seed, validation_fraction
-
-    @property
-    @abstractmethod
-    def identity(self) -> dict[str, object]:
-        """Everything the corpus depends on, ready for JSON."""
+        self.identity: dict[str, object] = {
+            "type": kind,
+            **language,
+            "size": size,
+            "seed": seed,
+            "validation_fraction": validation_fraction,
+        }
 
     @abstractmethod
     def write(self, rng: random.Random) -> str:

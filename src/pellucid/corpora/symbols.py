@@ -28,21 +28,8 @@ class SymbolCorpus(DrawnDocuments):
         seed: int,
         validation_fraction: float,
     ) -> None:
-        super().__init__(kind, size, seed, validation_fraction)
-        self.language, self._settings = language, settings
-        self.skills = language.skills
-
-    @property
-    def identity(self) -> dict[str, object]:
-        """Everything the corpus depends on, ready for JSON."""
-        return {
-            "type": self._kind,
-            "symbols_version": SYMBOLS_VERSION,
-            **self._settings,
-            "size": self._size,
-            "seed": self._seed,
-            "validation_fraction": self._validation_fraction,
-        }
+        super().__init__(kind, {"symbols_version": SYMBOLS_VERSION, **settings}, size, seed, validation_fraction)
+        self.language, self.skills = language, language.skills
 
     def write(self, rng: random.Random) -> str:
         return self.language.write(rng)

@@ -191,21 +191,6 @@ def uniform(symbols: Sequence[str]) -> dict[str, float]:
     return dict.fromkeys(symbols, 1 / len(symbols))
 
 
-def estimate_entropy(language: SymbolLanguage[State], n_documents: int, rng: random.Random) -> tuple[float, float]:
-    """The entropy of a document in nats, estimated from this many, and its standard error.
-
-    The entropies of the choices along a document are averaged, not its −ln p: their mean is the same, by the chain
-    rule, but they scatter less.
-    """
-    sums = [
-        math.fsum(entropy(language.following(state)) for state, _ in language.steps(language.write(rng)))
-        for _ in range(n_documents)
-    ]
-    mean = math.fsum(sums) / n_documents
-    variance = math.fsum((each - mean) ** 2 for each in sums) / (n_documents - 1)
-    return mean, math.sqrt(variance / n_documents)
-
-
 def entropy(probabilities: Mapping[str, float]) -> float:
     """−Σ p ln p, in nats."""
     return -math.fsum(p * math.log(p) for p in probabilities.values() if p)
