@@ -66,9 +66,6 @@ class LookupConfig(DrawnSection):
     values: int = Field(10, ge=2, le=100, description="different values")
     pairs: int = Field(8, ge=1, description="pairs of a document; no key comes twice")
     queries: int = Field(8, ge=1, description="questions of a document")
-    distances: Annotated[tuple[int, ...], Field(strict=False)] = Field(
-        (8, 16, 32, 64), description="recall is a skill for each, in symbols back to a value; []: one skill for all"
-    )
 
     @model_validator(mode="after")
     def _has_enough_keys(self) -> LookupConfig:
