@@ -16,7 +16,7 @@ from lesson_03 import absmax, decode, log_of, nearest_level, next_words, round_t
 from pellucid.adapters.quantized import NF4_VALUES, dequantized, linear_layers, quantized
 from pellucid.corpora.build import build_corpus
 from pellucid.inspection.explain import log_probabilities
-from pellucid.inspection.knock_out import held_out_fables
+from pellucid.inspection.knock_out import held_out_documents
 
 BLUE, ORANGE, GREEN, GREY = "#3b6fb6", "#d9742b", "#3f9c6b", "#777777"
 
@@ -103,7 +103,7 @@ def sums() -> Figure:
 def _demo():
     run = pellucid.load("demo")
     corpus = build_corpus(run.config.corpus)
-    return run, corpus, held_out_fables(corpus, run.tokenizer, run.model.context_length, 16)
+    return run, corpus, held_out_documents(corpus, run.tokenizer, run.model.context_length, 16)
 
 
 def gradient() -> Figure:

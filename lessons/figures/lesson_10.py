@@ -15,7 +15,7 @@ import pellucid
 from lesson_10 import attention_flow_step, contributions, euler, order_of_error, tokens_on_the_sphere, turning
 from pellucid.corpora.build import build_corpus
 from pellucid.data.truth import next_token_distributions
-from pellucid.inspection.knock_out import held_out_fables
+from pellucid.inspection.knock_out import held_out_documents
 
 BLUE, ORANGE, GREEN, GREY = "#3b6fb6", "#d9742b", "#3f8f5f", "#777777"
 POINTS = ("embedding", "attention 0", "feed-forward 0", "attention 1", "feed-forward 1")
@@ -67,7 +67,7 @@ def lens() -> Figure:
     corpus = build_corpus(run.config.corpus)
     recall = corpus.skills.index("recall")
     of_recall, of_others = [], []
-    for fable in held_out_fables(corpus, run.tokenizer, run.model.context_length, 8):
+    for fable in held_out_documents(corpus, run.tokenizer, run.model.context_length, 8):
         log_q_NTV = torch.log_softmax(run.trace(fable.text).logits, dim=-1).double().numpy()
         truths = list(next_token_distributions(corpus, run.tokenizer, fable.text))[: len(fable.ids)]
         for t, truth in enumerate(truths):
