@@ -4,7 +4,7 @@ The best reader of a hidden Markov model keeps the probability of each hidden st
 map reads these probabilities from a layer's vectors, in documents that it was not fitted on, then the layer has them
 (Shai et al. 2024). But the last few symbols alone tell much of the state, so what they tell is measured, too.
 
-Shapes: N symbols of all documents, D the width of a layer, S hidden states.
+Shapes: T tokens, N points of the residual stream, D its width, S hidden states.
 """
 
 from __future__ import annotations
@@ -16,10 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from pellucid.inspection.embed import layers_of_texts
+from pellucid.inspection.explain import beginning_that_fits
+from pellucid.inspection.trace import trace
 from pellucid.languages.hidden import Hidden
 from pellucid.languages.symbols import symbols_of
+from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import LanguageModel
 from pellucid.tokenizer import Tokenizer
 
@@ -27,8 +31,36 @@ Points = NDArray[np.float64]
 LAST_SYMBOLS = (1, 2, 3, 4)
 
 
+class BeliefMaps(NamedTuple):
+    """A linear map for each point of the residual stream (N, D + 1, S), and its R² on other documents."""
+
+    weights: Points
+    explained: list[float]
+
+    def read(self, residuals_NTD: Tensor) -> Points:
+        """The beliefs at each point and token of a trace: (N, T, S)."""
+        return _with_ones(residuals_NTD.numpy()) @ self.weights
+
+
+def belief_maps(model: Decoder, tokenizer: Tokenizer, language: Hidden, n_documents: int) -> BeliefMaps:
+    """Fit a map for each point of the residual stream on the first half of some fresh documents.
+
+    The first token, before any symbol, counts too: there the belief is the stationary distribution.
+    """
+    rng = random.Random("beliefs")
+    texts = [language.write(rng) for _ in range(n_documents)]
+    fits = [beginning_that_fits(tokenizer, text, model.context_length - 1) for text in texts]
+    traces = [trace(model, [tokenizer.end_of_text, *tokenizer.encode(text)]).residuals.numpy() for text in fits]
+    beliefs = [np.array([language.stationary, *language.beliefs(text)]) for text in fits]
+    half = n_documents // 2
+    fitted, other = (_with_ones(np.concatenate(part, axis=1)) for part in (traces[:half], traces[half:]))
+    truth = np.concatenate(beliefs[half:])
+    weights = np.array([np.linalg.lstsq(point, np.concatenate(beliefs[:half]), rcond=None)[0] for point in fitted])
+    return BeliefMaps(weights, [_explained(truth, read) for read in other @ weights])
+
+
 class Beliefs(NamedTuple):
-    """Beliefs after each symbol of documents that no map was fitted on: the truth (N, S), and what each layer gives."""
+    """Beliefs after each symbol of documents that no map was fitted on: the truth, and what each layer gives."""
 
     truth: Points
     layers: dict[str, Points]  # by name: embedding, block 1, …, the last norm
@@ -36,8 +68,7 @@ class Beliefs(NamedTuple):
 
     def explained(self, read: Points) -> float:
         """The share of the beliefs' variance that a reading explains (R²)."""
-        spread = ((self.truth - self.truth.mean(axis=0)) ** 2).sum()
-        return float(1 - ((read - self.truth) ** 2).sum() / spread)
+        return _explained(self.truth, read)
 
 
 def read_beliefs(model: LanguageModel, tokenizer: Tokenizer, language: Hidden, n_documents: int) -> Beliefs:
@@ -53,17 +84,21 @@ def read_beliefs(model: LanguageModel, tokenizer: Tokenizer, language: Hidden, n
     layers = []
     for layer in zip(*layers_of_texts(model, tokenizer, texts), strict=True):
         assert len(layer[0]) == len(beliefs[0]), "each symbol is one token"
-        weights, *_ = np.linalg.lstsq(_with_ones(layer[:half]), fitted, rcond=None)
-        layers.append(_with_ones(layer[half:]) @ weights)
+        weights, *_ = np.linalg.lstsq(_with_ones(np.concatenate(layer[:half])), fitted, rcond=None)
+        layers.append(_with_ones(np.concatenate(layer[half:])) @ weights)
     names = ["embedding", *(f"block {n}" for n in range(1, len(layers) - 1)), "the last norm"]
     by_symbols = {n: _mean_beliefs(texts[:half], fitted, texts[half:], n) for n in LAST_SYMBOLS}
     return Beliefs(truth, dict(zip(names, layers, strict=True)), by_symbols)
 
 
-def _with_ones(vectors: Sequence[NDArray[np.float32]]) -> Points:
-    """The vectors of all texts with a constant, for the map's bias: (N, D + 1)."""
-    together = np.concatenate(vectors)
-    return np.hstack([together, np.ones((len(together), 1))]).astype(np.float64)
+def _explained(truth: Points, read: Points) -> float:
+    spread = ((truth - truth.mean(axis=0)) ** 2).sum()
+    return float(1 - ((read - truth) ** 2).sum() / spread)
+
+
+def _with_ones(vectors: NDArray[np.float32]) -> Points:
+    """The vectors (…, D) with a constant, for the map's bias: (…, D + 1)."""
+    return np.concatenate([vectors, np.ones((*vectors.shape[:-1], 1))], axis=-1).astype(np.float64)
 
 
 def _mean_beliefs(texts: Sequence[str], beliefs: Points, others: Sequence[str], n: int) -> Points:

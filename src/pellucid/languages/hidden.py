@@ -13,8 +13,9 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from pellucid.errors import DataError
 from pellucid.languages.known import SPELLING
-from pellucid.languages.symbols import END, NAMES, SymbolLanguage, draw, text_of
+from pellucid.languages.symbols import END, NAMES, SymbolLanguage, draw, symbols_of, text_of
 
 # p(next state, symbol | state) as [symbol][state][next state].
 Transitions = Sequence[Sequence[Sequence[float]]]
@@ -64,8 +65,14 @@ class Hidden(SymbolLanguage[Belief]):
         return "symbol"
 
     def beliefs(self, text: str) -> list[tuple[float, ...]]:
-        """The belief after each symbol of a document."""
-        return [state.states for state, _ in self.steps(text)][1:]
+        """The belief after each symbol of a document or its beginning. DataError if no document begins like this."""
+        state, beliefs = self.begin(), list[tuple[float, ...]]()
+        for symbol in symbols_of(text):
+            if symbol not in self.following(state) or symbol == END:
+                raise DataError("text", f"no document begins with {text[:40]!r}", "give one that the process can write")
+            state = self.after(state, symbol)
+            beliefs.append(state.states)
+        return beliefs
 
     def write(self, rng: random.Random) -> str:
         """Draw a document, as the process does: state by state."""

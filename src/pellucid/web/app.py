@@ -114,6 +114,10 @@ def model_routes(microscope: Microscope) -> APIRouter:
     def deciding(body: TextRequest) -> JSONResponse:
         return JSONResponse(microscope.deciding(body.checkpoint, body.text))
 
+    @routes.post("/api/beliefs")
+    def beliefs(body: TraceRequest) -> JSONResponse:
+        return JSONResponse(microscope.beliefs(body.checkpoint, body.text, body.changes))
+
     @routes.post("/api/knock_out")
     def knock_out(body: KnockOutRequest) -> JSONResponse:
         return JSONResponse(microscope.knock_out(body.checkpoint, body.n))

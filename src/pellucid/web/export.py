@@ -90,6 +90,7 @@ def record(microscope: Microscope, prompt: str | None, tours: Sequence[Json] = (
         "text": text,
         "truths": truths,
         "deciding": {each: microscope.deciding(latest, each) for each in truths},
+        "beliefs": {each: microscope.beliefs(latest, each) for each in truths},
         "heads": {each: or_none(microscope.heads, each) for ids in checkpoints.values() for each in ids},
         "knock_out": or_none(microscope.knock_out, latest, N_FABLES),
         "browser": browser,

@@ -24,12 +24,14 @@ from pellucid.corpora.fables import FablesCorpus
 from pellucid.errors import ConfigError, DataError
 from pellucid.files import written_whole
 from pellucid.inspection.attribution import attribute, what_decides
+from pellucid.inspection.beliefs import BeliefMaps, belief_maps
 from pellucid.inspection.build import known_corpus_of, scores_of_run
 from pellucid.inspection.explain import beginning_that_fits
 from pellucid.inspection.interventions import Place, places_of
 from pellucid.inspection.knock_out import held_out_documents, knock_out_table
 from pellucid.inspection.trace import Trace, require_decoder, trace, trace_outside
-from pellucid.languages.fables.vocabulary import other_heroes
+from pellucid.languages.fables.story import other_heroes
+from pellucid.languages.hidden import Hidden
 from pellucid.languages.known import DecidedText
 from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
@@ -56,6 +58,8 @@ class Changes(NamedTuple):
 UNCHANGED = Changes()
 KEPT_TABLES = "parts.json"  # in the folder of a run
 NOTHING_DECIDES: Json = {"places": [], "swap": None}
+NO_BELIEFS: Json = {"known": False}
+N_DOCUMENTS_OF_BELIEFS = 200
 
 
 class Microscope:
@@ -65,6 +69,7 @@ class Microscope:
         self.runs = Runs(runs)
         self._truths: Kept[Json] = Kept(KEPT_ANSWERS)
         self._measured: Kept[Json] = Kept(KEPT_ANSWERS)
+        self._maps: Kept[BeliefMaps] = Kept(KEPT_ANSWERS)
         self._forward, self._measuring = Lock(), Lock()
         self._n_threads = torch.get_num_threads()
 
@@ -242,6 +247,36 @@ class Microscope:
             return {"places": places, "swap": swapped(opened.tokenizer, shown) if is_fable else None}
 
         return self._truths.get(("deciding", opened.reading, shown), compute)
+
+    def beliefs(self, checkpoint: str, text: str, changes: Changes = UNCHANGED) -> Json:
+        """The belief about the hidden state at each token, exactly and as read at each point of the residual stream.
+
+        {"known": False} unless the corpus is a hidden Markov model, and each symbol a token of a decoder.
+        """
+        opened = self.runs.open(checkpoint)
+        language = getattr(self.runs.corpus(opened.trained.config), "language", None)
+        model, tokenizer = opened.model, opened.tokenizer
+        if not isinstance(language, Hidden) or not isinstance(model, Decoder):
+            return NO_BELIEFS
+        traced, shown = self._trace(checkpoint, text, changes)
+        try:
+            truth = [language.stationary, *language.beliefs(shown)]
+        except DataError:
+            return NO_BELIEFS
+        if len(truth) != len(traced.ids):
+            return NO_BELIEFS
+
+        def fit() -> BeliefMaps:
+            with self._forward:
+                return belief_maps(model, tokenizer, language, N_DOCUMENTS_OF_BELIEFS)
+
+        maps = self._maps.get(opened.digest, fit)
+        return {
+            "known": True,
+            "truth": truth,
+            "read": maps.read(traced.residuals).tolist(),
+            "explained": maps.explained,
+        }
 
 
 def kept_table(file: Path, key: str, compute: Callable[[], Json]) -> Json:

@@ -53,6 +53,8 @@ NOT_BEGUN: Json = {  # for a run whose folder has no config yet
     "best": None,
     "checkpoints": [],
     "knows_truth": False,
+    "writes": "text",
+    "has_beliefs": False,
     "has_chat": False,
     "left_out": None,
 }
@@ -137,6 +139,8 @@ class Runs:
             "vocabulary": _digest(_folder(path) / "tokenizer.json"),
             "steps": getattr(config.train, "steps", None),
             "knows_truth": isinstance(self.corpus(config), KnownCorpus),
+            "writes": "fable" if config.corpus.type == "fables" else "text",
+            "has_beliefs": config.corpus.type == "hidden" and config.model.type == "decoder",
             "has_chat": config.corpus.type in CONVERSATIONS,
             "left_out": left_out(config),
             "context_length": config.model.context_length,

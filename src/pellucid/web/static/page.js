@@ -132,6 +132,7 @@ function makeView(source) {
     otherProblem: null, // why B cannot read the text
     truth: null,
     deciding: null,
+    beliefs: null, // about a hidden state, of runs that have one
     heads: null,
     inside: null,
     table: null,

@@ -1,5 +1,6 @@
 // Part 4: what the model would say after each part of each layer.
 
+import { drawBeliefs } from "./beliefs.js";
 import { bar, changed, fact, figure, fill, fixed, h, percent, setFigure } from "./elements.js";
 import { placeOf, rove } from "./moves.js";
 import { divergence, divergenceFromTruth, likeliest, logSoftmax } from "./sampling.js";
@@ -11,12 +12,13 @@ const HEADER = 9.6; // and the names of the rows
 const N_SHOWN = 10;
 
 export function lensPanel(root, view) {
-  const [memory, cards, sizes] = [{}, {}, {}];
+  const [memory, cards, sizes, believed] = [{}, {}, {}, {}];
   let room = 2;
   const table = h("div.lens", { role: "grid", "aria-label": "Logit lens: places by tokens" });
   const title = h("h3");
   const [toEnd, toTruth] = [figure("kl_end", null), figure("kl_truth", null)];
   const list = h("ol.likeliest");
+  const beliefs = h("div.beliefs", { hidden: true });
   root.classList.add("lens-panel");
   root.append(
     table,
@@ -29,6 +31,7 @@ export function lensPanel(root, view) {
         h("div.if-truth", h("dt", "KL to the truth"), h("dd", toTruth, h("small", " nats"))),
       ),
       list,
+      beliefs,
     ),
   );
   table.addEventListener("click", (event) => {
@@ -59,8 +62,15 @@ export function lensPanel(root, view) {
       cell.setAttribute("aria-selected", isHere);
       cell.tabIndex = isHere ? 0 : -1;
     }
+    if (changed(believed, view.beliefs, trace, here, point, state.guess)) drawBelief(here, point);
     if (logits?.at === here && changed(cards, logits, point, matching(truth, trace), model, state.guess))
       drawCard(here, point);
+  }
+
+  function drawBelief(place, point) {
+    const { trace, state } = view;
+    const names = trace.points.map((name, n) => nameOfPoint(name, n, trace));
+    drawBeliefs(beliefs, state.guess ? null : view.beliefs, { place, point, names });
   }
 
   function drawTable(here, isGuess) {

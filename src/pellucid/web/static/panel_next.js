@@ -6,6 +6,7 @@ import { guessFirst } from "./guess.js";
 import { placeOf } from "./moves.js";
 import { candidates, divergenceFromTruth, draw as drawToken, likeliest, logSoftmax } from "./sampling.js";
 import { SLIDERS, slider } from "./slider.js";
+import { runHere } from "./store.js";
 import { nameAt, textOf, visible } from "./tokens.js";
 import { matching } from "./truth.js";
 import { drawVerdict } from "./verdict.js";
@@ -62,7 +63,7 @@ export function nextPanel(root, view) {
     const { temperature, top_k, top_p, guess, off } = state;
     const shown = [logits, baseLogits, fits, model, temperature, top_k, top_p, guess, isHidden, off];
     if (changed(memory, ...shown)) redraw(here, fits);
-    if (changed(verdicts, truth, trace)) drawVerdict(verdict, truth, trace);
+    if (changed(verdicts, truth, trace)) drawVerdict(verdict, truth, trace, runHere(view).writes);
     const isLast = here === trace.ids.length - 1;
     sample.textContent = isLast ? "Sample a token" : "Sample from here";
     rewind.disabled = trace.ids.length < 2;

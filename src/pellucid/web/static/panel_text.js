@@ -102,7 +102,7 @@ export function textPanel(root, view) {
   function drawExamples() {
     const { canType } = view.source;
     const run = runHere(view);
-    const heldOut = `a held-out ${run?.has_chat ? "conversation" : run?.knows_truth ? "fable" : "text"}`;
+    const heldOut = `a held-out ${run?.has_chat ? "conversation" : run?.writes}`;
     const use = (text) => () => view.store.set({ text, at: -1 });
     fill(
       examples,

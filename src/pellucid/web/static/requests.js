@@ -5,7 +5,7 @@ import { headOf, headsThatLook, LOOKS, placeOf } from "./moves.js";
 import { newest, REST } from "./newest.js";
 import { fail, noProblem } from "./status.js";
 import { rivalOf, rivalReading } from "./rival.js";
-import { isThere, partsOff, runOf } from "./store.js";
+import { isThere, partsOff, runHere, runOf } from "./store.js";
 
 export function makeRequests(view) {
   const { source } = view;
@@ -31,7 +31,7 @@ export function makeRequests(view) {
     request("trace", shown, async () => {
       const [trace, model] = await Promise.all([source.trace(query), modelOf(checkpoint)]);
       const logits = logitsOf(trace);
-      const ofOtherRun = { base: null, baseLogits: null, truth: null, deciding: null, inside: null };
+      const ofOtherRun = { base: null, baseLogits: null, truth: null, deciding: null, beliefs: null, inside: null };
       const base = off ? {} : { base: trace, baseLogits: logits };
       return { ...(model !== view.model && ofOtherRun), model, trace, logits, shown, ...base };
     });
@@ -80,6 +80,8 @@ export function makeRequests(view) {
       const base = await source.trace(whole);
       return { base, baseLogits: logitsOf(base) };
     });
+    const hasBeliefs = runHere(view).has_beliefs;
+    request("beliefs", hasBeliefs && view.shown, async () => ({ beliefs: await source.beliefs(query) }));
     askRival(whole, here);
     request("inside", inside && `${view.shown} ${layer}`, async () => {
       return { inside: { ...(await source.inside({ ...query, layer })), layer } };

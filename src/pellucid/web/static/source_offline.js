@@ -37,6 +37,8 @@ export function offlineSource(recorded) {
     inside: computed("inside"),
     truth: async ({ text }) => recorded.truths[text] ?? { known: false, why: NO_TRUTH },
     deciding: async ({ text }) => recorded.deciding[text] ?? { places: [], swap: null },
+    beliefs: async ({ checkpoint, text, knockOut }) =>
+      (checkpoint === recorded.latest && !knockOut?.length && recorded.beliefs[text]) || { known: false },
     heads: async ({ checkpoint }) => recorded.heads[checkpoint],
     knockOutTable: async ({ checkpoint }) => knockOutOf(recorded, checkpoint),
     tours: async () => ({ tours: recorded.tours }),

@@ -3,7 +3,7 @@
 // A source has these methods. Each returns a promise of what docs/microscope.md describes, with tensors unpacked; the
 // exported page has another source with the same methods (`source_offline.js`).
 //
-//   run()                                     {runs: [{name, loss_unit, most_reward, steps, knows_truth, has_chat, context_length, evaluation_tokens,
+//   run()                                     {runs: [{name, loss_unit, most_reward, steps, knows_truth, writes, has_beliefs, has_chat, context_length, evaluation_tokens,
 //                                               best, checkpoints: [{id, step, val_loss}], left_out: null, or {parts, why}:
 //                                               the parts of the page that do not apply to it; problem: where it
 //                                               cannot be shown, why}]}
@@ -21,6 +21,8 @@
 //                                               skills: [T-1] of [name], or null}
 //   deciding({checkpoint, text})              {places: [T] of the places whose words decide the next token, [] if unknown;
 //                                               swap: {from, to, text}: the text with another hero, or null}
+//   beliefs({checkpoint, text, knockOut})     {known: false}, or {known, truth (T,S), read (N,T,S), explained: [N]}: the
+//                                               belief in each hidden state, exactly and as each point has it, with its R²
 //   heads({checkpoint})                       {heads: [{layer, head, name, scores: {name: share}}]}
 //   knockOutTable({checkpoint, n})            {fables, floor and intact: {skill: nats},
 //                                               knocked_out: [{places, nats_per_fable: {skill: {mean, half_width}}}],
@@ -60,6 +62,7 @@ export function serverSource() {
     inside: async (asked) => withTensors(await post("/api/inside", asked)),
     truth: (asked) => post("/api/truth", asked),
     deciding: (asked) => post("/api/deciding", asked),
+    beliefs: (asked) => post("/api/beliefs", asked),
     heads: ({ checkpoint }) => get("/api/heads", { checkpoint }),
     knockOutTable: (asked) => post("/api/knock_out", asked),
     tours: () => get("/api/tours"),

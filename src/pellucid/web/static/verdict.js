@@ -5,21 +5,21 @@ import { visible } from "./tokens.js";
 
 const UNKNOWN = "The truth about this text is not known here, so only the model is shown.";
 
-export function drawVerdict(verdict, truth, trace) {
+export function drawVerdict(verdict, truth, trace, writes) {
   verdict.className = "verdict";
   if (!truth) return;
   if (!truth.known) return fill(verdict, h("span.muted", withCode(truth.why ?? UNKNOWN)));
   if (String(truth.ids) !== String(trace.ids)) return; // that of this text is on its way
   verdict.dataset.value = truth.is_possible ? trace.text.length : truth.possible_length;
   verdict.classList.toggle("impossible", !truth.is_possible);
-  if (!trace.text) return fill(verdict, "An empty page: any fable may begin here.");
+  if (!trace.text) return fill(verdict, `An empty page: any ${writes} may begin here.`);
   const sign = h("span.sign", { "aria-hidden": "true" }, truth.is_possible ? "✓" : "✗");
-  fill(verdict, sign, "The grammar's verdict: ", inWords(truth, trace.text));
+  fill(verdict, sign, "The grammar's verdict: ", inWords(truth, trace.text, writes));
 }
 
-function inWords({ is_answer, is_whole, is_possible, positions, possible_length }, text) {
-  const a = is_answer ? "an answer" : "a fable";
-  if (is_whole && is_possible) return is_answer ? "a whole answer." : "a whole fable, and nothing can follow.";
+function inWords({ is_answer, is_whole, is_possible, positions, possible_length }, text, writes) {
+  const a = is_answer ? "an answer" : `a ${writes}`;
+  if (is_whole && is_possible) return is_answer ? "a whole answer." : `a whole ${writes}, and nothing can follow.`;
   const insideWord = "The text stops inside a word, so the next token has no exact truth.";
   if (is_possible) return [`${a} can begin like this.`, positions.at(-1) ? "" : ` ${insideWord}`];
   const wrong = text.slice(possible_length);

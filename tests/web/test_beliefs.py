@@ -1,0 +1,71 @@
+"""Part 4 shows the belief about a hidden state beside what the residual stream has of it."""
+
+import re
+
+import pytest
+import torch
+from playwright.sync_api import expect
+
+from browsing import settled, value, watched
+from pellucid import train
+from pellucid.checkpoint.build import load_trained_run
+from pellucid.inspection.beliefs import belief_maps
+from pellucid.inspection.trace import trace_text
+from pellucid.languages.hidden import Hidden, mess3
+from pellucid.web import microscope
+from pellucid.web.app import make_app
+from pellucid.web.microscope import Microscope
+from serving import served
+
+LANGUAGE = Hidden(mess3(0.05, 0.85), 12)
+TEXT = " a a b"
+
+
+@pytest.fixture(autouse=True)
+def few_documents(monkeypatch):
+    monkeypatch.setattr(microscope, "N_DOCUMENTS_OF_BELIEFS", 40)
+
+
+@pytest.fixture(scope="module")
+def hidden_run(fables_run, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hidden") / "hidden"
+    corpus = {"type": "hidden", "length": 12, "size": 200, "validation_fraction": 0.05}
+    changes = {"corpus": corpus, "model.context_length": 14, "tokenizer.vocab_size": 300}
+    train(fables_run / "config.yaml", folder, overrides=changes, steps=2, data_dir=folder.parent / "data")
+    return folder
+
+
+def test_the_beliefs_are_those_of_the_language_and_of_a_map_of_the_residual_stream(hidden_run):
+    found = Microscope([hidden_run]).beliefs("hidden@2", TEXT)
+    assert found["truth"] == [LANGUAGE.stationary, *LANGUAGE.beliefs(TEXT)]
+    trained, _ = load_trained_run(hidden_run)
+    maps = belief_maps(trained.model, trained.tokenizer, LANGUAGE, 40)
+    residuals_NTD = trace_text(trained.model, trained.tokenizer, TEXT).residuals
+    with_ones = torch.cat([residuals_NTD, torch.ones(*residuals_NTD.shape[:2], 1)], dim=-1).double()
+    read_NTS = torch.tensor(found["read"], dtype=torch.float64)
+    torch.testing.assert_close(read_NTS, with_ones @ torch.tensor(maps.weights))
+    assert read_NTS.sum(-1).allclose(torch.ones(()).double())  # as the beliefs that it was fitted on
+    assert found["explained"][0] == pytest.approx(0.75, abs=0.15)  # the embedding has the last symbol, and no other
+
+
+def test_no_belief_is_shown_of_a_text_that_no_document_begins_with(hidden_run, fables_run):
+    page = Microscope([hidden_run, fables_run])
+    assert page.beliefs("hidden@2", " a x") == page.beliefs("fables@4", TEXT) == {"known": False}
+
+
+def test_the_page_shows_the_truth_and_what_the_chosen_point_has_of_it(browser, hidden_run):
+    with (
+        served(make_app([hidden_run])) as (_, port),
+        watched(browser, f"http://127.0.0.1:{port}/", f"#text={TEXT.replace(' ', '%20')}") as page,
+    ):
+        beliefs = settled(page).locator("#part-lens .beliefs")
+        beliefs.scroll_into_view_if_needed()
+        found = Microscope([hidden_run]).beliefs("hidden@2", TEXT)
+        for state in range(3):
+            assert value(page, f"true_{'ABC'[state]}") == pytest.approx(found["truth"][-1][state], rel=1e-5)
+            assert value(page, f"read_{'ABC'[state]}") == pytest.approx(found["read"][-1][-1][state], rel=1e-5)
+        page.locator("#part-lens [data-point='0'][data-place='1']").click()
+        assert value(settled(page), "read_A") == pytest.approx(found["read"][0][1][0], rel=1e-5)
+        assert value(page, "true_A") == pytest.approx(found["truth"][1][0], rel=1e-5)
+        expect(beliefs.locator("svg circle")).to_have_count(len(found["read"]) + 1)
+        expect(beliefs.locator("svg")).to_have_attribute("aria-label", re.compile("Truth: A"))
