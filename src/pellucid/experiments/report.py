@@ -171,18 +171,19 @@ def _what_was_found(results: Sequence[RunResult]) -> list[str]:
             _variants(numbers, {layer: (f"beliefs.{layer}", "{:.3f}".format) for layer in of_layers}),
         ]
     skills = [c.removeprefix("excess.") for c in numbers if c.startswith("excess.") and "@" not in c]
+    certain = [skill for skill in skills if f"accuracy.{skill}" in has]  # at least once, one token was possible
     if skills:
         parts += [
             "## Skills",
             "What each skill costs above the floor, in nats per document:",
             _variants(numbers, {skill: (f"excess.{skill}", "{:.3f}".format) for skill in skills}),
             "How often the most likely token is right where only one is possible:",
-            _variants(numbers, {skill: (f"accuracy.{skill}", "{:.1%}".format) for skill in skills}),
+            _variants(numbers, {skill: (f"accuracy.{skill}", "{:.1%}".format) for skill in certain}),
         ]
     if skills and any("skills" in row for run in results for row in run.curve):  # not where rewards were evaluated
         parts += [
             "The step of the first evaluation at which half of these were right, seed by seed (– means never):",
-            _seed_by_seed(numbers, {skill: f"half.{skill}" for skill in skills if f"half.{skill}" in numbers}),
+            _seed_by_seed(numbers, {skill: f"half.{skill}" for skill in certain if f"half.{skill}" in numbers}),
         ]
     for text in dict.fromkeys(text for run in results for text in run.texts):
         start, end = "accuracy.", f"@{text}"
