@@ -4,12 +4,12 @@ import random
 from collections.abc import Iterator
 
 from pellucid.corpora.fables import FablesCorpus
-from pellucid.languages.fables.story import story_rules
+from pellucid.languages.fables.world import story_rules
 from pellucid.languages.grammar.grammar import Fork
 
 N_STORYLINES = len(story_rules(3)["storyline"])
 # Tables whose options depend on each other: they stay whole, so that what is told stays possible.
-WHOLE = ("animal", "rival of", "some of")
+WHOLE = ("animal", "some of")
 
 
 def tiny_fables(*storylines: int, most: int = 2000) -> FablesCorpus:

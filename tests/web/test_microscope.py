@@ -20,7 +20,7 @@ from pellucid.errors import CheckpointError, ConfigError
 from pellucid.inspection.build import fables_of
 from pellucid.inspection.explain_truth import truth_of_text
 from pellucid.inspection.interventions import nothing, replaced
-from pellucid.languages.fables.vocabulary import other_heroes
+from pellucid.languages.fables.story import other_heroes
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.web.export import or_none
 from pellucid.web.kept import Kept

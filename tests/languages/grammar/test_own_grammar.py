@@ -13,6 +13,7 @@ from pellucid.cli import app
 from pellucid.config.languages import GrammarConfig
 from pellucid.corpora.build import build_corpus
 from pellucid.errors import DataError
+from pellucid.languages.fables import Fables
 from pellucid.languages.grammar.own import OwnGrammar
 from pellucid.languages.grammar.portrait import all_texts, portrait
 from pellucid.languages.symbols import entropy
@@ -20,6 +21,19 @@ from pellucid.languages.symbols import entropy
 ROOT = Path(__file__).parents[3]
 WEATHER = ROOT / "configs/languages/weather.rules"
 COIN = "toss\n    1 heads\n    3 tails, [again]\nagain\n    1 heads\n    1 tails\n"
+
+COUNTRIES = """
+trip
+    1 From [from:city] in {from.country} to {from.sister}[to:city={from.sister}] in {to.country}. {distance.far}
+
+city | country: fact | sister: fact
+    1 Rome | Italy | Paris
+    3/1 Paris | France | Rome
+
+{distance}: distance
+    far | Far.
+    near | Near.
+"""
 
 # Rules with a mistake; the line that is named, and words of the message.
 MISTAKES = {
@@ -42,7 +56,11 @@ MISTAKES = {
         2,
         "'x' may not have been drawn yet where {x.name} stands; draw it earlier, in every option that leads here",
     ),
-    "an attribute": (COIN.replace("[again]", "[x:again] {x.home}"), 3, "{x.home} has no 'home'; write {x}"),
+    "an attribute": (
+        COIN.replace("[again]", "[x:again] {x.home}"),
+        3,
+        "{x.home} has no 'home'; give a table that column, or take one of: name",
+    ),
     "more than text remembered": (
         "text\n    1 [x:part] {x}\npart\n    1 a [name]\n    1 b\nname\n    1 Ada\n",
         4,
@@ -65,6 +83,41 @@ MISTAKES = {
         "this option of 'text' and that of line 2 both begin with 'Ada",
     ),
     "nothing left to draw": ("text\n    1 [x:name] and [name!x]\nname\n    1 Ada\n", 2, "[name!…] leaves no option"),
+    "a row with too few cells": (
+        COUNTRIES.replace("Italy | Paris", "Italy"),
+        6,
+        "2 cells, separated by '|', where 3 belong",
+    ),
+    "a row that draws": (COUNTRIES.replace("Rome | Italy", "[x] | Italy"), 6, "begin a row with plain text"),
+    "a column twice": (COUNTRIES.replace("| sister:", "| country:"), 5, "a column twice; give each its own name"),
+    "an unknown row": (
+        COUNTRIES.replace("France | Rome", "France | Room"),
+        3,
+        "{from.sister} may be 'Room', and there is no row 'Room' of 'city'",
+    ),
+    "an unknown table": (COUNTRIES.replace("city=", "cities="), 3, "there is no rule 'cities'; did you mean 'city'?"),
+    "a column drawn in one way alone": (
+        "text\n    1 [part] {x.y}\npart\n    1 a [x:one]\n    1 b [x:two]\none | y\n    1 A | c\ntwo\n    1 B\n",
+        2,
+        "'x' may not have been drawn yet where {x.y} stands",
+    ),
+    "a rule for some texts alone": (
+        "text\n    1 [x:n] [of {x}]\nn\n    1 a\n    1 b\nof a\n    1 c\n",
+        2,
+        "{x.name} may be 'b', and there is no rule 'of b'; write one for each text of the hole",
+    ),
+    "an unknown fixed text": (
+        COUNTRIES.replace("distance.far", "distance.fur"),
+        3,
+        "there is no fixed text {distance.fur}",
+    ),
+    "an exception that is not unique": (
+        COUNTRIES.replace("city={from.sister}", "city!from.country").replace("France", "Italy"),
+        3,
+        "the 'country' after '!' does not tell the options of 'city' apart",
+    ),
+    "a division by zero": ("toss\n    1/0 heads\n", 2, "'1/0' is no weight"),
+    "no rules but fixed texts": ("{x}\n    a | b\n", 1, "there are no rules"),
     "no rules": ("# nothing here\n", 1, "there are no rules"),
 }
 
@@ -115,11 +168,38 @@ def test_what_a_rule_names_is_the_skill_of_its_choices_and_a_repetition_is_recal
     assert set(skills) == {"weather", "recall", "spelling"}
 
 
-def test_fables_rules_are_read_by_the_same_notation_but_name_their_texts_elsewhere():
-    # Their holes have attributes, {hero.home}, whose tables a file of rules does not have.
-    source = (ROOT / "src/pellucid/languages/fables/story.txt").read_text(encoding="utf-8")
-    with pytest.raises(DataError, match=r"there is no rule"):
-        OwnGrammar(source, "story.txt")
+def test_a_table_remembers_its_columns_and_a_row_can_be_looked_up():
+    grammar = OwnGrammar(COUNTRIES, "rules")
+    texts = all_texts(grammar)
+    assert texts == pytest.approx(
+        {
+            "From Rome in Italy to Paris in France. Far.": 1 / 4,
+            "From Paris in France to Rome in Italy. Far.": 3 / 4,
+        }
+    )
+    assert grammar.entropy_nats == pytest.approx(entropy(texts))
+    text = "From Rome in Italy to Paris in France. Far."
+    skills = [grammar.skills[skill] for skill in grammar.skills_of(text)]
+    assert skills[text.index("Rome")] == "choice"
+    assert {skills[text.index(word)] for word in ("Italy", "Paris", "France")} == {"fact"}
+    assert skills[text.index("Far")] == "distance"
+
+
+def test_fables_are_a_file_of_rules():
+    fables, own = Fables(30), OwnGrammar.read_file(ROOT / "src/pellucid/languages/fables/fables.rules")
+    assert own.unused == []
+    assert own.n_texts == fables.n_texts
+    assert own.entropy_nats == pytest.approx(fables.entropy_nats, abs=1e-9)
+    assert set(own.skills) == set(fables.skills)
+    for seed in range(30):
+        text = fables.write(random.Random(seed))
+        assert own.write(random.Random(seed)) == text
+        assert own.log_probability(text) == pytest.approx(fables.log_probability(text), abs=1e-9)
+        assert [own.skills[i] for i in own.skills_of(text)] == [fables.skills[i] for i in fables.skills_of(text)]
+        for end in range(0, len(text) + 1, 17):
+            assert own.next_character_distribution(text[:end]) == pytest.approx(
+                fables.next_character_distribution(text[:end]), abs=1e-9
+            )
 
 
 def test_the_portrait_of_a_small_grammar_is_exact():

@@ -1,8 +1,7 @@
 """Fables: short animal stories from a probabilistic grammar, so that the best possible loss is known exactly.
 
-Read in this order: notation (the language of rules) -> story.txt and storylines.txt (the rules) -> world and vocabulary
-(the tables) -> grammar (writing and reading a story) -> entropy, skills, told, reading -> distribution and about (for
-use elsewhere).
+Read in this order: notation (the language of rules) -> fables.rules -> story and world (the file, and larger worlds) ->
+grammar (writing and reading a story) -> entropy, skills, told, reading -> distribution and about (for use elsewhere).
 """
 
 from pellucid.languages.fables.about import FablesAbout

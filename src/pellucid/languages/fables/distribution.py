@@ -6,9 +6,10 @@ from functools import cached_property
 
 from pellucid.errors import DataError
 from pellucid.languages.fables.reading import Reading, examine
-from pellucid.languages.fables.skills import SKILLS, skill_of_hole
-from pellucid.languages.fables.story import MORALS, story_rules
+from pellucid.languages.fables.skills import SKILLS
+from pellucid.languages.fables.story import MORALS, skill_of_hole
 from pellucid.languages.fables.told import Told, ToldReader
+from pellucid.languages.fables.world import story_rules
 from pellucid.languages.grammar.grammar import Grammar, Rules
 from pellucid.languages.grammar.notation import Choice, Hole, Option
 from pellucid.languages.grammar.skills import SkillReader

@@ -10,23 +10,10 @@ There is one rule: a character needs a skill if, for a reader without that skill
     moral      which lesson fits what happened
     spelling   all other characters: the rest of a word or a fixed phrase (spaces and punctuation included)
 So in "Hazel", said earlier, "H" (it might be "Bramble") and "a" (it might be "Hugo") are recall, and "zel" is spelling.
+The tables of fables.rules name the skill of what they remember.
 """
 
-from pellucid.languages.grammar.notation import Hole
 from pellucid.languages.known import SPELLING
 
 SKILLS = ("choice", SPELLING, "agreement", "recall", "fact", "count", "moral")
 INSTRUCTION = "instruction"  # for choices that an instruction has decided (see `about`)
-
-# The skill of an attribute (of anything) or of a variable; everything else is recall.
-_SKILL_OF = {
-    **dict.fromkeys(("home", "food", "call", "gait", "pride", "talent", "rival"), "fact"),
-    **dict.fromkeys(("he", "him", "his", "a", "s", "were", "them", "past"), "agreement"),
-    **dict.fromkeys(("left", "ordinal"), "count"),
-    "moral": "moral",
-}
-
-
-def skill_of_hole(hole: Hole) -> str:
-    """The skill that it takes to know what fills a hole."""
-    return _SKILL_OF.get(hole.variable) or _SKILL_OF.get(hole.attribute, "recall")

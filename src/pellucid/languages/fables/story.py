@@ -1,33 +1,33 @@
-"""The rules of all fables, and their morals. The rules are text: story.txt, then storylines.txt."""
+"""The rules of all fables, and their morals, from fables.rules."""
 
+import re
 from pathlib import Path
 
-from pellucid.languages.fables.vocabulary import tables
-from pellucid.languages.grammar.notation import Option, read_rules
+from pellucid.languages.grammar.notation import Option, fixed_texts, read_rules, read_written, skills_of_holes
 
-MORALS = {
-    "sharing": "What we share comes back to us.",
-    "greed": "Those who keep everything may end with nothing.",
-    "patience": "Slow and steady goes far.",
-    "kindness": "It is better to be kind than to be first.",
-    "honesty": "It takes courage to own a fault.",
-    "lies": "A liar is not believed even when telling the truth.",
-    "help": "No good turn is ever wasted.",
-    "mercy": "Answer an unkind deed with a kind one.",
-    "flattery": "Sweet words are often after your supper.",
-    "plainness": "Ask plainly, and you need not flatter.",
-    "work": "Gather in the sun, and you need not fear the snow.",
-    "idleness": "A summer of play can make a winter of hunger.",
-    "quarrel": "While two quarrel over a thing, a third one takes it.",
-    "agreement": "Half of a treasure and a friend is more than all of it.",
-    "nature": "Be content to be what you are.",
-    "envy": "The neighbour whom you envy may be envying you.",
-    "promise": "Whoever keeps a small promise is trusted with a great one.",
-    "trust": "Trust is quickly lost and slowly found again.",
-}
+_SOURCE = Path(__file__).with_name("fables.rules").read_text(encoding="utf-8")
+_WRITTEN = read_written(_SOURCE)
+
+MORALS = fixed_texts(_WRITTEN)["moral"]
+skill_of_hole = skills_of_holes(_WRITTEN, otherwise="recall")
 
 
-def story_rules(world_size: int) -> dict[str, tuple[Option, ...]]:
-    """The rules of all fables in a world with this many animals."""
-    texts = [Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("story.txt", "storylines.txt")]
-    return {**read_rules("\n".join(texts)), **tables(world_size)}
+def written_rules() -> dict[str, tuple[Option, ...]]:
+    """The rules as they are written: a world of thirty animals."""
+    return read_rules(_SOURCE)
+
+
+def other_heroes(text: str) -> tuple[str, list[str]]:
+    """The first hero that a text names, and those who could stand in its place; "" and none if it names no hero.
+
+    They have the other pronoun, unless the text has used one already: then the story remains a possible one.
+    """
+    pronouns = {name.attributes["name"]: name.attributes for name in written_rules()["hero name"]}
+    words = re.findall(r"\w+", text)
+    hero = next((word for word in words if word in pronouns), "")
+    if not hero:
+        return "", []
+    all_pronouns = {each[case] for each in pronouns.values() for case in ("he", "him", "his")}
+    has_pronoun = any(word.lower() in all_pronouns for word in words[words.index(hero) :])
+    same = pronouns[hero]["he"]
+    return hero, [name for name, each in pronouns.items() if (each["he"] == same) == has_pronoun and name not in words]

@@ -1,9 +1,9 @@
 """The world of the fables: animals, and fixed facts about each.
 
-Animal number i is the same in every world; a world of size n has the animals 0 ... n-1. The first thirty are written by
-hand, in pairs of rivals. After them come kinds such as "marsh fox" and "great marsh fox": they move, sound and look
-like a fox, but have their own home, food, talent and rival, which must be learned for each. Frequencies follow Zipf's
-law: number i has weight 1 / (i + 1).
+Animal number i is the same in every world; a world of size n has the animals 0 ... n-1. The first thirty are those of
+fables.rules, in pairs of rivals. After them come kinds such as "marsh fox" and "great marsh fox": they move, sound and
+look like a fox, but have their own home, food, talent and rival, which must be learned for each. Frequencies follow
+Zipf's law: number i has weight 1 / (i + 1).
 """
 
 import hashlib
@@ -12,47 +12,16 @@ from functools import cache
 from typing import TypeVar
 
 from pellucid.errors import ConfigError
+from pellucid.languages.fables.story import written_rules
+from pellucid.languages.grammar.notation import Option, table
 
 
 def _listed(text: str) -> list[str]:
     return [" ".join(item.split()) for item in text.split(",")]
 
 
-# kind | call | gait | pride | talent | home | food
-_BASE_ANIMALS = """
-fox | yapped | trotted | bushy tail | finding the way | in a den under an oak | ripe grapes
-crow | cawed | flapped | black wings | telling riddles | high in an elm tree | yellow cheese
-hare | squealed | bounded | long ears | running | in the long grass | sweet clover
-tortoise | murmured | plodded | round shell | keeping calm | under a flat stone | lettuce leaves
-lion | roared | strode | golden mane | keeping watch | in a cave of red rock | cold meat
-mouse | squeaked | scurried | fine whiskers | hiding | in a hole behind the mill | bread crumbs
-wolf | growled | loped | grey coat | following a trail | deep in the dark woods | old bones
-goat | bleated | clambered | curved horns | climbing | high on a rock | thistles
-cat | purred | padded | green eyes | walking without a sound | above the bakery | fresh cream
-rat | hissed | crept | pink tail | untying knots | in the cellar of the inn | bacon
-frog | croaked | hopped | smooth skin | jumping | among the water lilies | fat flies
-stork | clacked | stalked | long legs | fishing | on the church roof | silver fish
-bear | rumbled | lumbered | brown coat | lifting stones | in a cave by the waterfall | wild honey
-bee | buzzed | flew | golden stripes | finding flowers | in a hive in the orchard | apple nectar
-owl | hooted | glided | round eyes | telling tales | in the church tower | beetles
-squirrel | chattered | scampered | red tail | leaping | in a hollow tree | hazelnuts
-donkey | brayed | ambled | soft ears | carrying sacks | in a stable by the mill | carrots
-horse | neighed | galloped | flowing mane | jumping fences | in a meadow by the river | golden oats
-goose | honked | waddled | white neck | swimming | in the farmyard | barley
-otter | whistled | rambled | sleek coat | diving | under the river bank | river trout
-hedgehog | snuffled | shuffled | neat spines | rolling into a ball | under a heap of leaves | fat snails
-badger | grunted | trundled | striped face | digging | under the hill | worms
-dog | barked | ran | wet nose | finding lost things | in a kennel by the gate | beef
-rooster | crowed | strutted | scarlet comb | waking early | in the henhouse | yellow corn
-ant | whispered | marched | six quick legs | working without rest | in a heap of sand | wheat
-cricket | chirped | skipped | green wings | playing the fiddle | among the tall reeds | fresh grass
-beaver | mumbled | toddled | flat tail | building dams | in a lodge in the stream | willow bark
-duck | quacked | wandered | blue feathers | floating | by the lake | duckweed
-mole | muttered | crawled | velvet coat | feeling the way | under the garden | white grubs
-hawk | screeched | swooped | hooked beak | seeing far away | in a nest on the cliff | dried fish
-"""
-_COLUMNS = ("kind", "call", "gait", "pride", "talent", "home", "food")
-_BASES = [dict(zip(_COLUMNS, row.split(" | "), strict=True)) for row in _BASE_ANIMALS.strip().splitlines()]
+_RULES = written_rules()
+_BASES = [option.attributes for option in _RULES["animal"]]
 _MODIFIERS = _listed("""
     marsh, forest, hill, river, island, desert, meadow, valley, alpine, moor, dotted, tawny, black, white, red,
     silver, brown, polar, jungle, lake, ridge, royal, common, dusky, pied, ridged, snow, rock, sand, cave, garden,
@@ -85,6 +54,13 @@ def animals(world_size: int) -> list[Animal]:
         what = f"{world_size} animals cannot make a world"
         raise ConfigError("corpus.world_size", what, f"choose from 2 to {MAX_WORLD_SIZE}")
     return [_animal(index) for index in range(world_size)]
+
+
+def story_rules(world_size: int) -> dict[str, tuple[Option, ...]]:
+    """The rules of all fables in a world with this many animals."""
+    rows = table((1 / (i + 1), facts["kind"], facts) for i, facts in enumerate(animals(world_size)))
+    rivals = [rival(i) for i in range(world_size)]  # one may be a stranger to this world
+    return {**_RULES, "animal": rows, **{f"animal={facts['kind']}": (Option(1.0, (), facts),) for facts in rivals}}
 
 
 def rival(index: int) -> Animal:

@@ -173,6 +173,10 @@ class Grammar:
 
     def written(self, name: str) -> Sequence[Option]:
         """The options of a rule as in the source; those of `rule` are ready for reading."""
+        table, is_row, row = name.partition("=")
+        if is_row and name not in self.source:
+            drawn = self.rule(table)
+            return [Option(1.0, (), drawn.options[drawn.by_text[0][row]].attributes)]
         options = self.source[self.plain(name)]
         return options if name in self.source else [_capitalized(option) for option in options]
 

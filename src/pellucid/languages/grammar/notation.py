@@ -15,14 +15,30 @@ In a template everything is plain text except
     [gift:some of {n}]   the name of the rule itself depends on what was said: `some of five`
     {hero.home}          a hole: an attribute of `hero`; no choice, the text is determined
     {Hero.he}            the same with a capital letter; {hero} is short for {hero.name}
-    \n                   a new line
+    \n, \s               a new line; a blank where it would be lost, at the edge of a cell
+
+A rule whose name is followed by columns is a table. Its texts are plain; the columns are remembered with them:
+
+    animal.kind | call: fact | rival
+        1 fox | yapped | crow
+        1/2 crow | cawed | fox
+
+    [hero:animal]        draw; then {hero.kind} is the text, and {hero.call} what stands beside it
+    [foe:animal={hero.rival}]   remember the row of that text, and write nothing
+
+Without `.kind` the text is remembered as `name`, unless there is a column `name`.
+
+These are fixed texts, of which {moral.work} writes one:
+
+    {moral}: moral
+        work | Gather in the sun, and you need not fear the snow.
 
 An option longer than a line continues on lines that are indented further. A rule may name the skill that it takes to
-predict its choices, `weather: sky`; fables name none.
+predict its choices, `weather: sky`; a column and fixed texts, that of their holes.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 _MARKS = re.compile(r"\[([^\]]+)\]|\{([^}]+)\}")  # a choice may hold a hole, so choices are looked for first
@@ -42,7 +58,10 @@ class Hole:
 
 @dataclass(frozen=True)
 class Choice:
-    """Draw an option of `rule` (its name ends with the text of `selector`, if there is one)."""
+    """Draw an option of `rule` (its name ends with the text of `selector`, if there is one).
+
+    The rule `animal=fox` is a row of the table `animal`: nothing is drawn or written.
+    """
 
     rule: str
     selector: Hole | None = None
@@ -94,17 +113,45 @@ class WrittenOption:
 
 @dataclass
 class WrittenRule:
-    """A rule as it stands in a text: its line, its name, the skill of its choices if it names one, its options."""
+    """A rule as it stands in a text: its line, its name, the skill of its choices if it names one, its options.
+
+    columns: the names of a table's columns, and the skill of the holes that they fill, or "". text_as: the name under
+    which the text is remembered.
+    """
 
     line: int
     name: str
     skill: str
     options: list[WrittenOption]
+    columns: Mapping[str, str] = field(default_factory=dict)
+    text_as: str = "name"
+
+    @property
+    def fixed(self) -> str:
+        """The name of the variable whose fixed texts these are; "" if they are options of a rule."""
+        return self.name[1:-1] if self.name.startswith("{") else ""
 
 
 def read_rules(source: str) -> dict[str, tuple[Option, ...]]:
     """Read rules in the notation above. Raises RuleError for a line that does not follow it."""
-    return {rule.name: tuple(map(read_option, rule.options)) for rule in read_written(source)}
+    return {rule.name: read_options(rule) for rule in read_written(source) if not rule.fixed}
+
+
+def fixed_texts(written: Iterable[WrittenRule]) -> dict[str, dict[str, str]]:
+    """The fixed texts: variable -> key -> text."""
+    rows = {rule.fixed: [cells_of(option, 2) for option in rule.options] for rule in written if rule.fixed}
+    return {variable: dict(cells) for variable, cells in rows.items()}
+
+
+def skills_of_holes(written: Iterable[WrittenRule], otherwise: str) -> Callable[[Hole], str]:
+    """What it takes to know the text of a hole, as fixed texts and columns name it."""
+    of_column: dict[str, str] = {}
+    of_variable: dict[str, str] = {}
+    for rule in written:
+        of_column |= {name: skill for name, skill in rule.columns.items() if skill}
+        if rule.fixed and rule.skill:
+            of_variable[rule.fixed] = rule.skill
+    return lambda hole: of_variable.get(hole.variable) or of_column.get(hole.attribute, otherwise)
 
 
 def read_written(source: str) -> list[WrittenRule]:
@@ -119,12 +166,15 @@ def read_written(source: str) -> list[WrittenRule]:
         if line[indent] == "\t":
             raise RuleError(number, "a tab", "indent with spaces: four before an option")
         if indent == 0:
-            name, _, skill = (part.strip() for part in text.partition(":"))
-            if name in rules:
-                raise RuleError(number, f"the rule {name!r} is written twice", f"see line {rules[name].line}")
-            rule = rules[name] = WrittenRule(number, name, skill, [])
+            rule = _read_heading(text, number)
+            if rule.name in rules:
+                what = f"the rule {rule.name!r} is written twice"
+                raise RuleError(number, what, f"see line {rules[rule.name].line}")
+            rules[rule.name] = rule
         elif rule is None:
             raise RuleError(number, "an option without a rule", "write the name of its rule above it, not indented")
+        elif indent == 4 and rule.fixed:
+            rule.options.append(WrittenOption(number, 1.0, text))
         elif indent == 4:
             weight, _, template = text.partition(" ")
             rule.options.append(WrittenOption(number, _weight(weight, number), template))
@@ -139,17 +189,53 @@ def read_written(source: str) -> list[WrittenRule]:
     return list(rules.values())
 
 
-def read_option(written: WrittenOption) -> Option:
-    """The option that a text describes."""
-    parts = read_template(written.template)
-    plain = len(parts) == 1 and isinstance(parts[0], str)
-    return Option(written.weight, parts, {"name": written.template} if plain else {})
+def _read_heading(text: str, line: int) -> WrittenRule:
+    heading, *columns = text.split("|")
+    name, _, skill = (part.strip() for part in heading.partition(":"))
+    text_as = "name"
+    if columns:
+        name, _, text_as = name.partition(".")
+    skills = [tuple(part.strip() for part in column.partition(":")[::2]) for column in columns]
+    if not name or not all(column for column, _ in skills) or len(dict(skills)) < len(skills):
+        raise RuleError(
+            line, f"{text!r} names a rule or column not at all, or a column twice", "give each its own name"
+        )
+    return WrittenRule(line, name, skill, [], dict(skills), text_as or "name")
+
+
+def read_options(rule: WrittenRule) -> tuple[Option, ...]:
+    """The options of a rule. Raises RuleError for a row that does not fit its table."""
+    return tuple(_read_option(rule, option) for option in rule.options)
+
+
+def _read_option(rule: WrittenRule, written: WrittenOption) -> Option:
+    text, *cells = cells_of(written, 1 + len(rule.columns)) if rule.columns else [written.template]
+    parts = read_template(text)
+    if len(parts) == 1 and isinstance(parts[0], str):
+        return Option(written.weight, parts, {rule.text_as: parts[0], **dict(zip(rule.columns, cells, strict=True))})
+    if rule.columns:
+        raise RuleError(written.line, f"{text!r} cannot be a row of a table", "begin a row with plain text")
+    return Option(written.weight, parts, {})
+
+
+def cells_of(written: WrittenOption, n: int) -> list[str]:
+    """The n cells of a row. RuleError if there are more or fewer."""
+    cells = [_plain(cell.strip()) for cell in written.template.split("|")]
+    if len(cells) != n:
+        raise RuleError(written.line, f"{len(cells)} cells, separated by '|', where {n} belong", f"write {n}")
+    return cells
+
+
+def _plain(text: str) -> str:
+    return text.replace(r"\n", "\n").replace(r"\s", " ")
 
 
 def _weight(text: str, line: int) -> float:
+    """The weight: a number above 0, or a fraction such as 1/3."""
+    numerator, slash, denominator = text.partition("/")
     try:
-        weight = float(text)
-    except ValueError:
+        weight = float(numerator) / float(denominator if slash else 1)
+    except (ValueError, ZeroDivisionError):
         weight = 0.0
     if not 0 < weight < float("inf"):
         raise RuleError(line, f"{text!r} is no weight", "begin an option with a number above 0, such as 1")
@@ -158,7 +244,7 @@ def _weight(text: str, line: int) -> float:
 
 def read_template(template: str) -> tuple[Part, ...]:
     """Split a template into plain text, choices and holes."""
-    template = template.replace(r"\n", "\n")
+    template = _plain(template)
     parts: list[Part] = []
     end = 0
     for mark in _MARKS.finditer(template):
@@ -184,6 +270,13 @@ def _read_choice(mark: str) -> Choice:
         variable=variable if colon else "",
         without=_read_hole(without) if without else None,
     )
+
+
+def family(choice: Choice, names: Iterable[str]) -> list[str]:
+    """The rules from which a choice may draw or remember, of these names; for a selector, those of all its texts."""
+    if choice.selector:
+        return [name for name in names if name.startswith(choice.rule) or name + "=" == choice.rule]
+    return [name for name in names if name in (choice.rule, choice.rule[:1].lower() + choice.rule[1:])]
 
 
 def join_text(parts: Sequence[Part]) -> tuple[Part, ...]:

@@ -6,7 +6,7 @@ choices; without a name it is "choice". What fills a hole takes "recall".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
@@ -21,8 +21,11 @@ from pellucid.languages.grammar.notation import (
     RuleError,
     WrittenRule,
     capitalize,
-    read_option,
+    family,
+    fixed_texts,
+    read_options,
     read_written,
+    skills_of_holes,
 )
 from pellucid.languages.grammar.skills import CHOICE, SkillReader
 from pellucid.languages.grammar.texts import GrammarTexts
@@ -30,7 +33,7 @@ from pellucid.languages.known import SPELLING
 
 MAX_BYTES = 1 << 20
 RECALL = "recall"
-Known = frozenset[str]  # variables that have certainly been drawn
+Known = frozenset[tuple[str, str]]  # the variables, with their attributes, that have certainly been drawn
 
 
 class OwnGrammar(GrammarTexts):
@@ -39,17 +42,18 @@ class OwnGrammar(GrammarTexts):
     def __init__(self, source: str, where: str) -> None:
         try:
             written = read_written(source)
-            if not written:
-                raise RuleError(1, "there are no rules", "write some; docs/languages.md shows how")
-            Checks(written).check()
+            checks = Checks(written)
+            checks.check()
         except RuleError as error:
             raise DataError(f"{where}:{error.line}", error.what, error.fix) from None
-        self.written = written
-        rules = {rule.name: tuple(map(read_option, rule.options)) for rule in written}
-        skill_of_rule = {rule.name: rule.skill for rule in written if rule.skill}
-        self.grammar = Grammar(rules, constants={}, start=written[0].name)
-        self.skill_reader = SkillReader(self.grammar, rules, lambda hole: RECALL, skill_of_rule)
-        self.skills = tuple(dict.fromkeys((CHOICE, *skill_of_rule.values(), RECALL, SPELLING)))
+        self.written = checks.written
+        skill_of_rule = {rule.name: rule.skill for rule in self.written if rule.skill}
+        self.grammar = Grammar(checks.options, checks.fixed, self.written[0].name)
+        self.skill_reader = SkillReader(
+            self.grammar, checks.options, skills_of_holes(written, otherwise=RECALL), skill_of_rule
+        )
+        named = (skill for rule in written for skill in (rule.skill, *rule.columns.values()) if skill)
+        self.skills = tuple(dict.fromkeys((CHOICE, *named, RECALL, SPELLING)))
 
     @classmethod
     def read_file(cls, path: Path) -> OwnGrammar:
@@ -77,28 +81,27 @@ def read_source(path: Path) -> str:
         raise DataError(str(path), f"cannot be read ({error})", "name a text file in UTF-8") from None
 
 
-def used_by(option: Option, names: Mapping[str, object]) -> Iterator[str]:
+def used_by(option: Option, names: Iterable[str]) -> Iterator[str]:
     """The rules that an option uses; all that may follow a selector. Rules that do not exist are left out."""
-    for part in option.parts:
-        if isinstance(part, Choice) and part.selector:
-            yield from (name for name in names if name.startswith(part.rule))
-        elif isinstance(part, Choice):
-            yield from (name for name in (part.rule, part.rule[:1].lower() + part.rule[1:]) if name in names)
+    return (name for part in option.parts if isinstance(part, Choice) for name in family(part, names))
 
 
 class Checks:
     """Finds what is wrong with rules before they are used."""
 
     def __init__(self, written: list[WrittenRule]) -> None:
-        self.written = written
-        self.rules = {rule.name: rule for rule in written}
-        self.options = {rule.name: [read_option(option) for option in rule.options] for rule in written}
+        self.fixed = fixed_texts(written)
+        self.written = [rule for rule in written if not rule.fixed]
+        self.rules = {rule.name: rule for rule in self.written}
+        self.options = {rule.name: read_options(rule) for rule in self.written}
         self.variables = self._variables()
         self._finished: set[str] = set()
         self._known_after: dict[tuple[str, Known], Known] = {}
 
     def check(self) -> None:
         """Raise RuleError for the first mistake."""
+        if not self.written:
+            raise RuleError(1, "there are no rules", "write some; docs/languages.md shows how")
         for rule in self.written:
             for written, option in zip(rule.options, self.options[rule.name], strict=True):
                 self._marks(written.line, written.template)
@@ -130,17 +133,19 @@ class Checks:
             raise RuleError(line, "a bracket with nothing in it", "name a rule, or what was drawn")
 
     def _choice(self, line: int, choice: Choice) -> None:
-        if choice.selector:
-            if not any(name.startswith(choice.rule) for name in self.rules):
-                raise RuleError(line, f"no rule begins with {choice.rule!r}", "write one for each text of the hole")
-            return
-        name = self._plain(choice.rule)
-        if name not in self.rules:
-            near = get_close_matches(choice.rule, self.rules, n=1)
+        names = family(choice, self.rules)
+        if not names:
+            rule = choice.rule.removesuffix("=")
+            near = get_close_matches(rule, self.rules, n=1)
             fix = f"did you mean {near[0]!r}?" if near else "write it"
-            raise RuleError(line, f"there is no rule {choice.rule!r}", fix)
-        if choice.without and len(self.options[name]) < 2:
-            raise RuleError(line, f"[{choice.rule}!…] leaves no option", f"give the rule {name!r} another one")
+            raise RuleError(line, f"there is no rule {rule!r}", fix)
+        if choice.without:
+            values = [option.attributes.get(choice.without.attribute) for option in self.options[names[0]]]
+            if len(values) < 2:
+                raise RuleError(line, f"[{choice.rule}!…] leaves no option", f"give the rule {names[0]!r} another one")
+            if len(set(values)) < len(values):
+                what = f"the {choice.without.attribute!r} after '!' does not tell the options of {names[0]!r} apart"
+                raise RuleError(line, what, "name something that is different, and plain text, in each of them")
 
     def _ends(self, name: str, above: tuple[str, ...]) -> None:
         """No rule uses itself: texts could become longer and longer."""
@@ -155,7 +160,7 @@ class Checks:
             self._finished.add(name)
 
     def _drawn(self, name: str, known: Known) -> Known:
-        """The variables that are certainly drawn after a rule. RuleError for a hole of one that may not have been."""
+        """What is certainly drawn after a rule. RuleError for a hole of what may not have been."""
         if (name, known) not in self._known_after:
             after = []
             for written, option in zip(self.rules[name].options, self.options[name], strict=True):
@@ -166,29 +171,60 @@ class Checks:
                     elif isinstance(part, Choice):
                         for hole in filter(None, (part.selector, part.without)):
                             self._hole(written.line, hole, now)
-                        used = list(used_by(Option(1.0, (part,)), self.rules))
-                        now = frozenset.intersection(*(self._drawn(rule, now) for rule in used))
-                        now |= {part.variable} if part.variable else frozenset()
+                        if part.selector:
+                            self._selector(written.line, part, part.selector)
+                        names = family(part, self.rules)
+                        now = frozenset.intersection(*(self._drawn(rule, now) for rule in names))
+                        if part.variable:
+                            each = [option.attributes.keys() for name in names for option in self.options[name]]
+                            now |= {(part.variable, attribute) for attribute in set.intersection(*map(set, each))}
                 after.append(now)
             self._known_after[name, known] = frozenset.intersection(*after)
         return self._known_after[name, known]
 
     def _hole(self, line: int, hole: Hole, known: Known) -> None:
+        if hole.variable in self.fixed:
+            keys = self.fixed[hole.variable]
+            if hole.attribute not in keys:
+                raise RuleError(line, f"there is no fixed text {hole}", f"write {{{hole.variable}.{next(iter(keys))}}}")
+            return
         if hole.variable not in self.variables:
             near = get_close_matches(hole.variable, self.variables, n=1)
             fix = f"did you mean {near[0]!r}?" if near else f"remember it: [{hole.variable}:RULE]"
             raise RuleError(line, f"nothing is called {hole.variable!r}", fix)
-        if hole.variable not in known:
+        self._values(line, hole)
+        if (hole.variable, hole.attribute) not in known:
             fix = "draw it earlier, in every option that leads here"
             raise RuleError(line, f"{hole.variable!r} may not have been drawn yet where {hole} stands", fix)
-        if hole.attribute != "name":
-            fix = f"write {{{hole.variable}}}: in a file of rules, what was drawn has only its text"
-            raise RuleError(line, f"{hole} has no {hole.attribute!r}", fix)
-        for rule in self.variables[hole.variable]:
+
+    def _selector(self, line: int, choice: Choice, hole: Hole) -> None:
+        """There is a rule, or a row, for every text that the hole can have."""
+        table = choice.rule.removesuffix("=")
+        texts = {option.parts[0] for option in self.options.get(table, ()) if option.parts and table != choice.rule}
+        for value in self._values(line, hole):
+            if choice.rule + value not in self.rules and value not in texts:
+                what = f"{hole} may be {value!r}, and there is no "
+                what += f"row {value!r} of {table!r}" if table != choice.rule else f"rule {choice.rule + value!r}"
+                raise RuleError(line, what, "write one for each text of the hole")
+
+    def _values(self, line: int, hole: Hole) -> set[str]:
+        """The texts that a hole can have. RuleError if what is remembered does not have them all."""
+        values: set[str] = set()
+        drawn = [(rule, option) for rule in self.variables[hole.variable] for option in self.options[rule]]
+        columns = {name for _, option in drawn for name in option.attributes}
+        for rule in sorted({rule for rule, _ in drawn}):
             for written, option in zip(self.rules[rule].options, self.options[rule], strict=True):
                 if not option.attributes:
                     what = f"{hole.variable!r} is drawn from {rule!r}, and this option of it is more than plain text"
                     raise RuleError(written.line, what, "only plain text can be remembered: write each text out")
+                if hole.attribute in option.attributes:
+                    values.add(option.attributes[hole.attribute])
+        if not values:
+            near = ", ".join(sorted(columns))
+            raise RuleError(
+                line, f"{hole} has no {hole.attribute!r}", f"give a table that column, or take one of: {near}"
+            )
+        return values
 
     def _variables(self) -> dict[str, set[str]]:
         """The rules from which each variable is drawn."""
@@ -196,7 +232,7 @@ class Checks:
         for options in self.options.values():
             for part in (part for option in options for part in option.parts):
                 if isinstance(part, Choice) and part.variable:
-                    variables.setdefault(part.variable, set()).update(used_by(Option(1.0, (part,)), self.options))
+                    variables.setdefault(part.variable, set()).update(family(part, self.options))
         return variables
 
     def _begin_differently(self, rule: WrittenRule) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
 from pellucid.languages.grammar.grammar import Fork, Grammar, Rules
-from pellucid.languages.grammar.notation import Choice, Hole, capitalize
+from pellucid.languages.grammar.notation import Choice, Hole, capitalize, family
 from pellucid.languages.known import SPELLING
 
 CHOICE = "choice"
@@ -73,8 +73,8 @@ def values_of_attributes(rules: Rules, grammar: Grammar) -> dict[tuple[str, str]
     parts = {part for options in rules.values() for option in options for part in option.parts}
     for part in parts:
         if isinstance(part, Choice) and part.variable:
-            family = [name for name in rules if name.startswith(part.rule)] if part.selector else [part.rule]
-            for option in (option for name in family for option in grammar.written(name)):
+            names = family(part, rules) if part.selector else [part.rule]
+            for option in (option for name in names for option in grammar.written(name)):
                 for attribute, value in option.attributes.items():
                     values.setdefault((part.variable, attribute), set()).add(value)
     return values
