@@ -2,6 +2,7 @@
 
 import math
 import random
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,19 @@ city | country: fact | sister: fact
 MISTAKES = {
     "an option without a rule": ("    1 heads\n", 1, "an option without a rule"),
     "a wrong indent": ("toss\n  1 heads\n", 2, "2 spaces before an option; indent it with four"),
+    "a forgotten indent": (
+        "toss\n1 heads\n",
+        2,
+        "'1 heads' looks like an option, but is not indented; put four spaces before it",
+    ),
+    "a weight without a blank": (
+        "toss\n    1heads\n",
+        2,
+        "'1heads' is no weight; begin an option with a number above 0",
+    ),
+    "no text": ("toss\n    1\n    2 tails\n", 2, "an option without a text; write one after its weight"),
+    "a choice without a rule": (COIN.replace("[again]", "[x:]"), 3, "[x:] names no rule; write one after the colon"),
+    "a hole without a name": (COIN.replace("[again]", "{.x}"), 3, "nothing is called ''"),
     "a tab": ("toss\n\t1 heads\n", 2, "a tab; indent with spaces"),
     "no weight": ("toss\n    heads\n", 2, "'heads' is no weight; begin an option with a number above 0"),
     "a weight of zero": ("toss\n    0 heads\n", 2, "'0' is no weight"),
@@ -132,6 +146,28 @@ def test_a_mistake_is_told_with_its_line_and_how_to_fix_it(rules, line, message,
     assert told.startswith(f"{file}:{line}: "), told
     assert message in told
     assert "; " in told  # how to fix it
+
+
+def test_a_file_that_cannot_be_read_is_told_with_the_reason_and_the_line(tmp_path):
+    file = tmp_path / "my.rules"
+    for content, message in {
+        None: f"{file}: No such file or directory; name a text file",
+        b"toss\n    1 caf\xe9\n": f"{file}:2: a character that is not UTF-8; save the file as UTF-8",
+    }.items():
+        if content:
+            file.write_bytes(content)
+        with pytest.raises(DataError) as raised:
+            OwnGrammar.read_file(file)
+        assert str(raised.value) == message
+
+
+@given(st.lists(st.text("[]{}:!=.|aX ", max_size=12), min_size=1, max_size=4))
+@settings(max_examples=300, deadline=None)
+def test_any_option_is_read_or_refused(options):
+    source = "text | a\n    1 b | c\na\n" + "".join(f"    1 {i}{option}\n" for i, option in enumerate(options))
+    for rules in (source, source.replace(" | ", " ")):
+        with suppress(DataError):  # nothing else may be raised
+            OwnGrammar(rules, "rules").write(random.Random(0))
 
 
 @st.composite

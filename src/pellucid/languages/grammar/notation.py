@@ -190,6 +190,8 @@ def read_written(source: str) -> list[WrittenRule]:
 
 
 def _read_heading(text: str, line: int) -> WrittenRule:
+    if re.match(r"[\d./]+\s", text):
+        raise RuleError(line, f"{text[:20]!r} looks like an option, but is not indented", "put four spaces before it")
     heading, *columns = text.split("|")
     name, _, skill = (part.strip() for part in heading.partition(":"))
     text_as = "name"
@@ -238,7 +240,7 @@ def _weight(text: str, line: int) -> float:
     except (ValueError, ZeroDivisionError):
         weight = 0.0
     if not 0 < weight < float("inf"):
-        raise RuleError(line, f"{text!r} is no weight", "begin an option with a number above 0, such as 1")
+        raise RuleError(line, f"{text!r} is no weight", "begin an option with a number above 0 and a blank")
     return weight
 
 
@@ -257,7 +259,7 @@ def read_template(template: str) -> tuple[Part, ...]:
 
 def _read_hole(mark: str) -> Hole:
     variable, _, attribute = mark.partition(".")
-    return Hole(variable[0].lower() + variable[1:], attribute or "name", capital=variable[0].isupper())
+    return Hole(variable[:1].lower() + variable[1:], attribute or "name", capital=variable[:1].isupper())
 
 
 def _read_choice(mark: str) -> Choice:

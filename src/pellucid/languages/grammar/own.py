@@ -77,8 +77,11 @@ def read_source(path: Path) -> str:
     try:
         require_regular(path)
         return read_at_most(path, MAX_BYTES).decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(str(path), f"cannot be read ({error})", "name a text file in UTF-8") from None
+    except UnicodeDecodeError as error:
+        line = 1 + error.object[: error.start].count(b"\n")
+        raise DataError(f"{path}:{line}", "a character that is not UTF-8", "save the file as UTF-8") from None
+    except OSError as error:
+        raise DataError(str(path), error.strerror or str(error), "name a text file") from None
 
 
 def used_by(option: Option, names: Iterable[str]) -> Iterator[str]:
@@ -104,6 +107,8 @@ class Checks:
             raise RuleError(1, "there are no rules", "write some; docs/languages.md shows how")
         for rule in self.written:
             for written, option in zip(rule.options, self.options[rule.name], strict=True):
+                if not option.parts:
+                    raise RuleError(written.line, "an option without a text", "write one after its weight")
                 self._marks(written.line, written.template)
                 for part in option.parts:
                     if isinstance(part, Choice):
@@ -133,6 +138,9 @@ class Checks:
             raise RuleError(line, "a bracket with nothing in it", "name a rule, or what was drawn")
 
     def _choice(self, line: int, choice: Choice) -> None:
+        if not choice.rule:
+            what = f"[{choice.variable}:] names no rule"
+            raise RuleError(line, what, "write one after the colon")
         names = family(choice, self.rules)
         if not names:
             rule = choice.rule.removesuffix("=")
