@@ -17,7 +17,7 @@ from pellucid import load
 from pellucid.api import Run
 from pellucid.generation.sampling import apply_temperature, keep_top_k, keep_top_p
 from pellucid.inspection.attribution import what_decides
-from pellucid.inspection.build import fables_of
+from pellucid.inspection.build import fables_of, scores_of_run
 from pellucid.inspection.explain import beginning_that_fits
 from pellucid.inspection.explain_truth import truth_of_text
 from pellucid.tokenizer.chat import prompt_ids
@@ -420,9 +420,7 @@ def test_the_table_of_knock_outs_is_that_of_the_run_and_its_rows_are_switches(sh
 
 def test_heads_have_the_scores_that_are_measured(show, run, text):
     page = show(text=text, head="1.1")
-    from pellucid.inspection.head_scores import head_scores
-
-    measured = head_scores(run.model, run.tokenizer)[-1]
+    measured = scores_of_run(run.trained)[-1]
     for name, score in measured.scores.items():
         close(value(page, f"score {name}"), score)
 

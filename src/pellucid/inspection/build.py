@@ -6,7 +6,7 @@ from itertools import islice
 
 from pellucid.checkpoint.build import TrainedModel
 from pellucid.config.data import CONVERSATIONS, CorpusConfig
-from pellucid.config.languages import DrawnSection, LanguageConfig
+from pellucid.config.languages import DrawnSection
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.corpus import Corpus, KnownCorpus, Piece
 from pellucid.corpora.fables import FablesCorpus
@@ -115,9 +115,9 @@ def heads_of_run(trained: TrainedModel, *, n_documents: int) -> HeadTable:
 
 
 def scores_of_run(trained: TrainedModel) -> list[HeadScores]:
-    """The scores of the heads on random tokens; in a language of symbols on its own, as others were never trained."""
+    """The scores of the heads on random tokens; of a known language, on some of its own: others may be untrained."""
     model, tokenizer, tokens = require_decoder(trained.model, "heads"), trained.tokenizer, None
-    if isinstance(trained.config.corpus, LanguageConfig):
+    if knows_skills(trained.config.corpus):
         pieces = islice(build_corpus(trained.config.corpus).pieces("validation"), N_DOCUMENTS)
         tokens = {token for piece in pieces for token in tokenizer.encode(piece.text)}
     return head_scores(model, tokenizer, tokens=tokens)
