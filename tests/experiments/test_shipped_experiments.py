@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from pellucid.config.load import load_experiment
+from pellucid.experiments import measures
 from pellucid.experiments.laws import bootstrap
 from pellucid.experiments.plan import plan_experiment
 from pellucid.experiments.run_experiment import run_experiment
@@ -54,9 +55,11 @@ TINY_AFTER_TRAINING = {  # of an experiment whose runs start from another
     "evaluation.max_tokens": 60,
     "sample.n_samples": 1,
 }
+TINY_LANGUAGE = {key: value for key, value in TINY.items() if key not in ("corpus.world_size", "model.context_length")}
 TINY_ROLLOUTS = {"objective.group_size": 2, "objective.max_new_tokens": 12}
 SMALLER = {  # instead of the values on a grid
     "model.d_model": [8, 16],
+    "model.n_layers": [1, 2],
     "train.steps": [2, 4, 8, 16],
     "schedule.warmup_steps": [0, 1],
 }
@@ -99,6 +102,8 @@ def shrunken(path: Path, reader: Path, soak: bool) -> tuple[str, list[str]]:
     base = yaml.safe_load((ROOT / experiment["base"]).read_text())
     experiment["base"] = str(ROOT / experiment["base"])
     tiny = TINY
+    if base["corpus"]["type"] != "fables":
+        tiny = TINY_LANGUAGE
     if "start_from" in base:
         tiny = TINY_AFTER_TRAINING | {"start_from": str(reader)}
         tiny |= TINY_ROLLOUTS if base["objective"]["type"] == "grpo" else {}
@@ -118,12 +123,16 @@ def shrunken(path: Path, reader: Path, soak: bool) -> tuple[str, list[str]]:
 def test_the_experiments_are_there():
     names = [
         "accumulation",
+        "belief",
+        "brackets",
         "decoding",
         "depth_and_heads",
         "experts",
         "family",
         "family_rates",
         "grpo_beta",
+        "hops",
+        "in_context",
         "linear_attention",
         "looking_up",
         "lora_ranks",
@@ -131,7 +140,9 @@ def test_the_experiments_are_there():
         "optimizers",
         "positions",
         "scaling",
+        "state_for_recall",
         "tokenizers",
+        "trees",
     ]
     assert [path.stem for path in SHIPPED] == names
     assert all(load_experiment(path).config.name == path.stem for path in SHIPPED)
@@ -155,6 +166,7 @@ def reader(data_root: Path) -> Path:
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_a_shipped_experiment_runs_in_a_shrunken_form(path: Path, tmp_path, data_root, reader, monkeypatch, soak):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(measures, "N_DOCUMENTS_OF_BELIEFS", 10)
     if not soak:  # to fit all 200 takes most of its time
         monkeypatch.setattr(bootstrap, "N_RESAMPLES", 2)
     small = tmp_path / path.name

@@ -117,7 +117,7 @@ def draw_bands(
         style, x = styles[name], line.index
         axes.fill_between(x, line["min"], line["max"], color=style.color, alpha=0.18, linewidth=0)
         marker = style.marker if len(x) <= most_markers else ""
-        axes.plot(x, line["mean"], marker, color=style.color, linestyle=style.linestyle, markeredgecolor="white")
+        axes.plot(x, line["mean"], marker=marker, color=style.color, linestyle=style.linestyle, markeredgecolor="white")
         labels.append(EndLabel(name, x[-1], line["mean"].iloc[-1], style))
     return labels
 
