@@ -140,7 +140,7 @@ def read_rules(source: str) -> dict[str, tuple[Option, ...]]:
 def fixed_texts(written: Iterable[WrittenRule]) -> dict[str, dict[str, str]]:
     """The fixed texts: variable -> key -> text."""
     rows = {rule.fixed: [cells_of(option, 2) for option in rule.options] for rule in written if rule.fixed}
-    return {variable: dict(cells) for variable, cells in rows.items()}
+    return {variable: {cells[0]: cells[1] for cells in each} for variable, each in rows.items()}
 
 
 def skills_of_holes(written: Iterable[WrittenRule], otherwise: str) -> Callable[[Hole], str]:
@@ -197,12 +197,12 @@ def _read_heading(text: str, line: int) -> WrittenRule:
     text_as = "name"
     if columns:
         name, _, text_as = name.partition(".")
-    skills = [tuple(part.strip() for part in column.partition(":")[::2]) for column in columns]
-    if not name or not all(column for column, _ in skills) or len(dict(skills)) < len(skills):
+    skills = {column.partition(":")[0].strip(): column.partition(":")[2].strip() for column in columns}
+    if not name or "" in skills or len(skills) < len(columns):
         raise RuleError(
             line, f"{text!r} names a rule or column not at all, or a column twice", "give each its own name"
         )
-    return WrittenRule(line, name, skill, [], dict(skills), text_as or "name")
+    return WrittenRule(line, name, skill, [], skills, text_as or "name")
 
 
 def read_options(rule: WrittenRule) -> tuple[Option, ...]:
