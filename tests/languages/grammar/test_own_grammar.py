@@ -4,6 +4,7 @@ import math
 import random
 from contextlib import suppress
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from hypothesis import given, settings
@@ -219,6 +220,17 @@ def test_a_table_remembers_its_columns_and_a_row_can_be_looked_up():
     assert skills[text.index("Rome")] == "choice"
     assert {skills[text.index(word)] for word in ("Italy", "Paris", "France")} == {"fact"}
     assert skills[text.index("Far")] == "distance"
+
+
+def test_the_tables_of_the_page_are_a_grammar():
+    page = (ROOT / "docs/languages.md").read_text(encoding="utf-8")
+    facts = page[page.index("    journey\n") : page.index("The text is drawn as before")]
+    grammar = OwnGrammar(dedent(facts), "docs/languages.md")
+    assert grammar.unused == []
+    assert {"fact", "agreement"} <= set(grammar.skills)
+    assert grammar.log_probability("Ada flies from Rome to Paris. There she has to speak French.") == pytest.approx(
+        math.log(2 / 3 * 2 / 3)
+    )
 
 
 def test_fables_are_a_file_of_rules():
