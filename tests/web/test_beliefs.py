@@ -1,4 +1,4 @@
-"""Part 4 shows the belief about a hidden state beside what the residual stream has of it."""
+"""The page of a run on another language than fables: the belief about a hidden state, and its own skills."""
 
 import re
 
@@ -17,7 +17,7 @@ from pellucid.web.app import make_app
 from pellucid.web.microscope import Microscope
 from serving import served
 
-LANGUAGE = Hidden(mess3(0.05, 0.85), 12)
+LANGUAGE = Hidden(mess3(0.05, 0.85), 30)
 TEXT = " a a b"
 
 
@@ -29,8 +29,8 @@ def few_documents(monkeypatch):
 @pytest.fixture(scope="module")
 def hidden_run(fables_run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("hidden") / "hidden"
-    corpus = {"type": "hidden", "length": 12, "size": 200, "validation_fraction": 0.05}
-    changes = {"corpus": corpus, "model.context_length": 14, "tokenizer.vocab_size": 300}
+    corpus = {"type": "hidden", "length": 30, "size": 200, "validation_fraction": 0.05}
+    changes = {"corpus": corpus, "model.context_length": 32, "tokenizer.vocab_size": 300}
     train(fables_run / "config.yaml", folder, overrides=changes, steps=2, data_dir=folder.parent / "data")
     return folder
 
@@ -69,3 +69,20 @@ def test_the_page_shows_the_truth_and_what_the_chosen_point_has_of_it(browser, h
         assert value(page, "true_A") == pytest.approx(found["truth"][1][0], rel=1e-5)
         expect(beliefs.locator("svg circle")).to_have_count(len(found["read"]) + 1)
         expect(beliefs.locator("svg")).to_have_attribute("aria-label", re.compile("Truth: A"))
+
+
+def test_an_example_is_named_by_its_skill_also_in_another_language_than_fables(browser, hidden_run):
+    with served(make_app([hidden_run])) as (_, port), watched(browser, f"http://127.0.0.1:{port}/") as page:
+        expect(page.locator("#part-text .chip")).to_have_text(["symbol", "a held-out text"])
+
+
+def test_the_table_of_knock_outs_leaves_out_skills_that_do_not_occur(modules):
+    headings = modules.evaluate(
+        """async () => {
+            const { knockTable } = await import("/static/knock_table.js");
+            const skills = { seen: 1, unseen: 0 };
+            const table = knockTable({ floor: skills, intact: skills, knocked_out: [] }, () => null);
+            return [...table.querySelectorAll("thead th")].map((each) => each.textContent);
+        }"""
+    )
+    assert headings == ["without", "seen", "all"]

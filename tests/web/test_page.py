@@ -945,7 +945,7 @@ def test_what_a_model_of_conversations_writes_stays_in_its_turn(browser, chat_ru
         assert page.input_value("#text").startswith("<|user|>Tell me a story.<|end|><|assistant|>")
         expect(page.locator("#held-out")).to_have_text("a held-out conversation")
         expect(page.locator("#measure")).to_be_hidden()
-        expect(page.locator("#part-knock [role=status]")).to_contain_text("only on Fables, whose grammar labels")
+        expect(page.locator("#part-knock [role=status]")).to_contain_text("only in a language that names its skills")
 
 
 def test_of_a_conversation_only_the_answer_is_coloured_and_counted(browser, chat_run):

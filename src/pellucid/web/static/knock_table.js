@@ -8,7 +8,8 @@ const total = (nats) => Object.values(nats).reduce((sum, each) => sum + each, 0)
 
 // `toggle(part)` makes the switch that a row begins with.
 export function knockTable(table, toggle) {
-  const skills = [...Object.keys(table.floor), "all"];
+  const isThere = (skill) => table.intact[skill] > 0; // some skills may not occur in these texts
+  const skills = [...Object.keys(table.floor).filter(isThere), "all"];
   const heads = table.knocked_out.filter(isHead);
   // Colours compare heads with heads: to lose a whole layer is worse than to lose a part of it.
   const most = (skill) => Math.max(1e-9, ...heads.map((row) => row.nats_per_fable[skill].mean));
@@ -28,9 +29,9 @@ export function knockTable(table, toggle) {
     "table",
     h(
       "caption",
-      "How much the loss on each skill rises without a part, in nats per fable, with the 95% interval over ",
+      "How much the loss on each skill rises without a part, in nats per text, with the 95% interval over ",
       figure("fables", table.fables, String(table.fables)),
-      " held-out fables. Coloured where that is clearly above zero; below it, the share of the head's attention on the words that decide.",
+      " held-out texts. Coloured where that is clearly above zero; below it, the share of the head's attention on the words that decide.",
     ),
     h(
       "thead",
@@ -88,7 +89,7 @@ export function workInWords(table, select) {
         "p",
         h("b", `Head ${part} does ${skill}. `),
         `${percent(looks[part][skill].mean)} of its attention is on the words that decide `,
-        `(${percent(evenly[skill])} if it were spread evenly), and without it the loss on ${skill} rises by ${fixed(mean)} ± ${fixed(half_width)} nats per fable. `,
+        `(${percent(evenly[skill])} if it were spread evenly), and without it the loss on ${skill} rises by ${fixed(mean)} ± ${fixed(half_width)} nats per text. `,
         h("button.chip", { onclick: () => select(part) }, "see where it looks"),
       );
     }),

@@ -6,7 +6,7 @@ import { headsThatLook, LOOKS } from "./moves.js";
 import { waitedFor } from "./newest.js";
 import { leftOut, nameOfPart, runHere, runOf } from "./store.js";
 
-const NOT_LABELLED = "What each part is for can be measured only on Fables, whose grammar labels the skills.";
+const NOT_LABELLED = "What each part is for can be measured only in a language that names its skills, such as Fables.";
 const NOT_MEASURED =
   "Not measured yet. It takes some seconds, and shows how much the loss on each skill rises without each part.";
 
@@ -20,7 +20,7 @@ export function knockPanel(root, view) {
   const [memory, opened, swaps] = [{}, {}, {}];
   const switches = h("div.switches");
   const all = h("button", { id: "all-on", onclick: () => view.store.set({ off: "" }) }, "Switch all on");
-  const measure = h("button.main", { id: "measure", onclick: ask }, "Measure all parts on held-out fables");
+  const measure = h("button.main", { id: "measure", onclick: ask }, "Measure all parts on held-out texts");
   const result = h("div.table-frame", { tabindex: -1 });
   const note = h("p.muted.small", { role: "status" }, NOT_MEASURED);
   const instead = h("input", {
@@ -135,7 +135,7 @@ export function knockPanel(root, view) {
   async function ask() {
     const { checkpoint } = view.state;
     measure.disabled = true;
-    note.textContent = "Reading held-out fables without each part in turn; this takes a few seconds …";
+    note.textContent = "Reading held-out texts without each part in turn; this takes a few seconds …";
     try {
       view.table = { ...(await waitedFor(view.source.knockOutTable({ checkpoint }))), checkpoint };
       note.textContent = "";

@@ -112,6 +112,7 @@ export function textPanel(root, view) {
           "button.chip",
           { title: text, onclick: use(text) },
           SKILLS[skill] ??
+            skill ??
             `${text
               .replace(/<\|\w+\|>/g, "")
               .slice(0, 26)
