@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from inspection.conftest import CONTEXT
+from listed_corpus import ListedCorpus
 from model.model_axes import build_away_from_zero, tiny_config
 from pellucid.corpora.symbols import SymbolCorpus
 from pellucid.inspection import attribution
@@ -217,3 +218,6 @@ def test_where_no_words_are_known_to_decide_the_table_has_the_costs_of_all_skill
     assert [line.split()[0] for line in lines[3:]] == ["0.0", "0.1", "1.0", "1.1"]
     cost = found.heads[0].costs.by_skill["symbol"]
     assert lines[3].split()[1:3] == [f"{cost.mean:+.2f}", f"±{cost.half_width:.2f}"]
+
+    listed = ListedCorpus({"ab cd": 0.5, "ac cd": 0.5}, n_validation=2)  # which does not say what decides
+    assert attribute(model, tokenizer, listed, held_out_documents(listed, tokenizer, 21, n=2)).evenly == {}
