@@ -15,6 +15,7 @@ from pellucid.languages.hidden import Hidden, mess3
 from pellucid.web import microscope
 from pellucid.web.app import make_app
 from pellucid.web.microscope import Microscope
+from pellucid.web.runs import Runs
 from serving import served
 
 LANGUAGE = Hidden(mess3(0.05, 0.85), 30)
@@ -27,12 +28,21 @@ def few_documents(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def hidden_run(fables_run, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("hidden") / "hidden"
-    corpus = {"type": "hidden", "length": 30, "size": 200, "validation_fraction": 0.05}
-    changes = {"corpus": corpus, "model.context_length": 32, "tokenizer.vocab_size": 300}
-    train(fables_run / "config.yaml", folder, overrides=changes, steps=2, data_dir=folder.parent / "data")
-    return folder
+def run_on(fables_run, tmp_path_factory):
+    """Trains a little on another language."""
+
+    def run(**corpus):
+        folder = tmp_path_factory.mktemp(corpus["type"]) / corpus["type"]
+        changes = {"corpus": corpus, "model.context_length": 32, "tokenizer.vocab_size": 300}
+        train(fables_run / "config.yaml", folder, overrides=changes, steps=2, data_dir=folder.parent / "data")
+        return folder
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def hidden_run(run_on):
+    return run_on(type="hidden", length=30, size=200, validation_fraction=0.05)
 
 
 def test_the_beliefs_are_those_of_the_language_and_of_a_map_of_the_residual_stream(hidden_run):
@@ -86,3 +96,20 @@ def test_the_table_of_knock_outs_leaves_out_skills_that_do_not_occur(modules):
         }"""
     )
     assert headings == ["without", "seen", "all"]
+
+
+def test_an_example_of_short_documents_is_a_beginning_that_needs_its_skill(browser, run_on):
+    folder = run_on(type="sums")
+    runs = Runs([folder])
+    documents = runs.held_out("sums@2", 40)
+    examples = {each["skill"]: each["text"] for each in runs.examples("sums@2")}
+    assert {"digits", "numbers"} <= set(examples)
+    assert all(any(each.startswith(text) for each in documents) for text in examples.values())
+    assert examples["digits"].endswith(" =")
+    with (
+        served(make_app([folder])) as (_, port),
+        watched(browser, f"http://127.0.0.1:{port}/", "#text=7+3+%2B+8+5") as page,
+    ):
+        expect(page.locator(".verdict")).to_contain_text("Here a text begins with a blank")
+        page.locator("#part-text .chip", has_text="digits").click()
+        expect(page.locator(".verdict")).to_contain_text("a text can begin like this.")

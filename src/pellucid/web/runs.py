@@ -5,6 +5,7 @@ is trained again is never shown with old numbers.
 """
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -42,7 +43,7 @@ MOST_BYTES_OF_MODELS = 1 << 30
 MOST_BYTES_OF_TRACES = 1 << 27  # of each model
 KEPT_CORPORA, KEPT_WORDS = 16, 4096
 FABLES_FOR_EXAMPLES = 6
-LEAST_TOKENS_BEFORE = 24  # an example for recall should be long enough to contain a name
+LEAST_TOKENS_BEFORE = 24  # an example for recall should be long enough to contain a name; or half of a shorter text
 NOT_BEGUN: Json = {  # for a run whose folder has no config yet
     "loss_unit": "nats per token",
     "most_reward": None,
@@ -210,7 +211,7 @@ class Runs:
     def examples(self, checkpoint: str) -> list[Json]:
         """A beginning of a held-out document for each skill, ending just before a token that takes it.
 
-        Where no truth is known, or all documents are short: the first words of each.
+        Where no truth is known: the first words of each.
         """
         opened = self.open(checkpoint)
         corpus, tokenizer = self.known(opened), opened.tokenizer
@@ -222,9 +223,10 @@ class Runs:
         with self.grammar:
             for text in documents:
                 ids = tokenizer.encode(text)
+                n_before = min(LEAST_TOKENS_BEFORE, len(ids) // 2)
                 for t, counts_S in enumerate(skill_characters(corpus, tokenizer, text)):
                     for skill, count in zip(corpus.skills, counts_S, strict=True):
-                        if count and LEAST_TOKENS_BEFORE <= t < opened.model.context_length - 1 and skill != SPELLING:
+                        if count and n_before <= t < opened.model.context_length - 1 and skill != SPELLING:
                             before = tokenizer.decode(ids[:t])
                             shortest[skill] = min(shortest.get(skill, before), before, key=len)
         return [{"skill": skill, "text": text} for skill, text in shortest.items()] or beginnings
@@ -315,7 +317,9 @@ def _load(directory: Path, digest: str) -> Opened:
 def _first_words(text: str, n: int = 12) -> str:
     """The first words of a text; for a conversation, the whole question and the first words of the answer."""
     question, mark, answer = text.partition(ASSISTANT) if ASSISTANT in text else ("", "", text)
-    return question + mark + " ".join(answer.split()[:n])
+    beginning = re.match(rf"(\s*\S+){{0,{n}}}", answer)
+    assert beginning
+    return question + mark + beginning.group()
 
 
 def _marked(turns: Sequence[Turn]) -> str:

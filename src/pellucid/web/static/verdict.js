@@ -5,7 +5,7 @@ import { visible } from "./tokens.js";
 
 const UNKNOWN = "The truth about this text is not known here, so only the model is shown.";
 
-export function drawVerdict(verdict, truth, trace, writes) {
+export function drawVerdict(verdict, truth, trace, writes, examples) {
   verdict.className = "verdict";
   if (!truth) return;
   if (!truth.known) return fill(verdict, h("span.muted", withCode(truth.why ?? UNKNOWN)));
@@ -14,7 +14,13 @@ export function drawVerdict(verdict, truth, trace, writes) {
   verdict.classList.toggle("impossible", !truth.is_possible);
   if (!trace.text) return fill(verdict, `An empty page: any ${writes} may begin here.`);
   const sign = h("span.sign", { "aria-hidden": "true" }, truth.is_possible ? "✓" : "✗");
-  fill(verdict, sign, "The grammar's verdict: ", inWords(truth, trace.text, writes));
+  fill(verdict, sign, "The grammar's verdict: ", inWords(truth, trace.text, writes), blankFirst(truth, trace.text, examples));
+}
+
+// In a language of symbols each has a blank before it, which is easily forgotten before the first.
+function blankFirst({ possible_length }, text, examples) {
+  const isForgotten = possible_length === 0 && text[0] !== " " && examples?.every((each) => each.text[0] === " ");
+  return isForgotten ? " Here a text begins with a blank." : "";
 }
 
 function inWords({ is_answer, is_whole, is_possible, positions, possible_length }, text, writes) {
