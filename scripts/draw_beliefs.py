@@ -5,8 +5,9 @@
 
 A reader of a hidden Markov model keeps the probability of each hidden state. For three states it is a point of a
 triangle, and all points that texts can lead to may form a fractal. A linear map from a layer's vectors to these points
-is fitted on half of some fresh documents, and drawn for the other half (Shai et al. 2024); for comparison, also from
-the model with its initial weights, which know only the last symbol. A minute on two cores.
+is fitted on half of some fresh documents, and drawn for the other half (Shai et al. 2024). Below it: the beliefs of
+readers who remember the last few symbols only. For comparison, the table has the model with its initial weights. A
+minute on two cores.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ def draw_simplex(axes: Axes, title: str, points: Points, truth: Points) -> None:
     """Points of the triangle, each in the colour of its true belief: red, green and blue for the three states."""
     size = 0.6
     unique, which = np.unique(points.round(6), axis=0, return_inverse=True)
-    if len(unique) < 100:  # after the embedding: a point for each symbol, in the mean colour of its beliefs
-        points, size = unique, 60
+    if len(unique) < 200:  # of the last symbols: a point for each row of symbols, in the mean colour of its beliefs
+        points, size = unique, min(60, 2000 / len(unique))
         truth = np.stack([truth[which.ravel() == n].mean(axis=0) for n in range(len(unique))])
     x, y = (points @ CORNERS).T
     axes.scatter(x, y, s=size, c=np.clip(truth, 0, 1), linewidths=0, rasterized=True)
@@ -53,20 +54,24 @@ def main() -> None:
     after, before = (
         read_beliefs(model, trained.tokenizer, language, N_DOCUMENTS) for model in (trained.model, trained.untrained())
     )
+    n_columns = max(len(after.layers) + 1, len(after.last_symbols))
     figure = new_figure(
-        "What the best reader believes, and what the model has of it", 3.1 * (len(after.layers) + 1), 3.6
+        "What the best reader believes, what the model has of it, and what the last symbols tell", 3.1 * n_columns, 6.6
     )
-    panels = figure.subplots(1, len(after.layers) + 1)
-    draw_simplex(panels[0], "the truth: Bayes' rule", after.truth, after.truth)
-    for axes, (name, points) in zip(panels[1:], after.layers.items(), strict=True):
+    panels = figure.subplots(2, n_columns)
+    for axes in panels.flat:
+        axes.axis("off")
+    draw_simplex(panels[0, 0], "the truth: Bayes' rule", after.truth, after.truth)
+    for axes, (name, points) in zip(panels[0, 1:], after.layers.items(), strict=False):
         draw_simplex(axes, f"read after {name}: R² {after.explained(points):.3f}", points, after.truth)
+    for axes, (n, points) in zip(panels[1], after.last_symbols.items(), strict=False):
+        who = f"the last {n} symbols" if n > 1 else "the last symbol"
+        draw_simplex(axes, f"{who}: R² {after.explained(points):.3f}", points, after.truth)
     figure.savefig(options.picture, dpi=150)
     table = {
         name: {"trained (R²)": after.explained(points), "untrained (R²)": before.explained(before.layers[name])}
         for name, points in after.layers.items()
     }
-    for n, points in after.last_symbols.items():
-        print(f"what the last {n} symbols tell: R² {after.explained(points):.3f}")
     print_table("after", table)
     if options.record:
         record("beliefs", table, ["languages/hidden"], numbers="fp32")

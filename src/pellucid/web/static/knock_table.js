@@ -31,7 +31,8 @@ export function knockTable(table, toggle) {
       "caption",
       "How much the loss on each skill rises without a part, in nats per text, with the 95% interval over ",
       figure("fables", table.fables, String(table.fables)),
-      " held-out texts. Coloured where that is clearly above zero; below it, the share of the head's attention on the words that decide.",
+      " held-out texts. Coloured where that is clearly above zero",
+      table.attribution ? "; below it, the share of the head's attention on the words that decide." : ".",
     ),
     h(
       "thead",
