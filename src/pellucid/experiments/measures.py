@@ -27,7 +27,7 @@ from pellucid.experiments.results import Skills
 from pellucid.generation.build import build_sampling
 from pellucid.generation.text import generate_text, search_text
 from pellucid.inspection.beliefs import read_beliefs
-from pellucid.languages.chains import Chains
+from pellucid.languages.chains import Chains, Strategy
 from pellucid.languages.hidden import Hidden
 from pellucid.model.build import build_model
 from pellucid.model.language_model import LanguageModel
@@ -97,7 +97,8 @@ def at_each_place(trained: TrainedModel, data: PreparedData, precision: Precisio
     corpus = build_corpus(config.corpus)
     if isinstance(corpus, SymbolCorpus) and isinstance(language := corpus.language, Chains):
         texts = list(corpus.documents("validation"))
-        for strategy, name in (("counts", "by counts of symbols"), ("evenly", "evenly")):
+        strategies: dict[str, Strategy] = {"by counts of symbols": "counts", "evenly": "evenly"}
+        for name, strategy in strategies.items():
             nats = [list(language.nats_by_strategy(text, strategy)) for text in texts]
             found[name] = np.mean(nats, axis=0).tolist()
     return found
@@ -112,7 +113,7 @@ def beliefs_in_each_layer(trained: TrainedModel, precision: Precision) -> dict[s
     assert isinstance(corpus, SymbolCorpus)
     assert isinstance(corpus.language, Hidden)
     trained.model.to(precision.device)
-    found = {}
+    found: dict[str, float] = {}
     for name, model in (("", trained.model), ("untrained ", trained.untrained())):
         read = read_beliefs(model, trained.tokenizer, corpus.language, N_DOCUMENTS_OF_BELIEFS)
         found |= {f"{name}{layer}": read.explained(points) for layer, points in read.layers.items()}
