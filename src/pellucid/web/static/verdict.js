@@ -14,12 +14,18 @@ export function drawVerdict(verdict, truth, trace, writes, examples) {
   verdict.classList.toggle("impossible", !truth.is_possible);
   if (!trace.text) return fill(verdict, `An empty page: any ${writes} may begin here.`);
   const sign = h("span.sign", { "aria-hidden": "true" }, truth.is_possible ? "✓" : "✗");
-  fill(verdict, sign, "The grammar's verdict: ", inWords(truth, trace.text, writes), blankFirst(truth, trace.text, examples));
+  fill(
+    verdict,
+    sign,
+    "The grammar's verdict: ",
+    inWords(truth, trace.text, writes),
+    blankFirst(truth, trace.text, examples),
+  );
 }
 
 // In a language of symbols each has a blank before it, which is easily forgotten before the first.
 function blankFirst({ possible_length }, text, examples) {
-  const isForgotten = possible_length === 0 && text[0] !== " " && examples?.every((each) => each.text[0] === " ");
+  const isForgotten = possible_length === 0 && text[0] !== " " && examples?.[0]?.text[0] === " ";
   return isForgotten ? " Here a text begins with a blank." : "";
 }
 
