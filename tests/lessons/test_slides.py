@@ -8,9 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from pellucid.course.exercises import all_lessons
-from web.conftest import browser as browser_of_the_page
 
-browser = browser_of_the_page
 IN_SHORT = (1, 7)  # with a long table of results, and with many formulas
 TOO_LARGE = """() => {
     const slide = document.querySelector("section[aria-selected]").getBoundingClientRect();
