@@ -82,6 +82,7 @@ ELSEWHERE = {
     "collect_reports": "course/test_learn.py",
     "devices_on_paper": "test_devices_on_paper.py",
     "draw_beliefs": "languages/test_language_configs.py",
+    "draw_spectrum": "languages/test_spectrum.py",
     "draw_lessons": "lessons/test_lessons.py",
     "draw_rewards": "test_draw_rewards.py",
     "everywhere": "test_everywhere.py",

@@ -127,6 +127,7 @@ def test_the_experiments_are_there():
         "brackets",
         "decoding",
         "depth_and_heads",
+        "digits",
         "experts",
         "family",
         "family_rates",
@@ -141,6 +142,7 @@ def test_the_experiments_are_there():
         "positions",
         "scaling",
         "state_for_recall",
+        "sums",
         "tokenizers",
         "trees",
     ]

@@ -1,0 +1,69 @@
+"""Draws the Fourier spectrum of the embeddings of numbers, for runs that learned sums modulo p.
+
+    pellucid experiment configs/experiments/sums.yaml
+    python scripts/draw_spectrum.py checkpoints/experiments/sums/runs/*-seed0-* --to spectrum.png
+
+A model that adds modulo p can turn a number n into angles: for a few frequencies k, its embedding holds cos(2πkn/p) and
+sin(2πkn/p). Then the spectrum of the embedding, as a function of the number n, has a few peaks, and that of random
+weights is flat (Nanda et al. 2023). A few seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pellucid.checkpoint.build import TrainedModel, load_trained_run
+from pellucid.config.languages import SumsConfig
+from pellucid.experiments.figures.style import PALETTE, new_figure
+from pellucid.model.language_model import LanguageModel
+
+N_PEAKS = 5
+
+
+def spectrum_of(trained: TrainedModel, model: LanguageModel) -> NDArray[np.float64]:
+    """The share of each frequency 1 … (p − 1) / 2 in the power of the embeddings of 0 … p − 1, their mean left out."""
+    corpus = trained.config.corpus
+    if not isinstance(corpus, SumsConfig) or corpus.modulus is None:
+        raise SystemExit("take a run of corpus.type sums with a modulus")
+    ids = [trained.tokenizer.encode(f" {n}") for n in range(corpus.modulus)]
+    if any(len(each) != 1 for each in ids):
+        raise SystemExit("each number must be one token; raise tokenizer.vocab_size")
+    embedding_PD = model.embeddings.embedding_VD.detach()[[each[0] for each in ids]].double().numpy()
+    power_K = (np.abs(np.fft.rfft(embedding_PD, axis=0)) ** 2).sum(axis=1)[1:]
+    return power_K / power_K.sum()
+
+
+def share_of_peaks(spectrum_K: NDArray[np.float64]) -> float:
+    """The share of the five strongest frequencies."""
+    return float(np.sort(spectrum_K)[-N_PEAKS:].sum())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("--to", type=Path, default=Path("spectrum.png"))
+    options = parser.parse_args()
+    figure = new_figure("The embeddings of numbers, as a sum of waves", 7.5, 1.0 + 1.7 * len(options.runs))
+    for axes, run in zip(
+        figure.subplots(len(options.runs), squeeze=False, sharex=True).flat, options.runs, strict=True
+    ):
+        trained, _ = load_trained_run(run)
+        after, before = (spectrum_of(trained, model) for model in (trained.model, trained.untrained()))
+        frequencies = np.arange(1, len(after) + 1)
+        axes.bar(frequencies, 100 * after, color=PALETTE[0], label="trained")
+        axes.step(frequencies, 100 * before, where="mid", color="black", linewidth=1, label="untrained")
+        found = f"{share_of_peaks(after):.0%} in the five strongest frequencies, untrained {share_of_peaks(before):.0%}"
+        axes.set_title(f"{trained.config.name}: {found}", loc="left")
+        axes.set_ylabel("power (%)")
+        print(f"{run.name}: {found}")
+    axes.set_xlabel("frequency: waves around the circle of numbers")
+    axes.legend()
+    figure.savefig(options.to, dpi=150)
+
+
+if __name__ == "__main__":
+    main()
