@@ -17,7 +17,7 @@ from scripts.results import record
 
 import strikes
 from processes import command_line
-from reference_run import CORPUS, REFERENCE_CONFIG, Trace, trace
+from reference_run import CORPUS, REFERENCE_CONFIG, SAVE_EVERY, STEPS, Trace, trace
 
 TALLIES = pytest.StashKey[list["Tally"]]()
 STARTED = pytest.StashKey[float]()
@@ -110,10 +110,11 @@ class Beginning:
         shutil.copytree(self.folder, run)
 
     def around_a_save(self) -> list[tuple[int, str]]:
-        """Those from step 55 to the next update, with their places: a save, and the deletion of an older one."""
+        """Those from the last save but one to the next update, with their places: it deletes an older one as well."""
         arrivals = list(enumerate(self.points, 1))
         updates = [i for i, name in arrivals if name == "update"]
-        return arrivals[updates[54 - self.step] : updates[55 - self.step]]
+        last = STEPS - SAVE_EVERY - self.step
+        return arrivals[updates[last - 1] : updates[last]]
 
     def ends_around_a_save(self) -> list[tuple[int, str]]:
         """Of those, the first and the last of each operation: of writes, say, the first file's and the last one's."""
@@ -142,8 +143,8 @@ def reference(fault_place: Path) -> Trace:
 
 @pytest.fixture(scope="session")
 def beginning(fault_place: Path, soak: bool) -> Beginning:
-    """Nothing at all; in the short form, what a kill left of the run at its 51st update."""
-    step, folder, file = 0 if soak else 50, fault_place / "beginning", fault_place / "points"
+    """Nothing at all; in the short form, what a kill left of the run at its 21st update."""
+    step, folder, file = 0 if soak else 20, fault_place / "beginning", fault_place / "points"
     folder.mkdir()
     train = ["train", "reference.yaml", "--resume", "--run-dir"]
     if step:

@@ -1,6 +1,6 @@
 """The run that every fault is done to, and what it means that two runs are the same.
 
-A tiny decoder with dropout and accumulation, 60 steps over five epochs, a save every 5.
+A tiny decoder with dropout and accumulation, 30 steps over five epochs, a save every 5.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from pellucid.training.metrics import read_rows
 from tiny_run import VERSES
 
 CORPUS = VERSES
-STEPS, SAVE_EVERY = 60, 5
+STEPS, SAVE_EVERY = 30, 5
 REFERENCE_CONFIG = f"""\
 name: reference
 corpus: {{type: text, files: [corpus.txt], separator: "\\n\\n"}}
@@ -31,7 +31,7 @@ train:
   device: cpu
   log_every_steps: 1
 evaluation: {{every_steps: 10}}
-sample: {{every_steps: 20, n_samples: 1, max_new_tokens: 4}}
+sample: {{every_steps: 10, n_samples: 1, max_new_tokens: 4}}
 checkpoint: {{every_steps: {SAVE_EVERY}, keep_last: 3}}
 """
 

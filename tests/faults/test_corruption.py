@@ -49,7 +49,7 @@ def assert_falls_back(run: Path, reference: Trace, bad: Path) -> None:
     done = resume(run)
     assert done.exit_code == 0, done
     assert f"warning: run/{bad.name}: damaged" in done.stderr
-    assert "resuming reference in run at step 55" in done.stderr
+    assert "resuming reference in run at step 25" in done.stderr
     assert trace(run) == reference
 
 
@@ -141,7 +141,7 @@ def folder(directory: Path, name: str) -> None:
 
 
 def swap_with_another_step(directory: Path, name: str) -> None:
-    shutil.copy(directory.parent / "step-00000055" / name, directory / name)
+    shutil.copy(directory.parent / "step-00000025" / name, directory / name)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -187,10 +187,10 @@ def test_f11_a_manifest_that_names_files_elsewhere_is_rejected_and_reads_none(ne
 
 
 def test_f11_a_step_directory_under_another_steps_name_is_rejected(run: Path, newest: Path, reference: Trace):
-    shutil.copytree(newest, run / step_name(70))
-    assert_refused(run / step_name(70), "it holds step 60")
+    shutil.copytree(newest, run / step_name(40))
+    assert_refused(run / step_name(40), "it holds step 30")
     done = resume(run)
-    assert "warning: run/step-00000070: damaged: it holds step 60" in done.stderr
+    assert "warning: run/step-00000040: damaged: it holds step 30" in done.stderr
     assert done.exit_code == 0
     assert "is finished" in done.stderr
 
@@ -203,7 +203,7 @@ def test_f12_where_every_checkpoint_is_corrupt_nothing_starts_anew(run: Path):
     assert_one_error_line(done, 4, "run: no checkpoint is intact", "--overwrite")
     assert done.stderr.count("warning: ") == 3
     for command in ("generate", "evaluate"):
-        for which in ("latest", "best", "55"):
+        for which in ("latest", "best", "25"):
             done = command_line(run.parent, command, "run", "--checkpoint", which)
             assert_one_error_line(done, 4)
             assert done.stdout == ""
@@ -212,28 +212,28 @@ def test_f12_where_every_checkpoint_is_corrupt_nothing_starts_anew(run: Path):
 
 
 def test_f12_a_bad_checkpoint_that_is_asked_for_by_name_is_refused(run: Path):
-    flip(run / step_name(55) / "tokenizer.json", 10, 5)
+    flip(run / step_name(25) / "tokenizer.json", 10, 5)
     for command in ("generate", "evaluate"):
-        done = command_line(run.parent, command, "run", "--checkpoint", "55")
-        assert_one_error_line(done, 4, "step-00000055: damaged: tokenizer.json is not what manifest.json says")
-        assert command_line(run.parent, command, "run", "--checkpoint", "60").exit_code == 0
-    done = command_line(run.parent, "generate", "run/step-00000055")
-    assert_one_error_line(done, 4, "step-00000055: damaged")
+        done = command_line(run.parent, command, "run", "--checkpoint", "25")
+        assert_one_error_line(done, 4, "step-00000025: damaged: tokenizer.json is not what manifest.json says")
+        assert command_line(run.parent, command, "run", "--checkpoint", "30").exit_code == 0
+    done = command_line(run.parent, "generate", "run/step-00000025")
+    assert_one_error_line(done, 4, "step-00000025: damaged")
 
 
 def test_f12_verify_gives_a_line_for_each_checkpoint(run: Path):
     whole = command_line(run.parent, "verify", "run")
     assert whole.exit_code == 0
-    steps = ("step-00000050", "step-00000055", "step-00000060")
+    steps = ("step-00000020", "step-00000025", "step-00000030")
     assert whole.stdout == "".join(f"run/{step}: whole\n" for step in steps)
-    (run / "step-00000055/rng.safetensors").unlink()
+    (run / "step-00000025/rng.safetensors").unlink()
     bad = command_line(run.parent, "verify", "run")
     assert_one_error_line(bad, 4, "run: 1 of 3 checkpoints cannot be used")
     lines = bad.stdout.splitlines()
-    assert lines[1].startswith("run/step-00000055: damaged: missing, added or not a regular file: rng.safetensors")
+    assert lines[1].startswith("run/step-00000025: damaged: missing, added or not a regular file: rng.safetensors")
     assert [lines[0], lines[2]] == [f"run/{steps[0]}: whole", f"run/{steps[2]}: whole"]
-    one = command_line(run.parent, "verify", "run/step-00000060")
-    assert (one.exit_code, one.stdout) == (0, "run/step-00000060: whole\n")
+    one = command_line(run.parent, "verify", "run/step-00000030")
+    assert (one.exit_code, one.stdout) == (0, "run/step-00000030: whole\n")
     assert_one_error_line(command_line(run.parent, "verify", "absent"), 4, "absent: no such run")
 
 
@@ -241,7 +241,7 @@ def test_f12_verify_finds_what_hashes_cannot(run: Path):
     """NaN, and weights of another shape, under a manifest that fits them."""
     import safetensors.torch
 
-    for step, spoil in [(55, lambda tensor: tensor.fill_(float("nan"))), (60, lambda tensor: tensor[:-1].clone())]:
+    for step, spoil in [(25, lambda tensor: tensor.fill_(float("nan"))), (30, lambda tensor: tensor[:-1].clone())]:
         file = run / step_name(step) / "model.safetensors"
         tensors = safetensors.torch.load_file(file)
         name = "embedding.weight" if "embedding.weight" in tensors else sorted(tensors)[0]
@@ -250,6 +250,6 @@ def test_f12_verify_finds_what_hashes_cannot(run: Path):
         sign(file.parent)
     done = command_line(run.parent, "verify", "run")
     assert_one_error_line(done, 4, "2 of 3 checkpoints cannot be used")
-    assert "step-00000055: " in done.stdout
+    assert "step-00000025: " in done.stdout
     assert "holds NaN or infinity" in done.stdout
     assert "in the checkpoint, " in done.stdout

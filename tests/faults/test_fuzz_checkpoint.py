@@ -65,7 +65,7 @@ def edited_state(draw: st.DrawFn, file: Path) -> bytes:
 
 @pytest.fixture
 def checkpoint(fault_place: Path, reference: Trace, tmp_path: Path) -> Path:
-    return shutil.copytree(fault_place / "undisturbed/step-00000060", tmp_path / "copied")
+    return shutil.copytree(fault_place / "undisturbed/step-00000030", tmp_path / "copied")
 
 
 def test_fuzz_checkpoint_reader(checkpoint: Path, tally, soak):

@@ -24,13 +24,13 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def run(fault_place: Path, reference: Trace, tmp_path: Path) -> Path:
-    shutil.copytree(fault_place / "undisturbed/step-00000060", tmp_path / "run/step-00000060")
+    shutil.copytree(fault_place / "undisturbed/step-00000030", tmp_path / "run/step-00000030")
     return tmp_path / "run"
 
 
 @pytest.fixture
 def checkpoint(run: Path) -> Path:
-    return run / "step-00000060"
+    return run / "step-00000030"
 
 
 class Malicious:

@@ -22,12 +22,12 @@ LOGS = ("metrics.jsonl", "samples.md")
 
 @pytest.fixture
 def run(fault_place: Path, reference: Trace, tmp_path: Path) -> Path:
-    """A copy of the reference run as a kill after step 55 might have left it: with rows that it will write again."""
+    """A copy of the reference run as a kill after step 25 might have left it: with rows that it will write again."""
     for name in ("corpus.txt", "reference.yaml"):
         shutil.copy(fault_place / name, tmp_path)
     shutil.copytree(fault_place / "data", tmp_path / "data")
     shutil.copytree(fault_place / "undisturbed", tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / step_name(60))
+    shutil.rmtree(tmp_path / "run" / step_name(30))
     return tmp_path / "run"
 
 
@@ -73,10 +73,10 @@ DAMAGES = [flipped, without_a_line, swapped, changed, cut, emptied]
 def test_f33_a_damaged_log_is_kept_and_what_can_be_read_goes_on(run, caplog, name: str, damage: Callable):
     damage(run / name)
     damaged = (run / name).read_bytes()
-    legible = {row["step"] for line in lines_of(run / name) if (row := row_in(line)) and row["step"] <= 55}
-    cut_back_logs(run, read_state(run / step_name(55)), 55)
+    legible = {row["step"] for line in lines_of(run / name) if (row := row_in(line)) and row["step"] <= 25}
+    cut_back_logs(run, read_state(run / step_name(25)), 25)
     [warning] = caplog.messages
-    assert warning.startswith(f"{run / name}: changed since step-00000055 was saved; ")
+    assert warning.startswith(f"{run / name}: changed since step-00000025 was saved; ")
     assert f"the original is kept as {name}.damaged; " in warning
     assert (run / f"{name}.damaged").read_bytes() == damaged
     if name == "metrics.jsonl":
@@ -89,7 +89,7 @@ def test_f33_a_run_whose_log_is_damaged_is_the_same_run(run, reference: Trace):
     done = resume(run)
     assert done.exit_code == 0, done.stderr
     [warning] = [line for line in done.stderr.splitlines() if "metrics.jsonl.damaged" in line]
-    assert warning.startswith("warning: run/metrics.jsonl: changed since step-00000055 was saved")
+    assert warning.startswith("warning: run/metrics.jsonl: changed since step-00000025 was saved")
     assert trace(run).digest == reference.digest
     assert trace(run).losses == (*reference.losses[:3], *reference.losses[4:])
     assert len(read_rows(run / "metrics.jsonl")) == len(whole) - 1
@@ -99,8 +99,8 @@ def test_f33_a_run_whose_log_is_damaged_is_the_same_run(run, reference: Trace):
 @pytest.mark.parametrize("name", LOGS)
 def test_f33_a_log_that_is_gone_is_missed(run, caplog, name: str):
     (run / name).unlink()
-    cut_back_logs(run, read_state(run / step_name(55)), 55)
-    assert caplog.messages == [f"{run / name}: missing, and it was there when step-00000055 was saved"]
+    cut_back_logs(run, read_state(run / step_name(25)), 25)
+    assert caplog.messages == [f"{run / name}: missing, and it was there when step-00000025 was saved"]
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are of POSIX")
@@ -109,7 +109,7 @@ def test_f33_a_pipe_in_the_place_of_a_log_is_not_waited_for(run, name: str):
     (run / name).unlink()
     os.mkfifo(run / name)
     with pytest.raises(OSError, match="is not a regular file"):
-        cut_back_logs(run, read_state(run / step_name(55)), 55)
+        cut_back_logs(run, read_state(run / step_name(25)), 25)
 
 
 def test_f33_samples_are_cut_back_whatever_ends_their_lines():
@@ -119,14 +119,14 @@ def test_f33_samples_are_cut_back_whatever_ends_their_lines():
 
 
 def test_f33_every_flipped_bit_is_noticed(run, tally, soak):
-    chance, state = random.Random(0), read_state(run / step_name(55))
+    chance, state = random.Random(0), read_state(run / step_name(25))
     require_logs(run, state)
     for name in LOGS:
         for position in chance.sample(range(state.logs[name].bytes), state.logs[name].bytes if soak else 50):
             bit = chance.randrange(8)
             with tally.attempt(f"{name}, bit {bit} of byte {position}"):
                 flip(run / name, position, bit)
-                with pytest.raises(CheckpointError, match=f"{name}: changed since step-00000055 was saved"):
+                with pytest.raises(CheckpointError, match=f"{name}: changed since step-00000025 was saved"):
                     require_logs(run, state)
                 flip(run / name, position, bit)
 
@@ -139,7 +139,7 @@ def test_f33_verify_tells_of_a_damaged_log(run):
 def test_f33_a_second_damage_overwrites_nothing(run):
     (run / "metrics.jsonl.damaged").write_text("of the first time")
     flipped(run / "metrics.jsonl")
-    cut_back_logs(run, read_state(run / step_name(55)), 55)
+    cut_back_logs(run, read_state(run / step_name(25)), 25)
     assert (run / "metrics.jsonl.damaged").read_text() == "of the first time"
     assert (run / "metrics.jsonl.damaged-2").exists()
 
@@ -147,14 +147,14 @@ def test_f33_a_second_damage_overwrites_nothing(run):
 @pytest.mark.parametrize("damage", [None, flipped], ids=["whole", "damaged"])
 def test_f33_a_checkpoint_that_does_not_know_its_logs_finds_what_cannot_be_read(run, caplog, damage: Callable | None):
     """As older versions wrote it. What is damaged and what a kill cut off differ in whether rows follow."""
-    as_before = read_state(run / step_name(55)).model_copy(update={"logs": {}})
+    as_before = read_state(run / step_name(25)).model_copy(update={"logs": {}})
     with (run / "metrics.jsonl").open("a") as log:
-        log.write('{"step": 61, "trai')
+        log.write('{"step": 31, "trai')
     if damage:
         damage(run / "metrics.jsonl")
-    cut_back_logs(run, as_before, 55)
+    cut_back_logs(run, as_before, 25)
     assert len(caplog.messages) == (damage is not None)
     assert [row["step"] for row in read_rows(run / "metrics.jsonl")] == [
-        s for s in range(1, 56) if not damage or s != 4
+        s for s in range(1, 26) if not damage or s != 4
     ]
     assert (run / "samples.md").read_text().count("## After") == 2

@@ -19,7 +19,7 @@ from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import read_checkpoint, step_name
 from pellucid.training.metrics import read_rows
 from processes import HANGS_AFTER_SECONDS, Command, Fault, assert_one_error_line, command_line, n_threads
-from reference_run import Trace, leftovers, trace
+from reference_run import STEPS, Trace, leftovers, trace
 from tiny_run import Result
 
 TWO = ("train", "reference.yaml", "train.processes=2", "--run-dir")
@@ -100,7 +100,7 @@ def test_f32_a_full_disk_ends_all_with_the_code_of_one_process(fault_place: Path
 @pytest.mark.usefixtures("soak_only")
 def test_f32_another_number_of_processes_goes_on_within_rounding(fault_place: Path, reference: Trace):
     run = fault_place / "two-then-one"
-    stop = partial(strikes.at_point, strikes.terminate, "update", 31)
+    stop = partial(strikes.at_point, strikes.terminate, "update", 16)
     assert by_two_forked(fault_place, run, fault=stop).exit_code == 143
     done = command_line(fault_place, "train", "reference.yaml", "--run-dir", run.name, "--resume")
     assert done.exit_code == 0
@@ -110,14 +110,14 @@ def test_f32_another_number_of_processes_goes_on_within_rounding(fault_place: Pa
 
 def test_f32_a_sharded_run_ends_the_same_and_writes_on_one_device(fault_place: Path, by_two: Trace):
     run = fault_place / "sharded"
-    stop = partial(strikes.at_point, strikes.terminate, "update", 31)
+    stop = partial(strikes.at_point, strikes.terminate, "update", 16)
     sharded = ("train.parallel=fsdp", "checkpoint.snapshots=3")
     assert by_two_forked(fault_place, run, *sharded, fault=stop).exit_code == 143
     done = by_two_forked(fault_place, run, *sharded, "--resume")
     assert done.exit_code == 0, done.stderr
     assert losses(trace(run)) == pytest.approx(losses(by_two), abs=1e-4)
     assert trace(run).samples
-    last, snapshot = (read_checkpoint(run / folder / step_name(60)) for folder in ("", "snapshots"))
+    last, snapshot = (read_checkpoint(run / folder / step_name(STEPS)) for folder in ("", "snapshots"))
     assert all(torch.equal(snapshot.model[name], tensor) for name, tensor in last.model.items())
     for which in ("latest", "1"):
         words = ("generate", run.name, "--checkpoint", which, "--max-new-tokens", 5)

@@ -20,11 +20,11 @@ PHASES = {
     "an update": (("update", 13), 13),
     "an evaluation": (("evaluate", 10), 10),
     "an evaluation that is not due": (("evaluate", 12), 12),
-    "the last evaluation": (("evaluate", 60), 60),
+    "the last evaluation": (("evaluate", 30), 30),
     "writing a save": (("write optimizer.safetensors", 2), 10),
     "the rename of a save": (("rename checkpoint", 1), 5),
     "the end of a save": (("saved", 3), 15),
-    "the last save": (("write model.safetensors", 12), 60),
+    "the last save": (("write model.safetensors", 6), 30),
     "pruning": (("rename to trash", 1), 20),
     "deleting": (("delete trash", 2), 25),
 }
@@ -140,5 +140,5 @@ def test_f5_a_signal_while_importing_ends_in_one_line(fault_place: Path, tmp_pat
             done = fresh_process(tmp_path, *arguments, prelude=strike)
             assert done.exit_code == exit_code, done
             assert "Traceback" not in done.stderr
-            saved = [50, 55, 60] if module == "matplotlib" else []  # it draws the trained run
+            saved = [20, 25, 30] if module == "matplotlib" else []  # it draws the trained run
             assert not (tmp_path / f"run-{module}").exists() or steps_in(tmp_path / f"run-{module}") == saved
