@@ -79,6 +79,13 @@ def discard(folder: Path) -> None:
         shutil.rmtree(trash, ignore_errors=True)
 
 
+def require_room(folder: Path, n_bytes: int) -> None:
+    """Raise OSError unless the disk of a folder has so many bytes free."""
+    free = shutil.disk_usage(folder).free
+    if free < n_bytes:
+        raise OSError(f"it needs {n_bytes / 1e6:,.1f} MB, {free / 1e6:,.1f} MB are free")
+
+
 def require_regular(path: Path) -> None:
     """Raise OSError for a pipe, a socket, a device or a folder, which might never begin or never end."""
     if not stat.S_ISREG(path.stat().st_mode):

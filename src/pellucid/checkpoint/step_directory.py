@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,7 @@ from torch import Tensor
 from pellucid import failpoints
 from pellucid.config.base import Section
 from pellucid.errors import CheckpointError, InputOutputError
-from pellucid.files import require_regular, sha256, written_whole
+from pellucid.files import require_regular, require_room, sha256, written_whole
 
 FORMAT_VERSION = 2
 MODEL_FILE = "model.safetensors"
@@ -122,7 +121,8 @@ def write_checkpoint(run_dir: Path, checkpoint: Checkpoint) -> Path:
     """
     final = run_dir / step_name(checkpoint.state.step)
     try:
-        _require_room(run_dir, checkpoint)
+        tensors = [*checkpoint.model.values(), *checkpoint.optimizer.values(), *checkpoint.rng.values()]
+        require_room(run_dir, sum(tensor.nbytes for tensor in tensors) + len(checkpoint.tokenizer_json))
         with written_whole(final) as draft:
             draft.mkdir()
             lines = []
@@ -184,14 +184,6 @@ def read_state(directory: Path) -> State:
     if STEP_NAME.fullmatch(directory.name) and directory.name != step_name(state.step):
         raise _damaged(directory, f"it holds step {state.step}")
     return state
-
-
-def _require_room(run_dir: Path, checkpoint: Checkpoint) -> None:
-    tensors = [*checkpoint.model.values(), *checkpoint.optimizer.values(), *checkpoint.rng.values()]
-    needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors) + len(checkpoint.tokenizer_json)
-    free = shutil.disk_usage(run_dir).free
-    if free < needed:
-        raise OSError(f"it needs {needed / 1e6:,.1f} MB, {free / 1e6:,.1f} MB are free")
 
 
 def _contents(checkpoint: Checkpoint) -> Iterator[tuple[str, bytes]]:

@@ -5,7 +5,7 @@ of these classes (`models/<model_type>/`), versions 4.50 to 5.23.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pellucid.exchange.layouts import Row
@@ -100,7 +100,8 @@ MISTRAL = Architecture(  # a Llama with a window
     divides_width=False,
     defaults={**LIKE_LLAMA, "num_key_value_heads": 8, "sliding_window": 4096},
 )
-MIXTRAL = Architecture(  # a Mistral with experts
+MIXTRAL = replace(
+    MISTRAL,  # with experts
     name="MixtralForCausalLM",
     model_type="mixtral",
     rows=(
@@ -111,12 +112,9 @@ MIXTRAL = Architecture(  # a Mistral with experts
         Row(("blocks.{}.feed_forward.sublayer.experts.{}.W_2",), "model.layers.{}.block_sparse_moe.experts.{}.w2"),
     ),
     experts=True,
-    window="sliding_window",
-    divides_width=False,
     defaults={
-        **LIKE_LLAMA,
+        **MISTRAL.defaults,
         "rms_norm_eps": 1e-5,
-        "num_key_value_heads": 8,
         "rope_theta": 1e6,
         "sliding_window": None,
         "num_local_experts": 8,
@@ -129,14 +127,10 @@ QWEN2 = Architecture(  # a Llama with biases for queries, keys and values alone
     rows=attention(qkv=True) + gated(),
     window="layer_types",
     divides_width=False,
-    defaults={
-        **LIKE_LLAMA,
-        "num_key_value_heads": 32,
-        "sliding_window": 4096,
-        "max_window_layers": 28,
-    },
+    defaults={**LIKE_LLAMA, "num_key_value_heads": 32, "sliding_window": 4096, "max_window_layers": 28},
 )
-QWEN3 = Architecture(
+QWEN3 = replace(
+    QWEN2,  # with norms of queries and keys, and other biases
     name="Qwen3ForCausalLM",
     model_type="qwen3",
     rows=(
@@ -146,16 +140,7 @@ QWEN3 = Architecture(
         Row(("blocks.{}.attention.sublayer.key_norm",), "model.layers.{}.self_attn.k_norm"),
     ),
     qk_norm=True,
-    window="layer_types",
-    divides_width=False,
-    defaults={
-        **LIKE_LLAMA,
-        "head_dim": 128,
-        "num_key_value_heads": 32,
-        "sliding_window": 4096,
-        "max_window_layers": 28,
-        "attention_bias": False,
-    },
+    defaults={**QWEN2.defaults, "head_dim": 128, "attention_bias": False},
 )
 STARCODER2 = Architecture(
     name="Starcoder2ForCausalLM",

@@ -11,7 +11,7 @@ from pellucid.checkpoint.step_directory import Checkpoint
 from pellucid.checkpoint.training_state import OF_TASK, first_not_finite, model_tensors
 from pellucid.config.load import run_config_to_yaml
 from pellucid.errors import CheckpointError, ConfigError
-from pellucid.exchange.folders import bytes_of, require_empty, write_run
+from pellucid.exchange.folders import require_empty, write_run
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ def quantize_run(run: Path, directory: Path, to: Format, *, which: str = "best")
         raise CheckpointError(str(step_directory), f"{culprit} holds NaN or infinity", "use an older checkpoint")
     n_bytes_of_layers = sum(layer.weight.nbytes for layer in layers.values())
     before = model_tensors(model).values()
-    n_weights, bytes_before = sum(tensor.numel() for tensor in before), sum(map(bytes_of, before))
+    n_weights, bytes_before = sum(tensor.numel() for tensor in before), sum(tensor.nbytes for tensor in before)
     quantize(model, to)
-    bytes_after = sum(map(bytes_of, model_tensors(model).values()))
+    bytes_after = sum(tensor.nbytes for tensor in model_tensors(model).values())
     _write(trained, saved, directory, {"adapter": None, "quantization": to}, val_loss=None, best_loss=None)
     return Sizes(
         quantized_weights=n_quantized(model),

@@ -24,7 +24,7 @@ from pellucid.checkpoint.training_state import model_tensors
 from pellucid.config.model import DecoderConfig
 from pellucid.errors import ConfigError
 from pellucid.exchange.architectures import class_for, to_hugging_face
-from pellucid.exchange.folders import bytes_of, new_folder, require_empty
+from pellucid.exchange.folders import new_folder, require_empty
 from pellucid.exchange.gguf import Precision, loading_arguments, write_gguf
 from pellucid.exchange.model_card import HUGGING_FACE, HUGGING_FACE_CHAT, Exported, Loading, gguf_loading, model_card
 from pellucid.exchange.rewrites import as_llama
@@ -86,7 +86,7 @@ def _write_hugging_face(
         **tokenizer_files(trained.tokenizer, config.context_length),
     }
     hf_tensors = {name: tensor.contiguous() for name, tensor in hf_tensors.items()}
-    n_bytes = sum(map(bytes_of, hf_tensors.values())) + sum(map(len, texts.values()))
+    n_bytes = sum(tensor.nbytes for tensor in hf_tensors.values()) + sum(map(len, texts.values()))
     with new_folder(directory, n_bytes) as draft:
         for name, text in texts.items():
             (draft / name).write_text(text, encoding="utf-8", newline="\n")

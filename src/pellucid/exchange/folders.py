@@ -1,16 +1,14 @@
 """Creates a new folder atomically, such as that of a run: nothing is left if that fails."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from safetensors import SafetensorError
-from torch import Tensor
 
 from pellucid.checkpoint.step_directory import Checkpoint, write_checkpoint
 from pellucid.errors import ConfigError, InputOutputError
-from pellucid.files import written_whole
+from pellucid.files import require_room, written_whole
 
 
 def require_empty(directory: Path) -> None:
@@ -24,9 +22,7 @@ def new_folder(directory: Path, n_bytes: int) -> Iterator[Path]:
     """A draft folder, to fill with about `n_bytes`. InputOutputError if there is no room for them, or a disk error."""
     created = [parent for parent in directory.parents if not parent.exists()]
     try:
-        free = shutil.disk_usage(directory.parents[len(created)]).free
-        if free < n_bytes:
-            raise OSError(f"it needs {n_bytes / 1e6:,.1f} MB, {free / 1e6:,.1f} MB are free")
+        require_room(directory.parents[len(created)], n_bytes)
         directory.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(directory) as draft:
             draft.mkdir()
@@ -45,12 +41,8 @@ def new_folder(directory: Path, n_bytes: int) -> Iterator[Path]:
 
 def write_run(directory: Path, checkpoint: Checkpoint) -> None:
     """Write a new run that has this checkpoint alone. Raises as `new_folder` does."""
-    n_bytes = sum(map(bytes_of, checkpoint.model.values())) + 2 * len(checkpoint.tokenizer_json)
+    n_bytes = sum(tensor.nbytes for tensor in checkpoint.model.values()) + 2 * len(checkpoint.tokenizer_json)
     with new_folder(directory, n_bytes) as draft:
         write_checkpoint(draft, checkpoint)
         (draft / "config.yaml").write_text(checkpoint.config_yaml, encoding="utf-8")
         (draft / "tokenizer.json").write_text(checkpoint.tokenizer_json, encoding="utf-8")
-
-
-def bytes_of(tensor: Tensor) -> int:
-    return tensor.numel() * tensor.element_size()

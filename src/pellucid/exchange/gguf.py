@@ -7,7 +7,6 @@ A GGUF file names an architecture: a model becomes a `qwen3`, `qwen2`, `llama` o
 """
 
 import json
-import shutil
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -21,7 +20,7 @@ from pellucid.config.model import DecoderConfig, RotaryConfig
 from pellucid.errors import ConfigError, InputOutputError
 from pellucid.exchange.architectures import to_hugging_face, used_biases
 from pellucid.exchange.rewrites import Tensors, as_llama
-from pellucid.files import written_whole
+from pellucid.files import require_room, written_whole
 from pellucid.model.build import head_width
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import JINJA
@@ -59,7 +58,10 @@ def write_gguf(
         stored, kind = _stored(gguf, tensor_name, tensor, precision)
         writer.add_tensor(tensor_name, stored, raw_dtype=kind)
         n_bytes += stored.nbytes
-    _require_room(path, n_bytes)
+    try:
+        require_room(path.parent, n_bytes)
+    except OSError as error:
+        raise InputOutputError(str(path), str(error), "make room, or choose another folder") from None
     with written_whole(path) as draft, closing(writer):
         writer.write_header_to_file(draft)
         writer.write_kv_data_to_file()
@@ -196,10 +198,3 @@ def _add_vocabulary(writer: Any, tokenizer: Tokenizer) -> None:
     if tokenizer.has_chat_tokens:
         writer.add_chat_template(JINJA)
     writer.add_add_bos_token(True)  # a text begins like a document, after an end_of_text
-
-
-def _require_room(path: Path, n_bytes: int) -> None:
-    free = shutil.disk_usage(path.parent).free
-    if free < n_bytes:
-        needs = f"it needs {n_bytes / 1e6:,.1f} MB, {free / 1e6:,.1f} MB are free"
-        raise InputOutputError(str(path), needs, "make room, or choose another folder")
