@@ -17,7 +17,7 @@ from torch import Tensor
 from pellucid.errors import ConfigError
 from pellucid.generation.decoding import TOKENS_READ_AT_ONCE
 from pellucid.generation.sampling import apply_temperature, token_at
-from pellucid.generation.single_token import SingleTokenDecoder
+from pellucid.generation.single_token import reader_of_one_token
 from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import LanguageModel, State, eval_mode
 
@@ -69,7 +69,7 @@ def write_answers(
     lengths_N = ends_N.clone()  # of prompt and answer; shorter for those that end by themselves
     with eval_mode(model):
         state = model.new_state(n_rows, n_positions)
-        read_one = _reader_of_one_token(model)
+        read_one = reader_of_one_token(model)
         _read(model, tokens_NP[:, :n_read], state)
         for position in range(n_read, n_positions - 1):
             logits_LV = read_one(tokens_NP[live_L, position], state).float()
@@ -123,10 +123,3 @@ def _read(model: LanguageModel, tokens_NP: Tensor, state: State) -> None:
     for piece_NP in torch.split(tokens_NP, TOKENS_READ_AT_ONCE, dim=1):
         if piece_NP.size(1):
             read(piece_NP, state)
-
-
-def _reader_of_one_token(model: LanguageModel) -> Callable[[Tensor, State], Tensor]:
-    """From the next token of each row to the logits (L, V) after it."""
-    if isinstance(model, Decoder):
-        return SingleTokenDecoder(model)
-    return lambda tokens_L, state: model(tokens_L[:, None], state)[:, -1]

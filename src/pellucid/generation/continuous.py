@@ -30,7 +30,7 @@ from pellucid.errors import PellucidError, without_frames
 from pellucid.generation.decoding import TOKENS_READ_AT_ONCE
 from pellucid.generation.sampling import Sampling, are_distributions, next_token, no_distribution
 from pellucid.generation.slots import make_slots
-from pellucid.generation.text import FinishReason, first_stop, length_before_a_beginning
+from pellucid.generation.text import FinishReason, first_stop, length_before_a_beginning, never_written
 from pellucid.model.language_model import LanguageModel
 from pellucid.tokenizer import Tokenizer
 
@@ -121,11 +121,7 @@ class ContinuousBatch:
         self._tokenizer, self._max_positions, self._vocab_size = tokenizer, model.max_positions, model.vocab_size
         self._slots = make_slots(model, n_slots)
         self._device = next(model.parameters()).device
-        self._forbidden = torch.tensor(
-            [id_ for id_ in tokenizer.control_ids if id_ not in tokenizer.stop_ids],
-            dtype=torch.long,
-            device=self._device,
-        )
+        self._forbidden = torch.tensor(never_written(tokenizer), dtype=torch.long, device=self._device)
         self._free = list(range(n_slots))
         self._rows: list[_Row] = []
         self._waiting: deque[Writing] = deque()

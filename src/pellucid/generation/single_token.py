@@ -29,7 +29,7 @@ from pellucid.model.decoder import Decoder
 from pellucid.model.embeddings import SeparateEmbeddings, TiedEmbeddings
 from pellucid.model.feed_forward import FeedForward, SwiGLU
 from pellucid.model.kv_cache import KVCache, LayerCache
-from pellucid.model.language_model import State, product_dtype
+from pellucid.model.language_model import LanguageModel, State, product_dtype
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.norms import LayerNorm
 from pellucid.model.residual import PostNorm, PreNorm, Sublayer
@@ -63,6 +63,13 @@ class SingleTokenDecoder:
             for block, layer_cache in zip(self._blocks, cache.layers, strict=True):
                 x_BD = block(x_BD, layer_cache)
             return self._soft_cap(self._unembed(self._final_norm(x_BD)))
+
+
+def reader_of_one_token(model: LanguageModel) -> Callable[[Tensor, State], Tensor]:
+    """From the next token of each sequence to the logits (B, V) after it, for any kind of model."""
+    if isinstance(model, Decoder):
+        return SingleTokenDecoder(model)
+    return lambda tokens_B, state: model(tokens_B[:, None], state)[:, -1]
 
 
 class SingleQueryAttention:

@@ -13,6 +13,7 @@ K head width, V vocabulary.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +24,7 @@ from pellucid.generation.single_token import (
     SingleTokenDecoder,
     has_lean_form,
     is_plain,
+    reader_of_one_token,
 )
 from pellucid.model.attention import MultiHeadAttention
 from pellucid.model.decoder import Decoder
@@ -142,11 +144,11 @@ class Rows:
         return self.encoding.rotate_pairs(x_WH1K, cos_W11K, sin_W11I)
 
 
-class LayerRows:
+class LayerRows(NamedTuple):
     """The rows of a step, with the cache of one layer."""
 
-    def __init__(self, cache: LayerCache, rows: Rows) -> None:
-        self.cache, self.rows = cache, rows
+    cache: LayerCache
+    rows: Rows
 
 
 class SlotAttention(SingleQueryAttention):
@@ -157,7 +159,7 @@ class SlotAttention(SingleQueryAttention):
         self.is_rotated = isinstance(getattr(attention.rotate, "__self__", None), Rotary)
 
     def __call__(self, x_ND: Tensor, layer: LayerRows) -> Tensor:  # type: ignore[override]
-        rows, cache = layer.rows, layer.cache
+        cache, rows = layer
         W, S = rows.n_rows, rows.n_keys
         heads_WH1K = self.project(x_ND)[:W].view(W, -1, 1, self.head_width)
         q_WH1K, k_WG1K, v_WG1K = torch.split_with_sizes(heads_WH1K, self.n_heads_each, 1)
@@ -185,7 +187,7 @@ class SlotsOfAnyModel:
     def __init__(self, model: LanguageModel, n_slots: int) -> None:
         self.n_slots = n_slots
         self._model = model
-        self._read_one = SingleTokenDecoder(model) if isinstance(model, Decoder) else self._read_as_it_is
+        self._read_one = reader_of_one_token(model)
         self._device = next(model.parameters()).device
         self._states: list[State] = [model.new_state(1, 1)] * n_slots
 
@@ -207,10 +209,6 @@ class SlotsOfAnyModel:
         for slot, token_id in token_of.items():
             logits_WV[slot] = self._read_one(torch.tensor([token_id], device=self._device), self._states[slot])[0]
         return logits_WV
-
-    def _read_as_it_is(self, tokens_B: Tensor, state: State) -> Tensor:
-        logits_BV: Tensor = self._model(tokens_B[:, None], state)[:, -1]
-        return logits_BV
 
 
 def make_slots(model: LanguageModel, n_slots: int) -> SlotsOfDecoder | SlotsOfAnyModel:
