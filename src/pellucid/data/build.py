@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pellucid.config.data import CONVERSATIONS
 from pellucid.config.run import RunConfig
@@ -16,8 +15,9 @@ from pellucid.corpora.build import DOWNLOADS, build_corpus
 from pellucid.corpora.corpus import ConversationCorpus, Piece
 from pellucid.corpora.text_files import text_file_pieces
 from pellucid.data.batches import Batches
+from pellucid.data.encoding import encode_parts
 from pellucid.data.prepare import FILE_OF_SPLIT, TOKENIZER_FILE, Manifest, fingerprint_of, prepare, read_manifest
-from pellucid.data.token_file import TokenFile, token_type
+from pellucid.data.token_file import TokenFile
 from pellucid.data.truth import TokenTruth
 from pellucid.errors import DataError, PellucidError
 from pellucid.tokenizer import Tokenizer
@@ -94,11 +94,8 @@ def text_as_tokens(file: Path, tokenizer: Tokenizer) -> TokenFile:
 
 def pieces_as_tokens(name: str, pieces: Sequence[Piece], tokenizer: Tokenizer) -> TokenFile:
     """The tokens of these pieces, in memory. DataError if they cannot be encoded."""
-    end = np.array([tokenizer.end_of_text])
-    parts: list[NDArray[np.integer]] = [end]
-    for piece, ids in zip(pieces, tokenizer.encode_batch([piece.text for piece in pieces]), strict=True):
-        parts += [ids, end] if piece.ends_document else [ids]
-    tokens = np.concatenate(parts).astype(token_type(tokenizer.vocab_size))
+    encoded = [each.tokens for each in encode_parts(tokenizer, [pieces])]
+    tokens = np.concatenate([np.array([tokenizer.end_of_text], encoded[0].dtype), *encoded])
     return TokenFile(name, tokens, np.flatnonzero(tokens == tokenizer.end_of_text))
 
 

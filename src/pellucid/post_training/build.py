@@ -58,7 +58,7 @@ from pellucid.post_training.pairs import (
     prompt_of,
     ranking_of,
 )
-from pellucid.post_training.rewards import GrammarJudge, LearnedReward, Reward, by_verifier
+from pellucid.post_training.rewards import GrammarJudge, LearnedReward, Reward, by_verifier, scores_of
 from pellucid.post_training.rollouts import Rollouts, reporting_verdicts
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
@@ -119,14 +119,6 @@ def objective_of(objective: RewardModelConfig | DPOConfig, model: LanguageModel,
             return lambda _, batch: reward_model(scores, batch)
         case _:
             assert_never(objective)
-
-
-def scores_of(model: Decoder, precision: Precision, tokens_NT: Tensor) -> Tensor:
-    """The scalar head's output (N, T) for each token and those before it."""
-    assert model.scalar_head is not None
-    with precision.autocast():
-        scores_NT1: Tensor = model.scalar_head(model.hidden(tokens_NT))
-    return scores_NT1[..., 0]
 
 
 @torch.no_grad()

@@ -84,10 +84,16 @@ class LearnedReward:
     @torch.no_grad()
     def __call__(self, prompts: Ids, answers: Ids, _verdicts: Sequence[Verdict]) -> Tensor:
         inputs_NT, targets_NT = (tensor.to(self._precision.device) for tensor in rows_of(prompts, answers))
-        assert self._model.scalar_head is not None
-        with self._precision.autocast():
-            rewards_NT = self._model.scalar_head(self._model.hidden(inputs_NT))[..., 0]
+        rewards_NT = scores_of(self._model, self._precision, inputs_NT)
         return at_last_token(rewards_NT.float(), targets_NT).cpu()
+
+
+def scores_of(model: Decoder, precision: Precision, tokens_NT: Tensor) -> Tensor:
+    """The scalar head's output (N, T) for each token and those before it."""
+    assert model.scalar_head is not None
+    with precision.autocast():
+        scores_NT1: Tensor = model.scalar_head(model.hidden(tokens_NT))
+    return scores_NT1[..., 0]
 
 
 def rows_of(prompts: Ids, answers: Ids) -> tuple[Tensor, Tensor]:
