@@ -88,3 +88,20 @@ def test_what_recall_repeats_was_told_some_twenty_words_before():
                 last_told = max(end for _, end in piece.by)
                 words_between.append(len(text[last_told : piece.start].split()))
     assert 15 < np.median(words_between) < 25
+
+
+def test_the_report_on_beliefs_says_what_is_read_from_a_model_and_what_the_last_symbols_tell():
+    text = words("docs/experiments/belief/report.md")
+
+    def percent(label, column, digits=1):
+        found = [float(row[f"beliefs.{column}"]) for row in results("belief") if row["label"] == label]
+        return f"{100 * mean(found):.{digits}f}"
+
+    of_one, of_two = (percent(label, "the last norm") for label in ("slow, 1 layer", "slow, 2 layers"))
+    assert f"with one layer ({of_one}) as with two ({of_two})" in text
+    assert f"The last four symbols tell {percent('slow, 2 layers', 'last 4', digits=0)} %" in text
+    assert f"the last symbol alone tells ({percent('slow, 2 layers', 'last 1', digits=0)} %)" in text
+    read, told = (percent("fast, 2 layers", column) for column in ("the last norm", "last 4"))
+    assert f"it is {read} %. But there the last four symbols tell {told} %" in text
+    assert f"one block gives {percent('slow, 1 layer', 'block 1')} %" in text
+    assert f"the first has {percent('slow, 2 layers', 'block 1')} %" in text
