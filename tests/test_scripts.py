@@ -89,7 +89,7 @@ ELSEWHERE = {
     "fable_ngrams": "test_fable_ngrams.py",
     "frontier": "post_training/test_frontier.py",
     "gpu": "test_gpu.py",
-    "live_parts": "lessons/test_live.py",
+    "live_parts": "lessons/live_page.py",
     "make_slides": "lessons/test_slides.py",
     "page_equations": "web/test_page_equations.py",
     "rivals": "test_scripts.py",
