@@ -32,11 +32,6 @@ def draw_curves(config: CurvesConfig, results: Sequence[RunResult]) -> Sketch:
     if config.y == "excess":
         log_axis(axes, "x", log_limits(means.index))
         log_axis(axes, "y", log_limits(means))
-        for who, nats in results[0].places.items():
-            if who not in ("model", "truth"):
-                excess = np.mean(nats) - np.mean(results[0].places["truth"])
-                axes.axhline(excess, color="black", linestyle=FLOOR_STYLE.linestyle, linewidth=1.1)
-                labels.append(EndLabel(f"the best guess {who}", means.index.max(), excess, FLOOR_STYLE))
     elif config.y == "val_loss":
         # One floor for all runs that read the same text. The last evaluation reads more text than those before it.
         with_floor = points.dropna().groupby(["label", "seed"], sort=False)
