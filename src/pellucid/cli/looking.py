@@ -105,7 +105,7 @@ def heads(
     checkpoint: Which = "best",
     as_json: Json = False,
 ) -> None:
-    """Show what each head looks at and, where the truth is known, which skill it serves and what is lost without it."""
+    """Show what each head looks at, and which skill it serves."""
     with heavy_imports():
         from pellucid.checkpoint.build import load_trained_run
         from pellucid.inspection.build import heads_of_run

@@ -148,6 +148,8 @@ CorpusConfig = Annotated[
 ]
 
 
+# Corpora whose text is in files or on the web, and may be missing where the run is; the others write their own.
+READ_FROM_FILES = ("text", "hugging_face", "conversations", "preferences")
 # Corpora of conversations, of which only the answers are learned.
 CONVERSATIONS = ("instructions", "conversations", "preferences")
 

@@ -1,4 +1,4 @@
-"""What a model believes about a hidden state: a linear map from its vectors, beside the exact beliefs.
+"""Beliefs about a hidden state: a linear map from its vectors, beside the exact beliefs.
 
 The best reader of a hidden Markov model keeps the probability of each hidden state (`languages/hidden.py`). If a linear
 map reads these probabilities from a layer's vectors, in documents that it was not fitted on, then the layer has them

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import islice
 
 from pellucid.checkpoint.build import TrainedModel
-from pellucid.config.data import CONVERSATIONS, CorpusConfig
+from pellucid.config.data import CONVERSATIONS, READ_FROM_FILES, CorpusConfig
 from pellucid.config.languages import DrawnSection
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.corpus import Corpus, KnownCorpus, Piece
@@ -33,13 +33,14 @@ def explain_run(
     copied to another machine lacks.
     """
     decoder, tokenizer, length = trained.model, trained.tokenizer, trained.model.context_length
-    writes_text = isinstance(trained.config.corpus, DrawnSection)
+    kind = trained.config.corpus.type
+    writes_text = kind not in (*READ_FROM_FILES, "none")
     corpus = build_corpus(trained.config.corpus) if prompt is None or writes_text else None
     if corpus is None or prompt is not None:
         piece, source = Piece(prompt or "", ends_document=False), "a prompt"
     else:
         piece = validation_document(corpus, number, tokenizer, length)
-        source = f"held-out {'fable' if trained.config.corpus.type == 'fables' else 'document'} {number}"
+        source = f"held-out {'fable' if kind == 'fables' else 'document'} {number}"
     known_corpus = corpus if isinstance(corpus, KnownCorpus) and tokenizer.has_words else None
     explanation = explain(decoder, tokenizer, piece, known_corpus, context_length=length, n_candidates=n_candidates)
     maps = None
