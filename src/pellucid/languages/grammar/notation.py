@@ -144,7 +144,7 @@ def fixed_texts(written: Iterable[WrittenRule]) -> dict[str, dict[str, str]]:
 
 
 def skills_of_holes(written: Iterable[WrittenRule], otherwise: str) -> Callable[[Hole], str]:
-    """What it takes to know the text of a hole, as fixed texts and columns name it."""
+    """The skill of knowing the text of a hole, as fixed texts and columns name it."""
     of_column: dict[str, str] = {}
     of_variable: dict[str, str] = {}
     for rule in written:
