@@ -168,7 +168,7 @@ class Checks:
             self._finished.add(name)
 
     def _drawn(self, name: str, known: Known) -> Known:
-        """What is certainly drawn after a rule. RuleError for a hole of what may not have been."""
+        """All that is certainly drawn after a rule. RuleError for a hole of what may not have been."""
         if (name, known) not in self._known_after:
             after = []
             for written, option in zip(self.rules[name].options, self.options[name], strict=True):
