@@ -86,15 +86,27 @@ CHAINS = "corpus={type: chains, length: 8, size: 400, validation_fraction: 0.1}"
 def test_on_its_own_text_a_model_has_the_skills_of_its_evaluation(untrained):
     model, data = untrained(CHAINS)
     skills = evaluate(model.config, data, model.model, CPU).skills.to_json()
-    assert on_other_texts(model, CPU, {"own": model.config}) == {"own": skills}
+    assert on_other_texts(model, data, CPU, {"own": model.config}) == {"own": skills}
+
+
+def test_other_texts_have_no_symbols_that_were_never_trained_on(untrained):
+    model, data = untrained(CHAINS)
+    more = load_run_config(Path("base.yaml"), [CHAINS, "corpus.states=4"])
+    with pytest.raises(ConfigError, match="measures.texts.more: .* are not in the training text; change no key that"):
+        on_other_texts(model, data, CPU, {"more": more})
+
+
+def test_strategies_stand_beside_tokens_only_where_each_symbol_is_one(untrained):
+    model, data = untrained(CHAINS, "tokenizer={type: char}")
+    assert list(at_each_place(model, data, CPU)) == ["model", "truth"]
 
 
 def test_other_texts_may_be_longer_than_the_context_unless_positions_are_learned(untrained):
     for kind, found in (("rope", ["longer"]), ("learned", [])):
         changes = [CHAINS, f"model.position={{type: {kind}}}", "model.context_length=9"]
-        model, _ = untrained(*changes)
+        model, data = untrained(*changes)
         longer = load_run_config(Path("base.yaml"), [*changes, "corpus.length=12"])
-        assert list(on_other_texts(model, CPU, {"longer": longer})) == found
+        assert list(on_other_texts(model, data, CPU, {"longer": longer})) == found
 
 
 def test_the_losses_of_all_places_are_those_of_the_documents(untrained):

@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from pellucid.errors import ConfigError
 from pellucid.inspection import beliefs as module
 from pellucid.inspection.beliefs import read_beliefs
 from pellucid.languages.hidden import Hidden, mess3
@@ -35,3 +36,9 @@ def test_the_longer_the_last_symbols_the_more_they_tell(monkeypatch):
     shares = [read.explained(points) for points in read.last_symbols.values()]
     assert all(fewer < more for fewer, more in pairwise(shares))
     assert 0.7 < shares[0] < 0.9
+
+
+def test_beliefs_are_refused_where_a_symbol_is_more_than_one_token(monkeypatch):
+    monkeypatch.setattr(module, "layers_of_texts", layers(lambda text: np.ones((24, 1)), lambda text: np.ones((24, 1))))
+    with pytest.raises(ConfigError, match="tokenizer: 12 symbols are 24 tokens"):
+        read_beliefs(None, None, MESS3, 4)

@@ -55,11 +55,13 @@ def at_context_lengths(
     return results
 
 
-def on_other_texts(trained: TrainedModel, precision: Precision, configs: Mapping[str, RunConfig]) -> dict[str, Skills]:
+def on_other_texts(
+    trained: TrainedModel, data: PreparedData, precision: Precision, configs: Mapping[str, RunConfig]
+) -> dict[str, Skills]:
     """Excess and accuracy of each skill on the held-out documents of other corpora, by name, as these tokens.
 
     A document may be longer than the context in training. Where learned positions have no weights for it, the text is
-    left out.
+    left out. ConfigError for tokens that the training text has not.
     """
     found = {}
     for name, config in configs.items():
@@ -67,6 +69,9 @@ def on_other_texts(trained: TrainedModel, precision: Precision, configs: Mapping
         assert isinstance(corpus, KnownCorpus)
         texts = [piece.text for piece in corpus.pieces("validation")]
         tokens = pieces_as_tokens(name, [Piece(text, ends_document=True) for text in texts], trained.tokenizer)
+        if new := np.setdiff1d(tokens.tokens, data.train.tokens).tolist():
+            what = f"{trained.tokenizer.decode(new[:1])!r} and perhaps other tokens are not in the training text"
+            raise ConfigError(f"measures.texts.{name}", what, "change no key that brings new symbols")
         length = max(trained.model.context_length, int(np.diff(tokens.boundaries).max()))
         if has_learned_positions(config.model) and length > config.model.context_length:
             continue
@@ -100,7 +105,8 @@ def at_each_place(trained: TrainedModel, data: PreparedData, precision: Precisio
         strategies: dict[str, Strategy] = {"by counts of symbols": "counts", "evenly": "evenly"}
         for name, strategy in strategies.items():
             nats = [list(language.nats_by_strategy(text, strategy)) for text in texts]
-            found[name] = np.mean(nats, axis=0).tolist()
+            if len(nats[0]) == len(found["model"]):  # each symbol is one token
+                found[name] = np.mean(nats, axis=0).tolist()
     return found
 
 

@@ -97,7 +97,7 @@ def _result(run: PlannedRun, data: PreparedData, run_dir: Path, evaluation: Vali
         skills={} if evaluation.skills is None else evaluation.skills.to_json(),
         curve=[row if config.reads_text else _without_loss(row) for row in rows if "val_loss" in row],
         contexts=at_context_lengths(trained, data, precision, measures.contexts),
-        texts=on_other_texts(trained, precision, run.texts),
+        texts=on_other_texts(trained, data, precision, run.texts),
         places=at_each_place(trained, data, precision) if measures.places else {},
         beliefs=beliefs_in_each_layer(trained, precision) if measures.beliefs else {},
         gradient_norms=first_gradient_norms(config, data) if measures.gradient_norms else [],

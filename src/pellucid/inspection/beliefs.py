@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pellucid.errors import ConfigError
 from pellucid.inspection.embed import layers_of_texts
 from pellucid.inspection.explain import beginning_that_fits
 from pellucid.inspection.trace import trace
@@ -74,7 +75,7 @@ class Beliefs(NamedTuple):
 def read_beliefs(model: LanguageModel, tokenizer: Tokenizer, language: Hidden, n_documents: int) -> Beliefs:
     """Fit a map for each layer on the first half of some fresh documents, and read the other half with it.
 
-    Each symbol must be one token.
+    ConfigError unless each symbol is one token.
     """
     rng = random.Random("beliefs")
     texts = [language.write(rng) for _ in range(n_documents)]
@@ -83,7 +84,9 @@ def read_beliefs(model: LanguageModel, tokenizer: Tokenizer, language: Hidden, n
     fitted, truth = np.concatenate(beliefs[:half]), np.concatenate(beliefs[half:])
     layers = []
     for layer in zip(*layers_of_texts(model, tokenizer, texts), strict=True):
-        assert len(layer[0]) == len(beliefs[0]), "each symbol is one token"
+        if len(layer[0]) != len(beliefs[0]):
+            what = f"{len(beliefs[0])} symbols are {len(layer[0])} tokens, and beliefs are read symbol by symbol"
+            raise ConfigError("tokenizer", what, "take byte pairs with a vocabulary in which each symbol is a token")
         weights, *_ = np.linalg.lstsq(_with_ones(np.concatenate(layer[:half])), fitted, rcond=None)
         layers.append(_with_ones(np.concatenate(layer[half:])) @ weights)
     names = ["embedding", *(f"block {n}" for n in range(1, len(layers) - 1)), "the last norm"]
