@@ -43,7 +43,7 @@ test: $(VENV)/.dev ## lint, types and layers, beside all tests: a file per core 
 
 suite: $(VENV)/.dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
-	    $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	    $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
 
 everywhere: $(VENV)/.dev ## all tests with other kernels, threads and orders, and beside a busy process: an hour or two
 	$(BIN)/python scripts/everywhere.py

@@ -112,12 +112,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--lessons-in-full", action="store_true", help="the long blocks of the lessons too (make lessons)")
 
 
-# Few tests to a file, but they start processes, browsers or trainings: at the end of the queue a core would be idle.
-LONG = {"distributed", "experiments", "faults", "lessons", "parallel", "test_scripts.py", "test_wheel.py", "web"}
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: LONG.isdisjoint(item.path.parts))
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("cuda"):
