@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # A module is compiled when it is first imported, and once: compiling all of PyTorch takes half a minute.
 unexport PYTHONDONTWRITEBYTECODE
+# One more worker than cores, as many tests wait for a process or a page; each takes a file at a time.
+WORKERS = $(shell $(PYTHON) -c "import os; print(min(4, 1 + os.cpu_count()))")
 INSTALL := $(BIN)/pip install --quiet --no-compile --constraint requirements.lock --editable
 
 .PHONY: help setup demo demo-chat serve lessons slides test suite everywhere oracles bench soak gpu site lint clean
@@ -33,17 +35,17 @@ serve: $(VENV)/.web ## the page of the demo; trains it first if need be, while t
 
 lessons: $(VENV)/.dev ## run all of the lessons: every block, solution, stub and mistake
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
-	    $(BIN)/pytest -n auto --maxprocesses 4 tests/lessons tests/course --lessons-in-full
+	    $(BIN)/pytest -n $(WORKERS) tests/lessons tests/course --lessons-in-full
 
 slides: $(VENV)/.slides ## slides of the lessons, in slides/: a file for each, which a browser opens without a network
 	$(BIN)/python scripts/make_slides.py
 
-test: $(VENV)/.dev ## lint, types and layers, beside all tests: a file per core at a time
+test: $(VENV)/.dev ## lint, types and layers, beside all tests
 	$(MAKE) -j2 lint suite
 
 suite: $(VENV)/.dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
-	    $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
+	    $(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 everywhere: $(VENV)/.dev ## all tests with other kernels, threads and orders, and beside a busy process: an hour or two
 	$(BIN)/python scripts/everywhere.py
