@@ -12,6 +12,7 @@ from pellucid.languages.trees import Trees, random_grammar
 SMALL = {
     "chains": Chains(states=2, alpha=0.5, length=6),
     "lookup": Lookup(keys=3, values=2, pairs=2, queries=2),
+    "lookup of up to two": Lookup(keys=3, values=2, pairs=2, queries=2, fewest_pairs=1),
     "hops": Hops(names=3, hops=2, queries=1),
     "brackets": Brackets(kinds=2, depth=3, length=8),
     "sums": Sums(digits=1, order="forwards", modulus=None),

@@ -146,6 +146,20 @@ def test_a_key_of_a_language_that_would_have_no_effect_is_refused(corpus, messag
 
 
 @pytest.mark.parametrize(
+    ("corpus", "message"),
+    [
+        ("{type: lookup, pairs: 9, keys: 7}", "pairs: 9 pairs need as many keys, not 7; raise `keys`"),
+        (
+            "{type: lookup, pairs: 3, fewest_pairs: 4}",
+            "fewest_pairs: 4 are more than `pairs`, 3; give fewer, or leave it out",
+        ),
+    ],
+)
+def test_pairs_that_a_document_cannot_have_are_refused(corpus, message):
+    assert error_of(SMALL.replace("{type: fables}", corpus)) == f"small.yaml:2: corpus.{message}"
+
+
+@pytest.mark.parametrize(
     ("before", "after", "message"),
     [
         (

@@ -92,6 +92,13 @@ class PlacesConfig(FigureSection):
     type: Literal["places"]
 
 
+class TextsConfig(FigureSection):
+    """How often a skill is right on each of the other texts, a line per variant; needs measures.texts."""
+
+    type: Literal["texts"]
+    skill: str = Field(description="a skill, or the first word of several, as recall")
+
+
 class GradientNormsConfig(FigureSection):
     """The first step's gradient by depth; needs measures.gradient_norms."""
 
@@ -118,6 +125,7 @@ FigureConfig = Annotated[
     | SkillCurvesConfig
     | ContextsConfig
     | PlacesConfig
+    | TextsConfig
     | GradientNormsConfig
     | WaysConfig
     | ScalingConfig,

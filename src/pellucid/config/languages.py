@@ -64,13 +64,17 @@ class LookupConfig(DrawnSection):
     type: Literal["lookup"]
     keys: int = Field(26, ge=1, le=52, description="different keys")
     values: int = Field(10, ge=2, le=100, description="different values")
-    pairs: int = Field(8, ge=1, description="pairs of a document; no key comes twice")
+    pairs: int = Field(8, ge=1, description="the most pairs of a document; no key comes twice")
+    fewest_pairs: int | None = Field(None, ge=1, description="the fewest pairs; left out: all documents have `pairs`")
     queries: int = Field(8, ge=1, description="questions of a document")
 
     @model_validator(mode="after")
     def _has_enough_keys(self) -> LookupConfig:
         if self.pairs > self.keys:
             raise BrokenRule("pairs", f"{self.pairs} pairs need as many keys, not {self.keys}", "raise `keys`")
+        if (self.fewest_pairs or 1) > self.pairs:
+            what = f"{self.fewest_pairs} are more than `pairs`, {self.pairs}"
+            raise BrokenRule("fewest_pairs", what, "give fewer, or leave it out")
         return self
 
 

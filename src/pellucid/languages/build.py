@@ -27,7 +27,7 @@ def build_language(config: LanguageConfig) -> SymbolLanguage[Any]:
         case LookupConfig():
             from pellucid.languages.lookup import Lookup
 
-            return Lookup(config.keys, config.values, config.pairs, config.queries)
+            return Lookup(config.keys, config.values, config.pairs, config.queries, config.fewest_pairs)
         case HopsConfig():
             from pellucid.languages.hops import Hops
 

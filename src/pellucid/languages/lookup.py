@@ -9,6 +9,7 @@ remembers the pairs. Attention looks them up; a recurrent network has to carry a
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 from pellucid.languages.known import SPELLING
@@ -25,53 +26,63 @@ class Read(NamedTuple):
 
 
 class Lookup(SymbolLanguage[Read]):
-    """Documents of `pairs` pairs from `keys` keys and `values` values, and then `queries` questions with answers."""
+    """Documents of pairs from `keys` keys and `values` values, and then `queries` questions with answers.
+
+    pairs, fewest_pairs: each document draws its number of pairs, evenly, between these two.
+    """
 
     skills = ("pairs", *(f"recall to {distance}" for distance in DISTANCES), "recall beyond", SPELLING)
 
-    def __init__(self, keys: int, values: int, pairs: int, queries: int) -> None:
+    def __init__(self, keys: int, values: int, pairs: int, queries: int, fewest_pairs: int | None = None) -> None:
         self.keys = NAMES[:keys]
         self.values = [str(value) for value in range(values)]
-        self.pairs, self.queries = pairs, queries
+        self.n_pairs = range(pairs if fewest_pairs is None else fewest_pairs, pairs + 1)
+        self.queries = queries
 
     @property
     def entropy_nats(self) -> float:
-        """The exact entropy of a document: ordered keys without repetition, free values, free questions."""
-        keys = math.lgamma(len(self.keys) + 1) - math.lgamma(len(self.keys) - self.pairs + 1)
-        return keys + self.pairs * math.log(len(self.values)) + self.queries * math.log(self.pairs)
+        """The exact entropy of a document: the number of pairs, ordered keys, free values, free questions."""
+        return math.log(len(self.n_pairs)) + fmean(self._entropy_nats(n) for n in self.n_pairs)
+
+    def _entropy_nats(self, pairs: int) -> float:
+        keys = math.lgamma(len(self.keys) + 1) - math.lgamma(len(self.keys) - pairs + 1)
+        return keys + pairs * math.log(len(self.values)) + self.queries * math.log(pairs)
 
     def begin(self) -> Read:
         return Read((), {})
 
     def following(self, state: Read) -> Mapping[str, float]:
-        place = len(state.symbols)
-        if place < 2 * self.pairs:
-            free = [key for key in self.keys if key not in state.value_of]
-            return uniform(self.values if place % 2 else free)
-        if place == 2 * self.pairs:
-            return {":": 1.0}
-        if place == 2 * self.pairs + 1 + 2 * self.queries:
+        place, pairs = len(state.symbols), len(state.value_of)
+        if ":" not in state.symbols:
+            if place % 2:
+                return uniform(self.values)
+            p_colon = 1 / (self.n_pairs[-1] + 1 - pairs) if pairs in self.n_pairs else 0.0
+            free = [key for key in self.keys if key not in state.value_of] if p_colon < 1 else []
+            next_pair = {key: (1 - p_colon) / len(free) for key in free}
+            return {**next_pair, ":": p_colon} if p_colon else next_pair
+        if place == 2 * pairs + 1 + 2 * self.queries:
             return {END: 1.0}
-        if (place - 2 * self.pairs) % 2:
+        if (place - 2 * pairs) % 2:
             return uniform(list(state.value_of))
         return {state.value_of[state.symbols[-1]][0]: 1.0}
 
     def after(self, state: Read, symbol: str) -> Read:
         place = len(state.symbols)
-        is_value = place < 2 * self.pairs and place % 2
+        is_value = place % 2 and ":" not in state.symbols
         told = {state.symbols[-1]: (symbol, place)} if is_value else {}
         return Read((*state.symbols, symbol), {**state.value_of, **told})
 
     def skill(self, state: Read, symbol: str) -> str:
         place = len(state.symbols)
-        if place == 2 * self.pairs:
+        if symbol == ":" and len(state.value_of) == self.n_pairs[-1]:
             return SPELLING
-        if place < 2 * self.pairs or (place - 2 * self.pairs) % 2:
+        if ":" not in state.symbols or (place - 2 * len(state.value_of)) % 2:
             return "pairs"
         distance = place - state.value_of[state.symbols[-1]][1]
         return next((f"recall to {limit}" for limit in DISTANCES if distance <= limit), "recall beyond")
 
     def sources(self, symbols: Sequence[str], place: int) -> Sequence[int]:
         """An answer is decided by the value beside its key."""
-        is_answer = place > 2 * self.pairs and (place - 2 * self.pairs) % 2 == 0
+        since_colon = place - symbols.index(":") if ":" in symbols[:place] else 0
+        is_answer = since_colon > 0 and since_colon % 2 == 0
         return (symbols.index(symbols[place - 1]) + 1,) if is_answer else ()

@@ -7,7 +7,7 @@ from matplotlib.image import imread
 
 from pellucid.config.experiment import ExperimentConfig
 from pellucid.experiments.figures.bars import draw_bars
-from pellucid.experiments.figures.curves import _evaluations, draw_curves
+from pellucid.experiments.figures.curves import _evaluations, _excess_of_strategies, draw_curves
 from pellucid.experiments.figures.draw import draw
 from pellucid.experiments.laws import bootstrap
 from pellucid.experiments.results import RunResult
@@ -28,6 +28,7 @@ FIGURES = [
     ({"type": "contexts"}, "context"),
     ({"type": "places"}, "place"),
     ({"type": "skills", "text": "longer"}, "recall"),
+    ({"type": "texts", "skill": "recall"}, "longer"),
     ({"type": "lines", "x": "model.d_model", "y": "accuracy.recall@longer", "by": "label"}, "recall@longer"),
     ({"type": "gradient_norms"}, "block"),
     ({"type": "ways"}, "surprise (nats)"),
@@ -75,7 +76,7 @@ def result(d_model, seed):
         skills=skills(excess),
         curve=curve,
         contexts=[(16, excess), (32, excess / 2)],
-        texts={"longer": skills(2 * excess)},
+        texts={"shorter": skills(excess, 0.9), "longer": skills(2 * excess)},
         places={"model": [1.0, 0.6 + excess], "truth": [1.0, 0.5], "evenly": [1.0, 1.0]},
         gradient_norms=[0.1, 0.2, 0.4],
         writing={
@@ -123,6 +124,13 @@ def test_a_model_that_computes_nothing_is_a_level_line_beside_the_others():
     assert level.groupby("seed").x.agg(list).tolist() == 2 * [[falling.x.min(), falling.x.max()]]
     assert level.groupby("seed").y.nunique().tolist() == [1, 1]
     assert falling.x.min() > 0
+
+
+def test_the_learning_curve_is_drawn_beside_strategies_whose_excess_is_known(tmp_path):
+    """Two tokens that cost the truth 1 and 0.5 nats, and even guesses 1 each: a third more than the floor of 0.5."""
+    assert _excess_of_strategies(RESULTS[0]) == pytest.approx({"evenly": 0.5 / 3})
+    assert "strategies whose excess is known" in drawn({"type": "curves"}, RESULTS, tmp_path).caption
+    assert "evenly" in (tmp_path / "a-figure.svg").read_text()
 
 
 def test_seeds_meet_at_equal_steps_whatever_number_of_tokens_each_has_read():
@@ -176,11 +184,22 @@ def test_the_ways_to_write_come_with_a_table(tmp_path):
 
 
 def test_what_the_results_lack_is_said(tmp_path):
-    absent = {"skills": {}, "curve": [], "contexts": [], "places": {}, "writing": {}, "floor": None, "excess": None}
+    absent = {
+        "skills": {},
+        "curve": [],
+        "contexts": [],
+        "places": {},
+        "texts": {},
+        "writing": {},
+        "floor": None,
+        "excess": None,
+    }
     bare = [each.model_copy(update=absent) for each in RESULTS]
     for kind in ("skills", "skill_curves", "curves", "contexts", "places", "ways", "scaling"):
         with pytest.raises(ValueError, match=r"\w+ \w+"):
             drawn({"type": kind}, bare, tmp_path)
+    with pytest.raises(ValueError, match=r"measures\.texts"):
+        drawn({"type": "texts", "skill": "recall"}, bare, tmp_path)
     with pytest.raises(ValueError, match="no finished runs"):
         drawn({"type": "curves"}, [], tmp_path)
     with pytest.raises(ValueError, match="model.n_layers"):

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pellucid.config.experiment import ContextsConfig, CurvesConfig, GradientNormsConfig, PlacesConfig
+from pellucid.config.experiment import ContextsConfig, CurvesConfig, GradientNormsConfig, PlacesConfig, TextsConfig
 from pellucid.experiments.figures.axis_numbers import in_percent, in_short, log_axis, log_limits, ticks_at
 from pellucid.experiments.figures.style import (
     DASHES,
@@ -18,20 +18,26 @@ from pellucid.experiments.figures.style import (
     draw_bands,
     figure_of_lines,
     label_ends,
+    wrapped,
 )
 from pellucid.experiments.results import RunResult
-from pellucid.experiments.table import at_equal_steps, axis_label, is_share, mean_lines, seeds_in_words
+from pellucid.experiments.table import at_equal_steps, axis_label, is_share, mean_lines, number_of, seeds_in_words
 
 
 def draw_curves(config: CurvesConfig, results: Sequence[RunResult]) -> Sketch:
     """Draw the validation loss, its excess over the floor, or the rewards of answers during training."""
     points = _evaluations(config, results)
     y_column = config.y if config.y in ("val_loss", "excess") else f"answers.{config.y}"
-    figure, axes, labels, means = _draw_means(config.title, points, "floor")
+    known = _excess_of_strategies(results[0]) if config.y == "excess" else {}
+    figure, axes, labels, means = _draw_means(config.title, points, "floor", *known)
     floor_in_words = ""
     if config.y == "excess":
         log_axis(axes, "x", log_limits(means.index))
-        log_axis(axes, "y", log_limits(means))
+        log_axis(axes, "y", log_limits([*means, *known.values()]))
+        for (strategy, y), dashes in zip(known.items(), DASHES[1:], strict=False):
+            axes.axhline(y, color="black", linestyle=dashes, linewidth=1.1, zorder=1.5)
+            labels.append(EndLabel(strategy, means.index.max(), y, replace(FLOOR_STYLE, linestyle=dashes)))
+        floor_in_words = " Black: strategies whose excess is known." if known else ""
     elif config.y == "val_loss":
         # One floor for all runs that read the same text. The last evaluation reads more text than those before it.
         with_floor = points.dropna().groupby(["label", "seed"], sort=False)
@@ -52,6 +58,17 @@ def draw_curves(config: CurvesConfig, results: Sequence[RunResult]) -> Sketch:
     scales = ", on logarithmic axes" if config.y == "excess" else ""
     words = f"{axis_label(y_column)} against {x_label}{scales}. {seeds_in_words(results)}{floor_in_words}"
     return Sketch(figure, words)
+
+
+def _excess_of_strategies(run: RunResult) -> dict[str, float]:
+    """The excess of each strategy whose loss at each place is known, in nats per token of the held-out documents.
+
+    A token that ends a document costs none of them anything, so that all losses are in the ratio of their sums.
+    """
+    strategies = {who: sum(nats) for who, nats in run.places.items() if who not in ("model", "truth")}
+    if not strategies or run.floor is None:
+        return {}
+    return {who: run.floor * (nats / sum(run.places["truth"]) - 1) for who, nats in strategies.items()}
 
 
 def _evaluations(config: CurvesConfig, results: Sequence[RunResult]) -> pd.DataFrame:
@@ -121,6 +138,25 @@ def draw_places(config: PlacesConfig, results: Sequence[RunResult]) -> Sketch:
     label_ends(axes, labels)
     words = "Mean loss at each place of the held-out documents. Black: the truth, and strategies whose loss is known."
     return Sketch(figure, f"{words} {seeds_in_words(results)}")
+
+
+def draw_texts(config: TextsConfig, results: Sequence[RunResult]) -> Sketch:
+    """Draw how often a skill is right on each of the other texts, in their order."""
+    texts, column = list(dict.fromkeys(text for run in results for text in run.texts)), f"accuracy.{config.skill}"
+    if not texts:
+        raise ValueError("no run was scored on other texts; list them in measures.texts")
+    points = [
+        (run.label, run.seed, texts.index(text), number_of(run, f"{column}@{text}"))
+        for run in results
+        for text in run.texts
+    ]
+    figure, axes, labels, _ = _draw_means(config.title, pd.DataFrame(points, columns=["label", "seed", "x", "y"]))
+    axes.set_xticks(range(len(texts)), [wrapped(text, max(8, 60 // len(texts))) for text in texts])
+    axes.set_ylim(-0.02, 1.02)
+    axes.yaxis.set_major_formatter(lambda value, _: in_percent(value))
+    axes.set(xlabel="texts", ylabel=axis_label(column))
+    label_ends(axes, labels)
+    return Sketch(figure, f"{axis_label(column)}, of each variant on several texts. {seeds_in_words(results)}")
 
 
 def draw_gradient_norms(config: GradientNormsConfig, results: Sequence[RunResult]) -> Sketch:

@@ -10,7 +10,7 @@ from typing_extensions import assert_never
 from pellucid.config import experiment as kinds
 from pellucid.config.experiment import ExperimentConfig, FigureConfig
 from pellucid.experiments.figures.bars import draw_bars
-from pellucid.experiments.figures.curves import draw_contexts, draw_curves, draw_gradient_norms, draw_places
+from pellucid.experiments.figures.curves import draw_contexts, draw_curves, draw_gradient_norms, draw_places, draw_texts
 from pellucid.experiments.figures.lines import draw_lines
 from pellucid.experiments.figures.scaling import draw_scaling
 from pellucid.experiments.figures.skills import draw_skill_curves, draw_skills
@@ -60,6 +60,8 @@ def _sketch(figure: FigureConfig, results: Sequence[RunResult]) -> Sketch:
             return draw_contexts(figure, results)
         case kinds.PlacesConfig():
             return draw_places(figure, results)
+        case kinds.TextsConfig():
+            return draw_texts(figure, results)
         case kinds.GradientNormsConfig():
             return draw_gradient_norms(figure, results)
         case kinds.WaysConfig():

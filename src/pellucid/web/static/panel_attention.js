@@ -45,7 +45,7 @@ export function attentionPanel(root, view) {
     "p.muted.small.decided",
     { hidden: true },
     h("span.decides", "outlined"),
-    ": what decides the next token, by the grammar. This head takes ",
+    ": what decides the next token, by the rules of the language. This head takes ",
     onDeciding,
     " from it.",
   );

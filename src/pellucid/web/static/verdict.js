@@ -1,4 +1,4 @@
-// The grammar's word on what is written.
+// What the rules of the language say of what is written.
 
 import { fill, h, withCode } from "./elements.js";
 import { visible } from "./tokens.js";
@@ -17,7 +17,7 @@ export function drawVerdict(verdict, truth, trace, writes, examples) {
   fill(
     verdict,
     sign,
-    "The grammar's verdict: ",
+    "The language's rules say: ",
     inWords(truth, trace.text, writes),
     blankFirst(truth, trace.text, examples),
   );
