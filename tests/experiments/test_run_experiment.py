@@ -217,6 +217,26 @@ def predict_seven_seconds_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forecast, "step_seconds", lambda work, machine: 7.0)
 
 
+def test_other_texts_of_which_there_are_too_few_are_found_before_anything_is_trained(place: Path, pellucid):
+    (place / "lookup.yaml").write_text(
+        """\
+name: short
+question: Are there enough?
+base: base.yaml
+set: {corpus: {type: lookup, size: 400, validation_fraction: 0.2}}
+runs: [{label: lookup}]
+measures: {texts: {one pair: {corpus.pairs: 1, corpus.queries: 1}}}
+seeds: [0]
+figures: []
+"""
+    )
+    done = pellucid("experiment", "lookup.yaml")
+    assert done.exit_code == 3
+    assert "1 of 1 runs failed" in done.stderr
+    assert "measures.texts.one pair: 80 held-out documents are" in (place / "checkpoints/experiments/short/report.md").read_text()
+    assert not list(place.glob("**/metrics.jsonl"))
+
+
 def test_a_dry_run_tells_each_runs_cost_and_state_and_writes_nothing(place: Path, pellucid, monkeypatch):
     predict_seven_seconds_a_step(monkeypatch)
     (place / "compare.yaml").write_text(COMPARE)

@@ -19,7 +19,7 @@ from pellucid.corpora.symbols import SymbolCorpus
 from pellucid.data.batches import evaluation_batches
 from pellucid.data.build import PreparedData, build_batches, pieces_as_tokens
 from pellucid.data.truth import TokenTruth, truth_of_texts
-from pellucid.errors import ConfigError
+from pellucid.errors import ConfigError, DataError
 from pellucid.evaluation.build import answers_of_run, evaluate
 from pellucid.evaluation.loss import evaluation_of, score
 from pellucid.evaluation.written import judge
@@ -53,6 +53,15 @@ def at_context_lengths(
         excess = evaluation.excess_nats_per_token
         results.append((length, evaluation.loss_nats_per_token if excess is None else excess))
     return results
+
+
+def require_texts(configs: Mapping[str, RunConfig]) -> None:
+    """Raise DataError, naming the text, if the language of one has too few documents to hold any out."""
+    for name, config in configs.items():
+        try:
+            next(iter(build_corpus(config.corpus).pieces("validation")))
+        except DataError as error:
+            raise DataError(f"measures.texts.{name}", error.what, error.fix) from error
 
 
 def on_other_texts(

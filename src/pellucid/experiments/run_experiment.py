@@ -15,6 +15,7 @@ from pellucid.cost.build import training_flops
 from pellucid.data.build import prepare_data
 from pellucid.errors import PellucidError, RunInUseError
 from pellucid.experiments.forecast import threads_of_each
+from pellucid.experiments.measures import require_texts
 from pellucid.experiments.plan import Plan, PlannedRun
 from pellucid.experiments.process import outcome_of, start_run
 from pellucid.experiments.progress import ExperimentBar, Work
@@ -78,7 +79,8 @@ def _locked(name: str, folder: Path) -> Iterator[None]:
 def _prepare(runs: Sequence[PlannedRun], outcomes: Outcomes, data_root: Path, folder: Path) -> dict[int, Work]:
     """Prepare each corpus once, so that no two processes do, and return the runs left to do.
 
-    A run whose corpus cannot be prepared gets a Failure.
+    A run whose corpus cannot be prepared gets a Failure, and so does one that would be scored on other texts of which
+    there are too few.
     """
     prepared: dict[str, int | Failure] = {}  # vocabulary sizes
     todo = {}
@@ -88,6 +90,7 @@ def _prepare(runs: Sequence[PlannedRun], outcomes: Outcomes, data_root: Path, fo
         if run.corpus_key not in prepared:
             try:
                 prepared[run.corpus_key] = prepare_data(run.config, data_root).tokenizer.vocab_size
+                require_texts(run.texts)
             except PellucidError as error:
                 prepared[run.corpus_key] = Failure(str(error), error.exit_code)
         vocab_size = prepared[run.corpus_key]
