@@ -233,7 +233,8 @@ figures: []
     done = pellucid("experiment", "lookup.yaml")
     assert done.exit_code == 3
     assert "1 of 1 runs failed" in done.stderr
-    assert "measures.texts.one pair: 80 held-out documents are" in (place / "checkpoints/experiments/short/report.md").read_text()
+    report = (place / "checkpoints/experiments/short/report.md").read_text()
+    assert "measures.texts.one pair: 80 held-out documents are" in report
     assert not list(place.glob("**/metrics.jsonl"))
 
 
