@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from pellucid.training.muon import Muon, newton_schulz, orthogonalize, steps_together
+from pellucid.training.muon import Muon, newton_schulz, orthogonalize
 
 SETTINGS = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.2}
 
@@ -28,21 +28,23 @@ def test_singular_values_of_any_shape_come_near_one_and_singular_vectors_stay(ro
         assert turned.diag().max() < 1.3
 
 
-def test_steps_together_are_those_steps_one_after_the_other():
-    x_NRC = random(2, 4, 6).double() / 6
-    together, one_by_one = steps_together(x_NRC, 3), x_NRC
-    for _ in range(3):
-        one_by_one = steps_together(one_by_one, 1)
-    torch.testing.assert_close(together, one_by_one)
+SPECTRA = {
+    "one large, the others alike": lambda i: torch.where(i == 0, 1.0, 0.05),
+    "one large, the others nearly zero": lambda i: torch.where(i == 0, 1.0, 1e-4),
+    "half of the one before": lambda i: 0.5**i,
+    "one over n": lambda i: 1 / (1 + i),
+    "down to a millionth": lambda i: torch.logspace(0, -6, len(i)),
+}
 
 
-def test_bfloat16_bears_the_steps_that_a_wide_matrix_takes_together():
-    """With tiny singular values, rounding makes some eigenvalues of G negative, and each step makes those grow."""
-    left, right = torch.linalg.qr(random(16, 16)).Q, torch.linalg.qr(random(64, 16)).Q
-    wide_NRC = (left @ torch.logspace(0, -6, 16).diag() @ right.T)[None]
-    assert torch.linalg.matrix_norm(newton_schulz(wide_NRC, torch.bfloat16).float(), 2) < 1.3
-    all_together_NRC = steps_together((wide_NRC / wide_NRC.norm()).bfloat16(), 5)
-    assert torch.linalg.matrix_norm(all_together_NRC.float(), 2) > 100
+@pytest.mark.parametrize("shape", [(8, 128), (16, 64), (2, 128)])
+@pytest.mark.parametrize("spectrum", SPECTRA.values(), ids=SPECTRA)
+def test_no_direction_is_too_long_in_bfloat16_whatever_the_singular_values(spectrum, shape):
+    """When three steps shared one Gram matrix, rounding made some directions a million times too long."""
+    rows, columns = shape
+    left_NRR, right_NCR = (torch.linalg.qr(random(50, n, rows)).Q for n in (rows, columns))
+    wide_NRC = left_NRR * spectrum(torch.arange(rows)) @ right_NCR.mT
+    assert torch.linalg.matrix_norm(newton_schulz(wide_NRC, torch.bfloat16).float(), 2).max() < 1.3
 
 
 def test_updates_are_those_of_torch_one_matrix_at_a_time():
@@ -57,9 +59,9 @@ def test_updates_are_those_of_torch_one_matrix_at_a_time():
         muon.step()
         reference.step()
     for mine, other in zip(ours, theirs, strict=True):
-        # The two round to bfloat16 in another order: a hundredth of a direction or two, at each of three steps of
+        # The two round to bfloat16 in another order: a hundredth of a direction or three, at each of three steps of
         # length lr * sqrt(3) for the tall ones.
-        torch.testing.assert_close(mine, other, rtol=0, atol=3 * 0.1 * 3**0.5 * 0.02)
+        torch.testing.assert_close(mine, other, rtol=0, atol=3 * 0.1 * 3**0.5 * 0.03)
 
 
 def test_a_matrix_without_a_gradient_stays_as_it_is():

@@ -80,34 +80,14 @@ def orthogonalize(matrices: list[Tensor], dtype: torch.dtype, world: World = ALO
 
 
 def newton_schulz(x_NRC: Tensor, dtype: torch.dtype) -> Tensor:
-    """Approximately the nearest orthogonal matrices, by matrix products alone, without an SVD."""
-    x_NRC = (x_NRC / x_NRC.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)).to(dtype)
-    _, n_rows, n_columns = x_NRC.shape
-    # One by one, the steps take (5 rows + 10 columns) rows^2 multiplications; three and two together, (14 rows + 4
-    # columns) rows^2. All five together would take fewer still, but each step multiplies the rounding errors of G by up
-    # to A^2 = 12, and bfloat16 allows three.
-    together = [3, 2] if 2 * n_columns > 3 * n_rows else [1] * NEWTON_SCHULZ_STEPS
-    for n_steps in together:
-        x_NRC = steps_together(x_NRC, n_steps)
-    return x_NRC
+    """Approximately the nearest orthogonal matrices, by matrix products alone, without an SVD.
 
-
-def steps_together(x_NRC: Tensor, n_steps: int) -> Tensor:
-    """P_n ... P_2 P_1 X, with P = a + b G + c G^2 of the Gram matrix G = X X^T, which each step turns into P G P.
-
-    Where X is wide, G is small, and X is used only at the start and at the end.
+    Each step computes the Gram matrix G = X X^T from X. To turn G into the next one instead would take fewer products
+    of a wide X, but rounding makes small eigenvalues of G negative, and in bfloat16 they explode within three steps.
     """
-    gram_NRR = x_NRC @ x_NRC.mT
-    all_steps_NRR = step_NRR = polynomial(gram_NRR)
-    for _ in range(n_steps - 1):
-        gram_NRR = step_NRR @ gram_NRR @ step_NRR
-        step_NRR = polynomial(gram_NRR)
-        all_steps_NRR = step_NRR @ all_steps_NRR
-    return all_steps_NRR @ x_NRC
-
-
-def polynomial(gram_NRR: Tensor) -> Tensor:
-    """a + b G + c G^2, by which one step multiplies X."""
-    result_NRR = torch.baddbmm(gram_NRR, gram_NRR, gram_NRR, beta=B, alpha=C)
-    result_NRR.diagonal(dim1=1, dim2=2).add_(A)
-    return result_NRR
+    x_NRC = (x_NRC / x_NRC.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)).to(dtype)
+    for _ in range(NEWTON_SCHULZ_STEPS):
+        gram_NRR = x_NRC @ x_NRC.mT
+        cubic_and_quintic_NRR = torch.baddbmm(gram_NRR, gram_NRR, gram_NRR, beta=B, alpha=C)
+        x_NRC = torch.baddbmm(x_NRC, cubic_and_quintic_NRR, x_NRC, beta=A)
+    return x_NRC
