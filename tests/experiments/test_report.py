@@ -217,6 +217,18 @@ def test_skills_have_tables_of_excess_and_accuracy(plan: Plan, place: Path):
     assert "| d_model=8 | 50.0% |\n| d_model=16 | – |" in text
 
 
+def test_beliefs_stand_layer_by_layer_also_where_the_first_model_has_fewer_layers(plan: Plan, place: Path):
+    shallow = {"embedding": 0.3, "the last norm": 0.9}
+    deep = {"embedding": 0.3, "block 1": 0.8, "the last norm": 0.9}
+    found = [
+        result(plan, i, excess=0.1).model_copy(update={"beliefs": beliefs})
+        for i, beliefs in enumerate([shallow, shallow, deep, deep])
+    ]
+    text = write_report(plan, found, place, print).read_text()
+    assert "| variant | embedding | block 1 | the last norm |" in text
+    assert "| d_model=8 | 0.300 | – | 0.900 |\n| d_model=16 | 0.300 | 0.800 | 0.900 |" in text
+
+
 def test_the_csv_has_a_row_for_every_run_and_numbers_that_read_back_exactly(plan: Plan):
     found = four_results(plan)[:3]
     found[0] = found[0].model_copy(update={"val_loss": 0.1 + 0.2, "contexts": [(32, 1 / 3)]})

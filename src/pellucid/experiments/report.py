@@ -163,7 +163,7 @@ def _what_was_found(results: Sequence[RunResult]) -> list[str]:
             "the model that the run started from, in nats per answer.",
             _variants(numbers, of_answers),
         ]
-    if of_layers := [c.removeprefix("beliefs.") for c in numbers if c.startswith("beliefs.") and c in has]:
+    if of_layers := max((list(run.beliefs) for run in results), key=len):  # in the order of the deepest model
         parts += [
             "## Beliefs",
             "How much of the beliefs about the hidden state a linear map reads from each layer, in documents that it "
