@@ -82,8 +82,8 @@ def orthogonalize(matrices: list[Tensor], dtype: torch.dtype, world: World = ALO
 def newton_schulz(x_NRC: Tensor, dtype: torch.dtype) -> Tensor:
     """Approximately the nearest orthogonal matrices, by matrix products alone, without an SVD.
 
-    Each step computes the Gram matrix G = X X^T from X. To turn G into the next one instead would take fewer products
-    of a wide X, but rounding makes small eigenvalues of G negative, and in bfloat16 they explode within three steps.
+    Each step computes the Gram matrix G = X X^T anew. Turning G into the next one would save products of a wide X; but
+    rounding makes small eigenvalues of G negative, and in bfloat16 these explode within three steps.
     """
     x_NRC = (x_NRC / x_NRC.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)).to(dtype)
     for _ in range(NEWTON_SCHULZ_STEPS):
