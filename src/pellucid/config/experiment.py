@@ -96,7 +96,7 @@ class TextsConfig(FigureSection):
     """How often a skill is right on each of the other texts, a line per variant; needs measures.texts."""
 
     type: Literal["texts"]
-    skill: str = Field(description="a skill, or the first word of several, as recall")
+    skill: str = Field(description="a skill, or the first word that several share, such as recall")
 
 
 class GradientNormsConfig(FigureSection):
