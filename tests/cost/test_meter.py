@@ -1,4 +1,4 @@
-from itertools import accumulate, cycle
+from itertools import cycle
 
 import pytest
 import torch
@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 from cost.runs import BATCH_SIZE, BF16, FP32, VOCAB_SIZE, loss_and_logits, run_config, small_config
@@ -22,6 +21,7 @@ from pellucid.model.recompute import recompute_activations
 from pellucid.runtime.precision import Precision
 from pellucid.training.build import build_optimizers
 from pellucid.training.cost_of_run import cost_of_run
+from profiled_memory import most_bytes_held
 
 OPTIMIZERS = {
     "adamw": AdamWConfig(type="adamw"),
@@ -94,12 +94,13 @@ def real_peak_bytes(model, precision):
     """The most that forward and backward hold at once, beyond weights and gradients, which are there before."""
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        loss, logits = loss_and_logits(model, precision)
+
+    def step():
+        loss, logits = loss_and_logits(model, precision)  # the logits are held until the step ends
         loss.backward()
-        del logits
-    events = profiler.profiler.kineto_results.events()
-    return max(accumulate(event.nbytes() for event in events if event.name() == "[memory]"))
+        return logits
+
+    return most_bytes_held(step)
 
 
 @pytest.mark.parametrize(("precision", "recomputes_blocks"), [(FP32, False), (BF16, True)], ids=["kept", "recomputed"])

@@ -1,7 +1,6 @@
 """One update: equal to the equations, whatever way it is cut up."""
 
 import math
-from itertools import accumulate
 
 import pytest
 import torch
@@ -11,6 +10,7 @@ from pellucid.errors import NonFiniteError
 from pellucid.model.recompute import recompute_activations
 from pellucid.objectives.next_token import next_token_nats
 from pellucid.training.build import choose_objective
+from profiled_memory import most_bytes_held
 from tiny import CONTEXT_LENGTH, VOCAB_SIZE, decoder_config, random_batch, tiny_decoder, tiny_trainer
 
 MOE = {"feed_forward": {"type": "moe", "n_experts": 4, "top_k": 2, "load_balance_weight": 0.5, "shared_experts": 1}}
@@ -106,11 +106,7 @@ def test_the_memory_of_an_update_does_not_grow_with_the_micro_batches_that_it_su
         recompute_activations(decoder.blocks)
         trainer = tiny_trainer(decoder, gradient_accumulation_steps=n_micro_batches)
         trainer.update()  # gradients and moments are there afterwards
-        with torch.profiler.profile(profile_memory=True) as profile:
-            trainer.update()
-        events = profile.profiler.kineto_results.events()
-        changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
-        return max(accumulate(n_bytes for _, n_bytes in changes))
+        return most_bytes_held(trainer.update)
 
     # From the second micro-batch on, the gradient is held besides the activations.
     two, sixteen = peak_bytes(2), peak_bytes(16)
