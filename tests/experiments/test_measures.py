@@ -89,6 +89,27 @@ def test_on_its_own_text_a_model_has_the_skills_of_its_evaluation(untrained):
     assert on_other_texts(model, data, CPU, {"own": model.config}) == {"own": skills}
 
 
+def test_a_model_that_is_told_that_a_bracket_closes_is_judged_by_the_likeliest_of_those_that_close(untrained):
+    brackets = "corpus={type: brackets, kinds: 3, depth: 3, length: 16, size: 400, validation_fraction: 0.1}"
+    model, data = untrained(brackets)
+    found = on_other_texts(model, data, CPU, {"own": model.config})["own"]
+    language = build_corpus(model.config.corpus).language
+    closing = [symbol for _, symbol in language.kinds]
+    closing_ids = [model.tokenizer.encode(f" {symbol}")[0] for symbol in closing]
+    right = {f"close {depth}": [] for depth in (1, 2, 3)}
+    for text in build_corpus(model.config.corpus).documents("validation"):
+        ids = [model.tokenizer.end_of_text, *model.tokenizer.encode(text)]
+        logits_TV = model.model(torch.tensor([ids]))[0]
+        for (state, symbol), logits_V in zip(language.steps(text), logits_TV, strict=True):
+            if symbol in closing:
+                likeliest = closing[int(logits_V[closing_ids].argmax())]
+                right[language.skill(state, symbol)].append(likeliest == symbol)
+    assert {skill: figures["kind"] for skill, figures in found.items() if "kind" in figures} == pytest.approx(
+        {skill: sum(each) / len(each) for skill, each in right.items()}
+    )
+    assert len({figures["kind"] for figures in found.values() if "kind" in figures}) == 3
+
+
 def test_other_texts_have_no_symbols_that_were_never_trained_on(untrained):
     model, data = untrained(CHAINS)
     more = load_run_config(Path("base.yaml"), [CHAINS, "corpus.states=4"])

@@ -217,6 +217,16 @@ def test_skills_have_tables_of_excess_and_accuracy(plan: Plan, place: Path):
     assert "| d_model=8 | 50.0% |\n| d_model=16 | – |" in text
 
 
+def test_kinds_of_brackets_have_a_table_for_each_text_in_which_they_were_measured(plan: Plan, place: Path):
+    figures = {"excess_nats_per_document": 0.1, "accuracy": None, "share_of_tokens": 0.1}
+    texts = {"deeper": {"close 1": {**figures, "kind": 0.75}, "close 2": {**figures, "kind": 0.5}}, "longer": {}}
+    found = [result(plan, i, excess=0.1).model_copy(update={"texts": texts}) for i in range(4)]
+    text = write_report(plan, found, place, print).read_text()
+    assert text.count("right about its kind") == 1
+    assert "right about its kind, deeper:\n\n| variant | close 1 | close 2 | close |" in text
+    assert "| d_model=8 | 75.0% | 50.0% | 62.5% |" in text
+
+
 def test_beliefs_stand_layer_by_layer_also_where_the_first_model_has_fewer_layers(plan: Plan, place: Path):
     shallow = {"embedding": 0.3, "the last norm": 0.9}
     deep = {"embedding": 0.3, "block 1": 0.8, "the last norm": 0.9}

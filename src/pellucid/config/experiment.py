@@ -69,7 +69,9 @@ class SkillsConfig(FigureSection):
     """A table in colours: variants by skills."""
 
     type: Literal["skills"]
-    y: Literal["excess", "accuracy"] = "excess"
+    y: Literal["excess", "accuracy", "kind"] = Field(
+        "excess", description="kind: which kind of bracket closes, in a text from measures.texts"
+    )
     text: str | None = Field(None, description="a name from measures.texts; left out: the run's own text")
 
 

@@ -1,11 +1,13 @@
 """Measures of a run besides its loss."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
-from torch import nn
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from pellucid.checkpoint.build import TrainedModel
 from pellucid.config.experiment import WritingConfig
@@ -21,12 +23,13 @@ from pellucid.data.build import PreparedData, build_batches, pieces_as_tokens
 from pellucid.data.truth import TokenTruth, truth_of_texts
 from pellucid.errors import ConfigError, DataError
 from pellucid.evaluation.build import answers_of_run, evaluate
-from pellucid.evaluation.loss import evaluation_of, score
+from pellucid.evaluation.loss import Scores, evaluation_of, score
 from pellucid.evaluation.written import judge
 from pellucid.experiments.results import Skills
 from pellucid.generation.build import build_sampling
 from pellucid.generation.text import generate_text, search_text
 from pellucid.inspection.beliefs import read_beliefs
+from pellucid.languages.brackets import Brackets
 from pellucid.languages.chains import Chains, Strategy
 from pellucid.languages.hidden import Hidden
 from pellucid.model.build import build_model
@@ -70,7 +73,7 @@ def on_other_texts(
     """Excess and accuracy of each skill on the held-out documents of other corpora, by name, as these tokens.
 
     A document may be longer than the context in training. Where learned positions have no weights for it, the text is
-    left out. ConfigError for tokens that the training text has not.
+    left out. Brackets also get `kind`; see `right_kinds`. ConfigError for tokens that the training text has not.
     """
     found = {}
     for name, config in configs.items():
@@ -87,11 +90,40 @@ def on_other_texts(
         nats, characters = zip(*truth_of_texts(corpus, trained.tokenizer, iter(texts)), strict=True)
         truth = TokenTruth(tuple(corpus.skills), np.concatenate(nats), np.concatenate(characters))
         model = with_context_length(trained, length).to(precision.device)
-        batches = evaluation_batches(tokens, length, config.train.batch_size, from_document_starts=True)
+        batches = list(evaluation_batches(tokens, length, config.train.batch_size, from_document_starts=True))
         evaluation = evaluation_of(score(model, batches, precision), tokens, trained.tokenizer, truth)
         assert evaluation.skills is not None
         found[name] = evaluation.skills.to_json()
+        if isinstance(corpus, SymbolCorpus) and isinstance(corpus.language, Brackets):
+            closing = [trained.tokenizer.encode(f" {symbol}")[-1] for _, symbol in corpus.language.kinds]
+            scores = score(Among(model, closing), batches, precision)
+            for skill, share in right_kinds(scores, np.isin(tokens.tokens[scores.places + 1], closing), truth).items():
+                found[name][skill]["kind"] = share
     return found
+
+
+class Among(nn.Module):
+    """A model that is told which tokens are possible: to all others it gives probability 0."""
+
+    def __init__(self, model: nn.Module, token_ids: Sequence[int]) -> None:
+        super().__init__()
+        self.model, self.token_ids = model, list(token_ids)
+
+    def forward(self, inputs_BT: Tensor) -> Tensor:
+        logits_BTV: Tensor = self.model(inputs_BT)
+        excluded_V = torch.full_like(logits_BTV[0, 0], -torch.inf)
+        excluded_V[self.token_ids] = 0
+        return logits_BTV + excluded_V
+
+
+def right_kinds(scores: Scores, closes_N: NDArray[np.bool_], truth: TokenTruth) -> dict[str, float]:
+    """How often a model that is told that a bracket closes is right about its kind, by skill.
+
+    Counted wherever one closes, also where one might have opened (Hewitt et al. 2020 measure it in this way).
+    """
+    shares_NS = truth.shares(scores.places[closes_N])
+    n_S, n_right_S = shares_NS.sum(axis=0), scores.hits[closes_N] @ shares_NS
+    return {skill: float(n_right_S[s] / n_S[s]) for s, skill in enumerate(truth.skills) if n_S[s]}
 
 
 def at_each_place(trained: TrainedModel, data: PreparedData, precision: Precision) -> dict[str, list[float]]:

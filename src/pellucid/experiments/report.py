@@ -192,6 +192,11 @@ def _what_was_found(results: Sequence[RunResult]) -> list[str]:
             f"The same on other texts, {text}:",
             _variants(numbers, {skill: (f"{start}{skill}{end}", "{:.1%}".format) for skill in of_text}),
         ]
+        if of_kinds := [c for c in numbers if c.startswith("kind.") and c.endswith(end)]:
+            parts += [
+                f"How often a model that is told that a bracket closes is right about its kind, {text}:",
+                _variants(numbers, {c[len("kind.") : -len(end)]: (c, "{:.1%}".format) for c in of_kinds}),
+            ]
     return parts
 
 

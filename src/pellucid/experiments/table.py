@@ -36,6 +36,7 @@ AXIS_LABELS_OF_SOME = {
 AXIS_LABELS_OF_PARTS = {
     "excess": "excess in {} (nats per document)",
     "accuracy": "{}: right where one token is possible (%)",
+    "kind": "{}: right among the brackets that close (%)",
     "half": "first step with half of {} right",
     "contexts": "excess or loss at context {} (nats per token)",
     "beliefs": "share of the beliefs read from {} (R²)",
@@ -63,7 +64,7 @@ def is_measured(column: str) -> bool:
 def is_share(column: str) -> bool:
     """Whether the column is a fraction, to be shown in percent."""
     shares = ("excess_fraction", "answers.whole", "answers.obeys", "answers.distinct")
-    return column in shares or column.startswith(("accuracy.", "whole.", "distance."))
+    return column in shares or column.startswith(("accuracy.", "kind.", "whole.", "distance."))
 
 
 def numbers_of(result: RunResult) -> dict[str, float | None]:
@@ -78,6 +79,7 @@ def numbers_of(result: RunResult) -> dict[str, float | None]:
         **{f"accuracy.{skill}": figures.get("accuracy") for skill, figures in skills.items()},
         **{f"excess.{skill}@{text}": figures["excess_nats_per_document"] for skill, text, figures in elsewhere},
         **{f"accuracy.{skill}@{text}": figures["accuracy"] for skill, text, figures in elsewhere},
+        **{f"kind.{skill}@{text}": figures["kind"] for skill, text, figures in elsewhere if "kind" in figures},
         **{f"half.{skill}": step for skill, step in result.half_right.items()},
         **{f"contexts.{length}": value for length, value in result.contexts},
         **{f"beliefs.{name}": value for name, value in result.beliefs.items()},
@@ -90,7 +92,7 @@ def numbers_of(result: RunResult) -> dict[str, float | None]:
 def with_families(skills: Skills) -> Skills:
     """The skills, and those that begin with the same word (`recall to 8`, `recall to 16`) as one, named by it.
 
-    Their excess adds up. Their accuracy is averaged, weighted by their tokens.
+    Their excess adds up. Shares of what was right are averaged, weighted by their tokens.
     """
     members: dict[str, list[dict[str, float | None]]] = defaultdict(list)
     for skill, figures in skills.items():
@@ -100,9 +102,11 @@ def with_families(skills: Skills) -> Skills:
 
 def _together(parts: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
     table = pd.DataFrame(parts, dtype=float)
-    weights = table.share_of_tokens[table.accuracy.notna()]
-    accuracy = (table.accuracy * weights).sum() / weights.sum() if weights.sum() else None
-    return {"excess_nats_per_document": table.excess_nats_per_document.sum(), "accuracy": accuracy}
+    together: dict[str, float | None] = {"excess_nats_per_document": table.excess_nats_per_document.sum()}
+    for share in table.columns.intersection(["accuracy", "kind"]):
+        weights = table.share_of_tokens[table[share].notna()]
+        together[share] = (table[share] * weights).sum() / weights.sum() if weights.sum() else None
+    return together
 
 
 def results_csv(runs: Sequence[PlannedRun], outcomes: Sequence[RunResult | Failure]) -> str:

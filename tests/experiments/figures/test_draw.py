@@ -28,6 +28,7 @@ FIGURES = [
     ({"type": "contexts"}, "context"),
     ({"type": "places"}, "place"),
     ({"type": "skills", "text": "longer"}, "recall"),
+    ({"type": "skills", "y": "kind", "text": "shorter"}, "kind"),
     ({"type": "texts", "skill": "recall"}, "longer"),
     ({"type": "lines", "x": "model.d_model", "y": "accuracy.recall@longer", "by": "label"}, "recall@longer"),
     ({"type": "gradient_norms"}, "block"),
@@ -46,6 +47,10 @@ def skills(excess, accuracy=0.5):
         }
         for i, skill in enumerate(SKILLS)
     }
+
+
+def with_kinds(skills):
+    return {skill: {**figures, "kind": 0.75} for skill, figures in skills.items()}
 
 
 def result(d_model, seed):
@@ -76,7 +81,7 @@ def result(d_model, seed):
         skills=skills(excess),
         curve=curve,
         contexts=[(16, excess), (32, excess / 2)],
-        texts={"shorter": skills(excess, 0.9), "longer": skills(2 * excess)},
+        texts={"shorter": with_kinds(skills(excess, 0.9)), "longer": skills(2 * excess)},
         places={"model": [1.0, 0.6 + excess], "truth": [1.0, 0.5], "evenly": [1.0, 1.0]},
         gradient_norms=[0.1, 0.2, 0.4],
         writing={

@@ -14,21 +14,23 @@ from pellucid.experiments.figures.style import NAME_WIDTH, Sketch, draw_bands, l
 from pellucid.experiments.results import RunResult
 from pellucid.experiments.table import at_equal_steps, mean_lines, seeds_in_words
 
-FIELDS = {"excess": "excess_nats_per_document", "accuracy": "accuracy"}
+FIELDS = {"excess": "excess_nats_per_document", "accuracy": "accuracy", "kind": "kind"}
 LABELS = {
     "excess": "excess over the floor (nats per document)",
     "accuracy": "right where one token is possible (% of tokens)",
+    "kind": "right kind, among the brackets that close (% of them)",
 }
 
 
 def draw_skills(config: SkillsConfig, results: Sequence[RunResult]) -> Sketch:
     """Draw a table of variants by skills, a number and a colour in each cell; unmeasured skills are left out."""
     tables = [run.skills if config.text is None else run.texts.get(config.text, {}) for run in results]
-    rows_of_runs = [{skill: figures[FIELDS[config.y]] for skill, figures in table.items()} for table in tables]
+    rows_of_runs = [{skill: figures.get(FIELDS[config.y]) for skill, figures in table.items()} for table in tables]
     values = pd.DataFrame(rows_of_runs, dtype=float).dropna(axis=1, how="all")
     if values.empty:
         raise ValueError(
             f"no run has measured the {config.y} of a skill; only languages with a known truth have skills"
+            + ", and kinds are measured in texts of brackets" * (config.y == "kind")
         )
     table = values.groupby([run.label for run in results], sort=False).mean()
     names = [wrapped(label, NAME_WIDTH) for label in table.index]
@@ -41,7 +43,7 @@ def draw_skills(config: SkillsConfig, results: Sequence[RunResult]) -> Sketch:
     x, means = np.arange(len(table.columns)), table.to_numpy()
     norm = _norm_of(config.y, means)
     image = axes.pcolormesh([*x, len(x)], edges, means, cmap="cividis", norm=norm, edgecolor="white")
-    write = in_percent if config.y == "accuracy" else in_short
+    write = in_short if config.y == "excess" else in_percent
     for (row, column), mean in np.ndenumerate(means):
         red, green, blue, _ = image.cmap(norm(mean))
         is_dark = not np.isnan(mean) and 0.3 * red + 0.6 * green + 0.1 * blue < 0.5
@@ -57,15 +59,15 @@ def draw_skills(config: SkillsConfig, results: Sequence[RunResult]) -> Sketch:
     axes.invert_yaxis()
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
-    better = "higher" if config.y == "accuracy" else "lower"
+    better = "lower" if config.y == "excess" else "higher"
     words = seeds_in_words(results, "number", "which the colour repeats")
     where = "" if config.text is None else f" on other texts, {config.text}"
     return Sketch(figure, f"{unit} of each variant in each skill{where}; {better} is better. {words}")
 
 
 def _norm_of(y: str, means: NDArray[np.float64]) -> Normalize:
-    """The colour scale: accuracy from 0 to 1, excess over at most three decades."""
-    if y == "accuracy":
+    """The colour scale: shares from 0 to 1, excess over at most three decades."""
+    if y != "excess":
         return Normalize(0, 1)
     highest = float(np.nanmax(means))
     if highest <= 0:
