@@ -119,7 +119,7 @@ class Among(nn.Module):
 def right_kinds(scores: Scores, closes_N: NDArray[np.bool_], truth: TokenTruth) -> dict[str, float]:
     """How often a model that is told that a bracket closes is right about its kind, by skill.
 
-    Counted wherever one closes, also where one might have opened (Hewitt et al. 2020 measure it in this way).
+    Counted wherever one closes, also where one might have opened (after Hewitt et al. 2020, who want it with 80 %).
     """
     shares_NS = truth.shares(scores.places[closes_N])
     n_S, n_right_S = shares_NS.sum(axis=0), scores.hits[closes_N] @ shares_NS

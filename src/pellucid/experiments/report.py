@@ -188,10 +188,12 @@ def _what_was_found(results: Sequence[RunResult]) -> list[str]:
     for text in dict.fromkeys(text for run in results for text in run.texts):
         start, end = "accuracy.", f"@{text}"
         of_text = [c[len(start) : -len(end)] for c in numbers if c.startswith(start) and c.endswith(end) and c in has]
-        parts += [
-            f"The same on other texts, {text}:",
-            _variants(numbers, {skill: (f"{start}{skill}{end}", "{:.1%}".format) for skill in of_text}),
-        ]
+        is_own = all(numbers[f"{start}{skill}{end}"].equals(numbers.get(f"{start}{skill}")) for skill in of_text)
+        if not is_own:
+            parts += [
+                f"How often the most likely token is right on other texts, {text}:",
+                _variants(numbers, {skill: (f"{start}{skill}{end}", "{:.1%}".format) for skill in of_text}),
+            ]
         if of_kinds := [c for c in numbers if c.startswith("kind.") and c.endswith(end)]:
             parts += [
                 f"How often a model that is told that a bracket closes is right about its kind, {text}:",
