@@ -61,7 +61,7 @@ def draw_skills(config: SkillsConfig, results: Sequence[RunResult]) -> Sketch:
     axes.spines[:].set_visible(False)
     better = "lower" if config.y == "excess" else "higher"
     words = seeds_in_words(results, "number", "which the colour repeats")
-    where = "" if config.text is None else f" on other texts, {config.text}"
+    where = "" if config.text is None else f', in the texts "{config.text}"'
     return Sketch(figure, f"{unit} of each variant in each skill{where}; {better} is better. {words}")
 
 
