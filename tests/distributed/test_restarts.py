@@ -4,10 +4,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from torch.distributed import TCPStore
+from torch.multiprocessing.spawn import ProcessRaisedException
 
 from pellucid.errors import LostProcessError
 from pellucid.runtime import distributed
-from pellucid.runtime.distributed import World, connected, store_of_this_start
+from pellucid.runtime.distributed import CONTINUE, World, connected, store_of_this_start, with_its_cause
 
 
 @pytest.fixture
@@ -52,3 +53,25 @@ def test_a_rank_that_is_lost_while_all_connect_is_one_line(monkeypatch):
         connected(World(1, 2), distributed.torch.device("cpu")),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("last_line", "told"),
+    [
+        (
+            f"pellucid.errors.LostProcessError: another process of this training: it no longer answers; {CONTINUE}",
+            f"another process of this training: it no longer answers; {CONTINUE}",
+        ),
+        ("ValueError: a fault of its own", f"process 2 of 2: ValueError: a fault of its own; {CONTINUE}"),
+    ],
+    ids=["lost", "faulty"],
+)
+def test_a_helper_that_lost_this_process_too_is_no_cause(last_line, told):
+    """As after both slept: each tells of the other, and neither is the cause."""
+
+    class Helpers:
+        def join(self, timeout, grace_period):
+            raise ProcessRaisedException(f"-- Process 0 terminated\nTraceback\n{last_line}", 0, 1)
+
+    lost = LostProcessError("another process of this training", "it no longer answers", CONTINUE)
+    assert str(with_its_cause(lost, Helpers(), 2)) == told

@@ -45,8 +45,9 @@ def address(fables_run: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def window(browser: Browser, address: str) -> Iterator[Page]:
-    """One window for all tests."""
+    """One window for all tests, which has heard of the run: what a test puts in its place then stays."""
     with watched(browser, address) as page:
+        page.wait_for_function("() => microscope.metrics.fables && microscope.samples.fables")
         yield page
 
 
@@ -112,11 +113,11 @@ def test_a_part_of_the_first_screen_is_the_door_to_its_panel(show, text):
     expect(page.locator("#h-attention")).to_be_in_viewport()
     settled(page)  # a click would be lost on a button that is being drawn again
     page.click("#part-machine .heads button[aria-label^='Head 1.1']")
-    page.wait_for_function("microscope.state.head === '1.1'")
+    page.wait_for_function("() => microscope.state.head === '1.1'")
     settled(page)
     page.click("#part-machine .is-feed_forward button.title >> nth=0")
     expect(page.locator("#h-inside")).to_be_in_viewport()
-    page.wait_for_function("microscope.state.head === '0.0' && microscope.state.inside")
+    page.wait_for_function("() => microscope.state.head === '0.0' && microscope.state.inside")
 
 
 def test_a_pass_lights_each_part_in_its_order_and_then_stops(browser, address, text):
@@ -401,22 +402,23 @@ def test_another_hero_is_put_in_the_place_of_the_first_by_one_button(show, run):
     assert page.evaluate("microscope.state.off + microscope.state.instead") == ""
 
 
-def test_the_table_of_knock_outs_is_that_of_the_run_and_its_rows_are_switches(show, run, text, fables_run):
-    page = show(text=text)  # measured without asking, for the checkpoint with which the page opened
-    page.wait_for_selector("[data-row='1.1']")
-    assert json.loads((fables_run / "parts.json").read_text())
-    table = run.knock_out(fables=int(value(page, "fables")))
-    skills = [skill for skill, nats in table.intact.items() if nats]  # those that occur in these fables
+def test_the_table_of_knock_outs_is_that_of_the_run_and_its_rows_are_switches(browser, address, run, text, fables_run):
+    """Measured without asking, for the checkpoint with which a page opens: so it has a window of its own."""
+    with watched(browser, address, f"#{urlencode({'text': text})}") as page:
+        page.wait_for_selector("[data-row='1.1']")
+        assert json.loads((fables_run / "parts.json").read_text())
+        table = run.knock_out(fables=int(value(page, "fables")))
+        skills = [skill for skill, nats in table.intact.items() if nats]  # those that occur in these fables
 
-    for row, part in zip(table.rows, ["0.0", "0.1", "a0", "f0", "1.0", "1.1", "a1", "f1"], strict=True):
-        means = [estimate.mean for estimate in (*(row.by_skill[skill] for skill in skills), row.all)]
-        close(values(page, f"[data-row='{part}'] td"), torch.tensor(means))
-    for head in run.heads(fables=table.n_documents).attribution.heads:
-        looks = torch.tensor([share.mean for skill, share in head.looks.items() if skill in skills])
-        close(values(page, f"[data-row='{head.layer}.{head.head}'] .looks"), looks)
-    page.click("[data-row='1.1'] button")
-    settled(page)
-    assert page.get_attribute(".switches [data-part='1.1']", "aria-checked") == "false"
+        for row, part in zip(table.rows, ["0.0", "0.1", "a0", "f0", "1.0", "1.1", "a1", "f1"], strict=True):
+            means = [estimate.mean for estimate in (*(row.by_skill[skill] for skill in skills), row.all)]
+            close(values(page, f"[data-row='{part}'] td"), torch.tensor(means))
+        for head in run.heads(fables=table.n_documents).attribution.heads:
+            looks = torch.tensor([share.mean for skill, share in head.looks.items() if skill in skills])
+            close(values(page, f"[data-row='{head.layer}.{head.head}'] .looks"), looks)
+        page.click("[data-row='1.1'] button")
+        settled(page)
+        assert page.get_attribute(".switches [data-part='1.1']", "aria-checked") == "false"
 
 
 def test_heads_have_the_scores_that_are_measured(show, run, text):
@@ -648,7 +650,7 @@ WRITES_LATE = """to => {
 def test_an_address_just_called_up_is_not_written_over_by_the_view_before_it(show, text):
     page = show(text=text, at=3)
     assert page.evaluate(WRITES_LATE, "at=2") == "#at=2"
-    page.wait_for_function("!document.documentElement.classList.contains('large')")
+    page.wait_for_function("() => !document.documentElement.classList.contains('large')")
     assert settled(page).locator(".token.here").first.get_attribute("data-place") == "2"
 
 

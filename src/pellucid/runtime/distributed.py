@@ -256,7 +256,7 @@ def with_helpers(n_processes: int, work: Callable[[World], object]) -> Iterator[
         for process in helpers.processes:
             process.join(SECONDS_TO_DIE)
     except LostProcessError as error:
-        raise _with_its_cause(error, helpers, n_processes) from error
+        raise with_its_cause(error, helpers, n_processes) from error
     finally:
         for process in helpers.processes:
             process.kill()
@@ -292,8 +292,8 @@ def _help(index: int, n_processes: int, port: int, n_threads: int, work: Callabl
     work(World(rank, n_processes, rank, store=store))
 
 
-def _with_its_cause(error: LostProcessError, helpers: ProcessContext, n_processes: int) -> LostProcessError:
-    """An error that says which process ended and how; `error` itself, if none did."""
+def with_its_cause(error: LostProcessError, helpers: ProcessContext, n_processes: int) -> LostProcessError:
+    """An error that says which process ended by itself, and how; `error` itself, if none did."""
     try:
         helpers.join(timeout=SECONDS_TO_DIE, grace_period=1.0)
     except ProcessExitedException as end:
@@ -301,5 +301,7 @@ def _with_its_cause(error: LostProcessError, helpers: ProcessContext, n_processe
         return LostProcessError(f"process {end.error_index + 2} of {n_processes}", how, CONTINUE)
     except ProcessRaisedException as end:
         how = str(end).strip().splitlines()[-1]
+        if LostProcessError.__name__ in how:  # it has lost this process, as this one has lost it
+            return error
         return LostProcessError(f"process {end.error_index + 2} of {n_processes}", how, CONTINUE)
     return error
