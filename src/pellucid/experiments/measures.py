@@ -119,7 +119,8 @@ class Among(nn.Module):
 def right_kinds(scores: Scores, closes_N: NDArray[np.bool_], truth: TokenTruth) -> dict[str, float]:
     """How often a model that is told that a bracket closes is right about its kind, by skill.
 
-    Counted wherever one closes, also where one might have opened (after Hewitt et al. 2020, who want it with 80 %).
+    Counted wherever one closes, also where one might have opened. Hewitt et al. (2020) ask the same, and want more than
+    80 % of the closing brackets' probability on the right one.
     """
     shares_NS = truth.shares(scores.places[closes_N])
     n_S, n_right_S = shares_NS.sum(axis=0), scores.hits[closes_N] @ shares_NS
