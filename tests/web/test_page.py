@@ -805,6 +805,22 @@ def test_the_part_that_one_goes_to_is_the_one_that_is_marked(show, text, part):
     page.wait_for_selector(f".parts .here >> text={part}")
 
 
+def test_what_is_filled_on_the_way_to_a_part_does_not_push_it_away(show, text):
+    page = show(text=text)
+    page.evaluate("scrollTo(0, 0)")
+    page.evaluate("""() => {
+        const room = document.createElement("div");
+        room.id = "room";
+        room.style.height = "1500px";
+        const fill = () => document.getElementById("part-knock").prepend(room);
+        addEventListener("scroll", fill, { once: true });
+    }""")
+    page.click(".parts button >> text=Compare")
+    page.wait_for_selector("#room", state="attached")
+    page.wait_for_selector(".parts .here >> text=Compare")
+    page.evaluate("document.getElementById('room').remove()")
+
+
 def test_a_long_text_leaves_room_for_what_is_computed_of_it(show, text):
     page = show(text=text * 60)
     assert page.locator("#text").bounding_box()["height"] <= LAPTOP["height"] / 2

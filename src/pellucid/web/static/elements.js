@@ -32,6 +32,22 @@ export function fill(element, ...children) {
   element.replaceChildren(...shown);
 }
 
+// Scrolls to a section, and on if what was filled on the way has pushed it away: unless the reader moves meanwhile.
+export function goTo(section) {
+  const onWay = new AbortController();
+  const { signal } = onWay;
+  const top = parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop);
+  const go = () => {
+    const isThere = Math.abs(section.getBoundingClientRect().top - top) < 2;
+    if (isThere) onWay.abort();
+    else section.scrollIntoView({ behavior: "smooth" });
+  };
+  for (const move of ["wheel", "touchstart", "pointerdown", "keydown"])
+    addEventListener(move, () => onWay.abort(), { signal });
+  addEventListener("scrollend", go, { signal });
+  go();
+}
+
 // A sentence in which `commands` stand between backticks.
 export function withCode(text) {
   return text.split("`").map((part, i) => (i % 2 ? h("code", part) : part));

@@ -4,7 +4,7 @@
 // and the panels draw; each draws only if what it shows has changed.
 
 import { forgetColours } from "./colours.js";
-import { h } from "./elements.js";
+import { goTo, h } from "./elements.js";
 import { linkEquations } from "./equations.js";
 import { linkTerms } from "./glossary.js";
 import { keys } from "./keys.js";
@@ -170,8 +170,7 @@ function linkParts(sections) {
   for (const section of Object.values(sections)) {
     const heading = section.querySelector("h2");
     const [number, name] = [heading.querySelector("b").textContent, heading.lastChild.textContent.trim()];
-    const show = () => section.scrollIntoView({ behavior: "smooth" });
-    links.set(section, h("button", { onclick: show }, number && h("b", number), ` ${name}`));
+    links.set(section, h("button", { onclick: () => goTo(section) }, number && h("b", number), ` ${name}`));
     list.append(h("li", links.get(section)));
   }
   const mark = () => {

@@ -1,6 +1,6 @@
 // Part 7: parts of the model as switches, and what each of them is for.
 
-import { changed, fill, h, withCode } from "./elements.js";
+import { changed, fill, goTo, h, withCode } from "./elements.js";
 import { knockTable, workInWords } from "./knock_table.js";
 import { headsThatLook, LOOKS } from "./moves.js";
 import { waitedFor } from "./newest.js";
@@ -97,7 +97,7 @@ export function knockPanel(root, view) {
     const { from, to, text } = deciding.swap;
     const set = (changes) => () => {
       view.store.set(changes);
-      document.getElementById("part-next").scrollIntoView({ behavior: "smooth" });
+      goTo(document.getElementById("part-next"));
     };
     fill(
       swap,
@@ -160,6 +160,6 @@ export function knockPanel(root, view) {
 
   function see(head) {
     view.store.set({ head });
-    document.getElementById("part-attention").scrollIntoView({ behavior: "smooth" });
+    goTo(document.getElementById("part-attention"));
   }
 }

@@ -1,6 +1,6 @@
 // The first screen: the parts of this model, and the text on its way through them.
 
-import { changed, figure, fill, h, percent, thousands } from "./elements.js";
+import { changed, figure, fill, goTo, h, percent, thousands } from "./elements.js";
 import { nameInWords, UNNAMED } from "./head_names.js";
 import { partsOf } from "./machine.js";
 import { decidingHere, headOf, placeOf, selectToken } from "./moves.js";
@@ -240,7 +240,7 @@ export function machinePanel(root, view) {
     if (kind === "feed_forward") view.store.set({ head: `${layer}.0`, inside: true });
     if (door === "lens" && point !== undefined) view.store.set({ point });
     const section = document.getElementById(`part-${door}`);
-    if (!section.hidden) section.scrollIntoView({ behavior: "smooth" });
+    if (!section.hidden) goTo(section);
   }
 
   // Lights one part after the other, and says what each does.
