@@ -45,7 +45,7 @@ def one_process(
 ) -> None:
     torch.set_num_threads(1)  # the processes share the cores
     meeting_point = (folder / "rendezvous").as_uri()
-    patience = timedelta(seconds=60)  # then a process that waits for another gives up
+    patience = timedelta(minutes=10)  # then a process that waits for another gives up
     dist.init_process_group("gloo", init_method=meeting_point, rank=rank, world_size=n_processes, timeout=patience)
     (folder / f"{rank}.json").write_text(json.dumps(work(*arguments)), encoding="utf-8")
     dist.destroy_process_group()

@@ -30,7 +30,7 @@ def watched(browser: Browser, address: str, view: str = "") -> Iterator[Page]:
 def settled(page: Page) -> Page:
     """The page, after its requests have been answered."""
     page.wait_for_timeout(30)  # events and requests have begun
-    page.wait_for_selector(READY, timeout=20_000)
+    page.wait_for_selector(READY, timeout=120_000)
     return page
 
 

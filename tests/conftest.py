@@ -22,6 +22,8 @@ from tiny_run import TINY_RUN, VERSES, Result
 settings.register_profile("pellucid", deadline=None, derandomize=True, max_examples=30)
 settings.register_profile("soak", settings.get_profile("pellucid"), max_examples=100)
 settings.load_profile("pellucid")
+for name in ("NO_PROXY", "no_proxy"):  # the tests' own servers are not asked through a proxy
+    os.environ[name] = ",".join([*filter(None, [os.environ.get(name)]), "127.0.0.1", "localhost"])
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 typer.main.get_command = functools.cache(typer.main.get_command)  # built once, not at each call in this process
 

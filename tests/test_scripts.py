@@ -6,6 +6,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -160,9 +161,14 @@ def spawn(work, args, nprocs):
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    """Free like the one after it, at which a script may serve as well."""
+    while True:
+        with socket.socket() as one, socket.socket() as next_one:
+            one.bind(("127.0.0.1", 0))
+            port = one.getsockname()[1]
+            with suppress(OSError, OverflowError):
+                next_one.bind(("127.0.0.1", port + 1))
+                return port
 
 
 def test_every_script_has_a_smallest_form():

@@ -166,6 +166,7 @@ def peak_megabytes(place: Path, corpus: bytes, tokenizer: str) -> float:
 
 
 def write_peak_at_exit(file: Path) -> None:
+    os.environ["RAYON_NUM_THREADS"] = "1"  # of the tokenizer: each thread would set memory aside
     before = peak_bytes()
     Finalize(None, lambda: file.write_text(str((peak_bytes() - before) / MEGABYTE)), exitpriority=0)
 

@@ -5,7 +5,13 @@ import torch
 from torch import nn
 
 from model_axes import VOCAB_SIZE, build_away_from_zero, covering_combinations, float64, tiny_config
-from pellucid.generation.single_token import SingleQueryAttention, SingleTokenDecoder, on_one_token, side_by_side
+from pellucid.generation.single_token import (
+    SingleQueryAttention,
+    SingleTokenDecoder,
+    on_one_token,
+    side_by_side,
+    without_onednn,
+)
 from pellucid.generation.slots import make_slots
 from pellucid.kernels.products import gains_from_packing, has_onednn
 from pellucid.model.attention import project
@@ -55,6 +61,17 @@ def test_the_settings_of_kernels_are_put_back():
     model = build_away_from_zero(tiny_config())
     assert torch.backends.mkldnn.enabled
     SingleTokenDecoder(model)(torch.zeros(1, dtype=torch.long), model.new_state(1))
+    assert torch.backends.mkldnn.enabled
+
+
+def test_the_settings_of_kernels_are_put_back_by_the_last_of_several_threads():
+    """As in a server that is asked about two runs at once."""
+    first, second = without_onednn(), without_onednn()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not torch.backends.mkldnn.enabled
+    second.__exit__(None, None, None)
     assert torch.backends.mkldnn.enabled
 
 

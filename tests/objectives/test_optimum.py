@@ -77,7 +77,7 @@ def taken(table_PX, answers_PN2):
 
 def drawn_pairs(step):
     """Two answers from the reference; which one is preferred is drawn as Bradley and Terry say."""
-    answers_PN2 = drawn(REFERENCE_PX, (640, 2), step)
+    answers_PN2 = drawn(REFERENCE_PX, (2560, 2), step)
     rewards_N2 = taken(REWARDS_PX, answers_PN2)
     p_N = torch.sigmoid(rewards_N2[:, 0] - rewards_N2[:, 1])
     turned_N = torch.rand(p_N.shape, generator=torch.Generator().manual_seed(step), dtype=p_N.dtype) > p_N

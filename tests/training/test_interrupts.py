@@ -28,7 +28,7 @@ def test_a_run_is_asked_to_stop_when_the_pipe_to_its_parent_closes(monkeypatch):
         waiting = stop_with_parent()
         assert (waiting.is_alive(), request.signal_number) == (True, None)
         os.close(writing)
-        waiting.join(10)
+        waiting.join(600)
         assert request.signal_number == signal.SIGTERM
 
 
@@ -39,4 +39,4 @@ def test_while_a_run_waits_for_the_end_of_its_parent_its_standard_input_is_free(
         waiting = stop_with_parent()
         assert os.read(stdin.fileno(), 1) == b""  # and not: a second one that waits on the pipe
         os.close(writing)
-        waiting.join(10)
+        waiting.join(600)

@@ -182,7 +182,7 @@ def test_a_client_that_does_not_read_its_answer_is_cut_off_and_one_that_reads_is
         client.sendall(b"GET /much HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert is_cut_off.wait(GIVES_UP_AFTER_SECONDS)
         monkeypatch.setattr(server, "REQUEST_SECONDS", GIVES_UP_AFTER_SECONDS)
-        assert len(httpx.get(f"http://127.0.0.1:{address[1]}/much").content) > 10_000_000
+        assert len(httpx.get(f"http://127.0.0.1:{address[1]}/much", timeout=60).content) > 10_000_000
         received = b""
         with pytest.raises(ConnectionError):  # noqa: PT012
             while True:

@@ -223,7 +223,7 @@ def test_too_many_listeners_are_sent_away_with_when_to_come_back(run: Path, monk
     app = FastAPI()
     app.include_router(live.event_routes({"run": run}))
     install_errors(app)
-    with served(app) as (host, port), httpx.Client(base_url=f"http://{host}:{port}") as client:
+    with served(app) as (host, port), httpx.Client(base_url=f"http://{host}:{port}", timeout=60) as client:
         with client.stream("GET", "/api/events") as stream:
             lines = stream.iter_lines()
             assert next(lines).startswith("event: ")

@@ -307,7 +307,7 @@ def test_a_refusal_names_the_field_and_what_it_should_have_been(client, fields, 
     ],
 )
 def test_a_body_that_cannot_be_read_is_told_how_to_be_sent(client, content, headers, what):
-    answer = httpx.post(f"{client.base_url}completions", content=content, headers=headers)
+    answer = httpx.post(f"{client.base_url}completions", content=content, headers=headers, timeout=60)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, None)
     assert answer.json()["error"]["message"].startswith(what)
 

@@ -28,6 +28,6 @@ def test_an_open_page_follows_a_run_from_before_its_first_step(browser: Browser,
                     log.write(row)
                 write_snapshot(run, replace(saved, state=saved.state.model_copy(update={"step": step})))
                 if step in (1, 4):  # several come between two looks
-                    expect(page.locator("#status")).to_have_text(f"step {step}", timeout=20_000)
-                    expect(page.locator("#live")).to_have_text(f"training: step {step} of 4", timeout=20_000)
-        expect(page.locator("#live")).to_be_hidden(timeout=20_000)
+                    expect(page.locator("#status")).to_have_text(f"step {step}")
+                    expect(page.locator("#live")).to_have_text(f"training: step {step} of 4")
+        expect(page.locator("#live")).to_be_hidden()

@@ -136,7 +136,7 @@ def test_a_server_that_trains_shows_it_from_the_first_step_and_leaves_a_run_to_r
             data = (json.loads(line[6:]) for line in stream.iter_lines() if line.startswith("data: "))
             saved = (each["steps"] for each in data if each.keys() == {"run", "steps"})
             assert next(steps for steps in saved if steps)[0] == 0
-            assert httpx.get(f"{url}api/run").json()["runs"][0]["checkpoints"][0]["id"] == "run@0"
+            assert httpx.get(f"{url}api/run", timeout=60).json()["runs"][0]["checkpoints"][0]["id"] == "run@0"
             process.send_signal(number)
             expected = -number if number == signal.SIGKILL else 128 + number
             assert process.wait(GIVES_UP_AFTER_SECONDS) == expected, (tmp_path / "errors").read_text()

@@ -11,6 +11,7 @@ Shapes: B sequences, D model, H query heads, G key/value heads, K head width, S 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -36,6 +37,9 @@ from pellucid.model.residual import PostNorm, PreNorm, Sublayer
 from pellucid.model.sliding_window import SlidingWindowAttention, explicit_window
 
 Projection = Callable[[Tensor], Tensor]
+
+_SWITCH = threading.Lock()  # of oneDNN
+_WAS_ENABLED: list[bool] = []  # what each thread inside `without_onednn` has found, the first at the bottom
 
 CAUSAL_ATTENTIONS = (explicit_attention, fused_attention, FAST.attend)  # of one query: all the same
 WINDOWS = (explicit_window, FAST.attend_in_window)
@@ -188,10 +192,17 @@ def projection(weight_OI: Tensor, bias_O: Tensor | None = None) -> Projection:
 
 @contextmanager
 def without_onednn() -> Iterator[None]:
-    """oneDNN, to which PyTorch gives float32 GELU on a CPU, prepares each call for longer than a row of it takes."""
-    was_enabled = torch.backends.mkldnn.enabled
-    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
+    """oneDNN, to which PyTorch gives float32 GELU on a CPU, prepares each call for longer than a row of it takes.
+
+    The switch is the whole process's, so with several threads inside, the last to leave puts it back.
+    """
+    with _SWITCH:
+        _WAS_ENABLED.append(bool(torch.backends.mkldnn.enabled))
+        torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
     try:
         yield
     finally:
-        torch.backends.mkldnn.enabled = was_enabled
+        with _SWITCH:
+            was_enabled = _WAS_ENABLED.pop()
+            if not _WAS_ENABLED:
+                torch.backends.mkldnn.enabled = was_enabled  # type: ignore[assignment]
