@@ -180,9 +180,8 @@ def machine(kernels: str | None = None) -> str:
     cpuinfo = Path("/proc/cpuinfo")
     about = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""  # Linux
     model = re.search(r"^model name\s*: (.*?)(?: @.*)?$", about, re.MULTILINE)
-    name = (
-        model[1].replace("(R)", "").replace(" Processor", "") if model else platform.processor() or platform.machine()
-    )
+    name = model[1] if model else platform.processor() or platform.machine()
+    name = name.replace("(R)", "").replace(" Processor", "")
     kernels = kernels or torch.backends.cpu.get_cpu_capability()
     if _has_bf16("cpu") and kernels != "AVX2":
         name, kernels = f"{name} with bf16 units", "AMX" if "amx_bf16" in about else kernels
