@@ -89,7 +89,7 @@ def test_on_its_own_text_a_model_has_the_skills_of_its_evaluation(untrained):
     assert on_other_texts(model, data, CPU, {"own": model.config}) == {"own": skills}
 
 
-def test_a_model_that_is_told_that_a_bracket_closes_is_judged_by_the_likeliest_of_those_that_close(untrained):
+def test_a_kind_of_bracket_is_right_if_it_is_the_likeliest_of_those_that_close(untrained):
     brackets = "corpus={type: brackets, kinds: 3, depth: 3, length: 16, size: 400, validation_fraction: 0.1}"
     model, data = untrained(brackets)
     found = on_other_texts(model, data, CPU, {"own": model.config})["own"]

@@ -222,8 +222,8 @@ def test_kinds_of_brackets_have_a_table_for_each_text_in_which_they_were_measure
     texts = {"deeper": {"close 1": {**figures, "kind": 0.75}, "close 2": {**figures, "kind": 0.5}}, "longer": {}}
     found = [result(plan, i, excess=0.1).model_copy(update={"texts": texts}) for i in range(4)]
     text = write_report(plan, found, place, print).read_text()
-    assert text.count("right about its kind") == 1
-    assert "right about its kind, deeper:\n\n| variant | close 1 | close 2 | close |" in text
+    assert text.count("How often the right kind") == 1
+    assert "of the brackets that close, deeper:\n\n| variant | close 1 | close 2 | close |" in text
     assert "| d_model=8 | 75.0% | 50.0% | 62.5% |" in text
 
 

@@ -103,7 +103,7 @@ def on_other_texts(
 
 
 class Among(nn.Module):
-    """A model that is told which tokens are possible: to all others it gives probability 0."""
+    """A model that chooses among these tokens alone: all others get probability 0."""
 
     def __init__(self, model: nn.Module, token_ids: Sequence[int]) -> None:
         super().__init__()
@@ -117,10 +117,10 @@ class Among(nn.Module):
 
 
 def right_kinds(scores: Scores, closes_N: NDArray[np.bool_], truth: TokenTruth) -> dict[str, float]:
-    """How often a model that is told that a bracket closes is right about its kind, by skill.
+    """How often the right kind is the likeliest of the brackets that close, by skill.
 
-    Counted wherever one closes, also where one might have opened. Hewitt et al. (2020) ask the same, and want more than
-    80 % of the closing brackets' probability on the right one.
+    All places count where one closes, also those where one might have opened. Hewitt et al. (2020) ask for more: that
+    the right kind has over 80 % of the probability of all brackets that close.
     """
     shares_NS = truth.shares(scores.places[closes_N])
     n_S, n_right_S = shares_NS.sum(axis=0), scores.hits[closes_N] @ shares_NS

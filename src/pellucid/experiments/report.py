@@ -196,7 +196,7 @@ def _what_was_found(results: Sequence[RunResult]) -> list[str]:
             ]
         if of_kinds := [c for c in numbers if c.startswith("kind.") and c.endswith(end)]:
             parts += [
-                f"How often a model that is told that a bracket closes is right about its kind, {text}:",
+                f"How often the right kind is the likeliest of the brackets that close, {text}:",
                 _variants(numbers, {c[len("kind.") : -len(end)]: (c, "{:.1%}".format) for c in of_kinds}),
             ]
     return parts

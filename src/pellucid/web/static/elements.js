@@ -32,7 +32,7 @@ export function fill(element, ...children) {
   element.replaceChildren(...shown);
 }
 
-// Scrolls to a section, and on if what was filled on the way has pushed it away: unless the reader moves meanwhile.
+// Scrolls to a section. If the parts above it grow meanwhile, it scrolls on, unless the reader has moved.
 export function goTo(section) {
   const onWay = new AbortController();
   const { signal } = onWay;
