@@ -3,12 +3,12 @@
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 from pellucid.errors import OutOfMemoryError
 from pellucid.experiments.plan import PLAN_FILE, PlannedRun
 from pellucid.experiments.results import Failure, RunResult, read_result, write_whole
+from pellucid.runtime.processes import command_of
 
 LOG_FILE = "log.txt"
 
@@ -22,7 +22,7 @@ def start_run(run: PlannedRun, run_dir: Path, data_root: Path, n_threads: int) -
     write_whole(run_dir / PLAN_FILE, run.model_dump_json(indent=1) + "\n")
     with (run_dir / LOG_FILE).open("wb") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "pellucid", "experiment-run", str(run_dir), str(data_root)],
+            command_of("pellucid", "experiment-run", str(run_dir), str(data_root)),
             stdin=subprocess.PIPE,  # stays open and empty while the experiment lives: see worker.py
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -3,7 +3,22 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
+
+# `-m` would put the current folder first on sys.path, and `-c` puts "" there: a random.py of the user's would be
+# imported in place of Python's. `-P` prevents that only from Python 3.11 on.
+RUN_MODULE = """
+import sys
+sys.path[:] = [*filter(None, sys.path), sys.argv.pop(1)]
+import runpy
+runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+"""
+
+
+def command_of(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module of ours in a new process, whatever files are in the current folder."""
+    return [sys.executable, "-c", RUN_MODULE, str(Path(__file__).parents[2]), module, *arguments]
 
 
 @contextmanager

@@ -1,13 +1,13 @@
 """Trains a run while its page is open, in its own process, which saves and stops with the server."""
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from pellucid.checkpoint.run_directory import is_locked, steps_in
 from pellucid.config.run import RunConfig
+from pellucid.runtime.processes import command_of
 
 
 def why_not_to_train(config: RunConfig, run_dir: Path) -> str | None:
@@ -26,7 +26,7 @@ def training(config_file: Path, run_dir: Path) -> Iterator[None]:
     the training before it could save. If the server is killed, the training stops as well.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", "pellucid", "train-for-page", str(config_file), str(run_dir)],
+        command_of("pellucid", "train-for-page", str(config_file), str(run_dir)),
         stdin=subprocess.PIPE,  # never written to; when it closes, the training stops: `stop_with_parent`
         start_new_session=True,
         creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # the same on Windows
