@@ -5,11 +5,14 @@ import weakref
 import numpy as np
 import pytest
 
-from pellucid.corpora.corpus import Piece
+import foreign_tokenizers as foreign
+from pellucid.corpora.corpus import Piece, Turn
 from pellucid.corpora.text_files import TextFilesCorpus
 from pellucid.data import encoding, prepare
+from pellucid.data.conversations import write_conversations
 from pellucid.data.encoding import encode_parts
 from pellucid.errors import DataError, OutOfMemoryError
+from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 
 TEXT = "The fox said to the crow: what a voice! The crow, who was vain, said: Caw. " * 3
@@ -43,6 +46,16 @@ def test_processes_give_what_one_gives_in_order_and_end(processes_from_the_start
     assert [part.tokens.tolist() for part in encoded] == expected
     assert all(part.tokens[part.ends].tolist() == [end] * 3 for part in encoded)
     wait_until_no_process_is_left()
+
+
+def test_a_text_that_the_tokenizer_would_change_is_neither_prepared_nor_scored(tmp_path):
+    qwen = Tokenizer.from_json(foreign.qwen().to_str())
+    assert len(list(encode_parts(qwen, [batch("caf\u00e9")]))) == 1
+    with pytest.raises(DataError, match=r"text: the tokenizer changes it: 'cafe\\u0301' becomes 'caf\\xe9'"):
+        list(encode_parts(qwen, [batch("cafe\u0301")]))
+    chat = qwen.with_chat_tokens()
+    with pytest.raises(DataError, match="text: the tokenizer changes it"):
+        write_conversations([[Turn("user", "ok"), Turn("assistant", "cafe\u0301")]], chat, tmp_path / "train.bin")
 
 
 def test_text_that_cannot_be_encoded_is_the_same_error_in_a_process(processes_from_the_start):

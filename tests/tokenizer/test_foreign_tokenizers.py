@@ -7,7 +7,8 @@ import pytest
 import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import models, normalizers, pre_tokenizers
+from tokenizers import AddedToken as Token
+from tokenizers import Regex, models, normalizers, pre_tokenizers
 
 import foreign_tokenizers as foreign
 from pellucid.corpora.corpus import cut_into_pieces
@@ -73,11 +74,20 @@ def test_a_token_that_is_not_special_is_the_text_that_it_spells():
     assert id_ not in qwen.control_ids
 
 
+BYTE_LEVEL = pre_tokenizers.ByteLevel(add_prefix_space=False)
+
+
 def changed(**parts):
     """GPT-2's tokenizer with other parts."""
     library = foreign.gpt2()
     for name, part in parts.items():
         setattr(library, name, part)
+    return library.to_str()
+
+
+def with_added(token: Token) -> str:
+    library = foreign.gpt2()
+    library.add_special_tokens([token]) if token.special else library.add_tokens([token])
     return library.to_str()
 
 
@@ -92,14 +102,86 @@ def with_gap() -> str:
     [
         (tokenizers.Tokenizer(models.WordPiece({"a": 0}, unk_token="a")).to_str(), "its model is WordPiece"),
         (tokenizers.Tokenizer(models.Unigram([("a", 0.0)])).to_str(), "its model is Unigram"),
-        (tokenizers.Tokenizer(models.BPE({"a": 0}, [], byte_fallback=True)).to_str(), "no runs of bytes"),
+        (tokenizers.Tokenizer(models.BPE({"a": 0}, [], byte_fallback=True)).to_str(), "not runs of bytes"),
         (changed(normalizer=normalizers.Lowercase()), "it changes the text first \\(Lowercase\\)"),
         (changed(pre_tokenizer=pre_tokenizers.Metaspace()), "where it cuts it \\(Metaspace\\)"),
         (changed(pre_tokenizer=pre_tokenizers.ByteLevel(add_prefix_space=True)), "where it cuts it \\(ByteLevel\\)"),
         (changed(pre_tokenizer=None), "across blanks"),
+        (with_added(Token(" cat", lstrip=True)), "its token ' cat' swallows the blanks beside it"),
+        (with_added(Token("cat", rstrip=True)), "its token 'cat' swallows the blanks beside it"),
+        (with_added(Token("e", special=True)), "its control token 'e' is also a token of ordinary text"),
+        (changed(pre_tokenizer=pre_tokenizers.Sequence([BYTE_LEVEL, BYTE_LEVEL])), "it writes bytes as symbols twice"),
         (with_gap(), r"its ids have gaps: 31\d tokens, the last with id 1,00\d"),
     ],
 )
 def test_what_cannot_be_expressed_is_refused_in_one_line(text, reason):
     with pytest.raises(DataError, match=f"tokenizer.json: a tokenizer that Pellucid cannot express: .*{reason}"):
         Tokenizer.from_json(text)
+
+
+CUTS = st.builds(
+    lambda rules, use_regex: pre_tokenizers.Sequence(
+        [*rules, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=use_regex)]
+    ),
+    st.lists(
+        st.builds(
+            pre_tokenizers.Split,
+            st.sampled_from(["a", " ", Regex("a|"), Regex(r"\s+"), Regex("(?i)s"), Regex("é?")]),
+            st.sampled_from(["isolated", "removed", "contiguous", "merged_with_previous", "merged_with_next"]),
+            st.booleans(),
+        )
+        | st.just(pre_tokenizers.Digits(True))
+        | st.just(BYTE_LEVEL),
+        max_size=2,
+    ),
+    st.booleans(),
+)
+KINDS_OF_TOKEN = ("lstrip", "rstrip", "single_word", "normalized", "special")
+ADDED = st.builds(
+    lambda text, *yes: Token(text, **dict(zip(KINDS_OF_TOKEN, yes, strict=True))),
+    st.sampled_from(["a", " a", "th", "Ġt", "é", "e\u0301", "猫", "Ã©", "a a"]),
+    *[st.sampled_from([False, False, False, True])] * 5,
+)
+
+
+@given(
+    cuts=CUTS,
+    added=st.lists(ADDED, max_size=3),
+    is_nfc=st.booleans(),
+    ignore_merges=st.booleans(),
+    texts=st.lists(TEXTS | st.text(" aathéé猫Ġ", max_size=12), max_size=4),
+)
+def test_a_tokenizer_that_is_accepted_keeps_a_text_or_refuses_to_learn_it(cuts, added, is_nfc, ignore_merges, texts):
+    library = foreign.gpt2()
+    library.pre_tokenizer, library.model.ignore_merges = cuts, ignore_merges
+    library.normalizer = normalizers.NFC() if is_nfc else None
+    for token in added:
+        library.add_special_tokens([token]) if token.special else library.add_tokens([token])
+    try:
+        ours = Tokenizer.from_json(library.to_str())
+    except DataError:
+        return
+    for text in texts:
+        comes_back = ours.decode(ours.encode(text)) == text
+        if comes_back:
+            assert [ours.decode(ids.tolist()) for ids in ours.encode_exactly([text])] == [text]
+        else:
+            assert not ours.is_lossless
+            with pytest.raises(DataError, match="text: the tokenizer changes it"):
+                ours.require_round_trip(text)
+
+
+def test_only_a_normalizer_makes_a_known_tokenizer_doubtful():
+    assert {name: ours.is_lossless for name, ours in OURS.items()} == {"gpt2": True, "llama": True, "qwen": False}
+
+
+def test_a_rule_that_never_ends_is_refused_when_it_is_read_or_when_it_is_met():
+    def cut_by(rule):
+        return changed(
+            pre_tokenizer=pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(rule), "isolated"), BYTE_LEVEL])
+        )
+
+    with pytest.raises(DataError, match="the tokenizer's rules fail on it"):
+        Tokenizer.from_json(cut_by("(x+x+)+y"))
+    with pytest.raises(DataError, match="text: the tokenizer's rules fail on it"):
+        Tokenizer.from_json(cut_by("((xy)+(xy)+)+z")).encode(40 * "xy")

@@ -23,7 +23,7 @@ def write_conversations(conversations: Iterable[Sequence[Turn]], tokenizer: Toke
     ):
         targets_file.write(b"\0")  # the end_of_text before the first document
         for turns in conversations:
-            encoded = tokenizer.encode_batch([text for _, text in turns])  # faster than one by one: it caches words
+            encoded = tokenizer.encode_exactly([text for _, text in turns])  # faster than one by one: it caches words
             document: list[int] = []
             for (role, text), text_ids in zip(turns, encoded, strict=True):
                 ids, n_targets = in_template(tokenizer, role, text_ids.tolist())

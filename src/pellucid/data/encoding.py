@@ -73,7 +73,7 @@ def _encoded(tokenizer: Tokenizer, pieces: list[Piece], n_bytes: int, *, ends_pa
     ids: list[NDArray[np.integer]] = []
     ends: list[int] = []
     n_tokens = 0
-    for piece, ids_of_piece in zip(pieces, tokenizer.encode_batch([piece.text for piece in pieces]), strict=True):
+    for piece, ids_of_piece in zip(pieces, tokenizer.encode_exactly([piece.text for piece in pieces]), strict=True):
         ids.append(ids_of_piece)
         n_tokens += len(ids_of_piece)
         if piece.ends_document:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -50,7 +51,8 @@ class Tokenizer:
 
     vocab_size: ids are 0 … vocab_size − 1.   control_ids: all ids that no text is encoded as.
     end_of_text: the control id before, between and after documents.   stop_ids: all ids that end a text, END_OF_TURN
-    among them.   has_words: each word of a text (WORD) is encoded separately.
+    among them.   has_words: each word of a text (WORD) is encoded separately.   is_lossless: every text is the text of
+    its tokens, by the way they are made; otherwise it depends on the text (`encode_exactly`).
     """
 
     def __init__(self, library_tokenizer: tokenizers.Tokenizer) -> None:
@@ -77,7 +79,7 @@ class Tokenizer:
             byte_of = byte_of_symbol()
             self._bytes = {id_: bytes(byte_of[symbol] for symbol in token) for id_, token in texts.items()}
         self._bytes.update({id_: b"" if token.special else token.content.encode() for id_, token in added.items()})
-        self.has_words = _has_words(description)
+        self.has_words, self.is_lossless = _has_words(description), _is_lossless(description)
         # `encode` for many texts at once
         self.encode_batch = WordCache(WORD.findall, self._encode_words) if self.has_words else self._encode_texts
 
@@ -86,9 +88,12 @@ class Tokenizer:
         """The tokenizer in a tokenizer.json, by Pellucid or another program. DataError for an unsupported kind."""
         _require_no_huge_id(text, source)
         try:
-            library_tokenizer = tokenizers.Tokenizer.from_str(text)
-            if reason := _not_expressible(library_tokenizer):
+            with _panics_are_errors(source):
+                library_tokenizer = tokenizers.Tokenizer.from_str(text)
+            description = json.loads(library_tokenizer.to_str())
+            if reason := _not_expressible(description, library_tokenizer.get_vocab(with_added_tokens=True).values()):
                 raise DataError(source, f"a tokenizer that Pellucid cannot express: {reason}", OTHER_KIND)
+            _try_its_rules(library_tokenizer, _cuts(description), source)
             return cls(library_tokenizer)
         except DataError:
             raise
@@ -102,7 +107,7 @@ class Tokenizer:
         """Read a tokenizer.json. DataError if it is missing or damaged."""
         try:
             require_regular(path)
-            text = read_at_most(path, MAX_BYTES).decode("utf-8")
+            text = read_at_most(path, MAX_BYTES).decode("utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(str(path), f"cannot be read ({error})", "prepare the data again") from None
         return cls.from_json(text, str(path))
@@ -138,8 +143,24 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Token ids of a text. DataError for half a surrogate pair, or a character that the vocabulary lacks."""
         self._check(text)
-        ids: list[int] = self._library.encode(text, add_special_tokens=False).ids
+        with _panics_are_errors("text"):
+            ids: list[int] = self._library.encode(text, add_special_tokens=False).ids
         return ids
+
+    def encode_exactly(self, texts: Sequence[str]) -> list[NDArray[np.uint32]]:
+        """Token ids of texts that are learned or scored. DataError for one that its tokens would spell otherwise.
+
+        Otherwise a model would be trained, and its bits per byte counted, on another text than the one that is named.
+        """
+        encoded = self.encode_batch(texts)
+        if not self.is_lossless:
+            for text, ids in zip(texts, encoded, strict=True):
+                _require_same(text, self.decode(ids.tolist()))
+        return encoded
+
+    def require_round_trip(self, text: str) -> None:
+        """Raise DataError if the tokens of this text spell another one."""
+        self.encode_exactly([text])
 
     @cached_property
     def merges(self) -> dict[int, tuple[int, int]]:
@@ -164,7 +185,9 @@ class Tokenizer:
 
     def _encode_words(self, words: Sequence[str]) -> Iterator[list[int]]:
         self._check("".join(words))
-        return (encoding.ids for encoding in self._library.encode_batch_fast(words, add_special_tokens=False))
+        with _panics_are_errors("text"):
+            encodings = self._library.encode_batch_fast(words, add_special_tokens=False)
+        return (encoding.ids for encoding in encodings)
 
     def _encode_texts(self, texts: Sequence[str]) -> list[NDArray[np.uint32]]:
         return [np.array(ids, dtype=np.uint32) for ids in self._encode_words(texts)]
@@ -184,6 +207,34 @@ class Tokenizer:
             )
 
 
+def _require_same(text: str, spelled: str) -> None:
+    if text != spelled:
+        start = next((i for i, (a, b) in enumerate(zip(text, spelled, strict=False)) if a != b), 0)
+        before, after = (ascii(each[max(start - 10, 0) : start + 10]) for each in (text, spelled))
+        what = f"the tokenizer changes it: {before} becomes {after}"
+        fix = "write the text in that form (NFC, if it is about accents), or choose a tokenizer that keeps any text"
+        raise DataError("text", what, fix)
+
+
+@contextmanager
+def _panics_are_errors(where: str) -> Iterator[None]:
+    """Inside, a panic of the library's Rust code, which is no Exception, raises DataError."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise DataError(where, f"the tokenizer's rules fail on it ({error})", "use another tokenizer") from None
+
+
+def _try_its_rules(library_tokenizer: tokenizers.Tokenizer, cuts: list[dict[str, Any]], source: str) -> None:
+    """Raise DataError for a regular expression that never ends on a run of one of the characters that it is made of."""
+    rules = "".join(str(cut["pattern"].get("Regex", "")) for cut in cuts if cut["type"] == "Split")
+    for character in sorted(set(rules)):
+        with _panics_are_errors(source):
+            library_tokenizer.encode(40 * character)
+
+
 def _require_no_huge_id(tokenizer_json: str, source: str) -> None:
     """Raise DataError for a huge id with gaps before it: the library would allocate memory for all ids up to it."""
     try:
@@ -197,22 +248,26 @@ def _require_no_huge_id(tokenizer_json: str, source: str) -> None:
         raise DataError(source, f"a tokenizer that Pellucid cannot express: {what}", OTHER_KIND)
 
 
-def _not_expressible(library_tokenizer: tokenizers.Tokenizer) -> str | None:
-    """Why texts could not be decoded exactly from this tokenizer's tokens; None if they can."""
-    description = json.loads(library_tokenizer.to_str())
-    model, normalizer = description["model"], description["normalizer"]
-    ids = sorted(library_tokenizer.get_vocab(with_added_tokens=True).values())
+def _not_expressible(description: dict[str, Any], ids: Iterable[int]) -> str | None:
+    """Why texts could not be decoded exactly from this tokenizer's tokens; None if they can. ids: all that it has."""
+    model, normalizer, added = (description[key] for key in ("model", "normalizer", "added_tokens"))
+    ids = sorted(ids)
     if model["type"] != "BPE":
         return f"its model is {model['type']}, not byte-pair encoding"
     if any(model[key] for key in ("byte_fallback", "dropout", "continuing_subword_prefix", "end_of_word_suffix")):
-        return "its tokens are no runs of bytes (SentencePiece, or marks inside words)"
-    if normalizer and normalizer["type"] != "NFC":
+        return "its tokens are not runs of bytes (SentencePiece, or marks inside words)"
+    if normalizer and normalizer["type"] != "NFC":  # text in that form stays as it is; `encode_exactly` finds any other
         return f"it changes the text first ({normalizer['type']})"
     if ids != list(range(len(ids))):
         return f"its ids have gaps: {len(ids):,} tokens, the last with id {ids[-1]:,}"
-    if not any(token.special for token in library_tokenizer.get_added_tokens_decoder().values()):
+    controls = {token["id"] for token in added if token["special"]}
+    if not controls:
         return "no control token ends a document"
-    controls = {id_ for id_, token in library_tokenizer.get_added_tokens_decoder().items() if token.special}
+    if stripping := [each["content"] for each in added if not each["special"] and (each["lstrip"] or each["rstrip"])]:
+        return f"its token {stripping[0]!r} swallows the blanks beside it"
+    spelled = _spelled(model)
+    if doubles := [each["content"] for each in added if each["special"] and each["content"] in spelled]:
+        return f"its control token {doubles[0]!r} is also a token of ordinary text"
     if others := sorted({*chain(*template_ids(description["post_processor"]))} - controls):
         return f"its template puts id {others[0]}, which is no control token, beside a text"
     cuts = _cuts(description)
@@ -221,9 +276,27 @@ def _not_expressible(library_tokenizer: tokenizers.Tokenizer) -> str | None:
     for cut in cuts:
         if cut["type"] not in LOSSLESS_CUTS or cut.get("add_prefix_space") or cut.get("behavior") == "Removed":
             return f"it changes the text where it cuts it ({cut['type']})"
+    if any(cut["type"] == "ByteLevel" for cut in cuts[:-1]):
+        return "it writes bytes as symbols twice"
     if cuts[-1]["type"] != "ByteLevel" or not byte_of_symbol().keys() <= model["vocab"].keys():
         return "it lacks tokens of single bytes"
     return None
+
+
+def _is_lossless(description: dict[str, Any]) -> bool:
+    """Whether each text is spelled by its tokens: nothing changes it first, and no token has two spellings.
+
+    A token that is added, and also made by merges, is spelled as it is written where it is found, and by its symbols
+    (Ġ is a blank) where it is made.
+    """
+    made = description["model"]["vocab"] if description["model"]["ignore_merges"] else _spelled(description["model"])
+    doubles = [token["content"] for token in description["added_tokens"] if token["content"] in made]
+    return not description["normalizer"] and not doubles
+
+
+def _spelled(model: dict[str, Any]) -> set[str]:
+    """The tokens that text can be encoded as: single symbols, and those that merges make."""
+    return {token for token in model["vocab"] if len(token) == 1} | {"".join(pair) for pair in model["merges"]}
 
 
 def _has_words(description: dict[str, Any]) -> bool:
