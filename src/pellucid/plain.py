@@ -275,7 +275,7 @@ def nats_of_counted_pairs(train_ids: list[int], test_ids: list[int], vocab_size:
 def main() -> None:
     if len(sys.argv) != 2 or not Path(sys.argv[1]).is_file():
         sys.exit("usage: python -m pellucid.plain TEXT.txt")
-    text = Path(sys.argv[1]).read_text(encoding="utf-8", errors="replace")
+    text = Path(sys.argv[1]).read_text(encoding="utf-8-sig", errors="replace")
     merges = learn_merges(text, N_MERGES)
     ids = encode(text, merges)
     vocab_size = 256 + len(merges)

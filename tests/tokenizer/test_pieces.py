@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.tokenizer import pieces
+from pellucid.tokenizer import Tokenizer, pieces
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 
 PAGE = Path(__file__).parents[2] / "docs/tokenizer.md"
@@ -72,6 +72,24 @@ def test_many_merges_are_wrapped_and_none_is_cut_apart():
     assert all(line.count("+") == line.count("→") == line.count("(#") for line in lines)
 
 
+def test_a_text_that_names_a_file_is_a_text_and_a_note_tells_of_the_file(pellucid, workplace):
+    Path("small.txt").write_text("fox")
+    told = pellucid("tokenize", "small.txt")
+    assert "9 bytes" in told.stdout
+    assert told.stderr == "these are the tokens of its name; to learn tokens from the file: --learn-from small.txt\n"
+    assert pellucid("tokenize", "small.txt", "--learn-from", "small.txt").stderr == ""
+
+
+def test_a_byte_order_mark_is_not_part_of_a_text_or_a_tokenizer(pellucid, workplace):
+    marked = b"\xef\xbb\xbf"
+    Path("marked.txt").write_bytes(marked + b"abab")
+    Path("plain.txt").write_bytes(b"abab")
+    marks = pellucid("tokenize", "ab", "--learn-from", "marked.txt").stdout
+    assert marks == pellucid("tokenize", "ab", "--learn-from", "plain.txt").stdout
+    Path("tokenizer.json").write_bytes(marked + TOKENIZER.to_json().encode())
+    assert Tokenizer.load(Path("tokenizer.json")).to_json() == TOKENIZER.to_json()
+
+
 def test_errors_are_one_line(pellucid, workplace):
     assert pellucid("train", "tiny.yaml", "train.steps=2", "tokenizer={type: char}").exit_code == 0
     Path("latin.txt").write_bytes(b"caf\xe9")
@@ -84,6 +102,7 @@ def test_errors_are_one_line(pellucid, workplace):
             "--run excludes --learn-from",
         ),
         (["fox", "--learn-from", "nowhere.txt"], 5, "nowhere.txt: No such file"),
+        (["caf\udce9"], 3, "half of a surrogate pair, or the byte 0xe9, which is not UTF-8"),
         (["fox", "--learn-from", "latin.txt"], 2, "latin.txt: byte 3 is not UTF-8"),
     ]:
         result = pellucid("tokenize", *arguments)

@@ -55,7 +55,8 @@ def read_prompt(prompt: str | None, file: Path | None) -> str | None:
 
 
 def from_utf8(text: bytes, where: str) -> str:
+    """The text of these bytes, without the byte-order mark with which some editors begin a file."""
     try:
-        return text.decode("utf-8")
+        return text.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise ConfigError(where, f"byte {error.start} is not UTF-8", "save the prompt as UTF-8") from None

@@ -139,6 +139,8 @@ def tokenize(
             raise ConfigError("command line", what, "leave out --run, or the others")
         tokenizer = Tokenizer.load(find_step_directory(run, "latest") / "tokenizer.json")
     else:
+        if learn_from is None and os.path.isfile(text):
+            note(f"these are the tokens of its name; to learn tokens from the file: --learn-from {text}")
         source = text if learn_from is None else read_prompt(None, learn_from) or ""
         config = BytePairConfig(type="bpe", vocab_size=vocab_size or 512)
         tokenizer = train_tokenizer(config, (piece.text for piece in cut_into_pieces([source])), [])

@@ -150,7 +150,7 @@ def _text(file: Path, fix: str) -> str:
     kind = DataError if file.name == TOKENIZER else CheckpointError
     try:
         require_regular(file)
-        return read_at_most(file, MAX_JSON_BYTES).decode("utf-8")
+        return read_at_most(file, MAX_JSON_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
         raise kind(str(file.parent), f"no {file.name} here", fix) from None
     except (OSError, UnicodeDecodeError) as error:

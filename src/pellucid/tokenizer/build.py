@@ -10,7 +10,7 @@ from typing_extensions import assert_never
 from pellucid.config.data import BytePairConfig, CharacterConfig, FileTokenizerConfig, TokenizerConfig
 from pellucid.errors import DataError
 from pellucid.files import require_regular
-from pellucid.tokenizer.tokenizer import WORD, Tokenizer
+from pellucid.tokenizer.tokenizer import WORD, Tokenizer, require_unicode
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 
 BYTES_PER_MEGABYTE = 1_000_000
@@ -24,6 +24,7 @@ def train_tokenizer(config: TokenizerConfig, train_texts: Iterable[str], validat
 
     The texts are read once and may be streams; each may be a piece of a document, cut at the end of a word.
     """
+    train_texts, validation_texts = map(_unicode, (train_texts, validation_texts))
     match config:
         case BytePairConfig():
             return train_byte_pairs(
@@ -38,6 +39,12 @@ def train_tokenizer(config: TokenizerConfig, train_texts: Iterable[str], validat
             return Tokenizer.load(Path(config.path))
         case _:
             assert_never(config)
+
+
+def _unicode(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        require_unicode(text)
+        yield text
 
 
 def tokenizer_settings(config: TokenizerConfig, *, for_chat: bool = False) -> dict[str, object]:

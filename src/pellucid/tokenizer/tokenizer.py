@@ -193,11 +193,7 @@ class Tokenizer:
         return [np.array(ids, dtype=np.uint32) for ids in self._encode_words(texts)]
 
     def _check(self, text: str) -> None:
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            half = f"U+{ord(text[error.start]):04X}"
-            raise DataError("text", f"holds {half}, half of a surrogate pair", "fix the text") from None
+        require_unicode(text)
         if self._characters is not None and (unknown := set(text) - self._characters):
             character = min(unknown)
             raise DataError(
@@ -205,6 +201,16 @@ class Tokenizer:
                 f"the character {character!r} (U+{ord(character):04X}) is not in the vocabulary of the char tokenizer",
                 "leave it out, or train with tokenizer.type=bpe, which knows every character",
             )
+
+
+def require_unicode(text: str) -> None:
+    """Raise DataError for half a surrogate pair, which JSON can hold, and which Python reads a wrong byte as."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        half = ord(text[error.start])
+        wrong = f", or the byte {half - 0xDC00:#x}, which is not UTF-8" if 0xDC80 <= half <= 0xDCFF else ""
+        raise DataError("text", f"holds U+{half:04X}, half of a surrogate pair{wrong}", "fix the text") from None
 
 
 def _require_same(text: str, spelled: str) -> None:
