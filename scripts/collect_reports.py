@@ -14,10 +14,12 @@ from typing import Any
 
 
 def read(file: Path) -> list[dict[str, Any]]:
-    """The lessons of one report."""
+    """The lessons of one report, in any encoding of Unicode: PowerShell writes UTF-16."""
     try:
-        return list(json.loads(file.read_text(encoding="utf-8"))["lessons"])
-    except (OSError, ValueError, KeyError, TypeError):
+        rows = list(json.loads(file.read_bytes())["lessons"])
+        table({"": rows}), stuck({"": rows})  # they may find what they need
+        return rows
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         sys.exit(f"error: {file}: not a report; make one with `pellucid learn --report > {file.name}`")
 
 

@@ -42,7 +42,7 @@ class PellucidError(Exception):
     def __init__(self, where: str, what: str, fix: str) -> None:
         # The three parts go to Exception so that an error survives copying between processes.
         super().__init__(where, what, fix)
-        self.where, self.what, self.fix = map(_one_line, (where, what, fix))
+        self.where, self.what, self.fix = map(one_line, (where, what, fix))
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}; {self.fix}"
@@ -110,7 +110,7 @@ def without_frames(error: AnyError) -> AnyError:
     return error
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """Text on one line, shortened, without control characters: names of files and tensors may hold any."""
     line = "".join(c if c.isprintable() else " " if c.isspace() else ascii(c)[1:-1] for c in text)
     half = MOST_CHARACTERS // 2

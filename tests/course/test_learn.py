@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from dataclasses import astuple
 from pathlib import Path
 
 import collect_reports
 import pytest
+from filelock import FileLock
 from typer.testing import CliRunner
 
 from pellucid.cli import app
+from pellucid.course import attempt as attempts
+from pellucid.course.attempt import outcomes
 from pellucid.course.checks import Wrong, expect
 from pellucid.course.exercises import all_lessons, anchor, read_lesson
 from pellucid.course.workbook import Workbook
@@ -18,6 +23,7 @@ from pellucid.errors import ConfigError, DataError
 
 LESSON = next(lesson for lesson in all_lessons() if lesson.number == 1)
 SOLVED = LESSON.solutions.read_text(encoding="utf-8")
+ODD = "class Odd(Exception):\n    def __str__(self):\n        raise ValueError\n"
 
 
 @pytest.fixture
@@ -100,7 +106,10 @@ def test_hints_unfold_one_by_one(here):
         (["return x.tangent"], "it raised AttributeError in line"),
         (["return push_product(x, x_tangent, y, y_tangent)"], "it raised RecursionError in line"),
         (["import sys", "sys.exit(3)"], "it raised SystemExit in line"),
-        (["import os", "os._exit(9)"], "Python ended in the middle of it (exit code 9); is there enough memory?"),
+        (
+            ["import os", "print('deep')", "os._exit(9)"],
+            "Python ended in the middle of it (exit code 9); it said last: deep",
+        ),
     ],
 )
 def test_whatever_a_function_does_it_gets_one_sentence(tmp_path, body, sentence):
@@ -108,6 +117,69 @@ def test_whatever_a_function_does_it_gets_one_sentence(tmp_path, body, sentence)
     assert exercise == "push_product"
     assert told.startswith(sentence)
     assert "\n" not in told
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (["raise KeyboardInterrupt"], "it raised KeyboardInterrupt in line 2: without a message"),
+        (["raise Odd"], "it raised Odd in line 2: without a message"),
+        (["raise SyntaxError('x')"], "it raised SyntaxError in line 2: x"),
+        (["raise ValueError('a\\rb' * 1000)"], "it raised ValueError in line 2: a b"),
+    ],
+)
+def test_whatever_is_raised_gets_one_sentence(tmp_path, body, sentence):
+    file = tmp_path / "lesson_01.py"
+    file.write_text("\n".join(["def push_product(*_):", *(f"    {line}" for line in body), "", ODD]), encoding="utf-8")
+    [told] = outcomes(LESSON, file, {"push_product": lambda module: module.push_product()})
+    assert told.fault.startswith(sentence)
+    assert len(told.fault) < 1000
+
+
+def test_only_the_exercises_in_their_order_count_whatever_a_file_writes_into_the_log(tmp_path):
+    """A file that forks tells all twice; one that knows the log can write anything, which is then no traceback."""
+    log, (first, second, third, *_) = tmp_path / "log", [each.name for each in LESSON.exercises]
+    right, wrong = [[name, None, True] for name in (first, second)], [third, "it is wrong", True]
+    noise = ["zzz", 10**400, {"exercise": first}, [third, None, True], [first], [first, 5, True], [[]] * 3]
+    lines = [*noise, right[0], right[0], *noise, right[1], right[0], wrong, [third, None, True]]
+    log.write_bytes(b"\n\xff\n" + b"[" * 9000 + b"\n" + "\n".join(map(json.dumps, lines)).encode() + b"\n[")
+    assert [astuple(each) for each in attempts._told(log, LESSON)] == [*map(tuple, right), tuple(wrong)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot fork")
+def test_a_file_that_forks_is_checked_once_and_what_it_starts_ends_with_it(tmp_path):
+    lock = tmp_path / "held"
+    start = f"""
+import fcntl, os, time
+os.fork()
+ready, tell = os.pipe()
+if os.fork() == 0:
+    held = open({str(lock)!r}, "w")
+    fcntl.flock(held, fcntl.LOCK_SH)
+    os.write(tell, b"!")
+    time.sleep(100)
+    os._exit(0)
+os.read(ready, 1)
+"""
+    workbook = Workbook(tmp_path / "mine")
+    workbook.start(LESSON)
+    body = with_body("pull_product", "return None")
+    workbook.file(LESSON).write_text(body.replace("import numpy as np\n", f"import numpy as np\n{start}", 1))
+    assert [each.exercise for each in workbook.check(LESSON)] == [each.name for each in LESSON.exercises][:3]
+    with FileLock(lock, timeout=30):  # Timeout: it lives on
+        pass
+
+
+def test_a_finished_lesson_that_no_longer_runs_is_named(tmp_path, monkeypatch):
+    first, workbook = all_lessons()[0], Workbook(tmp_path)
+    workbook.file(first).write_text("\ndef broken(:\n", encoding="utf-8")
+    workbook.done[first.module] = [each.name for each in first.exercises]
+    workbook.file(LESSON).write_text(f"\n\nimport {first.module}\n", encoding="utf-8")
+    [told] = workbook.check(LESSON)
+    assert told.fault.startswith(f"lesson_01.py cannot be run: SyntaxError in line 2 of {first.module}.py: ")
+    monkeypatch.setattr(attempts, "checks_of", lambda lesson: compile("(", tmp_path / "lesson_00.py", "exec"))
+    [told] = attempts._checked(LESSON, workbook.file(LESSON))
+    assert told.fault.startswith("it cannot be checked: SyntaxError in line 1 of lesson_00.py: ")
 
 
 def test_a_nan_among_several_numbers_is_one_of_them():
@@ -187,20 +259,43 @@ def test_reports_of_a_class_become_a_table(here, monkeypatch, capsys):
     n = len(LESSON.exercises)
     told = capsys.readouterr().out
     assert f"| anna | 0 of {n} |\n| otto | {n} of {n} |\n1 at {LESSON.title}: push_product" in told
-    (here / "otto.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(SystemExit, match="otto.json: not a report"):
-        collect_reports.main()
+    (here / "otto.json").write_text((here / "otto.json").read_text(encoding="utf-8"), encoding="utf-16")
+    collect_reports.main()
+    assert capsys.readouterr().out == told
+    row = {"lesson": LESSON.title, "done": [], "of": 1, "hints": {}, "next": None}
+    for wrong in ([], *({"lessons": [{**row, key: 5}]} for key in ("lesson", "done", "hints", "next"))):
+        (here / "otto.json").write_text(json.dumps(wrong), encoding="utf-8")
+        with pytest.raises(SystemExit, match="otto.json: not a report"):
+            collect_reports.main()
 
 
 def test_damaged_notes_are_named_and_answers_are_kept(here):
     learn(1)
     notes = here / "my_lessons" / "progress.json"
-    for damaged in ("{", "[]", json.dumps({"done": [], "hints": {}})):
-        notes.write_text(damaged, encoding="utf-8")
+    damaged = ["{", "[]", "[" * 100_000, '{"done": {}, "hints": {"lesson_01.push_product": 1e999}}', "\xff"]
+    wrong = [([], {}), ({}, []), ({"lesson_01": 5}, {}), ({"lesson_01": [[]]}, {}), ({}, {"a": "b"}), ({}, {"a": None})]
+    for text in [*damaged, *(json.dumps({"done": done, "hints": hints}) for done, hints in wrong)]:
+        notes.write_bytes(text.encode("latin-1"))
         with pytest.raises(DataError, match="it is damaged; delete it"):
             Workbook(here / "my_lessons")
     notes.unlink()
     assert "not written yet" in learn(1)
+
+
+def test_names_that_are_not_exercises_do_not_count(tmp_path):
+    notes = {"done": {LESSON.module: ["push_product"] * len(LESSON.exercises)}, "hints": {}}
+    (tmp_path / "progress.json").write_text(json.dumps(notes), encoding="utf-8-sig")
+    assert Workbook(tmp_path).n_done(LESSON) == 1
+    assert not Workbook(tmp_path).is_done(LESSON)
+
+
+def test_what_two_commands_note_at_once_of_two_lessons_is_kept(tmp_path):
+    one, two = Workbook(tmp_path), Workbook(tmp_path)
+    for workbook, lesson in zip((one, two), all_lessons(), strict=False):
+        workbook.one_more_hint(lesson, lesson.exercises[0].name, 2)
+    assert list(Workbook(tmp_path).n_hints.values()) == [1, 1]
+    one.reset(all_lessons()[0])
+    assert list(Workbook(tmp_path).n_hints.values()) == [1]
 
 
 @pytest.mark.parametrize("arguments", [("99",), ("--reset", "99"), ("--hint",)])

@@ -59,8 +59,7 @@ def _overview(lessons: list[Lesson], workbook: Workbook) -> str:
     lines = [f"    {'lesson':{width}}     done  minutes of exercises"]
     following = None
     for lesson in lessons:
-        n_done = len(workbook.done.get(lesson.module, []))
-        mark = "✓" if workbook.is_done(lesson) else " "
+        n_done, mark = workbook.n_done(lesson), "✓" if workbook.is_done(lesson) else " "
         lines.append(f"  {mark} {lesson.title:{width}}   {n_done} of {len(lesson.exercises)} {lesson.minutes:>5}")
         if following is None and not workbook.is_done(lesson):
             following = lesson

@@ -6,11 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from pellucid.course.attempt import MOST_SECONDS, Outcome, attempt
 from pellucid.course.exercises import Lesson, all_lessons
 from pellucid.errors import DataError
-from pellucid.files import written_whole
+from pellucid.files import read_at_most, written_whole
 from pellucid.version import __version__
+
+MAX_NOTES = 1 << 20  # bytes
 
 
 class Workbook:
@@ -46,7 +50,7 @@ class Workbook:
         for exercise in lesson.exercises:
             self.n_hints.pop(_key(lesson, exercise.name), None)
         self.start(lesson)
-        self._save()
+        self._save(lesson)
         return kept
 
     def check(self, lesson: Lesson, most_seconds: float = MOST_SECONDS) -> list[Outcome]:
@@ -58,7 +62,7 @@ class Workbook:
         }
         outcomes = attempt(lesson, self.file(lesson).resolve(), finished, most_seconds)
         self.done[lesson.module] = [outcome.exercise for outcome in outcomes if outcome.fault is None]
-        self._save()
+        self._save(lesson)
         return outcomes
 
     def report(self) -> dict[str, Any]:
@@ -78,8 +82,12 @@ class Workbook:
             )
         return {"pellucid_version": __version__, "lessons": rows}
 
+    def n_done(self, lesson: Lesson) -> int:
+        """How many of a lesson's exercises were right when they were last checked."""
+        return len({each.name for each in lesson.exercises} & set(self.done.get(lesson.module, [])))
+
     def is_done(self, lesson: Lesson) -> bool:
-        return len(self.done.get(lesson.module, [])) == len(lesson.exercises)
+        return self.n_done(lesson) == len(lesson.exercises)
 
     def hints_shown(self, lesson: Lesson, exercise: str) -> int:
         return self.n_hints.get(_key(lesson, exercise), 0)
@@ -88,12 +96,21 @@ class Workbook:
         """Unfold another hint of an exercise: how many are to be shown now."""
         shown = min(self.hints_shown(lesson, exercise) + 1, n_there_are)
         self.n_hints[_key(lesson, exercise)] = shown
-        self._save()
+        self._save(lesson)
         return shown
 
-    def _save(self) -> None:
-        with written_whole(self.notes) as draft:
-            draft.write_text(json.dumps({"done": self.done, "hints": self.n_hints}, indent=2), encoding="utf-8")
+    def _save(self, lesson: Lesson) -> None:
+        """Note where a lesson is. What another `learn` has noted of other lessons meanwhile is kept."""
+
+        def with_ours(theirs: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+            others = {key: value for key, value in theirs.items() if key.partition(".")[0] != lesson.module}
+            return others | {key: value for key, value in ours.items() if key.partition(".")[0] == lesson.module}
+
+        with FileLock(self.folder / ".progress.lock"):
+            read = _read(self.notes)
+            self.done, self.n_hints = with_ours(read["done"], self.done), with_ours(read["hints"], self.n_hints)
+            with written_whole(self.notes) as draft:
+                draft.write_text(json.dumps({"done": self.done, "hints": self.n_hints}, indent=2), encoding="utf-8")
 
 
 def _key(lesson: Lesson, exercise: str) -> str:
@@ -106,10 +123,11 @@ def _read(notes: Path) -> dict[str, Any]:
     if not notes.exists():
         return {"done": {}, "hints": {}}
     try:
-        read = json.loads(notes.read_text(encoding="utf-8"))
-        if all(isinstance(read[key], dict) for key in ("done", "hints")):
-            return dict(read)
-    except (ValueError, KeyError, TypeError):
+        read = json.loads(read_at_most(notes, MAX_NOTES))
+        names = [name for done in read["done"].values() for name in (done if isinstance(done, list) else [None])]
+        if all(isinstance(name, str) for name in names) and all(type(n) is int for n in read["hints"].values()):
+            return {"done": read["done"], "hints": read["hints"]}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     raise DataError(str(notes), "it is damaged", "delete it; your answers are in the lesson files beside it, and "
                     "`pellucid learn` finds again what is done")  # fmt: skip
