@@ -2,6 +2,8 @@
 
 import json
 import os
+import posixpath
+import re
 import subprocess
 import sys
 from email import message_from_string
@@ -13,6 +15,7 @@ import pytest
 from pellucid import __version__
 
 ROOT = Path(__file__).parents[1]
+LINK = re.compile(r"\]\(((?:figures|\.\./docs)/[^)#]+)")
 RUN_ALL = """
 import json, sys
 from pellucid.cli import app
@@ -42,6 +45,16 @@ def test_the_wheel_tells_who_made_it_for_what(wheel: Path):
         assert {"pellucid/py.typed", "pellucid/configs/fables.yaml"} <= set(archive.namelist())
     assert (metadata["Version"], metadata["License-Expression"]) == (__version__, "MIT")
     assert metadata["Author"] == "The Pellucid authors"
+
+
+def test_a_lesson_of_the_wheel_has_its_pictures_and_the_pages_that_it_links_to(wheel: Path):
+    with ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        pages = [name for name in names if re.fullmatch(r"pellucid/lessons/\d\d_\w+\.md", name)]
+        links = {link for page in pages for link in LINK.findall(archive.read(page).decode())}
+    assert len(pages) == 14
+    assert len(links) > 60
+    assert not {link for link in links if posixpath.normpath(f"pellucid/lessons/{link}") not in names}
 
 
 def test_an_installed_wheel_trains_and_generates_from_an_empty_folder(wheel: Path, tmp_path: Path):
