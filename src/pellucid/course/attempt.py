@@ -23,7 +23,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from threading import Thread
 from types import ModuleType
-from typing import IO
+from typing import IO, BinaryIO
 
 from pellucid.course.checks import Wrong
 from pellucid.course.exercises import LESSONS, Lesson, all_lessons
@@ -53,12 +53,10 @@ def attempt(
     `finished` names the student's files of other lessons that later ones build on: {"lesson_01": path}. Without one,
     ours takes its place.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "outcomes.jsonl"
-        log.touch()
+    said: list[str] = []
+    with tempfile.TemporaryDirectory() as folder, open(Path(folder) / "outcomes.jsonl", "w+b") as log:
         others = [f"{name}={path}" for name, path in finished.items()]
-        command = command_of("pellucid.course.attempt", str(lesson.number), str(file), str(log), *others)
-        said: list[str] = []
+        command = command_of("pellucid.course.attempt", str(lesson.number), str(file), log.name, *others)
         with _process(command, said) as process:
             is_late = not _ends(process, log, lesson, most_seconds)
         outcomes = _told(log, lesson)
@@ -118,29 +116,29 @@ def _pass_on(output: IO[str], said: list[str]) -> None:
             said[:] = [one_line(line.strip())] if line.strip() else said
 
 
-def _ends(process: subprocess.Popen[str], log: Path, lesson: Lesson, most_seconds: float) -> bool:
+def _ends(process: subprocess.Popen[str], log: BinaryIO, lesson: Lesson, most_seconds: float) -> bool:
     """Whether the checks end before one exercise has taken too long. Each outcome starts the clock anew.
 
     The first line of the log, an empty one, tells that all is imported, which takes longer on a busy machine.
     """
     size, n_done, since = 0, 0, time.monotonic()
     while process.poll() is None and n_done < len(lesson.exercises):
-        if log.stat().st_size != size:
-            if not size or len(_told(log, lesson)) > n_done:
+        if (new_size := log.seek(0, os.SEEK_END)) != size:
+            n_told = len(_told(log, lesson))
+            if not size or n_told > n_done:
                 since = time.monotonic()
-            size, n_done = log.stat().st_size, len(_told(log, lesson))
+            size, n_done = new_size, n_told
         if time.monotonic() - since > (most_seconds if size else 5 * MOST_SECONDS):
             return False
         time.sleep(0.02)
     return True
 
 
-def _told(log: Path, lesson: Lesson) -> list[Outcome]:
+def _told(log: BinaryIO, lesson: Lesson) -> list[Outcome]:
     """The outcomes in a log: those of the exercises in their order, as a student's file may write there, too."""
     outcomes: list[Outcome] = []
-    with log.open("rb") as lines:
-        told = lines.read(MOST_TOLD).splitlines()
-    for line in told:
+    log.seek(0)
+    for line in log.read(MOST_TOLD).splitlines():
         expected = [exercise.name for exercise in lesson.exercises[len(outcomes) :][:1]]
         try:
             row = json.loads(line)
