@@ -103,6 +103,7 @@ def with_gap() -> str:
         (tokenizers.Tokenizer(models.WordPiece({"a": 0}, unk_token="a")).to_str(), "its model is WordPiece"),
         (tokenizers.Tokenizer(models.Unigram([("a", 0.0)])).to_str(), "its model is Unigram"),
         (tokenizers.Tokenizer(models.BPE({"a": 0}, [], byte_fallback=True)).to_str(), "not runs of bytes"),
+        (foreign.gpt2().to_str().replace('prefix":null', 'prefix":"\\\\u0000"'), "it marks tokens inside words"),
         (changed(normalizer=normalizers.Lowercase()), "it changes the text first \\(Lowercase\\)"),
         (changed(pre_tokenizer=pre_tokenizers.Metaspace()), "where it cuts it \\(Metaspace\\)"),
         (changed(pre_tokenizer=pre_tokenizers.ByteLevel(add_prefix_space=True)), "where it cuts it \\(ByteLevel\\)"),

@@ -86,7 +86,7 @@ class Tokenizer:
     @classmethod
     def from_json(cls, text: str, source: str = "tokenizer.json") -> Self:
         """The tokenizer in a tokenizer.json, by Pellucid or another program. DataError for an unsupported kind."""
-        _require_no_huge_id(text, source)
+        _require_harmless(text, source)
         try:
             with _panics_are_errors(source):
                 library_tokenizer = tokenizers.Tokenizer.from_str(text)
@@ -241,14 +241,17 @@ def _try_its_rules(library_tokenizer: tokenizers.Tokenizer, cuts: list[dict[str,
             library_tokenizer.encode(40 * character)
 
 
-def _require_no_huge_id(tokenizer_json: str, source: str) -> None:
-    """Raise DataError for a huge id with gaps before it: the library would allocate memory for all ids up to it."""
+def _require_harmless(tokenizer_json: str, source: str) -> None:
+    """Raise DataError for what would end the library, and us: memory for all ids up to a huge one, a wrong prefix."""
     try:
         description = json.loads(tokenizer_json)
         ids = [*description["model"]["vocab"].values(), *(token["id"] for token in description["added_tokens"])]
-        largest = max(ids, default=0)
+        largest, model = max(ids, default=0), description["model"]
+        marks = model.get("type") != "WordPiece" and model.get("continuing_subword_prefix")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return  # the library's own message is clearer
+    if marks:
+        raise DataError(source, "a tokenizer that Pellucid cannot express: it marks tokens inside words", OTHER_KIND)
     if isinstance(largest, int) and largest >= max(len(ids), MOST_TOKENS):
         what = f"its ids have gaps: {len(ids):,} tokens, the last with id {largest:,}"
         raise DataError(source, f"a tokenizer that Pellucid cannot express: {what}", OTHER_KIND)
@@ -260,8 +263,8 @@ def _not_expressible(description: dict[str, Any], ids: Iterable[int]) -> str | N
     ids = sorted(ids)
     if model["type"] != "BPE":
         return f"its model is {model['type']}, not byte-pair encoding"
-    if any(model[key] for key in ("byte_fallback", "dropout", "continuing_subword_prefix", "end_of_word_suffix")):
-        return "its tokens are not runs of bytes (SentencePiece, or marks inside words)"
+    if any(model[key] for key in ("byte_fallback", "dropout", "end_of_word_suffix")):
+        return "its tokens are not runs of bytes (SentencePiece, or marks at the ends of words)"
     if normalizer and normalizer["type"] != "NFC":  # text in that form stays as it is; `encode_exactly` finds any other
         return f"it changes the text first ({normalizer['type']})"
     if ids != list(range(len(ids))):
