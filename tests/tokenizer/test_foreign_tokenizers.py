@@ -169,7 +169,7 @@ def test_a_tokenizer_that_is_accepted_keeps_a_text_or_refuses_to_learn_it(cuts, 
         else:
             assert not ours.is_lossless
             with pytest.raises(DataError, match="text: the tokenizer changes it"):
-                ours.require_round_trip(text)
+                ours.encode_exactly([text])
 
 
 def test_only_a_normalizer_makes_a_known_tokenizer_doubtful():

@@ -67,11 +67,9 @@ def attempt(
         fault = f"it was not done after {most_seconds:.0f} seconds; is there a loop without an end?"
     else:
         code = process.returncode
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        memory = "; is there enough memory?" if code == -9 else ""  # how Linux ends a process that takes too much
-        fault = f"Python ended in the middle of it ({how}){memory}" + "".join(
-            f"; it said last: {line}" for line in said
-        )
+        fault = f"Python ended in the middle of it ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
+        fault += "; is there enough memory?" if code == -9 else ""  # so Linux ends a process that takes too much
+        fault += f"; it said last: {said[-1]}" if said else ""
     return [*outcomes, Outcome(name, fault)]
 
 
@@ -111,7 +109,8 @@ def _pass_on(output: IO[str], said: list[str]) -> None:
     with output:
         while line := output.readline(MOST_SHOWN):
             if sys.stderr is not None and n_shown < MOST_SHOWN:
-                print(line[: MOST_SHOWN - n_shown], end="", file=sys.stderr, flush=True)
+                with suppress(OSError, ValueError):  # nobody listens any more
+                    print(line[: MOST_SHOWN - n_shown], end="", file=sys.stderr, flush=True)
             n_shown += len(line)
             said[:] = [one_line(line.strip())] if line.strip() else said
 

@@ -158,10 +158,6 @@ class Tokenizer:
                 _require_same(text, self.decode(ids.tolist()))
         return encoded
 
-    def require_round_trip(self, text: str) -> None:
-        """Raise DataError if the tokens of this text spell another one."""
-        self.encode_exactly([text])
-
     @cached_property
     def merges(self) -> dict[int, tuple[int, int]]:
         """The pair of ids that each merged token was made of, in the order in which they were learned."""
