@@ -30,8 +30,8 @@ from pellucid.errors import ConfigError
 from pellucid.evaluation.build import evaluate_on, evaluate_text
 from pellucid.exchange.converted import merge_run, quantize_run
 from pellucid.exchange.export import Format, export_run
-from pellucid.exchange.gguf import Precision as ExportPrecision
 from pellucid.exchange.imports import import_run
+from pellucid.exchange.precision import Precision as ExportPrecision
 from pellucid.files import RUNS_ROOT
 from pellucid.generation.chat import Conversation
 from pellucid.generation.sampling import Sampling

@@ -24,6 +24,8 @@ def gguf_of(**choices):
         ("activation", {**GPT2, "activation": "gelu"}),
         ("activation", {**LLAMA, "activation": "gelu_tanh"}),
         ("attention", {**LLAMA, "attention": {"type": "sliding_window", "window": 4}}),
+        ("attention", {**LLAMA, "attention": {"type": "sliding_window", "window": 4}, "qk_norm": True}),
+        ("attention", {**LLAMA, "attention": {"type": "sliding_window", "window": 4}, "bias": ["queries_keys_values"]}),
         ("attention", {**LLAMA, "attention": "linear"}),
         ("bias", {**LLAMA, "bias": True}),
         ("bias", {**LLAMA, "bias": ["feed_forward"]}),

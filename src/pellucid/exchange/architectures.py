@@ -26,6 +26,7 @@ from pellucid.config.model import (
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.exchange.classes import ARCHITECTURES, Architecture
 from pellucid.exchange.config_json import DAMAGED, bias_flags, biases_of, read_config, written_config
+from pellucid.exchange.knobs import knobs_of, require_all_told
 from pellucid.exchange.layouts import Place, bias_place, places_of, to_ours, to_theirs
 from pellucid.model.build import build_model, head_width
 from pellucid.model.positions import Sinusoidal
@@ -37,17 +38,21 @@ FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
 def to_hugging_face(
-    config: DecoderConfig, tensors: Mapping[str, Tensor], vocab_size: int
+    config: DecoderConfig, tensors: Mapping[str, Tensor], vocab_size: int, *, any_tokenizer: bool = False
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The config.json and the tensors of a class that computes the same as this decoder.
 
-    `tensors` are named as in model.safetensors. Raises ConfigError, naming the knob, if there is no such class.
+    `tensors` are named as in model.safetensors; `any_tokenizer` as in `class_for`. Raises ConfigError, naming the knob,
+    if there is no such class.
     """
-    architecture = class_for(config, tensors)
+    architecture = class_for(config, tensors, any_tokenizer=any_tokenizer)
     hf_config = written_config(architecture, config, vocab_size, used_biases(tensors))
     hf_config["torch_dtype"] = str(tensors[EMBEDDING].dtype).removeprefix("torch.")
     places = _places(architecture, config, hf_config)
-    all_tensors = {**tensors, **_computed_positions(config, tensors[EMBEDDING])}
+    computed = _computed_positions(config, tensors[EMBEDDING])
+    told = knobs_of(read_config(architecture, {**architecture.defaults, **hf_config}, architecture.name)[0])
+    require_all_told(config, told | ({"position": config.position.type} if computed else {}), architecture.name)
+    all_tensors = {**tensors, **computed}
     without_place = sorted(all_tensors.keys() - {name for place in places for name in place.ours})
     if unused := [name for name in without_place if all_tensors[name].any()]:
         what = f"{architecture.name} has no place for {unused[0]}"
@@ -78,10 +83,14 @@ def from_hugging_face(
     return *_as_exported(config, vocab_size, tensors, hint if isinstance(hint, dict) else {}), vocab_size
 
 
-def class_for(config: DecoderConfig, tensors: Mapping[str, Tensor]) -> Architecture:
-    """The class that computes the same as the decoder, with the fewest unused biases. ConfigError, naming the knob."""
+def class_for(config: DecoderConfig, tensors: Mapping[str, Tensor], *, any_tokenizer: bool = False) -> Architecture:
+    """The class that computes the same as the decoder, with the fewest unused biases. ConfigError, naming the knob.
+
+    any_tokenizer: only one that transformers loads with the tokenizer beside it, not with the class's own.
+    """
     biases = used_biases(tensors)
-    lacking = [(architecture, _lacks(architecture, config, biases)) for architecture in ARCHITECTURES]
+    classes = [each for each in ARCHITECTURES if not (any_tokenizer and each.own_tokenizer)]
+    lacking = [(architecture, _lacks(architecture, config, biases)) for architecture in classes]
     if possible := [architecture for architecture, knobs in lacking if not knobs]:
         return min(possible, key=lambda each: len(biases_of(each, bias_flags(each, biases)) - biases))
     # Of the classes that have all knobs left at their defaults, the nearest: a knob that was changed is named.

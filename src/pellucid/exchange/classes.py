@@ -52,6 +52,7 @@ class Architecture:
     divides_width: bool = True  # d_model must be a multiple of n_heads
     window: str | None = None  # the key that says which layers have a window
     experts: bool = False
+    own_tokenizer: bool = False  # transformers reads no other one for it, whatever the files beside it say
     prefix: str = "model."
     embedding: str = "model.embed_tokens.weight"
     dropouts: tuple[str, ...] = ("attention_dropout",)
@@ -127,6 +128,7 @@ QWEN2 = Architecture(  # a Llama with biases for queries, keys and values alone
     rows=attention(qkv=True) + gated(),
     window="layer_types",
     divides_width=False,
+    own_tokenizer=True,
     defaults={**LIKE_LLAMA, "num_key_value_heads": 32, "sliding_window": 4096, "max_window_layers": 28},
 )
 QWEN3 = replace(
@@ -140,6 +142,7 @@ QWEN3 = replace(
         Row(("blocks.{}.attention.sublayer.key_norm",), "model.layers.{}.self_attn.k_norm"),
     ),
     qk_norm=True,
+    own_tokenizer=False,
     defaults={**QWEN2.defaults, "head_dim": 128, "attention_bias": False},
 )
 STARCODER2 = Architecture(

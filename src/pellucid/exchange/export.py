@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Literal
 
 import safetensors.torch
-import torch
 from typing_extensions import assert_never
 
 from pellucid.checkpoint.build import TrainedModel, find_checkpoint, trained_model
@@ -25,15 +24,15 @@ from pellucid.config.model import DecoderConfig
 from pellucid.errors import ConfigError
 from pellucid.exchange.architectures import class_for, to_hugging_face
 from pellucid.exchange.folders import new_folder, require_empty
-from pellucid.exchange.gguf import Precision, loading_arguments, write_gguf
+from pellucid.exchange.gguf import loading_arguments, write_gguf
 from pellucid.exchange.model_card import HUGGING_FACE, HUGGING_FACE_CHAT, Exported, Loading, gguf_loading, model_card
+from pellucid.exchange.precision import Precision, rounded
 from pellucid.exchange.rewrites import as_llama
-from pellucid.exchange.tokenizer_files import generation_settings, tokenizer_files
+from pellucid.exchange.tokenizer_files import cuts_as_qwen2, generation_settings, tokenizer_files
 from pellucid.model.known_parts import unknown_parts
 
 Format = Literal["hf", "gguf"]
 Card = Callable[[Exported, Loading], str]  # README.md
-DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def export_run(
@@ -72,9 +71,11 @@ def _read(run: Path, which: str) -> tuple[TrainedModel, Card]:
 def _write_hugging_face(
     trained: TrainedModel, config: DecoderConfig, directory: Path, precision: Precision, card: Card
 ) -> None:
-    config, tensors = _with_class(config, model_tensors(trained.model))
-    tensors = {name: tensor.to(DTYPES[precision]) for name, tensor in tensors.items()}
-    hf_config, hf_tensors = to_hugging_face(config, tensors, trained.tokenizer.vocab_size)
+    any_tokenizer = not cuts_as_qwen2(trained.tokenizer)
+    config, tensors = _with_class(config, model_tensors(trained.model), any_tokenizer)
+    tensors = {name: rounded(name, tensor, precision) for name, tensor in tensors.items()}
+    vocab_size = trained.tokenizer.vocab_size
+    hf_config, hf_tensors = to_hugging_face(config, tensors, vocab_size, any_tokenizer=any_tokenizer)
     settings = generation_settings(trained.tokenizer, config.context_length)
     hf_config |= {name: settings[name] for name in ("bos_token_id", "eos_token_id")}
     exported = Exported(hf_config["architectures"][0], config, sum(tensor.numel() for tensor in hf_tensors.values()))
@@ -106,14 +107,14 @@ def _write_gguf(
         (draft / "README.md").write_text(card(exported, loading), encoding="utf-8", newline="\n")
 
 
-def _with_class(config: DecoderConfig, tensors: Tensors) -> tuple[DecoderConfig, Tensors]:
+def _with_class(config: DecoderConfig, tensors: Tensors, any_tokenizer: bool) -> tuple[DecoderConfig, Tensors]:
     """The decoder, or an equal one, that some class computes. Raises ConfigError, naming the knob, if there is none."""
     try:
-        class_for(config, tensors)
+        class_for(config, tensors, any_tokenizer=any_tokenizer)
     except ConfigError as refusal:
         try:
             config, tensors = as_llama(config, tensors)
-            class_for(config, tensors)
+            class_for(config, tensors, any_tokenizer=any_tokenizer)
         except ConfigError:
             raise refusal from None
     return config, tensors

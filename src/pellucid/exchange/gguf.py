@@ -10,23 +10,41 @@ import json
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pellucid.config.model import DecoderConfig, RotaryConfig
+from pellucid.config.model import DecoderConfig
 from pellucid.errors import ConfigError, InputOutputError
 from pellucid.exchange.architectures import to_hugging_face, used_biases
+from pellucid.exchange.knobs import knobs_of, require_all_told
+from pellucid.exchange.precision import Precision, rounded
 from pellucid.exchange.rewrites import Tensors, as_llama
 from pellucid.files import require_room, written_whole
 from pellucid.model.build import head_width
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import JINJA
 
-Precision = Literal["fp32", "bf16", "fp16"]
-ARCHITECTURES = ("qwen3", "qwen2", "llama", "gpt2")
+Keys = dict[str, tuple[str, ...]]
+# The keys of a file that say a knob; `_told` says what they leave open.
+SIZES: Keys = {
+    "context_length": ("context_length",),
+    "d_model": ("embedding_length",),
+    "n_layers": ("block_count",),
+    "d_ff": ("feed_forward_length",),
+    "n_heads": ("head_count",),
+}
+GPT2: Keys = {**SIZES, "norm_epsilon": ("layer_norm_eps",)}
+LLAMA: Keys = {
+    **SIZES,
+    "norm_epsilon": ("layer_norm_rms_eps",),
+    "n_kv_heads": ("head_count_kv",),
+    "head_width": ("key_length", "value_length", "rope_dimension_count"),
+    "position.base": ("rope_freq_base",),
+}
+KEYS = {"gpt2": GPT2, "llama": LLAMA, "qwen2": LLAMA, "qwen3": LLAMA}
 QWEN3_HEAD_WIDTH = 128  # transformers assumes this for a qwen3, and ignores the file's key_length
 OR_HF = "or export with --to hf"
 NORMAL, CONTROL, USER_DEFINED = 1, 3, 4  # types of tokens
@@ -89,9 +107,10 @@ def as_gguf(config: DecoderConfig, tensors: Tensors, vocab_size: int) -> tuple[s
         config, tensors = as_llama(config, tensors, width)
     hf_config, hf_tensors = to_hugging_face(config, tensors, vocab_size)
     architecture: str = hf_config["model_type"]
-    if architecture not in ARCHITECTURES:
+    if architecture not in KEYS:
         knob = "feed_forward" if config.feed_forward.type == "moe" else "attention"
         raise ConfigError(f"model.{knob}", f"no {architecture} is written as GGUF here", OR_HF.removeprefix("or "))
+    require_all_told(config, _told(architecture, config), f"the {architecture} of GGUF")
     if architecture == "qwen2" and head_width(config) * config.n_heads != config.d_model:
         what = f"the qwen2 of GGUF has heads of d_model / n_heads, and here they are {head_width(config)} wide"
         raise ConfigError("model.head_width", what, f"train without biases, {OR_HF}")
@@ -121,21 +140,24 @@ def _library() -> Any:
 
 
 def _add_shape(writer: Any, architecture: str, config: DecoderConfig) -> None:
-    writer.add_context_length(config.context_length)
-    writer.add_embedding_length(config.d_model)
-    writer.add_block_count(config.n_layers)
-    writer.add_feed_forward_length(config.d_ff or 4 * config.d_model)
-    writer.add_head_count(config.n_heads)
-    if architecture == "gpt2":
-        writer.add_layer_norm_eps(config.norm_epsilon)
-        return
-    assert isinstance(config.position, RotaryConfig)
-    writer.add_head_count_kv(config.n_kv_heads or config.n_heads)
-    writer.add_layer_norm_rms_eps(config.norm_epsilon)
-    writer.add_key_length(head_width(config))
-    writer.add_value_length(head_width(config))
-    writer.add_rope_dimension_count(head_width(config))
-    writer.add_rope_freq_base(config.position.base)
+    knobs = knobs_of(config)
+    for knob, keys in KEYS[architecture].items():
+        for key in keys:
+            getattr(writer, f"add_{key}")(knobs[knob])
+
+
+def _told(architecture: str, config: DecoderConfig) -> dict[str, Any]:
+    """The knobs of the decoder that a program builds from the file: by its keys, tensors and architecture."""
+    knobs, is_gpt2 = knobs_of(config), architecture == "gpt2"
+    sizes = {knob: knobs[knob] for knob in (*SIZES, "norm_epsilon", "tied_embeddings")}
+    built = DecoderConfig(
+        **sizes,
+        norm="layer_norm" if is_gpt2 else "rms_norm",
+        activation="gelu_tanh" if is_gpt2 else "swiglu",
+        qk_norm=architecture == "qwen3",
+    )
+    said = {knob: knobs[knob] for knob in KEYS[architecture]}
+    return knobs_of(built) | said | ({"position": knobs["position"]} if is_gpt2 else {})  # a table in the tensors
 
 
 def _named(gguf: Any, architecture: str, config: DecoderConfig, hf_tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -162,12 +184,10 @@ def _neighbours(matrix: Tensor, n_heads: int) -> Tensor:
 
 def _stored(gguf: Any, name: str, tensor: Tensor, precision: Precision) -> tuple[NDArray[Any], Any]:
     """A tensor as stored in the file, and its type: float32 for vectors and positions, as by llama.cpp's converter."""
-    kinds = {"fp32": "F32", "bf16": "BF16", "fp16": "F16"}
     is_float32 = tensor.ndim == 1 or name.startswith("position_embd")
-    kind = gguf.GGMLQuantizationType["F32" if is_float32 else kinds[precision]]
-    if kind.name == "F16" and tensor.abs().max() > torch.finfo(torch.float16).max:
-        raise ConfigError("--precision fp16", f"{name} holds numbers beyond 65,504", "export with --precision fp32")
-    return gguf.quantize(tensor.detach().cpu().float().contiguous().numpy(), kind), kind
+    small = rounded(name, tensor.detach().cpu(), "fp32" if is_float32 else precision)
+    kind = gguf.GGMLQuantizationType[{torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}[small.dtype]]
+    return gguf.quantize(small.float().contiguous().numpy(), kind), kind
 
 
 def _add_vocabulary(writer: Any, tokenizer: Tokenizer) -> None:
@@ -180,7 +200,7 @@ def _add_vocabulary(writer: Any, tokenizer: Tokenizer) -> None:
         )
     cuts = saved["pre_tokenizer"] or {}
     as_gpt2 = cuts.get("type") == "ByteLevel" and cuts["use_regex"] and not cuts["add_prefix_space"]
-    if not as_gpt2 or saved["normalizer"] is not None:
+    if not as_gpt2 or saved["normalizer"] is not None or saved["model"].get("ignore_merges"):
         what = "it cuts text into words in another way than GPT-2, the only one that is written as GGUF here"
         raise ConfigError("tokenizer", what, OR_HF.removeprefix("or "))
     token_of = {id_: token for token, id_ in saved["model"]["vocab"].items()}

@@ -134,7 +134,7 @@ def widen_heads(config: DecoderConfig, tensors: Tensors, width: int) -> tuple[De
             case ["W_O", "weight"]:
                 rewritten[name] = placed(tensor.mT, first).mT.contiguous()
     base = rope.base ** (width / (rope.rotated_width(K) * m))
-    position = {"type": "rope", "base": base}
+    position = {**rope.model_dump(), "base": base, "rotated_fraction": 1.0, "unrotated_last_layers": 0}
     return _changed(config, position=position, head_width=width, copying_init=False), rewritten
 
 

@@ -15,6 +15,24 @@ from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import JINJA
 from pellucid.tokenizer.tokenizer import template_ids
 
+# transformers 5 gives these to every model of the class Qwen2, whatever its tokenizer.json says.
+QWEN2_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+QWEN2_CUTS = [
+    {"type": "Split", "pattern": {"Regex": QWEN2_WORDS}, "behavior": "Isolated", "invert": False},
+    {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
+]
+
+
+def cuts_as_qwen2(tokenizer: Tokenizer) -> bool:
+    """Whether it normalises and cuts a text as Qwen2's does, so that both give the same ids."""
+    saved = json.loads(tokenizer.to_json())
+    cuts = (saved["pre_tokenizer"] or {}).get("pretokenizers", [])
+    without_offsets = [{key: value for key, value in cut.items() if key != "trim_offsets"} for cut in cuts]
+    is_plain = not saved["model"].get("ignore_merges")
+    return is_plain and saved["normalizer"] == {"type": "NFC"} and without_offsets == QWEN2_CUTS
+
 
 def tokenizer_files(tokenizer: Tokenizer, context_length: int) -> dict[str, str]:
     """tokenizer.json and tokenizer_config.json, with which transformers gives the ids of `Tokenizer.encode`.
@@ -29,6 +47,7 @@ def tokenizer_files(tokenizer: Tokenizer, context_length: int) -> dict[str, str]
         "bos_token": begin,
         "eos_token": end,
         "pad_token": end,
+        "padding_side": "left",  # prompts of a batch end side by side, where their texts begin
         # Text that spells a control token stays text, unless there is a chat template, which writes them as text.
         "split_special_tokens": not tokenizer.has_chat_tokens,
         "clean_up_tokenization_spaces": False,

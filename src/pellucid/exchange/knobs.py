@@ -1,0 +1,35 @@
+"""The knobs on which the logits of a trained model depend, and the check that an export loses none of them.
+
+What a writer does not say is refused by name, a knob that is newer than the writer too.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pellucid.config.base import flat
+from pellucid.config.model import DecoderConfig
+from pellucid.errors import ConfigError
+from pellucid.model.build import head_width
+
+ONLY_FOR_TRAINING = {"dropout", "embedding_std", "zero_init_projections", "copying_init", "kernels"}
+TOLD_BY_TENSORS = {"type", "bias"}  # each tensor must have a place in the export, or be zeros
+
+
+def knobs_of(config: DecoderConfig) -> dict[str, Any]:
+    """The knobs of a trained model's logits, as dotted names, with defaults written out."""
+    sections = config.model_dump(exclude=ONLY_FOR_TRAINING | TOLD_BY_TENSORS)
+    knobs = {name.removesuffix(".type"): value for name, value in flat(sections).items()}
+    knobs |= {"n_kv_heads": config.n_kv_heads or config.n_heads, "head_width": head_width(config)}
+    knobs |= {"d_ff": config.d_ff or 4 * config.d_model}
+    if knobs["attention"] in ("explicit", "fused"):  # one equation, computed in two ways
+        knobs["attention"] = "auto"
+    knobs.pop("feed_forward.load_balance_weight", None)  # of the loss
+    return knobs
+
+
+def require_all_told(config: DecoderConfig, told: Mapping[str, Any], by: str) -> None:
+    """Raise ConfigError, naming the knob, unless what an export tells is the whole decoder."""
+    for knob, value in knobs_of(config).items():
+        if knob not in told or told[knob] != value:
+            what = f"{by} cannot say {value}"
+            raise ConfigError(f"model.{knob}", what, "to export a model, train it with another value")

@@ -1,0 +1,294 @@
+"""Any decoder, with any tokenizer: what an export writes is enough to compute the same again, or the export is refused.
+
+A reader here builds its model from what stands in the files alone, as other programs do.
+"""
+
+import importlib
+import json
+import random
+from functools import partial
+
+import pytest
+import tokenizers
+import torch
+
+import foreign_tokenizers as foreign
+from exchange.hugging_face_models import built_by_transformers
+from model.model_axes import build_away_from_zero
+from pellucid.checkpoint.training_state import model_tensors
+from pellucid.config.model import DecoderConfig, RotaryConfig
+from pellucid.errors import ConfigError
+from pellucid.exchange.architectures import ARCHITECTURES, to_hugging_face
+from pellucid.exchange.export import _with_class
+from pellucid.exchange.gguf import _add_shape, _add_vocabulary, as_gguf
+from pellucid.exchange.tokenizer_files import cuts_as_qwen2, tokenizer_files
+from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.train import train_byte_pairs, train_characters
+
+VOCAB_SIZE = 29
+END = "<|endoftext|>"
+ROPE = {"type": "rope"}
+POSITIONS = [
+    {**ROPE, "base": 500.0},
+    {**ROPE, "base": 3e5, "rotated_fraction": 0.5},
+    {**ROPE, "unrotated_last_layers": 1},
+    {"type": "learned"},
+    {"type": "sinusoidal"},
+    {"type": "none"},
+]
+SIZES = {
+    "context_length": [10, 13],
+    "d_model": [16, 32],
+    "n_layers": [1, 2],
+    "n_heads": [1, 2, 4],
+    "n_kv_heads": [None, 1, 2],
+    "head_width": [None, 4, 8, 12],
+    "d_ff": [None, 9, 32],
+    "norm_epsilon": [1e-6, 1e-5, 1e-2],
+    "tied_embeddings": [True, False],
+}
+BIASES = [False, False, True, ["queries_keys_values"], ["queries_keys_values", "attention_output"], ["feed_forward"]]
+WINDOWS = [
+    "auto",
+    "explicit",
+    "fused",
+    "auto",
+    {"type": "sliding_window", "window": 2},
+    {"type": "sliding_window", "window": 5},
+]
+DENSE, EXPERTS = {"type": "dense"}, {"type": "moe", "n_experts": 3, "top_k": 2}
+ALL_AXES = {
+    "position": POSITIONS,
+    "norm": ["layer_norm", "rms_norm"],
+    "norm_placement": ["pre", "pre", "pre", "post"],
+    "activation": ["relu", "gelu", "gelu_tanh", "relu_squared", "swiglu"],
+    "bias": BIASES,
+    "qk_norm": [False, True],
+    "logit_soft_cap": [None, None, None, 9.0],
+    "attention": [*WINDOWS, "linear"],
+    "feed_forward": [DENSE, DENSE, EXPERTS, {**EXPERTS, "shared_experts": 1}],
+}
+GATED = {"norm": ["rms_norm"], "activation": ["swiglu", "relu_squared"], "position": POSITIONS[:3]}
+# Most random decoders are nobody else's: these are near to one that somebody has.
+NEAR = [
+    ALL_AXES,
+    {**GATED, "bias": BIASES, "attention": WINDOWS},
+    {**GATED, "bias": [["queries_keys_values"]], "attention": WINDOWS, "position": POSITIONS[:1]},
+    {**GATED, "qk_norm": [True], "attention": WINDOWS, "norm": ["layer_norm", "rms_norm"]},
+    {**GATED, "feed_forward": [EXPERTS], "attention": WINDOWS, "position": POSITIONS[:1], "activation": ["swiglu"]},
+    {"activation": ["gelu_tanh", "gelu_tanh", "relu"], "position": POSITIONS[3:], "bias": BIASES, "attention": WINDOWS},
+    {"activation": ["gelu_tanh", "gelu"], "position": POSITIONS[:1], "bias": BIASES, "attention": WINDOWS},
+]
+
+
+def random_decoders(n):
+    """As many decoders, the same each time."""
+    for seed in range(n):
+        choose = random.Random(seed).choice
+        drawn = {knob: choose(values) for knob, values in {**SIZES, **NEAR[seed % len(NEAR)]}.items()}
+        if drawn["position"]["type"] not in ("rope", "none"):
+            drawn |= {"n_kv_heads": None, "head_width": None}
+        if drawn["n_heads"] % (drawn["n_kv_heads"] or 1):
+            drawn["n_kv_heads"] = None
+        yield DecoderConfig.model_validate(drawn)
+
+
+@pytest.fixture(scope="module")
+def transformers():
+    return importlib.import_module("transformers")
+
+
+def loaded(transformers, hf_config, hf_tensors):
+    """As by `from_pretrained`, which stacks the matrices of experts."""
+    if hf_config["model_type"] != "mixtral":
+        return built_by_transformers(transformers, hf_config, hf_tensors)
+    config = transformers.AutoConfig.for_model(**hf_config)
+    return transformers.MixtralForCausalLM.from_pretrained(None, config=config, state_dict=dict(hf_tensors)).eval()
+
+
+def assert_computes_the_same(config, ours, theirs):
+    """To a small part of the largest: a squared ReLU is rewritten with an error, a lost knob costs far more."""
+    tokens_BT = torch.randint(VOCAB_SIZE, (2, config.context_length), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        logits_BTV, expected_BTV = ours(tokens_BT), theirs(tokens_BT).logits
+    assert expected_BTV.std() > 0.1
+    assert (logits_BTV - expected_BTV).abs().max() < 2e-3 * expected_BTV.abs().max(), config
+
+
+def assert_names_a_turned_knob(error, config):
+    usual = DecoderConfig(context_length=1, d_model=2, n_layers=1, n_heads=1)
+    room, *path = error.where.split(".")
+    found, default = config, usual
+    for key in path:
+        found, default = getattr(found, key, None), getattr(default, key, None)
+    assert room == "model"
+    assert found != default, error
+
+
+@pytest.mark.parametrize("any_tokenizer", [True, False])
+def test_what_leaves_for_transformers_computes_the_same_there(transformers, any_tokenizer, soak):
+    classes = set()
+    for config in random_decoders(1000 if soak else 21):
+        ours = build_away_from_zero(config, VOCAB_SIZE).eval()
+        try:
+            written, tensors = _with_class(config, model_tensors(ours), any_tokenizer)
+            exported = to_hugging_face(written, tensors, VOCAB_SIZE, any_tokenizer=any_tokenizer)
+        except ConfigError as error:
+            assert_names_a_turned_knob(error, config)
+            continue
+        classes.add(exported[0]["architectures"][0])
+        assert_computes_the_same(config, ours, loaded(transformers, *exported))
+    assert len(classes) > 4
+    if soak:
+        assert classes == {each.name for each in ARCHITECTURES} - ({"Qwen2ForCausalLM"} if any_tokenizer else set())
+
+
+class File(dict):
+    """What a GGUF file says: its keys."""
+
+    def __getattr__(self, name):
+        return lambda value: self.update({name.removeprefix("add_"): value})
+
+
+def read_gguf(transformers, architecture, file, tensors):
+    """The model that a program builds from the keys and tensors of a file, and from nothing else."""
+    if architecture == "gpt2":
+        sizes = {"n_positions": "context_length", "n_embd": "embedding_length", "n_layer": "block_count"}
+        sizes |= {"n_inner": "feed_forward_length", "n_head": "head_count", "layer_norm_epsilon": "layer_norm_eps"}
+        hf_config = {"architectures": ["GPT2LMHeadModel"], "activation_function": "gelu_new"}
+    else:
+        sizes = {"hidden_size": "embedding_length", "intermediate_size": "feed_forward_length"}
+        sizes |= {"max_position_embeddings": "context_length", "num_hidden_layers": "block_count"}
+        sizes |= {"num_attention_heads": "head_count", "num_key_value_heads": "head_count_kv", "head_dim": "key_length"}
+        sizes |= {"rms_norm_eps": "layer_norm_rms_eps"}
+        hf_config = {"architectures": [f"{architecture.capitalize()}ForCausalLM"], "hidden_act": "silu"}
+        hf_config |= {"rope_parameters": {"rope_type": "default", "rope_theta": file["rope_freq_base"]}}
+    hf_config |= {theirs: file[key] for theirs, key in sizes.items()}
+    hf_config |= {"vocab_size": VOCAB_SIZE, "tie_word_embeddings": "lm_head.weight" not in tensors}
+    return built_by_transformers(transformers, {"model_type": architecture, **hf_config}, tensors)
+
+
+def test_what_a_gguf_says_is_enough_to_compute_the_same(transformers, soak):
+    architectures = set()
+    for config in random_decoders(1000 if soak else 28):
+        ours = build_away_from_zero(config, VOCAB_SIZE).eval()
+        try:
+            architecture, written, tensors = as_gguf(config, model_tensors(ours), VOCAB_SIZE)
+        except ConfigError:  # the names of its knobs: test_gguf.py
+            continue
+        architectures.add(architecture)
+        _add_shape(file := File(), architecture, written)
+        assert_computes_the_same(config, ours, read_gguf(transformers, architecture, file, tensors))
+    assert len(architectures) > (3 if soak else 2)
+
+
+class Sharper(DecoderConfig):
+    """With a knob of tomorrow."""
+
+    sharpness: float = 1.0
+
+
+class StretchedRotary(RotaryConfig):
+    stretch: float = 1.0
+
+
+class Stretched(DecoderConfig):
+    """With a knob of tomorrow in one of its parts."""
+
+    position: StretchedRotary
+
+
+@pytest.mark.parametrize("export", [to_hugging_face, as_gguf])
+@pytest.mark.parametrize(
+    ("knob", "new"),
+    [
+        ("sharpness", partial(Sharper, sharpness=2.0)),
+        ("position.stretch", partial(Stretched, position=StretchedRotary(type="rope", stretch=4.0))),
+    ],
+)
+def test_a_knob_that_is_newer_than_the_exports_is_refused_by_its_name(export, knob, new):
+    config = new(context_length=8, d_model=16, n_layers=1, n_heads=2, norm="rms_norm", activation="swiglu")
+    with pytest.raises(ConfigError, match=f"^model.{knob}: .* cannot say"):
+        export(config, model_tensors(build_away_from_zero(config, VOCAB_SIZE)), VOCAB_SIZE)
+
+
+TEXT = f"In 2026 and 1999, 12345: cafe\u0301 déjà\n\n vu\t{END}  'tis ½ ², a😀b we'll I'VE "
+TEXTS = [TEXT, "", "   ", "e\u0301", "a" * 40, "the year 2026", "don't\n\n\n x", " \u00a0\u2028", "\x00\x07", "١२३"]
+
+
+def changed(tokenizer: Tokenizer, **parts) -> Tokenizer:
+    """With other parts of its tokenizer.json."""
+    saved = json.loads(tokenizer.to_json())
+    return Tokenizer.from_json(json.dumps({**saved, **parts, "model": {**saved["model"], **parts.get("model", {})}}))
+
+
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+PAIRS = train_byte_pairs([TEXT * 9], vocab_size=310, special_tokens=[END])
+TOKENIZERS = {
+    "bpe": PAIRS,
+    "char": train_characters([*TEXTS], special_tokens=[END]),
+    "chat": PAIRS.with_chat_tokens(),
+    "digits": changed(
+        PAIRS,
+        pre_tokenizer={
+            "type": "Sequence",
+            "pretokenizers": [{"type": "Digits", "individual_digits": True}, {**BYTE_LEVEL, "use_regex": True}],
+        },
+    ),
+    "whole words": changed(PAIRS, model={"ignore_merges": True}),
+    "composed": changed(PAIRS, normalizer={"type": "NFC"}),
+    "gpt2": Tokenizer(foreign.gpt2()),
+    "llama": Tokenizer(foreign.llama()),
+    "qwen": Tokenizer(foreign.qwen()),
+}
+SHAPES = {
+    "LlamaForCausalLM": {"norm": "rms_norm", "activation": "swiglu", "bias": ["queries_keys_values"]},
+    "Qwen2ForCausalLM": {"norm": "rms_norm", "activation": "swiglu", "bias": ["queries_keys_values"]},
+    "MistralForCausalLM": {"norm": "rms_norm", "activation": "swiglu", "attention": WINDOWS[-1]},
+    "MixtralForCausalLM": {"norm": "rms_norm", "activation": "swiglu", "feed_forward": EXPERTS},
+    "Qwen3ForCausalLM": {"norm": "rms_norm", "activation": "swiglu", "qk_norm": True},
+    "GPT2LMHeadModel": {"position": {"type": "learned"}, "bias": True},
+    "Starcoder2ForCausalLM": {"bias": True},
+}
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_every_class_is_loaded_with_the_ids_of_the_run(transformers, monkeypatch, tmp_path, kind):
+    """By AutoTokenizer, which has its own opinion of some classes."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    tokenizer, loaded = TOKENIZERS[kind], {}
+    for name, shape in SHAPES.items():
+        config = DecoderConfig.model_validate({"context_length": 9, "d_model": 8, "n_layers": 1, "n_heads": 2, **shape})
+        tensors = model_tensors(build_away_from_zero(config, tokenizer.vocab_size))
+        any_tokenizer = not cuts_as_qwen2(tokenizer)
+        hf_config, _ = to_hugging_face(config, tensors, tokenizer.vocab_size, any_tokenizer=any_tokenizer)
+        (folder := tmp_path / name).mkdir()
+        (folder / "config.json").write_text(json.dumps(hf_config))
+        for file, text in tokenizer_files(tokenizer, config.context_length).items():
+            (folder / file).write_text(text, encoding="utf-8")
+        loaded[hf_config["architectures"][0]] = transformers.AutoTokenizer.from_pretrained(folder)
+    assert ("Qwen2ForCausalLM" in loaded) == (kind == "qwen")
+    for name, theirs in loaded.items():
+        for text in TEXTS:
+            if tokenizer.has_chat_tokens:
+                text = text.replace(END, "")
+            ids = [tokenizer.end_of_text, *tokenizer.encode(text)]
+            assert theirs(text)["input_ids"] == ids, (name, text)
+            assert theirs.decode(ids[1:]) == tokenizer.decode(ids[1:]), (name, text)
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_a_gguf_holds_a_vocabulary_that_gives_the_ids_of_the_run_or_is_refused(kind):
+    """A reader cuts as GPT-2 and joins by the merges in the file: that is all that the file says."""
+    tokenizer, file = TOKENIZERS[kind], File()
+    if kind not in ("bpe", "chat", "gpt2"):
+        with pytest.raises(ConfigError, match="^tokenizer"):
+            _add_vocabulary(file, tokenizer)
+        return
+    _add_vocabulary(file, tokenizer)
+    merges = [tuple(merge.split(" ")) for merge in file["token_merges"]]
+    vocabulary = {token: id_ for id_, token in enumerate(file["token_list"])}
+    reader = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges))
+    reader.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    for text in TEXTS:
+        assert reader.encode(text).ids == tokenizer.encode(text)
