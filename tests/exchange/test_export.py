@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ import torch
 
 import pellucid as api
 from exchange.hugging_face_models import assert_same_logits
+from pellucid.checkpoint.step_directory import read_checkpoint, write_checkpoint
+from pellucid.checkpoint.training_state import model_tensors
 from tiny_run import TINY_RUN, VERSES
 
 END = "<|endoftext|>"
@@ -81,6 +84,41 @@ def test_the_weights_are_those_of_the_run_in_the_precision_asked_for(run, export
     assert {tensor.dtype for tensor in half.values()} == {torch.bfloat16}
     whole = safetensors.torch.load_file(exported / "model.safetensors")
     assert all(torch.equal(half[name], tensor.bfloat16()) for name, tensor in whole.items())
+
+
+def test_no_number_becomes_infinite_in_a_smaller_format(workplace, pellucid, tmp_path):
+    """A squared ReLU is written with a gate of 4,096 W_1, so that a weight of 20 is enough."""
+    run = api.load(trained(pellucid, "model.activation=relu_squared", "model.norm=rms_norm"))
+    with torch.no_grad():
+        run.model.blocks[0].feed_forward.sublayer.W_1.weight[0, 0] = 20.0
+    saved = read_checkpoint(run.directory)
+    (tmp_path / "large").mkdir()
+    write_checkpoint(tmp_path / "large", replace(saved, model=model_tensors(run.model)))
+    refused = pellucid("export", "large", "out", "--to", "hf", "--precision", "fp16")
+    words = r"^error: --precision fp16: blocks.0.feed_forward.sublayer.W_gate.weight holds numbers beyond 65,504; "
+    assert_refused_whole(refused, 2, words)
+    assert pellucid("export", "large", "out", "--to", "hf", "--precision", "bf16").exit_code == 0
+
+
+def test_a_batch_of_prompts_of_different_length_is_continued_as_each_is_alone(run, exported, transformers):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
+    model = transformers.AutoModelForCausalLM.from_pretrained(exported)
+
+    def written(texts):
+        batch = tokenizer(texts, return_tensors="pt", padding=True)
+        new = model.generate(**batch, do_sample=False, max_length=None, max_new_tokens=20)[:, batch.input_ids.size(1) :]
+        return tokenizer.batch_decode(new, skip_special_tokens=True)
+
+    prompts = ["The", "The red fox said", "A"]
+    assert written(prompts) == [written([prompt])[0] for prompt in prompts]
+
+
+def test_the_line_of_the_card_warns_of_nothing(exported, transformers, caplog):
+    card = (exported / "README.md").read_text("utf-8")
+    [code] = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    transformers.logging.enable_propagation()
+    exec(compile(code.replace("DIR", str(exported)), "README.md", "exec"), {})
+    assert [record.message for record in caplog.records if "max_length" in record.message] == []
 
 
 def test_the_card_says_what_the_model_is_and_how_good(run, exported):

@@ -43,7 +43,7 @@ HUGGING_FACE = Loading(
 from transformers import pipeline
 
 write = pipeline("text-generation", model="DIR")
-print(write("Once", max_new_tokens=100)[0]["generated_text"])
+print(write("Once")[0]["generated_text"])
 ```
 
 DIR is this folder. Nothing of Pellucid is needed, and no `trust_remote_code`. The tokenizer puts `{begin}` before a
@@ -58,7 +58,7 @@ HUGGING_FACE_CHAT = Loading(
 from transformers import pipeline
 
 write = pipeline("text-generation", model="DIR")
-said = write([{"role": "user", "content": "Who are you?"}], max_new_tokens=100)[0]["generated_text"]
+said = write([{"role": "user", "content": "Who are you?"}])[0]["generated_text"]
 print(said[-1]["content"])
 ```
 
