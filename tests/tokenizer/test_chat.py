@@ -1,9 +1,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from pellucid.errors import ConfigError
-from pellucid.tokenizer.chat import encode_turn, prompt_ids, require_chat_tokens
+from pellucid.tokenizer.chat import JINJA, encode_turn, ids_of_marked, prompt_ids, require_chat_tokens
 from pellucid.tokenizer.tokenizer import ASSISTANT, CHAT_TOKENS, END_OF_TURN, USER, Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs
 
@@ -60,3 +61,38 @@ def test_a_model_that_knows_no_turns_is_refused_with_the_way_out():
     require_chat_tokens(TOKENIZER, "chat")
     with pytest.raises(ConfigError, match=r"^chat: .* was not trained on conversations; fine-tune it first: `pellucid"):
         require_chat_tokens(PLAIN, "chat")
+
+
+def in_jinja(messages, **more):
+    """A conversation as other programs write it."""
+
+    def raise_exception(words):
+        raise ConfigError("messages", words, "leave it out")
+
+    template = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(JINJA)
+    return template.render(messages=messages, bos_token="", raise_exception=raise_exception, **more)
+
+
+ROLES = st.sampled_from(["system", "developer", "user", "assistant", "tool", "function"])
+
+
+@given(st.lists(st.tuples(ROLES, st.sampled_from(["Be kind.", "Hi", "A\n\nB", ""])), max_size=4))
+def test_the_template_for_other_programs_says_a_whole_conversation_as_prompt_ids_does_or_refuses_it(turns):
+    messages = [{"role": role, "content": text} for role, text in turns]
+    head, rest = (turns[:1], turns[1:]) if turns and turns[0][0] in ("system", "developer") else ([], turns)
+    if {role for role, _ in rest} <= {"user", "assistant"} and (not head or [role for role, _ in rest[:1]] == ["user"]):
+        spoken = [
+            (role, head[0][1] + "\n\n" + text if head and i == 0 else text) for i, (role, text) in enumerate(rest)
+        ]
+        marked = in_jinja(messages, add_generation_prompt=True)
+        assert ids_of_marked(TOKENIZER, marked) == prompt_ids(TOKENIZER, spoken)
+    else:
+        with pytest.raises(ConfigError, match="after one system message at most"):
+            in_jinja(messages, add_generation_prompt=True)
+
+
+def test_the_template_refuses_tools_and_calls_of_them():
+    question, call = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "", "tool_calls": [{}]}
+    for messages, more in (([question], {"tools": [{}]}), ([question], {"documents": ["a"]}), ([question, call], {})):
+        with pytest.raises(ConfigError):
+            in_jinja(messages, **more)

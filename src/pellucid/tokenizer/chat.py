@@ -15,10 +15,15 @@ TOKEN_OF_ROLE = {"user": USER, "assistant": ASSISTANT}
 
 # The template in the language Jinja, for other programs, which apply it to text before they encode it.
 JINJA = (
-    "{{ bos_token }}{% set first = namespace(words='') %}{% for message in messages %}"
-    "{% if message['role'] == 'system' %}{% set first.words = message['content'] + '\\n\\n' %}"
-    f"{{% else %}}<|{{{{ message['role'] }}}}|>{{{{ first.words + message['content'] }}}}{END_OF_TURN}"
-    "{% set first.words = '' %}{% endif %}{% endfor %}"
+    "{{ bos_token }}{% set first = namespace(words='') %}"
+    "{% if tools or documents %}{{ raise_exception('this model knows no tools and no documents') }}{% endif %}"
+    "{% for message in messages %}{% set role = message['role'] %}"
+    "{% if role in ['system', 'developer'] and loop.first and not loop.last %}"
+    "{% set first.words = message['content'] + '\\n\\n' %}"
+    "{% elif role == 'user' or role == 'assistant' and not first.words and not message['tool_calls'] %}"
+    f"<|{{{{ role }}}}|>{{{{ first.words + message['content'] }}}}{END_OF_TURN}{{% set first.words = '' %}}"
+    "{% else %}{{ raise_exception('after one system message at most, a user and an assistant speak') }}"
+    "{% endif %}{% endfor %}"
     f"{{% if add_generation_prompt %}}{ASSISTANT}{{% endif %}}"
 )
 
