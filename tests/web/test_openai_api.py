@@ -6,9 +6,11 @@ import math
 import shutil
 import threading
 import traceback
+from collections import ChainMap
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import httpx
 import openai
@@ -20,6 +22,7 @@ from pellucid.checkpoint.snapshots import write_snapshot
 from pellucid.checkpoint.step_directory import read_checkpoint, write_checkpoint
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.generation import continuous
+from pellucid.generation.sampling import Sampling
 from pellucid.generation.text import first_stop
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.tokenizer.tokenizer import CHAT_TOKENS
@@ -27,6 +30,7 @@ from pellucid.web.errors import ApiError
 from pellucid.web.openai import engine as engine_module
 from pellucid.web.openai import served as served_module
 from pellucid.web.openai.engine import Engine
+from pellucid.web.openai.schemas import ChatRequest
 from pellucid.web.openai.served import ServedRun
 from serving import GIVES_UP_AFTER_SECONDS, app_of, served
 from tiny_run import TINY_RUN, VERSES
@@ -266,6 +270,97 @@ def test_a_wrong_or_unknown_field_is_named(client, field, value):
         client.completions.create(model="tiny", prompt="", extra_body={field: value})
     assert caught.value.param.split(".")[0] == field
     assert field in caught.value.message
+
+
+QUESTION = {"role": "user", "content": "The fox"}
+MINE = {"role": "assistant", "content": "said"}
+CHANGE_NOTHING = [
+    *({"logit_bias": value} for value in ({}, None)),
+    *({"tools": value} for value in ([], None)),
+    *({"tool_choice": value} for value in ("none", "auto", None)),
+    *({"response_format": value} for value in ({"type": "text"}, None)),
+    *({name: None} for name in ("functions", "prediction", "reasoning_effort", "audio", "web_search_options", "n")),
+    *({"parallel_tool_calls": value} for value in (True, False)),
+    *({"metadata": value} for value in ({}, {"course": "NLP 1"}, None)),
+    *({"service_tier": value} for value in ("auto", "default", None)),
+    *({"store": value} for value in (False, None)),
+    *({"modalities": ["text"]}, {"verbosity": "medium"}, {"user": "a"}, {"safety_identifier": "a"}, {"stop": []}),
+    *({"prompt_cache_key": "a"}, {"top_logprobs": 0}, {"presence_penalty": 0}, {"frequency_penalty": 0.0}),
+    *({"stream_options": value} for value in ({}, {"include_usage": False}, {"include_obfuscation": False}, None)),
+    *({"top_k": value} for value in (0, -1, None)),
+    *({"ignore_eos": False}, {"min_tokens": 0}, {"repeat_penalty": 1.0}, {"repetition_penalty": 1}),
+    {"messages": [{**QUESTION, "name": "bob", "refusal": None}]},
+]
+
+
+def test_a_field_that_changes_nothing_is_passed_over(client):
+    body = {"model": "tiny", "messages": [QUESTION], "max_tokens": 6, "seed": 1}
+
+    def said(**extra):
+        answer = client.post("/chat/completions", body={**body, **extra}, cast_to=object)
+        return answer["choices"][0]["message"]["content"]
+
+    for extra in CHANGE_NOTHING:
+        read = ChatRequest.model_validate({**body, **extra})
+        assert (read.sampling, read.stops, read.n) == (Sampling(), [], None)
+    for order in (CHANGE_NOTHING, CHANGE_NOTHING[::-1]):
+        assert said(**dict(ChainMap(*order))) == said()
+    for suffix in (None, ""):
+        assert client.completions.create(model="tiny", prompt="a", max_tokens=1, suffix=suffix).choices
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        *({"logit_bias": {"1": 5}}, {"tools": [{"type": "function"}]}, {"tool_choice": "required"}, {"store": True}),
+        *({"response_format": {"type": "json_object"}}, {"modalities": ["audio"]}, {"reasoning_effort": "high"}),
+        *({"ignore_eos": True}, {"min_tokens": 3}, {"top_k": -2}, {"top_k": False}, {"max_tokens": -2}),
+        *({"prediction": {}}, {"functions": [{}]}, {"stop_token_ids": [1]}, {"top_logprobs": 1}, {"metadata": 5}),
+        {"stream_options": {"include_obfuscation": True}},
+        *({"messages": [{**QUESTION, "content": content}]} for content in (None, 5)),
+        *(
+            {"messages": [QUESTION, {**MINE, **other}, QUESTION]}
+            for other in ({"refusal": "No."}, {"tool_calls": [{}]})
+        ),
+        {"messages": [{"role": "tool", "content": "5", "tool_call_id": "a"}]},
+    ],
+    ids=str,
+)
+def test_a_field_that_would_change_something_is_refused_by_its_name(client, extra):
+    body = {"model": "tiny", "messages": [QUESTION], "max_tokens": 6, **extra}
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.post("/chat/completions", body=body, cast_to=object)
+    assert refused.value.param.split(".")[0] == next(iter(extra))
+
+
+def test_minus_one_asks_for_a_text_up_to_its_end(client, complete):
+    """As with llama.cpp; not for the 16 tokens of OpenAI's default."""
+    whole = complete(max_tokens=4096, seed=3)
+    assert complete(max_tokens=-1, seed=3).choices == whole.choices
+    ask = {"model": "tiny", "messages": [QUESTION], "seed": 3}
+    answers = [client.chat.completions.create(**ask, max_tokens=most) for most in (None, -1)]
+    assert answers[0].choices == answers[1].choices
+
+
+def test_every_answer_can_be_sent_back_as_the_next_request(client, complete):
+    """As the client's objects, as their JSON, and joined from a stream; cut off, ended, empty or scored."""
+    messages, ask = [], partial(client.chat.completions.create, model="tiny")
+    for options in ({"max_tokens": 3}, {"stop": "e"}, {"logprobs": True, "top_logprobs": 1, "max_tokens": 1}, {"n": 2}):
+        messages += [QUESTION]
+        answer = ask(messages=messages, seed=len(messages), **options)
+        as_json = answer.choices[-1].message.model_dump()
+        assert ask(messages=[*messages, as_json, QUESTION], max_tokens=1).choices
+        chunks = ask(messages=messages, seed=len(messages), stream=True, **options)
+        joined: dict[str, str] = {}
+        choices = [chunk.choices[0] for chunk in chunks if chunk.choices[0].index == 0]
+        for delta in (choice.delta.model_dump(exclude_unset=True) for choice in choices):
+            joined = {key: joined.get(key, "") + value for key, value in {**dict.fromkeys(joined, ""), **delta}.items()}
+        assert ask(messages=[*messages, joined, QUESTION], max_tokens=1).choices
+        messages += [answer.choices[-1].message]
+    empty = [QUESTION, {"role": "assistant"}, QUESTION], [QUESTION, {**MINE, "content": None}, QUESTION]
+    assert all(ask(messages=turns, max_tokens=1).choices for turns in empty)
+    written = complete(max_tokens=30, logprobs=1, echo=True, seed=1)
+    assert complete(written.choices[0].text, max_tokens=1).model == written.model
 
 
 def test_more_texts_than_ever_fit_are_refused_and_a_long_prompt_is_scored_at_once(complete, run):

@@ -80,7 +80,7 @@ async def _answer(
     request: Request, served: Served, body: GenerationRequest, prompts: Sequence[Prompt], form: Format
 ) -> Response:
     """n texts after each prompt; generation stops when the client disconnects."""
-    if body.stream_options is not None and not body.stream:
+    if body.stream_options is not None and body.stream_options.include_usage and not body.stream:
         raise ApiError(400, 'stream_options: only with "stream": true', param="stream_options")
     texts = [
         TextRequest(
@@ -100,7 +100,7 @@ async def _answer(
     n_prompt_tokens = sum(len(prompt.ids) for prompt in prompts)
     if body.stream:
         wants_usage = body.stream_options is not None and body.stream_options.include_usage
-        head["object"] = form.chunk_object
+        head |= {"object": form.chunk_object, **({"usage": None} if wants_usage else {})}
         return EventStream(_events(job, form, head, n_prompt_tokens if wants_usage else None), served.engine, job)
     try:
         if not await _ends_before_the_client_goes(job, request):

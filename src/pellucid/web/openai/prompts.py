@@ -8,7 +8,7 @@ from pellucid.errors import DataError
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.web.errors import ApiError
-from pellucid.web.openai.schemas import ChatRequest, CompletionRequest, Message
+from pellucid.web.openai.schemas import MOST_NEW_TOKENS, ChatRequest, CompletionRequest, Message
 from pellucid.web.openai.served import Served
 
 Turns = list[tuple[Literal["user", "assistant"], str]]
@@ -29,6 +29,7 @@ class Prompt:
 def read_prompts(body: CompletionRequest, tokenizer: Tokenizer) -> list[Prompt]:
     """The prompts of a completion. ApiError for ids outside the vocabulary and text that it cannot write."""
     n_new = DEFAULT_NEW_TOKENS if body.max_tokens is None else body.max_tokens
+    n_new = MOST_NEW_TOKENS if n_new == -1 else n_new
     one_or_more = body.prompt
     is_list = isinstance(one_or_more, list) and not isinstance(one_or_more[0], int)
     prompts = []
@@ -52,10 +53,10 @@ def read_messages(body: ChatRequest, served: Served) -> Prompt:
     if not tokenizer.has_chat_tokens:
         message = f"{served.name} was not trained on conversations; ask /v1/completions, or fine-tune it first: "
         raise ApiError(400, message + "`pellucid train instructions_sft start_from=RUN`", code="no_chat_template")
-    if body.top_logprobs is not None and not body.logprobs:
+    if body.top_logprobs and not body.logprobs:
         raise ApiError(400, 'top_logprobs: only with "logprobs": true', param="top_logprobs")
     turns = _turns(body.messages)
-    n_requested = body.max_completion_tokens or body.max_tokens
+    n_requested = body.max_completion_tokens or (None if body.max_tokens == -1 else body.max_tokens)
     n_wanted = max(1, model.context_length * 3 // 4) if n_requested is None else n_requested
     for i, (_, text) in enumerate(turns):
         _encode(tokenizer, text, f"messages.{i}")
@@ -70,6 +71,9 @@ def read_messages(body: ChatRequest, served: Served) -> Prompt:
 
 def _turns(messages: Sequence[Message]) -> Turns:
     """The turns of a conversation; the instructions of a system message begin the first one of the user."""
+    for i, message in enumerate(messages):
+        if message.content is None and message.role != "assistant":
+            raise ApiError(400, f"messages.{i}.content: missing; give a text", param=f"messages.{i}.content")
     instructions = [message.text for message in messages[:1] if message.role in ("system", "developer")]
     turns: Turns = []
     for i, message in enumerate(messages[len(instructions) :], start=len(instructions)):

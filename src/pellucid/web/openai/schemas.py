@@ -1,12 +1,15 @@
-"""The requests that clients of OpenAI's API may send. Unknown fields are refused, rather than silently ignored.
+"""The requests that clients of OpenAI's API may send. A field that would change the answer is understood or refused.
 
-Fields and defaults: https://platform.openai.com/docs/api-reference. `top_k`, `min_p` and `repetition_penalty` are not
-among OpenAI's; the Python client sends them with `extra_body`.
+One that changes nothing is passed over: null, and the values of IDLE. `top_k`, `min_p` and `repetition_penalty` are not
+among OpenAI's fields; the Python client sends them with `extra_body`.
+
+Fields and defaults: https://platform.openai.com/docs/api-reference.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from pellucid.generation.sampling import Sampling
 
@@ -17,23 +20,61 @@ Text = Annotated[str, Field(min_length=1)]
 Zero = Annotated[float, Field(ge=0, le=0)]  # other values are not supported
 
 
+OFF = BeforeValidator(lambda k: None if k in (0, -1) and k is not False else k)  # as vLLM and llama.cpp write it
+
+# Values of fields that we do not have: with them the answer is the same, by OpenAI's API or by that of vLLM and
+# llama.cpp.
+IDLE: dict[str, tuple[Any, ...]] = {
+    "logit_bias": ({},),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "parallel_tool_calls": (True, False),
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "response_format": ({"type": "text"},),
+    "modalities": (["text"],),
+    "reasoning_effort": ("none",),
+    "verbosity": ("medium",),
+    "service_tier": ("auto", "default"),
+    "store": (False,),
+    "ignore_eos": (False,),
+    "min_tokens": (0,),
+    "stop_token_ids": ([],),
+    "repeat_penalty": (1.0,),
+    "cache_prompt": (True, False),
+}
+IDLE_IN_MESSAGES: dict[str, tuple[Any, ...]] = {"tool_calls": ([],), "annotations": ([],)}
+
+
 class Body(BaseModel):
     """A strict model: values must have their types, so "5" is not a number."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    idle: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_idle_fields(cls, body: Any) -> Any:
+        if not isinstance(body, dict):
+            return body
+        lacking = body.keys() - cls.model_fields.keys()
+        idle = {name for name in lacking if body[name] is None or body[name] in cls.idle.get(name, ())}
+        return {name: value for name, value in body.items() if name not in idle}
 
 
 class StreamOptions(Body):
     include_usage: bool = False
+    include_obfuscation: Literal[False] | None = None
 
 
 class GenerationRequest(Body):
     """The fields that both kinds of completion share. null means the default."""
 
+    idle = IDLE
     model: str
     temperature: Annotated[float, Field(ge=0, le=100)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    top_k: Annotated[Annotated[int, Field(ge=1, lt=2**31)] | None, OFF] = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
     n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
@@ -41,8 +82,12 @@ class GenerationRequest(Body):
     stop: Text | Annotated[list[Text], Field(max_length=4)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    max_tokens: Annotated[int, Field(ge=0, le=MOST_NEW_TOKENS)] | None = None
+    max_tokens: Annotated[int, Field(ge=-1, le=MOST_NEW_TOKENS)] | None = None  # -1: until the text ends (llama.cpp)
+    # For the provider's own books:
     user: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    metadata: dict[str, Any] | None = None
     presence_penalty: Zero | None = None
     frequency_penalty: Zero | None = None
 
@@ -76,7 +121,7 @@ class CompletionRequest(GenerationRequest):
     ) = ""
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     echo: bool | None = None
-    suffix: None = None
+    suffix: Literal[""] | None = None
     best_of: Literal[1] | None = None
 
 
@@ -86,12 +131,18 @@ class TextPart(Body):
 
 
 class Message(Body):
+    """A turn of a conversation, also as the server itself answers it. Of an assistant, no content is an empty one."""
+
+    idle = IDLE_IN_MESSAGES
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextPart]
+    content: str | list[TextPart] | None = None
+    name: str | None = None  # the chat template has no place for it
 
     @property
     def text(self) -> str:
-        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text for part in self.content or [])
 
 
 class ChatRequest(GenerationRequest):
