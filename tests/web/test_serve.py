@@ -14,6 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from fastapi.testclient import TestClient
 
 from pellucid.checkpoint.run_directory import is_locked, steps_in
 from pellucid.checkpoint.step_directory import read_checkpoint, step_name
@@ -62,6 +63,24 @@ def test_the_address_is_printed_and_opened_with_the_checkpoint_that_was_asked_fo
     assert done.stdout.startswith("http://127.0.0.1:")
     assert done.stdout.endswith(f"/{shown}\n")
     assert opened == [done.stdout.strip()]
+
+
+@pytest.mark.parametrize("host", ["", "0", "0.0.0.0"])
+def test_all_addresses_however_they_are_written_are_opened_at_this_machine_and_at_its_own(
+    fables_run, pellucid, monkeypatch, host
+):
+    statuses = []
+
+    def ask(app, listening):
+        asked = {"host": "192.0.2.7:80"}  # another machine knows the server by an address
+        statuses.append(TestClient(app, headers=asked).head("/health").status_code)
+        listening.close()
+
+    monkeypatch.setattr(server, "run", ask)
+    done = pellucid("serve", fables_run, "--port", 0, "--host", host)
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\n", done.stdout), done
+    assert "; others open http://" in done.stderr
+    assert statuses == [200]
 
 
 def test_what_the_page_leaves_out_of_a_model_of_another_kind_is_said_at_the_start(

@@ -62,6 +62,8 @@ def serve(
 
 def _show(runs: list[Path], checkpoint: str, tour: Path | None, host: str, listening: socket, opens: bool) -> None:
     """Serve the page and the API until they are stopped."""
+    if listening.getsockname()[0] in EVERYWHERE:
+        host = listening.getsockname()[0]  # "" and "0" mean this too
     view = {} if checkpoint == "best" else _view(runs[0], checkpoint)
     with heavy_imports():
         from pellucid.checkpoint.run_directory import steps_in

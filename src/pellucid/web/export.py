@@ -193,9 +193,9 @@ def page(recorded: Json) -> str:
     for old, new in {
         '<meta charset="utf-8">': '<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
-        'href="/static/icon.svg"': f'href="{icon}"',
-        '<link rel="stylesheet" href="/static/style.css">': f"<style>\n{style}</style>",
-        '<script type="module" src="/static/start.js"></script>\n': "",
+        'href="static/icon.svg"': f'href="{icon}"',
+        '<link rel="stylesheet" href="static/style.css">': f"<style>\n{style}</style>",
+        '<script type="module" src="static/start.js"></script>\n': "",
         "</body>": "\n".join([*scripts, "</body>"]),
     }.items():
         assert html.count(old) == 1, old

@@ -52,21 +52,21 @@ export function serverSource() {
     canType: true,
     canPatch: true,
     isMeasured: false,
-    run: () => get("/api/run"),
-    metrics: ({ run }) => get("/api/metrics", { run }),
-    model: ({ checkpoint }) => get("/api/model", { checkpoint }),
-    examples: ({ checkpoint }) => get("/api/examples", { checkpoint }),
-    fable: ({ checkpoint, number }) => get("/api/fable", { checkpoint, number }),
-    trace: async (asked) => withTensors(await post("/api/trace", asked)),
-    logits: async (asked) => withTensors(await post("/api/logits", asked)),
-    inside: async (asked) => withTensors(await post("/api/inside", asked)),
-    truth: (asked) => post("/api/truth", asked),
-    deciding: (asked) => post("/api/deciding", asked),
-    beliefs: (asked) => post("/api/beliefs", asked),
-    heads: ({ checkpoint }) => get("/api/heads", { checkpoint }),
-    knockOutTable: (asked) => post("/api/knock_out", asked),
-    tours: () => get("/api/tours"),
-    tour: ({ name }) => get("/api/tour", { name }),
+    run: () => get("api/run"),
+    metrics: ({ run }) => get("api/metrics", { run }),
+    model: ({ checkpoint }) => get("api/model", { checkpoint }),
+    examples: ({ checkpoint }) => get("api/examples", { checkpoint }),
+    fable: ({ checkpoint, number }) => get("api/fable", { checkpoint, number }),
+    trace: async (asked) => withTensors(await post("api/trace", asked)),
+    logits: async (asked) => withTensors(await post("api/logits", asked)),
+    inside: async (asked) => withTensors(await post("api/inside", asked)),
+    truth: (asked) => post("api/truth", asked),
+    deciding: (asked) => post("api/deciding", asked),
+    beliefs: (asked) => post("api/beliefs", asked),
+    heads: ({ checkpoint }) => get("api/heads", { checkpoint }),
+    knockOutTable: (asked) => post("api/knock_out", asked),
+    tours: () => get("api/tours"),
+    tour: ({ name }) => get("api/tour", { name }),
     onEvent: listen,
   };
 }
@@ -103,7 +103,7 @@ const FULL = "Too many pages are open on this server: this one does not follow t
 const PAUSE = 5000; // milliseconds
 
 function listen(callback) {
-  const events = new EventSource("/api/events");
+  const events = new EventSource("api/events");
   for (const type of ["state", "metrics", "checkpoint", "samples"]) {
     events.addEventListener(type, (event) => callback({ type, ...JSON.parse(event.data) }));
   }
