@@ -31,6 +31,7 @@ from pellucid.exchange.layouts import Place, bias_place, places_of, to_ours, to_
 from pellucid.model.build import build_model, head_width
 from pellucid.model.positions import Sinusoidal
 
+ANOTHER_VALUE = "to export a model, train it with another value"
 EMBEDDING, UNEMBEDDING = "embeddings.embedding_VD", "embeddings.unembedding_VD"
 POSITIONS = "positions.positions_TD"
 NOT_WEIGHTS = (".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq")  # masks and angles in some files
@@ -51,7 +52,8 @@ def to_hugging_face(
     places = _places(architecture, config, hf_config)
     computed = _computed_positions(config, tensors[EMBEDDING])
     told = knobs_of(read_config(architecture, {**architecture.defaults, **hf_config}, architecture.name)[0])
-    require_all_told(config, told | ({"position": config.position.type} if computed else {}), architecture.name)
+    told |= {"position": config.position.type} if computed else {}
+    require_all_told(config, told, architecture.name, ANOTHER_VALUE)
     all_tensors = {**tensors, **computed}
     without_place = sorted(all_tensors.keys() - {name for place in places for name in place.ours})
     if unused := [name for name in without_place if all_tensors[name].any()]:
@@ -99,7 +101,7 @@ def class_for(config: DecoderConfig, tensors: Mapping[str, Tensor], *, any_token
     knob = min(near, key=lambda knobs: (len(knobs), knobs != ["bias"]))[0]  # biases are the easiest to do without
     value = getattr(_value(knob, config), "type", _value(knob, config))
     what = f"no class of transformers has {value} here, with all other knobs as they are"
-    raise ConfigError(f"model.{knob}", what, "to export a model, train it with another value")
+    raise ConfigError(f"model.{knob}", what, ANOTHER_VALUE)
 
 
 def used_biases(tensors: Mapping[str, Tensor]) -> set[BiasPlace]:

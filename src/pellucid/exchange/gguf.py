@@ -110,7 +110,7 @@ def as_gguf(config: DecoderConfig, tensors: Tensors, vocab_size: int) -> tuple[s
     if architecture not in KEYS:
         knob = "feed_forward" if config.feed_forward.type == "moe" else "attention"
         raise ConfigError(f"model.{knob}", f"no {architecture} is written as GGUF here", OR_HF.removeprefix("or "))
-    require_all_told(config, _told(architecture, config), f"the {architecture} of GGUF")
+    require_all_told(config, _told(architecture, config), f"the {architecture} of GGUF", OR_HF.removeprefix("or "))
     if architecture == "qwen2" and head_width(config) * config.n_heads != config.d_model:
         what = f"the qwen2 of GGUF has heads of d_model / n_heads, and here they are {head_width(config)} wide"
         raise ConfigError("model.head_width", what, f"train without biases, {OR_HF}")
@@ -149,14 +149,13 @@ def _add_shape(writer: Any, architecture: str, config: DecoderConfig) -> None:
 def _told(architecture: str, config: DecoderConfig) -> dict[str, Any]:
     """The knobs of the decoder that a program builds from the file: by its keys, tensors and architecture."""
     knobs, is_gpt2 = knobs_of(config), architecture == "gpt2"
-    sizes = {knob: knobs[knob] for knob in (*SIZES, "norm_epsilon", "tied_embeddings")}
+    said = {knob: knobs[knob] for knob in (*KEYS[architecture], "tied_embeddings")}
     built = DecoderConfig(
-        **sizes,
+        **{knob: value for knob, value in said.items() if "." not in knob},
         norm="layer_norm" if is_gpt2 else "rms_norm",
         activation="gelu_tanh" if is_gpt2 else "swiglu",
         qk_norm=architecture == "qwen3",
     )
-    said = {knob: knobs[knob] for knob in KEYS[architecture]}
     return knobs_of(built) | said | ({"position": knobs["position"]} if is_gpt2 else {})  # a table in the tensors
 
 

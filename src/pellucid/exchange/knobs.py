@@ -27,9 +27,8 @@ def knobs_of(config: DecoderConfig) -> dict[str, Any]:
     return knobs
 
 
-def require_all_told(config: DecoderConfig, told: Mapping[str, Any], by: str) -> None:
+def require_all_told(config: DecoderConfig, told: Mapping[str, Any], by: str, fix: str) -> None:
     """Raise ConfigError, naming the knob, unless what an export tells is the whole decoder."""
     for knob, value in knobs_of(config).items():
         if knob not in told or told[knob] != value:
-            what = f"{by} cannot say {value}"
-            raise ConfigError(f"model.{knob}", what, "to export a model, train it with another value")
+            raise ConfigError(f"model.{knob}", f"{by} has no place for {value}", fix)
