@@ -215,13 +215,31 @@ def test_a_knob_that_is_newer_than_the_exports_is_refused_by_its_name(export, kn
 
 
 TEXT = f"In 2026 and 1999, 12345: cafe\u0301 déjà\n\n vu\t{END}  'tis ½ ², a😀b we'll I'VE "
-TEXTS = [TEXT, "", "   ", "e\u0301", "a" * 40, "the year 2026", "don't\n\n\n x", " \u00a0\u2028", "\x00\x07", "١२३"]
+TEXTS = [
+    TEXT,
+    "years of a year",
+    "",
+    "   ",
+    "e\u0301",
+    "a" * 40,
+    "the year 2026",
+    "don't\n\n\n x",
+    " \u00a0\u2028",
+    "\x00\x07",
+    "١२३",
+]
 
 
 def changed(tokenizer: Tokenizer, **parts) -> Tokenizer:
     """With other parts of its tokenizer.json."""
     saved = json.loads(tokenizer.to_json())
     return Tokenizer.from_json(json.dumps({**saved, **parts, "model": {**saved["model"], **parts.get("model", {})}}))
+
+
+def with_whole_word(library: tokenizers.Tokenizer) -> Tokenizer:
+    """With a token that text spells only as a word of its own."""
+    library.add_tokens([tokenizers.AddedToken("year", single_word=True)])
+    return Tokenizer(library)
 
 
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
@@ -240,6 +258,7 @@ TOKENIZERS = {
     "whole words": changed(PAIRS, model={"ignore_merges": True}),
     "composed": changed(PAIRS, normalizer={"type": "NFC"}),
     "gpt2": Tokenizer(foreign.gpt2()),
+    "a whole word": with_whole_word(foreign.gpt2()),
     "llama": Tokenizer(foreign.llama()),
     "qwen": Tokenizer(foreign.qwen()),
 }

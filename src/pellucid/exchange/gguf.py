@@ -197,14 +197,15 @@ def _add_vocabulary(writer: Any, tokenizer: Tokenizer) -> None:
         raise ConfigError(
             "tokenizer.type", "GGUF needs merges, and this vocabulary has none", f"train with bpe, {OR_HF}"
         )
-    cuts = saved["pre_tokenizer"] or {}
+    cuts, added_tokens = saved["pre_tokenizer"] or {}, saved["added_tokens"]
     as_gpt2 = cuts.get("type") == "ByteLevel" and cuts["use_regex"] and not cuts["add_prefix_space"]
-    if not as_gpt2 or saved["normalizer"] is not None or saved["model"].get("ignore_merges"):
+    anywhere = all(not token[rule] for token in added_tokens for rule in ("single_word", "lstrip", "rstrip"))
+    if not (as_gpt2 and anywhere) or saved["normalizer"] is not None or saved["model"].get("ignore_merges"):
         what = "it cuts text into words in another way than GPT-2, the only one that is written as GGUF here"
         raise ConfigError("tokenizer", what, OR_HF.removeprefix("or "))
     token_of = {id_: token for token, id_ in saved["model"]["vocab"].items()}
     type_of = dict.fromkeys(token_of, NORMAL)
-    for added in saved["added_tokens"]:
+    for added in added_tokens:
         token_of[added["id"]] = added["content"]
         type_of[added["id"]] = CONTROL if added["special"] else USER_DEFINED
     writer.add_tokenizer_model("gpt2")
