@@ -9,7 +9,6 @@ import argparse
 from pathlib import Path
 
 from pellucid.checkpoint.build import load_trained_run
-from pellucid.corpora.build import build_corpus
 from pellucid.corpora.fables import FablesCorpus
 from pellucid.evaluation.written import judge as judge_texts
 from pellucid.generation import Sampling, generate_text
@@ -19,7 +18,7 @@ from pellucid.languages.fables import Fables
 def judge(run: Path, n_samples: int, seed: int) -> tuple[int, float]:
     """How many stories the grammar accepts whole, and after which share of the text the first fault comes (mean)."""
     trained, _ = load_trained_run(run)
-    corpus = build_corpus(trained.config.corpus)
+    corpus = trained.corpus()
     assert isinstance(corpus, FablesCorpus), "only the grammar of Fables can judge"
     completions = generate_text(
         trained.model,

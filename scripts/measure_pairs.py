@@ -17,7 +17,6 @@ import torch
 from results import here, parser, print_table, record
 
 from pellucid.checkpoint.build import load_trained_run
-from pellucid.corpora.build import build_corpus
 from pellucid.corpora.instructions import InstructionsCorpus
 from pellucid.objectives.preference import dpo
 from pellucid.post_training.build import answer_log_probabilities
@@ -45,7 +44,7 @@ def main() -> None:
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     trained, precision = load_trained_run(options.run, "latest")
-    model, tokenizer, corpus = trained.model, trained.tokenizer, build_corpus(trained.config.corpus)
+    model, tokenizer, corpus = trained.model, trained.tokenizer, trained.corpus()
     assert isinstance(corpus, InstructionsCorpus)
     judge = GrammarJudge(corpus, tokenizer)
     settled = judge.n_until_settled

@@ -23,7 +23,6 @@ from matplotlib.figure import Figure
 from results import ROOT, here, parser, print_table, record
 
 from pellucid.checkpoint.build import load_trained_run
-from pellucid.corpora.build import build_corpus
 from pellucid.corpora.instructions import InstructionsCorpus
 from pellucid.evaluation.answers import judge_answers
 from pellucid.training.metrics import read_rows
@@ -82,7 +81,7 @@ def frontier(folder: Path) -> tuple[dict[str, dict[str, float]], Figure]:
     trained, precision = load_trained_run(folder / REFERENCE, "latest")
     base = trained.config.base_run
     assert base is not None, "the reference was fine-tuned from a run of fables"
-    corpus = build_corpus(trained.config.corpus)
+    corpus = trained.corpus()
     assert isinstance(corpus, InstructionsCorpus)
     prompts = rewards_of_reference(trained, corpus, precision)
     table: dict[str, dict[str, float]] = {}

@@ -15,7 +15,6 @@ from pathlib import Path
 import yaml
 
 from pellucid.checkpoint.build import load_trained_run
-from pellucid.corpora.build import build_corpus
 from pellucid.corpora.fables import FablesCorpus
 
 MORAL = "\nMoral:"
@@ -57,7 +56,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="where to write the tasks")
     parser.add_argument("--fables", type=int, default=200, metavar="N", help="held-out fables to ask about")
     arguments = parser.parse_args()
-    corpus = build_corpus(load_trained_run(arguments.run, "best")[0].config.corpus)
+    corpus = load_trained_run(arguments.run, "best")[0].corpus()
     if not isinstance(corpus, FablesCorpus):
         parser.error(f"{arguments.run} was not trained on fables")
     write_tasks(corpus, arguments.folder, arguments.fables)

@@ -41,3 +41,27 @@ def test_no_docstring_begins_in_the_middle_of_a_sentence():
                 assert not re.match(r"(Of|Those|That|The same|What|Whatever|Whoever)\b", first_words), (
                     f"{file}: {first_words}"
                 )
+
+
+# Who may build a corpus from a config alone: it is about to be trained on, or is one to compare with.
+BUILDERS = {
+    "data/build.py": {"prepare_data", "data_of_run", "corpus_of_run", "vocab_size_of"},
+    "training/build.py": {"first_questions"},
+    "post_training/build.py": {"learning_from_pairs", "learning_from_answers"},
+    "experiments/measures.py": {"require_texts", "on_other_texts"},
+}
+
+
+def test_a_trained_run_is_only_judged_by_the_corpus_it_was_trained_on():
+    """Rules and texts are files that people edit; `TrainedModel.corpus` compares them with those of the training."""
+    for file in sorted((ROOT / "src/pellucid").rglob("*.py")):
+        for function in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(function, ast.FunctionDef) and "build_corpus" in names_in(function):
+                assert function.name in BUILDERS.get(file.relative_to(ROOT / "src/pellucid").as_posix(), ()), file
+    for folder in ("scripts", "lessons"):
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            assert not re.search(r"build_corpus\((\w+\.)+config\.corpus", file.read_text("utf-8")), f"{file}: .corpus()"
+
+
+def names_in(function: ast.FunctionDef) -> set[str]:
+    return {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}

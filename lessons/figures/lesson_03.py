@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 import pellucid
 from lesson_03 import absmax, decode, log_of, nearest_level, next_words, round_to
 from pellucid.adapters.quantized import NF4_VALUES, dequantized, linear_layers, quantized
-from pellucid.corpora.build import build_corpus
 from pellucid.inspection.explain import log_probabilities
 from pellucid.inspection.knock_out import held_out_documents
 
@@ -102,7 +101,7 @@ def sums() -> Figure:
 @cache
 def _demo():
     run = pellucid.load("demo")
-    corpus = build_corpus(run.config.corpus)
+    corpus = run.trained.corpus()
     return run, corpus, held_out_documents(corpus, run.tokenizer, run.model.context_length, 16)
 
 

@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 
 import pellucid
 from lesson_10 import attention_flow_step, contributions, euler, order_of_error, tokens_on_the_sphere, turning
-from pellucid.corpora.build import build_corpus
 from pellucid.data.truth import next_token_distributions
 from pellucid.inspection.knock_out import held_out_documents
 
@@ -64,7 +63,7 @@ def shares() -> Figure:
 def lens() -> Figure:
     """KL(truth ‖ lens) after each part, on eight held-out fables: tokens that recall decides, and the others."""
     run = load("demo")
-    corpus = build_corpus(run.config.corpus)
+    corpus = run.trained.corpus()
     recall = corpus.skills.index("recall")
     of_recall, of_others = [], []
     for fable in held_out_documents(corpus, run.tokenizer, run.model.context_length, 8):

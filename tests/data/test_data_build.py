@@ -1,12 +1,16 @@
+import json
 import shutil
 from pathlib import Path
 
 import pytest
+import yaml
+from pydantic import TypeAdapter
 
+from pellucid.config.data import CorpusConfig, FileTokenizerConfig
 from pellucid.config.load import load_run_config
-from pellucid.data.build import build_batches, prepare_data, vocab_size_of
-from pellucid.errors import DataError
-from tiny_run import TINY_RUN
+from pellucid.data.build import build_batches, corpus_of_run, prepare_data, vocab_size_of
+from pellucid.errors import CheckpointError, DataError, PellucidError
+from tiny_run import TINY_RUN, VERSES
 
 
 def test_the_config_decides_tokens_and_batches(workplace):
@@ -74,3 +78,50 @@ def test_what_needs_a_text_says_that_there_is_none(workplace, pellucid):
         result = pellucid(*command, "tiny.yaml", "corpus={type: none}")
         assert result.exit_code == 3
         assert result.stderr.splitlines()[-1].startswith("error: corpus: this run has no text of its own; name some: ")
+
+
+TALKS = [{"prompt": f"How many on day {day}?", "answer": f"{day} hens."} for day in range(12)]
+PAIRS = [{"prompt": talk["prompt"], "chosen": talk["answer"], "rejected": "None."} for talk in TALKS]
+FILES = {
+    "corpus.txt": VERSES,
+    "held_out.txt": "A red fox.",
+    "own.rules": "s\n    1 " + "[w] " * 8 + "\nw\n    1 ant\n    1 bee\n    2 cow\n",
+    "talks.jsonl": "".join(json.dumps(talk) + "\n" for talk in TALKS),
+    "pairs.jsonl": "".join(json.dumps(pair) + "\n" for pair in PAIRS),
+}
+
+
+@pytest.mark.parametrize(
+    ("corpus", "file", "edit"),
+    [
+        ("{type: text, files: [corpus.txt]}", "corpus.txt", ("fox", "FOX")),
+        ("{type: text, files: ['c*.txt']}", "corpus.txt", ("fox", "f0x")),
+        ("{type: text, files: [corpus.txt], validation_files: [held_out.txt]}", "held_out.txt", ("red", "Red")),
+        ("{type: grammar, file: own.rules, size: 40, validation_fraction: 0.03}", "own.rules", ("1 ant", "3 ant")),
+        ("{type: conversations, files: [talks.jsonl]}", "talks.jsonl", ("hens", "cows")),
+        ("{type: preferences, files: [pairs.jsonl]}", "pairs.jsonl", ("None", "Two")),
+    ],
+    ids=lambda value: value if isinstance(value, str) and " " not in value else "",
+)
+def test_a_run_has_the_corpus_it_was_trained_on_or_none(workplace, corpus, file, edit):
+    for name, text in FILES.items():
+        Path(name).write_text(text)
+    config = load_run_config(Path("tiny.yaml"))
+    shutil.copy(prepare_data(config, Path("data")).directory / "tokenizer.json", "t.json")
+    vocabulary = FileTokenizerConfig(type="file", path="t.json")
+    section = TypeAdapter(CorpusConfig).validate_python(yaml.safe_load(corpus))
+    config = config.model_copy(update={"corpus": section, "tokenizer": vocabulary})
+    data = prepare_data(config, Path("data"))
+    Path("t.json").unlink()  # the run has its own
+    of_run = config, data.tokenizer, data.fingerprint
+    assert corpus_of_run(*of_run).identity == data.manifest.corpus
+
+    text = Path(file).read_text()
+    Path(file).write_text(text.replace(*edit, 1))
+    with pytest.raises(CheckpointError, match="run tiny: its corpus has changed since training; bring back"):
+        corpus_of_run(*of_run)
+    Path(file).write_text(text)
+    assert corpus_of_run(*of_run).identity == data.manifest.corpus
+    Path(file).unlink()
+    with pytest.raises(PellucidError):
+        corpus_of_run(*of_run)

@@ -17,9 +17,11 @@ from pellucid.checkpoint.step_directory import read_state
 from pellucid.config.data import CorpusConfig
 from pellucid.corpora.build import build_corpus
 from pellucid.data.build import prepare_data
+from pellucid.data.prepare import fingerprint_of
 from pellucid.data.truth import next_token_distributions
-from pellucid.errors import ConfigError, DataError
+from pellucid.errors import CheckpointError, ConfigError, DataError
 from pellucid.evaluation.build import evaluate
+from pellucid.tokenizer.build import tokenizer_settings
 from pellucid.training.contest import contest
 
 ROOT = Path(__file__).parents[2]
@@ -71,8 +73,13 @@ def score_of(run: library.Run, n: int = 20, seed: int = 1, **changes):
     return contest(replace(run.trained, **changes), read_state(run.directory), run.precision, n=n, seed=seed)
 
 
-def with_corpus(run: library.Run, **section):
-    return run.config.model_copy(update={"corpus": TypeAdapter(CorpusConfig).validate_python(section)})
+def trained_on(run: library.Run, **section):
+    """The changes to a run that make it look as if it had been trained on this corpus."""
+    config = run.config.model_copy(update={"corpus": TypeAdapter(CorpusConfig).validate_python(section)})
+    if section["type"] in ("text", "none"):  # refused before their files are read
+        return {"config": config}
+    identity, settings = build_corpus(config.corpus).identity, tokenizer_settings(config.tokenizer)
+    return {"config": config, "data_fingerprint": fingerprint_of(identity, settings)}
 
 
 class Model(nn.Module):
@@ -211,7 +218,24 @@ TOO_FEW = r"\d+% of 20 new documents would be trained on or drawn before: the la
 )
 def test_who_cannot_take_part_is_told_why(hidden, section, error, complaint):
     with pytest.raises(error, match=complaint):
-        score_of(hidden, config=with_corpus(hidden, **section))
+        score_of(hidden, **trained_on(hidden, **section))
+
+
+def rules_of(folder: Path, weight_of_ant: int) -> dict[str, object]:
+    words = f"w\n    {weight_of_ant} ant\n    1 bee\n    1 cow\n"
+    (folder / "own.rules").write_text(f"s\n    1 {'[w] ' * 12}\n{words}")
+    return {"type": "grammar", "file": str(folder / "own.rules"), "size": 400, "validation_fraction": 0.01}
+
+
+def test_rules_that_were_edited_after_training_judge_no_run(hidden, tmp_path):
+    changes = trained_on(hidden, **rules_of(tmp_path, 1))
+    score = score_of(hidden, **changes)
+    assert score.floor_nats_per_token > 0
+    rules_of(tmp_path, 3)
+    with pytest.raises(CheckpointError, match="run hidden: its corpus has changed since training; bring"):
+        score_of(hidden, **changes)
+    other = score_of(hidden, **trained_on(hidden, **rules_of(tmp_path, 3)))
+    assert other.floor_nats_per_token != score.floor_nats_per_token
 
 
 def test_a_run_that_starts_from_another_is_refused_in_one_line(place, monkeypatch, pellucid):

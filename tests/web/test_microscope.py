@@ -272,7 +272,7 @@ def test_a_model_of_conversations_reads_a_text_in_its_template(chat_run):
 
 def test_the_truth_about_an_answer_is_that_of_all_answers_to_its_question(chat_run):
     microscope, tokenizer = Microscope([chat_run]), load(chat_run).tokenizer
-    corpus = microscope.runs.corpus(load(chat_run).config)
+    corpus = microscope.runs.corpus(microscope.runs.open("chat@1"))
     conversation = next(corpus.conversations("validation"))
     question, answer = (turn.text for turn in conversation)
     [(nats, _)] = truth_of_answers(corpus, tokenizer, iter([conversation]))

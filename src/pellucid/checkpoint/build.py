@@ -20,6 +20,8 @@ from pellucid.checkpoint.training_state import (
 from pellucid.config.load import parse_run_config
 from pellucid.config.post_training import Quantization
 from pellucid.config.run import RunConfig
+from pellucid.corpora.corpus import Corpus
+from pellucid.data.build import corpus_of_run
 from pellucid.errors import CheckpointError, ConfigError, DataError
 from pellucid.files import sha256
 from pellucid.model.build import build_model
@@ -39,6 +41,10 @@ class TrainedModel:
     model: LanguageModel
     step: int
     data_fingerprint: str
+
+    def corpus(self) -> Corpus:
+        """The corpus it was trained on. CheckpointError if that has changed since, DataError if it cannot be read."""
+        return corpus_of_run(self.config, self.tokenizer, self.data_fingerprint)
 
     def untrained(self) -> LanguageModel:
         """A model like this one with the initial weights of the run's seed, for comparison."""

@@ -12,14 +12,14 @@ import numpy as np
 from pellucid.config.data import CONVERSATIONS
 from pellucid.config.run import RunConfig
 from pellucid.corpora.build import DOWNLOADS, build_corpus
-from pellucid.corpora.corpus import ConversationCorpus, Piece
+from pellucid.corpora.corpus import ConversationCorpus, Corpus, Piece
 from pellucid.corpora.text_files import text_file_pieces
 from pellucid.data.batches import Batches
 from pellucid.data.encoding import encode_parts
 from pellucid.data.prepare import FILE_OF_SPLIT, TOKENIZER_FILE, Manifest, fingerprint_of, prepare, read_manifest
 from pellucid.data.token_file import TokenFile
 from pellucid.data.truth import TokenTruth
-from pellucid.errors import DataError, PellucidError
+from pellucid.errors import CheckpointError, DataError, PellucidError
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.build import tokenizer_settings, train_tokenizer
 from pellucid.tokenizer.tokenizer import CHAT_TOKENS
@@ -74,11 +74,23 @@ def data_of_run(config: RunConfig, fingerprint: str, data_root: Path) -> Prepare
     is_unchanged = False
     with suppress(PellucidError):
         corpus = build_corpus(config.corpus, data_root / DOWNLOADS.name)
-        settings = tokenizer_settings(config.tokenizer, for_chat=isinstance(corpus, ConversationCorpus))
-        is_unchanged = fingerprint_of(corpus.identity, settings) == fingerprint
+        is_unchanged = fingerprint_of(corpus.identity, manifest.tokenizer) == fingerprint
     if not is_unchanged:
         _log.warning("the corpus has changed since training; the tokens of then are used, in %s", directory)
     return _opened(directory, manifest)
+
+
+def corpus_of_run(config: RunConfig, tokenizer: Tokenizer, fingerprint: str) -> Corpus:
+    """The corpus that a run was trained on: its truth is the only one by which the run may be judged.
+
+    tokenizer, fingerprint: as the checkpoint has them. CheckpointError if the corpus is another one now; DataError if
+    it cannot be read.
+    """
+    corpus = build_corpus(config.corpus)
+    if fingerprint_of(corpus.identity, tokenizer_settings(config.tokenizer, of_run=tokenizer)) != fingerprint:
+        fix = "bring back the files, or the version of Pellucid, that it was trained with, or train again"
+        raise CheckpointError(f"run {config.name}", "its corpus has changed since training", fix)
+    return corpus
 
 
 def text_as_tokens(file: Path, tokenizer: Tokenizer) -> TokenFile:

@@ -10,7 +10,6 @@ from pellucid.checkpoint.step_directory import read_checkpoint
 from pellucid.config.load import load_run_config
 from pellucid.config.run import RunConfig
 from pellucid.config.shipped import find_config, find_run
-from pellucid.corpora.build import build_corpus
 from pellucid.corpora.instructions import InstructionsCorpus
 from pellucid.data.batches import evaluation_batches
 from pellucid.data.build import PreparedData, data_of_run, prepare_data, text_as_tokens
@@ -79,7 +78,7 @@ def answers_of_run(trained: TrainedModel, precision: Precision, n: int) -> Answe
 
     That is None if the other is gone, or knew no instructions.
     """
-    corpus = build_corpus(trained.config.corpus)
+    corpus = trained.corpus()
     assert isinstance(corpus, InstructionsCorpus)
     reference = None
     if trained.config.base_run is not None:

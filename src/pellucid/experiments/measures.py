@@ -73,9 +73,12 @@ def on_other_texts(
     """Excess and accuracy of each skill on the held-out documents of other corpora, by name, as these tokens.
 
     A document may be longer than the context in training. Where learned positions have no weights for it, the text is
-    left out. Brackets also get `kind`; see `right_kinds`. ConfigError for tokens that the training text has not.
+    left out. Brackets also get `kind`; see `right_kinds`. ConfigError for tokens that the training text has not;
+    CheckpointError if the run's own corpus, which they vary, has changed since training.
     """
     found = {}
+    if configs:
+        trained.corpus()
     for name, config in configs.items():
         corpus = build_corpus(config.corpus)
         assert isinstance(corpus, KnownCorpus)
@@ -141,7 +144,7 @@ def at_each_place(trained: TrainedModel, data: PreparedData, precision: Precisio
     places = at - tokens.boundaries[np.searchsorted(tokens.boundaries, at, side="right") - 1]
     nats_by = {"model": scores.nats[goes_on], **({} if data.truth is None else {"truth": data.truth.nats[at]})}
     found = {who: (np.bincount(places, nats) / np.bincount(places)).tolist() for who, nats in nats_by.items()}
-    corpus = build_corpus(config.corpus)
+    corpus = trained.corpus()
     if isinstance(corpus, SymbolCorpus) and isinstance(language := corpus.language, Chains):
         texts = list(corpus.documents("validation"))
         strategies: dict[str, Strategy] = {"by counts of symbols": "counts", "evenly": "evenly"}
@@ -157,7 +160,7 @@ def beliefs_in_each_layer(trained: TrainedModel, precision: Precision) -> dict[s
 
     For comparison: how much of them the last symbols tell.
     """
-    corpus = build_corpus(trained.config.corpus)
+    corpus = trained.corpus()
     assert isinstance(corpus, SymbolCorpus)
     assert isinstance(corpus.language, Hidden)
     trained.model.to(precision.device)
@@ -190,7 +193,7 @@ def ways_to_write(
 
     The texts continue the first sentences of held-out fables, the same ones in each way.
     """
-    corpus = build_corpus(trained.config.corpus)
+    corpus = trained.corpus()
     if not isinstance(corpus, FablesCorpus):
         what = "measures.writing is for fables only"
         raise ConfigError(f"run {trained.config.name}", what, "leave it out: no grammar judges other texts")

@@ -14,9 +14,8 @@ from pellucid.checkpoint.build import load_trained_model
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import read_checkpoint
 from pellucid.cost.build import cost_of, training_flops
-from pellucid.data.build import PreparedData, prepare_data
 from pellucid.errors import RunInUseError
-from pellucid.evaluation.build import evaluate
+from pellucid.evaluation.build import data_of_trained, evaluate
 from pellucid.evaluation.loss import Evaluation
 from pellucid.experiments.measures import (
     answers_to_instructions,
@@ -52,8 +51,7 @@ def make_run(run: PlannedRun, run_dir: Path, data_root: Path) -> int | None:
     outcome = _train_when_free(run, data_root, run_dir)
     if outcome.evaluation is None:
         return outcome.stopped_by
-    data = prepare_data(run.config, data_root)
-    write_result(run_dir, run, _result(run, data, run_dir, outcome.evaluation))
+    write_result(run_dir, run, _result(run, data_root, run_dir, outcome.evaluation))
     return None
 
 
@@ -70,14 +68,15 @@ def _train_when_free(run: PlannedRun, data_root: Path, run_dir: Path) -> Outcome
             time.sleep(0.5)
 
 
-def _result(run: PlannedRun, data: PreparedData, run_dir: Path, evaluation: Validation) -> RunResult:
-    """The result of a trained run; its loss is always that of the validation text."""
+def _result(run: PlannedRun, data_root: Path, run_dir: Path, evaluation: Validation) -> RunResult:
+    """The result of a trained run; its loss is always that of the validation text, as it was in training."""
     config, measures = run.config, run.measures
-    vocab_size = data.tokenizer.vocab_size
-    parts = cost_of(config.model, vocab_size).parameters
     rows = read_rows(run_dir / "metrics.jsonl")
     directory = find_step_directory(run_dir, "latest")
     trained = load_trained_model(directory)
+    data = data_of_trained(trained, data_root, str(run_dir))
+    vocab_size = data.tokenizer.vocab_size
+    parts = cost_of(config.model, vocab_size).parameters
     precision = resolve_precision(config.train.device, config.train.precision)
     if not isinstance(evaluation, Evaluation):  # of answers
         evaluation = evaluate(config, data, trained.model.to(precision.device), precision)

@@ -7,14 +7,19 @@ from itertools import islice
 from pellucid.checkpoint.build import TrainedModel
 from pellucid.config.data import CONVERSATIONS, READ_FROM_FILES, CorpusConfig
 from pellucid.config.languages import DrawnSection
-from pellucid.corpora.build import build_corpus
 from pellucid.corpora.corpus import Corpus, KnownCorpus, Piece
 from pellucid.corpora.fables import FablesCorpus
-from pellucid.errors import ConfigError, DataError
+from pellucid.errors import CheckpointError, ConfigError, DataError
 from pellucid.inspection.attention_maps import attention_maps
 from pellucid.inspection.attribution import HeadTable, attribute
 from pellucid.inspection.embed import Embeddings, Layer, Pooling, embed
-from pellucid.inspection.explain import beginning_that_fits, explain, validation_document, validation_documents
+from pellucid.inspection.explain import (
+    NO_TRUTH,
+    beginning_that_fits,
+    explain,
+    validation_document,
+    validation_documents,
+)
 from pellucid.inspection.explanation import Explanation
 from pellucid.inspection.head_scores import HeadScores, head_scores
 from pellucid.inspection.interventions import Place
@@ -30,12 +35,18 @@ def explain_run(
     """Explain a prompt or, without one, the number-th held-out document, from 1.
 
     attention: also the maps of "all" heads, or of one, LAYER.HEAD. A prompt needs no text files, which a run that was
-    copied to another machine lacks.
+    copied to another machine lacks. If its rules are gone or have changed since, a prompt is explained without a truth.
     """
     decoder, tokenizer, length = trained.model, trained.tokenizer, trained.model.context_length
     kind = trained.config.corpus.type
     writes_text = kind not in (*READ_FROM_FILES, "none")
-    corpus = build_corpus(trained.config.corpus) if prompt is None or writes_text else None
+    corpus, lost = None, None
+    try:
+        corpus = trained.corpus() if prompt is None or writes_text else None
+    except (CheckpointError, DataError) as error:
+        if prompt is None:
+            raise
+        lost = f"the truth is not shown: {error}"
     if corpus is None or prompt is not None:
         piece, source = Piece(prompt or "", ends_document=False), "a prompt"
     else:
@@ -48,14 +59,15 @@ def explain_run(
         trace = trace_text(decoder, tokenizer, explanation.text)
         maps = attention_maps(trace.texts, trace.attention, attention)
     model = f"{trained.config.name}, step {trained.step:,}"
-    return replace(explanation, attention=maps, model=model, source=source)
+    notes = [lost, *(note for note in explanation.notes if note != NO_TRUTH)] if lost else explanation.notes
+    return replace(explanation, attention=maps, model=model, source=source, notes=notes)
 
 
 def embed_run(
     trained: TrainedModel, texts: Sequence[str] | None, *, layer: Layer, pooling: Pooling | None, most: int = 1
 ) -> Embeddings:
     """The vectors of these texts or, without any, of at most `most` held-out documents."""
-    texts = texts or held_out_texts(trained, build_corpus(trained.config.corpus), most)
+    texts = texts or held_out_texts(trained, trained.corpus(), most)
     return embed(trained.model, trained.tokenizer, texts, layer, pooling)
 
 
@@ -119,14 +131,14 @@ def scores_of_run(trained: TrainedModel) -> list[HeadScores]:
     """The scores of the heads on random tokens; of a known language, on some of its own: others may be untrained."""
     model, tokenizer, tokens = require_decoder(trained.model, "heads"), trained.tokenizer, None
     if knows_skills(trained.config.corpus):
-        pieces = islice(build_corpus(trained.config.corpus).pieces("validation"), N_DOCUMENTS)
+        pieces = islice(trained.corpus().pieces("validation"), N_DOCUMENTS)
         tokens = {token for piece in pieces for token in tokenizer.encode(piece.text)}
     return head_scores(model, tokenizer, tokens=tokens)
 
 
 def known_corpus_of(trained: TrainedModel, where: str) -> KnownCorpus:
     """The run's corpus. ConfigError unless its distribution is known, and with it the skills."""
-    corpus = build_corpus(trained.config.corpus) if knows_skills(trained.config.corpus) else None
+    corpus = trained.corpus() if knows_skills(trained.config.corpus) else None
     if not isinstance(corpus, KnownCorpus):
         fix = "take a run of corpus.type fables, or of another language in docs/languages.md"
         raise ConfigError(where, f"of {trained.config.corpus.type} it is not known which skills a text takes", fix)
@@ -140,7 +152,7 @@ def knows_skills(corpus: CorpusConfig) -> bool:
 
 def fables_of(trained: TrainedModel, where: str) -> FablesCorpus:
     """The run's corpus. ConfigError unless it is Fables."""
-    corpus = build_corpus(trained.config.corpus)
+    corpus = trained.corpus()
     if not isinstance(corpus, FablesCorpus):
         raise ConfigError(where, "only of Fables is it known what a text tells", "take a run of corpus.type fables")
     return corpus

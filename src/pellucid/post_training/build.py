@@ -82,8 +82,9 @@ def learning_from_pairs(
     """Pairs of the corpus, if it holds any; else the reference answers its instructions, and the grammar judges."""
     log_p = partial(answer_log_probabilities, reference, precision) if isinstance(objective, DPOConfig) else None
     train = config.train
-    corpus = build_corpus(config.corpus)
-    if isinstance(corpus, InstructionsCorpus):
+    if config.corpus.type == "instructions":
+        corpus = build_corpus(config.corpus)
+        assert isinstance(corpus, InstructionsCorpus)
         get_pairs, validation = _written_pairs(objective, config, data, corpus, reference, precision, world)
     else:
         get_pairs, validation = _pairs_of_files(config, data, world)

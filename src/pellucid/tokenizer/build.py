@@ -47,13 +47,18 @@ def _unicode(texts: Iterable[str]) -> Iterator[str]:
         yield text
 
 
-def tokenizer_settings(config: TokenizerConfig, *, for_chat: bool = False) -> dict[str, object]:
+def tokenizer_settings(
+    config: TokenizerConfig, *, for_chat: bool = False, of_run: Tokenizer | None = None
+) -> dict[str, object]:
     """All settings that decide a corpus's tokens, for its fingerprint; for a file, the hash of its contents.
 
-    for_chat: with the control tokens of conversations, which a file may lack. DataError: no such file.
+    for_chat: with the control tokens of conversations, which a file may lack. of_run: the tokenizer of a trained run,
+    whose file need not be there any more. DataError: no such file.
     """
     if not isinstance(config, FileTokenizerConfig):
         return config.model_dump(mode="json")
+    if of_run is not None:
+        return _settings_of_file(config, of_run)
     try:
         require_regular(Path(config.path))
         Path(config.path).open("rb").close()
@@ -61,9 +66,12 @@ def tokenizer_settings(config: TokenizerConfig, *, for_chat: bool = False) -> di
         what = f"cannot be read ({error.strerror})"
         raise DataError("tokenizer.path", f"{config.path!r} {what}", "name a tokenizer.json") from None
     tokenizer = Tokenizer.load(Path(config.path))
-    # As a run stores it: other programs format the file differently.
-    contents = (tokenizer.with_chat_tokens() if for_chat else tokenizer).to_json()
-    return {"type": config.type, "sha256": hashlib.sha256(contents.encode()).hexdigest()}
+    return _settings_of_file(config, tokenizer.with_chat_tokens() if for_chat else tokenizer)
+
+
+def _settings_of_file(config: FileTokenizerConfig, tokenizer: Tokenizer) -> dict[str, object]:
+    """Settings with the hash of the vocabulary as a run stores it: other programs format the file differently."""
+    return {"type": config.type, "sha256": hashlib.sha256(tokenizer.to_json().encode()).hexdigest()}
 
 
 def start_of(texts: Iterable[str], n_bytes: int) -> Iterator[str]:

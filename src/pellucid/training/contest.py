@@ -14,8 +14,6 @@ from pellucid.checkpoint.build import TrainedModel, find_checkpoint, trained_mod
 from pellucid.checkpoint.step_directory import State
 from pellucid.config.data import CONVERSATIONS
 from pellucid.config.languages import DrawnSection
-from pellucid.config.run import RunConfig
-from pellucid.corpora.build import build_corpus
 from pellucid.corpora.corpus import Piece
 from pellucid.corpora.known import DrawnDocuments
 from pellucid.cost.build import training_flops
@@ -88,7 +86,7 @@ def contest(trained: TrainedModel, state: State, precision: Precision, *, n: int
 
     ConfigError for a run that cannot take part; DataError for a language with too few documents.
     """
-    config, corpus = trained.config, corpus_of(trained.config)
+    config, corpus = trained.config, corpus_of(trained)
     try:
         flops = training_flops(config.model, trained.tokenizer.vocab_size, state.tokens)
     except RuntimeError:
@@ -121,9 +119,10 @@ def contest(trained: TrainedModel, state: State, precision: Precision, *, n: int
     )
 
 
-def corpus_of(config: RunConfig) -> DrawnDocuments:
-    """The corpus of a run that can take part. ConfigError for others."""
-    kind, fix = config.corpus.type, "take a run of corpus.type fables, or of another language in docs/languages.md"
+def corpus_of(trained: TrainedModel) -> DrawnDocuments:
+    """The corpus of a run that can take part. ConfigError for others, CheckpointError if it has changed since."""
+    config, kind = trained.config, trained.config.corpus.type
+    fix = "take a run of corpus.type fables, or of another language in docs/languages.md"
     if kind in CONVERSATIONS:
         raise ConfigError("corpus.type", f"{kind} are conversations, and the contest is about texts", fix)
     if not isinstance(config.corpus, DrawnSection):
@@ -131,7 +130,7 @@ def corpus_of(config: RunConfig) -> DrawnDocuments:
     if config.start_from is not None:
         what = f"the run starts from {config.start_from}, whose FLOPs would be missing"
         raise ConfigError("start_from", what, "take a run that begins with weights of its own")
-    corpus = build_corpus(config.corpus)
+    corpus = trained.corpus()
     assert isinstance(corpus, DrawnDocuments)
     return corpus
 

@@ -224,6 +224,8 @@ class Microscope:
                     return truth_of_answer(corpus, tokenizer, shown)
                 return truth_of_document(corpus, tokenizer, shown) if corpus else {"known": False}
 
+        if why := self.runs.why_no_truth(opened):
+            return {"known": False, "why": why}
         return self._truths.get((opened.reading, shown), compute)
 
     def deciding(self, checkpoint: str, text: str) -> Json:
@@ -232,7 +234,7 @@ class Microscope:
         No places where the language does not know them, and no such text (`swap`) but for fables.
         """
         opened = self.runs.open(checkpoint)
-        corpus = self.runs.corpus(opened.trained.config)
+        corpus = self.runs.corpus(opened)
         if not isinstance(corpus, DecidedText):
             return NOTHING_DECIDES
         shown = beginning_that_fits(opened.tokenizer, text, opened.model.context_length - 1)
@@ -254,7 +256,7 @@ class Microscope:
         {"known": False} unless the corpus is a hidden Markov model, and each symbol a token of a decoder.
         """
         opened = self.runs.open(checkpoint)
-        language = getattr(self.runs.corpus(opened.trained.config), "language", None)
+        language = getattr(self.runs.corpus(opened), "language", None)
         model, tokenizer = opened.model, opened.tokenizer
         if not isinstance(language, Hidden) or not isinstance(model, Decoder):
             return NO_BELIEFS

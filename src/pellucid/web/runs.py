@@ -1,10 +1,11 @@
 """Runs, checkpoints, models in memory and held-out texts, for the page.
 
-A checkpoint is named RUN@STEP. Models are cached by the hash of their files, and corpora by their config, so a run that
-is trained again is never shown with old numbers.
+A checkpoint is named RUN@STEP. Models are cached by the hash of their files, and corpora by their config and the
+fingerprint of the data in the checkpoint, so a run that is trained again is never shown with old numbers.
 """
 
 import hashlib
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,10 +22,10 @@ from pellucid.config.data import CONVERSATIONS
 from pellucid.config.load import load_run_config
 from pellucid.config.post_training import VerifierConfig
 from pellucid.config.run import RunConfig
-from pellucid.corpora.build import build_corpus
 from pellucid.corpora.corpus import ConversationCorpus, Corpus, KnownConversations, KnownCorpus, Turn
 from pellucid.data.truth import skill_characters
 from pellucid.errors import CheckpointError, ConfigError, PellucidError, explained
+from pellucid.inspection.build import knows_skills
 from pellucid.inspection.explain import validation_documents
 from pellucid.inspection.trace import NOTHING_INSIDE, Trace
 from pellucid.languages.known import SPELLING
@@ -38,6 +39,8 @@ from pellucid.web.kept import Kept
 from pellucid.web.live import read_samples
 
 Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
 
 MOST_BYTES_OF_MODELS = 1 << 30
 MOST_BYTES_OF_TRACES = 1 << 27  # of each model
@@ -74,7 +77,7 @@ def bytes_of(traced: Trace) -> int:
 
 @dataclass(frozen=True)
 class Opened:
-    """A checkpoint in memory. digest: hash of its files. reading: hash of tokenizer and config, thus of its corpus."""
+    """A checkpoint in memory. digest: hash of its files. reading: hash of tokenizer, config and data."""
 
     digest: str
     reading: str
@@ -100,6 +103,7 @@ class Runs:
         self.grammar = Lock()  # to be held while using a corpus
         self._models: Kept[Opened] = Kept(MOST_BYTES_OF_MODELS, lambda opened: opened.n_bytes)
         self._corpora: Kept[Corpus] = Kept(KEPT_CORPORA)
+        self._changed: dict[str, str] = {}  # what is to be said of those that are others now, by data fingerprint
         self._documents: Kept[tuple[list[str], Iterator[str]]] = Kept(KEPT_CORPORA)
         self._loading = Lock()
 
@@ -139,7 +143,7 @@ class Runs:
             "most_reward": most_reward(config),
             "vocabulary": _digest(_folder(path) / "tokenizer.json"),
             "steps": getattr(config.train, "steps", None),
-            "knows_truth": isinstance(self.corpus(config), KnownCorpus),
+            "knows_truth": knows_skills(config.corpus),
             "writes": "fable" if config.corpus.type == "fables" else "text",
             "has_beliefs": config.corpus.type == "hidden" and config.model.type == "decoder",
             "has_chat": config.corpus.type in CONVERSATIONS,
@@ -187,24 +191,34 @@ class Runs:
 
     # Texts
 
-    def corpus(self, config: RunConfig) -> Corpus | None:
-        """The corpus of a run; None if it reads no text, or its files are gone."""
+    def corpus(self, opened: Opened) -> Corpus | None:
+        """The corpus that a model was trained on; None if it read no text, or its files are gone or have changed."""
+        trained, fingerprint = opened.trained, opened.trained.data_fingerprint
 
         def build() -> Corpus:
-            corpus = build_corpus(config.corpus)
+            corpus = trained.corpus()
             if isinstance(corpus, KnownCorpus):
                 # The page asks for the same words again at each keystroke.
                 corpus.words_on = lru_cache(KEPT_WORDS)(corpus.words_on)  # type: ignore[method-assign]
             return corpus
 
         try:
-            return self._corpora.get(config.corpus.model_dump_json(), build)
+            return self._corpora.get((trained.config.corpus.model_dump_json(), fingerprint), build)
+        except CheckpointError as error:
+            if fingerprint not in self._changed:
+                _log.warning("%s; until then its page shows no truth and no held-out text", error)
+            self._changed[fingerprint] = f"The truth is not shown: {error.what}; {error.fix}."
         except PellucidError:
-            return None
+            pass
+        return None
+
+    def why_no_truth(self, opened: Opened) -> str | None:
+        """Why the truth that a model was trained on cannot be shown; None if it can, or was never known."""
+        return self._changed.get(opened.trained.data_fingerprint) if self.corpus(opened) is None else None
 
     def known(self, opened: Opened) -> KnownCorpus | KnownConversations | None:
         """The corpus, if it knows the truth about this model's tokens; the tokenizer must cut text into words."""
-        corpus, tokenizer = self.corpus(opened.trained.config), opened.tokenizer
+        corpus, tokenizer = self.corpus(opened), opened.tokenizer
         kind = KnownConversations if tokenizer.has_chat_tokens else KnownCorpus
         return corpus if isinstance(corpus, kind) and tokenizer.has_words else None
 
@@ -242,13 +256,14 @@ class Runs:
     def held_out(self, checkpoint: str, n: int) -> list[str]:
         """The first n held-out documents, or all if there are fewer; cut to the context, except for conversations."""
         opened = self.open(checkpoint)
+        corpus, length = self.corpus(opened), opened.model.context_length
+        if corpus is None:
+            return []
 
         def begin() -> tuple[list[str], Iterator[str]]:
-            corpus, length = self.corpus(opened.trained.config), opened.model.context_length
             if isinstance(corpus, ConversationCorpus) and opened.tokenizer.has_chat_tokens:
                 return [], map(_marked, corpus.conversations("validation"))
-            further = validation_documents(corpus, opened.tokenizer, length) if corpus else ()
-            return [], (document.text for document in further)
+            return [], (document.text for document in validation_documents(corpus, opened.tokenizer, length))
 
         with self.grammar:
             documents, further = self._documents.get(opened.reading, begin)
@@ -309,7 +324,8 @@ def _steps(path: Path) -> list[int]:
 
 def _load(directory: Path, digest: str) -> Opened:
     trained = load_trained_model(directory)
-    reading = hashlib.sha256(f"{trained.tokenizer.to_json()}{trained.config.model_dump_json()}".encode()).hexdigest()
+    reads = f"{trained.tokenizer.to_json()}{trained.config.model_dump_json()}{trained.data_fingerprint}"
+    reading = hashlib.sha256(reads.encode()).hexdigest()
     precision = precision_here(trained.config.train.device, trained.config.train.precision)
     return Opened(digest, reading, trained, trained.model.to(precision.device).eval())
 
