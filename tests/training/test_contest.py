@@ -21,6 +21,7 @@ from pellucid.data.prepare import fingerprint_of
 from pellucid.data.truth import next_token_distributions
 from pellucid.errors import CheckpointError, ConfigError, DataError
 from pellucid.evaluation.build import evaluate
+from pellucid.inspection.estimate import Estimate
 from pellucid.tokenizer.build import tokenizer_settings
 from pellucid.training.contest import contest
 
@@ -236,6 +237,45 @@ def test_rules_that_were_edited_after_training_judge_no_run(hidden, tmp_path):
         score_of(hidden, **changes)
     other = score_of(hidden, **trained_on(hidden, **rules_of(tmp_path, 3)))
     assert other.floor_nats_per_token != score.floor_nats_per_token
+    assert re.fullmatch(r"grammar, file .*own.rules, rules [0-9a-f]{8}", score.corpus)
+    assert other.corpus != score.corpus, "files of one name"
+
+
+def test_who_looks_ahead_is_below_the_floor_and_gets_no_line(hidden):
+    n = hidden.trained.tokenizer.vocab_size
+
+    def next_tokens(ids_T: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.one_hot(ids_T.roll(-1), n).float().clamp(min=1e-3).log()
+
+    complaint = (
+        r"the excess: -\d+\.\d\d ± \d+\.\d\d % of the floor, which no model can be below on text it has not seen"
+    )
+    with pytest.raises(DataError, match=complaint):
+        score_of(hidden, model=Model(24, next_tokens))
+
+
+@pytest.mark.parametrize(
+    ("documents", "mean", "half_width", "reason"),
+    [
+        (1000, 0.9, 0.09, None),
+        (1000, 0.9, 0.1, "its excess is not below 1 %, interval and all"),
+        (1000, math.nan, math.nan, "its excess is not below 1 %, interval and all"),
+        (999, 0.9, 0.09, "999 documents are too few"),
+        (2, 1918.0, 30.0, "its excess is not below 1 %, interval and all"),
+    ],
+)
+def test_a_line_that_does_not_count_says_so(hidden, documents, mean, half_width, reason):
+    score = replace(score_of(hidden), documents=documents, excess_percent=Estimate(mean, half_width))
+    assert score.why_it_does_not_count() == score.to_json()["why_it_does_not_count"] == reason
+    heading = score.table().splitlines()[-2]
+    assert heading == "The line for docs/contest.md" + (f", which does not count: {reason}." if reason else ":")
+
+
+def test_more_documents_than_anybody_can_wait_for_are_refused(place, monkeypatch, pellucid):
+    monkeypatch.chdir(place)
+    refused = pellucid("contest", "checkpoints/hidden", "--fresh", "10000000000000")
+    assert refused.exit_code == 2
+    assert "100000" in refused.stderr.replace(",", "")
 
 
 def test_a_run_that_starts_from_another_is_refused_in_one_line(place, monkeypatch, pellucid):

@@ -50,7 +50,9 @@ def evaluate(
 
 def contest(
     run: Run,
-    fresh: Annotated[int, Option(metavar="N", min=2, help="Number of new documents to draw.")] = 1000,
+    fresh: Annotated[
+        int, Option(metavar="N", min=2, max=100_000, help="Number of new documents to draw, at most 100,000.")
+    ] = 1000,
     seed: Annotated[
         int | None, Option(metavar="S", min=0, help="Draw those of this seed. [default: a secret one]")
     ] = None,

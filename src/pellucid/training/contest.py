@@ -12,23 +12,28 @@ import numpy as np
 
 from pellucid.checkpoint.build import TrainedModel, find_checkpoint, trained_model
 from pellucid.checkpoint.step_directory import State
-from pellucid.config.data import CONVERSATIONS
+from pellucid.config.data import CONVERSATIONS, CorpusConfig
 from pellucid.config.languages import DrawnSection
 from pellucid.corpora.corpus import Piece
 from pellucid.corpora.known import DrawnDocuments
 from pellucid.cost.build import training_flops
 from pellucid.data.batches import evaluation_batches
 from pellucid.data.build import pieces_as_tokens
-from pellucid.errors import ConfigError
+from pellucid.errors import ConfigError, DataError
 from pellucid.evaluation.loss import score
 from pellucid.inspection.estimate import Estimate, ratio
 from pellucid.runtime.precision import Precision, precision_here
+
+# The rules of docs/contest.md for an entry that counts.
+LEAST_DOCUMENTS = 1000
+BELOW_PERCENT = 1
 
 
 @dataclass(frozen=True)
 class ContestScore:
     """A run's excess over the floor on new documents, with 95 % intervals over them, and what its training took.
 
+    corpus: the language, with all that differs from its defaults and, if its rules are in a file, their hash.
     excess_percent: of the floor, comparable between tokenizers.   training_flops: as `pellucid cost` counts them.
     """
 
@@ -48,7 +53,13 @@ class ContestScore:
     def to_json(self) -> dict[str, Any]:
         """All figures, and the line."""
         figures = {name: each.to_json() if isinstance(each, Estimate) else each for name, each in vars(self).items()}
-        return {**figures, "line": self.line()}
+        return {**figures, "why_it_does_not_count": self.why_it_does_not_count(), "line": self.line()}
+
+    def why_it_does_not_count(self) -> str | None:
+        """The rule of docs/contest.md that keeps it out of the contest; None if it counts."""
+        if not self.excess_percent.mean + self.excess_percent.half_width < BELOW_PERCENT:  # also for NaN
+            return f"its excess is not below {BELOW_PERCENT} %, interval and all"
+        return f"{self.documents:,} documents are too few" if self.documents < LEAST_DOCUMENTS else None
 
     def line(self) -> str:
         """The line for the table of docs/contest.md."""
@@ -61,6 +72,8 @@ class ContestScore:
     def table(self) -> str:
         """All figures for a person to read, and the line."""
         per_token, percent = _plus_minus(self.excess_nats_per_token, 5), _plus_minus(self.excess_percent, 2)
+        reason = self.why_it_does_not_count()
+        verdict = f", which does not count: {reason}." if reason else ":"
         return f"""\
 excess      {per_token} nats/token, {percent} % of the floor (95 %, over {self.documents:,} documents)
 floor       {self.floor_nats_per_token:.5f} nats/token: the best that any model can do
@@ -68,7 +81,7 @@ parameters  {self.parameters:,}
 training    {self.training_flops:.2e} FLOPs, {self.training_tokens:,} tokens, {self.training_seconds:,.0f} s
 seed        {self.seed}: whoever gives --fresh {self.documents} --seed {self.seed} gets the same documents
 
-The line for docs/contest.md:
+The line for docs/contest.md{verdict}
 {self.line()}"""
 
 
@@ -84,7 +97,8 @@ def contest_run(run: Path, which: str, *, n: int, seed: int) -> ContestScore:
 def contest(trained: TrainedModel, state: State, precision: Precision, *, n: int, seed: int) -> ContestScore:
     """The score on n new documents. Each is scored from its own start to its end.
 
-    ConfigError for a run that cannot take part; DataError for a language with too few documents.
+    ConfigError for a run that cannot take part; DataError for a language with too few documents, and for an excess
+    below 0, which no model can have (Gibbs' inequality).
     """
     config, corpus = trained.config, corpus_of(trained)
     try:
@@ -102,15 +116,16 @@ def contest(trained: TrainedModel, state: State, precision: Precision, *, n: int
     n_tokens = np.diff(tokens.boundaries).astype(float)
     floor = np.array([-corpus.log_probability(text) for text in texts])
     excess = np.bincount(document_of_token, scores.nats) - floor
-    language = config.corpus.model_dump(exclude={"type", *DrawnSection.model_fields}, exclude_defaults=True)
+    excess_percent = ratio(100 * excess, floor)
+    _require_above_floor(excess_percent)
     return ContestScore(
         run=config.name,
-        corpus=", ".join([config.corpus.type, *(f"{name} {value}" for name, value in language.items())]),
+        corpus=_language_of(config.corpus, corpus),
         documents=n,
         seed=seed,
         floor_nats_per_token=float(floor.sum() / n_tokens.sum()),
         excess_nats_per_token=ratio(excess, n_tokens),
-        excess_percent=ratio(100 * excess, floor),
+        excess_percent=excess_percent,
         parameters=sum(parameter.numel() for parameter in trained.model.parameters()),
         training_flops=flops,
         training_tokens=state.tokens,
@@ -133,6 +148,23 @@ def corpus_of(trained: TrainedModel) -> DrawnDocuments:
     corpus = trained.corpus()
     assert isinstance(corpus, DrawnDocuments)
     return corpus
+
+
+def _language_of(section: CorpusConfig, corpus: DrawnDocuments) -> str:
+    """The language of a corpus in a few words; of rules, which a file of any name may hold, the start of their hash."""
+    changes = section.model_dump(exclude={"type", *DrawnSection.model_fields}, exclude_defaults=True)
+    if rules := corpus.identity.get("rules_sha256"):
+        changes["rules"] = str(rules)[:8]
+    return ", ".join([section.type, *(f"{name} {value}" for name, value in changes.items())])
+
+
+def _require_above_floor(excess_percent: Estimate) -> None:
+    if round(excess_percent.mean + excess_percent.half_width, 2) < 0:
+        what = f"{_plus_minus(excess_percent, 2)} % of the floor, which no model can be below on text it has not seen"
+        fix = (
+            "look for what its code or its tokens show it of the text; if it is chance (1 in 40), draw other documents"
+        )
+        raise DataError("the excess", what, fix)
 
 
 def _plus_minus(estimate: Estimate, digits: int) -> str:
