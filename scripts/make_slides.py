@@ -39,7 +39,7 @@ BLOCK = re.compile(
     r"|^```.*?^```$|^\$\$\n.*?^\$\$$|^[^\n]+(?:\n[^\n]+)*",
     re.DOTALL | re.MULTILINE,
 )
-NOT_SHOWN = re.compile(r"^<(?:!--|div).*\n+", re.MULTILINE)
+NOT_SHOWN = re.compile(r"<!-- result [^<>]+ -->|^<(?:!--|div).*\n+", re.MULTILINE)
 ANSWER = re.compile(r"<details><summary>(.*?)</summary>\n\n(.*)</details>", re.DOTALL)
 LAID_OUT = re.compile(r"!\[|\$\$|\||[-*] |\d\. | {4}")
 LINK = re.compile(r"`[^`]*`|(?<!!)\[([^\]]+)\]\([^)\s]+\)")

@@ -3,6 +3,8 @@
     <!-- result decoding/1 sequence/ratio -->3.7 times             a number, by its path in the entry's figures
     <!-- result decoding -->                                       the table below: a row and a column for each key
     <!-- result demo/evaluation -->                                the block of text below, line by line
+    <!-- result experiments/lora_ranks/rank 1/mean/answers.obeys (%) -->28.0   a number of an experiment's results.csv,
+                                                              by label, seed (or mean, lowest, highest), and column
 
     python scripts/results.py          writes the recorded numbers into all pages
     python scripts/results.py --age    lists what was committed since each entry was measured
@@ -15,6 +17,7 @@ A page rounds as it likes: a number keeps the decimals that it is shown with. te
 from __future__ import annotations
 
 import argparse
+import csv
 import hashlib
 import json
 import os
@@ -25,10 +28,13 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from datetime import date
+from functools import cache
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+EXPERIMENTS = ROOT / "docs" / "experiments"
 RESULTS = Path(os.environ.get("RESULTS", ROOT / "docs" / "results.json"))  # another file while a GPU is measured
 
 Entries = dict[str, Any]
@@ -208,12 +214,35 @@ def filled(page: str, entries: Entries) -> str:
 
 
 def figure(path: str, entries: Entries) -> Any:
-    """What stands at `entry/key/key`."""
+    """What stands at `entry/key/key`, or in an experiment's results.csv."""
     name, *keys = path.split("/")
+    if name == "experiments":
+        return figure_of_experiment(keys[0], "/".join(keys[1:-2]), *keys[-2:])
     found = entries[name]["figures"]
     for key in keys:
         found = found[key]
     return found
+
+
+def figure_of_experiment(name: str, label: str, which: str, column: str) -> float:
+    """A figure of the runs with this label: of `seed N`, or their mean, lowest or highest; in per cent after " (%)".
+
+    Raises KeyError for what is not in its results.csv.
+    """
+    scale = 100 if column.endswith(" (%)") else 1
+    rows = [row for row in rows_of_experiment(name) if row["label"] == label]
+    of_seed = {f"seed {row['seed']}": scale * float(row[column.removesuffix(" (%)")]) for row in rows}
+    if not of_seed:
+        raise KeyError(f"{name} has no run {label!r}")
+    several = {"mean": mean, "lowest": min, "highest": max}
+    return float(several[which](of_seed.values())) if which in several else of_seed[which]
+
+
+@cache
+def rows_of_experiment(name: str) -> list[dict[str, str]]:
+    """The rows of an experiment's results.csv."""
+    with (EXPERIMENTS / name / "results.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 def _as_shown(value: float | str | None, shown: str) -> str:

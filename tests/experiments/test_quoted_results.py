@@ -105,3 +105,22 @@ def test_the_report_on_beliefs_says_what_is_read_from_a_model_and_what_the_last_
     assert f"it is {read} %. But there the last four symbols tell {told} %" in text
     assert f"one block gives {percent('slow, 1 layer', 'block 1')} %" in text
     assert f"the first has {percent('slow, 2 layers', 'block 1')} %" in text
+
+
+def test_lesson_9_says_how_far_cut_batches_and_other_seeds_are_apart():
+    losses = {}
+    for row in results("accumulation"):
+        losses.setdefault(row["seed"], []).append(float(row["val_loss"]))
+    assert max(max(of_seed) - min(of_seed) for of_seed in losses.values()) < 1e-6
+    apart = abs(mean(losses["0"]) - mean(losses["1"]))
+    text = words("lessons/09_what_it_costs.md")
+    assert f"within a millionth of a nat of each other. Two seeds differ by {apart:.3f} nats" in text
+
+
+def test_the_floor_of_the_tokenizers_is_the_same_for_all_in_bits_per_byte():
+    floors = [
+        float(row["bits_per_byte"]) * float(row["floor"]) / float(row["val_loss"]) for row in results("tokenizers")
+    ]
+    assert max(floors) == pytest.approx(min(floors), rel=1e-4)
+    assert f"no model can do better than {mean(floors):.3f}" in words("docs/experiments/tokenizers/report.md")
+    assert f"the floor of their test was {mean(floors):.3f}" in words("lessons/04_text_to_numbers.md")

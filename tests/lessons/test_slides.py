@@ -129,6 +129,7 @@ def test_each_exercise_is_on_a_slide_with_its_minutes_and_no_hint_is():
         deck = make_slides.slides(lesson.page.read_text(encoding="utf-8"))
         assert all(f"\n`{exercise.name}` · " in deck for exercise in lesson.exercises), lesson.number
         assert "<details>" not in deck
+        assert "<!--" not in deck, "a mark of a measured number is not for the audience"
 
 
 @pytest.fixture(scope="module")
