@@ -55,10 +55,20 @@ def prepare_data(config: RunConfig, data_root: Path) -> PreparedData:
 
     DataError: text that cannot be read or encoded; InputOutputError: disk errors.
     """
-    corpus = build_corpus(config.corpus, data_root / DOWNLOADS.name)
-    settings = tokenizer_settings(config.tokenizer, for_chat=isinstance(corpus, ConversationCorpus))
+    corpus, settings = _what_decides_tokens(config, data_root)
     train = partial(train_tokenizer, config.tokenizer)
     return _opened(*prepare(corpus, train, settings, name=config.corpus.type, root=data_root))
+
+
+def fingerprint_now(config: RunConfig, data_root: Path) -> str:
+    """The fingerprint that a run's data would have if it were prepared now. Raises as `prepare_data` does."""
+    corpus, settings = _what_decides_tokens(config, data_root)
+    return fingerprint_of(corpus.identity, settings)
+
+
+def _what_decides_tokens(config: RunConfig, data_root: Path) -> tuple[Corpus, dict[str, object]]:
+    corpus = build_corpus(config.corpus, data_root / DOWNLOADS.name)
+    return corpus, tokenizer_settings(config.tokenizer, for_chat=isinstance(corpus, ConversationCorpus))
 
 
 def data_of_run(config: RunConfig, fingerprint: str, data_root: Path) -> PreparedData | None:

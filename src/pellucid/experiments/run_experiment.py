@@ -7,13 +7,14 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pellucid.checkpoint.run_directory import locked
+from pellucid.checkpoint.run_directory import find_step_directory, locked
+from pellucid.checkpoint.step_directory import read_state
 from pellucid.cost.build import training_flops
-from pellucid.data.build import prepare_data
-from pellucid.errors import PellucidError, RunInUseError
+from pellucid.data.build import fingerprint_now, prepare_data
+from pellucid.errors import CheckpointError, PellucidError, RunInUseError
 from pellucid.experiments.forecast import threads_of_each
 from pellucid.experiments.measures import require_texts
 from pellucid.experiments.plan import Plan, PlannedRun
@@ -51,7 +52,9 @@ def run_experiment(
     written_conclusion(report_dir)
     with _locked(name, folder):
         results = {i: read_result(run.directory(folder), run) for i, run in enumerate(runs)}
-        outcomes: Outcomes = {i: result for i, result in results.items() if result is not None}
+        finished = {i: result for i, result in results.items() if result is not None}
+        changed = _of_other_corpora([runs[i] for i in finished], data_root, folder)
+        outcomes: Outcomes = {i: changed.get(runs[i].directory(folder), result) for i, result in finished.items()}
         todo = _prepare(runs, outcomes, data_root, folder)
 
         if todo:
@@ -74,6 +77,25 @@ def _locked(name: str, folder: Path) -> Iterator[None]:
             yield
     except RunInUseError as error:
         raise RunInUseError(f"experiment {name}", "it is running already", "wait for it to end") from error
+
+
+def _of_other_corpora(finished: Sequence[PlannedRun], data_root: Path, folder: Path) -> dict[Path, Failure]:
+    """A Failure for each finished run whose corpus has changed since: a table must not mix two languages.
+
+    A result whose corpus or checkpoint is gone stands: there is nothing to compare it with.
+    """
+    now: dict[str, str] = {}
+    failures = {}
+    for run in finished:
+        directory = run.directory(folder)
+        with suppress(PellucidError):
+            if run.corpus_key not in now:
+                now[run.corpus_key] = fingerprint_now(run.config, data_root)
+            if read_state(find_step_directory(directory, "latest")).data_fingerprint != now[run.corpus_key]:
+                fix = f"bring back the corpus of then, or delete {directory} to train it again"
+                error = CheckpointError(f"run {run.label}", "its corpus has changed since training", fix)
+                failures[directory] = Failure(str(error), error.exit_code)
+    return failures
 
 
 def _prepare(runs: Sequence[PlannedRun], outcomes: Outcomes, data_root: Path, folder: Path) -> dict[int, Work]:

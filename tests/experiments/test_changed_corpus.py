@@ -1,0 +1,51 @@
+"""An experiment whose rules are edited after some of its runs are made: its table does not mix two languages."""
+
+from pathlib import Path
+
+import pytest
+
+from own_rules import OWN_RUN, write_rules
+from pellucid.experiments.plan import Plan, plan_experiment
+from pellucid.experiments.run_experiment import FailedRunsError, run_experiment
+from pellucid.experiments.worker import make_run
+
+EXPERIMENT = """\
+name: edited
+question: Of which language?
+base: own.yaml
+runs: [{label: own}]
+seeds: [0]
+measures: {texts: {longer: {corpus.validation_fraction: 0.03}}}
+figures: [{type: bars, title: Excess, y: excess}]
+"""
+CHANGED = "run own: its corpus has changed since training; bring back the corpus of then, or delete runs"
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    monkeypatch.chdir(tmp_path)
+    write_rules(1)
+    Path("own.yaml").write_text(OWN_RUN)
+    Path("edited.yaml").write_text(EXPERIMENT)
+    plan = plan_experiment(Path("edited.yaml"))
+    [run] = plan.runs
+    make_run(run, run.directory(Path("runs")), Path("data"))
+    return plan
+
+
+def test_a_finished_run_of_other_rules_is_not_put_into_the_table(plan):
+    def report() -> str:
+        places = {"data_root": Path("data"), "folder": Path("runs"), "report_dir": Path("report")}
+        run_experiment(plan, **places, jobs=1, note=lambda _: None)
+        return Path("report/results.csv").read_text()
+
+    table = report()
+    assert "done" in table
+    write_rules(3)
+    with pytest.raises(FailedRunsError) as failed:
+        report()
+    assert failed.value.exit_code == 4
+    assert CHANGED.replace("run own", f"run {plan.runs[0].label}") in Path("report/report.md").read_text()
+    assert "done" not in Path("report/results.csv").read_text()
+    Path("own.rules").unlink()
+    assert report() == table, "a result stands, also where its rules are gone"
