@@ -16,7 +16,8 @@ class GrammarCorpus(OwnGrammar, DrawnDocuments):
 
     def __init__(self, file: str, size: int, seed: int, validation_fraction: float) -> None:
         self._file, source = Path(file), read_source(Path(file))
-        rules = hashlib.sha256(source.encode()).hexdigest()  # not where they are
+        # Not where they are, nor how Windows ends lines: the language is the same.
+        rules = hashlib.sha256(source.replace("\r\n", "\n").encode()).hexdigest()
         language = {"notation_version": NOTATION_VERSION, "rules_sha256": rules}
         DrawnDocuments.__init__(self, "grammar", language, size, seed, validation_fraction)
         OwnGrammar.__init__(self, source, file)

@@ -277,6 +277,11 @@ def test_a_corpus_of_ones_own_rules_holds_texts_out_and_knows_itself_by_the_rule
     assert not train & set(held_out)
     same = build_corpus(config.model_copy(update={"file": str(WEATHER)}))
     assert same.identity == corpus.identity
+    file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    in_windows = build_corpus(config)
+    assert in_windows.identity == corpus.identity
+    assert list(in_windows.documents("validation")) == held_out
+    file.write_bytes(file.read_bytes().replace(b"\r\n", b"\n"))
     file.write_text(file.read_text(encoding="utf-8").replace("Ada", "Ann"), encoding="utf-8")
     assert build_corpus(config).identity != corpus.identity
 
