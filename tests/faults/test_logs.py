@@ -118,6 +118,11 @@ def test_f33_samples_are_cut_back_whatever_ends_their_lines():
         assert samples_until(5, lines) == lines[:2]
 
 
+def test_f33_a_heading_with_a_number_that_no_step_has_is_a_line_like_another():
+    lines = [b"## After 5 steps\n", b"## After " + b"9" * 5_000 + b" steps\n"]
+    assert samples_until(5, lines) == lines
+
+
 def test_f33_every_flipped_bit_is_noticed(run, tally, soak):
     chance, state = random.Random(0), read_state(run / step_name(25))
     require_logs(run, state)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pellucid.training.metrics import append_row, read_rows, warn_of_damage
+from pellucid.training.metrics import append_row, read_rows, row_in, warn_of_damage
 from pellucid.training.plots import loss_figure, rewards_figure, save_figure
 
 
@@ -31,10 +31,39 @@ def test_a_damaged_row_is_left_out_and_who_reads_does_not_warn_of_it_each_time(t
     assert caplog.messages == [f"{file}:2: not a row of metrics, and left out; the file was damaged or edited"]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            b"[" * 100_000,
+            b"5",
+            b'["step"]',
+            b"{}",
+            b"\xff",
+            b'{"step": 1, "a": "\\ud800"}',
+            b'{"step": 1, "\\ud800": 1}',
+        ),
+        *(b'{"step": %s}' % step for step in (b"-1", b"true", b"1.0", b'"1"', b"null", b"1" + b"0" * 18, b"9" * 5000)),
+        *(b'{"step": 1, "val_loss": %s}' % value for value in (b"NaN", b"-Infinity", b"1e999", b"1" + b"0" * 400)),
+        *(b'{"step": 1, "val_loss": %s}' % value for value in (b'"x"', b"true", b"[1]", b'{"a": 1}')),
+        *(b'{"step": 1, "skills": %s}' % value for value in (b"1e999", b"[]", b'{"a": 1}', b'{"a": {"b": NaN}}')),
+        *(b'{"step": 1, "skills": {"a": {"b": %s}}}' % value for value in (b"[]", b"{}", b'"x"', b"false", b"1e999")),
+    ],
+)
+def test_a_line_with_something_else_than_numbers_is_no_row(line: bytes):
+    assert row_in(line) is None
+
+
+def test_a_row_has_a_step_and_numbers_or_nothing_and_a_table_of_skills():
+    row = {"step": 0, "tokens": 2**60, "val_loss": None, "kl": -0.5, "skills": {"recall": {"accuracy": None, "n": 1}}}
+    assert row_in(json.dumps(row).encode()) == row
+    assert row_in(b'{"step": 1, "skills": null}') == {"step": 1, "skills": None}
+
+
 def test_every_row_is_strict_json(tmp_path: Path):
     file = tmp_path / "metrics.jsonl"
-    append_row(file, {"step": 1, "train_loss": math.nan, "gradient_norm": math.inf})
-    assert json.loads(file.read_text()) == {"step": 1, "train_loss": None, "gradient_norm": None}
+    append_row(file, {"step": 1, "train_loss": math.nan, "skills": {"recall": {"accuracy": math.inf}}})
+    assert json.loads(file.read_text()) == {"step": 1, "train_loss": None, "skills": {"recall": {"accuracy": None}}}
 
 
 LOSSES = st.lists(st.tuples(st.floats(1e-3, 1e3), st.none() | st.floats(1e-3, 1e3)), min_size=1, max_size=8)

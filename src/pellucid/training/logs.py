@@ -45,7 +45,7 @@ def samples_until(step: int, lines: Lines) -> Lines:
     """All lines before the first heading of a later step."""
 
     def is_early(line: bytes) -> bool:
-        heading = re.fullmatch(rb"## After (\d+) steps\r?\n", line)
+        heading = re.fullmatch(rb"## After (\d{1,18}) steps\r?\n", line)
         return heading is None or int(heading[1]) <= step
 
     return list(takewhile(is_early, lines))

@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pellucid.files import require_regular
 _log = logging.getLogger(__name__)
 
 Row = dict[str, Any]
+MOST_STEPS = 10**18  # as a folder's name has at most 18 digits
 
 
 def append_row(file: Path, row: Row) -> None:
@@ -19,9 +21,11 @@ def append_row(file: Path, row: Row) -> None:
         stream.write(json.dumps(finite(row)) + "\n")
 
 
-def finite(row: Row) -> Row:
-    """The row with None for NaN and infinity, which JSON does not have."""
-    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+def finite(value: Any) -> Any:
+    """The row, or a value in it, with None for NaN and infinity, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: finite(each) for key, each in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read_rows(file: Path) -> list[Row]:
@@ -44,9 +48,28 @@ def _lines(file: Path) -> list[bytes]:
 
 
 def row_in(line: bytes) -> Row | None:
-    """The row in a line; None if the line is damaged or incomplete."""
+    """The row in a line; None if the line is damaged, incomplete or edited, so that its readers need not check it.
+
+    `step` is an integer, `skills` a table of numbers, and each other column a number; None where there is none.
+    """
     try:
         row = json.loads(line)
-    except ValueError:
+        json.dumps(row, ensure_ascii=False, allow_nan=False).encode()  # as it is sent to a page
+    except (ValueError, RecursionError):
         return None
-    return row if isinstance(row, dict) and isinstance(row.get("step"), int) else None
+    is_row = isinstance(row, dict) and _is_step(row.get("step")) and all(_fits(*each) for each in row.items())
+    return row if is_row else None
+
+
+def _is_step(value: object) -> bool:
+    return type(value) is int and 0 <= value < MOST_STEPS
+
+
+def _fits(column: str, value: Any) -> bool:
+    if column == "skills" and isinstance(value, dict):
+        return all(isinstance(table, dict) and all(map(_is_figure, table.values())) for table in value.values())
+    return _is_figure(value)
+
+
+def _is_figure(value: Any) -> bool:
+    return value is None or (type(value) in (int, float) and abs(value) <= sys.float_info.max)
