@@ -45,6 +45,7 @@ class Watcher:
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
+        self._has_failed = False
         self._forget()
 
     def _forget(self) -> None:
@@ -60,7 +61,12 @@ class Watcher:
             return self._look()
         except OSError:  # the folder has just vanished, or is unreadable: the next successful look reports everything
             self._forget()
-            return []
+        except Exception:  # whatever its files hold, the other runs are shown
+            if not self._has_failed:
+                _log.exception("%s cannot be watched", self._run_dir)
+            self._has_failed = True
+            self._forget()
+        return []
 
     def _look(self) -> list[Event]:
         if not self._run_dir.is_dir():
@@ -148,7 +154,7 @@ def read_samples(samples_file: Path) -> list[dict[str, Any]] | None:
     with samples_file.open("rb") as stream:
         stream.seek(max(0, samples_file.stat().st_size - MOST_BYTES_OF_SAMPLES))
         content = stream.read().decode("utf-8", "replace")
-    _, *moments = re.split(r"^## After (\d+) steps\n\n", content, flags=re.MULTILINE)
+    _, *moments = re.split(r"^## After (\d{1,18}) steps\n\n", content, flags=re.MULTILINE)
     if not moments or not content.endswith("\n\n"):
         return None
     return [

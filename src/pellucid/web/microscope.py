@@ -285,10 +285,11 @@ def kept_table(file: Path, key: str, compute: Callable[[], Json]) -> Json:
     """The table of this key in a file, or else the computed one, which is added if the file can be written."""
     try:
         read = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        json.dumps(read, allow_nan=False)  # as it is sent to a page
+    except (OSError, ValueError, RecursionError):
         read = None
     tables: dict[str, Json] = read if isinstance(read, dict) else {}
-    if not isinstance(tables.get(key), dict) or "knocked_out" not in tables[key]:
+    if not isinstance(tables.get(key), dict) or not isinstance(tables[key].get("knocked_out"), list):
         tables[key] = compute()
         if file.parent != DEMO:  # it belongs to the package
             with suppress(OSError), written_whole(file) as draft:

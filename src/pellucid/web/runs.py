@@ -8,6 +8,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import islice
@@ -24,7 +25,7 @@ from pellucid.config.post_training import VerifierConfig
 from pellucid.config.run import RunConfig
 from pellucid.corpora.corpus import ConversationCorpus, Corpus, KnownConversations, KnownCorpus, Turn
 from pellucid.data.truth import skill_characters
-from pellucid.errors import CheckpointError, ConfigError, PellucidError, explained
+from pellucid.errors import CheckpointError, ConfigError, DataError, PellucidError, explained
 from pellucid.inspection.build import knows_skills
 from pellucid.inspection.explain import validation_documents
 from pellucid.inspection.trace import NOTHING_INSIDE, Trace
@@ -118,22 +119,21 @@ class Runs:
         problems: list[Exception] = []
         for name, path in self._paths.items():
             try:
-                descriptions.append(self._described(name, path))
-            except (PellucidError, OSError) as problem:
+                with _told_by_name(name, path):
+                    descriptions.append(self._described(name, _present(path)))
+            except Exception as problem:  # whatever is wrong with one run, the others are shown
+                if not isinstance(problem, PellucidError):
+                    _log.exception("%s cannot be shown", path)
                 problems.append(problem)
-                descriptions.append({"name": name, **NOT_BEGUN, "problem": str(explained(problem))})
+                descriptions.append({"name": name, **NOT_BEGUN, "problem": str(problem)})
         if len(problems) == len(descriptions):
             raise problems[0]
         return {"runs": descriptions}
 
     def _described(self, name: str, path: Path) -> Json:
-        _present(path)
         if not (path / "config.yaml").exists():
             return {"name": name, **NOT_BEGUN}
-        try:
-            config = load_run_config(path / "config.yaml")
-        except ConfigError as error:  # not the client's fault, who need not know the path
-            raise CheckpointError(f"{name}/config.yaml", error.what, "restore it and try again") from None
+        config = load_run_config(path / "config.yaml")
         losses = {row["step"]: row.get("val_loss") for row in _rows(path)}
         steps = _steps(path)
         evaluated = {step: float(loss) for step in steps if (loss := losses.get(step)) is not None}
@@ -155,39 +155,44 @@ class Runs:
         }
 
     def configs(self) -> dict[str, RunConfig]:
-        """The config of each run that has one, by name."""
-        files = {name: _folder(path) / "config.yaml" for name, path in self._paths.items()}
-        return {name: load_run_config(file) for name, file in files.items() if file.exists()}
+        """The config of each run that has one that can be read, by name."""
+        configs = {}
+        for name, folder in self.folders.items():
+            with suppress(PellucidError, OSError):  # `described` tells what is wrong with it
+                configs[name] = load_run_config(folder / "config.yaml")
+        return configs
 
     def metrics(self, name: str) -> list[Json]:
         """The rows of metrics.jsonl."""
-        return _rows(self._path(name))
+        with self._reading(name) as path:
+            return _rows(path)
 
     def samples(self, name: str) -> list[Json]:
         """The samples that the run wrote while it trained, as [{step, texts}]."""
-        file = self._path(name) / "samples.md"
-        return (read_samples(file) if file.exists() else None) or []
+        with self._reading(name) as path:
+            file = path / "samples.md"
+            return (read_samples(file) if file.exists() else None) or []
 
-    def _path(self, name: str) -> Path:
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[Path]:
+        """The folder of a run. ConfigError if there is no such run; see also `_told_by_name`."""
         if name not in self._paths:
             raise ConfigError("run", f"there is no {name!r} here", f"choose one of {', '.join(self._paths)}")
-        return _present(self._paths[name])
+        with _told_by_name(name, self._paths[name]):
+            yield _present(self._paths[name])
 
     # Checkpoints
 
     def open(self, checkpoint: str) -> Opened:
         """The model of a checkpoint, from memory if it is cached and no file has changed."""
-        directory = self._directory(checkpoint)
-        digest = hashlib.sha256((directory / MANIFEST).read_bytes()).hexdigest()
-        with self._loading:
-            return self._models.get((checkpoint, digest), partial(_load, directory, digest))
-
-    def _directory(self, checkpoint: str) -> Path:
         name, _, step = checkpoint.rpartition("@")
-        path = self._path(name)
-        if step not in map(str, _steps(path)):
-            raise ConfigError("checkpoint", f"there is no {checkpoint!r}", "choose one that the page lists")
-        return find_step_directory(path, step)
+        with self._reading(name) as path:
+            if step in map(str, _steps(path)):
+                directory = find_step_directory(path, step)
+                digest = hashlib.sha256((directory / MANIFEST).read_bytes()).hexdigest()
+                with self._loading:
+                    return self._models.get((checkpoint, digest), partial(_load, directory, digest))
+        raise ConfigError("checkpoint", f"there is no {checkpoint!r}", "choose one that the page lists")
 
     # Texts
 
@@ -294,6 +299,18 @@ def most_reward(config: RunConfig) -> float | None:
     """The most reward that an answer can get; None if that is not known, or nothing is rewarded."""
     reward = getattr(config.objective, "reward", None)
     return 1.0 if isinstance(reward, VerifierConfig) else None
+
+
+@contextmanager
+def _told_by_name(name: str, path: Path) -> Iterator[None]:
+    """Inside, the files of a run are read. What is wrong with them names the run: no client need know its folder."""
+    try:
+        yield
+    except (PellucidError, OSError) as error:
+        known = explained(error)
+        assert isinstance(known, PellucidError)
+        kind = CheckpointError if isinstance(known, (ConfigError, DataError)) else type(known)  # not the client's fault
+        raise kind(*(part.replace(str(_folder(path)), name) for part in known.args)) from None
 
 
 def _present(path: Path) -> Path:
