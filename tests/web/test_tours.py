@@ -178,6 +178,12 @@ def test_sliders_act_in_the_order_of_sampling():
             "head: best",
             "stop 1: head: 'best' is neither a head nor a score; write 1.2, deciding,",
         ),
+        ("at: there", "at: 99", "stop 1: at: the text that the model reads has no token 99; name one up to "),
+        ("head: previous token", 'head: "2.0"', "stop 1: head: fables has no head 2.0; name one up to 1.1"),
+        ("off: head", "off: f2", "stop 1: off: fables@4 has no part f2; name one that part 7 shows"),
+        (", head: previous token", "", "stop 1: off: head, and no head is shown; add `head`"),
+        ("{of: likeliest}", "{of: attention}", "stop 2: attention is measured, and no head is shown; add `head`"),
+        ("name: val_loss", "name: skills.recall", "stop 1: fables has not measured 'skills.recall'; name a column"),
         ("token: was, most", "token: wasp, most", "stop 1: 'wasp' is no single token of this run"),
         ("name: train_loss", "name: loss", "stop 2: lstm has not measured 'loss'; name a column"),
         ("compare: decoder@2, ", "", "stop 2: side B is measured, and there is none; add `compare`"),
@@ -197,6 +203,13 @@ def test_a_tour_that_asks_for_what_is_not_there_says_so_with_its_stop(
     with pytest.raises(ConfigError) as raised:
         Tours(Microscope([fables_run, lstm_run]), [file]).played("short")
     assert message in str(raised.value)
+
+
+def test_a_tour_may_show_an_empty_text(fables_run, lstm_run, tmp_path):
+    file = tmp_path / "short.yaml"
+    file.write_text(TOUR.replace('off: "", compare', 'text: "", off: "", compare'))
+    [_, two, _] = Tours(Microscope([fables_run, lstm_run]), [file]).played("short")["stops"]
+    assert (two["measured"]["b"], "B has –." in two["because"]) == (None, True)
 
 
 def test_only_tours_whose_runs_are_here_are_offered(fables_run, lstm_run, tour):

@@ -22,7 +22,9 @@ def schema_at(location: Path, section: type[Section]) -> dict[str, Any]:
             schema = root["$defs"][key]
             continue
         variants = schema.get("discriminator", {}).get("mapping", {})
-        inner = schema.get("items", {}) if isinstance(key, int) else schema.get("properties", {}).get(key, {})
+        named = schema.get("additionalProperties")  # of sections whose keys are names, as a tour's `measures`
+        named = named if isinstance(named, dict) else {}
+        inner = schema.get("items", {}) if isinstance(key, int) else schema.get("properties", {}).get(key, named)
         schema = {"$ref": variants[key]} if key in variants else inner
         schema = schema.get("anyOf", [schema])[0]  # a section, or null
         if "$ref" in schema:

@@ -13,6 +13,13 @@ Part = Literal["machine", "run", "text", "attention", "lens", "next", "inside", 
 Share = Annotated[float, Field(ge=0, le=1)]
 SLOT = re.compile(r"{(\w+)}")  # a place for a measured figure
 OF_A_TOKEN = ("probability", "truth", "attention")
+HEAD = "[0-9]{1,4}[.][0-9]{1,4}"
+PART = f"(head|{HEAD}|[af][0-9]{{1,4}})"
+FORMS = {  # keys of a view whose texts have a form, and the words for it
+    "compare": ("[^@]+(@(first|best|last|[0-9]{1,18}))?", "RUN, RUN@STEP with a number, first, best or last, or ''"),
+    "head": (f"{HEAD}|[a-z_ ]+", "LAYER.HEAD, as 1.2, or deciding, not deciding, a score's name, or ''"),
+    "off": (f"all heads|{PART}( {PART})*", "parts, as '1.2 f0 a1', with one space between two, head, all heads, or ''"),
+}
 
 
 class RunOfTour(Section):
@@ -33,7 +40,8 @@ class Shown(Section):
     compare: str | None = Field(None, description="run, or RUN@STEP, to compare with; '': none")
     text: str | None = None
     at: str | int | None = Field(
-        None, description="token to look from: its number, or words that end with it; with another text its last"
+        None,
+        description="token to look from: its number, or words that end with it; -1, or with another text: its last",
     )
     head: str | None = Field(
         None, description="as 1.2; [not] deciding: the one that looks most, least at what decides; or a score's name"
@@ -46,6 +54,18 @@ class Shown(Section):
     top_k: Annotated[int, Field(ge=0)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     inside: bool | None = Field(None, description="open the numbers of part 6")
+
+    @model_validator(mode="after")
+    def _is_understood(self) -> Shown:
+        for key, (form, words) in FORMS.items():
+            if (value := getattr(self, key)) and not re.fullmatch(form, value):
+                raise BrokenRule(key, f"{value!r} is not understood", f"write {words}")
+        if self.at == "":
+            raise BrokenRule("at", "no words", "copy some from the text, or give a number")
+        for key, least in (("step", 0), ("at", -1)):
+            if isinstance(value := getattr(self, key), int) and value < least:
+                raise BrokenRule(key, f"{value} is out of range", f"give a number of at least {least}")
+        return self
 
 
 class Measure(Section):
@@ -65,11 +85,13 @@ class Measure(Section):
         "step",
         "metric",
     ]
-    token: str | None = Field(
+    token: Annotated[str, Field(min_length=1)] | None = Field(
         None, description="of a probability: of which token, or the likeliest; of attention: on which word"
     )
     name: str | None = Field(None, description="of a metric: its column in metrics.jsonl")
-    step: int | None = Field(None, description="of a metric: where, if not at the checkpoint shown")
+    step: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="of a metric: where, if not at the checkpoint shown"
+    )
     percent: bool = Field(False, description="of a metric: shown as a percentage")
     side: Literal["A", "B"] = "A"
     before: bool = Field(False, description="as the stop is before its answer")

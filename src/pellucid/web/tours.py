@@ -18,7 +18,8 @@ from pellucid.config.shipped import SHIPPED
 from pellucid.config.tour import SLOT, Measure, Shown, Stop, TourConfig
 from pellucid.errors import ConfigError
 from pellucid.generation.sampling import apply_temperature, keep_top_k, keep_top_p
-from pellucid.inspection.interventions import Place
+from pellucid.inspection.interventions import Place, places_of
+from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.pieces import token_text
 from pellucid.web.microscope import Changes, Microscope
@@ -168,7 +169,7 @@ class Played:
             "text": text,
             "at": at,
             "head": head,
-            "off": self._off(checkpoint, text, head, state["off"]),
+            "off": self._off(checkpoint, head, state["off"]),
         }
 
     def _checkpoint(self, run: str, step: int | str | None) -> str:
@@ -189,9 +190,14 @@ class Played:
 
     def _at(self, checkpoint: str, text: str, at: str | int | None) -> int:
         """The token's number; -1 for the last."""
-        if not isinstance(at, str):
-            return -1 if at is None else at
+        if at is None:
+            return -1
         opened, traced = self._microscope.traced(checkpoint, text)
+        if isinstance(at, int):
+            if at < len(traced.ids):
+                return at
+            what = f"at: the text that the model reads has no token {at}"
+            raise ConfigError(self._place, what, f"name one up to {len(traced.ids) - 1}")
         texts = [token_text(opened.tokenizer, id_) for id_ in traced.ids[1:]]
         found = "".join(texts).rfind(at)
         if found < 0:
@@ -207,9 +213,15 @@ class Played:
         """A head by name; or, measured in the run's last checkpoint, the one with most of what is wanted."""
         last = str(self._described[run]["checkpoints"][-1]["id"])
         _, traced = self._microscope.traced(last, text)
-        n_heads = traced.attention.shape[1]
-        if not n_heads or wanted.replace(".", "").isdecimal():
-            return wanted if n_heads else ""
+        n_layers, n_heads = traced.attention.shape[:2]
+        if not n_heads:
+            return ""
+        if wanted[0].isdecimal():
+            layer, head = map(int, wanted.split("."))
+            if layer >= n_layers or head >= n_heads:
+                what = f"head: {run} has no head {wanted}"
+                raise ConfigError(self._place, what, f"name one up to {n_layers - 1}.{n_heads - 1}")
+            return f"{layer}.{head}"
         if wanted in ("deciding", "not deciding"):
             places = self._deciding(last, text, at)
             if not places:
@@ -230,11 +242,18 @@ class Played:
         places: list[list[int]] = self._microscope.deciding(checkpoint, text)["places"]
         return places[at] if places else []
 
-    def _off(self, checkpoint: str, text: str, head: str, off: str) -> str:
+    def _off(self, checkpoint: str, head: str, off: str) -> str:
+        model = self._microscope.runs.open(checkpoint).model
+        places = places_of(model) if isinstance(model, Decoder) else []
         if off == "all heads":
-            n_layers, n_heads = self._microscope.traced(checkpoint, text)[1].attention.shape[:2]
-            return " ".join(f"{layer}.{head}" for layer in range(n_layers) for head in range(n_heads))
-        return " ".join(head if part == "head" else part for part in off.split())
+            return " ".join(f"{place[1]}.{place[2]}" for place in places if len(place) == 3)
+        if places and not head and "head" in off.split():
+            raise ConfigError(self._place, "off: head, and no head is shown", "add `head`")
+        parts = [head if part == "head" else part for part in off.split()]
+        for part in parts if places else []:
+            if _place(part) not in places:
+                raise ConfigError(self._place, f"off: {checkpoint} has no part {part}", "name one that part 7 shows")
+        return " ".join(parts)
 
     # Figures
 
@@ -263,9 +282,15 @@ class Played:
             return self._metric(run, int(step) if measure.step is None else measure.step, str(measure.name))
         if measure.of in ("floor", "entropy"):
             return self._true(measure.of, checkpoint, state["text"], at)
-        changes = Changes() if measure.side == "B" else Changes(_places(state["off"]), state["instead"] or None)
+        changes = (
+            Changes()
+            if measure.side == "B"
+            else Changes([*map(_place, state["off"].split())], state["instead"] or None)
+        )
         opened, traced = self._microscope.traced(checkpoint, state["text"], changes)
         if measure.of == "attention":
+            if not state["head"]:
+                raise ConfigError(self._place, "attention is measured, and no head is shown", "add `head`")
             layer, head = map(int, state["head"].split("."))
             places = self._deciding(checkpoint, state["text"], at)
             if measure.token is not None:
@@ -273,6 +298,8 @@ class Played:
             return float(traced.attention[layer, head, at, places].half().float().sum())  # as the page has it
         logits_TV = traced.unembed(traced.residuals[-1:])[0].float()
         if measure.of == "surprise":
+            if len(traced.ids) == 1:  # an empty text
+                return None
             following_T1 = torch.tensor(traced.ids[1:])[:, None]
             return float(-logits_TV[:-1].log_softmax(-1).gather(-1, following_T1).mean())
         p_V = drawn(logits_TV[at], state)
@@ -315,7 +342,7 @@ class Played:
             value: Any = row
             for key in name.split("."):
                 value = value.get(key) if isinstance(value, dict) else None
-            if value is not None:
+            if isinstance(value, (int, float)):
                 found.append((abs(row["step"] - step), float(value)))
         if not found:
             raise ConfigError(self._place, f"{run} has not measured {name!r}", "name a column of its metrics.jsonl")
@@ -330,13 +357,12 @@ def drawn(logits_V: torch.Tensor, state: Mapping[str, Any]) -> torch.Tensor:
     return torch.zeros_like(logits_V).scatter(0, ids_1C[0], p_1C[0])
 
 
-def _places(off: str) -> list[Place]:
-    """The places of parts named as in the page's address: "1.2" is a head, a1 and f1 the sublayers of layer 1."""
-    kinds = {"a": "attention", "f": "feed_forward"}
-    return [
-        (kinds[part[0]], int(part[1:])) if part[0] in kinds else ("head", *map(int, part.split(".")))  # type: ignore[misc]
-        for part in off.split()
-    ]
+def _place(part: str) -> Place:
+    """The place of a part named as in the page's address: "1.2" is a head, a1 and f1 are the sublayers of layer 1."""
+    if kind := {"a": "attention", "f": "feed_forward"}.get(part[0]):
+        return kind, int(part[1:])
+    layer, head = map(int, part.split("."))
+    return "head", layer, head
 
 
 def _miss(measure: Measure, figure: Figure) -> str | None:
