@@ -546,6 +546,68 @@ def test_sampling_adds_a_token_and_rewinding_takes_it_back(show, run, text):
     assert page.input_value("#text") == text
 
 
+SLOW_SERVER = """() => {
+  const { trace } = microscope.source;
+  const waiting = [];
+  window.isReadAfterAnswers = (text) => {
+    waiting.splice(0).forEach((go) => go());
+    return microscope.trace.text === text;
+  };
+  microscope.source.trace = async (asked) => {
+    await new Promise((go) => waiting.push(go));
+    return trace(asked);
+  };
+}"""
+
+
+def read(page: Page, text: str) -> None:
+    """Lets the slow server answer until the page has the trace of this text."""
+    page.wait_for_function("text => isReadAfterAnswers(text)", arg=text)
+    assert page.input_value("#machine-text") == text
+
+
+def test_what_is_typed_while_the_server_is_slow_is_what_tokens_are_added_to(browser, address, run, text):
+    typed = f"{text} and then"
+    ids = run.trace(typed).ids
+    for _ in range(3):
+        ids.append(int(run.model(torch.tensor([ids]))[0, -1].argmax()))
+    with watched(browser, address, f"#{urlencode({'text': text, 'top_k': 1})}") as page:
+        settled(page).evaluate(SLOW_SERVER)
+        page.fill("#machine-text", typed)
+        for _ in range(3):  # before the trace of what was typed is there
+            page.click("#add-token")
+        assert page.input_value("#machine-text") == typed
+        read(page, run.tokenizer.decode(ids[1:]))
+        for _ in range(2):
+            page.click("#rewind")
+        read(page, run.tokenizer.decode(ids[1:-2]))
+
+
+def test_a_click_for_a_text_that_is_typed_over_is_forgotten(browser, address, text):
+    with watched(browser, address, f"#{urlencode({'text': text})}") as page:
+        settled(page).evaluate(SLOW_SERVER)
+        page.fill("#machine-text", f"{text} and")
+        page.click("#add-token")
+        page.fill("#machine-text", f"{text} or")
+        read(page, f"{text} or")
+        page.wait_for_timeout(100)
+        assert page.input_value("#machine-text") == f"{text} or"
+
+
+def test_the_first_screen_says_why_no_token_is_added(show, text):
+    page = show(text=text)
+    expect(page.locator("#part-machine .refused")).to_be_hidden()
+    page = show(text=text * 60)
+    expect(page.locator("#part-machine .refused")).to_have_text("The model reads 256 tokens at most.")
+    page = show(text=text)
+    page.evaluate("microscope.model.stop_ids = [...microscope.model.texts.keys()]")
+    page.click("#add-token")
+    expect(page.locator("#part-machine .refused")).to_have_text("The model ends the text here.")
+    page.evaluate("microscope.model.stop_ids = [microscope.model.end_of_text]")
+    page.fill("#machine-text", "Once")
+    expect(page.locator("#part-machine .refused")).to_be_hidden()
+
+
 def test_a_text_that_fills_the_context_is_written_anew_from_an_earlier_token(show, run, text):
     page, said = show(text=text * 20), ""
     ends = re.compile(r"^The model (reads 256 tokens at most|ends the text here)\.$")

@@ -3,6 +3,7 @@
 
 import { figure, fill, h, percent } from "./elements.js";
 import { moveToken } from "./moves.js";
+import { isUpToDate } from "./requests.js";
 import { keep, kept } from "./session.js";
 import { textOf, visible } from "./tokens.js";
 
@@ -89,6 +90,7 @@ export function guessFirst(view) {
     const ends = model.stop_ids.includes(answer) || trace.ids.length >= model.context_length || !source.canType;
     if (!isInside && ends) return null;
     const go = () => {
+      if (!isUpToDate(view)) return; // the question is about to be another one
       guessed = null;
       if (isInside) moveToken(view, 1);
       else store.set({ text: textOf(model, [...trace.ids.slice(1), answer]), at: -1 });

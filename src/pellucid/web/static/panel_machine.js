@@ -4,6 +4,7 @@ import { changed, figure, fill, goTo, h, percent, thousands } from "./elements.j
 import { nameInWords, UNNAMED } from "./head_names.js";
 import { partsOf } from "./machine.js";
 import { decidingHere, headOf, placeOf, selectToken } from "./moves.js";
+import { isUpToDate } from "./requests.js";
 import { candidates, likeliest } from "./sampling.js";
 import { SLIDERS, slider } from "./slider.js";
 import { partOfPlace } from "./store.js";
@@ -27,11 +28,12 @@ export function machinePanel(root, view) {
   const run = h("button.main", { id: "pass", onclick: () => (passing ? stop() : pass()) }, "Run one pass");
   const add = () => document.getElementById("sample").click();
   const write = h("button", { id: "add-token", onclick: add }, "Add a token");
+  const refused = h("p.refused", { hidden: true });
   const heat = slider(view, SLIDERS[0], "machine");
   let passing = null;
   let before = null; // what the caption said until a part was pointed at
   root.classList.add("machine");
-  root.append(h("div.story", box, h("div.acts", run, write, heat.element)), diagram, caption);
+  root.append(h("div.story", box, h("div.acts", run, write, heat.element, refused)), diagram, caption);
 
   const partUnder = (event) => event.target.closest("[data-says]");
   const say = (event) => {
@@ -50,6 +52,8 @@ export function machinePanel(root, view) {
     drawBox();
     heat.draw();
     write.disabled = !view.source.canType;
+    refused.textContent = whyNoMore() ?? "";
+    refused.hidden = !refused.textContent;
     if (!trace || !model || logits?.at !== placeOf(view)) return;
     const fits = matching(truth, trace);
     if (changed(text, trace, model, logits) && passing) stop();
@@ -57,6 +61,13 @@ export function machinePanel(root, view) {
     shows.push(state.temperature, state.top_k, state.top_p);
     if (passing || !changed(memory, ...shows)) return;
     fill(diagram, shown(partsOf(model)).map(drawPart));
+  }
+
+  // Why no token was added, or why what is typed changes nothing.
+  function whyNoMore() {
+    const { refused: last, state, trace, model } = view;
+    if (last?.text === state.text) return last.why;
+    return isUpToDate(view) && trace.is_cut ? `The model reads ${model.context_length} tokens at most.` : null;
   }
 
   // Of many layers, the first and the last.

@@ -4,6 +4,7 @@ import { bar, changed, fact, figure, fill, h, percent, setFigure, thousands } fr
 import { term } from "./glossary.js";
 import { guessFirst } from "./guess.js";
 import { placeOf } from "./moves.js";
+import { isUpToDate } from "./requests.js";
 import { candidates, divergenceFromTruth, draw as drawToken, likeliest, logSoftmax } from "./sampling.js";
 import { SLIDERS, slider } from "./slider.js";
 import { runHere } from "./store.js";
@@ -33,11 +34,13 @@ export function nextPanel(root, view) {
   const verdict = h("p.verdict", { "aria-live": "polite" });
   const said = h("p.said", { role: "status" });
   const sliders = SLIDERS.map((each) => slider(view, each));
-  const sample = h("button.main", { id: "sample", onclick: () => step() }, "Sample a token");
+  const sample = h("button.main", { id: "sample", onclick: () => ask(step) }, "Sample a token");
   const write = h("button", { id: "write", onclick: () => (writing ? stop() : start()) }, "Write on");
-  const rewind = h("button", { id: "rewind", onclick: back }, "Rewind");
+  const rewind = h("button", { id: "rewind", onclick: () => stop() || ask(back) }, "Rewind");
   const guessing = guessFirst(view);
   let writing = null;
+  let acts = []; // asked for, and waiting for the trace of the text that they go on from
+  let askedFor = ""; // that text, where it is looked from, and by which checkpoint
   root.classList.add("next");
   root.append(
     h("div.expected", written, title, guessing.element, key, bars),
@@ -55,6 +58,7 @@ export function nextPanel(root, view) {
   function draw() {
     const { trace, model, state, logits, baseLogits, truth } = view;
     sliders.forEach(({ draw }) => draw());
+    act();
     if (!trace || !model || !logits) return;
     const here = placeOf(view);
     if (logits.at !== here) return; // those of the new place are on their way
@@ -140,33 +144,52 @@ export function nextPanel(root, view) {
     );
   }
 
-  function step(point = Math.random()) {
+  // Clicks may come before the trace of what was typed last, or of the token before. They wait for it, and are
+  // forgotten when something else is typed or looked at.
+  function ask(what) {
+    if (asking() !== askedFor) acts = [];
+    askedFor = asking();
+    acts.push(what);
+    act();
+  }
+
+  function act() {
+    if (acts.length && asking() !== askedFor) acts = [];
+    if (!acts.length || !isUpToDate(view)) return;
+    const [first, ...later] = acts;
+    acts = []; // it changes the state, which draws
+    acts = first() === false ? [] : later;
+    askedFor = asking();
+  }
+
+  function asking() {
+    const { text, at, checkpoint } = view.state;
+    return JSON.stringify([text, at, checkpoint]);
+  }
+
+  function step() {
     const { trace, model, logits, state } = view;
-    if (!logits || logits.at !== placeOf(view)) return false;
-    const id = drawToken(candidates(logits.logits.row(trace.points.length - 1).values, state), point);
-    if (model.stop_ids.includes(id)) {
-      said.textContent = "The model ends the text here.";
-      stop();
-      return false;
-    }
+    const id = drawToken(candidates(logits.logits.row(trace.points.length - 1).values, state), Math.random());
+    if (model.stop_ids.includes(id)) return refuse("The model ends the text here.");
     const here = placeOf(view);
-    if (here + 1 >= model.context_length) {
-      said.textContent = `The model reads ${model.context_length} tokens at most.`;
-      stop();
-      return false;
-    }
+    if (here + 1 >= model.context_length) return refuse(`The model reads ${model.context_length} tokens at most.`);
     const text = textOf(model, [...trace.ids.slice(1, here + 1), id]);
-    if (text.endsWith("\ufffd")) {
-      said.textContent = "It drew a part of a character, which a text cannot end with. Sample again.";
-      return false;
-    }
+    if (text.endsWith("\ufffd"))
+      return refuse("It drew a part of a character, which a text cannot end with. Sample again.", writing);
     fill(said, "It drew ", h("b.mono", visible(model.texts[id])), ".");
     view.store.set({ text, at: -1 });
-    return true;
+  }
+
+  // The first screen, which has a button for it too, says it as well.
+  function refuse(why, goesOn = false) {
+    said.textContent = why;
+    view.refused = { why, text: view.state.text };
+    if (!goesOn) stop();
+    view.draw();
+    return false;
   }
 
   function back() {
-    stop();
     const last = view.trace.ids.length - 1;
     if (last < 1) return;
     fill(said, "Took back ", h("b.mono", nameAt(view, last)), ".");
@@ -175,12 +198,7 @@ export function nextPanel(root, view) {
 
   function start() {
     write.textContent = "Stop";
-    let traceBefore = null;
-    writing = setInterval(() => {
-      const { trace, state } = view;
-      if (trace === traceBefore || (trace.text !== state.text && !trace.is_cut)) return; // not drawn yet
-      if (step()) traceBefore = trace; // or else the next try draws another
-    }, PAUSE);
+    writing = setInterval(() => acts.length || ask(step), PAUSE);
   }
 
   function stop() {

@@ -125,8 +125,10 @@ export function textPanel(root, view) {
 
   async function nextFable() {
     fable += 1;
+    const before = view.state.text;
     try {
       const { text } = await view.source.fable({ checkpoint: view.state.checkpoint, number: fable });
+      if (view.state.text !== before) return; // somebody has typed meanwhile
       view.store.set({ text, at: -1 });
     } catch (error) {
       fable = 0; // all have been shown: the next one is the first again

@@ -7,6 +7,16 @@ import { fail, noProblem } from "./status.js";
 import { rivalOf, rivalReading } from "./rival.js";
 import { isThere, partsOff, runHere, runOf } from "./store.js";
 
+// What a trace is asked for, as a key.
+function askedOf({ checkpoint, text, off, instead }) {
+  return JSON.stringify([checkpoint, text, off, (off && instead) || undefined]);
+}
+
+// Whether the trace and the logits at hand are those of the state, and not of a text before it.
+export function isUpToDate({ state, shown, trace, logits }) {
+  return Boolean(trace) && shown === askedOf(state) && logits.at === placeOf({ state, trace });
+}
+
 export function makeRequests(view) {
   const { source } = view;
   const askNewest = newest(fail);
@@ -26,7 +36,7 @@ export function makeRequests(view) {
     if (!checkpoint || text === null) return;
     const whole = { checkpoint, text, at: at < 0 ? undefined : at };
     const query = { ...whole, knockOut: partsOff(off), patchText: (off && instead) || undefined };
-    const shown = JSON.stringify([checkpoint, text, off, query.patchText]);
+    const shown = askedOf(view.state);
     if (shown !== asked.trace) [typedAt, view.typedAt] = [view.typedAt, 0];
     request("trace", shown, async () => {
       const [trace, model] = await Promise.all([source.trace(query), modelOf(checkpoint)]);

@@ -15,7 +15,8 @@ export async function readRuns(view, training) {
     run.problem ? { ...run, ...known(run.name), problem: run.problem, checkpoints: [] } : run,
   );
   if (isFollowed && newestOf(training)) view.store.set({ checkpoint: newestOf(training) });
-  for (const { name, problem } of runs) if (!problem) view.metrics[name] = await view.source.metrics({ run: name });
+  const rowsOf = (run) => view.source.metrics({ run }).catch(() => view.metrics[run] ?? []); // the others are shown
+  for (const { name, problem } of runs) if (!problem) view.metrics[name] = await rowsOf(name);
   document.getElementById("run-name").textContent = runs.map(({ name }) => name).join(" | ");
   document.title = `${runs[0].name}: Model Microscope`;
   useDefaults(view);
