@@ -118,7 +118,11 @@ def test_a_server_for_others_is_asked_by_an_address_or_the_name_of_its_machine()
 
 @pytest.mark.parametrize(
     ("origin", "status"),
-    [("http://127.0.0.1:8000", 200), ("http://127.0.0.1:3000", 403), ("https://evil.example", 403), ("null", 403)],
+    [
+        *((f"{scheme}://127.0.0.1:8000", status) for scheme, status in (("http", 200), ("HTTP", 200), ("https", 403))),
+        *((origin, 403) for origin in ("http://127.0.0.1:3000", "https://evil.example", "x://127.0.0.1:8000", "null")),
+        *((origin, 403) for origin in ("127.0.0.1:8000", "://127.0.0.1:8000", "")),
+    ],
 )
 def test_pages_of_other_sites_are_refused(origin, status):
     assert ask(small_app(), "GET", "/health", {**OURS, "origin": origin}).status_code == status

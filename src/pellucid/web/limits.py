@@ -78,7 +78,7 @@ class Limits:
             message = f"Host {host!r} is not this server; ask it by the address it printed, as http://127.0.0.1:PORT"
             raise ApiError(403, message, code="foreign_host")
         origin = headers.get("origin")
-        if origin is not None and origin.partition("://")[2].lower() != host.lower():
+        if origin is not None and origin.lower() != f"{scope['scheme']}://{host}".lower():
             raise ApiError(
                 403, f"Origin {origin!r} is another site; call from a program instead", code="foreign_origin"
             )
