@@ -3,8 +3,10 @@
 import asyncio
 import json
 import shutil
+import socket
 import threading
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -230,6 +232,35 @@ def test_too_many_listeners_are_sent_away_with_when_to_come_back(run: Path, monk
             refused = client.get("/api/events")
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
         assert refused.json()["error"]["message"] == "1 page listens already; close one, or ask again later"
+
+
+def test_one_reading_serves_all_who_come_at_once(run: Path, monkeypatch):
+    readings, changes = [], live._changes
+    monkeypatch.setattr(live, "_changes", lambda watchers: readings.append(0) or changes(watchers))
+
+    async def listen() -> None:
+        watch = Watch({"run": run}, seconds=600)
+        first, *others = (watch.events() for _ in range(30))
+        everything = await next_of(first, 4)
+        assert await asyncio.gather(*(next_of(each, 4) for each in others)) == [everything] * 29
+        assert len(readings) == 2
+        for each in (first, *others):
+            await each.aclose()
+
+    asyncio.run(listen())
+
+
+def test_of_many_who_come_at_once_only_as_many_are_let_in_as_may_listen(run: Path, monkeypatch):
+    monkeypatch.setattr(live, "MOST_LISTENERS", 10)
+    app = FastAPI()
+    app.include_router(live.event_routes({"run": run}))
+    install_errors(app)
+    with served(app) as address, ExitStack() as clients:
+        asking = [clients.enter_context(socket.create_connection(address, timeout=60)) for _ in range(30)]
+        for client in asking:
+            client.sendall(b"GET /api/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        answers = [client.recv(12, socket.MSG_WAITALL)[-3:] for client in asking]
+    assert sorted(answers) == [b"200"] * 10 + [b"503"] * 20
 
 
 def test_the_route_sends_events_that_a_browser_reads(run: Path, monkeypatch):

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from fastapi import APIRouter
 from sse_starlette import EventSourceResponse, JSONServerSentEvent
+from starlette.types import Receive, Scope, Send
 
 from pellucid.checkpoint.run_directory import is_locked, step_directories
 from pellucid.config.load import load_run_config
@@ -175,10 +176,8 @@ class Watch:
         self._runs, self._seconds = runs, seconds
         self._listeners: set[asyncio.Queue[Event | None]] = set()
         self._looking: asyncio.Task[None] | None = None
-
-    @property
-    def n_listeners(self) -> int:
-        return len(self._listeners)
+        self._to_read: asyncio.Task[list[Event]] | None = None  # which has not begun
+        self._reading = asyncio.Lock()
 
     async def events(self) -> AsyncIterator[Event]:
         """The current state, then changes, each with the name of its run. They end only if watching fails."""
@@ -188,7 +187,7 @@ class Watch:
             if self._looking is None:
                 self._looking = asyncio.create_task(self._look())  # its first look reports everything
             else:
-                for event in await asyncio.to_thread(_changes, self._watchers()):
+                for event in await self._everything():
                     yield event
             while (event_or_end := await news.get()) is not None:
                 yield event_or_end
@@ -197,6 +196,17 @@ class Watch:
             if not self._listeners and self._looking is not None:
                 self._looking.cancel()
                 self._looking = None
+
+    async def _everything(self) -> list[Event]:
+        """The current state, from a reading that begins later than this call; all who come until then share it."""
+        if self._to_read is None:
+            self._to_read = asyncio.create_task(self._read())
+        return await asyncio.shield(self._to_read)
+
+    async def _read(self) -> list[Event]:
+        async with self._reading:
+            self._to_read = None
+            return await asyncio.to_thread(_changes, self._watchers())
 
     def _watchers(self) -> dict[str, Watcher]:
         return {name: Watcher(run_dir) for name, run_dir in self._runs.items()}
@@ -224,15 +234,31 @@ def _changes(watchers: Mapping[str, Watcher]) -> list[Event]:
     ]
 
 
+class Stream(EventSourceResponse):
+    """Events for one listener. It counts as open before its first event is read, so that many at once are too many."""
+
+    def __init__(self, events: AsyncIterator[Event], open_streams: set["Stream"]) -> None:
+        super().__init__(JSONServerSentEvent(event.data, event=event.type) async for event in events)
+        self._open_streams = open_streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._open_streams.add(self)
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._open_streams.discard(self)
+
+
 def event_routes(runs: Mapping[str, Path]) -> APIRouter:
     """The route `/api/events`: events of these runs, as server-sent events."""
     routes, watch = APIRouter(), Watch(runs)
+    open_streams: set[Stream] = set()
 
     @routes.get("/api/events")
     async def events() -> EventSourceResponse:
-        if watch.n_listeners >= MOST_LISTENERS:
-            pages = "page listens" if watch.n_listeners == 1 else "pages listen"
-            raise ApiError(503, f"{watch.n_listeners} {pages} already; close one, or ask again later")
-        return EventSourceResponse(JSONServerSentEvent(event.data, event=event.type) async for event in watch.events())
+        if len(open_streams) >= MOST_LISTENERS:
+            pages = "page listens" if len(open_streams) == 1 else "pages listen"
+            raise ApiError(503, f"{len(open_streams)} {pages} already; close one, or ask again later")
+        return Stream(watch.events(), open_streams)
 
     return routes
