@@ -25,7 +25,7 @@ from pellucid.tokenizer.chat import prompt_ids
 from pellucid.web.export import or_none
 from pellucid.web.kept import Kept
 from pellucid.web.microscope import Changes, Microscope, kept_table
-from pellucid.web.runs import Runs
+from pellucid.web.runs import MOST_BYTES_OF_TRACES, Runs
 from pellucid.web.schemas import N_FABLES
 from pellucid.web.tensors import packed
 from pellucid.web.truths import truth_of_answer
@@ -187,6 +187,16 @@ def test_of_two_runs_the_one_that_is_gone_says_so_and_the_other_goes_on(fables_r
     assert runs.metrics("fables")
     with pytest.raises(CheckpointError, match="this folder is gone"):
         runs.metrics("gone")
+
+
+def test_models_stay_in_memory_as_long_as_they_fit_with_all_the_traces_that_each_may_keep(
+    fables_run, lstm_run, monkeypatch
+):
+    monkeypatch.setattr("pellucid.web.runs.MOST_BYTES_OF_MODELS", 2 * MOST_BYTES_OF_TRACES + 10**6)
+    runs = Runs([fables_run, lstm_run])
+    first, *later = (runs.open(checkpoint) for checkpoint in ("fables@2", "fables@4", "lstm@1"))
+    assert [runs.open("fables@4"), runs.open("lstm@1")] == later
+    assert runs.open("fables@2") is not first
 
 
 def test_a_run_that_is_trained_again_on_other_fables_is_not_shown_with_the_old_ones(fables_run, tmp_path):

@@ -43,8 +43,8 @@ Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 
-MOST_BYTES_OF_MODELS = 1 << 30
-MOST_BYTES_OF_TRACES = 1 << 27  # of each model
+MOST_BYTES_OF_MODELS = 1 << 30  # with their traces
+MOST_BYTES_OF_TRACES = 1 << 26  # of each model
 KEPT_CORPORA, KEPT_WORDS = 16, 4096
 FABLES_FOR_EXAMPLES = 6
 LEAST_TOKENS_BEFORE = 24  # an example for recall should be long enough to contain a name; or half of a shorter text
@@ -102,7 +102,7 @@ class Runs:
         self._paths = named(paths)
         self.folders = {name: _folder(path) for name, path in self._paths.items()}
         self.grammar = Lock()  # to be held while using a corpus
-        self._models: Kept[Opened] = Kept(MOST_BYTES_OF_MODELS, lambda opened: opened.n_bytes)
+        self._models: Kept[Opened] = Kept(MOST_BYTES_OF_MODELS, lambda opened: opened.n_bytes + MOST_BYTES_OF_TRACES)
         self._corpora: Kept[Corpus] = Kept(KEPT_CORPORA)
         self._changed: dict[str, str] = {}  # what is to be said of those that are others now, by data fingerprint
         self._documents: Kept[tuple[list[str], Iterator[str]]] = Kept(KEPT_CORPORA)

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pellucid.errors import InputOutputError
+from pellucid.kernels.freed_memory import return_freed_memory
 from pellucid.web.errors import error_response
 from pellucid.web.limits import MAX_HEADER_BYTES
 
@@ -45,6 +46,7 @@ def run(app: FastAPI, listening: socket.socket) -> None:
 
     So `pellucid` exits with 143 or 130, at most DRAIN_SECONDS later. Call it in the main thread.
     """
+    return_freed_memory()
     make_server(app).run(sockets=[listening])
 
 
