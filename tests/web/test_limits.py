@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from pellucid.errors import CheckpointError, InputOutputError
 from pellucid.web import server
+from pellucid.web.app import make_app
 from pellucid.web.limits import install_limits
 from serving import GIVES_UP_AFTER_SECONDS, served
 
@@ -72,6 +73,11 @@ def code_of(response: httpx.Response) -> str | None:
 
 def test_a_request_of_this_server_is_answered():
     assert ask(small_app(), "POST", "/double", json={"number": 4}).json() == 8
+
+
+def test_a_monitor_may_ask_for_the_head_alone():
+    answer = ask(make_app([]), "HEAD", "/health")
+    assert (answer.status_code, answer.content) == (200, b"")
 
 
 def test_a_body_may_be_64_kibibytes_and_no_more():
