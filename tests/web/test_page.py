@@ -608,6 +608,42 @@ def test_the_first_screen_says_why_no_token_is_added(show, text):
     expect(page.locator("#part-machine .refused")).to_be_hidden()
 
 
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("off=zz", "left out: off=zz"),
+        ("off=0.0+f7+&top_k=-1&top_p=0&temperature=-5", "left out: off=0.0 f7 , temperature=-5, top_k=-1, top_p=0"),
+        ("at=1.5&point=x&theme=red&head=1.2.3&stop=0", "left out: at=1.5, head=1.2.3, point=x, stop=0, theme=red"),
+        ("off=9.9", "the model has no place ('head', 9, 9)"),
+        ("off=0.1&instead=abc", ""),
+        ("tour=none", "there is no 'none'"),
+        ("tour=recall&stop=99", ""),
+    ],
+)
+def test_a_broken_link_opens_all_parts_and_says_what_it_left_out(browser, address, text, said, message):
+    page, faults = browser.new_page(viewport=LAPTOP), []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.goto(f"{address}#text={text}&{said}")
+    settled(page).wait_for_selector("#part-next .candidate")
+    if message:
+        expect(page.locator("#problem")).to_contain_text(message)
+    assert (page.evaluate("microscope.state.off"), page.evaluate("microscope.state.temperature")) == ("", 1)
+    page.close()
+    assert faults == []
+
+
+def test_of_a_book_only_as_much_is_sent_as_a_model_can_read(show, text):
+    page = show(text=text)
+    page.fill("#machine-text", "Once upon a time. " * 3000 + "\U0001f98a")
+    settled(page)
+    expect(page.locator("#problem")).to_be_hidden()
+    expect(page.locator("#part-machine .refused")).to_have_text("The page sends 15,000 characters at most.")
+    assert len(page.input_value("#text")) == 15_000
+    page.fill("#machine-text", f"{'x' * 14_999}\U0001f98a")
+    settled(page)
+    assert page.input_value("#text") == "x" * 14_999
+
+
 def test_a_text_that_fills_the_context_is_written_anew_from_an_earlier_token(show, run, text):
     page, said = show(text=text * 20), ""
     ends = re.compile(r"^The model (reads 256 tokens at most|ends the text here)\.$")

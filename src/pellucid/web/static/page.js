@@ -66,7 +66,7 @@ export async function showPage(source) {
   store.onChange((state, before) => {
     applySettings(state);
     if (state.theme !== before.theme || state.large !== before.large) forgetLook(view);
-    if (state.checkpoint !== before.checkpoint) view.notFound = "";
+    if (before.checkpoint && state.checkpoint !== before.checkpoint) view.notFound = "";
     if (!state.checkpoint || isMissing(view, state.checkpoint)) return useDefaults(view);
     if (state.checkpoint !== before.checkpoint) openCheckpoint(view, state.checkpoint);
     if (state.text === null) return useDefaults(view);
@@ -79,6 +79,8 @@ export async function showPage(source) {
   };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAnew);
   addEventListener("resize", drawAnew);
+  addEventListener("hashchange", () => sayDropped(view));
+  sayDropped(view);
   settings(document.getElementById("settings"), view);
   applySettings(store.get());
   linkEquations();
@@ -157,6 +159,13 @@ function seenOf(sections, act, rootMargin) {
   );
   sections.forEach((section) => observer.observe(section));
   return seen;
+}
+
+function sayDropped(view) {
+  const parts = view.store.dropped();
+  if (!parts.length) return;
+  view.notFound = `The address says what means nothing here, and that is left out: ${parts.join(", ")}`;
+  noProblem(view);
 }
 
 function forgetLook(view) {

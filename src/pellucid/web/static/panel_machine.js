@@ -7,7 +7,7 @@ import { decidingHere, headOf, placeOf, selectToken } from "./moves.js";
 import { isUpToDate } from "./requests.js";
 import { candidates, likeliest } from "./sampling.js";
 import { SLIDERS, slider } from "./slider.js";
-import { partOfPlace } from "./store.js";
+import { MOST_CHARACTERS, partOfPlace } from "./store.js";
 import { textBox } from "./text_box.js";
 import { nameAt, visible } from "./tokens.js";
 import { matching } from "./truth.js";
@@ -67,6 +67,8 @@ export function machinePanel(root, view) {
   function whyNoMore() {
     const { refused: last, state, trace, model } = view;
     if (last?.text === state.text) return last.why;
+    if (state.text?.length >= MOST_CHARACTERS - 1)
+      return `The page sends ${thousands(MOST_CHARACTERS)} characters at most.`;
     return isUpToDate(view) && trace.is_cut ? `The model reads ${model.context_length} tokens at most.` : null;
   }
 

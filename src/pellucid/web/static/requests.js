@@ -39,13 +39,22 @@ export function makeRequests(view) {
     const shown = askedOf(view.state);
     if (shown !== asked.trace) [typedAt, view.typedAt] = [view.typedAt, 0];
     request("trace", shown, async () => {
-      const [trace, model] = await Promise.all([source.trace(query), modelOf(checkpoint)]);
+      const [trace, model] = await Promise.all([source.trace(query).catch(withAllParts), modelOf(checkpoint)]);
       const logits = logitsOf(trace);
       const ofOtherRun = { base: null, baseLogits: null, truth: null, deciding: null, beliefs: null, inside: null };
       const base = off ? {} : { base: trace, baseLogits: logits };
       return { ...(model !== view.model && ofOtherRun), model, trace, logits, shown, ...base };
     });
     if (view.shown === shown) followUp(whole, query); // the trace comes first: it is what one waits for
+  }
+
+  // A link may switch off what this model does not have: it opens without that, and says so.
+  function withAllParts(error) {
+    if (error.isRefused && view.state.off && !view.trace) {
+      view.notFound = error.message;
+      view.store.set({ off: "", instead: "" });
+    }
+    throw error;
   }
 
   // Makes a request unless its key is that of the one before. Without a key, nothing is needed. `ask` promises what to

@@ -88,7 +88,8 @@ async function answer(response) {
   });
   if (received.ok) return received.json();
   const { error } = await received.json().catch(() => ({}));
-  throw new SourceError(error?.message ?? `the server answered ${received.status}`);
+  const refused = new SourceError(error?.message ?? `the server answered ${received.status}`);
+  throw Object.assign(refused, { isRefused: received.status === 400 });
 }
 
 // The same object with each packed tensor in it unpacked.

@@ -22,7 +22,26 @@ export const DEFAULTS = {
   theme: "auto",
 };
 
+export const MOST_CHARACTERS = 15_000; // of a text: more than a context holds, and no more than the server takes
+
+const PARTS = String.raw`(\d+\.\d+|[af]\d+)`;
+const from = (least) => (number) => Number.isInteger(number) && number >= least;
+const form = (pattern) => (text) => new RegExp(`^(${pattern})?$`).test(text);
+// What the address may say, where not every value of its kind has a meaning.
+const HAS_MEANING = {
+  at: from(-1),
+  head: form(String.raw`\d+\.\d+`),
+  point: from(-1),
+  off: form(`${PARTS}( ${PARTS})*`),
+  temperature: (value) => value >= 0 && value <= 2,
+  top_k: from(0),
+  top_p: (value) => value > 0 && value <= 1,
+  stop: from(1),
+  theme: form("auto|light|dark"),
+};
+
 export function makeStore() {
+  let dropped = []; // parts of the address without a meaning, as "off=zz"
   let state = fromAddress();
   const listeners = [];
   let writing = 0;
@@ -36,6 +55,7 @@ export function makeStore() {
   function change(changes) {
     const before = state;
     state = { ...state, ...changes };
+    for (const key of ["text", "instead"]) state[key] = state[key] && beginningOf(state[key]);
     if (Object.keys(state).every((key) => state[key] === before[key])) return;
     clearTimeout(writing); // a slider changes the state more often than a browser lets its address be changed
     writing = setTimeout(write, 400);
@@ -48,24 +68,32 @@ export function makeStore() {
     address = location.hash;
   }
 
-  return { get: () => state, set: change, onChange: (listener) => listeners.push(listener) };
+  function fromAddress() {
+    const said = new URLSearchParams(location.hash.slice(1));
+    const read = { number: Number, boolean: (text) => text === "true", string: beginningOf, object: beginningOf };
+    const state = { ...DEFAULTS };
+    dropped = [];
+    for (const [key, value] of Object.entries(DEFAULTS)) {
+      if (!said.has(key)) continue;
+      const given = read[typeof value](said.get(key));
+      if (Number.isNaN(given) || HAS_MEANING[key]?.(given) === false)
+        dropped.push(`${key}=${said.get(key).slice(0, 40)}`);
+      else state[key] = given;
+    }
+    return state;
+  }
+
+  return { get: () => state, dropped: () => dropped, set: change, onChange: (listener) => listeners.push(listener) };
+}
+
+// As much of a text as the page sends, without half of a character at its end.
+function beginningOf(text) {
+  return text.slice(0, MOST_CHARACTERS).replace(/[\ud800-\udbff]$/, "");
 }
 
 function toAddress(state) {
   const said = Object.entries(state).filter(([key, value]) => value !== DEFAULTS[key]);
   return said.length ? `#${new URLSearchParams(said)}` : "";
-}
-
-function fromAddress() {
-  const said = new URLSearchParams(location.hash.slice(1));
-  const read = { number: Number, boolean: (text) => text === "true", string: String, object: String };
-  const state = { ...DEFAULTS };
-  for (const [key, value] of Object.entries(DEFAULTS)) {
-    if (!said.has(key)) continue;
-    const given = read[typeof value](said.get(key));
-    if (!Number.isNaN(given)) state[key] = given;
-  }
-  return state;
 }
 
 // A checkpoint is named RUN@STEP.

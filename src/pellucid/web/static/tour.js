@@ -4,7 +4,7 @@
 import { changed, fill, h } from "./elements.js";
 import { waitedFor } from "./newest.js";
 import { keep, kept } from "./session.js";
-import { fail } from "./status.js";
+import { fail, noProblem } from "./status.js";
 
 const KEY = "pellucid-tours";
 const MOMENT = 2000; // milliseconds
@@ -32,7 +32,13 @@ export function tourGuide(root, view) {
     choice.hidden = !tours.length;
     const { tour: name, stop } = store.get();
     if (!name || tour) return;
-    await load(name);
+    try {
+      await load(name);
+    } catch ({ message }) {
+      view.notFound = message;
+      noProblem(view);
+      return end();
+    }
     if (isFresh) go(stop);
   }
 
@@ -54,7 +60,8 @@ export function tourGuide(root, view) {
   }
 
   // A stop that has been answered is shown as it was left.
-  function go(number) {
+  function go(wanted) {
+    const number = Math.min(wanted, tour.stops.length); // a link may name any
     const stop = tour.stops[number - 1];
     show(number, answers[keyOf(number)] === undefined ? stop : { show: stop.then, part: stop.then_part });
     view.draw();
