@@ -1,10 +1,18 @@
 """What a system other than Linux lacks is not needed to train and to generate."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from pellucid.checkpoint.step_directory import read_state
+from pellucid.config.shipped import DEMO
+
+ROOT = Path(__file__).parents[1]
 POSIX_ONLY = ("fcntl", "grp", "pwd", "resource", "syslog", "termios", "tty")
 COMMANDS = [
     ["train", "tiny.yaml", "train.steps=2"],
@@ -28,3 +36,44 @@ def test_training_and_generating_need_no_module_that_only_posix_has(workplace: P
     trained, written = done.stdout.split("\n", 1)
     assert trained.startswith("validation: loss ")
     assert written.startswith("The")
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """What git prints, without a user's own settings. Skips the test where there is no git, or no clone."""
+    if shutil.which("git") is None:
+        pytest.skip("needs git")
+    elsewhere = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")  # set inside a hook
+    settings = {name: value for name, value in os.environ.items() if name not in elsewhere}
+    settings |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    done = subprocess.run(
+        ["git", "-c", f"safe.directory={folder}", *arguments], cwd=folder, env=settings, capture_output=True, text=True
+    )
+    if done.returncode and "not a git repository" in done.stderr:
+        pytest.skip("needs a clone of the repository")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_demo_is_intact_in_a_clone_whose_lines_end_as_on_windows(tmp_path: Path):
+    """Git for Windows proposes core.autocrlf=true; one changed byte, and the demo's manifest calls it damaged."""
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "config", "core.autocrlf", "true")
+    shutil.copy(ROOT / ".gitattributes", tmp_path)
+    demo = tmp_path / DEMO.relative_to(ROOT)
+    shutil.copytree(DEMO, demo)
+    script = tmp_path / "setup.sh"
+    script.write_bytes(b"#!/bin/sh\nexit 0\n")
+    git(tmp_path, "-c", "core.safecrlf=false", "add", ".")
+    shutil.rmtree(demo)
+    script.unlink()
+    git(tmp_path, "checkout-index", "--all")
+    for folder in demo.glob("step-*"):
+        read_state(folder)
+    for name in ("config.yaml", "metrics.jsonl"):
+        assert (demo / name).read_bytes() == (DEMO / name).read_bytes()
+    assert script.read_bytes() == b"#!/bin/sh\nexit 0\n", "a shell takes a carriage return for a part of its name"
+
+
+def test_no_text_of_the_repository_has_lines_that_end_in_crlf():
+    crlf = [line for line in git(ROOT, "ls-files", "--eol").splitlines() if "crlf" in line or "/mixed" in line]
+    assert crlf == []
