@@ -1,5 +1,6 @@
 """What a system other than Linux lacks is not needed to train and to generate."""
 
+import ast
 import json
 import os
 import shutil
@@ -77,3 +78,15 @@ def test_the_demo_is_intact_in_a_clone_whose_lines_end_as_on_windows(tmp_path: P
 def test_no_text_of_the_repository_has_lines_that_end_in_crlf():
     crlf = [line for line in git(ROOT, "ls-files", "--eol").splitlines() if "crlf" in line or "/mixed" in line]
     assert crlf == []
+
+
+def test_every_store_says_whether_it_needs_libuv_which_pytorch_lacks_on_windows():
+    calls = [
+        node
+        for file in (ROOT / "src").rglob("*.py")
+        if "TCPStore" in (source := file.read_text("utf-8"))
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("TCPStore")
+    ]
+    assert len(calls) == 2
+    assert all("use_libuv" in [keyword.arg for keyword in call.keywords] for call in calls)

@@ -145,6 +145,13 @@ def test_a_long_run_on_a_cpu_gets_a_process_per_core(monkeypatch, changes, n):
     assert choose_n_processes(config) == n
 
 
+def test_on_windows_a_run_gets_one_process_unless_it_asks_for_more(monkeypatch):
+    monkeypatch.setattr("torch.get_num_threads", lambda: 4)
+    long, two = (load_run_config(FABLES, ["train.device=cpu", change]) for change in ("seed=1", "train.processes=2"))
+    monkeypatch.setattr("sys.platform", "win32")
+    assert (choose_n_processes(long), choose_n_processes(two)) == (1, 2)
+
+
 def test_every_gpu_gets_a_process_and_no_process_goes_without(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda including_emulation: True)

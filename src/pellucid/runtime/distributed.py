@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +37,7 @@ CONTINUE = "continue with --resume"  # what to do when a process is lost
 LONGEST_PREPARATION, LONGEST_SILENCE = timedelta(days=7), timedelta(minutes=10)
 SHORTEST_PATIENCE = timedelta(seconds=60)  # to wait for a process on the same machine, which should answer at once
 STARTED = "a start before"
+USE_LIBUV = sys.platform != "win32"  # PyTorch for Windows is built without it, and TCPStore takes it unless told
 SECONDS_TO_DIE = 5.0  # to wait for a killed process to end
 
 Result = TypeVar("Result")
@@ -241,7 +243,7 @@ def with_helpers(n_processes: int, work: Callable[[World], object]) -> Iterator[
     When this process leaves the block, they are killed. Raises LostProcessError if one of them ends before.
     """
     n_threads = torch.get_num_threads()
-    store = TCPStore("127.0.0.1", 0, None, is_master=True, wait_for_workers=False)
+    store = TCPStore("127.0.0.1", 0, None, is_master=True, wait_for_workers=False, use_libuv=USE_LIBUV)
     threads_each = max(1, n_threads // n_processes)
     arguments = (n_processes, store.port, threads_each, work)
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else helpers print stack traces if this process is killed
@@ -288,7 +290,7 @@ def _help(index: int, n_processes: int, port: int, n_threads: int, work: Callabl
     tqdm.set_lock(threading.RLock())  # tqdm's own lock is the system's, and would stay locked by a killed process
     torch.set_num_threads(n_threads)
     rank = index + 1
-    store = TCPStore("127.0.0.1", port, None, is_master=False, timeout=SHORTEST_PATIENCE)
+    store = TCPStore("127.0.0.1", port, None, is_master=False, timeout=SHORTEST_PATIENCE, use_libuv=USE_LIBUV)
     work(World(rank, n_processes, rank, store=store))
 
 

@@ -1,6 +1,7 @@
 """Chooses the number of training processes."""
 
 import os
+import sys
 
 import torch
 
@@ -15,6 +16,8 @@ LEAST_POSITIONS = 1_000_000  # below, starting processes takes longer than they 
 
 def choose_n_processes(config: RunConfig, world: World = ALONE) -> int:
     """The number of processes to train with: torchrun's; else one per GPU; or one per CPU core, for a long enough run.
+
+    On Windows one, unless the config asks for more: nobody has tried several there yet, and NCCL does not exist there.
 
     Four processes are as fast as four threads, and lose far less speed beside other programs (docs/speed.md): they
     wait for each other a few times an update, threads at every operation. Raises ConfigError if parallel is none
@@ -37,7 +40,9 @@ def choose_n_processes(config: RunConfig, world: World = ALONE) -> int:
             what = f"{train.processes} processes are too many for {n_cores} cores: each is a full Python process"
             raise ConfigError("train.processes", what, "set it to auto, or to the number of cores")
         return train.processes
-    if device.type == "cuda":
+    if sys.platform == "win32":
+        most = 1
+    elif device.type == "cuda":
         most = n_gpus
     elif device.type == "cpu" and train.steps * config.tokens_per_step >= LEAST_POSITIONS:
         most = torch.get_num_threads()
