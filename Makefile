@@ -30,7 +30,7 @@ demo-chat: demo  ## teach the demo to do as it is told (SFT, then GRPO): ten min
 	$(BIN)/python scripts/measure_chat.py checkpoints/fables --report checkpoints
 	$(BIN)/pellucid chat checkpoints/instructions_grpo --seed 1 --prompt "Tell me a story about a fox in which someone shares."
 
-serve: $(VENV)/.web ## the page of the demo; trains it first if need be, while the page is open: Ctrl-C ends both
+serve: $(VENV)/.run ## the page of the demo; trains it first if need be, while the page is open: Ctrl-C ends both
 	$(BIN)/pellucid serve checkpoints/fables --train configs/fables.yaml --open
 
 lessons: $(VENV)/.dev ## run all of the lessons: every block, solution, stub and mistake
@@ -81,10 +81,6 @@ lint: $(VENV)/.dev ## ruff, mypy and the layers of the house; eslint and prettie
 $(VENV)/.run: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) .
-	touch $@
-
-$(VENV)/.web: $(VENV)/.run
-	$(INSTALL) '.[web]'
 	touch $@
 
 $(VENV)/.slides: $(VENV)/.run

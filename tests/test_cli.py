@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from pellucid import __version__
-from pellucid.cli import _stop, app
+from pellucid.cli import _report, _stop, app
 from pellucid.cli.terminal import Stopped, heavy_imports
 from pellucid.config import RunConfig
 from tiny_run import Result
@@ -681,6 +681,15 @@ def test_explain_of_a_text_corpus_shows_the_model_alone(trained_run: Path, pellu
     assert "not known" in explained.stdout
     assert "truth" not in explained.stdout
     assert json.loads(pellucid("explain", trained_run, "--json").stdout)["total"]["floor_nats"] is None
+
+
+def test_a_package_that_is_missing_is_told_in_one_line(capsys):
+    assert _report(ModuleNotFoundError("No module named 'fastapi'", name="fastapi")) == 2
+    assert capsys.readouterr().err == (
+        "error: fastapi: this package is missing; install Pellucid again, with all that it needs\n"
+    )
+    with pytest.raises(ModuleNotFoundError):
+        _report(ModuleNotFoundError("No module named 'pellucid.slip'", name="pellucid.slip"))
 
 
 def test_an_error_says_the_same_however_pellucid_was_started():

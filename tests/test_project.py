@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 from pathlib import Path
 
 import yaml
@@ -65,3 +66,27 @@ def test_a_trained_run_is_only_judged_by_the_corpus_it_was_trained_on():
 
 def names_in(function: ast.FunctionDef) -> set[str]:
     return {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+
+
+def test_what_the_code_imports_is_installed_with_it_or_named_as_an_extra():
+    """Else a newcomer meets, after `pip install .`, a command that lacks a package."""
+    text = (ROOT / "pyproject.toml").read_text("utf-8")
+    listed = text.partition("dependencies = [")[2].partition("\n]")[0]
+    needed = {name.replace("-", "_") for name in re.findall(r'^    "([\w-]+)>=', listed, re.MULTILINE)}
+    extras = {"gguf", "tensorboard", "wandb"}
+    assert all(f"\n{name} = [" in text for name in extras)
+    brought = {
+        "h11": "uvicorn",
+        "pyarrow": "datasets",
+        "pydantic_core": "pydantic",
+        "starlette": "fastapi",
+        "yaml": "pyyaml",
+    }
+    imported = set()
+    for file in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            imported |= {name.partition(".")[0] for name in names}
+    foreign = imported - sys.stdlib_module_names - {"pellucid"}
+    assert {brought.get(name, name) for name in foreign} <= needed | extras

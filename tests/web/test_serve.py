@@ -1,6 +1,5 @@
 """`pellucid serve`: what it refuses, what it serves while a run comes and goes, and how it ends."""
 
-import importlib.util
 import json
 import os
 import re
@@ -42,13 +41,6 @@ def test_what_is_no_run_is_told_in_one_line(tmp_path: Path, fables_run, pellucid
     refused(pellucid("serve", tmp_path, "--port", 0), 4, "no run here")
     refused(pellucid("serve", fables_run, "--checkpoint", "3", "--port", 0), 4, "use best, latest or a step: 2, 4")
     refused(pellucid("serve", fables_run, tmp_path, "--train", "debug"), 2, "--train is for one RUN")
-
-
-def test_a_missing_extra_is_told_with_how_to_install_it(fables_run, pellucid, monkeypatch):
-    real = importlib.util.find_spec
-    hidden = lambda name, *rest: None if name == "sse_starlette" else real(name, *rest)  # noqa: E731
-    monkeypatch.setattr("pellucid.cli.serving.find_spec", hidden)
-    refused(pellucid("serve", fables_run), 2, "sse-starlette is not installed; pip install 'pellucid[web]'")
 
 
 @pytest.mark.parametrize(("options", "shown"), [((), ""), (("--checkpoint", "2"), "#checkpoint=fables%402")])

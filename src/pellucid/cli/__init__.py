@@ -124,6 +124,8 @@ def _report(error: BaseException) -> int:
         if what.startswith("No such option: --") and where in ("pellucid train", "pellucid cost", "pellucid prepare"):
             fix = f"a key of the config has no dashes: train.steps=100; {fix}"
         error = ConfigError(where, what, fix)
+    elif isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("pellucid"):
+        error = ConfigError(error.name, "this package is missing", "install Pellucid again, with all that it needs")
     else:
         error = explained(error)
     if not isinstance(error, PellucidError):

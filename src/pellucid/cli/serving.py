@@ -3,7 +3,6 @@
 import sys
 import webbrowser
 from contextlib import AbstractContextManager, nullcontext, suppress
-from importlib.util import find_spec
 from pathlib import Path
 from socket import socket
 from typing import Annotated
@@ -15,7 +14,6 @@ from pellucid.cli.arguments import DATA_ROOT, Which, load_config, read_run
 from pellucid.cli.terminal import heavy_imports, note, say_where_new
 from pellucid.errors import CheckpointError, ConfigError, InputOutputError, PellucidError
 
-PACKAGES = ("fastapi", "uvicorn", "sse_starlette")
 HOST, PORT = "127.0.0.1", 8000
 EVERYWHERE = ("0.0.0.0", "::")
 
@@ -47,9 +45,6 @@ def serve(
         return
     if prompt is not None:
         raise ConfigError("command line", "--prompt is for --export", "add it, or type the text on the page")
-    if missing := [name for name in PACKAGES if find_spec(name) is None]:
-        what = f"{missing[0].replace('_', '-')} is not installed"
-        raise ConfigError("pellucid serve", what, "pip install 'pellucid[web]'")
     if train is not None and len(runs) > 1:
         raise ConfigError("command line", "--train is for one RUN", "leave out the others")
     from pellucid.web.server import listen
