@@ -182,7 +182,7 @@ def test_ctrl_c_saves_the_run_which_then_goes_on(workplace: Path, monkeypatch: p
         ({"steps": 0}, "pellucid.train: train.steps: 0 is out of range; "),
         ({"overrides": {"optimizer.lrr": 1}}, "overrides: optimizer.lrr: unknown key; did you mean 'lr'?"),
         ({"overrides": {"": 1}}, "overrides: '': a part of this key is empty; "),
-        ({"overrides": ["steps"]}, "'steps' is no override; write key=value"),
+        ({"overrides": ["steps"]}, "'steps' is not key=value"),
     ],
 )
 def test_a_wrong_setting_is_one_clear_error(workplace: Path, settings, message: str):

@@ -14,9 +14,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import typer.main
 
 from pellucid import __version__
 from pellucid.cli import _report, _stop, app
+from pellucid.cli.arguments import read_run
 from pellucid.cli.terminal import Stopped, heavy_imports
 from pellucid.config import RunConfig
 from tiny_run import Result
@@ -210,6 +212,19 @@ def test_a_command_says_where_it_makes_new_folders(workplace: Path, pellucid):
     assert "writing to" not in pellucid("train", "tiny.yaml", "train.steps=2", "--overwrite").stderr
 
 
+def test_demo_is_a_run_wherever_a_run_is_named():
+    takes_a_run = []
+    for name, command in typer.main.get_command(app).commands.items():
+        for parameter in command.params:
+            if "RUN" in (parameter.metavar or "") and (name, parameter.name) not in [
+                ("import", "run"),
+                ("evaluate", "on"),
+            ]:
+                assert parameter.type.func is read_run, (name, parameter.name)
+                takes_a_run.append(name)
+    assert {"generate", "serve", "tokenize", "verify"} <= set(takes_a_run)
+
+
 def test_generate_prints_one_json_object_with_the_documented_keys(trained_run: Path, pellucid):
     result = pellucid(
         "generate", trained_run, "--prompt", "The", "--num-samples", "2", "--max-new-tokens", "4", "--json"
@@ -341,7 +356,10 @@ def test_a_pipe_without_an_end_is_refused(trained_run: Path, pellucid, monkeypat
         (
             ["train", "here"],
             2,
-            ["here: this is the folder of a run", "`pellucid train here/config.yaml --run-dir here"],
+            [
+                "here: this is the folder of a run",
+                "its config is here/config.yaml; to go on with it: `pellucid train here/config.yaml --run-dir here",
+            ],
         ),
         (["train", "."], 2, [".: this is a folder, not a config; name a YAML file"]),
         (["generate", "absent"], 4, ["absent: no such run"]),
@@ -429,7 +447,7 @@ def test_verify_says_what_can_still_be_done_with_what_is_whole(trained_run: Path
     shutil.copytree(run / "step-00000015", run / "snapshots/step-00000015")
     damage(run / "step-00000015")
     snapshot = run / "snapshots/step-00000015"
-    assert_one_error_line(pellucid("verify", run), 4, "2 of 3 ", f"use {snapshot}, a whole snapshot")
+    assert_one_error_line(pellucid("verify", run), 4, "2 of 3 ", f"use {snapshot}, an intact snapshot")
     assert pellucid("generate", snapshot, "--max-new-tokens", "1").exit_code == 0
     damage(snapshot)
     assert_one_error_line(pellucid("verify", run), 4, "3 of 3 ", "train again with --overwrite")

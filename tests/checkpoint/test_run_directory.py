@@ -7,13 +7,16 @@ from pathlib import Path
 import pytest
 
 from pellucid.checkpoint.run_directory import (
+    NAME_A_RUN,
     find_step_directory,
     keep_last_and_best,
     locked,
+    no_intact_checkpoint,
     steps_in,
 )
 from pellucid.checkpoint.snapshots import write_snapshot
-from pellucid.checkpoint.step_directory import write_checkpoint
+from pellucid.checkpoint.step_directory import _damaged, write_checkpoint
+from pellucid.config.shipped import DEMO
 from pellucid.errors import CheckpointError, InputOutputError, RunInUseError
 from tiny_checkpoint import tiny_checkpoint
 
@@ -75,6 +78,13 @@ def test_where_no_checkpoint_is_whole_there_is_no_best(tmp_path: Path):
         find_step_directory(tmp_path, "best")
 
 
+def test_the_shipped_demo_is_not_trained_again_where_it_was_installed():
+    assert no_intact_checkpoint(DEMO).fix == "install Pellucid again"
+    assert no_intact_checkpoint(Path("run")).fix == "train again with --overwrite"
+    with pytest.raises(CheckpointError, match="damaged: .*; install Pellucid again"):
+        raise _damaged(DEMO / "step-00004200", "cut off")
+
+
 def test_where_only_snapshots_are_whole_the_newest_of_them_is_named(tmp_path: Path):
     write_run(tmp_path, {10: 1.0, 20: 1.0})
     for step in (0, 10, 20):
@@ -84,7 +94,7 @@ def test_where_only_snapshots_are_whole_the_newest_of_them_is_named(tmp_path: Pa
     with pytest.raises(CheckpointError) as caught:
         find_step_directory(tmp_path, "best")
     snapshot = tmp_path / "snapshots/step-00000010"
-    assert caught.value.fix == f"use {snapshot}, a whole snapshot, or begin another run with start_from={snapshot}"
+    assert caught.value.fix == f"use {snapshot}, an intact snapshot, or begin another run with start_from={snapshot}"
     assert find_step_directory(snapshot, "best") == snapshot
 
 
@@ -100,7 +110,10 @@ def test_a_run_named_without_its_folder_or_with_a_slip_is_suggested(tmp_path: Pa
         ("checkpoints", "no checkpoint here; runs in it: checkpoints/fables"),
         ("checkpoints/fables/config.yaml", "no such run; did you mean checkpoints/fables?"),
         ("checkpoints/fables/step-00000010/state.json", "no such run; did you mean checkpoints/fables/step-00000010?"),
-        ("other", "no such run; name the folder that `pellucid train` wrote"),
+        ("FABELS", "no such run; did you mean checkpoints/fables?"),
+        ("Demo", "no such run; did you mean demo?"),
+        ("dmeo", "no such run; did you mean demo?"),
+        ("other", f"no such run; {NAME_A_RUN}"),
     ]:
         with pytest.raises(CheckpointError) as caught:
             find_step_directory(Path(named), "best")

@@ -1,6 +1,7 @@
 """Configs: what is accepted, what is refused, and what the one line of an error says."""
 
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -12,7 +13,7 @@ from pydantic import Field, ValidationError
 from pellucid.config.base import Section
 from pellucid.config.faults import explain
 from pellucid.config.generation import SampleConfig
-from pellucid.config.load import load_experiment, load_run_config, parse_run_config, run_config_to_yaml
+from pellucid.config.load import load_experiment, load_run_config, parse_override, parse_run_config, run_config_to_yaml
 from pellucid.config.model import AttentionWord, RecurrentConfig
 from pellucid.errors import ConfigError
 
@@ -403,10 +404,10 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
             "command line: optimizer.betas.1: 2 is out of range; give a value less than 1.0",
         ),
         ("model=3", "command line: model: 3 is of the wrong type; give a section of keys and values"),
-        ("steps", "command line: 'steps' is no override; write key=value without spaces, as optimizer.lr=3e-4"),
+        ("steps", "command line: 'steps' is not key=value; write it without spaces, as optimizer.lr=3e-4"),
         (
             "train..steps=3",
-            "command line: 'train..steps=3' is no override; write key=value without spaces, as optimizer.lr=3e-4",
+            "command line: 'train..steps=3' is not key=value; write it without spaces, as optimizer.lr=3e-4",
         ),
         (
             "train.steps.x=3",
@@ -429,17 +430,17 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
         (
             "corpus.files=[a.txt]",
             "command line: corpus.files: fables has no such key; "
-            "leave it out, or set type: text or conversations or preferences, as corpus='{type: text, files: ...}'",
+            'leave it out, or set type: text or conversations or preferences, as "corpus={type: text, files: ...}"',
         ),
         (
             "corpus.files=my.txt",
             "command line: corpus.files: fables has no such key; "
-            "leave it out, or set type: text or conversations or preferences, as corpus='{type: text, files: my.txt}'",
+            'leave it out, or set type: text or conversations or preferences, as "corpus={type: text, files: my.txt}"',
         ),
         (
             "model={type: lstm, context_length: 8, d_model: 8, n_heads: 2}",
             "command line: model.n_heads: lstm has no such key; "
-            "leave it out, or set type: decoder, as model='{type: decoder, n_heads: 2}'",
+            'leave it out, or set type: decoder, as "model={type: decoder, n_heads: 2}"',
         ),
         (
             "optimizer=sgd",
@@ -471,18 +472,28 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
         (
             "optimizer.adamw_lr=1",
             "command line: optimizer.adamw_lr: adamw has no such key; "
-            "leave it out, or set type: muon, as optimizer='{type: muon, adamw_lr: 1}'",
+            'leave it out, or set type: muon, as "optimizer={type: muon, adamw_lr: 1}"',
         ),
-        ("trackers=wandb", "command line: trackers: 'wandb' is of the wrong type; give a list, as trackers='[wandb]'"),
+        (
+            "trackers=wandb",
+            "command line: trackers: 'wandb' is of the wrong type; give a list, as \"trackers=[wandb]\"",
+        ),
+        ("small.txt", "command line: 'small.txt' is not key=value; to train on this file: corpus.files=small.txt"),
+        ("my.rules", "command line: 'my.rules' is not key=value; to train on this file: corpus.file=my.rules"),
+        (
+            "corpus='{type:",
+            "command line: corpus: not readable as YAML: found unexpected end of stream; "
+            'if the shell has split it, quote all of it: "corpus={type: text, files: [a.txt]}"',
+        ),
         (
             "corpus={type:",
             "command line: corpus: not readable as YAML: expected the node content, but found '<stream end>'; "
-            "if the shell has split it, quote it: corpus='{type: text, files: [a.txt]}'",
+            'if the shell has split it, quote all of it: "corpus={type: text, files: [a.txt]}"',
         ),
         (
             "corpus=type:text",
             "command line: corpus: 'type:text' is of the wrong type; "
-            "give a section of keys and values, quoted: corpus='{type: text, files: [a.txt]}'",
+            'give a section of keys and values, quoted: "corpus={type: text, files: [a.txt]}"',
         ),
         (
             "name=my run",
@@ -515,7 +526,7 @@ def test_a_bad_override_is_explained_in_one_line(override, message):
         ("[" * 10_000, "small.yaml:1: nested too deeply"),
         ("- 1\n", "small.yaml: no `key: value` lines found; start from a file in configs/"),
         ("a: 1\n\0", "small.yaml:2: the character U+0000 may not stand in YAML"),
-        ("x" * 300_000, "small.yaml: 300,000 characters are no run config"),
+        ("x" * 300_000, "small.yaml: 300,000 characters are too many for a config"),
     ],
 )
 def test_text_that_is_no_config_is_refused_with_its_line(text, message):
@@ -525,6 +536,20 @@ def test_text_that_is_no_config_is_refused_with_its_line(text, message):
 @pytest.mark.parametrize("text", ["", "# later\n", "null", "- a", "name"])
 def test_a_file_without_keys_says_so(text: str):
     assert error_of(text) == "small.yaml: no `key: value` lines found; start from a file in configs/"
+
+
+def test_quotes_that_a_shell_has_kept_are_told(tmp_path: Path):
+    """cmd.exe passes single quotes on, and what was meant as a list becomes the name of a file."""
+    for override, is_told in {"name='a'": False, "name=[a]": False, "seed='7'": True, "name='[a]'": True}.items():
+        said: list[str] = []
+        with pytest.raises(ConfigError) if override != "name='a'" else nullcontext():
+            parse_run_config(SMALL, "small.yaml", [override], said.append)
+        assert bool(said) == is_told, override
+    assert said == ["""the value in name='[a]' is a text, quotes and all; if the shell kept them: "name=[a]\""""]
+
+
+def test_a_star_in_an_override_is_no_alias():
+    assert parse_override("corpus.files=*.txt").value == "*.txt"
 
 
 def test_a_missing_file_is_named(tmp_path: Path):
@@ -542,6 +567,21 @@ def test_a_folder_and_a_binary_file_are_refused(tmp_path: Path):
     (tmp_path / "weights").write_bytes(b"ab\xff")
     with pytest.raises(ConfigError, match="byte 2 is not UTF-8"):
         load_run_config(tmp_path / "weights")
+
+
+def test_what_else_one_may_hand_to_train_is_told_its_command(workplace: Path):
+    (workplace / "world.rules").touch()
+    Path("checkpoints/small").mkdir(parents=True)
+    Path("checkpoints/small/config.yaml").touch()
+    for file, answer in {
+        "corpus.txt": "a text, not a config; to train on it: `pellucid train own_text corpus.files=corpus.txt`",
+        "world.rules": "a grammar, not a config; `pellucid language world.rules` describes it",
+        "checkpoints/small": "the folder of a run, not a config; its config is checkpoints/small/config.yaml; to go on",
+        "demo": "a trained run, not a config; its config is `fables`",
+    }.items():
+        with pytest.raises(ConfigError) as caught:
+            load_run_config(Path(file))
+        assert str(caught.value).replace("\\", "/").startswith(f"{file}: this is {answer}")
 
 
 def test_the_kind_of_file_is_told_before_any_of_its_keys_is_blamed():

@@ -157,11 +157,11 @@ FILES: dict[str, tuple[bytes, str]] = {
     "10,000 levels of lists": (b"name:\n  " + b"- " * 10_000 + b"a\n", "case.yaml:2: nested too deeply"),
     "10,000 levels of keys": (b"name:\n  " + b"? " * 10_000 + b"a\n", "case.yaml:2: nested too deeply"),
     "300 levels by indentation": (b"".join(b" " * i + b"a:\n" for i in range(300)), "case.yaml:"),
-    "1,000 levels by indentation": (b"".join(b" " * i + b"a:\n" for i in range(1000)), "no run config"),
-    "10 MB": (b"a: 1\n" * 2_000_000, "no run config"),
-    "10 MB in a line": (b"name: " + b"a" * 10_000_000, "no run config"),
-    "10 MB that are not ASCII": (("é" * 5_000_000).encode(), "no run config"),
-    "50,001 characters": (b"#" * 50_001, "no run config"),
+    "1,000 levels by indentation": (b"".join(b" " * i + b"a:\n" for i in range(1000)), "for a config"),
+    "10 MB": (b"a: 1\n" * 2_000_000, "for a config"),
+    "10 MB in a line": (b"name: " + b"a" * 10_000_000, "for a config"),
+    "10 MB that are not ASCII": (("é" * 5_000_000).encode(), "for a config"),
+    "50,001 characters": (b"#" * 50_001, "for a config"),
     "NUL": (b"seed: 5\nname: a\0b\n", "case.yaml:2: the character U+0000 may not stand in YAML"),
     "a control character": (b"name: a\x07b\n", "case.yaml:1: the character U+0007 may not stand in YAML"),
     "Latin-1": (b"seed: 5\nname: \xe9lan\n", "case.yaml:2: byte 14 is not UTF-8"),
@@ -200,7 +200,7 @@ def test_f15_marks_and_line_ends_of_other_systems_are_read(tmp_path: Path, endin
 
 def test_f15_a_file_without_end_is_not_read_to_its_end(tmp_path: Path):
     done = command_line(tmp_path, "cost", "/dev/zero", fault=partial(strikes.little_memory, 200 << 20))
-    assert_one_error_line(done, 2, "/dev/zero: ", "no run config")
+    assert_one_error_line(done, 2, "/dev/zero: ", "for a config")
 
 
 def test_f15_a_folder_is_no_config(tmp_path: Path, pellucid):
@@ -226,10 +226,10 @@ OVERRIDES = {
     "train.stepz=3": "command line: train.stepz: unknown key; did you mean 'steps'?",
     "stepz=3": "command line: stepz: unknown key; ",
     "a.b.c=1": "command line: a: unknown key; ",
-    "=3": "'=3' is no override; write key=value",
-    "train": "'train' is no override; write key=value",
-    "train.=3": "'train.=3' is no override; write key=value",
-    "train..steps=3": "'train..steps=3' is no override; write key=value",
+    "=3": "'=3' is not key=value; write it without spaces",
+    "train": "'train' is not key=value; write it without spaces",
+    "train.=3": "'train.=3' is not key=value; write it without spaces",
+    "train..steps=3": "'train..steps=3' is not key=value; write it without spaces",
     "train=5": "command line: train: 5 is of the wrong type; give a section of keys and values",
     "train.steps.x=5": "command line: train.steps.x: 'steps' is a value, not a section",
     "corpus.size=[1": "command line: corpus.size",
@@ -237,12 +237,13 @@ OVERRIDES = {
     "optimizer.type=adam": "command line: optimizer.type: 'adam' is not a choice; use one of",
     "optimizer={}": "command line: optimizer.type: this key is missing",
     "seed=!!python/name:os.system": "command line: seed: not readable as YAML: tag",
-    "seed=*a": "command line: seed: not readable as YAML: alias *a",
+    "seed=*a": "command line: seed: '*a' is of the wrong type",
+    "seed=[*a]": "command line: seed: not readable as YAML: alias *a",
     "seed={a: 1, a: 2}": "command line: seed: this key stands twice",
     f"seed={'9' * 10_000}": "command line: seed: this number is too large",
     f"seed={'[' * 10_000}": "command line: seed: nested too deeply",
-    f"seed={'a' * 100_000}": "command line: seed: 100,000 characters are no run config",
-    "a" * 100_000: "aaa… is no override; write key=value",
+    f"seed={'a' * 100_000}": "command line: seed: 100,000 characters are too many for a config",
+    "a" * 100_000: "aaa… is not key=value; write it without spaces",
     f"{'a' * 100_000}=3": "aaa…: unknown key; the keys here are",
     f"{'a' * 100_000}=[": "aaa…: not readable as YAML",
     f"{'a.' * 60_000}b=1": "nested too deeply",

@@ -225,15 +225,15 @@ def test_f12_verify_gives_a_line_for_each_checkpoint(run: Path):
     whole = command_line(run.parent, "verify", "run")
     assert whole.exit_code == 0
     steps = ("step-00000020", "step-00000025", "step-00000030")
-    assert whole.stdout == "".join(f"run/{step}: whole\n" for step in steps)
+    assert whole.stdout == "".join(f"run/{step}: intact\n" for step in steps)
     (run / "step-00000025/rng.safetensors").unlink()
     bad = command_line(run.parent, "verify", "run")
     assert_one_error_line(bad, 4, "run: 1 of 3 checkpoints cannot be used")
     lines = bad.stdout.splitlines()
     assert lines[1].startswith("run/step-00000025: damaged: missing, added or not a regular file: rng.safetensors")
-    assert [lines[0], lines[2]] == [f"run/{steps[0]}: whole", f"run/{steps[2]}: whole"]
+    assert [lines[0], lines[2]] == [f"run/{steps[0]}: intact", f"run/{steps[2]}: intact"]
     one = command_line(run.parent, "verify", "run/step-00000030")
-    assert (one.exit_code, one.stdout) == (0, "run/step-00000030: whole\n")
+    assert (one.exit_code, one.stdout) == (0, "run/step-00000030: intact\n")
     assert_one_error_line(command_line(run.parent, "verify", "absent"), 4, "absent: no such run")
 
 

@@ -54,7 +54,7 @@ def test_commands_take_snapshots_by_their_step_and_a_resume_refuses_them_in_one_
     assert len(run.metrics) == 20
     assert len(run.generate("The red", max_new_tokens=3, seed=1)) > 0
     verified = pellucid("verify", "run").stdout.splitlines()
-    assert sum("snapshots" in line and line.endswith(": whole") for line in verified) == len(STEPS)
+    assert sum("snapshots" in line and line.endswith(": intact") for line in verified) == len(STEPS)
     tuned = ("train", "tiny.yaml", "name=tuned", "start_from=run@4", "train.steps=1", "schedule.warmup_steps=0")
     assert pellucid(*tuned, "checkpoint.snapshots=2").exit_code == 0
     first = read_checkpoint(workplace / "checkpoints/tuned/snapshots/step-00000000").model

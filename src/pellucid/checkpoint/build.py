@@ -8,7 +8,7 @@ import torch
 from pellucid.adapters.build import adapt
 from pellucid.adapters.lora import merge
 from pellucid.adapters.quantized import quantize
-from pellucid.checkpoint.run_directory import find_step_directory, step_directories
+from pellucid.checkpoint.run_directory import find_step_directory, get_again, step_directories
 from pellucid.checkpoint.step_directory import MODEL_FILE, Checkpoint, State, Tensors, read_checkpoint
 from pellucid.checkpoint.training_state import (
     first_not_finite,
@@ -141,7 +141,7 @@ def find_base(run: Path, digest: str | None) -> Path:
         if (directory / MODEL_FILE).is_file() and sha256(directory / MODEL_FILE) == digest:
             return directory
     what = "the weights that this run started from, and still needs, are no longer here"
-    raise CheckpointError(str(run), what, "bring that checkpoint back, or train again with --overwrite")
+    raise CheckpointError(str(run), what, f"bring that checkpoint back, or {get_again(run)}")
 
 
 def weights_to_start_from(checkpoint: Checkpoint, directory: Path, above: tuple[Path, ...] = ()) -> Weights:

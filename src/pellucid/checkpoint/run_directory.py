@@ -11,6 +11,7 @@ from filelock import FileLock, Timeout
 
 from pellucid.checkpoint.step_directory import STEP_NAME, SeenLog, State, read_state, step_name
 from pellucid.config.run import run_meant_by
+from pellucid.config.shipped import DEMO
 from pellucid.config.yaml_source import shortened
 from pellucid.errors import CheckpointError, InputOutputError, RunInUseError
 from pellucid.files import discard, sha256
@@ -19,6 +20,7 @@ _log = logging.getLogger(__name__)
 
 LOCK = ".lock"
 SECONDS_TO_WAIT = 0.5  # for the lock: `is_locked` holds it for much less
+NAME_A_RUN = "name the folder that `pellucid train` wrote, or demo for the model that comes with Pellucid"
 SNAPSHOTS = "snapshots"  # the folder of weights alone (`snapshots.py`) in a run's folder
 
 
@@ -168,10 +170,10 @@ def no_run(run: Path) -> CheckpointError:
     if not run.is_dir():
         meant = run.parent if run.is_file() and (steps_in(run.parent) or STEP_NAME.fullmatch(run.parent.name)) else None
         meant = meant or run_meant_by(run)
-        fix = f"did you mean {meant}?" if meant else "name the folder that `pellucid train` wrote"
+        fix = f"did you mean {meant}?" if meant else NAME_A_RUN
         return CheckpointError(str(run), "no such run", fix)
     inside = ", ".join(str(path) for path in sorted(run.iterdir()) if steps_in(path))
-    fix = f"runs in it: {shortened(inside, 200)}" if inside else "name the folder that `pellucid train` wrote"
+    fix = f"runs in it: {shortened(inside, 200)}" if inside else NAME_A_RUN
     return CheckpointError(str(run), "no checkpoint here", fix)
 
 
@@ -181,12 +183,17 @@ def no_intact_checkpoint(run: Path) -> CheckpointError:
         with suppress(CheckpointError):
             read_state(run / SNAPSHOTS / step_name(step))
             return CheckpointError(str(run), "no checkpoint is intact", use_snapshot(run / SNAPSHOTS / step_name(step)))
-    return CheckpointError(str(run), "no checkpoint is intact", "train again with --overwrite")
+    return CheckpointError(str(run), "no checkpoint is intact", get_again(run))
+
+
+def get_again(run: Path) -> str:
+    """Advice for a run of which nothing can be used: train it again, but install the shipped one again."""
+    return "install Pellucid again" if run == DEMO else "train again with --overwrite"
 
 
 def use_snapshot(snapshot: Path) -> str:
     """Advice to use a snapshot: training cannot continue from one, but everything else works."""
-    return f"use {snapshot}, a whole snapshot, or begin another run with start_from={snapshot}"
+    return f"use {snapshot}, an intact snapshot, or begin another run with start_from={snapshot}"
 
 
 def _best(states: list[State]) -> State:

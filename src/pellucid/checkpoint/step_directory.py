@@ -26,6 +26,7 @@ from torch import Tensor
 
 from pellucid import failpoints
 from pellucid.config.base import Section
+from pellucid.config.shipped import DEMO
 from pellucid.errors import CheckpointError, InputOutputError
 from pellucid.files import require_regular, require_room, sha256, written_whole
 
@@ -225,4 +226,5 @@ def manifest_line(name: str, n_bytes: int, digest: str) -> str:
 
 
 def _damaged(directory: Path, what: str) -> CheckpointError:
-    return CheckpointError(str(directory), f"damaged: {' '.join(what.split())}", "use another checkpoint of the run")
+    fix = "install Pellucid again" if directory.parent == DEMO else "use another checkpoint of the run"
+    return CheckpointError(str(directory), f"damaged: {' '.join(what.split())}", fix)

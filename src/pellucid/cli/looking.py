@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from pellucid.cli.arguments import DATA_ROOT, Json, Run, Which, read_prompt
+from pellucid.cli.arguments import DATA_ROOT, Json, Run, Which, read_prompt, read_run
 from pellucid.cli.terminal import heavy_imports, note, print_result, say_where_new
 from pellucid.errors import CheckpointError, ConfigError
 
@@ -122,7 +122,9 @@ def heads(
 
 def tokenize(
     text: Annotated[str, Argument(metavar="TEXT", help="Text to split into tokens.")],
-    run: Annotated[Path | None, Option(metavar="RUN", help="Use the tokenizer of this run.")] = None,
+    run: Annotated[
+        Path | None, Option(metavar="RUN", parser=read_run, help="Use the tokenizer of this run; or of demo.")
+    ] = None,
     learn_from: Annotated[Path | None, Option(metavar="FILE", help="Learn from this file. [default: TEXT]")] = None,
     vocab_size: Annotated[int | None, Option(metavar="N", min=257, help="At most N tokens. [default: 512]")] = None,
     as_json: Json = False,
@@ -155,6 +157,7 @@ def verify(run: Run) -> None:
         from pellucid.checkpoint.build import verify as verify_checkpoint
         from pellucid.checkpoint.run_directory import (
             find_step_directory,
+            get_again,
             require_logs,
             run_of,
             step_directories,
@@ -167,7 +170,7 @@ def verify(run: Run) -> None:
         try:
             state = verify_checkpoint(directory)
             newest = state if directory.parent == run else newest
-            print(f"{directory}: whole", flush=True)
+            print(f"{directory}: intact", flush=True)
             intact.append(directory)
         except CheckpointError as error:
             print(f"{directory}: {error.what}", flush=True)
@@ -178,8 +181,8 @@ def verify(run: Run) -> None:
     if directories == [run]:
         fix = f"`pellucid verify {run_of(run)}` shows the others"
     elif any(directory.parent == run for directory in intact):
-        fix = "`pellucid train --resume` continues from the newest whole one"
+        fix = "`pellucid train --resume` continues from the newest intact one"
     else:
-        fix = use_snapshot(intact[-1]) if intact else "train again with --overwrite"
+        fix = use_snapshot(intact[-1]) if intact else get_again(run)
     what = f"{len(directories) - len(intact)} of {len(directories)} checkpoints cannot be used"
     raise CheckpointError(str(run), what, fix)

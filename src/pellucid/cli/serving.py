@@ -140,7 +140,7 @@ def _require_run(run: Path) -> None:
     from pellucid.checkpoint.run_directory import is_locked
     from pellucid.config.run import run_meant_by
 
-    fix = "name the folder that `pellucid train` wrote, or add --train CONFIG"
+    fix = "name the folder that `pellucid train` wrote, or demo; or add --train CONFIG"
     if not run.is_dir():
         what = "no such run"
         if meant := run_meant_by(run):

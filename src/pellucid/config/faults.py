@@ -126,7 +126,7 @@ def _unknown_key(error: ErrorDetails, path: Path, section: type[Section], data: 
     types = [name for name, keys in types_at(location[:-2], section).items() if key in keys]
     if types:
         value = str(error["input"]) if re.fullmatch(r"[\w./*-]{1,40}", str(error["input"])) else "..."
-        example = f"{dotted(path[:-1])}='{{type: {types[0]}, {key}: {value}}}'"
+        example = f'"{dotted(path[:-1])}={{type: {types[0]}, {key}: {value}}}"'
         return f"{location[-2]} has no such key", f"leave it out, or set type: {' or '.join(types)}, as {example}"
     names = _where_else(key, section, data) if len(path) <= 2 else []
     names = names or difflib.get_close_matches(key, keys_here, n=1, cutoff=0.5)
@@ -165,11 +165,11 @@ def _what_and_fix(error: ErrorDetails, path: Path, section: type[Section]) -> tu
         return f"{shown} is not accepted", error["msg"][0].lower() + error["msg"][1:]
     what, fix = (words.format(value=shown, key=path[-1] if path else "", **context) for words in _WORDS[kind])
     if kind.startswith("model_") and ":" in str(value):  # the shell has removed the braces
-        fix += f", quoted: {dotted(path)}='{EXAMPLE_OF_A_SECTION}'"
+        fix += f', quoted: "{dotted(path)}={EXAMPLE_OF_A_SECTION}"'
     elif kind == "int_from_float" or (kind == "int_type" and isinstance(value, float)):
         fix += f": {int(value)}" if value.is_integer() else ""
     elif kind in _TYPE_NAMES["a list"] and isinstance(value, str) and path:
-        fix += f", as {dotted(path)}='[{shown[1:-1]}]'"
+        fix += f', as "{dotted(path)}=[{shown[1:-1]}]"'
     return what, fix
 
 

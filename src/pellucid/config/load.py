@@ -3,7 +3,9 @@
 import copy
 import difflib
 import errno
+import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,13 +16,18 @@ from pellucid.config.experiment import ExperimentConfig
 from pellucid.config.faults import EXAMPLE_OF_A_SECTION, Places, explain
 from pellucid.config.run import RunConfig, run_and_checkpoint, run_meant_by
 from pellucid.config.section_types import keys_left_out
-from pellucid.config.shipped import find_config, shipped_configs
+from pellucid.config.shipped import DEMO, find_config, find_run, shipped_configs
 from pellucid.config.tour import TourConfig
 from pellucid.config.yaml_source import MAX_CHARACTERS, Path, dotted, parse_yaml, shortened, write_yaml
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.files import read_at_most
 
 COMMAND_LINE = "command line"
+FOR_A_TEXT = "to train on a text: `pellucid train own_text corpus.files=FILE`"
+OTHER_FILES = {  # by suffix: the kind of file, and what it is for
+    ".txt": ("a text", "to train on it: `pellucid train own_text corpus.files={file}`"),
+    ".rules": ("a grammar", "`pellucid language {file}` describes it, and says how to train on its texts"),
+}
 MAX_BYTES = 4 * MAX_CHARACTERS
 MAX_DEPTH = 8
 
@@ -68,7 +75,11 @@ def parse_run_config(
     text: str, source: str, changes: Iterable[str | Change] = (), note: Note = _say_nothing
 ) -> RunConfig:
     """Read a run config from YAML text, as `load_run_config` does from a file. Errors call the text `source`."""
+    changes = list(changes)
     parsed = [parse_override(change) if isinstance(change, str) else change for change in changes]
+    for override in changes:
+        if isinstance(override, str) and (meant := _without_quotes(override)):
+            note(f'the value in {shortened(override)} is a text, quotes and all; if the shell kept them: "{meant}"')
     data, places = _sections(RunConfig, text, source)
     _take_from_base(data, places, parsed)
     changed_paths = {change.path for change in parsed}
@@ -107,7 +118,7 @@ def _sections(kind: type[Section], text: str, source: str) -> tuple[dict[str, An
     if kind is RunConfig and n_of_experiment > n_of_run:
         raise ConfigError(source, "this is an experiment, not the config of a run", "run it with `pellucid experiment`")
     if kind is ExperimentConfig and n_of_run > n_of_experiment:
-        raise ConfigError(source, "this is the config of one run, no experiment", "run it with `pellucid train`")
+        raise ConfigError(source, "this is the config of one run, not an experiment", "run it with `pellucid train`")
     return data, {path: f"{source}:{line}" for path, line in lines.items()}
 
 
@@ -126,11 +137,18 @@ def run_config_to_yaml(config: RunConfig) -> str:
 
 
 def _read(file: FilePath) -> str:
+    if find_run(file) == DEMO:
+        raise ConfigError(str(file), "this is a trained run, not a config", "its config is `fables`")
     if file.is_dir():
-        is_run = (file / "config.yaml").is_file()
-        fix = f"to go on with it: `pellucid train {file / 'config.yaml'} --run-dir {file} --resume`"
-        fix = fix if is_run else "name a YAML file, or one of `pellucid configs`"
-        raise ConfigError(str(file), f"this is {'the folder of a run' if is_run else 'a folder'}, not a config", fix)
+        own = file / "config.yaml"
+        fix = f"its config is {own}; to go on with it: `pellucid train {own} --run-dir {file} --resume`"
+        fix = fix if own.is_file() else "name a YAML file, or one of `pellucid configs`"
+        raise ConfigError(
+            str(file), f"this is {'the folder of a run' if own.is_file() else 'a folder'}, not a config", fix
+        )
+    if file.suffix in OTHER_FILES and file.is_file():
+        what, fix = OTHER_FILES[file.suffix]
+        raise ConfigError(str(file), f"this is {what}, not a config", fix.format(file=file))
     try:
         return read_at_most(file, MAX_BYTES).decode("utf-8")
     except FileNotFoundError:
@@ -145,7 +163,7 @@ def _read(file: FilePath) -> str:
         raise ConfigError(f"{file}:{line}", f"byte {error.start} is not UTF-8", "save it as UTF-8 text") from None
     except OSError as error:
         if error.errno == errno.EFBIG:
-            raise ConfigError(str(file), f"{error.strerror} are no run config", "is this the right file?") from None
+            raise ConfigError(str(file), f"{error.strerror} are too much for a config", FOR_A_TEXT) from None
         what = f"cannot be read: {error.strerror}"
         raise ConfigError(str(file), what, "name a YAML file that you may read") from None
 
@@ -155,18 +173,34 @@ def parse_override(override: str) -> Change:
     key_text, equals, value_text = override.partition("=")
     path: Path = tuple(key_text.split("."))
     if not equals or not all(path):
-        what = f"{shortened(repr(override))} is no override"
-        raise ConfigError(COMMAND_LINE, what, "write key=value without spaces, as optimizer.lr=3e-4")
+        what, fix = f"{shortened(repr(override))} is not key=value", "write it without spaces, as optimizer.lr=3e-4"
+        suffix = FilePath(override).suffix
+        if suffix in OTHER_FILES or os.path.isfile(override):
+            fix = f"to train on this file: {'corpus.file' if suffix == '.rules' else 'corpus.files'}={override}"
+        raise ConfigError(COMMAND_LINE, what, fix)
     try:
-        value, _ = parse_yaml(value_text, COMMAND_LINE) if value_text else ("", {})
+        is_glob = value_text.startswith("*")  # YAML would take the star for an alias, which no config has
+        value, _ = (value_text, {}) if is_glob or not value_text else parse_yaml(value_text, COMMAND_LINE)
     except ConfigError as error:
         fix = error.fix
         if error.what.startswith("not readable"):
             fix = "write one value after `=`, as optimizer.lr=3e-4"
-        if value_text[0] in "{[":
-            fix = f"if the shell has split it, quote it: {shortened(key_text)}='{EXAMPLE_OF_A_SECTION}'"
+        if value_text[0] in "{['":
+            fix = f'if the shell has split it, quote all of it: "{shortened(key_text)}={EXAMPLE_OF_A_SECTION}"'
         raise ConfigError(f"{COMMAND_LINE}: {dotted(path)}", error.what, fix) from None
     return Change(path, value, COMMAND_LINE)
+
+
+def _without_quotes(override: str) -> str | None:
+    """The override without single quotes around its value, if it would then be more than a text: cmd.exe keeps them."""
+    key, _, value = override.partition("=")
+    inner = value[1:-1]
+    if len(value) < 3 or (value[0], value[-1]) != ("'", "'") or "'" in inner:
+        return None
+    with suppress(ConfigError):
+        if not isinstance(parse_yaml(inner, COMMAND_LINE)[0], str):
+            return f"{key}={inner}"
+    return None
 
 
 def _take_from_base(data: dict[str, Any], places: Places, changes: list[Change]) -> None:

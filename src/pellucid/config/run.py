@@ -223,10 +223,13 @@ def run_and_checkpoint(start_from: str) -> tuple[Path, str]:
 
 
 def run_meant_by(run: Path) -> Path | None:
-    """A run that a wrong path may mean: of that name in the folder of runs, or with a similar name."""
+    """A run that a wrong path may mean: of that name in the folder of runs, with a similar name, or the demo."""
     if (RUNS_ROOT / run).is_dir() and RUNS_ROOT / run != run:
         return RUNS_ROOT / run
     folders = {path.name: path for root in (RUNS_ROOT, run.parent) if root.is_dir() for path in root.iterdir()}
-    names = [name for name, path in folders.items() if path.is_dir() and path != run]
-    close = difflib.get_close_matches(run.name, names, n=1)
-    return folders[close[0]] if close else None
+    folders = {name: path for name, path in folders.items() if path.is_dir() and path != run}
+    if not Path("demo").exists():  # a folder of this name hides the one that is shipped
+        folders["demo"] = Path("demo")
+    of_lower_case = {name.lower(): path for name, path in folders.items()}
+    close = difflib.get_close_matches(run.name.lower(), of_lower_case, n=1)
+    return of_lower_case[close[0]] if close else None

@@ -75,7 +75,7 @@ def parse_yaml(text: str, source: str) -> tuple[Any, dict[Path, int]]:
 def _parsed(text: str, source: str) -> tuple[Any, dict[Path, int]]:
     """`parse_yaml`, cached: a run parses the same few texts repeatedly, such as its checkpoint's config."""
     if len(text) > MAX_CHARACTERS:
-        what = f"{len(text):,} characters are no run config (at most {MAX_CHARACTERS:,})"
+        what = f"{len(text):,} characters are too many for a config (at most {MAX_CHARACTERS:,})"
         raise ConfigError(source, what, "is this the right file?")
     lines: dict[Path, int] = {(): 1}
     try:
