@@ -290,7 +290,8 @@ def test_a_text_that_is_too_long_to_trace_is_refused_in_one_line(run: library.Ru
 
 
 def test_a_run_shows_itself_in_a_line_and_in_a_notebook(run: library.Run):
-    assert repr(run) == f"Run(directory={run.directory!r})"
+    n = sum(parameter.numel() for parameter in run.model.parameters())
+    assert repr(run) == f"<Run {run.config.name}: step {run.step}, {n:,} parameters, corpus text, in {run.directory}>"
     shown = run._repr_html_()
     assert "tiny, step 20" in shown
     assert shown.startswith('<div style="')  # a notebook knows no stylesheet of ours

@@ -170,3 +170,4 @@ def test_a_model_without_turns_is_refused_before_anything_is_said(plain: Tokeniz
     assert (result.exit_code, result.stdout) == (2, "")
     [line] = result.stderr.splitlines()
     assert line.startswith("error: chat: this model was not trained on conversations; fine-tune it first")
+    assert f"`pellucid train instructions_sft start_from={tmp_path / 'plain'}`" in line

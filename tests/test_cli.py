@@ -5,6 +5,7 @@ import inspect
 import io
 import json
 import math
+import re
 import shlex
 import shutil
 import signal
@@ -150,6 +151,24 @@ def test_garbage_is_collected_again_after_the_imports(monkeypatch, fault):
     assert frozen == [False]
 
 
+def test_whoever_waits_at_a_terminal_for_pytorch_is_told_so(monkeypatch):
+    told = []
+
+    class Clock(SimpleNamespace):
+        """A timer that says at once what the real one says after a second."""
+
+        start, cancel = lambda self: told.append((self.seconds, self.line)), lambda self: told.append("cancelled")
+
+    monkeypatch.setattr("pellucid.cli.terminal.Timer", lambda seconds, _, line: Clock(seconds=seconds, line=line))
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with heavy_imports():
+        pass
+    assert told == ["cancelled"], "PyTorch was here before"
+    monkeypatch.delitem(sys.modules, "torch")
+    with heavy_imports():
+        assert told[1:] == [(1, ["loading PyTorch …"])]
+
+
 def test_a_stop_that_pytorch_swallowed_ends_the_imports(monkeypatch):
     monkeypatch.setattr(Stopped, "asked_for", None)
     with pytest.raises(Stopped) as stopped, heavy_imports(), suppress(BaseException):
@@ -261,6 +280,13 @@ def test_the_same_seed_writes_the_same_text_and_another_seed_another(trained_run
     assert texts[0] == texts[1] != texts[2]
 
 
+def test_a_text_that_was_drawn_without_a_seed_can_be_had_again(trained_run: Path, pellucid):
+    drawn = pellucid("generate", trained_run)
+    seed = re.fullmatch(r"seed (\d+): --seed \1 writes the same again\n", drawn.stderr)[1]
+    assert pellucid("generate", trained_run, "--seed", seed) == Result(0, drawn.stdout, "")
+    assert pellucid("generate", trained_run, "--greedy").stderr == ""
+
+
 def test_temperature_zero_top_k_one_and_greedy_are_the_same(trained_run: Path, pellucid):
     greedy = [("--greedy",), ("--temperature", "0"), ("--top-k", "1"), ("--temperature", "0", "--top-k", "9")]
     texts = {pellucid("generate", trained_run, *options).stdout for options in greedy}
@@ -358,6 +384,9 @@ def test_a_pipe_without_an_end_is_refused(trained_run: Path, pellucid, monkeypat
         (["train"], 2, ["pellucid train"]),
         (["train", "tiny.yaml", "--stepz", "3"], 2, ["--stepz", "no dashes: train.steps=100", "pellucid train --help"]),
         (["fly"], 2, ["fly", "pellucid --help"]),
+        (["explain", "absent", "--text", "The fox"], 2, ["--text", "a text goes after --prompt, quoted; see"]),
+        (["embed", "absent", "--prompt", "The fox"], 2, ["--prompt", "a text goes after --text, quoted; see"]),
+        (["evaluate", "absent", "--prompt", "The fox"], 2, ["a text is given as a file, after --text; see"]),
         (
             ["train", "tiny.yaml", "--minutes", "soon"],
             2,
@@ -406,7 +435,8 @@ def test_bad_input_ends_in_one_clear_line_and_its_exit_code(workplace, pellucid,
         (["--checkpoint", "7"], 4, ["no checkpoint '7'", "best, latest or a step: 5, 10, 15, 20"]),
         (["--checkpoint", "newest"], 4, ["no checkpoint 'newest'"]),
         (["--prompt", "a", "--prompt-file", "b"], 2, ["exclude each other"]),
-        (["--prompt-file", "absent.txt"], 5, ["absent.txt"]),
+        (["--prompt-file", "absent.txt"], 5, ["absent.txt: No such file or directory; check the path"]),
+        (["--prompt-file", "."], 5, [".: Is a directory; name a file, not a folder"]),
         (["--greedy", "--temperature", "0.5"], 2, ["--greedy excludes --temperature", "leave out"]),
         (["--greedy", "--top-k", "3"], 2, ["--greedy excludes --temperature, --top-k, --top-p and --min-p"]),
         (["--greedy", "--min-p", "0.1"], 2, ["--greedy excludes --temperature, --top-k, --top-p and --min-p"]),
@@ -414,6 +444,7 @@ def test_bad_input_ends_in_one_clear_line_and_its_exit_code(workplace, pellucid,
         (["--repetition-penalty", "0"], 2, ["repetition_penalty"]),
         (["--stop", ""], 2, ["stop: an empty string"]),
         (["--beams", "0"], 2, ["--beams"]),
+        (["--beams", "1001"], 2, ["beams: 1,001 are more than 1,000; give fewer"]),
         (["--beams", "4", "--length-penalty", "nan"], 2, ["length_penalty"]),
         (["--length-penalty", "0.6"], 2, ["--length-penalty needs --beams"]),
         (["--beams", "4", "--num-samples", "5"], 2, ["n_samples: 5 texts are more than 4 beams find"]),
@@ -509,13 +540,16 @@ def test_weights_are_not_evaluated_on_the_tokens_of_another_text(workplace: Path
         evaluated = pellucid("evaluate", "checkpoints/tiny")
         assert (evaluated.exit_code, evaluated.stdout) == (0, before.stdout)
         assert "warning: the corpus has changed since training; the tokens of then are used" in evaluated.stderr
+    assert "preparing" not in before.stderr
     shutil.rmtree("data")
     (workplace / "corpus.txt").write_text(text.replace("crow", "owl"))
     refused = pellucid("evaluate", "checkpoints/tiny")
     assert_one_error_line(refused, 4, "checkpoints/tiny: its corpus has changed", "bring the text back")
     assert refused.stdout == ""
     (workplace / "corpus.txt").write_text(text)
-    assert pellucid("evaluate", "checkpoints/tiny").stdout == before.stdout
+    made_again = pellucid("evaluate", "checkpoints/tiny")
+    assert made_again.stdout == before.stdout
+    assert "preparing the text that this run was trained on, once" in made_again.stderr
 
 
 def test_any_text_can_be_scored(workplace: Path, pellucid):

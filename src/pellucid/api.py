@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -144,8 +144,13 @@ class Run:
     """A trained model with its tokenizer, config and metrics; `directory` is that of its checkpoint."""
 
     directory: Path
-    trained: TrainedModel = field(repr=False)
-    precision: Precision = field(repr=False)
+    trained: TrainedModel
+    precision: Precision
+
+    def __repr__(self) -> str:
+        n_parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        of = f"step {self.step:,}, {n_parameters:,} parameters, corpus {self.config.corpus.type}"
+        return f"<Run {self.config.name}: {of}, in {self.directory}>"
 
     @property
     def model(self) -> LanguageModel:

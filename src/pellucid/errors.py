@@ -28,6 +28,12 @@ LESS_MEMORY = (
 )
 
 
+FIX_OF_ERRNO = {
+    errno.ENOENT: "check the path: without a drive or a slash in front, it begins in the folder you are in",
+    errno.EACCES: "name a file or folder that you may read and write",
+    errno.EISDIR: "name a file, not a folder",
+    errno.ENOSPC: "free some space and try again",
+}
 MOST_CHARACTERS = 500  # of each part of an error, which may quote a file
 
 
@@ -85,7 +91,8 @@ def explained(error: BaseException) -> BaseException:
     if is_out_of_memory(error):
         return OutOfMemoryError("memory", "it does not fit", f"{LESS_MEMORY}; for generate, --num-samples")
     if isinstance(error, OSError):
-        return InputOutputError(str(error.filename or "disk"), error.strerror or str(error), "fix that and try again")
+        fix = FIX_OF_ERRNO.get(error.errno or 0, "fix that and try again")
+        return InputOutputError(str(error.filename or "disk"), error.strerror or str(error), fix)
     return error
 
 

@@ -6,6 +6,7 @@ else to stderr. Every failure ends in one line, `error: WHERE: WHAT; HOW TO FIX 
 
 import logging
 import os
+import re
 import signal
 import sys
 from types import FrameType
@@ -18,6 +19,12 @@ from pellucid.cli import configs, embedding, exchange, languages, learning, look
 from pellucid.cli.terminal import Stopped, is_first, note
 from pellucid.errors import ConfigError, NonFiniteError, PellucidError, explained
 from pellucid.version import __version__
+
+PLACE_OF_A_TEXT = {
+    **dict.fromkeys(("pellucid generate", "pellucid explain", "pellucid chat"), "a text goes after --prompt, quoted"),
+    **dict.fromkeys(("pellucid embed", "pellucid map", "pellucid probe"), "a text goes after --text, quoted"),
+    "pellucid evaluate": "a text is given as a file, after --text",
+}
 
 app = typer.Typer(
     epilog="Exit codes: 0 done; 2 usage or config; 3 data or tokenizer; 4 checkpoint; 5 input/output; 6 non-finite "
@@ -119,8 +126,9 @@ def _report(error: BaseException) -> int:
         path = f"pellucid {sys.argv[1]}" if is_command else "pellucid"
         where = getattr(getattr(error, "ctx", None), "command_path", path)
         what, fix = _plain_message(error), f"see `{where} --help`"
-        if "unexpected extra argument" in what and where in ("pellucid generate", "pellucid explain", "pellucid chat"):
-            fix = f"a text goes after --prompt, quoted; {fix}"
+        is_text = "unexpected extra argument" in what or re.match("No such option: --(text|prompt|file)", what)
+        if is_text and where in PLACE_OF_A_TEXT:
+            fix = f"{PLACE_OF_A_TEXT[where]}; {fix}"
         if what.startswith("No such option: --") and where in ("pellucid train", "pellucid cost", "pellucid prepare"):
             fix = f"a key of the config has no dashes: train.steps=100; {fix}"
         error = ConfigError(where, what, fix)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 
@@ -55,14 +56,19 @@ def typed() -> str:
 def heavy_imports() -> Iterator[None]:
     """Inside, PyTorch may be imported: without garbage collection; a signal that arrives meanwhile stops it at the end.
 
+    Whoever waits at a terminal for more than a second is told for what.
     PyTorch, when it looks for NumPy, swallows every exception, also that of a signal. Imports create many objects, all
     of which stay: collecting garbage among them would only take time.
     """
     is_first_time = "torch" not in sys.modules
+    told = Timer(1, note, ["loading PyTorch …"])
+    if is_first_time and sys.stderr.isatty():
+        told.start()
     gc.disable()
     try:
         yield
     finally:
+        told.cancel()
         if is_first_time:
             gc.freeze()
         gc.enable()

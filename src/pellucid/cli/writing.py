@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import sys
 from itertools import chain
 from pathlib import Path
@@ -62,6 +63,9 @@ def generate(
     penalty = 1.0 if repetition_penalty is None else repetition_penalty
     sampling = Sampling(default if temperature is None else temperature, top_k, top_p, min_p, penalty)
     text = read_prompt(prompt, prompt_file) or ""
+    if seed is None and beams is None and sampling.temperature > 0:
+        seed = secrets.randbelow(2**32)
+        note(f"seed {seed}: --seed {seed} writes the same again")
     trained, precision = load_trained_run(run, checkpoint)
     trained.tokenizer.encode(text)  # raises for an unreadable prompt before anything is written
     start = (trained.model, trained.tokenizer, text)
@@ -100,14 +104,17 @@ def chat(
         raise ConfigError("command line", "--json needs --prompt", "give what is to be said, or leave out --json")
     with heavy_imports():
         from pellucid.checkpoint.build import load_trained_run
+        from pellucid.config.shipped import DEMO
         from pellucid.generation.chat import Conversation
         from pellucid.generation.sampling import Sampling
         from pellucid.kernels.freed_memory import keep_freed_memory
+        from pellucid.tokenizer.chat import require_chat_tokens
 
     keep_freed_memory()
     default = 0.0 if greedy else 1.0
     sampling = Sampling(default if temperature is None else temperature, top_k, top_p)
     trained, precision = load_trained_run(run, checkpoint)
+    require_chat_tokens(trained.tokenizer, "chat", "demo" if run == DEMO else str(run))
     settings: dict[str, Any] = {"sampling": sampling, "max_new_tokens": max_new_tokens, "seed": seed}
     conversation = Conversation(trained.model, trained.tokenizer, precision, **settings)
     if not prompt:

@@ -17,6 +17,8 @@ from pellucid.generation.decoding import SlidingWindow
 from pellucid.generation.sampling import are_distributions, no_distribution
 from pellucid.model.language_model import LanguageModel, eval_mode
 
+MOST_BEAMS = 1000  # one step of more takes so long that nobody waits for it, and Ctrl-C has to
+
 
 @dataclass(frozen=True)
 class Found:
@@ -90,6 +92,8 @@ def beam_search(
 def _check(n_beams: int, length_penalty: float) -> None:
     if n_beams < 1:
         raise ConfigError("beams", f"{n_beams} keeps no text", "give at least 1")
+    if n_beams > MOST_BEAMS:
+        raise ConfigError("beams", f"{n_beams:,} are more than {MOST_BEAMS:,}", "give fewer: 4 are usual")
     if not -10 <= length_penalty <= 10:  # beyond, the score would be a matter of length alone
         fix = "0 seeks the likeliest text, 1 the highest mean of ln p per token"
         raise ConfigError("length_penalty", f"{length_penalty} is not in [-10, 10]", fix)

@@ -64,9 +64,9 @@ def ids_of_marked(tokenizer: Tokenizer, text: str) -> list[int]:
     return [tokenizer.end_of_text, *chain.from_iterable(encoded)]
 
 
-def require_chat_tokens(tokenizer: Tokenizer, where: str) -> None:
-    """Raise ConfigError if the vocabulary lacks the control tokens of conversations."""
+def require_chat_tokens(tokenizer: Tokenizer, where: str, run: str = "RUN") -> None:
+    """Raise ConfigError, with advice about the run, if the vocabulary lacks the control tokens of conversations."""
     if not tokenizer.has_chat_tokens:
         what = "this model was not trained on conversations"
-        fix = "fine-tune it first: `pellucid train instructions_sft`, with start_from: RUN"
+        fix = f"fine-tune it first: `pellucid train instructions_sft start_from={run}`"
         raise ConfigError(where, what, f"{fix} (a chat template that was imported is not used)")
