@@ -3,15 +3,18 @@
 import ast
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pellucid.checkpoint.step_directory import read_state
-from pellucid.config.shipped import DEMO
+from pellucid.cli import app
+from pellucid.config.shipped import DEMO, find_config
 
 ROOT = Path(__file__).parents[1]
 POSIX_ONLY = ("fcntl", "grp", "pwd", "resource", "syslog", "termios", "tty")
@@ -60,7 +63,7 @@ def test_the_demo_is_intact_in_a_clone_whose_lines_end_as_on_windows(tmp_path: P
     git(tmp_path, "init", "--quiet")
     git(tmp_path, "config", "core.autocrlf", "true")
     shutil.copy(ROOT / ".gitattributes", tmp_path)
-    demo = tmp_path / DEMO.relative_to(ROOT)
+    demo = tmp_path / "src/pellucid/demo"
     shutil.copytree(DEMO, demo)
     script = tmp_path / "setup.sh"
     script.write_bytes(b"#!/bin/sh\nexit 0\n")
@@ -78,6 +81,21 @@ def test_the_demo_is_intact_in_a_clone_whose_lines_end_as_on_windows(tmp_path: P
 def test_no_text_of_the_repository_has_lines_that_end_in_crlf():
     crlf = [line for line in git(ROOT, "ls-files", "--eol").splitlines() if "crlf" in line or "/mixed" in line]
     assert crlf == []
+
+
+def test_the_workflows_for_other_systems_type_what_exists():
+    """They run on GitHub alone, so here they are only read."""
+    commands = {command.name or command.callback.__name__ for command in app.registered_commands}
+    [file] = (ROOT / ".github/workflows").glob("*.yml")
+    workflow = yaml.safe_load(file.read_text("utf-8"))
+    [job] = workflow["jobs"].values()
+    assert set(job["strategy"]["matrix"]["os"]) == {"windows-latest", "macos-latest"}
+    typed = [shlex.split(step["run"], comments=True) for step in job["steps"] if "run" in step]
+    assert {words[1] for words in typed if words[0] == "pellucid"} == {"verify", "generate", "train", "evaluate"}
+    for words in typed:
+        assert words[0] != "pellucid" or words[1] in commands
+        assert words[:2] != ["pellucid", "train"] or find_config(Path(words[2])).is_file()
+        assert all((ROOT / word).exists() for word in words if word.startswith("tests/"))
 
 
 def test_every_store_says_whether_it_needs_libuv_which_pytorch_lacks_on_windows():
