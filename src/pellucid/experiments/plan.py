@@ -182,7 +182,7 @@ def _require_measurable(run: RunConfig, measures: MeasuresConfig, texts: Mapping
             raise ConfigError(where, "other texts differ in keys of the corpus", "change no key but those of corpus")
         if not isinstance(other.corpus, DrawnSection) or other.corpus.type == "instructions":
             what = f"of corpus.type {other.corpus.type}, no texts with a known truth can be drawn"
-            raise ConfigError(where, what, "leave it out, or take a language of docs/languages.md")
+            raise ConfigError(where, what, "leave it out, or take a language that `pellucid configs` lists")
 
 
 def _require_different(config: ExperimentConfig, runs: Sequence[PlannedRun]) -> None:

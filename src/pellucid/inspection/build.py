@@ -140,7 +140,7 @@ def known_corpus_of(trained: TrainedModel, where: str) -> KnownCorpus:
     """The run's corpus. ConfigError unless its distribution is known, and with it the skills."""
     corpus = trained.corpus() if knows_skills(trained.config.corpus) else None
     if not isinstance(corpus, KnownCorpus):
-        fix = "take a run of corpus.type fables, or of another language in docs/languages.md"
+        fix = "take a run of corpus.type fables, or of a language that `pellucid configs` lists"
         raise ConfigError(where, f"of {trained.config.corpus.type} it is not known which skills a text takes", fix)
     return corpus
 

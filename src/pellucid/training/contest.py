@@ -137,7 +137,7 @@ def contest(trained: TrainedModel, state: State, precision: Precision, *, n: int
 def corpus_of(trained: TrainedModel) -> DrawnDocuments:
     """The corpus of a run that can take part. ConfigError for others, CheckpointError if it has changed since."""
     config, kind = trained.config, trained.config.corpus.type
-    fix = "take a run of corpus.type fables, or of another language in docs/languages.md"
+    fix = "take a run of corpus.type fables, or of a language that `pellucid configs` lists"
     if kind in CONVERSATIONS:
         raise ConfigError("corpus.type", f"{kind} are conversations, and the contest is about texts", fix)
     if not isinstance(config.corpus, DrawnSection):
