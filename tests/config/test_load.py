@@ -478,6 +478,17 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
             "trackers=wandb",
             "command line: trackers: 'wandb' is of the wrong type; give a list, as \"trackers=[wandb]\"",
         ),
+        (
+            "'train.steps=5'",
+            "command line: \"'train.steps=5'\" is not key=value; "
+            'your shell has kept its quote: put double ones around all of it, as "optimizer.lr=3e-4"',
+        ),
+        (
+            "corpus.files=[*.txt]",
+            "command line: corpus.files: not readable as YAML: expected alphabetic or numeric character, but found "
+            """'.'; put single quotes around what begins with a star, as "corpus.files=['*.txt']\"""",
+        ),
+        (".", "command line: '.' is not key=value; to train on the files in it: \"corpus.files=./*.txt\""),
         ("small.txt", "command line: 'small.txt' is not key=value; to train on this file: corpus.files=small.txt"),
         ("my.rules", "command line: 'my.rules' is not key=value; to train on this file: corpus.file=my.rules"),
         (
@@ -548,8 +559,9 @@ def test_quotes_that_a_shell_has_kept_are_told(tmp_path: Path):
     assert said == ["""the value in name='[a]' is a text, quotes and all; if the shell kept them: "name=[a]\""""]
 
 
-def test_a_star_in_an_override_is_no_alias():
-    assert parse_override("corpus.files=*.txt").value == "*.txt"
+def test_a_star_or_spaces_in_an_override_are_read_as_meant():
+    assert parse_override("corpus.files=*.txt").value == "*.txt", "YAML would take it for an alias"
+    assert parse_override("train.steps = 100") == parse_override("train.steps=100")
 
 
 def test_a_missing_file_is_named(tmp_path: Path):
@@ -559,6 +571,12 @@ def test_a_missing_file_is_named(tmp_path: Path):
         ConfigError, match=r"here.yaml: no such file; .*`pellucid configs`, or of those there: [^,]*there.yaml$"
     ):
         load_run_config(tmp_path / "here.yaml")
+
+
+def test_a_slip_in_the_name_of_a_shipped_config_is_suggested():
+    for slip in ("debgu", "Debug", "debug.yml", "configs/debug.yml"):
+        with pytest.raises(ConfigError, match=r"no such file; did you mean 'debug'\?"):
+            load_run_config(Path(slip))
 
 
 def test_a_folder_and_a_binary_file_are_refused(tmp_path: Path):

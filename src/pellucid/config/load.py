@@ -18,12 +18,11 @@ from pellucid.config.run import RunConfig, run_and_checkpoint, run_meant_by
 from pellucid.config.section_types import keys_left_out
 from pellucid.config.shipped import DEMO, find_config, find_run, shipped_configs
 from pellucid.config.tour import TourConfig
-from pellucid.config.yaml_source import MAX_CHARACTERS, Path, dotted, parse_yaml, shortened, write_yaml
+from pellucid.config.yaml_source import FOR_A_TEXT, MAX_CHARACTERS, Path, dotted, parse_yaml, shortened, write_yaml
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.files import read_at_most
 
 COMMAND_LINE = "command line"
-FOR_A_TEXT = "to train on a text: `pellucid train own_text corpus.files=FILE`"
 OTHER_FILES = {  # by suffix: the kind of file, and what it is for
     ".txt": ("a text", "to train on it: `pellucid train own_text corpus.files={file}`"),
     ".rules": ("a grammar", "`pellucid language {file}` describes it, and says how to train on its texts"),
@@ -153,7 +152,8 @@ def _read(file: FilePath) -> str:
         return read_at_most(file, MAX_BYTES).decode("utf-8")
     except FileNotFoundError:
         names = ", ".join(sorted(str(path) for path in file.parent.glob("*.yaml") if path.name[0] != "."))
-        close = difflib.get_close_matches(file.as_posix(), [name for name, _ in shipped_configs()], n=1)
+        name = file.with_suffix("").as_posix().removeprefix("configs/").lower()
+        close = difflib.get_close_matches(name, [name for name, _ in shipped_configs()], n=1)
         fix = "choose one of `pellucid configs`"
         fix = f"{fix}, or of those there: {shortened(names, 200)}" if names else fix
         fix = f"did you mean {close[0]!r}?" if close else fix
@@ -171,13 +171,9 @@ def _read(file: FilePath) -> str:
 def parse_override(override: str) -> Change:
     """The change in an override such as `optimizer.lr=3e-4`. Raises ConfigError if it lacks a dotted key or a value."""
     key_text, equals, value_text = override.partition("=")
-    path: Path = tuple(key_text.split("."))
-    if not equals or not all(path):
-        what, fix = f"{shortened(repr(override))} is not key=value", "write it without spaces, as optimizer.lr=3e-4"
-        suffix = FilePath(override).suffix
-        if suffix in OTHER_FILES or os.path.isfile(override):
-            fix = f"to train on this file: {'corpus.file' if suffix == '.rules' else 'corpus.files'}={override}"
-        raise ConfigError(COMMAND_LINE, what, fix)
+    path: Path = tuple(key_text.strip().split("."))
+    if not equals or not all(path) or override[0] in "'\"":
+        raise ConfigError(COMMAND_LINE, f"{shortened(repr(override))} is not key=value", _way_to_write(override))
     try:
         is_glob = value_text.startswith("*")  # YAML would take the star for an alias, which no config has
         value, _ = (value_text, {}) if is_glob or not value_text else parse_yaml(value_text, COMMAND_LINE)
@@ -185,10 +181,24 @@ def parse_override(override: str) -> Change:
         fix = error.fix
         if error.what.startswith("not readable"):
             fix = "write one value after `=`, as optimizer.lr=3e-4"
-        if value_text[0] in "{['":
+        if "*" in value_text and value_text[-1] in "]}":  # YAML takes a star for an alias
+            fix = f"""put single quotes around what begins with a star, as "{shortened(key_text)}=['*.txt']\""""
+        elif value_text[0] in "{['":
             fix = f'if the shell has split it, quote all of it: "{shortened(key_text)}={EXAMPLE_OF_A_SECTION}"'
         raise ConfigError(f"{COMMAND_LINE}: {dotted(path)}", error.what, fix) from None
     return Change(path, value, COMMAND_LINE)
+
+
+def _way_to_write(override: str) -> str:
+    """Advice for what is not key=value: a file or a folder to train on, or what a shell has not taken apart."""
+    suffix = FilePath(override).suffix
+    if os.path.isdir(override):
+        return f'to train on the files in it: "corpus.files={override}/*.txt"'
+    if suffix in OTHER_FILES or os.path.isfile(override):
+        return f"to train on this file: {'corpus.file' if suffix == '.rules' else 'corpus.files'}={override}"
+    if override[:1] in ("'", '"'):
+        return 'your shell has kept its quote: put double ones around all of it, as "optimizer.lr=3e-4"'
+    return "write it without spaces, as optimizer.lr=3e-4"
 
 
 def _without_quotes(override: str) -> str | None:

@@ -20,6 +20,7 @@ except ImportError:  # a PyYAML that was built without libyaml
 
 Path = tuple[str | int, ...]
 MAX_CHARACTERS = 50_000  # PyYAML would take too long for more
+FOR_A_TEXT = "is this the right file? To train on a text: `pellucid train own_text corpus.files=FILE`"
 _HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
@@ -76,7 +77,7 @@ def _parsed(text: str, source: str) -> tuple[Any, dict[Path, int]]:
     """`parse_yaml`, cached: a run parses the same few texts repeatedly, such as its checkpoint's config."""
     if len(text) > MAX_CHARACTERS:
         what = f"{len(text):,} characters are too many for a config (at most {MAX_CHARACTERS:,})"
-        raise ConfigError(source, what, "is this the right file?")
+        raise ConfigError(source, what, FOR_A_TEXT)
     lines: dict[Path, int] = {(): 1}
     try:
         loader = _Loader(text)
