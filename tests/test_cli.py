@@ -285,6 +285,7 @@ def test_a_text_that_was_drawn_without_a_seed_can_be_had_again(trained_run: Path
     seed = re.fullmatch(r"seed (\d+): --seed \1 writes the same again\n", drawn.stderr)[1]
     assert pellucid("generate", trained_run, "--seed", seed) == Result(0, drawn.stdout, "")
     assert pellucid("generate", trained_run, "--greedy").stderr == ""
+    assert pellucid("generate", "absent").stderr.startswith("error: ")
 
 
 def test_temperature_zero_top_k_one_and_greedy_are_the_same(trained_run: Path, pellucid):

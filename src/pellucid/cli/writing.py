@@ -63,11 +63,11 @@ def generate(
     penalty = 1.0 if repetition_penalty is None else repetition_penalty
     sampling = Sampling(default if temperature is None else temperature, top_k, top_p, min_p, penalty)
     text = read_prompt(prompt, prompt_file) or ""
+    trained, precision = load_trained_run(run, checkpoint)
+    trained.tokenizer.encode(text)  # raises for an unreadable prompt before anything is written
     if seed is None and beams is None and sampling.temperature > 0:
         seed = secrets.randbelow(2**32)
         note(f"seed {seed}: --seed {seed} writes the same again")
-    trained, precision = load_trained_run(run, checkpoint)
-    trained.tokenizer.encode(text)  # raises for an unreadable prompt before anything is written
     start = (trained.model, trained.tokenizer, text)
     settings: dict[str, Any] = {"max_new_tokens": max_new_tokens, "stop": stop or ()}
     drawing: dict[str, Any] = {**settings, "sampling": sampling, "seed": seed}
