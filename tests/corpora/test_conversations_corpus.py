@@ -69,7 +69,7 @@ def test_files_to_validate_on_are_held_out_whole_and_globs_are_understood():
 
 def test_columns_may_have_other_names():
     lines("a.jsonl", [{"question": "Who?", "reply": "Me."}])
-    corpus = corpus_of("a.jsonl", prompt_field="question", answer_field="reply", validation_files=("a.jsonl",))
+    corpus = corpus_of("a.jsonl", prompt_field="question", answer_field="reply")
     assert said(corpus, "train") == [("Who?", "Me.")]
 
 
@@ -82,7 +82,7 @@ def test_the_texts_of_the_turns_are_what_tokens_are_learned_from():
 def test_a_conversation_has_many_turns_and_what_the_system_says_is_put_before_the_first():
     roles = ("system", "user", "assistant", "user", "assistant")
     long = [{"role": role, "content": f"{role} {i}"} for i, role in enumerate(roles)]
-    corpus = corpus_of(lines("a.jsonl", [{"messages": long}]), validation_files=("a.jsonl",))
+    corpus = corpus_of(lines("a.jsonl", [{"messages": long}]))
     [turns] = corpus.conversations("train")
     assert turns == [
         Turn("user", "system 0\n\nuser 1"),
@@ -135,7 +135,7 @@ def test_a_record_that_is_no_conversation_is_refused_in_one_line_with_its_number
     lines("bad.jsonl", [*good[:4], record])
     with pytest.raises(DataError) as error:
         list(corpus_of("bad.jsonl").pieces("train"))
-    assert str(error.value).startswith(f"bad.jsonl, record {len(good[:4]) + 1}: {told}")
+    assert str(error.value).startswith(f"bad.jsonl, line {len(good[:4]) + 1}: {told}")
     assert "\n" not in str(error.value)
 
 
@@ -144,7 +144,7 @@ def test_a_record_that_is_no_conversation_is_refused_in_one_line_with_its_number
     [
         ({}, "files: give either files or path; "),
         ({"files": ("a.jsonl",), "path": "b"}, "files: give either files or path; "),
-        ({"files": ("a.txt",)}, "files: they end in none of .jsonl, .json, .parquet, .csv, or not all alike; "),
+        ({"files": ("a.txt",)}, "files: they end in none of .jsonl, .json, .parquet, .csv, .tsv, or not all alike; "),
         ({"files": ("a.json", "b.csv")}, "files: they end in none of "),
         ({"path": "b", "validation_files": ("a.json",)}, "validation_files: they go with files alone; "),
         ({"files": ("a.json",), "validation_split": "test"}, "validation_split: it goes with path alone; "),
@@ -164,5 +164,29 @@ def test_a_data_set_of_a_folder_or_the_hub_has_splits_of_its_own(place):
     assert isinstance(corpus, ConversationCorpus)
     assert (said(corpus, "train"), said(corpus, "validation")) == (PAIRS[:4], PAIRS[4:6])
     lines("set/test.jsonl", [{"messages": []}])
-    with pytest.raises(DataError, match=r"^set, split test, record 1: no answer at the end; "):
+    with pytest.raises(DataError, match=r"set/test.jsonl, line 1: no answer at the end; "):
         list(build_corpus(config).pieces("validation"))
+
+
+def test_a_turn_that_is_not_to_be_learned_is_refused_and_keys_that_are_not_read_are_told():
+    asked, answer = message("user", "Who?"), message("assistant", "Me.")
+    lines("a.jsonl", [{"messages": [asked | {"name": None}, answer | {"weight": 1, "name": "bot"}]}])
+    corpus = corpus_of("a.jsonl")
+    assert said(corpus, "train") == [("Who?", "Me.")]
+    assert corpus.notes() == ["keys of messages that are not read: name"]
+    lines("a.jsonl", [{"messages": [asked, answer | {"weight": 0}, asked, answer]}])
+    with pytest.raises(DataError, match=r"a.jsonl, line 1: turn 2 has the weight 0; every answer is learned: "):
+        said(corpus_of("a.jsonl"), "train")
+
+
+def test_records_of_both_kinds_may_stand_in_one_file():
+    lines("a.jsonl", [MESSAGES[0], COLUMNS[1], {"messages": None, **COLUMNS[2]}])
+    assert said(corpus_of("a.jsonl"), "train") == PAIRS[:3]
+
+
+def test_numbers_truth_values_and_dates_in_a_file_of_text_are_answers():
+    answers = ["4", "true", "None", "1969-07-21"]
+    Path("a.csv").write_text("prompt,answer\n" + "".join(f"What?,{answer}\n" for answer in answers))
+    lines("b.jsonl", [{"prompt": "What?", "answer": answer} for answer in answers])
+    for file in ("a.csv", "b.jsonl"):
+        assert said(corpus_of(file), "train") == [("What?", answer) for answer in answers]

@@ -5,11 +5,12 @@ import shutil
 from pathlib import Path
 
 import datasets
+import fsspec
 import pytest
 
 from pellucid.corpora.corpus import PIECE_LENGTH
 from pellucid.corpora.hugging_face import HuggingFaceCorpus
-from pellucid.errors import DataError
+from pellucid.errors import DataError, InputOutputError
 
 STORIES = [f"Story number {i}." for i in range(20)]
 
@@ -110,8 +111,19 @@ def test_a_column_of_numbers_is_an_error(tmp_path):
         texts(HuggingFaceCorpus("json", data_files=path), "train")
 
 
-@pytest.mark.parametrize("options", [{"data_files": "missing.json"}, {"split": "dev"}, {"data_files": "bad.json"}])
-def test_what_the_library_refuses_is_one_line(tmp_path, monkeypatch, options):
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"data_files": "missing.json"}, "missing.json: no such file (looked in "),
+        (
+            {"split": "dev"},
+            "corpus.split dev: there is no such split; name one of train, or a slice such as train[:10%]",
+        ),
+        ({"split": "train[:x]"}, "corpus.split train[:x]: there is no such split; name one of train, or "),
+        ({"data_files": "bad.json"}, "bad.json, line 1: not JSON (Expecting property name enclosed in double quotes"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(tmp_path, monkeypatch, options, told):
     monkeypatch.chdir(tmp_path)
     json_lines(tmp_path / "a.jsonl", [{"text": "a"}])
     (tmp_path / "bad.json").write_text("{", encoding="utf-8")
@@ -119,8 +131,7 @@ def test_what_the_library_refuses_is_one_line(tmp_path, monkeypatch, options):
     with pytest.raises(DataError) as caught:
         texts(HuggingFaceCorpus("json", **options), "train")
     assert "\n" not in str(caught.value)
-    assert f"corpus.path json, data_files {options['data_files']}: " in str(caught.value)
-    assert "while generating the dataset" not in str(caught.value), "the cause, not what was made of it"
+    assert str(caught.value).startswith(told)
 
 
 def test_a_local_file_that_cannot_be_read_is_an_error(tmp_path, monkeypatch):
@@ -211,3 +222,74 @@ def test_no_script_of_a_data_set_is_run(tmp_path, monkeypatch):
     with pytest.raises(DataError):
         texts(HuggingFaceCorpus("folder"), "train")
     assert not (tmp_path / "executed").exists()
+
+
+def test_a_name_with_brackets_or_a_tilde_is_the_file_of_that_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    json_lines(tmp_path / "a1.jsonl", [{"text": "another"}])
+    json_lines(tmp_path / "a[1].jsonl", [{"text": "this"}])
+    for name in ("a[1].jsonl", "~/a[1].jsonl"):
+        corpus = HuggingFaceCorpus("json", data_files=name)
+        assert texts(corpus, "train") == ["this"]
+        assert [path.name for path in corpus.local_files()] == ["a[1].jsonl"]
+
+
+def test_each_file_is_read_once_and_a_copy_is_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    json_lines(tmp_path / "a.jsonl", [{"text": "a"}, {"text": " "}])
+    (tmp_path / "b.jsonl").symlink_to("a.jsonl")
+    shutil.copy("a.jsonl", "c.jsonl")
+    corpus = HuggingFaceCorpus("json", data_files=["*.jsonl", f"{tmp_path}/a.jsonl"])
+    assert texts(corpus, "train") == ["a", "a"]
+    assert corpus.notes() == [
+        f"each file is read once: b.jsonl is a.jsonl, {tmp_path}/a.jsonl is a.jsonl",
+        "c.jsonl holds the same as a.jsonl: what is held out may be trained on as well",
+        "2 rows without text were left out",
+    ]
+
+
+def test_what_is_held_out_is_not_trained_on_even_if_a_glob_matches_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in "ab":
+        json_lines(tmp_path / f"{name}.jsonl", [{"text": name}])
+    corpus = HuggingFaceCorpus("json", data_files={"train": "*.jsonl", "dev": "b.jsonl"}, validation_split="dev")
+    assert (texts(corpus, "train"), texts(corpus, "validation")) == (["a"], ["b"])
+
+
+def test_a_split_may_be_a_slice_or_a_sum(tmp_path):
+    files = {"train": json_lines(tmp_path / "a.jsonl", [{"text": story} for story in STORIES])}
+    files["dev"] = json_lines(tmp_path / "b.jsonl", [{"text": "b"}])
+    for split, expected in {"train[:10%]": STORIES[:2], "train[-1:]+dev": [STORIES[-1], "b"]}.items():
+        corpus = HuggingFaceCorpus("json", data_files=files, split=split, validation_split="train[5:7]")
+        assert (texts(corpus, "train"), texts(corpus, "validation")) == (expected, STORIES[5:7])
+
+
+ODD_CELLS = ["NA", "None", "007", "1969-07-21"]
+
+
+@pytest.mark.parametrize("where", ["file", "folder", "web"])
+def test_no_cell_of_a_csv_is_dropped_or_changed(tmp_path, where):
+    content = "text\n" + "\n".join(ODD_CELLS) + "\n"
+    (tmp_path / "train.csv").write_text(content)
+    if where == "file":
+        corpus = HuggingFaceCorpus("csv", data_files=str(tmp_path / "train.csv"))
+    elif where == "folder":
+        corpus = HuggingFaceCorpus(str(tmp_path))
+    else:
+        fsspec.filesystem("memory").pipe("/train.csv", content.encode())
+        corpus = HuggingFaceCorpus("csv", data_files="memory://train.csv")
+    assert texts(corpus, "train") == ODD_CELLS
+    if where != "web":
+        assert corpus.identity["cells_are_text"] is True, "what an earlier version prepared is another text"
+
+
+def test_a_cache_that_cannot_be_written_is_named_and_files_need_none(tmp_path, monkeypatch):
+    (tmp_path / "cache").write_text("a file")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    file = json_lines(tmp_path / "a.jsonl", [{"text": "a"}])
+    assert texts(HuggingFaceCorpus("json", data_files=file), "train") == ["a"]
+    fsspec.filesystem("memory").pipe("/a.jsonl", b'{"text": "a"}')
+    with pytest.raises(InputOutputError, match="cannot write its cache .*; set HF_HOME to a folder"):
+        texts(HuggingFaceCorpus("json", data_files="memory://a.jsonl"), "train")

@@ -109,13 +109,13 @@ def test_globs_are_sorted_and_name_each_file_once(tmp_path):
     for name in "cab":
         written(tmp_path, f"{name}.txt", name)
     (tmp_path / "d.txt").mkdir()
-    found = text_files.find_files([f"{tmp_path}/b.txt", f"{tmp_path}/*.txt"])
+    found = text_files.find_text_files([f"{tmp_path}/b.txt", f"{tmp_path}/*.txt"])
     assert [path.name for path in found] == ["b.txt", "a.txt", "c.txt"]
 
 
 def test_a_name_with_brackets_is_a_file_before_it_is_a_glob(tmp_path):
     name = written(tmp_path, "a[1].txt", "x")
-    assert [str(path) for path in text_files.find_files([name])] == [name]
+    assert [str(path) for path in text_files.find_text_files([name])] == [name]
 
 
 @pytest.mark.parametrize("pattern", ["missing.txt", "*.txt"])
@@ -226,3 +226,65 @@ def test_identity_is_made_of_contents(tmp_path):
     assert TextFilesCorpus([written(tmp_path, "c.txt", "other")]).identity != first
     assert TextFilesCorpus([str(tmp_path / "a.txt")], separator="a").identity != first
     assert TextFilesCorpus([str(tmp_path / "a.txt")], validation_fraction=0.5).identity != first
+
+
+def test_a_file_with_two_names_is_read_once_and_a_copy_is_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, "a.txt", "text" * 9)
+    (tmp_path / "b.txt").symlink_to("a.txt")
+    os.link("a.txt", "c.txt")
+    corpus = TextFilesCorpus(["*.txt", "./x/../a.txt"] if (tmp_path / "x").mkdir() else ["*.txt", "x/../a.txt"])
+    assert documents(corpus, "train") == "texttexttexttexttexttexttexttext¶"
+    assert corpus.notes() == ["each file is read once: b.txt is a.txt, c.txt is a.txt, x/../a.txt is a.txt"]
+    copy = TextFilesCorpus(["a.txt", written(tmp_path, "d.txt", "text" * 9)])
+    assert copy.notes() == [f"{tmp_path}/d.txt holds the same as a.txt: what is held out may be trained on as well"]
+
+
+@pytest.mark.parametrize(
+    ("contents", "separator", "told"),
+    [
+        (["a\n\nb", "c"], "\n\n", []),
+        (["ab", "cd"], "@@", ["the separator '@@' occurs in none of the files: each is one document"]),
+        (
+            ["a\r\n\r\nb", "c\r\nd"],
+            "\n\n",
+            [
+                "the separator '\\n\\n' occurs in none of the files: each is one document",
+                "the lines of 0.txt end in \\r\\n: write corpus.separator='\"\\r\\n\\r\\n\"'",
+            ],
+        ),
+        (
+            ["a\n\nb", "a\r\n\r\nb"],
+            "\n\n",
+            ["the lines of 1.txt end in \\r\\n: write corpus.separator='\"\\r\\n\\r\\n\"'"],
+        ),
+        (
+            ["a<|endoftext|>b", ""],
+            None,
+            ["<|endoftext|> is plain text in 0.txt: did you mean corpus.separator='<|endoftext|>'?"],
+        ),
+    ],
+)
+def test_a_separator_that_is_not_that_of_the_files_is_told(tmp_path, monkeypatch, contents, separator, told):
+    monkeypatch.chdir(tmp_path)
+    for i, content in enumerate(contents):
+        written(tmp_path, f"{i}.txt", content)
+    assert TextFilesCorpus(["*.txt"], separator=separator).notes() == told
+
+
+def test_the_error_of_a_single_document_knows_the_line_ends_of_windows(tmp_path):
+    file = written(tmp_path, "a.txt", "a\r\n\r\nb" * 9)
+    with pytest.raises(DataError, match=r"a.txt end in \\r\\n: write corpus.separator='\"\\r\\n\\r\\n\"'$"):
+        TextFilesCorpus([file], separator="\n\n")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fix"),
+    [
+        ("a.txt, b.txt", r"write several files as a list: \[a.txt, b.txt\]"),
+        ("https://example.com/a.txt", "a file of the web is read by corpus.download"),
+    ],
+)
+def test_names_that_are_no_files_are_explained(pattern, fix):
+    with pytest.raises(DataError, match=fix):
+        TextFilesCorpus([pattern])

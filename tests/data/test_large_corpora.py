@@ -11,7 +11,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import foreign_tokenizers
-from pellucid.corpora import text_files
+from pellucid.corpora import local_files, text_files
 from pellucid.corpora.hugging_face import HuggingFaceCorpus
 from pellucid.corpora.text_files import TextFilesCorpus
 from pellucid.data import encoding, prepare
@@ -292,6 +292,6 @@ def test_a_stream_that_breaks_for_good_is_an_error_and_goes_on_another_time(tmp_
 
 def test_a_text_is_hashed_once_however_often_it_is_recorded_how_far_it_is(tmp_path, records_often, monkeypatch):
     hashed = []
-    monkeypatch.setattr(text_files, "sha256", lambda path: hashed.append(path) or sha256(path))
+    monkeypatch.setattr(local_files, "sha256", lambda path: hashed.append(path) or sha256(path))
     prepared(a_corpus("text", tmp_path), tmp_path / "data")
     assert len(hashed) == len(set(hashed)) == 1

@@ -16,8 +16,15 @@ Strings = Annotated[tuple[str, ...], Field(strict=False)]
 Files = Annotated[Strings, BeforeValidator(list_of_one, json_schema_input_type=str | Strings)]
 FORMATS = ("json", "text", "parquet", "csv")
 # Otherwise the hub would be searched for a data set of that name, which takes half a minute.
-FORMAT_OF_SUFFIX = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv"}
-MISNAMED_FORMATS = {"jsonl": "json", "jsonlines": "json", "ndjson": "json", "txt": "text", "pq": "parquet"}
+FORMAT_OF_SUFFIX = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv", ".tsv": "csv"}
+MISNAMED_FORMATS = {
+    "jsonl": "json",
+    "jsonlines": "json",
+    "ndjson": "json",
+    "txt": "text",
+    "pq": "parquet",
+    "tsv": "csv",
+}
 
 
 class DownloadConfig(Section):
@@ -97,7 +104,7 @@ class ConversationsConfig(Section):
     """Conversations from files or from the hub: a record is a list `messages`, or has a question and its answer."""
 
     type: Literal["conversations"]
-    files: Files = Field((), description="paths or globs of JSON lines, JSON, Parquet or CSV")
+    files: Files = Field((), description="paths or globs of JSON lines, JSON, Parquet, CSV or TSV")
     validation_files: Files = Field((), description="files held out; empty: every n-th record of `files` is")
     path: str | None = Field(None, min_length=1, description="instead of `files`: a data set on the hub")
     name: str | None = Field(None, description="configuration of that data set")

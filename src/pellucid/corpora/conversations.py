@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -14,6 +14,7 @@ from pellucid.corpora.hugging_face import DataSet
 from pellucid.errors import DataError
 
 MESSAGES = "messages"
+READ_KEYS = {"role", "content", "weight"}
 ROLES = ("user", "assistant")
 
 
@@ -22,13 +23,14 @@ class ConversationsCorpus(DataSet):
     """One conversation per record: its `messages`, or a question in `prompt_field` and its answer in `answer_field`.
 
     User and assistant take turns, and the assistant has the last word. A `system` message is put before the first
-    question. Raises as a DataSet does, and DataError for any other record, with its number.
+    question. Raises as a DataSet does, and DataError for any other record, with its line or number.
     """
 
     kind = "conversations"
 
     prompt_field: str = "prompt"
     answer_field: str = "answer"
+    _unread: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def conversations(self, split: Split) -> Iterator[list[Turn]]:
         """The conversations of a split in the order of the records."""
@@ -40,34 +42,34 @@ class ConversationsCorpus(DataSet):
             cut_into_pieces([turn.text]) for turns in self.conversations(split) for turn in turns
         )
 
+    def notes(self) -> list[str]:
+        """As of any data set, and the keys of messages that say nothing to a model here."""
+        unread = f"keys of messages that are not read: {', '.join(sorted(self._unread))}"
+        return [*super().notes(), *([unread] if self._unread else [])]
+
     def _read(self, split: str) -> Iterator[list[Turn]]:
-        number = 0
-        for columns in self.columns(split, [MESSAGES], [self.prompt_field, self.answer_field]):
-            for values in zip(*columns.values(), strict=True):
-                number += 1
-                where = f"{self._source(split)}, record {number}"
-                yield _turns(self._messages(dict(zip(columns, values, strict=True)), where), where)
+        for where, record in self.rows(split, [MESSAGES], [self.prompt_field, self.answer_field]):
+            yield _turns(self._messages(record, where), where)
 
     def _messages(self, record: Mapping[str, Any], where: str) -> list[tuple[Any, Any]]:
         """The role and content of each message of a record."""
-        if MESSAGES in record:
+        if record.get(MESSAGES) is not None:
             messages = record[MESSAGES]
             if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
                 raise DataError(
                     where, f"{MESSAGES} is no list of messages", 'give [{"role": ..., "content": ...}, ...]'
                 )
+            for i, message in enumerate(messages):
+                if message.get("weight") not in (None, 1):
+                    fix = "every answer is learned: leave out the record, or end it before this turn"
+                    raise DataError(where, f"turn {i + 1} has the weight {message['weight']!r}", fix)
+                self._unread |= {key for key, value in message.items() if value is not None} - READ_KEYS
             return [(message.get("role"), message.get("content")) for message in messages]
         for knob, name in (("prompt_field", self.prompt_field), ("answer_field", self.answer_field)):
             if name not in record:
                 fix = f"name a column by corpus.{knob}, or give {MESSAGES}; there are {', '.join(record)}"
                 raise DataError(where, f"no column {name}", fix)
         return list(zip(ROLES, (record[self.prompt_field], record[self.answer_field]), strict=True))
-
-    def _source(self, split: str) -> str:
-        if not isinstance(self.data_files, dict):
-            return f"{self.path}, split {split}"
-        named = self.data_files[split]
-        return named if isinstance(named, str) else ", ".join(named)
 
 
 def _turns(messages: list[tuple[Any, Any]], where: str) -> list[Turn]:

@@ -59,6 +59,14 @@ class CorpusOfFiles(Corpus, Protocol):
 
 
 @runtime_checkable
+class CorpusWithNotes(Corpus, Protocol):
+    """A corpus of somebody's files, which are not always what they were meant to be."""
+
+    def notes(self) -> list[str]:
+        """What was left out when the corpus was read, and what may be a mistake in it; each in a few words."""
+
+
+@runtime_checkable
 class KnownCorpus(Corpus, KnownText, Protocol):
     """A corpus of documents whose distribution is known. Each document is one piece."""
 

@@ -1,12 +1,16 @@
-"""Data sets of the Hugging Face hub, and local JSON, text, Parquet and CSV files, read by the library `datasets`."""
+"""Data sets: local JSON, text, Parquet and CSV files, and those of the Hugging Face hub, read by `datasets`.
+
+Local files are read by `rows.py`, as the library guesses which texts are numbers, dates or missing.
+"""
 
 import hashlib
+import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from glob import glob
-from itertools import chain
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -14,13 +18,14 @@ import datasets
 
 from pellucid.config.data import FORMATS
 from pellucid.corpora.corpus import PIECE_LENGTH, Piece, Split, cut_into_pieces
-from pellucid.corpora.text_files import hash_of
+from pellucid.corpora.local_files import each_once, find_files, hash_of, notes_on_copies, notes_on_names, without
+from pellucid.corpora.rows import ROWS_AT_A_TIME, Row, Wanted, rows_of_file
 from pellucid.errors import DataError, InputOutputError
 
 DataFiles = str | list[str] | dict[str, str | list[str]]
 Document = TypeVar("Document")
-ROWS_AT_A_TIME = 256
 SAFE = (*FORMATS, "arrow", "cache")  # Arrow is the format of the library's own copies
+SUFFIX_OF_FORMAT = {"json": ".jsonl", "text": ".txt", "parquet": ".parquet", "csv": ".csv"}
 
 
 @dataclass
@@ -50,24 +55,49 @@ class DataSet:
     @cached_property
     def identity(self) -> dict[str, object]:
         """All settings but `streaming`, which does not change the text, and the hashes of local files."""
-        settings = {key: value for key, value in asdict(self).items() if key != "streaming"}
+        settings = {key: value for key, value in asdict(self).items() if key != "streaming" and not key.startswith("_")}
         if self.validation_split:
             settings["validation_fraction"] = None
-        return {"type": self.kind, **settings, "local_files": self._hashes()}
+        if any(path.suffix in (".csv", ".tsv") for path in self.local_files()) or self.path == "csv":
+            settings["cells_are_text"] = True  # earlier versions guessed which are numbers or missing
+        return {"type": self.kind, **settings, "local_files": self._hashes}
 
     def local_files(self) -> list[Path]:
         """The local files among the data files, or those of the local folder that `path` names."""
+        if self._names is not None:
+            return list(each_once(chain.from_iterable(self._names.values())))
         folder = Path(self.path)
         if self.data_files is None:
             return sorted(path for path in folder.rglob("*") if path.is_file())
-        named = self.data_files.values() if isinstance(self.data_files, dict) else [self.data_files]
-        patterns = chain.from_iterable([item] if isinstance(item, str) else item for item in named)
         base = folder if folder.is_dir() else Path()
-        matches = chain.from_iterable(sorted(glob(str(base / pattern), recursive=True)) for pattern in patterns)
+        matches = chain.from_iterable(sorted(glob(str(base / each), recursive=True)) for each in self._patterns())
         paths = list(map(Path, matches))
         if odd := [path for path in paths if not (path.is_file() or path.is_dir())]:
             raise DataError(str(odd[0]), "is not a regular file", "name files of rows")
         return [path for path in paths if path.is_file()]
+
+    def notes(self) -> list[str]:
+        """What was left out of the files when they were read, and what may be a mistake in them."""
+        names = [notes_on_names(each) for each in (self._names or {}).values()]
+        return [*chain.from_iterable(names), *notes_on_copies(self.local_files(), self._hashes)]
+
+    def _patterns(self) -> list[str]:
+        named = self.data_files.values() if isinstance(self.data_files, dict) else [self.data_files or []]
+        return list(chain.from_iterable([item] if isinstance(item, str) else item for item in named))
+
+    @cached_property
+    def _names(self) -> dict[str, dict[Path, list[Path]]] | None:
+        """The local files of each split, each with its other names; None if `path` is no format, or for the web."""
+        if self.path not in FORMATS or any("://" in each for each in self._patterns()):
+            return None
+        named = self.data_files if isinstance(self.data_files, dict) else {"train": self.data_files or []}
+        lists = {split: [each] if isinstance(each, str) else each for split, each in named.items()}
+        suffix = SUFFIX_OF_FORMAT[self.path]
+        names = {split: each_once(find_files(each, suffix)) for split, each in lists.items()}
+        if self.validation_split in names and self.split in names:  # a glob may match what is held out, too
+            all_names = names[self.split]
+            names[self.split] = {path: all_names[path] for path in without(all_names, names[self.validation_split])}
+        return names
 
     def documents(self, split: Split, read: Callable[[str], Iterator[Document]]) -> Iterator[Document]:
         """The documents of a split in order. `read` gives all documents of one of the data set's own splits."""
@@ -79,38 +109,72 @@ class DataSet:
             if is_held_out(i, self.validation_fraction) == (split == "validation")
         )
 
-    def columns(self, split: str, *wanted: Sequence[str]) -> Iterator[Mapping[str, list[Any]]]:
-        """Batches of rows of one of the data set's own splits, with the first list of `wanted` columns that it has.
-
-        If it has none of these lists, all columns.
-        """
+    def rows(self, split: str, *wanted: Sequence[str]) -> Iterator[Row]:
+        """The rows of one of the data set's own splits, at least with the first of `wanted` whose columns it has."""
+        if self._names is not None:
+            yield from _rows_of_splits(
+                split, self.path, {name: list(files) for name, files in self._names.items()}, wanted
+            )
+            return
         try:
-            # The library's cache identifies local files by name and date, ours by their contents.
-            contents = hashlib.sha256("".join(self._hashes()).encode()).hexdigest()[:12] if self.local_files() else ""
-            cache = str(Path(datasets.config.HF_DATASETS_CACHE, contents))
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", FutureWarning)  # about formats that are refused anyway
-                reader = datasets.load_dataset_builder(
-                    self.path, self.name, data_files=self.data_files, cache_dir=cache
-                )
-            _require_known_format(type(reader).__module__.rpartition(".")[2])
-            if self.streaming:
-                rows = reader.as_streaming_dataset(split=split)
-            else:
-                reader.download_and_prepare()
-                rows = reader.as_dataset(split=split)
-            if names := next((each for each in wanted if set(each) <= set(rows.column_names or ())), None):
-                rows = rows.select_columns(list(names))  # the others may be images
-            yield from rows.iter(batch_size=ROWS_AT_A_TIME)
+            reader = self._reader()
+            file_format = _require_known_format(reader)
+            files = {name: list(map(Path, named)) for name, named in (reader.config.data_files or {}).items()}
+            is_local = file_format in FORMATS and all(file.is_file() for file in chain.from_iterable(files.values()))
+            if not is_local:
+                yield from self._rows_of_library(reader, split, wanted)
+                return
+        except DataError:
+            raise
         except Exception as error:  # the library, its file systems and its parsers raise all kinds
-            where = f"corpus.path {self.path}" + (f", data_files {self.data_files}" if self.data_files else "")
-            causes = _causes(error)
-            what = f"cannot read split {split}"
-            if lost := next((cause for cause in causes if isinstance(cause, ConnectionError | TimeoutError)), None):
-                fix = "check the network and run it again"
-                raise InputOutputError(where, f"{what}: {_first_line(lost)}", fix) from error
-            raise DataError(where, f"{what}: {_first_line(causes[-1])}", "check corpus.*") from error
+            raise self._explained(error, split) from error
+        yield from _rows_of_splits(split, file_format, files, wanted)
 
+    def _reader(self, **options: Any) -> datasets.DatasetBuilder:
+        # The library's cache identifies local files by name and date, ours by their contents.
+        contents = hashlib.sha256("".join(self._hashes).encode()).hexdigest()[:12] if self.local_files() else ""
+        cache = str(Path(datasets.config.HF_DATASETS_CACHE, contents))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # about formats that are refused anyway
+            path = os.path.expanduser(self.path)
+            return datasets.load_dataset_builder(
+                path, self.name, data_files=self.data_files, cache_dir=cache, **options
+            )
+
+    def _rows_of_library(self, reader: datasets.DatasetBuilder, split: str, wanted: Wanted) -> Iterator[Row]:
+        if _format_of(reader) == "csv":  # otherwise it would guess which cells are numbers, and which are missing
+            as_text = dict.fromkeys(chain.from_iterable(wanted), str)
+            reader = self._reader(keep_default_na=False, na_filter=False, converters=as_text)
+        if self.streaming:
+            rows = reader.as_streaming_dataset(split=split)
+        else:
+            reader.download_and_prepare()
+            rows = reader.as_dataset(split=split)
+        if names := next((each for each in wanted if set(each) <= set(rows.column_names or ())), None):
+            rows = rows.select_columns(list(names))  # the others may be images
+        numbers = count(1)
+        for columns in rows.iter(batch_size=ROWS_AT_A_TIME):
+            for values in zip(*columns.values(), strict=True):
+                where = f"{self.path}, split {split}, record {next(numbers):,}"
+                yield Row(where, dict(zip(columns, values, strict=True)))
+
+    def _explained(self, error: Exception, split: str) -> DataError | InputOutputError:
+        where = f"corpus.path {self.path}" + (f", data_files {self.data_files}" if self.data_files else "")
+        causes = _causes(error)
+        what = f"cannot read split {split}: {_first_line(causes[-1])}"
+        if lost := next((cause for cause in causes if isinstance(cause, ConnectionError | TimeoutError)), None):
+            what = f"cannot read split {split}: {_first_line(lost)}"
+            return InputOutputError(where, what, "check the network and run it again")
+        cache = Path(datasets.config.HF_DATASETS_CACHE)
+        named = [Path(str(cause.filename)) for cause in causes if isinstance(cause, OSError)]
+        if any(path.is_relative_to(cache) or path in cache.parents for path in named):
+            what = f"`datasets` cannot write its cache {cache} ({_first_line(causes[-1])})"
+            return InputOutputError(where, what, "set HF_HOME to a folder that you may write to")
+        if isinstance(causes[-1], ModuleNotFoundError):
+            return DataError(where, what, f"`pip install {causes[-1].name}`, or download the files and name them")
+        return DataError(where, what, "check corpus.*")
+
+    @cached_property
     def _hashes(self) -> list[str]:
         return [hash_of(path) for path in self.local_files()]
 
@@ -125,6 +189,7 @@ class HuggingFaceCorpus(DataSet):
     kind = "hugging_face"
 
     text_field: str = "text"
+    _n_without_text: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def pieces(self, split: Split) -> Iterator[Piece]:
         """The documents of a split in the order of the data set."""
@@ -133,23 +198,60 @@ class HuggingFaceCorpus(DataSet):
             for text in self.documents(split, self._texts)
         )
 
+    def notes(self) -> list[str]:
+        """As of any data set, and the number of rows without text."""
+        n = sum(self._n_without_text.values())
+        return [*super().notes(), *([f"{n:,} rows without text were left out"] if n else [])]
+
     def _texts(self, split: str) -> Iterator[str]:
-        where = f"corpus.text_field {self.text_field}"
-        for columns in self.columns(split, [self.text_field]):
-            if self.text_field not in columns:
-                what = f"no such column in {self.path}"
-                raise DataError(where, what, f"name one of its columns: {', '.join(columns)}")
-            for text in columns[self.text_field]:
-                if not isinstance(text, str | None):
-                    raise DataError(where, f"holds {type(text).__name__}, not text", "name a column of text")
-                if text and not text.isspace():
-                    yield text
+        n_without, columns, has_text = 0, dict[str, None](), False
+        for where, values in self.rows(split, [self.text_field]):
+            text = values.get(self.text_field)
+            has_text = has_text or self.text_field in values
+            columns |= {} if has_text else dict.fromkeys(values)
+            if not isinstance(text, str | None):
+                what = f"corpus.text_field {self.text_field} holds {type(text).__name__}, not text"
+                raise DataError(where, what, "name a column of text, or write it in quotes")
+            if text and not text.isspace():
+                yield text
+            else:
+                n_without += 1
+        if not has_text and columns:
+            what = f"no such column in {self.path}"
+            fix = f"name one of its columns: {', '.join(columns)}"
+            raise DataError(f"corpus.text_field {self.text_field}", what, fix)
+        self._n_without_text[split] = n_without
 
 
-def _require_known_format(format_: str) -> None:
-    """Raise ValueError for other formats of the library: some would be unpickled, which can run any code."""
-    if format_ not in SAFE:
-        raise ValueError(f"data in the format {format_} is not read; Pellucid reads {', '.join(FORMATS)}")
+def _rows_of_splits(split: str, file_format: str, files: dict[str, list[Path]], wanted: Wanted) -> Iterator[Row]:
+    """The rows of a split, or of a slice or a sum of splits such as `train[:10%]+dev`."""
+
+    def rows(name: str) -> Iterator[Row]:
+        return chain.from_iterable(rows_of_file(file, file_format, wanted) for file in files[name])
+
+    if split in files:
+        yield from rows(split)
+        return
+    try:
+        slices = datasets.ReadInstruction.from_spec(split)
+        lengths = {name: sum(1 for _ in rows(name)) for name in files if name in split}
+        parts = slices.to_absolute(lengths)
+    except (ValueError, AssertionError):
+        fix = f"name one of {', '.join(files)}, or a slice such as train[:10%]"
+        raise DataError(f"corpus.split {split}", "there is no such split", fix) from None
+    for part in parts:
+        yield from islice(rows(part.splitname), part.from_, part.to)
+
+
+def _format_of(reader: datasets.DatasetBuilder) -> str:
+    return type(reader).__module__.rpartition(".")[2]
+
+
+def _require_known_format(reader: datasets.DatasetBuilder) -> str:
+    """The reader's format. ValueError for others of the library: some would be unpickled, which can run any code."""
+    if (file_format := _format_of(reader)) not in SAFE:
+        raise ValueError(f"data in the format {file_format} is not read; Pellucid reads {', '.join(FORMATS)}")
+    return file_format
 
 
 def is_held_out(i: int, fraction: float) -> bool:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +48,10 @@ class PreferencesCorpus:
         """The files of the corpus, whose contents make its identity."""
         return self._source.local_files()
 
+    def notes(self) -> list[str]:
+        """What was left out of the files, and what may be a mistake in them."""
+        return self._source.notes()
+
     def conversations(self, split: Split) -> Iterator[Sequence[Turn]]:
         """The conversations of each pair, or ranking, the one with the best answer first."""
         for i, (prompt, *answers) in enumerate(self._pairs()):
@@ -61,17 +64,14 @@ class PreferencesCorpus:
         return (Piece(turn.text, ends_document=True) for turns in self.conversations(split) for turn in turns)
 
     def _pairs(self) -> Iterator[tuple[str, ...]]:
-        numbers = count(1)
-        for columns in self._source.columns("train", self._columns):
-            if missing := [name for name in self._columns if name not in columns]:
-                what = f"there is no column {' or '.join(missing)}, only {', '.join(columns)}"
+        for number, row in enumerate(self._source.rows("train", self._columns), 1):
+            if missing := [name for name in self._columns if name not in row.values]:
+                what = f"there is no column {' or '.join(missing)}, only {', '.join(row.values)}"
                 fix = f"name the columns {', '.join(self._columns)}"
-                more = ", or set corpus.answers to the number of ranked answers" if "ranked" in columns else ""
-                raise DataError("corpus.files", what, fix + more)
-            rows = zip(*(columns[name] for name in self._columns), strict=True)
-            for row, number in zip(rows, numbers, strict=False):  # rows first: at their end, no number is lost
-                prompt, *answers = row
-                yield self._checked(f"corpus.files, {self._kind} {number:,}", prompt, answers)
+                more = ", or set corpus.answers to the number of ranked answers" if "ranked" in row.values else ""
+                raise DataError(row.where, what, fix + more)
+            prompt, *answers = (row.values[name] for name in self._columns)
+            yield self._checked(f"{row.where} ({self._kind} {number:,})", prompt, answers)
 
     def _checked(self, where: str, prompt: Any, answers: list[Any]) -> tuple[str, ...]:
         """The prompt and its answers; those of a ranking are a list in a single column."""

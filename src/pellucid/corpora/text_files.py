@@ -5,21 +5,30 @@ A file that is not UTF-8, or contains a NUL byte, is refused with the position o
 """
 
 import codecs
-import glob
 import mmap
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from pellucid.corpora.corpus import Piece, Split, cut_into_pieces
-from pellucid.errors import DataError, InputOutputError
-from pellucid.files import sha256
+from pellucid.corpora.local_files import (
+    CONVERT,
+    each_once,
+    find_files,
+    hash_of,
+    is_utf16,
+    notes_on_copies,
+    notes_on_names,
+    opened,
+    some,
+    without,
+)
+from pellucid.errors import DataError
 
 BLOCK_BYTES = 1 << 16
 PART_BYTES = 1 << 19  # a part is a little longer
@@ -28,6 +37,7 @@ MAYBE_WORD_END = re.compile(rb"(?:[!-~]|[\xc2-\xf4][\x80-\xbf]+)(?=[ \n])")
 # The same, but only at a single space, where tokens of other projects end as well (see `corpora.corpus`).
 MAYBE_SINGLE_SPACE = re.compile(MAYBE_WORD_END.pattern.replace(rb"[ \n]", b" [!-~]"))
 FORMAT_OF_SUFFIX = {".jsonl": "json", ".parquet": "parquet"}
+END_OF_TEXT = "<|endoftext|>"  # as files of many documents often have it between them
 
 
 class ByteRange(NamedTuple):
@@ -77,11 +87,10 @@ class TextFilesCorpus:
         validation_fraction: float = 0.1,
     ) -> None:
         self.separator, self.validation_fraction = separator, validation_fraction
-        self.validation_files = find_files(validation_files)
-        held_out = {path.resolve() for path in self.validation_files}
-        self.train_files = [path for path in find_files(files) if path.resolve() not in held_out]
-        if not self.train_files:
-            raise DataError("corpus.files", "all of them are validation_files", "name files to train on")
+        names, held_out = find_text_files(files), find_text_files(validation_files)
+        self.validation_files = list(held_out)
+        self.train_files = without(names, held_out)
+        self._names = {path: names[path] for path in self.train_files} | held_out
         self._ranges = self._split()
 
     @cached_property  # `isinstance` of a protocol reads it too, and hashing gigabytes takes time
@@ -89,8 +98,7 @@ class TextFilesCorpus:
         """Hashes of the contents, and settings; not names or dates: a copied or touched file is the same corpus."""
         identity: dict[str, object] = {
             "type": "text",
-            "files": [hash_of(path) for path in self.train_files],
-            "validation_files": [hash_of(path) for path in self.validation_files],
+            **self._hashes,
             "separator": self.separator,
             "validation_fraction": None if self.validation_files else self.validation_fraction,
         }
@@ -98,8 +106,32 @@ class TextFilesCorpus:
             identity["each_file_is_a_document"] = True  # earlier versions made one document of all of them
         return identity
 
+    @cached_property
+    def _hashes(self) -> dict[str, list[str]]:
+        return {
+            "files": [hash_of(path) for path in self.train_files],
+            "validation_files": [hash_of(path) for path in self.validation_files],
+        }
+
     def local_files(self) -> list[Path]:
         return [*self.train_files, *self.validation_files]
+
+    def notes(self) -> list[str]:
+        """What was left out of the files, and what may be a mistake: a separator that occurs in none, equal files."""
+        told = [
+            *notes_on_names(self._names),
+            *notes_on_copies(self.local_files(), [*self._hashes["files"], *self._hashes["validation_files"]]),
+        ]
+        if self.separator is None:
+            if ended := [path for path in self.local_files() if _holds(path, END_OF_TEXT)]:
+                told.append(
+                    f"{END_OF_TEXT} is plain text in {some(ended)}: did you mean corpus.separator='{END_OF_TEXT}'?"
+                )
+            return told
+        whole = [path for path in self.local_files() if not _holds(path, self.separator)]
+        if len(whole) == len(self.local_files()):
+            told.append(f"the separator {self.separator!r} occurs in none of the files: each is one document")
+        return told + [hint for path in whole if (hint := _hint_on_line_ends(path, self.separator))][:1]
 
     def pieces(self, split: Split) -> Iterator[Piece]:
         """Documents of a split. DataError names the file and the byte that is not UTF-8."""
@@ -136,32 +168,19 @@ class TextFilesCorpus:
         return {"train": _part(train, 0, cut), "validation": _part(train, cut, n_bytes)}
 
 
-def find_files(patterns: Sequence[str]) -> list[Path]:
-    """The files that paths and globs match, each once. Raises DataError for a pattern without a match."""
-    matches: dict[Path, None] = {}
-    for pattern in patterns:
-        name = os.path.expanduser(pattern)
-        if os.path.isdir(name):
-            inside = os.path.join(pattern, "*.txt")
-            fix = f"name the files in it: {inside}, or {os.path.join(pattern, '**', '*.txt')} with its subfolders"
-            raise DataError(pattern, "is a folder", fix)
-        # An existing file whose name contains brackets or stars comes before the matches.
-        names = [name] if os.path.exists(name) else sorted(glob.glob(name, recursive=True))
-        files = [Path(path) for path in names if os.path.isfile(path)]
-        if not files:
-            what = "is not a regular file" if os.path.exists(name) else f"no such file (looked in {os.getcwd()})"
-            raise DataError(pattern, what, "check the path")
-        for path in files:
-            if (rows := FORMAT_OF_SUFFIX.get(path.suffix.lower())) is not None:
-                fix = f"use corpus='{{type: hugging_face, path: {rows}, data_files: {pattern}}}' (docs/data.md)"
-                raise DataError(str(path), "holds rows, not plain text", fix)
-        matches |= dict.fromkeys(files)
-    return list(matches)
+def find_text_files(patterns: Sequence[str]) -> dict[Path, list[Path]]:
+    """The files that paths and globs match, each with its other names. DataError for a file of rows, or for no file."""
+    files = find_files(patterns)
+    for path in files:
+        if (rows := FORMAT_OF_SUFFIX.get(path.suffix.lower())) is not None:
+            fix = f"use corpus='{{type: hugging_face, path: {rows}, data_files: {path}}}' (docs/data.md)"
+            raise DataError(str(path), "holds rows, not plain text", fix)
+    return each_once(files)
 
 
 def text_file_pieces(file: Path) -> Iterator[Piece]:
     """A file, or each that a glob matches, as one document. Raises as TextFilesCorpus does."""
-    for path in find_files([str(file)]):
+    for path in find_text_files([str(file)]):
         yield from cut_into_pieces(read_text(_whole(path)))
 
 
@@ -169,7 +188,7 @@ def read_text(part: ByteRange) -> Iterator[str]:
     """The text of a range of bytes, block by block. DataError names the byte that is not UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     position = part.start
-    with _open(part.path) as file:
+    with opened(part.path) as file:
         file.seek(position)
         while position < part.stop:
             block = file.read(min(BLOCK_BYTES, part.stop - position))
@@ -188,27 +207,15 @@ def read_text(part: ByteRange) -> Iterator[str]:
             position += len(block)
 
 
-@contextmanager
-def _open(path: Path) -> Iterator[BinaryIO]:
-    """Open a file to read; errors of the system become DataError or InputOutputError."""
-    try:
-        with path.open("rb") as file:
-            yield file
-    except PermissionError as error:
-        raise DataError(str(path), f"cannot be read ({error.strerror})", "check its permissions") from None
-    except OSError as error:
-        raise InputOutputError(str(path), f"cannot be read ({error.strerror})", "fix the disk") from error
-
-
 def _not_text(path: Path, byte: int, what: str) -> DataError:
-    return DataError(str(path), f"not UTF-8 text at byte {byte}: {what}", "convert it, or leave it out")
+    return DataError(str(path), f"not UTF-8 text at byte {byte}: {what}", CONVERT)
 
 
 def _cut_from(offset: int, file_range: ByteRange, separator: str | None) -> int:
     """The first position, from about `offset` on, where a part may end; the end of the range if there is none."""
     ends = _word_ends if separator is None else _separator_ends
     before = len((separator or "word").encode())  # bytes to look back at
-    with _open(file_range.path) as file:
+    with opened(file_range.path) as file:
         while offset < file_range.stop:
             file.seek(offset - before)
             window = file.read(min(BLOCK_BYTES + 2 * before, file_range.stop - offset + before))
@@ -234,10 +241,10 @@ def _separator_ends(window: bytes, separator: bytes) -> Iterator[int]:
 
 def _whole(path: Path) -> ByteRange:
     """The range of a whole file, without its byte-order mark."""
-    with _open(path) as file:
+    with opened(path) as file:
         first = file.read(3)
         size = os.fstat(file.fileno()).st_size
-    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if is_utf16(first):
         raise _not_text(path, 0, "the byte-order mark of UTF-16")
     return ByteRange(path, len(codecs.BOM_UTF8) if first == codecs.BOM_UTF8 else 0, size)
 
@@ -257,7 +264,7 @@ def _unfinished_bytes(ranges: Sequence[ByteRange]) -> int:
     """The number of bytes at the start of the ranges that belong to a character which began before them."""
     if not ranges:
         return 0
-    with _open(ranges[0].path) as file:
+    with opened(ranges[0].path) as file:
         file.seek(ranges[0].start)
         first = file.read(3)
     return len(first) - len(first.lstrip(bytes(range(0x80, 0xC0))))
@@ -269,7 +276,7 @@ def _document_start_near(offset: int, ranges: Sequence[ByteRange], separator: by
     for path, first, last in ranges:
         end = begin + last - first
         if offset < end:
-            with _open(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            with opened(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
                 position = first + offset - begin
                 before = content.rfind(separator, first, position)
                 after = content.find(separator, max(first, position - len(separator) + 1), last - 1)
@@ -285,11 +292,24 @@ def _document_start_near(offset: int, ranges: Sequence[ByteRange], separator: by
     raise DataError(
         str(ranges[0].path),
         f"the separator {separator.decode()!r} leaves a single document, so none can be held out for validation",
-        "fix corpus.separator or name corpus.validation_files",
+        _hint_on_line_ends(ranges[0].path, separator.decode())
+        or "fix corpus.separator or name corpus.validation_files",
     )
 
 
-def hash_of(path: Path) -> str:
-    """The SHA-256 of a file's bytes. DataError or InputOutputError if it cannot be read."""
-    with _open(path):
-        return sha256(path)
+def _holds(path: Path, text: str) -> bool:
+    """Whether a text occurs in a file."""
+    with opened(path) as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            return False  # which cannot be mapped
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return content.find(text.encode()) >= 0
+
+
+def _hint_on_line_ends(path: Path, separator: str) -> str | None:
+    """What is to be said of a file where the separator occurs only with the line ends of Windows."""
+    of_windows = separator.replace("\r", "").replace("\n", "\r\n")
+    if of_windows == separator or not _holds(path, of_windows):
+        return None
+    written = of_windows.encode("unicode_escape").decode()
+    return f"the lines of {path} end in \\r\\n: write corpus.separator='\"{written}\"'"
