@@ -365,3 +365,18 @@ def test_characters_are_split_as_in_nanogpt(tmp_path):
     assert read(directory, "train.bin", manifest.vocab_size) == [text[:cut]]
     assert (manifest.train.characters, manifest.validation.characters) == (1_003_854, 111_540)
     assert manifest.vocab_size == 65 + 1
+
+
+def test_one_line_says_what_is_in_prepared_files_and_what_was_left_out(tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    caplog.set_level("INFO", logger="pellucid")
+    Path("a.txt").write_text("one--two--three", encoding="utf-8")
+    prepared(TextFilesCorpus(["a.txt"], separator="--"), tmp_path / "data")
+    Path("b.txt").symlink_to("a.txt")
+    Path("c.txt").write_text("four", encoding="utf-8")
+    prepared(TextFilesCorpus(["*.txt"], separator="--"), tmp_path / "data")
+    prepared(TextFilesCorpus(["*.txt"], separator="--"), tmp_path / "data")
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("INFO", "1 file: 2 documents to train on, 1 held out"),
+        ("WARNING", "2 files: 3 documents to train on, 1 held out; each file is read once: b.txt is a.txt"),
+    ]

@@ -30,6 +30,7 @@ from pellucid.corpora.corpus import (
     Corpus,
     CorpusInParts,
     CorpusOfFiles,
+    CorpusWithNotes,
     KnownConversations,
     KnownCorpus,
     Part,
@@ -115,10 +116,21 @@ def prepare(
             with written_whole(directory, progress_file=PROGRESS_FILE) as draft:
                 draft.mkdir(exist_ok=True)
                 manifest = _write(draft, corpus, identity, files, train_tokenizer, tokenizer_settings)
+                _say_what_is_in_it(corpus, manifest)
             return directory, manifest
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputOutputError(str(root), f"cannot write prepared data ({reason})", "fix the disk") from error
+
+
+def _say_what_is_in_it(corpus: Corpus, manifest: Manifest) -> None:
+    """One line on how many documents there are, what was left out, and why."""
+    if isinstance(corpus, CorpusWithNotes):
+        n_files = len(corpus.local_files()) if isinstance(corpus, CorpusOfFiles) else 0
+        files = f"{n_files:,} file{'s' * (n_files > 1)}: " if n_files else ""
+        counts = f"{manifest.train.documents:,} documents to train on, {manifest.validation.documents:,} held out"
+        notes = corpus.notes()
+        _log.log(logging.WARNING if notes else logging.INFO, "%s%s", files, "; ".join([counts, *notes]))
 
 
 def fingerprint_of(identity: dict[str, object], tokenizer_settings: dict[str, object]) -> str:
