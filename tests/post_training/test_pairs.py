@@ -55,11 +55,16 @@ def test_pairs_come_from_two_conversations_with_the_same_prompt(tokenizer, token
         assert answer[-1] == tokenizer.control_id("<|end|>")
 
 
-def test_pairs_that_do_not_fit_are_left_out(token_file):
+def test_pairs_that_do_not_fit_are_left_out(token_file, caplog):
     longest = int(np.diff(token_file.boundaries).max())
     assert pairs_that_fit(token_file, longest) == [0, 1, 2]
+    assert caplog.messages == []
     with pytest.raises(DataError, match="no pair of the train split fits into model.context_length 9; use a model"):
         pairs_that_fit(token_file, 9)
+    held_out = TokenFile("validation", np.zeros(20), np.array([0, 3, 6, 9, 19]))
+    assert pairs_that_fit(held_out, 5) == [0]
+    told = "1 of 2 pairs of the validation split are longer than model.context_length 5 and are left out"
+    assert caplog.messages == [told]
 
 
 def test_a_batch_has_the_answers_as_targets_and_their_last_tokens_as_inputs():

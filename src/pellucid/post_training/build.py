@@ -1,6 +1,5 @@
 """From a config to what a run learns from after pretraining: the one place where post-training reads config."""
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -66,8 +65,6 @@ from pellucid.tokenizer import Tokenizer
 
 GetPairs = Callable[[int, slice], Sequence[Pair | Ranking]]
 HeldOutPairs = Callable[[], Sequence[Pair | Ranking]]
-
-_log = logging.getLogger(__name__)
 
 
 def learning_from_pairs(
@@ -136,10 +133,6 @@ def _pairs_of_files(config: RunConfig, data: PreparedData, world: World) -> tupl
     """The pairs of a preferences corpus: for training in a new order each epoch, for validation in the files' order."""
     length, batch_size, n_answers = config.model.context_length, config.train.batch_size, config.answers_compared
     fitting, held_out = (pairs_that_fit(tokens, length, n_answers) for tokens in (data.train, data.validation))
-    n_left_out = (len(data.train.boundaries) - 1) // n_answers - len(fitting)
-    if n_left_out and world.is_first:
-        what = "%s of %s pairs are longer than model.context_length %s and are left out"
-        _log.warning(what, f"{n_left_out:,}", f"{n_left_out + len(fitting):,}", f"{length:,}")
     nth = in_new_order(fitting, config.seed)
 
     def get_pairs(micro_batch: int, rows: slice) -> list[Ranking]:

@@ -3,6 +3,7 @@
 Pair n of a run depends on the run's seed and n alone, so a run resumes exactly.
 """
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from pellucid.model.language_model import LanguageModel
 from pellucid.objectives.preference import PairBatch
 from pellucid.post_training.rewards import GrammarJudge, rows_of
 from pellucid.runtime.precision import Precision
+
+_log = logging.getLogger(__name__)
 
 Ids = Sequence[int]
 AnswerLogProbabilities = Callable[[Tensor, Tensor], Tensor]  # of inputs and targets (N, T): one for each row
@@ -89,13 +92,19 @@ def _split(token_file: TokenFile, i: int) -> tuple[list[int], list[int]]:
 
 
 def pairs_that_fit(token_file: TokenFile, context_length: int, n_answers: int = 2) -> list[int]:
-    """The numbers of the pairs, or rankings, of which all answers fit into the context. DataError if there are none."""
+    """The numbers of the pairs, or rankings, of which all answers fit into the context. DataError if there are none.
+
+    A warning says how many are left out.
+    """
     lengths = np.diff(token_file.boundaries)
     fitting: list[int] = np.flatnonzero(lengths.reshape(-1, n_answers).max(axis=1) <= context_length).tolist()
+    kind = "pair" if n_answers == 2 else "ranking"
     if not fitting:
-        kind = "pair" if n_answers == 2 else "ranking"
         what = f"no {kind} of the {token_file.name} split fits into model.context_length {context_length}"
         raise DataError("corpus.files", what, "use a model with a longer context, or shorter answers")
+    if (n := len(lengths) // n_answers) > len(fitting):
+        what = "%s of %s %ss of the %s split are longer than model.context_length %s and are left out"
+        _log.warning(what, f"{n - len(fitting):,}", f"{n:,}", kind, token_file.name, f"{context_length:,}")
     return fitting
 
 
