@@ -82,16 +82,16 @@ class DataSet:
         return [*chain.from_iterable(names), *notes_on_copies(self.local_files(), self._hashes)]
 
     def _patterns(self) -> list[str]:
-        named = self.data_files.values() if isinstance(self.data_files, dict) else [self.data_files or []]
-        return list(chain.from_iterable([item] if isinstance(item, str) else item for item in named))
+        named = self.data_files.values() if isinstance(self.data_files, dict) else [self.data_files]
+        return list(chain.from_iterable([item] if isinstance(item, str) else item or [] for item in named))
 
     @cached_property
     def _names(self) -> dict[str, dict[Path, list[Path]]] | None:
         """The local files of each split, each with its other names; None if `path` is no format, or for the web."""
         if self.path not in FORMATS or any("://" in each for each in self._patterns()):
             return None
-        named = self.data_files if isinstance(self.data_files, dict) else {"train": self.data_files or []}
-        lists = {split: [each] if isinstance(each, str) else each for split, each in named.items()}
+        named = self.data_files if isinstance(self.data_files, dict) else {"train": self.data_files}
+        lists = {split: [each] if isinstance(each, str) else each or [] for split, each in named.items()}
         suffix = SUFFIX_OF_FORMAT[self.path]
         names = {split: each_once(find_files(each, suffix)) for split, each in lists.items()}
         if self.validation_split in names and self.split in names:  # a glob may match what is held out, too

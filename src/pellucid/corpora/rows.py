@@ -25,6 +25,7 @@ from pellucid.corpora.local_files import CONVERT, is_utf16, opened
 from pellucid.errors import DataError
 
 ROWS_AT_A_TIME = 256
+OF_LIBRARIES = (pyarrow.ArrowException, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 BLANKS = re.compile(r"[ \t\r\n]*")
 MAYBE_HALF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 csv.field_size_limit(2**31 - 1)  # otherwise a text may have 131,072 characters
@@ -50,15 +51,12 @@ def rows_of_file(path: Path, file_format: str, wanted: Wanted) -> Iterator[Row]:
         try:
             for name, content in _uncompressed(file, path):
                 yield from read(content, name) if read else _parquet_rows(content, name, wanted)
-        except (pyarrow.ArrowException, EOFError, OSError, RuntimeError, ValueError, *_DAMAGED) as error:
+        except (ArithmeticError, EOFError, OSError, RuntimeError, ValueError, *OF_LIBRARIES) as error:
             if getattr(error, "errno", None):  # of the disk
                 raise
             reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
             fix = f"write it again as {file_format}, or leave it out"
             raise DataError(str(path), f"is damaged, or is not {file_format} ({reason})", fix) from None
-
-
-_DAMAGED = (zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
 def _zstandard(file: BinaryIO) -> BinaryIO:
