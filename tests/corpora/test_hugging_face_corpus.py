@@ -234,6 +234,10 @@ def test_a_name_with_brackets_or_a_tilde_is_the_file_of_that_name(tmp_path, monk
         corpus = HuggingFaceCorpus("json", data_files=name)
         assert texts(corpus, "train") == ["this"]
         assert [path.name for path in corpus.local_files()] == ["a[1].jsonl"]
+    (tmp_path / "set").mkdir()
+    json_lines(tmp_path / "set" / "train.jsonl", [{"text": "of a folder"}])
+    assert texts(HuggingFaceCorpus("~/set"), "train") == ["of a folder"]
+    assert HuggingFaceCorpus("~/set").local_files() == [tmp_path / "set" / "train.jsonl"]
 
 
 def test_each_file_is_read_once_and_a_copy_is_told(tmp_path, monkeypatch):

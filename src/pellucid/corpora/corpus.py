@@ -63,7 +63,7 @@ class CorpusWithNotes(Corpus, Protocol):
     """A corpus of somebody's files, which are not always what they were meant to be."""
 
     def notes(self) -> list[str]:
-        """What was left out when the corpus was read, and what may be a mistake in it; each in a few words."""
+        """Notes, a few words each: what was left out when the corpus was read, and what may be a mistake in it."""
 
 
 @runtime_checkable

@@ -66,7 +66,7 @@ class DataSet:
         """The local files among the data files, or those of the local folder that `path` names."""
         if self._names is not None:
             return list(each_once(chain.from_iterable(self._names.values())))
-        folder = Path(self.path)
+        folder = Path(os.path.expanduser(self.path))
         if self.data_files is None:
             return sorted(path for path in folder.rglob("*") if path.is_file())
         base = folder if folder.is_dir() else Path()
@@ -77,7 +77,7 @@ class DataSet:
         return [path for path in paths if path.is_file()]
 
     def notes(self) -> list[str]:
-        """What was left out of the files when they were read, and what may be a mistake in them."""
+        """Notes on what was left out of the files when they were read, and on what may be a mistake in them."""
         names = [notes_on_names(each) for each in (self._names or {}).values()]
         return [*chain.from_iterable(names), *notes_on_copies(self.local_files(), self._hashes)]
 

@@ -58,19 +58,19 @@ def without(files: Iterable[Path], held_out: Iterable[Path]) -> list[Path]:
 
 
 def _number_of(path: Path) -> object:
-    """What is equal for all names of a file. Some file systems number no files."""
+    """A key that all names of a file share. Some file systems number no files."""
     status = path.stat()
     return (status.st_dev, status.st_ino) if status.st_ino else path.resolve()
 
 
 def notes_on_names(names: dict[Path, list[Path]]) -> list[str]:
-    """What is to be said of files with several names, of which all but the first are left out."""
+    """A note on files with several names, of which all but the first are left out; none if there are none."""
     same = [f"{other} is {path}" for path, others in names.items() for other in others]
     return [f"each file is read once: {some(same)}"] if same else []
 
 
 def notes_on_copies(files: Sequence[Path], hashes: Iterable[str]) -> list[str]:
-    """What is to be said of files with equal contents: text that is held out of one is trained on in the other."""
+    """A note on files with equal contents, if there are any: what is held out of one is trained on in the other."""
     first: dict[str, Path] = {}
     pairs = [(path, first.setdefault(digest, path)) for path, digest in zip(files, hashes, strict=True)]
     same = [f"{path} holds the same as {other}" for path, other in pairs if path != other and path.stat().st_size]

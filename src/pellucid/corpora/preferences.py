@@ -49,7 +49,7 @@ class PreferencesCorpus:
         return self._source.local_files()
 
     def notes(self) -> list[str]:
-        """What was left out of the files, and what may be a mistake in them."""
+        """Notes on what was left out of the files, and on what may be a mistake in them."""
         return self._source.notes()
 
     def conversations(self, split: Split) -> Iterator[Sequence[Turn]]:

@@ -117,7 +117,7 @@ class TextFilesCorpus:
         return [*self.train_files, *self.validation_files]
 
     def notes(self) -> list[str]:
-        """What was left out of the files, and what may be a mistake: a separator that occurs in none, equal files."""
+        """Notes on what was left out, and on what may be a mistake: a separator that occurs in no file, equal files."""
         told = [
             *notes_on_names(self._names),
             *notes_on_copies(self.local_files(), [*self._hashes["files"], *self._hashes["validation_files"]]),
@@ -307,7 +307,7 @@ def _holds(path: Path, text: str) -> bool:
 
 
 def _hint_on_line_ends(path: Path, separator: str) -> str | None:
-    """What is to be said of a file where the separator occurs only with the line ends of Windows."""
+    """How to separate the documents of a file where the separator occurs only with the line ends of Windows."""
     of_windows = separator.replace("\r", "").replace("\n", "\r\n")
     if of_windows == separator or not _holds(path, of_windows):
         return None
