@@ -28,7 +28,7 @@ ANSWERS = {
 FINE_TUNING = """\
 name: chat
 start_from: base
-corpus: {type: conversations, files: [chats.jsonl], validation_files: [chats.jsonl]}
+corpus: {type: conversations, files: [chats.jsonl], validation_files: [same.jsonl]}
 data: {packing: documents}
 model: {dropout: 0.0}
 objective: {type: sft}
@@ -51,7 +51,8 @@ def trained(tmp_path_factory) -> Path:
         (folder / "corpus.txt").write_text(VERSES)
         (folder / "tiny.yaml").write_text(TINY_RUN)
         records = [{"prompt": question, "answer": answer} for question, answer in ANSWERS.items()]
-        (folder / "chats.jsonl").write_text("\n".join(map(json.dumps, records)))
+        for file in ("chats.jsonl", "same.jsonl"):
+            (folder / file).write_text("\n".join(map(json.dumps, records)))
         (folder / "sft.yaml").write_text(FINE_TUNING)
         api.train("tiny.yaml", "base", overrides=["model.activation=swiglu", "model.norm=rms_norm"])
         api.train("sft.yaml", "chat")
@@ -180,7 +181,7 @@ def test_a_bad_record_is_one_line_and_nothing_is_left_behind(place: Path, pelluc
     result = pellucid("train", "sft.yaml", "--run-dir", "bad")
     assert result.exit_code == 3
     assert [line for line in result.stderr.splitlines() if line.startswith("error: ")] == [
-        "error: chats.jsonl, record 2: turn 2 is empty; give it a text, or leave out the record"
+        "error: chats.jsonl, line 2: turn 2 is empty; give it a text, or leave out the record"
     ]
     assert [path for path in (place / "data").iterdir() if path not in before and path.is_dir()] == []
 
