@@ -58,12 +58,12 @@ def test_each_ranking_is_as_many_conversations_the_best_answer_first(tmp_path):
     [
         (
             ["The fox.", "The hen."],
-            r"ranking 4\): the number of ranked answers is 2, but corpus.answers is 3; list equally",
+            "ranking 4: the number of ranked answers is 2, but corpus.answers is 3; list equally",
         ),
-        (["The fox.", "The hen.", "The fox."], r"ranking 4\): two answers are the same answer: nothing was preferred"),
-        (["The fox.", "", "The hen."], r"ranking 4\): answer 2 is empty; leave out this ranking"),
-        (["The fox.", None, "The hen."], r"ranking 4\): answer 2 is missing; write all of it"),
-        (None, r"ranking 4\): the number of ranked answers is 1, but corpus.answers is 3"),
+        (["The fox.", "The hen.", "The fox."], "ranking 4: two answers are the same answer: nothing was preferred"),
+        (["The fox.", "", "The hen."], "ranking 4: answer 2 is empty; leave out this ranking"),
+        (["The fox.", None, "The hen."], "ranking 4: answer 2 is missing; write all of it"),
+        (None, "ranking 4: the number of ranked answers is 1, but corpus.answers is 3"),
     ],
 )
 def test_a_ranking_that_says_nothing_is_refused(tmp_path, ranked, words):
@@ -81,7 +81,7 @@ def test_rankings_that_are_read_as_pairs_and_pairs_as_rankings_are_refused(tmp_p
 
 def test_an_error_names_the_number_of_the_pair_also_among_thousands(tmp_path):
     corpus = write(tmp_path, [*PAIRS * 300, {**PAIRS[0], "chosen": ""}])
-    with pytest.raises(DataError, match="pair 3,001\\): chosen is empty"):
+    with pytest.raises(DataError, match="pair 3,001: chosen is empty"):
         [*corpus.conversations("train")]
 
 
@@ -102,10 +102,10 @@ def test_the_identity_is_that_of_the_contents(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"rejected": PAIRS[3]["chosen"]}, r"pair 4\): chosen and rejected are the same answer"),
-        ({"chosen": " "}, r"pair 4\): chosen is empty; leave out this pair"),
-        ({"prompt": ""}, r"pair 4\): prompt is empty"),
-        ({"rejected": None}, r"pair 4\): rejected is missing"),
+        ({"rejected": PAIRS[3]["chosen"]}, "pair 4: chosen and rejected are the same answer"),
+        ({"chosen": " "}, "pair 4: chosen is empty; leave out this pair"),
+        ({"prompt": ""}, "pair 4: prompt is empty"),
+        ({"rejected": None}, "pair 4: rejected is missing"),
     ],
 )
 def test_a_pair_that_says_nothing_is_refused(tmp_path, change, words):
@@ -116,7 +116,7 @@ def test_a_pair_that_says_nothing_is_refused(tmp_path, change, words):
 
 def test_answers_that_are_no_text_are_refused(tmp_path):
     corpus = write(tmp_path, [{**pair, "chosen": [{"role": "assistant"}]} for pair in PAIRS])
-    with pytest.raises(DataError, match=r"pair 1\): chosen holds list, not text"):
+    with pytest.raises(DataError, match="pair 1: chosen holds list, not text"):
         [*corpus.conversations("train")]
 
 

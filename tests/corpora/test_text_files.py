@@ -233,7 +233,8 @@ def test_a_file_with_two_names_is_read_once_and_a_copy_is_told(tmp_path, monkeyp
     written(tmp_path, "a.txt", "text" * 9)
     (tmp_path / "b.txt").symlink_to("a.txt")
     os.link("a.txt", "c.txt")
-    corpus = TextFilesCorpus(["*.txt", "./x/../a.txt"] if (tmp_path / "x").mkdir() else ["*.txt", "x/../a.txt"])
+    (tmp_path / "x").mkdir()
+    corpus = TextFilesCorpus(["*.txt", "x/../a.txt"])
     assert documents(corpus, "train") == "texttexttexttexttexttexttexttext¶"
     assert corpus.notes() == ["each file is read once: b.txt is a.txt, c.txt is a.txt, x/../a.txt is a.txt"]
     copy = TextFilesCorpus(["a.txt", written(tmp_path, "d.txt", "text" * 9)])

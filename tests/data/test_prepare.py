@@ -1,5 +1,6 @@
 import hashlib
 import json
+import logging
 import math
 import multiprocessing
 import os
@@ -376,7 +377,7 @@ def test_one_line_says_what_is_in_prepared_files_and_what_was_left_out(tmp_path,
     Path("c.txt").write_text("four", encoding="utf-8")
     prepared(TextFilesCorpus(["*.txt"], separator="--"), tmp_path / "data")
     prepared(TextFilesCorpus(["*.txt"], separator="--"), tmp_path / "data")
-    assert [(record.levelname, record.message) for record in caplog.records] == [
-        ("INFO", "1 file: 2 documents to train on, 1 held out"),
-        ("WARNING", "2 files: 3 documents to train on, 1 held out; each file is read once: b.txt is a.txt"),
+    assert [(record.levelno, record.message) for record in caplog.records] == [
+        (logging.INFO, "1 file: 2 documents to train on, 1 held out"),
+        (logging.WARNING, "2 files: 3 documents to train on, 1 held out; each file is read once: b.txt is a.txt"),
     ]

@@ -71,7 +71,7 @@ class PreferencesCorpus:
                 more = ", or set corpus.answers to the number of ranked answers" if "ranked" in row.values else ""
                 raise DataError(row.where, what, fix + more)
             prompt, *answers = (row.values[name] for name in self._columns)
-            yield self._checked(f"{row.where} ({self._kind} {number:,})", prompt, answers)
+            yield self._checked(f"{row.where}, {self._kind} {number:,}", prompt, answers)
 
     def _checked(self, where: str, prompt: Any, answers: list[Any]) -> tuple[str, ...]:
         """The prompt and its answers; those of a ranking are a list in a single column."""
