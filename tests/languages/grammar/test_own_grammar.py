@@ -49,14 +49,14 @@ MISTAKES = {
     "a weight without a blank": (
         "toss\n    1heads\n",
         2,
-        "'1heads' is no weight; begin an option with a number above 0",
+        "'1heads' is not a weight; begin an option with a number above 0",
     ),
     "no text": ("toss\n    1\n    2 tails\n", 2, "an option without a text; write one after its weight"),
     "a choice without a rule": (COIN.replace("[again]", "[x:]"), 3, "[x:] names no rule; write one after the colon"),
     "a hole without a name": (COIN.replace("[again]", "{.x}"), 3, "nothing is called ''"),
     "a tab": ("toss\n\t1 heads\n", 2, "a tab; indent with spaces"),
-    "no weight": ("toss\n    heads\n", 2, "'heads' is no weight; begin an option with a number above 0"),
-    "a weight of zero": ("toss\n    0 heads\n", 2, "'0' is no weight"),
+    "no weight": ("toss\n    heads\n", 2, "'heads' is not a weight; begin an option with a number above 0"),
+    "a weight of zero": ("toss\n    0 heads\n", 2, "'0' is not a weight"),
     "a rule twice": ("toss\n    1 heads\ntoss\n    1 tails\n", 3, "the rule 'toss' is written twice; see line 1"),
     "a rule without options": ("toss\n    1 heads\nagain\n", 3, "the rule 'again' has no options"),
     "an unknown rule": (COIN.replace("[again]", "[agan]"), 3, "there is no rule 'agan'; did you mean 'again'?"),
@@ -131,9 +131,63 @@ MISTAKES = {
         3,
         "the 'country' after '!' does not tell the options of 'city' apart",
     ),
-    "a division by zero": ("toss\n    1/0 heads\n", 2, "'1/0' is no weight"),
+    "a division by zero": ("toss\n    1/0 heads\n", 2, "'1/0' is not a weight"),
     "no rules but fixed texts": ("{x}\n    a | b\n", 1, "there are no rules"),
     "no rules": ("# nothing here\n", 1, "there are no rules"),
+    "a weight near nothing": ("toss\n    1 heads\n    2e-16 tails\n", 3, "choose one from 1e-09 to 1e+09"),
+    "a weight near infinity": ("toss\n    1 heads\n    1e308 tails\n", 3, "choose one from 1e-09 to 1e+09"),
+    "a fixed text twice": ("s\n    1 {x.a}\n{x}\n    a | b\n    a | c\n", 5, "the key 'a' of {x} is written twice"),
+    "a name for fixed and drawn texts": (
+        "s\n    1 [x:n] {x.a}\nn\n    1 a\n{x}\n    a | b\n",
+        2,
+        "the fixed texts of {x} have the name 'x', too",
+    ),
+    "a hole that may begin like another option": (
+        "s\n    1 [x:n] [r]\nn\n    1 Ada\n    1 Ben\nr\n    1 {x} sings\n    1 Ben sings\n",
+        8,
+        "this option of 'r' and that of line 7 both begin with 'Ben sings'",
+    ),
+    "options that begin alike with a capital": (
+        "s\n    1 So [M]\nm\n    1 [n]\nn\n    1 ada\n    1 Ada b\n",
+        7,
+        "this option of 'n' and that of line 6 both begin with 'Ada'",
+    ),
+    "an exception with an option that draws": (
+        "s\n    1 [x:n] [m!x]\nn\n    1 a\n    1 b\nm\n    1 a\n    1 b\n    1 c [n]\n",
+        2,
+        "the 'name' after '!' does not tell the options of 'm' apart",
+    ),
+    "a long chain": (
+        "".join(f"r{i}\n    1 a[r{i + 1}]\n" for i in range(1_500)) + "r1500\n    1 z\n",
+        201,
+        "the rule 'r100' is one of more than 100 rules, each of which uses the next; write some of them into one",
+    ),
+    "a long chain in two parts": (
+        "s\n    1 [r60] [r0]\n" + "".join(f"r{i}\n    1 a[r{i + 1}]\n" for i in range(120)) + "r120\n    1 z\n",
+        123,
+        "the rule 'r60' is one of more than 100 rules",
+    ),
+    "beginnings that double": (
+        "".join(f"r{i}\n    1 [r{i + 1}]a\n    1 [r{i + 1}]b\n" for i in range(40)) + "r40\n    1 x\n",
+        2,
+        "up to here there are more than 3,000,000 cases to check",
+    ),
+    "a text that doubles": (
+        "".join(f"r{i}\n    1 [r{i + 1}][r{i + 1}]\n" for i in range(40)) + "r40\n    1 x\n",
+        52,
+        "a text with this option may have more than 50,000 characters",
+    ),
+    "too many names": (
+        "s\n    1 " + "".join(f"[v{i}:n]" for i in range(201)) + "\nn\n    1 a\n",
+        2,
+        "'v200' is one more than the 200 names that can be remembered",
+    ),
+    "an option that hardly ever begins": (
+        "".join(f"r{i}\n    1e-9 [r{i + 1}]\n    1e9 b{i}.\n" for i in range(9)) + "r9\n    1 z\n",
+        2,
+        "of the texts of its rule, less than 1e-100 begin with this option",
+    ),
+    "a hundred thousand brackets": (f"s\n    1 {'[' * 100_000}\n", 2, "'[' is not closed before '[[["),
 }
 
 
@@ -160,6 +214,33 @@ def test_a_file_that_cannot_be_read_is_told_with_the_reason_and_the_line(tmp_pat
         with pytest.raises(DataError) as raised:
             OwnGrammar.read_file(file)
         assert str(raised.value) == message
+
+
+def test_optional_names_that_nothing_needs_do_not_double_the_checks():
+    rules = "".join(f"r{i}\n    1 a[v{i}:n][r{i + 1}]\n    1 b[r{i + 1}]\n" for i in range(40))
+    grammar = OwnGrammar(rules + "r40\n    1 .\nn\n    1 c\n", "rules")
+    assert grammar.n_texts == 2**40
+
+
+def test_a_mark_of_byte_order_and_line_ends_of_windows_change_nothing(tmp_path):
+    for name, content in {
+        "plain": COIN.encode(),
+        "marked": b"\xef\xbb\xbf" + COIN.replace("\n", "\r\n").encode(),
+    }.items():
+        (tmp_path / name).write_bytes(content)
+    plain, marked = (
+        build_corpus(GrammarConfig(type="grammar", file=str(tmp_path / name))) for name in ("plain", "marked")
+    )
+    assert marked.identity == plain.identity
+
+
+def test_an_entropy_for_which_too_much_is_remembered_is_refused_with_its_line():
+    names = [f"v{i}" for i in range(24)]
+    rules = f"s\n    1 {' '.join(f'[{n}:x]' for n in names)} {' '.join(f'[x!{n}]' for n in names)}\nx\n"
+    grammar = OwnGrammar(rules + "    1 a\n    1 b\n    1 c\n", "my.rules")
+    with pytest.raises(DataError, match="my.rules:1: too much is remembered in 's' to compute the entropy"):
+        assert grammar.entropy_nats
+    assert grammar.log_probability(grammar.write(random.Random(0))) == pytest.approx(24 * math.log(1 / 6))
 
 
 @given(st.lists(st.text("[]{}:!=.|aX ", max_size=12), min_size=1, max_size=4))
@@ -258,6 +339,16 @@ def test_the_portrait_of_a_small_grammar_is_exact():
     assert picture.least_likely == ("heads", 1 / 4)
     assert picture.entropy_nats == pytest.approx(-(math.log(1 / 4) / 4 + 2 * math.log(3 / 8) * 3 / 8))
     assert picture.unused == ["7: the rule 'spare' is never used"]
+
+
+def test_the_portrait_of_a_grammar_of_long_texts_is_short_and_has_more_texts_than_floats():
+    digits = "".join(f"    1 {digit}\n" for digit in "0123456789")
+    picture = portrait(OwnGrammar(f"s\n    1 {'[d]' * 4_000}\nd\n{digits}", "digits.rules"))
+    assert picture.n_texts == 10**4_000
+    assert 100 < picture.n_seen < 200
+    table = picture.table("digits.rules")
+    assert "1.0e+4000" in table
+    assert len(table) < 10_000
 
 
 def test_the_command_describes_the_example_and_refuses_a_mistake(tmp_path):

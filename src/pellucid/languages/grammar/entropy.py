@@ -13,11 +13,12 @@ Parts in sequence multiply, alternatives add.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
-from pellucid.languages.grammar.grammar import Fork, Grammar
-from pellucid.languages.grammar.notation import Choice, Option
+from pellucid.languages.grammar.grammar import Fork, Grammar, State, around, bind, fill
+from pellucid.languages.grammar.notation import Choice, Option, family
 
 
 class Mass(NamedTuple):
@@ -50,13 +51,25 @@ NO_KEYS: Keys = frozenset()
 UNKNOWN: Known = frozenset()
 
 
+MOST_STEPS = 2_000_000  # some seconds
+
+
+class TooMuchToRememberError(ValueError):
+    """A rule where there are too many states: each thing that is remembered multiplies them by its values."""
+
+    def __init__(self, rule: str) -> None:
+        super().__init__(f"more than {MOST_STEPS:,} states at {rule!r}")
+        self.rule, self.steps = rule, MOST_STEPS
+
+
 class Inside:
     """The masses of all parts of a grammar; each is computed once."""
 
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
-        self._needs: dict[str, Keys] = {}
-        self._binds: dict[str, frozenset[str]] = {}
+        self._n_steps = 0
+        self._needs: dict[Choice, Keys] = {}
+        self._binds: dict[Choice, frozenset[str]] = {}
         self._of_choice: dict[tuple[Choice, Known, Keys], Masses] = {}
         self._plans: dict[tuple[str, Keys], list[Plan]] = {}
 
@@ -69,20 +82,28 @@ class Inside:
         """The masses of a grammar in which these rules have other options; all masses that do not use them are kept."""
         touched, plain = self._grammar.above(names), self._grammar.plain
         other = Inside(grammar)
-        other._needs = {rule: needs for rule, needs in self._needs.items() if plain(rule) not in touched}
-        other._binds = {rule: binds for rule, binds in self._binds.items() if plain(rule) not in touched}
         other._of_choice = {key: value for key, value in self._of_choice.items() if plain(key[0].rule) not in touched}
         other._plans = {key: value for key, value in self._plans.items() if plain(key[0]) not in touched}
         return other
 
     def of_choice(self, choice: Choice, known: Known, live: Keys) -> Masses:
         """The mass of a choice and everything it writes, for each state of the `live` keys afterwards."""
-        known = frozenset(item for item in known if item[0] in self.needs(choice))
+        needs = self.needs(choice)
+        known = frozenset(item for item in known if item[0] in needs)
+        if choice.selector:
+            rule = choice.rule + fill(choice.selector, self._state(known))
+            return self.of_choice(replace(choice, rule=rule, selector=None), known, live)
         key = (choice, known, live)
         if key not in self._of_choice:
-            is_table = choice.selector or choice.without or self._grammar.rule(choice.rule).is_table
+            is_table = self._grammar.rule(choice.rule).is_table
             self._of_choice[key] = (self._draw if is_table else self._expand)(choice, known, live)
         return self._of_choice[key]
+
+    def _state(self, known: Known) -> State:
+        state = self._grammar.constants
+        for (variable, attribute), value in known:
+            state = bind(state, variable, {attribute: value})
+        return state
 
     def _expand(self, choice: Choice, known: Known, live: Keys) -> Masses:
         """Sum over the options of a rule: the choice of the option, then all its parts."""
@@ -92,17 +113,21 @@ class Inside:
             for part, live_after in steps:
                 before, masses = masses, {}
                 for state, mass in before.items():
-                    for learned, inner in self.of_choice(part, state, live_after).items():
+                    learned_masses = self.of_choice(part, state, live_after)
+                    self._count(choice.rule, len(learned_masses) * (1 + len(state)))
+                    for learned, inner in learned_masses.items():
                         _add(masses, {_updated(state, learned, live_after): mass.then(inner)})
             _add(total, masses)
         return total
 
+    def _count(self, rule: str, steps: int) -> None:
+        self._n_steps += steps
+        if self._n_steps > MOST_STEPS:
+            raise TooMuchToRememberError(rule)
+
     def _draw(self, choice: Choice, known: Known, live: Keys) -> Masses:
         """Sum over a table, perhaps without one option. Only here do weights depend on what is known."""
-        state: dict[str, dict[str, str]] = {}
-        for (variable, attribute), value in known:
-            state.setdefault(variable, {})[attribute] = value
-        fork = Fork(self._grammar, choice, None, state)
+        fork = Fork(self._grammar, choice, None, self._state(known))
         keys = [key for key in live if key[0] == choice.variable]
         if not keys:
             return {UNKNOWN: _entropy_of_table(fork)}
@@ -134,29 +159,26 @@ class Inside:
 
     def needs(self, choice: Choice) -> Keys:
         """The attributes that the weights in a choice, and in everything it writes, depend on."""
-        if choice.selector or choice.without:  # a table, which has no choices inside
-            return frozenset((hole.variable, hole.attribute) for hole in (choice.selector, choice.without) if hole)
-        if choice.rule not in self._needs:
-            inner = _choices(self._grammar.written(choice.rule))
-            self._needs[choice.rule] = NO_KEYS.union(*(self.needs(part) for part in inner))
-        return self._needs[choice.rule]
+        if choice not in self._needs:
+            own = frozenset((hole.variable, hole.attribute) for hole in (choice.selector, choice.without) if hole)
+            self._needs[choice] = own.union(*(self.needs(part) for part in self._inside(choice)))
+        return self._needs[choice]
 
     def binds(self, choice: Choice) -> frozenset[str]:
         """The variables that a choice, and everything it writes, set."""
-        if choice.selector:
-            return frozenset({choice.variable})
-        if choice.rule not in self._binds:
-            inner = _choices(self._grammar.written(choice.rule))
-            self._binds[choice.rule] = frozenset().union(*(self.binds(part) for part in inner))
-        return self._binds[choice.rule] | {choice.variable}
+        if choice not in self._binds:
+            inner = (self.binds(part) for part in self._inside(choice))
+            self._binds[choice] = frozenset({choice.variable}).union(*inner)
+        return self._binds[choice]
+
+    def _inside(self, choice: Choice) -> Iterator[Choice]:
+        """The choices inside a choice; of a selector, those of all rules that it may select."""
+        options = (option for name in family(choice, self._grammar.source) for option in self._grammar.source[name])
+        return (part for option in options for part in option.parts if isinstance(part, Choice))
 
 
 def _drawn(probability: float) -> Mass:
     return Mass(probability, -probability * math.log(probability), 1)
-
-
-def _choices(options: Sequence[Option]) -> Iterator[Choice]:
-    return (part for option in options for part in option.parts if isinstance(part, Choice))
 
 
 def _add(total: Masses, masses: Mapping[Known, Mass]) -> None:
@@ -170,9 +192,9 @@ def _updated(before: Known, learned: Known, live: Keys) -> Known:
 
 def _entropy_of_table(fork: Fork) -> Mass:
     """The mass of a table: with weights w that sum to W, its entropy is ln W - (sum of w ln w) / W."""
-    total, number = fork.rule.weight_logarithms, len(fork.rule.options)
-    if fork.excluded is not None:
-        weight = fork.rule.weights[fork.excluded]
-        total -= weight * math.log(weight)
-        number -= 1
+    logarithms, number = fork.rule.logarithms, len(fork.rule.options)
+    if fork.excluded is None:
+        total = logarithms[0][-1]
+    else:
+        total, number = around(fork.excluded, *logarithms), number - 1
     return Mass(1.0, math.log(fork.total) - total / fork.total, number)

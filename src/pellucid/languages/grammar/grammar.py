@@ -12,14 +12,14 @@ needs no search, each text can be written in at most one way, and no story is th
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise, takewhile
 
-from pellucid.languages.grammar.notation import Bind, Choice, Hole, Option, Part, capitalize, join_text
+from pellucid.languages.grammar.notation import Bind, Choice, Hole, Option, Part, capitalize, family, join_text
 
 Rules = Mapping[str, Sequence[Option]]
 # The options drawn so far: variable -> its attributes.
@@ -28,6 +28,16 @@ State = Mapping[str, Mapping[str, str]]
 Rest = tuple[Part, "Rest"] | None
 # A determined text and, if it fills a hole, that hole.
 Piece = tuple[str, Hole | None]
+
+
+def sums(values: Sequence[float]) -> list[float]:
+    """The sum of the first n values for each n from 0 on."""
+    return list(accumulate(values, initial=0.0))
+
+
+def around(index: int, from_start: Sequence[float], from_end: Sequence[float]) -> float:
+    """The sum of all values but one: those before it and those after it, as a difference could cancel."""
+    return from_start[index] + from_end[len(from_end) - 2 - index]
 
 
 def bind(state: State, variable: str, attributes: Mapping[str, str]) -> State:
@@ -47,8 +57,8 @@ class Rule:
     def __init__(self, name: str, options: Sequence[Option]) -> None:
         self.name, self.options = name, options
         self.weights = [option.weight for option in options]
-        self.cumulative = list(accumulate(self.weights))
-        self.total = self.cumulative[-1]
+        self.sums = sums(self.weights)
+        self.total = self.sums[-1]
         openings = [takewhile(lambda part: not isinstance(part, Choice), option.parts) for option in options]
         for shorter, longer in pairwise(sorted("".join(map(str, opening)) for opening in openings)):
             if longer.startswith(shorter):
@@ -57,12 +67,17 @@ class Rule:
     @cached_property
     def is_table(self) -> bool:
         """Whether every option is plain text."""
-        return all(len(option.parts) == 1 and isinstance(option.parts[0], str) for option in self.options)
+        return all(isinstance(part, str) for option in self.options for part in option.parts)
 
     @cached_property
-    def weight_logarithms(self) -> float:
-        """The sum of w ln w over the weights, from which `entropy` follows."""
-        return math.fsum(weight * math.log(weight) for weight in self.weights)
+    def sums_from_end(self) -> list[float]:
+        return sums(self.weights[::-1])
+
+    @cached_property
+    def logarithms(self) -> tuple[list[float], list[float]]:
+        """The sums of w ln w over the first and over the last options, from which `entropy` follows."""
+        terms = [weight * math.log(weight) for weight in self.weights]
+        return sums(terms), sums(terms[::-1])
 
     @cached_property
     def index_of(self) -> dict[tuple[str, str], int]:
@@ -70,10 +85,13 @@ class Rule:
         return {item: i for i, option in enumerate(self.options) for item in option.attributes.items()}
 
     @cached_property
-    def by_text(self) -> tuple[dict[str, int], set[int]]:
-        """The options of a table by their text, and the lengths of these texts."""
-        texts = {str(option.parts[0]): i for i, option in enumerate(self.options)}
-        return texts, set(map(len, texts))
+    def by_opening(self) -> tuple[Mapping[str, list[int]], set[int]]:
+        """The options by the text with which they begin, "" for those that begin with a hole; the lengths of these."""
+        openings: defaultdict[str, list[int]] = defaultdict(list)
+        for i, option in enumerate(self.options):
+            first = option.parts[0] if option.parts else ""
+            openings[first if isinstance(first, str) else ""].append(i)
+        return dict(openings), set(map(len, openings))
 
 
 class Fork:
@@ -90,7 +108,7 @@ class Fork:
         if choice.without:
             self.excluded = self.rule.index_of.get((choice.without.attribute, fill(choice.without, state)))
             if self.excluded is not None:
-                self.total -= self.rule.weights[self.excluded]
+                self.total = around(self.excluded, self.rule.sums, self.rule.sums_from_end)
 
     def ahead(self) -> Iterator[Part]:
         """The parts still to be written, this choice first."""
@@ -109,28 +127,21 @@ class Fork:
 
     def draw(self, uniform: float) -> int:
         """The option for a uniform random number from [0, 1)."""
-        cumulative, excluded = self.rule.cumulative, self.excluded
+        sums, excluded = self.rule.sums, self.excluded
         mass = uniform * self.total
-        if excluded is not None and mass >= (cumulative[excluded - 1] if excluded else 0.0):
-            mass += self.rule.weights[excluded]
-        index = bisect_right(cumulative, mass)
-        while index == len(cumulative) or index == excluded:  # only by rounding errors, at the upper end
-            index -= 1
-        return index
+        if excluded is None or mass < sums[excluded]:
+            return min(bisect_right(sums, mass), len(sums) - 1) - 1  # the upper end only by rounding errors
+        # Of the options after the excluded one, the last that leaves no more than the rest of the mass to those after.
+        index = len(sums) - 1 - bisect_left(self.rule.sums_from_end, self.total - mass)
+        return max(index, excluded + 1) if excluded + 2 < len(sums) else excluded - 1
 
     def find(self, text: str, start: int) -> int | None:
         """The option whose determined text is at `start`: one at most, because options are prefix-free."""
-        candidates: Sequence[int] = self.allowed()
-        if self.rule.is_table:  # tables may be long
-            indices, lengths = self.rule.by_text
-            matches = (indices.get(text[start : start + length]) for length in lengths)
-            candidates = [i for i in matches if i is not None and i != self.excluded]
-        options = self.rule.options
-        for i in candidates:
-            first = options[i].parts[0] if options[i].parts else ""
-            may_fit = not isinstance(first, str) or text.startswith(first, start)  # rules out most at once
-            if may_fit and text.startswith(self.write(i)[0], start):
-                return i
+        openings, lengths = self.rule.by_opening
+        for length in lengths:
+            for i in openings.get(text[start : start + length], ()):
+                if i != self.excluded and text.startswith(self.write(i)[0], start):
+                    return i
         return None
 
     def write(self, index: int) -> tuple[str, Fork | None]:
@@ -176,7 +187,7 @@ class Grammar:
         table, is_row, row = name.partition("=")
         if is_row and name not in self.source:
             drawn = self.rule(table)
-            return [Option(1.0, (), drawn.options[drawn.by_text[0][row]].attributes)]
+            return [Option(1.0, (), drawn.options[drawn.by_opening[0][row][0]].attributes)]
         options = self.source[self.plain(name)]
         return options if name in self.source else [_capitalized(option) for option in options]
 
@@ -207,7 +218,8 @@ class Grammar:
         for name, options in self.source.items():
             for part in (part for option in options for part in option.parts):
                 if isinstance(part, Choice):
-                    users[self.plain(part.rule)].add(name)
+                    for used in family(part, self.source):
+                        users[used].add(name)
         return users
 
     def _opened(self, option: Option) -> Iterator[Option]:

@@ -38,10 +38,12 @@ predict its choices, `weather: sky`; a column and fixed texts, that of their hol
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-_MARKS = re.compile(r"\[([^\]]+)\]|\{([^}]+)\}")  # a choice may hold a hole, so choices are looked for first
+_MARKS = re.compile(r"\[([^\[\]]+)\]|\{([^{}]+)\}")  # a choice may hold a hole, so choices are looked for first
+# Far from where a sum of weights overflows, or a product of probabilities becomes 0.
+LEAST_WEIGHT, MOST_WEIGHT = 1e-9, 1e9
 
 
 @dataclass(frozen=True)
@@ -138,9 +140,16 @@ def read_rules(source: str) -> dict[str, tuple[Option, ...]]:
 
 
 def fixed_texts(written: Iterable[WrittenRule]) -> dict[str, dict[str, str]]:
-    """The fixed texts: variable -> key -> text."""
-    rows = {rule.fixed: [cells_of(option, 2) for option in rule.options] for rule in written if rule.fixed}
-    return {variable: {cells[0]: cells[1] for cells in each} for variable, each in rows.items()}
+    """The fixed texts: variable -> key -> text. Raises RuleError for a key that is written twice."""
+    texts: dict[str, dict[str, str]] = {}
+    for rule in (rule for rule in written if rule.fixed):
+        of_key = texts[rule.fixed] = {}
+        for option in rule.options:
+            key, text = cells_of(option, 2)
+            if key in of_key:
+                raise RuleError(option.line, f"the key {key!r} of {rule.name} is written twice", "rename one of them")
+            of_key[key] = text
+    return texts
 
 
 def skills_of_holes(written: Iterable[WrittenRule], otherwise: str) -> Callable[[Hole], str]:
@@ -240,7 +249,9 @@ def _weight(text: str, line: int) -> float:
     except (ValueError, ZeroDivisionError):
         weight = 0.0
     if not 0 < weight < float("inf"):
-        raise RuleError(line, f"{text!r} is no weight", "begin an option with a number above 0 and a blank")
+        raise RuleError(line, f"{text!r} is not a weight", "begin an option with a number above 0 and a blank")
+    if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
+        raise RuleError(line, f"the weight {text}", f"choose one from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}")
     return weight
 
 
@@ -274,11 +285,16 @@ def _read_choice(mark: str) -> Choice:
     )
 
 
-def family(choice: Choice, names: Iterable[str]) -> list[str]:
+def family(choice: Choice, names: Collection[str]) -> list[str]:
     """The rules from which a choice may draw or remember, of these names; for a selector, those of all its texts."""
     if choice.selector:
         return [name for name in names if name.startswith(choice.rule) or name + "=" == choice.rule]
-    return [name for name in names if name in (choice.rule, choice.rule[:1].lower() + choice.rule[1:])]
+    return [name for name in (choice.rule, choice.rule[:1].lower() + choice.rule[1:]) if name in names][:1]
+
+
+def used_by(option: Option, names: Collection[str]) -> Iterator[str]:
+    """The rules that an option uses; all that may follow a selector. Rules that do not exist are left out."""
+    return (name for part in option.parts if isinstance(part, Choice) for name in family(part, names))
 
 
 def join_text(parts: Sequence[Part]) -> tuple[Part, ...]:
