@@ -2,12 +2,16 @@
 
 import math
 import random
+from decimal import Decimal
 from typing import NamedTuple
 
 from pellucid.languages.grammar.own import OwnGrammar
 
 FEW_TEXTS = 50_000  # so many can all be listed in some seconds
+MOST_LISTED_CHARACTERS = 10_000_000  # of all these texts
 N_DRAWN = 2_000
+MOST_DRAWN_CHARACTERS = 500_000
+MOST_SHOWN = 500  # characters of a text
 
 
 class Portrait(NamedTuple):
@@ -16,6 +20,7 @@ class Portrait(NamedTuple):
     n_texts: int
     entropy_nats: float
     is_complete: bool
+    n_seen: int
     likeliest: tuple[str, float]
     least_likely: tuple[str, float]
     samples: list[str]
@@ -25,17 +30,17 @@ class Portrait(NamedTuple):
 
     def table(self, where: str) -> str:
         """The figures to read."""
-        seen = "of all" if self.is_complete else f"of {N_DRAWN:,} drawn"
+        seen = "of all" if self.is_complete else f"of {self.n_seen:,} drawn"
         words_of_longest = len(self.longest.split())
         lines = [
-            f"texts         {self.n_texts:,}" if self.n_texts < 10**9 else f"texts         {self.n_texts:.1e}",
+            f"texts         {self.n_texts:,}" if self.n_texts < 10**9 else f"texts         {Decimal(self.n_texts):.1e}",
             f"entropy       {self.entropy_nats:.4f} nats per text: the floor of the loss",
-            f"most likely   {self.likeliest[1]:.2g}  {self.likeliest[0]!r} ({seen})",
-            f"least likely  {self.least_likely[1]:.2g}  {self.least_likely[0]!r} ({seen})",
+            f"most likely   {_shown(*self.likeliest)} ({seen})",
+            f"least likely  {_shown(*self.least_likely)} ({seen})",
             f"longest       {len(self.longest)} characters, {words_of_longest} words ({seen})",
             f"words         {self.n_words:,} different ({seen})",
             "",
-            *(f"    {text!r}" for text in self.samples),
+            *(f"    {_shortened(text)!r}" for text in self.samples),
             "",
             *(f"{where}:{rule}" for rule in self.unused),
             f"to train on it: corpus.type grammar, tokenizer.vocab_size {257 + 2 * self.n_words:,} or more for whole "
@@ -48,15 +53,14 @@ class Portrait(NamedTuple):
 def portrait(grammar: OwnGrammar, seed: int = 0, n_samples: int = 10) -> Portrait:
     """List all texts of a small grammar, or draw some of a large one, and look at them."""
     rng = random.Random(seed)
-    is_complete = grammar.n_texts <= FEW_TEXTS
-    texts = all_texts(grammar) if is_complete else {}
-    if not is_complete:
-        texts = {text: math.exp(grammar.log_probability(text)) for text in (grammar.write(rng) for _ in range(N_DRAWN))}
+    is_complete = grammar.n_texts <= min(FEW_TEXTS, MOST_LISTED_CHARACTERS // grammar.longest)
+    texts = all_texts(grammar) if is_complete else drawn_texts(grammar, rng)
     by_probability = sorted(texts.items(), key=lambda item: item[1])
     return Portrait(
         n_texts=grammar.n_texts,
         entropy_nats=grammar.entropy_nats,
         is_complete=is_complete,
+        n_seen=len(texts),
         likeliest=by_probability[-1],
         least_likely=by_probability[0],
         samples=[grammar.write(rng) for _ in range(n_samples)],
@@ -64,6 +68,27 @@ def portrait(grammar: OwnGrammar, seed: int = 0, n_samples: int = 10) -> Portrai
         longest=max(texts, key=len),
         n_words=len({word for text in texts for word in text.split()}),
     )
+
+
+def drawn_texts(grammar: OwnGrammar, rng: random.Random) -> dict[str, float]:
+    """Some texts, each with its probability."""
+    texts: dict[str, float] = {}
+    n_characters = 0
+    for _ in range(N_DRAWN):
+        text = grammar.write(rng)
+        texts[text] = math.exp(grammar.log_probability(text))
+        n_characters += len(text)
+        if n_characters > MOST_DRAWN_CHARACTERS:
+            break
+    return texts
+
+
+def _shown(text: str, probability: float) -> str:
+    return f"{probability:.2g}  {_shortened(text)!r}" if probability else f"< 1e-307  {_shortened(text)!r}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]} …"
 
 
 def all_texts(grammar: OwnGrammar) -> dict[str, float]:
