@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from pellucid.config.base import BrokenRule, Section
 
+MOST_SYMBOLS = 1_000  # of a document: a thousand longer ones would take minutes
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -54,8 +55,8 @@ class ChainsConfig(DrawnSection):
 
     type: Literal["chains"]
     states: int = Field(3, ge=2, le=52, description="states of each chain, which are its symbols")
-    alpha: float = Field(1.0, gt=0, description="parameter of the Dirichlet distribution of each row of the matrix")
-    length: int = Field(100, ge=2, description="symbols of a document")
+    alpha: float = Field(1.0, ge=1e-6, le=1e6, description="parameter of the Dirichlet distribution of each row of the matrix")
+    length: int = Field(100, ge=2, le=MOST_SYMBOLS, description="symbols of a document")
 
 
 class LookupConfig(DrawnSection):
@@ -66,7 +67,7 @@ class LookupConfig(DrawnSection):
     values: int = Field(10, ge=2, le=100, description="different values")
     pairs: int = Field(8, ge=1, description="the most pairs of a document; no key comes twice")
     fewest_pairs: int | None = Field(None, ge=1, description="the fewest pairs; left out: all documents have `pairs`")
-    queries: int = Field(8, ge=1, description="questions of a document")
+    queries: int = Field(8, ge=1, le=MOST_SYMBOLS // 4, description="questions of a document")
 
     @model_validator(mode="after")
     def _has_enough_keys(self) -> LookupConfig:
@@ -84,7 +85,7 @@ class HopsConfig(DrawnSection):
     type: Literal["hops"]
     names: int = Field(8, ge=2, le=52, description="names, each with an arrow to another or to itself")
     most_hops: int = Field(4, ge=1, le=9, description="the most arrows that a question follows")
-    queries: int = Field(8, ge=1, description="questions of a document")
+    queries: int = Field(8, ge=1, le=MOST_SYMBOLS // 4, description="questions of a document")
 
 
 class BracketsConfig(DrawnSection):
@@ -92,8 +93,8 @@ class BracketsConfig(DrawnSection):
 
     type: Literal["brackets"]
     kinds: int = Field(2, ge=1, le=4, description="kinds of brackets")
-    depth: int = Field(8, ge=1, description="the most brackets that are open at a time")
-    length: int = Field(64, ge=2, multiple_of=2, description="brackets of a document, an even number")
+    depth: int = Field(8, ge=1, le=MOST_SYMBOLS // 2, description="the most brackets that are open at a time")
+    length: int = Field(64, ge=2, le=MOST_SYMBOLS, multiple_of=2, description="brackets of a document, an even number")
 
 
 class SumsConfig(DrawnSection):
@@ -122,7 +123,7 @@ class HiddenConfig(DrawnSection):
     states: int = Field(4, ge=2, le=20, description="hidden states of a random process")
     symbols: int = Field(3, ge=2, le=52, description="symbols of a random process")
     process_seed: int = Field(0, ge=0, description="seed of the transitions of a random process")
-    length: int = Field(64, ge=1, description="symbols of a document")
+    length: int = Field(64, ge=1, le=MOST_SYMBOLS, description="symbols of a document")
 
     @model_validator(mode="after")
     def _has_the_keys_of_its_process(self) -> HiddenConfig:

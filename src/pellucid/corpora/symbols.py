@@ -13,6 +13,7 @@ from pellucid.languages.symbols import SymbolLanguage, text_of
 
 # Part of the corpora's identity: raise it whenever a document of one of these languages or its probability changes.
 SYMBOLS_VERSION = 1
+MOST_HELD_OUT_SUMS = 20_000  # documents: of three digits there are 300,000, and their truth would take an hour
 
 
 class SymbolCorpus(DrawnDocuments):
@@ -60,9 +61,15 @@ class SumsCorpus(SymbolCorpus):
     """Sums. There are too few to draw ever new ones, so the pairs of numbers are split, not the documents.
 
     A share of all pairs is held out, each once, in random order; training draws from the others, again and again.
+    Validation takes no more than MOST_HELD_OUT_SUMS of those that are held out.
     """
 
     language: Sums
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        if self._validation_fraction * self.language.n_pairs > MOST_HELD_OUT_SUMS:
+            self.identity["most_held_out"] = MOST_HELD_OUT_SUMS
 
     def documents(self, split: Split) -> Iterator[str]:
         """The sums of a split, written on demand; each call starts over."""
@@ -70,7 +77,7 @@ class SumsCorpus(SymbolCorpus):
         pairs = self.language.pairs()
         rng.shuffle(pairs)
         n = max(1, round(len(pairs) * self._validation_fraction))
-        chosen = pairs[:n] if split == "validation" else rng.choices(pairs[n:], k=self._size)
+        chosen = pairs[: min(n, MOST_HELD_OUT_SUMS)] if split == "validation" else rng.choices(pairs[n:], k=self._size)
         return (text_of(self.language.document(a, b)) for a, b in chosen)
 
     def fresh(self, n: int, seed: int) -> list[str]:

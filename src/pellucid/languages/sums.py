@@ -44,6 +44,10 @@ class Sums(SymbolLanguage[tuple[str, ...]]):
             return str(a), PLUS, str(b), EQUALS, str((a + b) % self.modulus)
         return *self._digits(a, 0), PLUS, *self._digits(b, 0), EQUALS, *self._digits(a + b, 1)
 
+    @property
+    def n_pairs(self) -> int:
+        return int(len(self.names) ** (2 * self.digits))
+
     def pairs(self) -> list[tuple[int, int]]:
         """All pairs of numbers."""
         numbers = range(len(self.names) ** self.digits)
