@@ -7,6 +7,10 @@ import pytest
 
 import in_this_process
 from pellucid.api import load
+from pellucid.config.languages import SumsConfig
+from pellucid.config.load import load_run_config
+from pellucid.corpora.build import build_corpus
+from pellucid.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted((ROOT / "configs/languages").glob("*.yaml"))
@@ -16,6 +20,30 @@ SMALL = {
     "schedule": {"warmup_steps": 0},
     "evaluation": {"every_steps": 2, "max_tokens": 400},
 }
+
+
+@pytest.mark.parametrize(
+    ("language", "override"),
+    [
+        *(("chains", f"alpha={alpha}") for alpha in ("1e308", "5e-324")),
+        *((language, "length=1000000000") for language in ("chains", "brackets", "hidden")),
+        ("brackets", "depth=1000000000"),
+        *((language, "queries=1000000000") for language in ("lookup", "hops")),
+    ],
+)
+def test_values_that_no_document_can_have_in_sensible_time_are_refused(language, override):
+    with pytest.raises(ConfigError, match=f"corpus.{override.partition('=')[0]}"):
+        load_run_config(ROOT / f"configs/languages/{language}.yaml", [f"corpus.{override}"])
+
+
+def test_of_very_many_sums_all_are_held_out_and_some_are_scored(monkeypatch):
+    config = SumsConfig(type="sums", digits=1, size=400)
+    before = build_corpus(config)
+    monkeypatch.setattr("pellucid.corpora.symbols.MOST_HELD_OUT_SUMS", 10)
+    corpus = build_corpus(config)
+    assert list(corpus.documents("validation")) == list(before.documents("validation"))[:10]
+    assert not set(corpus.documents("train")) & set(before.documents("validation"))
+    assert corpus.identity != before.identity
 
 
 @pytest.fixture(scope="module")

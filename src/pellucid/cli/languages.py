@@ -8,14 +8,29 @@ from typer import Argument
 from pellucid.cli.arguments import Json
 from pellucid.cli.terminal import print_result
 
+N_OF_CONTEST = 100  # new documents; with more, a language has to be larger
+
 
 def language(
-    file: Annotated[Path, Argument(metavar="FILE", help="Your rules, as in configs/languages/weather.rules.")],
+    file: Annotated[Path, Argument(metavar="FILE", help="Your rules; or `weather`, the example.")],
     as_json: Json = False,
 ) -> None:
     """Check a grammar of your own, and describe its texts."""
-    from pellucid.languages.grammar.own import OwnGrammar
+    from pellucid.config.languages import GrammarConfig
+    from pellucid.config.load import load_run_config
+    from pellucid.corpora.grammar import GrammarCorpus
     from pellucid.languages.grammar.portrait import portrait
 
-    picture = portrait(OwnGrammar.read_file(file))
-    print_result(picture._asdict() if as_json else picture.table(str(file)))
+    drawn = load_run_config(Path("languages/weather")).corpus  # what `train` would take
+    assert isinstance(drawn, GrammarConfig)
+    corpus = GrammarCorpus(str(file), drawn.size, drawn.seed, drawn.validation_fraction)
+    picture, too_small = portrait(corpus), corpus.too_small(N_OF_CONTEST)
+    if as_json:
+        n_texts = picture.n_texts if picture.n_texts < 10**4_000 else None  # JSON readers refuse longer numbers
+        more = {"n_texts": n_texts, "command": picture.command(str(file)), "too_small": too_small}
+        print_result({**picture._asdict(), **more})
+        return
+    notes = [f"too small {purpose}: {reason}" for purpose, reason in too_small.items()]
+    if "to train on" not in too_small:
+        notes.append(f"to train on it:\n    {picture.command(str(file))}")
+    print_result("\n".join([picture.table(str(file)), *notes]))

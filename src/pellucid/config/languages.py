@@ -55,7 +55,9 @@ class ChainsConfig(DrawnSection):
 
     type: Literal["chains"]
     states: int = Field(3, ge=2, le=52, description="states of each chain, which are its symbols")
-    alpha: float = Field(1.0, ge=1e-6, le=1e6, description="parameter of the Dirichlet distribution of each row of the matrix")
+    alpha: float = Field(
+        1.0, ge=1e-6, le=1e6, description="parameter of the Dirichlet distribution of each row of the matrix"
+    )
     length: int = Field(100, ge=2, le=MOST_SYMBOLS, description="symbols of a document")
 
 

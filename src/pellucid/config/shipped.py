@@ -26,6 +26,13 @@ def find_config(file: Path) -> Path:
     return next((path for path in candidates if path.suffix == ".yaml" and path.is_file()), file)
 
 
+def find_rules(file: Path) -> Path:
+    """The file itself if it exists, or else the shipped rules of that name: `weather`, `languages/weather`."""
+    shipped = SHIPPED / "languages" / f"{file.stem}.rules"
+    has_its_name = file.parent.as_posix() in (".", "languages", "configs/languages") and file.suffix in ("", ".rules")
+    return shipped if has_its_name and shipped.is_file() and not file.exists() else file
+
+
 def shipped_configs() -> Iterator[tuple[str, str]]:
     """The name and purpose (the first sentence of its comments) of each shipped config; experiments last."""
     for path in (

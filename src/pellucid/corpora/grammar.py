@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from pellucid.config.shipped import find_rules
 from pellucid.corpora.known import DrawnDocuments
 from pellucid.languages.grammar.own import OwnGrammar, read_source
 
@@ -15,9 +16,8 @@ class GrammarCorpus(OwnGrammar, DrawnDocuments):
     """Texts of the rules in a file, split as in `DrawnDocuments`. Raises DataError for rules with a mistake."""
 
     def __init__(self, file: str, size: int, seed: int, validation_fraction: float) -> None:
-        self._file, source = Path(file), read_source(Path(file))
-        # Not where they are, nor how Windows ends lines: the language is the same.
-        rules = hashlib.sha256(source.replace("\r\n", "\n").encode()).hexdigest()
+        self._file, source = find_rules(Path(file)), read_source(Path(file))
+        rules = hashlib.sha256(source.encode()).hexdigest()  # not where they are
         language = {"notation_version": NOTATION_VERSION, "rules_sha256": rules}
         DrawnDocuments.__init__(self, "grammar", language, size, seed, validation_fraction)
         OwnGrammar.__init__(self, source, file)

@@ -70,6 +70,19 @@ class DrawnDocuments(ABC):
             raise DataError("the corpus", what, "take a run of a larger language")
         return texts
 
+    def too_small(self, n_new: int) -> dict[str, str]:
+        """Why there are too few documents to train on, or for a contest on this many new ones; empty if enough."""
+        reasons = dict[str, str]()
+        for purpose in ("to train on", "for a contest"):
+            try:
+                if purpose == "to train on":
+                    self._held_out()
+                else:
+                    self.fresh(n_new, seed=0)
+            except DataError as error:
+                reasons[purpose] = error.what
+        return reasons
+
     def _held_out(self) -> dict[str, None]:
         texts: dict[str, None] = {}
         n_drawn = 0

@@ -1,5 +1,6 @@
 """A grammar from a file: what is wrong with it is said with its line, and what is right is known exactly."""
 
+import json
 import math
 import random
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 
 from pellucid.cli import app
 from pellucid.config.languages import GrammarConfig
+from pellucid.config.load import load_run_config
 from pellucid.corpora.build import build_corpus
 from pellucid.errors import DataError
 from pellucid.languages.fables import Fables
@@ -351,11 +353,29 @@ def test_the_portrait_of_a_grammar_of_long_texts_is_short_and_has_more_texts_tha
     assert len(table) < 10_000
 
 
-def test_the_command_describes_the_example_and_refuses_a_mistake(tmp_path):
-    shown = CliRunner().invoke(app, ["language", str(WEATHER)])
+def test_the_command_describes_the_example_by_its_name_and_says_how_to_train_on_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = CliRunner().invoke(app, ["language", "weather"])
     assert shown.exit_code == 0
     assert "15,000" in shown.output
     assert "nats per text" in shown.output
+    assert "too small for a contest: 81% of 100 new documents" in shown.output
+    [command] = [line for line in shown.output.splitlines() if line.startswith("    pellucid train ")]
+    _, _, config, *overrides = command.split()
+    config = load_run_config(Path(config), overrides)
+    assert (config.name, config.model.context_length) == ("weather", 32)
+    of_config = load_run_config(Path("languages/weather")).corpus
+    assert build_corpus(config.corpus).identity == build_corpus(of_config).identity
+
+
+def test_the_command_says_that_a_language_is_too_small_to_train_on(tmp_path):
+    file = tmp_path / "coin.rules"
+    file.write_text(COIN, encoding="utf-8")
+    shown = CliRunner().invoke(app, ["language", str(file)])
+    assert "too small to train on: 100 held-out documents are 100% of all there can be" in shown.output
+    assert "pellucid train" not in shown.output
+    told = json.loads(CliRunner().invoke(app, ["language", str(file), "--json"]).stdout)
+    assert set(told["too_small"]) == {"to train on", "for a contest"}
 
 
 def test_a_corpus_of_ones_own_rules_holds_texts_out_and_knows_itself_by_the_rules(tmp_path):

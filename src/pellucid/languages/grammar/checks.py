@@ -24,6 +24,7 @@ from pellucid.languages.grammar.notation import (
     WrittenRule,
     capitalize,
     family,
+    filled,
     fixed_texts,
     join_text,
     read_options,
@@ -42,7 +43,7 @@ Opening = tuple[Part, ...]  # texts and holes before the first choice
 
 
 class Effect(NamedTuple):
-    """What a rule, or an option, needs and does.
+    """The effect of a rule, or of an option, on what is remembered.
 
     draws: what it certainly draws. columns: the attributes that all options have. length: the most characters and
     choices that it writes.
@@ -168,17 +169,14 @@ class Checks:
         return self._levels[name]
 
     def _effect(self, name: str) -> Effect:
-        """What a rule needs and does. RuleError for a hole that nothing fills, and for a text that is too long."""
+        """The effect of a rule. RuleError for a hole that nothing fills, and for a text that is too long."""
         if name not in self._effects:
-            each = list[Effect]()
+            each, needs = list[Effect](), Needs()
             for written, option in zip(self.rules[name].options, self.options[name], strict=True):
-                each.append(self._effect_of_option(written.line, option))
+                each.append(self._effect_of_option(written.line, option, needs))
                 if each[-1].length > MOST_CHARACTERS:
                     what = f"a text with this option may have more than {MOST_CHARACTERS:,} characters"
                     raise RuleError(written.line, what, "use shorter texts, or fewer choices")
-            needs: Needs = {}
-            for key, place in (item for effect in each for item in effect.needs.items()):
-                needs.setdefault(key, place)
             self._effects[name] = Effect(
                 needs,
                 frozenset.intersection(*(effect.draws for effect in each)),
@@ -187,8 +185,8 @@ class Checks:
             )
         return self._effects[name]
 
-    def _effect_of_option(self, line: int, option: Option) -> Effect:
-        needs: Needs = {}
+    def _effect_of_option(self, line: int, option: Option, needs: Needs) -> Effect:
+        """The effect of an option, which adds to `needs`."""
         draws, length = set[Key](), 0
         for part in option.parts:
             if isinstance(part, str):
@@ -250,7 +248,7 @@ class Checks:
         return {capitalize(value) for value in values} if hole.capital else values
 
     def _values(self, line: int, hole: Hole) -> set[str]:
-        """What is remembered for a hole. RuleError if that is nothing, or not plain text."""
+        """The values that are remembered for a hole. RuleError if that is nothing, or not plain text."""
         values: set[str] = set()
         drawn = [(rule, option) for rule in self._variables[hole.variable] for option in self.options[rule]]
         for rule in sorted({rule for rule, _ in drawn}):
@@ -263,9 +261,8 @@ class Checks:
                     values.add(option.attributes[hole.attribute])
         if not values:
             near = ", ".join(sorted({name for _, option in drawn for name in option.attributes}))
-            raise RuleError(
-                line, f"{hole} has no {hole.attribute!r}", f"give a table that column, or take one of: {near}"
-            )
+            fix = f"give a table that column, or take one of: {near}"
+            raise RuleError(line, f"{hole} has no {hole.attribute!r}", fix)
         return values
 
     @cached_property
@@ -350,9 +347,3 @@ class Checks:
 
     def _plain(self, name: str) -> str:
         return name if name in self.rules else name[:1].lower() + name[1:]
-
-
-def filled(opening: Opening, hole: Hole, text: str) -> Opening:
-    """An opening with this text in all holes for the same attribute."""
-    texts = {replace(hole, capital=False): text, replace(hole, capital=True): capitalize(text)}
-    return join_text([texts.get(part, part) if isinstance(part, Hole) else part for part in opening])

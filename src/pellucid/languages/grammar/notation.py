@@ -39,7 +39,7 @@ predict its choices, `weather: sky`; a column and fixed texts, that of their hol
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 _MARKS = re.compile(r"\[([^\[\]]+)\]|\{([^{}]+)\}")  # a choice may hold a hole, so choices are looked for first
 # Far from where a sum of weights overflows, or a product of probabilities becomes 0.
@@ -311,3 +311,9 @@ def join_text(parts: Sequence[Part]) -> tuple[Part, ...]:
 def capitalize(text: str) -> str:
     """First letter upper case, the rest unchanged (str.capitalize would lower it)."""
     return text[:1].upper() + text[1:]
+
+
+def filled(parts: Sequence[Part], hole: Hole, text: str) -> tuple[Part, ...]:
+    """The parts with this text in all holes for the same attribute."""
+    texts = {replace(hole, capital=False): text, replace(hole, capital=True): capitalize(text)}
+    return join_text([texts.get(part, part) if isinstance(part, Hole) else part for part in parts])

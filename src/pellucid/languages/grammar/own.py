@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pellucid.config.shipped import find_rules
 from pellucid.errors import DataError
 from pellucid.files import read_at_most, require_regular
 from pellucid.languages.grammar.checks import Checks
@@ -72,10 +73,11 @@ class OwnGrammar(GrammarTexts):
 
 
 def read_source(path: Path) -> str:
-    """The text of a grammar's file. Raises DataError."""
+    """The text of a grammar's file, or of the shipped one of that name. Raises DataError."""
     try:
-        require_regular(path)
-        return read_at_most(path, MAX_BYTES).decode("utf-8-sig").replace("\r\n", "\n")
+        file = find_rules(path)
+        require_regular(file)
+        return read_at_most(file, MAX_BYTES).decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = 1 + error.object[: error.start].count(b"\n")
         raise DataError(f"{path}:{line}", "a character that is not UTF-8", "save the file as UTF-8") from None

@@ -2,7 +2,9 @@
 
 import math
 import random
+import re
 from decimal import Decimal
+from pathlib import Path
 from typing import NamedTuple
 
 from pellucid.languages.grammar.own import OwnGrammar
@@ -15,7 +17,10 @@ MOST_SHOWN = 500  # characters of a text
 
 
 class Portrait(NamedTuple):
-    """A grammar's figures. is_complete: all texts were listed, and not just some drawn."""
+    """A grammar's figures. is_complete: all texts were listed, and not just some drawn.
+
+    n_tokens: of the text with the most, where each word and each mark is a token.
+    """
 
     n_texts: int
     entropy_nats: float
@@ -27,6 +32,14 @@ class Portrait(NamedTuple):
     unused: list[str]
     longest: str
     n_words: int
+    n_tokens: int
+
+    def command(self, file: str) -> str:
+        """The command that trains on these rules, with a token for each word and room for the longest text."""
+        vocab_size, context_length = 257 + 2 * self.n_words, 8 * math.ceil((self.n_tokens + 2) / 8)
+        name = re.sub(r"[^A-Za-z0-9-]+", "_", Path(file).stem).strip("_-") or "own"
+        values = f"tokenizer.vocab_size={vocab_size} model.context_length={context_length}"
+        return f"pellucid train languages/weather {quoted(f'corpus.file={file}')} name={name} {values}"
 
     def table(self, where: str) -> str:
         """The figures to read."""
@@ -43,9 +56,6 @@ class Portrait(NamedTuple):
             *(f"    {_shortened(text)!r}" for text in self.samples),
             "",
             *(f"{where}:{rule}" for rule in self.unused),
-            f"to train on it: corpus.type grammar, tokenizer.vocab_size {257 + 2 * self.n_words:,} or more for whole "
-            f"words,",
-            f"model.context_length {8 * math.ceil((1.3 * words_of_longest + 2) / 8)} or more",
         ]
         return "\n".join(lines)
 
@@ -66,8 +76,14 @@ def portrait(grammar: OwnGrammar, seed: int = 0, n_samples: int = 10) -> Portrai
         samples=[grammar.write(rng) for _ in range(n_samples)],
         unused=[f"{rule.line}: the rule {rule.name!r} is never used" for rule in grammar.unused],
         longest=max(texts, key=len),
+        n_tokens=max(len(re.findall(r"\w+|[^\w\s]|\s{2,}|\n", text)) for text in texts),
         n_words=len({word for text in texts for word in text.split()}),
     )
+
+
+def quoted(argument: str) -> str:
+    """An argument as a shell of any system takes it."""
+    return argument if re.fullmatch(r"[\w./\\:=-]+", argument) else f'"{argument}"'
 
 
 def drawn_texts(grammar: OwnGrammar, rng: random.Random) -> dict[str, float]:
