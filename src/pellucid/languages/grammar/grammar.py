@@ -130,7 +130,7 @@ class Fork:
         sums, excluded = self.rule.sums, self.excluded
         mass = uniform * self.total
         if excluded is None or mass < sums[excluded]:
-            return min(bisect_right(sums, mass), len(sums) - 1) - 1  # the upper end only by rounding errors
+            return bisect_right(sums, mass, 1, len(sums) - 1) - 1  # without the total: rounding errors may reach it
         # Of the options after the excluded one, the last that leaves no more than the rest of the mass to those after.
         index = len(sums) - 1 - bisect_left(self.rule.sums_from_end, self.total - mass)
         return max(index, excluded + 1) if excluded + 2 < len(sums) else excluded - 1
