@@ -195,7 +195,7 @@ def test_of_several_processes_the_first_alone_has_trackers(workplace: Path, monk
 
 def test_overwriting_a_run_deletes_what_its_trackers_kept(workplace: Path, pellucid):
     assert pellucid("train", "tiny.yaml", *SHORT).exit_code == 0
-    for name in ("tensorboard/events", "wandb/run_id"):
+    for name in ("tensorboard/events.out.tfevents.1", "wandb/run_id"):
         (workplace / "checkpoints/tiny" / name).parent.mkdir()
         (workplace / "checkpoints/tiny" / name).write_text("of the run before")
     assert pellucid("train", "tiny.yaml", *SHORT, "--overwrite").exit_code == 0

@@ -1,15 +1,14 @@
 """A run's folder: its lock, its checkpoints by step, and which of them to keep."""
 
 import logging
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from itertools import product
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from pellucid.checkpoint.step_directory import STEP_NAME, SeenLog, State, read_state, step_name
+from pellucid.checkpoint.ownership import is_own, sweep
+from pellucid.checkpoint.step_directory import SNAPSHOTS, STEP_NAME, SeenLog, State, read_state, step_name
 from pellucid.config.run import run_meant_by
 from pellucid.config.shipped import DEMO
 from pellucid.config.yaml_source import shortened
@@ -21,7 +20,6 @@ _log = logging.getLogger(__name__)
 LOCK = ".lock"
 SECONDS_TO_WAIT = 0.5  # for the lock: `is_locked` holds it for much less
 NAME_A_RUN = "name the folder that `pellucid train` wrote, or demo for the model that comes with Pellucid"
-SNAPSHOTS = "snapshots"  # the folder of weights alone (`snapshots.py`) in a run's folder
 
 
 @contextmanager
@@ -41,10 +39,8 @@ def locked(run_dir: Path) -> Iterator[None]:
         what = f"cannot be written: {error.strerror}"
         raise InputOutputError(str(run_dir), what, "choose another folder with --run-dir") from error
     try:
-        for folder, name in product((run_dir, run_dir / SNAPSHOTS), (".tmp-*", ".trash-*")):
-            for leftover in folder.glob(name):
-                with suppress(OSError):
-                    shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+        for folder in (run_dir, run_dir / SNAPSHOTS):
+            sweep(folder)
         yield
     finally:
         lock.release()
@@ -129,7 +125,7 @@ def keep_last_and_best(run_dir: Path, keep_last: int, before_decay: int | None =
     if states:
         steps_to_keep.add(_best(states).step)
     for step in steps_in(run_dir):
-        if step not in steps_to_keep:
+        if step not in steps_to_keep and is_own(run_dir / step_name(step)):
             try:
                 discard(run_dir / step_name(step))
             except OSError as error:

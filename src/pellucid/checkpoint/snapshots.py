@@ -10,8 +10,8 @@ loss of its step, and the last snapshot equals the last checkpoint.
 from dataclasses import replace
 from pathlib import Path
 
-from pellucid.checkpoint.run_directory import SNAPSHOTS, steps_in
-from pellucid.checkpoint.step_directory import Checkpoint, step_name, write_checkpoint
+from pellucid.checkpoint.run_directory import steps_in
+from pellucid.checkpoint.step_directory import SNAPSHOTS, Checkpoint, step_name, write_checkpoint
 from pellucid.files import discard, fsync
 
 

@@ -39,6 +39,7 @@ SNAPSHOT_FILES = (MODEL_FILE, *TEXT_FILES)
 MANIFEST = "manifest.json"
 METRICS, SAMPLES = "metrics.jsonl", "samples.md"  # the logs of the run, beside its step directories
 STEP_NAME = re.compile(r"step-(\d{8}|[1-9]\d{8,17})")
+SNAPSHOTS = "snapshots"  # the folder of weights alone (`snapshots.py`) in a run's folder
 # The largest manifest and table of tensors that are read; GPT-3's would take a fifth of it.
 MAX_HEADER_BYTES = 1 << 20
 

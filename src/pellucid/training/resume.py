@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pellucid.checkpoint.build import config_of
-from pellucid.checkpoint.run_directory import SNAPSHOTS, no_intact_checkpoint, steps_in
-from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint, step_name
+from pellucid.checkpoint.ownership import NOT_SAVED_YET
+from pellucid.checkpoint.run_directory import no_intact_checkpoint, steps_in
+from pellucid.checkpoint.step_directory import METRICS, SNAPSHOTS, Checkpoint, read_checkpoint, step_name
 from pellucid.config.base import flat
 from pellucid.config.run import RunConfig
 from pellucid.config.training import WarmupStableDecayConfig
@@ -25,9 +26,6 @@ OPERATIONAL = (
     *("evaluation.", "sample.", "checkpoint.", "trackers."),
 )
 
-RUN_FILES = ("config.yaml", "tokenizer.json", "metrics.jsonl", "samples.md", "loss.png", "rewards.png", "skills.png")
-TRACKER_FOLDERS = ("tensorboard", "wandb")
-
 
 def require_no_run(run_dir: Path) -> None:
     """Raise ConfigError if the folder holds a run already, so that a forgotten option loses no training."""
@@ -36,21 +34,11 @@ def require_no_run(run_dir: Path) -> None:
         raise ConfigError(str(run_dir), "there is a run in this folder", fix)
 
 
-def clear_run(run_dir: Path) -> None:
-    """Delete the run in the folder, but no other files."""
-    for step in steps_in(run_dir):
-        discard(run_dir / step_name(step))
-    for name in RUN_FILES:
-        (run_dir / name).unlink(missing_ok=True)
-    for name in (SNAPSHOTS, *TRACKER_FOLDERS):
-        discard(run_dir / name)
-
-
 def newest_intact_checkpoint(run_dir: Path, at_most: int | None = None) -> tuple[Checkpoint, Path] | None:
     """The newest intact checkpoint (up to step `at_most`) and its folder; warns of each damaged one.
 
-    None if the run has not saved yet. Raises CheckpointError if all checkpoints are damaged: starting silently from
-    scratch would pass off a new run as the old one.
+    None if the run has not saved yet. Raises CheckpointError if all checkpoints are damaged or missing: starting
+    silently from scratch would pass off a new run as the old one.
     """
     steps = [step for step in steps_in(run_dir) if at_most is None or step <= at_most]
     for step in reversed(steps):
@@ -67,6 +55,10 @@ def newest_intact_checkpoint(run_dir: Path, at_most: int | None = None) -> tuple
         return checkpoint, directory
     if steps:
         raise no_intact_checkpoint(run_dir)
+    has_trained = (run_dir / METRICS).exists() or steps_in(run_dir / SNAPSHOTS)
+    if has_trained and not (run_dir / NOT_SAVED_YET).exists():
+        what = "there is the log of a run here, but none of its checkpoints"
+        raise CheckpointError(str(run_dir), what, "bring its newest step-… folder back, or train in another --run-dir")
     return None
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from pellucid import failpoints
+from pellucid.checkpoint.ownership import NOT_SAVED_YET
 from pellucid.checkpoint.run_directory import keep_last_and_best, log_as_seen
 from pellucid.checkpoint.snapshots import discard_snapshots_after, write_snapshot
 from pellucid.checkpoint.step_directory import (
@@ -292,6 +293,7 @@ class Session:
             fsync(log)
         seen = checkpoint.state.model_copy(update={"logs": {log.name: log_as_seen(log) for log in logs}})
         write_checkpoint(self.run_dir, replace(checkpoint, state=seen))
+        (self.run_dir / NOT_SAVED_YET).unlink(missing_ok=True)
         keep_last_and_best(self.run_dir, self.keep_last, self.before_decay)
 
     def _append_samples(self, samples: Sequence[str]) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from pellucid.adapters.quantized import n_quantized
 from pellucid.checkpoint.build import config_of, load_trained_run, with_own_tokenizer
-from pellucid.checkpoint.run_directory import locked
+from pellucid.checkpoint.ownership import begin_run, require_own
+from pellucid.checkpoint.run_directory import locked, steps_in
 from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint
 from pellucid.config.load import Note, run_config_to_yaml
 from pellucid.config.run import RunConfig
@@ -32,7 +33,6 @@ from pellucid.training.optimizers import trained
 from pellucid.training.processes import choose_n_processes
 from pellucid.training.resume import (
     checkpoint_for_steps,
-    clear_run,
     discard_later,
     newest_intact_checkpoint,
     other_environment,
@@ -88,6 +88,8 @@ def train_run(
         fix = "add `adapter: {type: lora}` and `start_from: RUN`, or leave it out"
         raise ConfigError("quantization", what, fix)
     is_resumed = resume or world.is_restart
+    if not (is_resumed and steps_in(run_dir)):  # what is damaged is written anew, and no step is deleted
+        require_own(run_dir)
     with locked(run_dir):
         if not (is_resumed or overwrite):
             require_no_run(run_dir)
@@ -140,7 +142,7 @@ def _train_as_rank(
         if resume_from:
             _continue_from(resume_from, session, config, data, world)
         elif world.is_first:
-            clear_run(run_dir)
+            begin_run(run_dir)
         return _train(config, data, session, note, base)
 
 

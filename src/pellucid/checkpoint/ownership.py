@@ -1,0 +1,124 @@
+"""What in a folder is a run's: recognised by its contents, for other people's files may have the same names.
+
+Nothing else is deleted or replaced.
+"""
+
+import re
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from pellucid.checkpoint.step_directory import FILES, MANIFEST, METRICS, SAMPLES, SNAPSHOTS, STEP_NAME
+from pellucid.config.yaml_source import parse_yaml, write_yaml
+from pellucid.errors import ConfigError
+from pellucid.files import discard
+
+# It is there from the beginning of a run to its first save. Logs without it and without checkpoints therefore tell
+# that checkpoints are lost.
+NOT_SAVED_YET = ".not-saved-yet"
+CONFIG = "config.yaml"
+FIGURES = ("loss.png", "rewards.png", "skills.png")
+STARTS = {  # how the other files begin
+    NOT_SAVED_YET: b"",
+    METRICS: b'{"step": ',
+    SAMPLES: b"## After ",
+    "tokenizer.json": b'{\n  "version": ',
+    "state.json": b'{\n  "step": ',
+    MANIFEST: b'{"format": ',
+}
+INSIDE = {  # the files in the folders of trackers
+    "tensorboard": re.compile(r"events\.out\.tfevents\..+"),
+    "wandb": re.compile(r"run_id|(offline-)?run-.+|latest-run|debug.*\.log|.+\.json"),
+}
+FILES_OF_RUN = (NOT_SAVED_YET, CONFIG, "tokenizer.json", METRICS, SAMPLES, *FIGURES)
+OF_RUN = re.compile("|".join([*map(re.escape, (*FILES_OF_RUN, *INSIDE, SNAPSHOTS)), STEP_NAME.pattern]))
+LEFTOVER = re.compile(rf"\.(?:tmp|trash)-(?P<name>{OF_RUN.pattern})")  # of a save or a deletion that was killed
+
+
+def require_own(folder: Path) -> None:
+    """Raise ConfigError if the folder holds something that a new run would replace, and that is not of a run."""
+    found = _of_run(folder)
+    foreign = [path.name for path in found if not is_own(path)]
+    if found and not holds_run(folder):
+        foreign = [path.name for path in found]
+    if foreign:
+        what = f"{', '.join(foreign[:3])}: a run writes files of this name, and what is there is not of a run"
+        raise ConfigError(str(folder), what, "name another folder with --run-dir, or move this away")
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether there is a run: a checkpoint or a snapshot, its log, or one that has begun and not saved yet."""
+    steps = [path for parent in (folder, folder / SNAPSHOTS) for path in _of_run(parent) if path.is_dir()]
+    has_step = any(STEP_NAME.fullmatch(path.name) and any(path.iterdir()) and is_own(path) for path in steps)
+    marker, log = folder / NOT_SAVED_YET, folder / METRICS
+    has_begun = marker.exists() and is_own(marker)
+    return has_step or has_begun or (log.exists() and log.stat().st_size > 0 and is_own(log))
+
+
+def begin_run(folder: Path) -> None:
+    """Delete the run in the folder, but no other files, and mark it as one that has not saved yet."""
+    (folder / NOT_SAVED_YET).touch()
+    for path in filter(is_own, _of_run(folder)):
+        if path.is_dir():
+            discard(path)
+        elif path.name != NOT_SAVED_YET:
+            path.unlink(missing_ok=True)
+
+
+def sweep(folder: Path) -> None:
+    """Delete what killed saves and deletions of a run have left in its folder."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        match = LEFTOVER.fullmatch(path.name)
+        if match is None or path.is_symlink():
+            continue
+        with suppress(OSError):
+            if path.is_dir() and _holds_nothing_else(path, match["name"]):
+                shutil.rmtree(path)
+            elif path.is_file() and match["name"] in FILES_OF_RUN:
+                path.unlink()
+
+
+def is_own(path: Path) -> bool:
+    """Whether a file or folder with a name of a run's was written by Pellucid; damaged or not, if its start is left."""
+    if path.is_symlink():
+        return False
+    try:
+        if path.is_dir():
+            return _holds_nothing_else(path, path.name) and all(map(_tells_of_a_run, [path, *path.glob("step-*")]))
+        return _is_own_file(path)
+    except FileNotFoundError:  # deleted meanwhile
+        return True
+    except (OSError, ValueError, ConfigError):
+        return False
+
+
+def _tells_of_a_run(folder: Path) -> bool:
+    """Whether a step's folder is empty, or one of its files tells that it is one; True of other folders."""
+    known = [path for path in folder.iterdir() if path.name in STARTS]
+    return not STEP_NAME.fullmatch(folder.name) or not any(folder.iterdir()) or any(map(_is_own_file, known))
+
+
+def _holds_nothing_else(folder: Path, name: str) -> bool:
+    """Whether a folder holds only what is written to one of this name."""
+    inside = list(folder.iterdir())
+    if STEP_NAME.fullmatch(name):
+        return all(path.name in (*FILES, MANIFEST) and path.is_file() for path in inside)
+    if name == SNAPSHOTS:
+        steps = {path: (LEFTOVER.fullmatch(path.name) or {"name": path.name})["name"] for path in inside}
+        return all(STEP_NAME.fullmatch(step) and _holds_nothing_else(path, step) for path, step in steps.items())
+    return name in INSIDE and all(INSIDE[name].fullmatch(path.name) for path in inside)
+
+
+def _is_own_file(path: Path) -> bool:
+    if path.name == CONFIG:  # as it is dumped: without comments
+        text = path.read_text(encoding="utf-8")
+        return text == write_yaml(parse_yaml(text, str(path))[0])
+    with path.open("rb") as file:
+        if path.name in FIGURES:
+            return b"Matplotlib" in file.read(1000)
+        return STARTS[path.name].startswith(file.read(len(STARTS[path.name]) or 1))
+
+
+def _of_run(folder: Path) -> list[Path]:
+    """All entries of a folder with a name of a run's."""
+    return [path for path in sorted(folder.iterdir()) if OF_RUN.fullmatch(path.name)] if folder.is_dir() else []

@@ -1,0 +1,65 @@
+"""The folder of a run: what a forgotten option, a stranger's folder and missing checkpoints cannot cost."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import pellucid as library
+from pellucid import failpoints
+from pellucid.errors import ConfigError
+from pellucid.training.resume import NOT_SAVED_YET
+
+SHORT = ("train.steps=2", "evaluation.every_steps=2")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("options", [(), ("--resume",), ("--overwrite",)])
+def test_a_folder_with_files_of_these_names_and_no_run_is_refused_untouched(workplace: Path, pellucid, options):
+    config = workplace / "config.yaml"
+    config.write_text(f"# my notes\n{(workplace / 'tiny.yaml').read_text()}")
+    for name in ("wandb/mine.txt", "snapshots/photo.png", "step-00000001/model.safetensors"):
+        (workplace / name).parent.mkdir()
+        (workplace / name).write_text("mine")
+    before = contents(workplace)
+    done = pellucid("train", "config.yaml", *SHORT, "--run-dir", ".", *options)
+    assert done.stderr.splitlines()[-1].startswith("error: .: ")
+    assert done.exit_code == (4 if options == ("--resume",) else 2)  # its step is taken for a damaged one
+    assert contents(workplace).items() - {(".lock", b"")} == before.items()
+    with pytest.raises(ConfigError, match="name another folder with run_dir"):
+        library.train("config.yaml", ".", overwrite=True)
+    assert contents(workplace).items() - {(".lock", b"")} == before.items()
+
+
+@pytest.mark.parametrize("kept", ["metrics.jsonl", "snapshots"])
+def test_a_run_without_its_checkpoints_is_not_begun_anew_in_silence(workplace: Path, pellucid, kept):
+    train = ("train", "tiny.yaml", *SHORT, "checkpoint.snapshots=2")
+    assert pellucid(*train).exit_code == 0
+    run = workplace / "checkpoints/tiny"
+    shutil.rmtree(run / "step-00000002")
+    if kept == "snapshots":
+        (run / "metrics.jsonl").unlink()
+    before = contents(run)
+    done = pellucid(*train, "--resume")
+    assert done.exit_code == 4
+    assert "there is the log of a run here, but none of its checkpoints" in done.stderr
+    assert contents(run) == before
+
+
+def test_a_run_that_was_killed_before_its_first_save_begins_again(workplace: Path, pellucid, monkeypatch):
+    def die(name: str) -> None:
+        if name == "write model.safetensors":
+            raise SystemExit(9)
+
+    run = workplace / "checkpoints/tiny"
+    with monkeypatch.context() as death:
+        death.setattr(failpoints, "reached", die)
+        assert pellucid("train", "tiny.yaml", *SHORT).exit_code == 9
+    assert {NOT_SAVED_YET, "metrics.jsonl"} <= {path.name for path in run.iterdir()}
+    assert pellucid("train", "tiny.yaml", *SHORT, "--resume").exit_code == 0
+    assert (run / "step-00000002").is_dir()
+    assert not (run / NOT_SAVED_YET).exists()
