@@ -16,6 +16,7 @@ import typer.main
 from hypothesis import settings
 
 from pellucid.cost.machine import Machine, measure_machine
+from pellucid.runtime.processes import stop_signals
 from tiny_run import TINY_RUN, VERSES, Result
 
 # Examples are the same on every run, so that a red test stays red until it is fixed; no deadline on noisy machines.
@@ -90,7 +91,7 @@ def pellucid(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str])
     def run(*arguments: str) -> Result:
         capfd.readouterr()
         monkeypatch.setattr(sys, "argv", ["pellucid", *map(str, arguments)])
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        handlers = {number: signal.getsignal(number) for number in stop_signals()}
         with pytest.raises(SystemExit) as ended:
             main()
         logging.getLogger("pellucid").handlers.clear()  # it writes to a stream that is closed after this test

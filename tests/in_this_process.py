@@ -22,6 +22,7 @@ import uvicorn
 from pellucid.cli import main
 from pellucid.config import load
 from pellucid.config.run import RunConfig
+from pellucid.runtime.processes import stop_signals
 
 REAL_RUN = subprocess.run
 SMALL: dict[str, dict[str, Any]] = {
@@ -90,7 +91,7 @@ def run(
 
 def pellucid(arguments: list[str]) -> None:
     """The command line. An assertion fails if it does."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in stop_signals()}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["pellucid", *arguments])
         with pytest.raises(SystemExit) as ended:

@@ -3,13 +3,14 @@
 import os
 import signal
 import sys
+import threading
 
 import pytest
 
 from pellucid.training.interrupts import stop_requests, stop_with_parent
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)])
 def test_the_first_signal_is_noted_and_the_second_has_its_default_effect(number):
     before = signal.getsignal(number)
     with stop_requests() as request:
@@ -40,3 +41,26 @@ def test_while_a_run_waits_for_the_end_of_its_parent_its_standard_input_is_free(
         assert os.read(stdin.fileno(), 1) == b""  # and not: a second one that waits on the pipe
         os.close(writing)
         waiting.join(600)
+
+
+def test_a_hang_up_that_nohup_ignores_is_still_ignored(monkeypatch):
+    ours = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_requests() as request:
+            signal.raise_signal(signal.SIGHUP)
+            assert request.signal_number is None
+    finally:
+        signal.signal(signal.SIGHUP, ours)
+
+
+def test_outside_of_the_main_thread_signals_are_left_to_the_program():
+    handlers = []
+
+    def train() -> None:
+        with stop_requests() as request:
+            handlers.append((signal.getsignal(signal.SIGINT), request.signal_number))
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    assert handlers == [(signal.getsignal(signal.SIGINT), None)]

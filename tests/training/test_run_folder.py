@@ -1,9 +1,11 @@
 """The folder of a run: what a forgotten option, a stranger's folder and missing checkpoints cannot cost."""
 
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
+import torch
 
 import pellucid as library
 from pellucid import failpoints
@@ -63,3 +65,27 @@ def test_a_run_that_was_killed_before_its_first_save_begins_again(workplace: Pat
     assert pellucid("train", "tiny.yaml", *SHORT, "--resume").exit_code == 0
     assert (run / "step-00000002").is_dir()
     assert not (run / NOT_SAVED_YET).exists()
+
+
+def test_without_a_compiler_nothing_is_trained_and_the_run_before_is_kept(workplace: Path, pellucid, monkeypatch):
+    def compile_nothing(function: object) -> object:
+        raise RuntimeError("InvalidCxxCompiler: No working C++ compiler found\nin torch/_inductor/cpp_builder.py")
+
+    assert pellucid("train", "tiny.yaml", *SHORT).exit_code == 0
+    before = contents(workplace / "checkpoints")
+    monkeypatch.setattr(torch, "compile", compile_nothing)
+    done = pellucid("train", "tiny.yaml", *SHORT, "train.compile=true", "--overwrite")
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (
+        2,
+        "error: train.compile: PyTorch cannot compile here (InvalidCxxCompiler: No working C++ compiler found); "
+        "install a C++ compiler (on Ubuntu: apt install g++), or leave it out",
+    )
+    assert contents(workplace / "checkpoints") == before
+
+
+def test_a_thread_of_a_program_can_train(workplace: Path):
+    runs = []
+    thread = threading.Thread(target=lambda: runs.append(library.train("tiny.yaml", overrides=SHORT, overwrite=True)))
+    thread.start()
+    thread.join()
+    assert runs[0].step == 2

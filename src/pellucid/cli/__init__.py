@@ -18,6 +18,7 @@ from typer import Option
 from pellucid.cli import configs, embedding, exchange, languages, learning, looking, serving, training, writing
 from pellucid.cli.terminal import Stopped, is_first, note
 from pellucid.errors import ConfigError, NonFiniteError, PellucidError, explained
+from pellucid.runtime.processes import stop_signals
 from pellucid.version import __version__
 
 PLACE_OF_A_TEXT = {
@@ -28,8 +29,8 @@ PLACE_OF_A_TEXT = {
 
 app = typer.Typer(
     epilog="Exit codes: 0 done; 2 usage or config; 3 data or tokenizer; 4 checkpoint; 5 input/output; 6 non-finite "
-    "loss; 7 run directory in use; 8 out of memory; 9 a training process was lost; 130 Ctrl-C; 143 SIGTERM. Add "
-    "--debug to see the traceback of an error.",
+    "loss; 7 run directory in use; 8 out of memory; 9 a training process was lost; 129 a closed terminal; 130 Ctrl-C; "
+    "143 SIGTERM. Add --debug to see the traceback of an error.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -86,7 +87,7 @@ def main() -> NoReturn:
     """Run a command and exit with its exit code."""
     debug = "--debug" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in stop_signals():
         signal.signal(number, _stop)
     logging.addLevelName(logging.INFO, "note")
     logging.addLevelName(logging.WARNING, "warning")

@@ -30,7 +30,7 @@ from torch.multiprocessing.spawn import ProcessContext, ProcessExitedException, 
 from tqdm import tqdm
 
 from pellucid.errors import ConfigError, LostProcessError
-from pellucid.runtime.processes import without_user_script
+from pellucid.runtime.processes import stop_signals, without_user_script
 
 CONTINUE = "continue with --resume"  # what to do when a process is lost
 # Other ranks wait for hours while a large corpus is prepared, but only minutes for a rank that hangs.
@@ -284,7 +284,7 @@ def shard_like(tensor: Tensor, like: Tensor) -> Tensor:
 
 def _help(index: int, n_processes: int, port: int, n_threads: int, work: Callable[[World], object]) -> None:
     # A signal is for rank 0, which tells the others when to end: after the update, all at once.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in stop_signals():
         signal.signal(number, signal.SIG_IGN)
     logging.disable()
     tqdm.set_lock(threading.RLock())  # tqdm's own lock is the system's, and would stay locked by a killed process

@@ -1,5 +1,6 @@
 """Helper processes, which must start safely from any program: a command, a notebook, a plain script."""
 
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,14 @@ sys.path[:] = [*filter(None, sys.path), sys.argv.pop(1)]
 import runpy
 runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 """
+
+
+def stop_signals() -> list[signal.Signals]:
+    """The signals that ask this process to stop: Ctrl-C's, the system's, a closed terminal's unless `nohup` is used."""
+    both = [signal.SIGINT, signal.SIGTERM]
+    if sys.platform == "win32" or signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        return both
+    return [*both, signal.SIGHUP]
 
 
 def command_of(module: str, *arguments: str) -> list[str]:

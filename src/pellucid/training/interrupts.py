@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: finish the update, save, then stop."""
+"""Ctrl-C, SIGTERM and a closed terminal (SIGHUP): finish the update, save, then stop."""
 
 import os
 import signal
@@ -12,6 +12,7 @@ from types import FrameType
 from torch.distributed import is_torchelastic_launched
 
 from pellucid.runtime.distributed import ALONE, World
+from pellucid.runtime.processes import stop_signals
 
 
 class StoppedBySignal(Exception):
@@ -57,7 +58,7 @@ class StopRequest:
             self.signal_number = number
         # torchrun forwards the Ctrl-C that the terminal has already sent to all; it kills slow processes itself.
         next_time = signal.SIG_IGN if is_torchelastic_launched() else signal.SIG_DFL
-        for handled in (signal.SIGINT, signal.SIGTERM):
+        for handled in stop_signals():
             signal.signal(handled, next_time)
         if self._raises:
             raise StoppedBySignal(number)
@@ -65,9 +66,13 @@ class StopRequest:
 
 @contextmanager
 def stop_requests(world: World = ALONE) -> Iterator[StopRequest]:
-    """Inside, the first SIGINT or SIGTERM is remembered; the second one ends the program at once."""
+    """Inside, the first signal to stop is remembered; the second one ends the program at once.
+
+    Only the main thread may handle signals: in any other, they are left to the program.
+    """
     request = StopRequest(world)
-    before = {number: signal.signal(number, request.receive) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = stop_signals() if threading.current_thread() is threading.main_thread() else []
+    before = {number: signal.signal(number, request.receive) for number in numbers}
     try:
         yield request
     finally:

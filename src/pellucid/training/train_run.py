@@ -24,8 +24,9 @@ from pellucid.files import written_whole
 from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.model.language_model import LanguageModel
 from pellucid.objectives.task import Validation
+from pellucid.runtime.compiler import require_compiler
 from pellucid.runtime.distributed import World, connected, with_helpers
-from pellucid.runtime.precision import resolve_precision
+from pellucid.runtime.precision import precision_here, resolve_precision
 from pellucid.training.build import build_session, build_trainer
 from pellucid.training.enough_memory import require_memory
 from pellucid.training.interrupts import StoppedBySignal
@@ -102,6 +103,8 @@ def train_run(
         base = base_of(config, resume_from)
         n_processes = choose_n_processes(config, world)
         require_memory(config, max(n_processes, world.size))
+        if config.train.compile:
+            require_compiler(precision_here(config.train.device, config.train.precision).device)
         train_as_rank = partial(_train_as_rank, config, data_root, run_dir, minutes)
         with with_helpers(n_processes, train_as_rank) if n_processes > world.size else nullcontext(world) as world:
             world.announce("start", resume_from[1].name if resume_from else "")
