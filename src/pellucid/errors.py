@@ -108,6 +108,12 @@ def is_out_of_memory(error: BaseException | None) -> bool:
     )
 
 
+def in_short(error: BaseException) -> str:
+    """The class of an error and the first line of what it says, for the one line of another."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
 def without_frames(error: AnyError) -> AnyError:
     """The error without tracebacks, its own and its causes', whose frames would keep tensors in memory."""
     error.__traceback__ = None

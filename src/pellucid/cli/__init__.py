@@ -16,7 +16,7 @@ import typer
 from typer import Option
 
 from pellucid.cli import configs, embedding, exchange, languages, learning, looking, serving, training, writing
-from pellucid.cli.terminal import Stopped, is_first, note
+from pellucid.cli.terminal import Stopped, is_first, note, open_closed_streams
 from pellucid.errors import ConfigError, NonFiniteError, PellucidError, explained
 from pellucid.runtime.processes import stop_signals
 from pellucid.version import __version__
@@ -85,6 +85,8 @@ app.command()(configs.schema)
 
 def main() -> NoReturn:
     """Run a command and exit with its exit code."""
+    open_closed_streams()
+    os.environ["MPLBACKEND"] = "agg"  # a notebook's, which `!pellucid` inherits, may be unknown here
     debug = "--debug" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
     for number in stop_signals():

@@ -7,7 +7,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -17,6 +17,20 @@ class Stopped(SystemExit):
     """Ctrl-C or SIGTERM outside of the training loop (which would save first)."""
 
     asked_for: int | None = None
+
+
+def open_closed_streams() -> None:
+    """Replace closed standard streams, as services and `>&-` start a program with, by ones that lead nowhere.
+
+    Otherwise the next file that is opened gets the number of the closed one, and what others print ends up in it.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            if nothing != number:
+                os.dup2(nothing, number)
+                os.close(nothing)
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def write(text: str) -> None:
@@ -32,7 +46,8 @@ def print_result(result: dict[str, Any] | str) -> None:
 
 def note(line: str) -> None:
     if is_first():
-        print(line, file=sys.stderr, flush=True)
+        with suppress(OSError):  # the terminal may be gone
+            print(line, file=sys.stderr, flush=True)
 
 
 def is_first() -> bool:

@@ -40,6 +40,7 @@ from pellucid.corpora.build import build_corpus
 from pellucid.corpora.corpus import ConversationCorpus
 from pellucid.data.build import PreparedData, build_batches
 from pellucid.data.pairs import count_pairs
+from pellucid.errors import ConfigError, DataError
 from pellucid.evaluation.build import evaluate
 from pellucid.generation.build import build_sampling
 from pellucid.generation.chat import Conversation
@@ -59,6 +60,7 @@ from pellucid.post_training.build import learning_from_answers, learning_from_pa
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision, resolve_precision
 from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.chat import prompt_ids
 from pellucid.training import optimizers, schedules
 from pellucid.training.schedules import Schedule
 from pellucid.training.session import Session
@@ -106,7 +108,10 @@ def build_session(
 
 
 def build_samples(config: RunConfig, tokenizer: Tokenizer, trainer: Trainer) -> Callable[[], list[str]]:
-    """A function that writes samples: texts or, for a model that learns conversations, answers."""
+    """A function that writes samples: texts or, for a model that learns conversations, answers.
+
+    Raises ConfigError now, and not at the first sample, if the vocabulary lacks a character of `sample.prompt`.
+    """
     model, precision, sample = trainer.model, trainer.precision, config.sample
     assert isinstance(model, LanguageModel)
     options: dict[str, Any] = {
@@ -114,7 +119,12 @@ def build_samples(config: RunConfig, tokenizer: Tokenizer, trainer: Trainer) -> 
         "max_new_tokens": sample.max_new_tokens,
         "seed": config.seed,
     }
-    questions = first_questions(config, sample.n_samples)
+    questions = first_questions(config, tokenizer, model.max_positions, sample.n_samples)
+    if not questions:
+        try:
+            tokenizer.encode(sample.prompt)
+        except DataError as error:
+            raise ConfigError("sample.prompt", error.what, "write it in the characters of the corpus") from None
 
     def answers() -> list[str]:
         with trainer.whole_model(), merged(model):
@@ -129,13 +139,14 @@ def build_samples(config: RunConfig, tokenizer: Tokenizer, trainer: Trainer) -> 
     return answers if questions else texts
 
 
-def first_questions(config: RunConfig, n: int) -> list[str]:
-    """The first held-out questions, for samples; none unless the model learns conversations."""
+def first_questions(config: RunConfig, tokenizer: Tokenizer, longest: int, n: int) -> list[str]:
+    """The first `n` held-out questions of at most `longest` tokens; none unless the model learns conversations."""
     if config.corpus.type not in CONVERSATIONS:
         return []
     corpus = build_corpus(config.corpus)
     assert isinstance(corpus, ConversationCorpus)
-    return [turns[0].text for turns in islice(corpus.conversations("validation"), n)]
+    first = (turns[:1] for turns in corpus.conversations("validation"))
+    return [turns[0].text for turns in islice((one for one in first if len(prompt_ids(tokenizer, one)) <= longest), n)]
 
 
 def build_trackers(config: RunConfig, run_dir: Path, world: World = ALONE) -> Trackers:

@@ -3,13 +3,16 @@
 It writes metrics.jsonl, samples.md, loss.png or rewards.png, and step directories (see `checkpoint/`).
 """
 
+import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
+from tqdm import tqdm
 
 from pellucid import failpoints
 from pellucid.checkpoint.ownership import NOT_SAVED_YET
@@ -33,7 +36,7 @@ from pellucid.checkpoint.training_state import (
     rng_tensors,
     task_tensors,
 )
-from pellucid.errors import NonFiniteError
+from pellucid.errors import LostProcessError, NonFiniteError, in_short
 from pellucid.files import fsync
 from pellucid.objectives.task import Task, Validation
 from pellucid.training import metrics
@@ -43,6 +46,8 @@ from pellucid.training.progress_bar import ProgressBar
 from pellucid.training.trackers import Trackers
 from pellucid.training.trainer import Trainer, Update, not_finite
 from pellucid.version import __version__
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -118,7 +123,8 @@ class Session:
         """
         try:
             n_reported = self.trainer.step - (self.unreported is not None)
-            bar = ProgressBar(self.n_steps, n_reported, self.floor, is_shown=self.world.is_first)
+            is_shown = self.world.is_first
+            bar = ProgressBar(self.n_steps, n_reported, self.floor, is_shown=is_shown, log_every=self.log_every)
             if self.world.is_first:
                 metrics.warn_of_damage(self.metrics_file)
             with self.trackers.opened(n_reported + 1, metrics.read_rows(self.metrics_file)):
@@ -132,6 +138,10 @@ class Session:
 
     def plot(self) -> None:
         """Draw loss.png or rewards.png from metrics.jsonl, and skills.png where the truth is known."""
+        with self._only_shown("figures"):
+            self._plot()
+
+    def _plot(self) -> None:
         from pellucid.training import plots  # takes a second: matplotlib
 
         rows = metrics.read_rows(self.metrics_file)
@@ -191,7 +201,7 @@ class Session:
                 is_best = best_loss < self.best_loss
                 since_best = 0 if is_best else self.evaluations_since_best + (val_loss is not None)
                 is_last = self._ends_with(best_loss, since_best)
-                samples = self.write_samples() if is_last or self._due(self.sample_every) else []
+                samples = self._write_samples() if is_last or self._due(self.sample_every) else []
         except StoppedBySignal:
             if self.saved_step != self.trainer.step:
                 self.save(None, unreported=update)
@@ -225,6 +235,22 @@ class Session:
         if not math.isfinite(evaluation.loss):
             raise not_finite(self.trainer.step, f"the validation loss is not finite ({evaluation.loss:g})")
         return evaluation
+
+    def _write_samples(self) -> Sequence[str]:
+        with self._only_shown("samples"):
+            return self.write_samples()
+        return []
+
+    @contextmanager
+    def _only_shown(self, what: str) -> Iterator[None]:
+        """Inside, a failure is a warning: what is merely shown does not end a run."""
+        try:
+            yield
+        except (StoppedBySignal, LostProcessError):
+            raise
+        except Exception as error:
+            with tqdm.external_write_mode():
+                _log.warning("%s: not made (%s); the run continues", what, in_short(error))
 
     def _due(self, interval: int) -> bool:
         return self.trainer.step % interval == 0 or self.trainer.step == self.n_steps

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from tqdm import tqdm
 
-from pellucid.errors import ConfigError
+from pellucid.errors import ConfigError, in_short
 from pellucid.training.metrics import Row, finite
 
 _log = logging.getLogger(__name__)
@@ -83,10 +83,8 @@ class Trackers:
             yield
         except Exception as error:  # whatever another package raises must not end the training
             self._open.pop(name, None)
-            lines = str(error).strip().splitlines()
-            reason = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
             with tqdm.external_write_mode():
-                _log.warning("trackers: %s failed (%s) and is switched off; the run continues", name, reason)
+                _log.warning("trackers: %s failed (%s) and is switched off; the run continues", name, in_short(error))
 
 
 class TensorBoard:

@@ -139,7 +139,8 @@ def _train_as_rank(
             config = _with_steps(config, config_of(resume_from[0], str(resume_from[1])).train.steps)
         elif minutes is not None:
             steps = _steps_that_fit(config, data, world, minutes, base)
-            note(f"time    {steps:,} of {config.train.steps:,} steps fit into {minutes:g} minutes")
+            time_given = "1 minute" if minutes == 1 else f"{minutes:g} minutes"
+            note(f"time    {steps:,} of {config.train.steps:,} steps fit into {time_given}")
             config = _with_steps(config, steps)
         session = build_session(config, data, run_dir, world, base)
         if resume_from:

@@ -1,0 +1,56 @@
+"""What is merely shown (samples, figures, the progress bar) never ends a run, and is checked before the first step."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pellucid.config.load import load_run_config
+from pellucid.training import build, plots
+from pellucid.training.progress_bar import ProgressBar
+from pellucid.training.trainer import Update
+
+SHORT = ("train.steps=2", "evaluation.every_steps=2")
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "warning"),
+    [
+        (plots, "save_figure", "warning: figures: not made (OSError: no space); the run continues"),
+        (build, "generate_text", "warning: samples: not made (OSError: no space); the run continues"),
+    ],
+)
+def test_a_run_whose_figures_or_samples_fail_ends_well(workplace: Path, pellucid, monkeypatch, module, name, warning):
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("no space")
+
+    monkeypatch.setattr(module, name, fail)
+    done = pellucid("train", "tiny.yaml", *SHORT)
+    assert done.exit_code == 0
+    assert warning in done.stderr.splitlines()
+    assert (workplace / "checkpoints/tiny/step-00000002").is_dir()
+
+
+def test_a_prompt_that_the_vocabulary_lacks_is_refused_before_the_first_step(workplace: Path, pellucid):
+    done = pellucid("train", "tiny.yaml", *SHORT, "tokenizer={type: char}", "sample.prompt=É")
+    assert (done.exit_code, done.stderr.splitlines()[-1].partition(": ")[2].partition(":")[0]) == (2, "sample.prompt")
+    assert not (workplace / "checkpoints/tiny/config.yaml").exists()
+
+
+def test_held_out_questions_that_the_context_cannot_hold_are_not_asked(workplace: Path, monkeypatch):
+    turns = [{"prompt": f"Who, {'said it, ' * (i % 4 // 3 * 40)}{i}?", "answer": "the fox."} for i in range(20)]
+    (workplace / "chats.jsonl").write_text("\n".join(map(json.dumps, turns)))
+    changes = ["corpus={type: conversations, files: [chats.jsonl], validation_fraction: 0.5}", "objective={type: sft}"]
+    config = load_run_config(workplace / "tiny.yaml", changes)
+    monkeypatch.setattr(build, "prompt_ids", lambda _, turns: turns[0].text)  # a token is a character
+    assert build.first_questions(config, None, 20, 3) == ["Who, 1?", "Who, 5?", "Who, 9?"]
+
+
+def test_in_a_log_file_progress_is_a_line_now_and_then_with_the_mean_speed(capsys):
+    bar = ProgressBar(100, 0, None, is_shown=True, log_every=10)
+    with bar:
+        for step in range(1, 101):
+            update = Update(loss=2.0, gradient_norm=1.0, learning_rate=0.1, tokens=100 * step, seconds=1.0)
+            bar.show(step, update, None, [])
+    lines = ["1.0 steps a second: about 94 s to go", "step 10/100: loss 2.000, lr 1.0e-01, tokens/s 550"]
+    assert capsys.readouterr().err.splitlines() == lines
