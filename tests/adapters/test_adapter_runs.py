@@ -245,6 +245,20 @@ def test_an_adapter_finds_its_base_by_the_hash_even_if_another_step_is_the_best_
     assert pellucid("generate", "adapted", *PROMPT).stdout == text
 
 
+def test_an_adapter_works_from_any_folder_and_moves_with_its_base(place: Path, pellucid, monkeypatch):
+    text = pellucid("generate", "adapted", *PROMPT).stdout
+    (place / "elsewhere").mkdir()
+    monkeypatch.chdir(place / "elsewhere")
+    assert pellucid("generate", "../adapted", *PROMPT).stdout == text
+    for name in ("base", "adapted"):
+        shutil.move(place / name, place / "elsewhere/moved" / name)
+    monkeypatch.chdir("/")
+    assert pellucid("generate", place / "elsewhere/moved/adapted", *PROMPT).stdout == text
+    shutil.move(place / "elsewhere/moved/base", place / "away")
+    gone = pellucid("generate", place / "elsewhere/moved/adapted", *PROMPT)
+    refused(gone, 4, f"still needs, are neither here nor in {place.resolve() / 'elsewhere/moved/base'}; bring")
+
+
 @pytest.mark.parametrize("command", [("generate",), ("evaluate",), ("merge", "--out", "merged"), ("verify",)])
 def test_a_base_that_is_gone_or_is_another_is_refused_in_one_line(place: Path, pellucid, command):
     name, *options = command
@@ -255,6 +269,7 @@ def test_a_base_that_is_gone_or_is_another_is_refused_in_one_line(place: Path, p
     if name == "verify":
         assert gone.exit_code == 4
         assert "still needs, are no longer here" in gone.stdout
+        assert gone.stderr.endswith("bring that checkpoint back\n")  # not: train again with --overwrite
         return
     refused(gone, 4, "error: base: the weights that this run started from, and still needs, are no longer here; bring")
     other = pellucid("train", "tiny.yaml", "seed=1", "--run-dir", "other")

@@ -117,3 +117,11 @@ def test_a_checkpoint_from_before_pellucid_told_its_version_is_read(tmp_path: Pa
     sign(directory)
     assert read_checkpoint(directory).state == tiny_state(pellucid_version=None)
     assert other_environment({"pellucid_version": "9.9", "threads": 1}, read_checkpoint(directory)) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only here may a name be any bytes")
+def test_a_folder_whose_name_is_not_utf8_is_read(tmp_path: Path):
+    folder = tmp_path / os.fsdecode(b"r\xe9")
+    folder.mkdir()
+    directory = write_checkpoint(folder, tiny_checkpoint())
+    assert read_checkpoint(directory).model.keys() == tiny_checkpoint().model.keys()

@@ -8,7 +8,7 @@ import torch
 from pellucid.adapters.build import adapt
 from pellucid.adapters.lora import merge
 from pellucid.adapters.quantized import quantize
-from pellucid.checkpoint.run_directory import find_step_directory, get_again, step_directories
+from pellucid.checkpoint.run_directory import find_step_directory, run_of, step_directories
 from pellucid.checkpoint.step_directory import MODEL_FILE, Checkpoint, State, Tensors, read_checkpoint
 from pellucid.checkpoint.training_state import (
     first_not_finite,
@@ -135,13 +135,21 @@ def with_own_tokenizer(config: RunConfig, folder: Path) -> RunConfig:
     return config.model_copy(update={"tokenizer": tokenizer})
 
 
-def find_base(run: Path, digest: str | None) -> Path:
-    """The folder of the run's checkpoint whose weights have this SHA-256. CheckpointError if it is gone."""
-    for directory in step_directories(run):
-        if (directory / MODEL_FILE).is_file() and sha256(directory / MODEL_FILE) == digest:
-            return directory
-    what = "the weights that this run started from, and still needs, are no longer here"
-    raise CheckpointError(str(run), what, f"bring that checkpoint back, or {get_again(run)}")
+def find_base(run: Path, digest: str | None, directory: Path) -> Path:
+    """The folder of the checkpoint of `run` whose weights have this SHA-256, which the checkpoint `directory` needs.
+
+    The config's path is relative to the folder in which the run was trained; so it is also looked for from each
+    folder above the run, and beside it. CheckpointError if it is gone.
+    """
+    above = run_of(directory.resolve()).parents
+    beside = above[0] / run.name
+    for candidate in dict.fromkeys([run, beside, *(folder / run for folder in above)]):
+        for step in step_directories(candidate):
+            if (step / MODEL_FILE).is_file() and sha256(step / MODEL_FILE) == digest:
+                return step
+    what = "the weights that this run started from, and still needs, are"
+    what += " no longer here" if run.resolve() == beside else f" neither here nor in {beside}"
+    raise CheckpointError(str(run), what, "bring that checkpoint back")
 
 
 def weights_to_start_from(checkpoint: Checkpoint, directory: Path, above: tuple[Path, ...] = ()) -> Weights:
@@ -192,7 +200,7 @@ def _build(checkpoint: Checkpoint, directory: Path, above: tuple[Path, ...] = ()
     _require_possible(config, checkpoint.model, where)
     model = build_model(config.model, tokenizer.vocab_size, scalar_head=config.has_scalar_head)
     if config.adapter is not None and config.base_run is not None:
-        base = find_base(config.base_run[0], checkpoint.state.base_sha256)
+        base = find_base(config.base_run[0], checkpoint.state.base_sha256, directory)
         weights = weights_to_start_from(read_checkpoint(base), base, (*above, directory))
         load_base(model, config, weights, str(base))
     else:

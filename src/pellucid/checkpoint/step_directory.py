@@ -40,6 +40,7 @@ MANIFEST = "manifest.json"
 METRICS, SAMPLES = "metrics.jsonl", "samples.md"  # the logs of the run, beside its step directories
 STEP_NAME = re.compile(r"step-(\d{8}|[1-9]\d{8,17})")
 SNAPSHOTS = "snapshots"  # the folder of weights alone (`snapshots.py`) in a run's folder
+USE_ANOTHER = "use another checkpoint of the run"
 # The largest manifest and table of tensors that are read; GPT-3's would take a fifth of it.
 MAX_HEADER_BYTES = 1 << 20
 
@@ -214,7 +215,8 @@ def load_tensors(path: Path) -> Tensors:
         pairs = json.loads(file.read(n_bytes), object_pairs_hook=lambda pairs: pairs)
     if len(dict(pairs)) < len(pairs):
         raise ValueError(f"{path.name} names a tensor twice")
-    return safetensors.torch.load_file(path)
+    is_utf8 = str(path).encode("utf-8", "ignore").decode() == str(path)  # the library opens no other path
+    return safetensors.torch.load_file(path) if is_utf8 else safetensors.torch.load(path.read_bytes())
 
 
 def manifest(lines: list[str]) -> bytes:
@@ -227,5 +229,5 @@ def manifest_line(name: str, n_bytes: int, digest: str) -> str:
 
 
 def _damaged(directory: Path, what: str) -> CheckpointError:
-    fix = "install Pellucid again" if directory.parent == DEMO else "use another checkpoint of the run"
+    fix = "install Pellucid again" if directory.parent == DEMO else USE_ANOTHER
     return CheckpointError(str(directory), f"damaged: {' '.join(what.split())}", fix)

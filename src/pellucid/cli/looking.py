@@ -165,9 +165,10 @@ def verify(run: Run) -> None:
             step_directories,
             use_snapshot,
         )
+        from pellucid.checkpoint.step_directory import USE_ANOTHER
 
     directories = step_directories(run) or [find_step_directory(run, "latest")]
-    intact, newest = [], None
+    intact, newest, fixes = [], None, []
     for directory in directories:
         try:
             state = verify_checkpoint(directory)
@@ -176,6 +177,7 @@ def verify(run: Run) -> None:
             intact.append(directory)
         except CheckpointError as error:
             print(f"{directory}: {error.what}", flush=True)
+            fixes.append(error.fix)
     if intact == directories:
         if newest is not None:
             require_logs(run, newest)
@@ -185,6 +187,7 @@ def verify(run: Run) -> None:
     elif any(directory.parent == run for directory in intact):
         fix = "`pellucid train --resume` continues from the newest intact one"
     else:
-        fix = use_snapshot(intact[-1]) if intact else get_again(run)
+        others = [fix for fix in fixes if fix != USE_ANOTHER]  # what is missing may be brought back
+        fix = use_snapshot(intact[-1]) if intact else (*others, get_again(run))[0]
     what = f"{len(directories) - len(intact)} of {len(directories)} checkpoints cannot be used"
     raise CheckpointError(str(run), what, fix)

@@ -216,9 +216,10 @@ def broken_rules(run: RunConfig) -> Iterator[BrokenRule]:
 
 
 def run_and_checkpoint(start_from: str) -> tuple[Path, str]:
-    """The run and the checkpoint in `checkpoints/base@500`; without `@` the best one."""
+    """The run and the checkpoint in `checkpoints/base@500`; the best one without `@`, or for a folder of this name."""
     run, at, which = start_from.rpartition("@")
-    named, which = (run, which) if at and run and "/" not in which else (start_from, "best")
+    has_step = at and run and "/" not in which and not Path(start_from).is_dir()
+    named, which = (run, which) if has_step else (start_from, "best")
     return find_run(Path(named)), which
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+from pathlib import Path
 
 import torch
 
@@ -16,6 +17,8 @@ BY_FAR = 8  # with swap, shared layers or a compiled graph, the count may be sev
 LEAST_VOCABULARY = 256  # a corpus may hold fewer tokens than the config has room for
 LEAST_ROW = 32  # and its documents may be shorter than the context
 WORTH_COUNTING = 1 / 64  # of the memory, in one number per coordinate: counting takes a second
+
+LIMITS_OF_CONTAINER = [Path("/sys/fs/cgroup", name) for name in ("memory.max", "memory/memory.limit_in_bytes")]
 
 
 def require_memory(config: RunConfig, n_processes: int = 1) -> None:
@@ -53,10 +56,12 @@ def least_bytes(config: RunConfig, precision: Precision) -> int:
 
 
 def device_bytes(precision: Precision) -> int | None:
-    """The memory of the device; None where the system does not report it."""
+    """The memory of the device, or of the container if that is less; None where the system does not report it."""
     if precision.device.type == "cuda":
         return int(torch.cuda.get_device_properties(precision.device).total_memory)
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # Windows
         return None
+    limits = [file.read_text().strip() for file in LIMITS_OF_CONTAINER if file.exists()]
+    return min([physical, *(int(limit) for limit in limits if limit.isdecimal())])

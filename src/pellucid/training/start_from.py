@@ -89,7 +89,7 @@ def base_of(config: RunConfig, resume_from: tuple[Checkpoint, Path] | None) -> B
         checkpoint, directory = resume_from
         if checkpoint.state.base_sha256 is None:
             raise CheckpointError(str(directory), "does not tell what it started from", "start over with --overwrite")
-        base = read_base(find_base(config.base_run[0], checkpoint.state.base_sha256))
+        base = read_base(find_base(config.base_run[0], checkpoint.state.base_sha256, directory))
     else:
         base = read_base(find_step_directory(*config.base_run))
     base.require_fit(config)
