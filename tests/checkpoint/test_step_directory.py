@@ -1,7 +1,9 @@
 """A checkpoint is whole or it is refused."""
 
 import json
+import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest

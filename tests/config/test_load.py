@@ -15,6 +15,7 @@ from pellucid.config.faults import explain
 from pellucid.config.generation import SampleConfig
 from pellucid.config.load import load_experiment, load_run_config, parse_override, parse_run_config, run_config_to_yaml
 from pellucid.config.model import AttentionWord, RecurrentConfig
+from pellucid.config.run import run_and_checkpoint
 from pellucid.errors import ConfigError
 
 ATTENTIONS = get_args(AttentionWord)
@@ -684,3 +685,10 @@ def test_a_balance_of_experts_that_no_loss_has_a_part_for_is_refused(objective):
 )
 def test_a_corpus_without_conversations_is_answered_with_those_that_the_objective_learns_from(objective, corpora):
     assert error_of(AFTER_BASE, f"objective={{type: {objective}}}").endswith(f"use {corpora}")
+
+
+def test_an_at_sign_in_the_name_of_a_folder_is_not_one_before_a_step(tmp_path: Path):
+    (tmp_path / "run@v2").mkdir()
+    assert run_and_checkpoint(f"{tmp_path}/run@v2") == (tmp_path / "run@v2", "best")
+    assert run_and_checkpoint(f"{tmp_path}/run@v2@500") == (tmp_path / "run@v2", "500")
+    assert run_and_checkpoint(f"{tmp_path}/run@500") == (tmp_path / "run", "500")

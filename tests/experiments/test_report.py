@@ -10,10 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pellucid.errors import DataError
+from pellucid.errors import ConfigError, DataError
 from pellucid.experiments import report
 from pellucid.experiments.plan import Plan, plan_experiment
-from pellucid.experiments.report import interval_of_mean, mean_and_interval, write_report, written_conclusion
+from pellucid.experiments.report import (
+    interval_of_mean,
+    mean_and_interval,
+    require_own_report,
+    write_report,
+    written_conclusion,
+)
 from pellucid.experiments.results import Failure, RunResult, read_result, write_result
 from pellucid.experiments.table import results_csv
 
@@ -270,3 +276,12 @@ def test_a_result_is_read_only_for_the_run_that_it_belongs_to(plan: Plan, place:
     assert read_result(place, renamed).overrides == {"model.d_model": 8, "seed": 0}
     (place / "result.json").write_bytes((place / "result.json").read_bytes()[:-20])
     assert read_result(place, first) is None
+
+
+@pytest.mark.parametrize("name", ["report.md", "results.csv", "excess-by-width.png", "longer-contexts.svg"])
+def test_a_report_takes_the_place_of_a_report_and_of_nothing_else(plan: Plan, tmp_path: Path, name: str):
+    write_report(plan, [Failure("lost", 3)] * 4, tmp_path, lambda _: None)
+    require_own_report(tmp_path, plan.config)
+    (tmp_path / name).write_bytes(b"mine")
+    with pytest.raises(ConfigError, match=f"{name}: it would be replaced by the experiment's"):
+        require_own_report(tmp_path, plan.config)

@@ -1,5 +1,8 @@
 """What cannot possibly fit is refused at once; what may fit is tried."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from pellucid.config.load import parse_run_config
@@ -9,7 +12,7 @@ from pellucid.errors import OutOfMemoryError
 from pellucid.runtime.precision import precision_here
 from pellucid.training import enough_memory
 from pellucid.training.cost_of_run import cost_of_run
-from pellucid.training.enough_memory import BY_FAR, LEAST_VOCABULARY, least_bytes, require_memory
+from pellucid.training.enough_memory import BY_FAR, LEAST_VOCABULARY, device_bytes, least_bytes, require_memory
 from tiny_run import TINY_RUN
 
 CPU = precision_here("cpu", "fp32")
@@ -79,3 +82,12 @@ def test_every_model_can_be_counted(monkeypatch: pytest.MonkeyPatch, model: str)
     monkeypatch.setattr(enough_memory, "device_bytes", lambda _: 1)
     with pytest.raises(OutOfMemoryError):
         require_memory(config)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where containers limit memory in this way")
+def test_the_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    physical = device_bytes(CPU)
+    monkeypatch.setattr(enough_memory, "LIMITS_OF_CONTAINER", [tmp_path / "memory.max", tmp_path / "absent"])
+    for limit, expected in (("max", physical), ("4096", 4096)):
+        (tmp_path / "memory.max").write_text(f"{limit}\n")
+        assert device_bytes(CPU) == expected

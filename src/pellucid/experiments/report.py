@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pellucid.config.experiment import ExperimentConfig
 from pellucid.cost.step_time import duration
-from pellucid.errors import DataError
+from pellucid.errors import ConfigError, DataError
 from pellucid.experiments.figures.draw import draw
 from pellucid.experiments.plan import Plan
 from pellucid.experiments.results import Failure, RunResult, write_whole
@@ -58,6 +58,17 @@ def written_conclusion(folder: Path) -> str | None:
     except UnicodeDecodeError as error:
         raise DataError(str(file), f"not UTF-8 at byte {error.start}", "save it as UTF-8, or move it away") from error
     return match[0].strip() if match else None
+
+
+def require_own_report(folder: Path, config: ExperimentConfig) -> None:
+    """Raise ConfigError for a file in the folder that the report would replace, and that is not of a report."""
+    figures = {f"{figure.file_stem}.{kind}": b"matplotlib" for figure in config.figures for kind in ("png", "svg")}
+    tells = {REPORT_FILE: b"\n## how to reproduce it\n", "results.csv": b"label,seed,", **figures}
+    for name, word in tells.items():
+        file = folder / name
+        if file.exists() and not (file.is_file() and word in file.read_bytes().lower()):
+            what = "it would be replaced by the experiment's, and is not of an experiment"
+            raise ConfigError(str(file), what, "name another folder with --report, or move it away")
 
 
 def write_report(

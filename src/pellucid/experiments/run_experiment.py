@@ -20,7 +20,7 @@ from pellucid.experiments.measures import require_texts
 from pellucid.experiments.plan import Plan, PlannedRun
 from pellucid.experiments.process import outcome_of, start_run
 from pellucid.experiments.progress import ExperimentBar, Work
-from pellucid.experiments.report import write_report, written_conclusion
+from pellucid.experiments.report import require_own_report, write_report, written_conclusion
 from pellucid.experiments.results import Failure, RunResult, read_result, write_whole
 from pellucid.experiments.table import results_csv
 from pellucid.training.interrupts import StopRequest, stop_requests
@@ -50,6 +50,7 @@ def run_experiment(
     runs, name = plan.runs, plan.config.name
     report_dir.mkdir(parents=True, exist_ok=True)  # better to fail here than after the runs
     written_conclusion(report_dir)
+    require_own_report(report_dir, plan.config)
     with _locked(name, folder):
         results = {i: read_result(run.directory(folder), run) for i, run in enumerate(runs)}
         finished = {i: result for i, result in results.items() if result is not None}
