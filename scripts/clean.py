@@ -13,7 +13,11 @@ DOWNLOADED = re.compile(r"[0-9a-f]{12}-.+")  # in data/downloads
 PREPARED_FILES = "tokenizer.json manifest.json SHA256SUMS *.bin"
 # Folders in one that .lock marks as that of a run or an experiment.
 STEP = re.compile(r"step-\d{8,}|snapshots|tensorboard|wandb|\.(tmp|trash)-.+")
-RUN_FILES = "config.yaml tokenizer.json metrics.jsonl samples.md loss.png skills.png plan.json log.txt result.json"
+INSIDE = re.compile(r"(step-\d{8,}/)?[a-z]+\.(safetensors|json|yaml)|events\.out\..+|(offline-)?run[-_].+|debug.*\.log")
+RUN_FILES = (
+    "config.yaml tokenizer.json metrics.jsonl samples.md loss.png skills.png rewards.png plan.json log.txt result.json "
+    ".not-saved-yet"
+)
 REPORT_FILES = "report.md results.csv *.png *.svg"
 CONCLUSION = "\n## What it shows"  # what people have written into a report
 
@@ -23,7 +27,8 @@ def clean(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()}
     for path in folder.iterdir():
         ours = [LEFTOVER, *([STEP] if ".lock" in names else []), *([DOWNLOADED] if folder.name == "downloads" else [])]
-        if any(pattern.fullmatch(path.name) for pattern in ours):
+        is_mixed = STEP.fullmatch(path.name) and path.is_dir() and holds_more(path)
+        if not is_mixed and any(pattern.fullmatch(path.name) for pattern in ours):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         elif path.is_dir() and not path.is_symlink():
             clean(path)
@@ -37,6 +42,12 @@ def clean(folder: Path) -> None:
             delete(folder, RUN_FILES)
         elif CONCLUSION not in (folder / "report.md").read_text(encoding="utf-8"):
             delete(folder, REPORT_FILES)
+
+
+def holds_more(folder: Path) -> bool:
+    """Whether a folder of a run's holds files that no run writes there."""
+    files = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+    return not all(INSIDE.fullmatch(file) for file in files)
 
 
 def delete(folder: Path, patterns: str) -> None:

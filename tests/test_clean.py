@@ -47,6 +47,7 @@ def test_make_clean_takes_all_that_pellucid_wrote_and_leaves_the_rest(workplace:
         *("data/README.md", "data/my_text.txt", "data/texts/a.bin", "data/downloads/mine.txt", "data/tokenizer.json"),
         "data/novel-0123456789ab/manifest.json",  # a name like that of prepared data, but no SHA256SUMS
         *("checkpoints/notes.md", "checkpoints/tiny/notes.md", "checkpoints/other/config.yaml"),
+        *("checkpoints/tiny/wandb/mine.txt", "checkpoints/tiny/step-00000003/notes.md"),
         *("checkpoints/other/step-00000001/model.safetensors", "checkpoints/loss.png"),
     }
     for name in mine:

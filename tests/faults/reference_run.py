@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from pellucid.checkpoint.ownership import NOT_SAVED_YET
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import TENSOR_FILES, read_checkpoint, step_name
 from pellucid.training.metrics import read_rows
@@ -64,4 +65,5 @@ def trace(run_dir: Path) -> Trace:
 
 def leftovers(run_dir: Path) -> list[str]:
     """Temporary folders and files that somebody forgot."""
-    return sorted(path.name for path in run_dir.iterdir() if path.name.startswith(".") and path.name != ".lock")
+    expected = {".lock"} if steps_in(run_dir) else {".lock", NOT_SAVED_YET}
+    return sorted(path.name for path in run_dir.iterdir() if path.name.startswith(".") and path.name not in expected)

@@ -120,5 +120,7 @@ def _is_own_file(path: Path) -> bool:
 
 
 def _of_run(folder: Path) -> list[Path]:
-    """All entries of a folder with a name of a run's."""
-    return [path for path in sorted(folder.iterdir()) if OF_RUN.fullmatch(path.name)] if folder.is_dir() else []
+    """All entries of a folder with a name of a run's; none of a folder that cannot be read, or is not there."""
+    with suppress(OSError):
+        return [path for path in sorted(folder.iterdir()) if OF_RUN.fullmatch(path.name)]
+    return []

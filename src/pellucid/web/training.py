@@ -5,16 +5,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pellucid.checkpoint.ownership import require_own
 from pellucid.checkpoint.run_directory import is_locked, steps_in
 from pellucid.config.run import RunConfig
 from pellucid.runtime.processes import command_of
 
 
 def why_not_to_train(config: RunConfig, run_dir: Path) -> str | None:
-    """Why the run need not be trained: it is finished, or another process trains it; else None."""
+    """Why the run need not be trained: it is finished, or another process trains it; else None.
+
+    Raises ConfigError as `require_own` does.
+    """
     if is_locked(run_dir):
         return "another process trains here"
     steps = steps_in(run_dir)
+    if not steps:
+        require_own(run_dir)
     return f"trained already, {steps[-1]:,} steps" if steps and steps[-1] >= config.train.steps else None
 
 
