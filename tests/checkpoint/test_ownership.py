@@ -122,6 +122,15 @@ def test_beside_a_run_too_a_file_of_anybody_else_is_named_and_left(run: Path, tm
     assert (tmp_path / name).read_text() == text
 
 
+@pytest.mark.parametrize("name", ["wandb", "tensorboard", "snapshots", "step-00000001"])
+def test_a_file_in_the_place_of_a_folder_is_not_of_a_run(tmp_path: Path, name: str):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(ConfigError, match=f"{name}: a run writes files of this name"):
+        require_own(tmp_path)
+    (tmp_path / NOT_SAVED_YET).touch()
+    assert not is_own(tmp_path / name)
+
+
 def test_a_link_is_left_alone_and_so_is_what_it_leads_to(run: Path, tmp_path: Path):
     for name in ("wandb", "metrics.jsonl"):
         (tmp_path / name).symlink_to(run / name)

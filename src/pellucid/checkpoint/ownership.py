@@ -116,7 +116,8 @@ def _is_own_file(path: Path) -> bool:
     with path.open("rb") as file:
         if path.name in FIGURES:
             return b"Matplotlib" in file.read(1000)
-        return STARTS[path.name].startswith(file.read(len(STARTS[path.name]) or 1))
+        start = STARTS.get(path.name)  # None: a file in the place of a folder
+        return start is not None and start.startswith(file.read(len(start) or 1))
 
 
 def _of_run(folder: Path) -> list[Path]:
