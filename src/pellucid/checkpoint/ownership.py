@@ -1,4 +1,4 @@
-"""What in a folder is a run's: recognised by its contents, for other people's files may have the same names.
+"""Tells what in a folder is a run's by its contents, for other people's files may have the same names.
 
 Nothing else is deleted or replaced.
 """

@@ -1,4 +1,4 @@
-"""Whether torch.compile works here: it needs a C++ compiler, or Triton on a GPU."""
+"""Tries whether torch.compile works here: it needs a C++ compiler, or Triton on a GPU."""
 
 from functools import cache
 
