@@ -102,6 +102,7 @@ def test_f22_a_prompt_is_read_as_text(place, pellucid: Pellucid, watch: Watch, t
     for name, prompt in prompts.items():
         with tally.attempt(f"{kind}: {name}"):
             (tmp_path / "prompt").write_text(prompt, encoding="utf-8", newline="")
+            prompt = prompt.removeprefix("\ufeff")  # it says how the file is written, and is not of the text
             arguments = ("generate", run, "--prompt-file", tmp_path / "prompt", "--seed", 1, "--max-new-tokens", 12)
             streamed = pellucid(*arguments)
             assert streamed.exit_code == 0, streamed.stderr

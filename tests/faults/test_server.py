@@ -35,10 +35,10 @@ WRONG_TYPES = [[], {}, [[[[]]]], {"a": {"b": [None]}}]
 WRONG: dict[str, list[Any]] = {  # for each field, besides WRONG_TYPES
     "model": [1, "", "gpt-4", "../tiny", True],
     "prompt": [1, True, ["a", 1], [1, "a"], [[1], "a"], [-1], [10**9], [[]], ["\ud83e"], [None], ["x"] * 99],
-    "max_tokens": [*HUGE, "5", 1.5, -1, 5000],
+    "max_tokens": [*HUGE, "5", 1.5, -2, 5000],
     "temperature": [*HUGE, "1", -0.1, True],
     "top_p": [*HUGE, 0, 1.1, "1"],
-    "top_k": [*HUGE, 0, -1, 2**31, 1.5],
+    "top_k": [*HUGE, -2, 2**31, 1.5],
     "min_p": [*HUGE, -0.1, 1.1],
     "repetition_penalty": [*HUGE, 0, -1],
     "n": [*HUGE, 0, 17, -1, "1", 1.5],
@@ -51,7 +51,7 @@ WRONG: dict[str, list[Any]] = {  # for each field, besides WRONG_TYPES
     "presence_penalty": [0.1, "0"],
     "suffix": ["x"],
     "best_of": [2, 0],
-    "tools": [[]],
+    "tools": [[{"type": "function", "function": {"name": "look"}}]],
     "pr\u00f6mpt": ["x"],
 }
 PATHS = ["/v1/complitions", "/v1", "/v1/engines", "/v1/completions/", "/v2/completions", "/\x00", "/%ff%fe", "//v1"]
@@ -189,7 +189,7 @@ def malformed(rng: random.Random) -> tuple[str, str, bytes]:
         case "value":
             field = rng.choice(list(WRONG))
             # OpenAI's clients may send null for any field but these, and [] or {} where they are harmless.
-            values = [*WRONG[field], *([] if field in ("stop", "stream_options") else WRONG_TYPES)]
+            values = [*WRONG[field], *([] if field in ("stop", "stream_options", "tools") else WRONG_TYPES)]
             return "POST", "/v1/completions", json.dumps({**COMPLETION, field: rng.choice(values)}).encode()
         case "missing":
             field = rng.choice(["model"] if path == "/v1/completions" else list(CHAT))

@@ -47,6 +47,7 @@ def test_a_damaged_row_is_left_out_and_who_reads_does_not_warn_of_it_each_time(t
         *(b'{"step": 1, "val_loss": %s}' % value for value in (b"NaN", b"-Infinity", b"1e999", b"1" + b"0" * 400)),
         *(b'{"step": 1, "val_loss": %s}' % value for value in (b'"x"', b"true", b"[1]", b'{"a": 1}')),
         *(b'{"step": 1, "skills": %s}' % value for value in (b"1e999", b"[]", b'{"a": 1}', b'{"a": {"b": NaN}}')),
+        *(b'{"step": 1, "expert_load": %s}' % value for value in (b'"x"', b"[1]", b"[[true]]", b"[[1e999]]")),
         *(b'{"step": 1, "skills": {"a": {"b": %s}}}' % value for value in (b"[]", b"{}", b'"x"', b"false", b"1e999")),
     ],
 )
@@ -56,6 +57,7 @@ def test_a_line_with_something_else_than_numbers_is_no_row(line: bytes):
 
 def test_a_row_has_a_step_and_numbers_or_nothing_and_a_table_of_skills():
     row = {"step": 0, "tokens": 2**60, "val_loss": None, "kl": -0.5, "skills": {"recall": {"accuracy": None, "n": 1}}}
+    row["expert_load"] = [[0.25, 0.75], [0.5, None]]
     assert row_in(json.dumps(row).encode()) == row
     assert row_in(b'{"step": 1, "skills": null}') == {"step": 1, "skills": None}
 

@@ -1,4 +1,4 @@
-"""What becomes of freed memory: one step of training leaves it to the next, and a server returns it."""
+"""Keep freed memory for the next step of a training, or return it to the system, as a server does."""
 
 import ctypes
 import sys

@@ -25,6 +25,8 @@ def finite(value: Any) -> Any:
     """The row, or a value in it, with None for NaN and infinity, which JSON does not have."""
     if isinstance(value, dict):
         return {key: finite(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -50,7 +52,8 @@ def _lines(file: Path) -> list[bytes]:
 def row_in(line: bytes) -> Row | None:
     """The row in a line; None if the line is damaged, incomplete or edited, so that its readers need not check it.
 
-    `step` is an integer, `skills` a table of numbers, and each other column a number; None where there is none.
+    `step` is an integer, `skills` a table of numbers, `expert_load` a list of numbers for each layer, and each other
+    column a number; None where there is none.
     """
     try:
         row = json.loads(line)
@@ -68,6 +71,8 @@ def _is_step(value: object) -> bool:
 def _fits(column: str, value: Any) -> bool:
     if column == "skills" and isinstance(value, dict):
         return all(isinstance(table, dict) and all(map(_is_figure, table.values())) for table in value.values())
+    if column == "expert_load" and isinstance(value, list):
+        return all(isinstance(layer, list) and all(map(_is_figure, layer)) for layer in value)
     return _is_figure(value)
 
 

@@ -172,7 +172,7 @@ MISTAKES = {
     "beginnings that double": (
         "".join(f"r{i}\n    1 [r{i + 1}]a\n    1 [r{i + 1}]b\n" for i in range(40)) + "r40\n    1 x\n",
         2,
-        "up to here there are more than 3,000,000 cases to check",
+        "up to here there are more than 1,000,000 cases to check",
     ),
     "a text that doubles": (
         "".join(f"r{i}\n    1 [r{i + 1}][r{i + 1}]\n" for i in range(40)) + "r40\n    1 x\n",
@@ -345,11 +345,11 @@ def test_the_portrait_of_a_small_grammar_is_exact():
 
 def test_the_portrait_of_a_grammar_of_long_texts_is_short_and_has_more_texts_than_floats():
     digits = "".join(f"    1 {digit}\n" for digit in "0123456789")
-    picture = portrait(OwnGrammar(f"s\n    1 {'[d]' * 4_000}\nd\n{digits}", "digits.rules"))
-    assert picture.n_texts == 10**4_000
-    assert 100 < picture.n_seen < 200
+    picture = portrait(OwnGrammar(f"s\n    1 {'[d]' * 400}\nd\n{digits}", "digits.rules"))
+    assert picture.n_texts == 10**400
+    assert 100 < picture.n_seen < 2_000
     table = picture.table("digits.rules")
-    assert "1.0e+4000" in table
+    assert "1.0e+400" in table
     assert len(table) < 10_000
 
 

@@ -34,7 +34,7 @@ from pellucid.languages.grammar.notation import (
 MOST_LEVELS = 100  # rules below rules, which Python follows by recursion
 MOST_CHARACTERS = 50_000  # of a text
 MOST_VARIABLES = 200
-MOST_STEPS = 3_000_000  # of the checks: some seconds
+MOST_STEPS = 1_000_000  # of the checks: a second or two
 STEPS_OF_OPENING = 20
 LEAST_SHARE = 1e-100  # of an option among all that begin as it does, as a product of many shares could become 0
 Key = tuple[str, str]  # a variable and an attribute

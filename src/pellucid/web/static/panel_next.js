@@ -67,7 +67,8 @@ export function nextPanel(root, view) {
     const { temperature, top_k, top_p, guess, off } = state;
     const shown = [logits, baseLogits, fits, model, temperature, top_k, top_p, guess, isHidden, off];
     if (changed(memory, ...shown)) redraw(here, fits);
-    if (changed(verdicts, truth, trace)) drawVerdict(verdict, truth, trace, runHere(view).writes, view.examples);
+    if (changed(verdicts, truth, trace, view.examples))
+      drawVerdict(verdict, truth, trace, runHere(view).writes, view.examples);
     const isLast = here === trace.ids.length - 1;
     sample.textContent = isLast ? "Sample a token" : "Sample from here";
     rewind.disabled = trace.ids.length < 2;
