@@ -18,6 +18,8 @@ from pellucid.config.load import load_run_config
 from pellucid.corpora.build import build_corpus
 from pellucid.errors import DataError
 from pellucid.languages.fables import Fables
+from pellucid.languages.grammar.checks import Checks
+from pellucid.languages.grammar.notation import read_written
 from pellucid.languages.grammar.own import OwnGrammar
 from pellucid.languages.grammar.portrait import all_texts, portrait
 from pellucid.languages.symbols import entropy
@@ -222,6 +224,15 @@ def test_optional_names_that_nothing_needs_do_not_double_the_checks():
     rules = "".join(f"r{i}\n    1 a[v{i}:n][r{i + 1}]\n    1 b[r{i + 1}]\n" for i in range(40))
     grammar = OwnGrammar(rules + "r40\n    1 .\nn\n    1 c\n", "rules")
     assert grammar.n_texts == 2**40
+
+
+def test_a_table_may_have_thousands_of_rows_that_are_looked_up_and_named_by_thousands_of_options():
+    rows = "".join(f"    1 w{i:04} | w{i * 7 % 2000:04}\n" for i in range(2000))
+    acts = "".join(f"    1 v{i:04} {{foe}}\n" for i in range(4000))
+    rules = f"s\n    1 [hero:animal][foe:animal={{hero.rival}}] [act]\nanimal | rival\n{rows}act\n{acts}"
+    checks = Checks(read_written(rules))
+    checks.check()
+    assert checks.longest < 30
 
 
 def test_a_mark_of_byte_order_and_line_ends_of_windows_change_nothing(tmp_path):

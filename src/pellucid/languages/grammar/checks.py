@@ -69,7 +69,8 @@ class Checks:
         self._variables: dict[str, set[str]] = {}  # the rules from which each is drawn
         self._levels: dict[str, int] = {}
         self._effects: dict[str, Effect] = {}
-        self._values_of: dict[Key, set[str]] = {}
+        self._texts_of: dict[Hole, set[str]] = {}
+        self._lengths: dict[Hole, int] = {}  # of the longest of these texts
 
     def check(self) -> None:
         """Raise RuleError for the first mistake."""
@@ -193,7 +194,7 @@ class Checks:
                 length += len(part)
             elif isinstance(part, Hole):
                 self._hole(line, part, needs, draws)
-                length += max(map(len, self._texts(line, part)))
+                length += self._lengths[part]
             elif isinstance(part, Choice):
                 for hole in filter(None, (part.selector, part.without)):
                     self._hole(line, hole, needs, draws)
@@ -213,7 +214,8 @@ class Checks:
         return Effect(needs, frozenset(draws), frozenset(option.attributes), length)
 
     def _hole(self, line: int, hole: Hole, needs: Needs, draws: set[Key]) -> None:
-        self._texts(line, hole)
+        if hole not in self._lengths:
+            self._lengths[hole] = max(map(len, self._texts(line, hole)))
         key = hole.variable, hole.attribute
         if hole.variable not in self.fixed and key not in draws:
             needs.setdefault(key, (line, hole))
@@ -222,8 +224,9 @@ class Checks:
         """There is a rule, or a row, for every text that the hole can have."""
         table = choice.rule.removesuffix("=")
         texts = {option.parts[0] for option in self.options.get(table, ()) if table != choice.rule}
-        for value in self._texts(line, hole):
-            self._count(line, 1 + len(texts))
+        values = self._texts(line, hole)
+        self._count(line, len(values) + len(texts))
+        for value in values:
             if choice.rule + value not in self.rules and value not in texts:
                 what = f"{hole} may be {value!r}, and there is no "
                 what += f"row {value!r} of {table!r}" if table != choice.rule else f"rule {choice.rule + value!r}"
@@ -231,23 +234,25 @@ class Checks:
 
     def _texts(self, line: int, hole: Hole) -> set[str]:
         """The texts that a hole can have. RuleError if it can have none."""
+        if hole not in self._texts_of:
+            values = self._values(line, hole)
+            self._texts_of[hole] = {capitalize(value) for value in values} if hole.capital else values
+        return self._texts_of[hole]
+
+    def _values(self, line: int, hole: Hole) -> set[str]:
+        """The texts of a hole with small letters. RuleError as for `_texts`."""
         if hole.variable in self.fixed:
             keys = self.fixed[hole.variable]
             if hole.attribute not in keys:
                 raise RuleError(line, f"there is no fixed text {hole}", f"write {{{hole.variable}.{next(iter(keys))}}}")
-            values = {keys[hole.attribute]}
-        elif hole.variable not in self._variables:
+            return {keys[hole.attribute]}
+        if hole.variable not in self._variables:
             near = get_close_matches(hole.variable, self._variables, n=1)
             fix = f"did you mean {near[0]!r}?" if near else f"remember it: [{hole.variable}:RULE]"
             raise RuleError(line, f"nothing is called {hole.variable!r}", fix)
-        else:
-            key = hole.variable, hole.attribute
-            if key not in self._values_of:
-                self._values_of[key] = self._values(line, hole)
-            values = self._values_of[key]
-        return {capitalize(value) for value in values} if hole.capital else values
+        return self._drawn_values(line, hole)
 
-    def _values(self, line: int, hole: Hole) -> set[str]:
+    def _drawn_values(self, line: int, hole: Hole) -> set[str]:
         """The values that are remembered for a hole. RuleError if that is nothing, or not plain text."""
         values: set[str] = set()
         drawn = [(rule, option) for rule in self._variables[hole.variable] for option in self.options[rule]]
