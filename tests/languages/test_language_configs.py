@@ -36,6 +36,11 @@ def test_values_that_no_document_can_have_in_sensible_time_are_refused(language,
         load_run_config(ROOT / f"configs/languages/{language}.yaml", [f"corpus.{override}"])
 
 
+@pytest.mark.parametrize("language", ["chains", "brackets", "hidden"])
+def test_a_document_may_fill_a_context_of_four_thousand_tokens(language):
+    load_run_config(ROOT / f"configs/languages/{language}.yaml", ["corpus.length=4096"])
+
+
 def test_of_very_many_sums_all_are_held_out_and_some_are_scored(monkeypatch):
     config = SumsConfig(type="sums", digits=1, size=400)
     before = build_corpus(config)
