@@ -40,6 +40,17 @@ def said(corpus: ConversationCorpus, split: str) -> list[tuple[str, ...]]:
     return [tuple(turn.text for turn in turns) for turns in corpus.conversations(split)]
 
 
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_some_records_of_a_file_may_have_messages_and_the_others_columns(suffix):
+    nothing = {"messages": None, "prompt": None, "answer": None}
+    records = [nothing | COLUMNS[0], nothing | MESSAGES[1]]
+    if suffix == "jsonl":
+        lines("chats.jsonl", records)
+    else:
+        datasets.Dataset.from_list(records).to_parquet("chats.parquet")
+    assert said(corpus_of(f"chats.{suffix}", validation_fraction=0.01), "train") == PAIRS[:2]
+
+
 @pytest.mark.parametrize("records", [MESSAGES, COLUMNS], ids=["messages", "columns"])
 @pytest.mark.parametrize("suffix", ["jsonl", "json", "parquet", "csv"])
 def test_every_tenth_conversation_of_a_file_is_held_out_whatever_its_format(records, suffix):

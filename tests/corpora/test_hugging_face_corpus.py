@@ -265,7 +265,8 @@ def test_what_is_held_out_is_not_trained_on_even_if_a_glob_matches_it(tmp_path, 
 def test_a_split_may_be_a_slice_or_a_sum(tmp_path):
     files = {"train": json_lines(tmp_path / "a.jsonl", [{"text": story} for story in STORIES])}
     files["dev"] = json_lines(tmp_path / "b.jsonl", [{"text": "b"}])
-    for split, expected in {"train[:10%]": STORIES[:2], "train[-1:]+dev": [STORIES[-1], "b"]}.items():
+    expected_of = {"train[:10%]": STORIES[:2], "train[-1:]+dev": [STORIES[-1], "b"], "all": [*STORIES, "b"]}
+    for split, expected in expected_of.items():
         corpus = HuggingFaceCorpus("json", data_files=files, split=split, validation_split="train[5:7]")
         assert (texts(corpus, "train"), texts(corpus, "validation")) == (expected, STORIES[5:7])
 

@@ -19,7 +19,7 @@ import datasets
 from pellucid.config.data import FORMATS
 from pellucid.corpora.corpus import PIECE_LENGTH, Piece, Split, cut_into_pieces
 from pellucid.corpora.local_files import each_once, find_files, hash_of, notes_on_copies, notes_on_names, without
-from pellucid.corpora.rows import ROWS_AT_A_TIME, Row, Wanted, rows_of_file
+from pellucid.corpora.rows import ROWS_AT_A_TIME, Row, Wanted, columns_to_read, rows_of_file
 from pellucid.errors import DataError, InputOutputError
 
 DataFiles = str | list[str] | dict[str, str | list[str]]
@@ -110,7 +110,7 @@ class DataSet:
         )
 
     def rows(self, split: str, *wanted: Sequence[str]) -> Iterator[Row]:
-        """The rows of one of the data set's own splits, at least with the first of `wanted` whose columns it has."""
+        """The rows of one of the data set's own splits, at least with the columns of `wanted`."""
         if self._names is not None:
             yield from _rows_of_splits(
                 split, self.path, {name: list(files) for name, files in self._names.items()}, wanted
@@ -150,8 +150,8 @@ class DataSet:
         else:
             reader.download_and_prepare()
             rows = reader.as_dataset(split=split)
-        if names := next((each for each in wanted if set(each) <= set(rows.column_names or ())), None):
-            rows = rows.select_columns(list(names))  # the others may be images
+        if names := columns_to_read(rows.column_names or (), wanted):
+            rows = rows.select_columns(names)
         numbers = count(1)
         for columns in rows.iter(batch_size=ROWS_AT_A_TIME):
             for values in zip(*columns.values(), strict=True):
@@ -224,7 +224,7 @@ class HuggingFaceCorpus(DataSet):
 
 
 def _rows_of_splits(split: str, file_format: str, files: dict[str, list[Path]], wanted: Wanted) -> Iterator[Row]:
-    """The rows of a split, or of a slice or a sum of splits such as `train[:10%]+dev`."""
+    """The rows of a split, or of a slice or a sum of splits such as `train[:10%]+dev`, or of all."""
 
     def rows(name: str) -> Iterator[Row]:
         return chain.from_iterable(rows_of_file(file, file_format, wanted) for file in files[name])
@@ -233,8 +233,9 @@ def _rows_of_splits(split: str, file_format: str, files: dict[str, list[Path]], 
         yield from rows(split)
         return
     try:
-        slices = datasets.ReadInstruction.from_spec(split)
-        lengths = {name: sum(1 for _ in rows(name)) for name in files if name in split}
+        spec = "+".join(files) if split == "all" else split
+        slices = datasets.ReadInstruction.from_spec(spec)
+        lengths = {name: sum(1 for _ in rows(name)) for name in files if name in spec}
         parts = slices.to_absolute(lengths)
     except (ValueError, AssertionError):
         fix = f"name one of {', '.join(files)}, or a slice such as train[:10%]"

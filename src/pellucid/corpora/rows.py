@@ -44,7 +44,7 @@ Wanted = Sequence[Sequence[str]]
 def rows_of_file(path: Path, file_format: str, wanted: Wanted) -> Iterator[Row]:
     """The rows of a file of format json, csv, text or parquet, which may be compressed (gz, bz2, xz, zst, zip).
 
-    Of Parquet, only the first list of `wanted` columns that it has is read. DataError: not of this format, or damaged.
+    Of Parquet, only `wanted` columns are read. DataError: not of this format, or damaged.
     """
     read = {"json": _json_rows, "csv": _csv_rows, "text": _text_rows}.get(file_format)
     with opened(path) as file:
@@ -57,6 +57,12 @@ def rows_of_file(path: Path, file_format: str, wanted: Wanted) -> Iterator[Row]:
             reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
             fix = f"write it again as {file_format}, or leave it out"
             raise DataError(str(path), f"is damaged, or is not {file_format} ({reason})", fix) from None
+
+
+def columns_to_read(names: Sequence[str], wanted: Wanted) -> list[str]:
+    """The wanted columns among these, as others may be images; none if no list of `wanted` is complete."""
+    is_complete = any(set(each) <= set(names) for each in wanted)
+    return [name for name in names if is_complete and any(name in each for each in wanted)]
 
 
 def _zstandard(file: BinaryIO) -> BinaryIO:
@@ -204,8 +210,8 @@ def _json_row(record: Any, where: str) -> Row:
 def _parquet_rows(file: BinaryIO, name: str, wanted: Wanted) -> Iterator[Row]:
     table = pyarrow.parquet.ParquetFile(file)
     names = _each_once(table.schema_arrow.names, name)
-    columns = next((list(each) for each in wanted if set(each) <= set(names)), None)
-    if columns is None:  # the reader says what is missing; the others may be images
+    columns = columns_to_read(names, wanted)
+    if not columns:  # the reader says what is missing
         yield Row(f"{name}, record 1", dict.fromkeys(names))
         return
     numbers = count(1)
