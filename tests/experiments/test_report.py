@@ -280,7 +280,8 @@ def test_a_result_is_read_only_for_the_run_that_it_belongs_to(plan: Plan, place:
 
 @pytest.mark.parametrize("name", ["report.md", "results.csv", "excess-by-width.png", "longer-contexts.svg"])
 def test_a_report_takes_the_place_of_a_report_and_of_nothing_else(plan: Plan, tmp_path: Path, name: str):
-    write_report(plan, [Failure("lost", 3)] * 4, tmp_path, lambda _: None)
+    report = write_report(plan, [Failure("lost", 3)] * 4, tmp_path, lambda _: None)
+    report.write_bytes(report.read_bytes().replace(b"\n", b"\r\n"))  # as git may write it on Windows
     require_own_report(tmp_path, plan.config)
     (tmp_path / name).write_bytes(b"mine")
     with pytest.raises(ConfigError, match=f"{name}: it would be replaced by the experiment's"):

@@ -63,7 +63,7 @@ def written_conclusion(folder: Path) -> str | None:
 def require_own_report(folder: Path, config: ExperimentConfig) -> None:
     """Raise ConfigError for a file in the folder that the report would replace, and that is not of a report."""
     figures = {f"{figure.file_stem}.{kind}": b"matplotlib" for figure in config.figures for kind in ("png", "svg")}
-    tells = {REPORT_FILE: b"\n## how to reproduce it\n", "results.csv": b"label,seed,", **figures}
+    tells = {REPORT_FILE: b"## how to reproduce it", "results.csv": b"label,seed,", **figures}
     for name, word in tells.items():
         file = folder / name
         if file.exists() and not (file.is_file() and word in file.read_bytes().lower()):
