@@ -58,7 +58,7 @@ def test_of_several_files_exactly_the_last_bytes_are_held_out_even_from_within_a
 @pytest.mark.parametrize(("name", "path"), [("a.jsonl", "json"), ("B.PARQUET", "parquet")])
 def test_files_of_rows_are_refused_with_the_corpus_that_reads_them(tmp_path, name, path):
     file = written(tmp_path, name, '{"text": "a"}')
-    with pytest.raises(DataError, match=f"rows, not plain text; use corpus='{{type: hugging_face, path: {path}, data"):
+    with pytest.raises(DataError, match=f'rows, not plain text; use "corpus={{type: hugging_face, path: {path}, data'):
         TextFilesCorpus([file])
 
 
@@ -262,7 +262,7 @@ def test_a_file_with_two_names_is_read_once_and_a_copy_is_told(tmp_path, monkeyp
         (
             ["a<|endoftext|>b", ""],
             None,
-            ["<|endoftext|> is plain text in 0.txt: did you mean corpus.separator='<|endoftext|>'?"],
+            ['<|endoftext|> is plain text in 0.txt: did you mean "corpus.separator=<|endoftext|>"?'],
         ),
     ],
 )

@@ -125,7 +125,7 @@ class TextFilesCorpus:
         if self.separator is None:
             if ended := [path for path in self.local_files() if _holds(path, END_OF_TEXT)]:
                 told.append(
-                    f"{END_OF_TEXT} is plain text in {some(ended)}: did you mean corpus.separator='{END_OF_TEXT}'?"
+                    f'{END_OF_TEXT} is plain text in {some(ended)}: did you mean "corpus.separator={END_OF_TEXT}"?'
                 )
             return told
         whole = [path for path in self.local_files() if not _holds(path, self.separator)]
@@ -173,7 +173,7 @@ def find_text_files(patterns: Sequence[str]) -> dict[Path, list[Path]]:
     files = find_files(patterns)
     for path in files:
         if (rows := FORMAT_OF_SUFFIX.get(path.suffix.lower())) is not None:
-            fix = f"use corpus='{{type: hugging_face, path: {rows}, data_files: {path}}}' (docs/data.md)"
+            fix = f'use "corpus={{type: hugging_face, path: {rows}, data_files: {path}}}" (docs/data.md)'
             raise DataError(str(path), "holds rows, not plain text", fix)
     return each_once(files)
 

@@ -128,7 +128,8 @@ def _say_what_is_in_it(corpus: Corpus, manifest: Manifest) -> None:
     if isinstance(corpus, CorpusWithNotes):
         n_files = len(corpus.local_files()) if isinstance(corpus, CorpusOfFiles) else 0
         files = f"{n_files:,} file{'s' * (n_files > 1)}: " if n_files else ""
-        counts = f"{manifest.train.documents:,} documents to train on, {manifest.validation.documents:,} held out"
+        n = manifest.train.documents
+        counts = f"{n:,} document{'s' * (n != 1)} to train on, {manifest.validation.documents:,} held out"
         notes = corpus.notes()
         _log.log(logging.WARNING if notes else logging.INFO, "%s%s", files, "; ".join([counts, *notes]))
 

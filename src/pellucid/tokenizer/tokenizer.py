@@ -211,7 +211,8 @@ def require_unicode(text: str) -> None:
 
 def _require_same(text: str, spelled: str) -> None:
     if text != spelled:
-        start = next((i for i, (a, b) in enumerate(zip(text, spelled, strict=False)) if a != b), 0)
+        n = min(len(text), len(spelled))
+        start = next((i for i in range(n) if text[i] != spelled[i]), n)
         before, after = (ascii(each[max(start - 10, 0) : start + 10]) for each in (text, spelled))
         what = f"the tokenizer changes it: {before} becomes {after}"
         fix = "write the text in that form (NFC, if it is about accents), or choose a tokenizer that keeps any text"
