@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cached_property
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import NamedTuple
 
 from pellucid.languages.grammar.notation import (
@@ -56,9 +56,13 @@ class Effect(NamedTuple):
 
 
 class Checks:
-    """Finds what is wrong with rules before they are used. longest: a bound of the characters of a text."""
+    """Finds what is wrong with rules before they are used.
+
+    longest: a bound of the characters of a text. unused: the rules to which the first one never leads.
+    """
 
     longest: int
+    unused: list[WrittenRule]
 
     def __init__(self, written: list[WrittenRule]) -> None:
         self.fixed = fixed_texts(written)
@@ -91,6 +95,7 @@ class Checks:
             fix = "draw it earlier, in every option that leads here"
             raise RuleError(line, f"{hole.variable!r} may not have been drawn yet where {hole} stands", fix)
         self.longest = whole.length
+        self.unused = [rule for rule in self.written if rule.name not in self._effects]
         for rule in self.written:
             self._begin_differently(rule, capital=False)
             if rule.name in self._capitals:
@@ -275,7 +280,10 @@ class Checks:
         """The rules that are somewhere drawn with a capital letter, themselves or as the beginning of another."""
         choices = {part for each in self.options.values() for option in each for part in option.parts}
         plain = (part for part in choices if isinstance(part, Choice) and not part.selector)
-        capitals, new = set[str](), [self._plain(part.rule) for part in plain if part.rule not in self.rules]
+        capitals, new = (
+            set[str](),
+            [*chain.from_iterable(family(part, self.rules) for part in plain if part.rule not in self.rules)],
+        )
         while new:
             if (name := new.pop()) not in capitals:
                 capitals.add(name)
@@ -311,7 +319,7 @@ class Checks:
         """The beginnings of an option with this share of a rule: one for each way to draw the choices that begin it."""
         first, *rest = option.parts
         if isinstance(first, Choice) and not first.selector and not first.without:
-            name = self._plain(first.rule)
+            (name,) = family(first, self.rules)
             total = math.fsum(inner.weight for inner in self.options[name])
             for inner in self.options[name]:
                 begun = Option(1.0, (*inner.parts, *rest))
@@ -349,6 +357,3 @@ class Checks:
                         return shared + more
                 return None
         return shared
-
-    def _plain(self, name: str) -> str:
-        return name if name in self.rules else name[:1].lower() + name[1:]

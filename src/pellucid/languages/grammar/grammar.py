@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise, takewhile
 
-from pellucid.languages.grammar.notation import Bind, Choice, Hole, Option, Part, capitalize, family, join_text
+from pellucid.languages.grammar.notation import Bind, Choice, Hole, Option, Part, capitalize, join_text, used_by
 
 Rules = Mapping[str, Sequence[Option]]
 # The options drawn so far: variable -> its attributes.
@@ -216,10 +216,8 @@ class Grammar:
         """The rules that use each rule."""
         users: defaultdict[str, set[str]] = defaultdict(set)
         for name, options in self.source.items():
-            for part in (part for option in options for part in option.parts):
-                if isinstance(part, Choice):
-                    for used in family(part, self.source):
-                        users[used].add(name)
+            for used in {used for option in options for used in used_by(option, self.source)}:
+                users[used].add(name)
         return users
 
     def _opened(self, option: Option) -> Iterator[Option]:

@@ -14,7 +14,7 @@ from pellucid.files import read_at_most, require_regular
 from pellucid.languages.grammar.checks import Checks
 from pellucid.languages.grammar.entropy import Mass, TooMuchToRememberError
 from pellucid.languages.grammar.grammar import Grammar
-from pellucid.languages.grammar.notation import RuleError, WrittenRule, read_written, skills_of_holes, used_by
+from pellucid.languages.grammar.notation import RuleError, read_written, skills_of_holes
 from pellucid.languages.grammar.skills import CHOICE, SkillReader
 from pellucid.languages.grammar.texts import GrammarTexts
 from pellucid.languages.known import SPELLING
@@ -26,7 +26,7 @@ RECALL = "recall"
 class OwnGrammar(GrammarTexts):
     """The texts of the rules in `source`. Raises DataError, which names the line `where`:LINE.
 
-    longest: no text has more characters.
+    longest: no text has more characters. unused: the rules to which the first one never leads.
     """
 
     def __init__(self, source: str, where: str) -> None:
@@ -36,7 +36,7 @@ class OwnGrammar(GrammarTexts):
             checks.check()
         except RuleError as error:
             raise DataError(f"{where}:{error.line}", error.what, error.fix) from None
-        self.written, self.longest, self._where = checks.written, checks.longest, where
+        self.written, self.longest, self.unused, self._where = checks.written, checks.longest, checks.unused, where
         skill_of_rule = {rule.name: rule.skill for rule in self.written if rule.skill}
         self.grammar = Grammar(checks.options, checks.fixed, self.written[0].name)
         self.skill_reader = SkillReader(
@@ -59,17 +59,6 @@ class OwnGrammar(GrammarTexts):
             line = next(rule.line for rule in self.written if rule.name == self.grammar.plain(error.rule))
             what = f"too much is remembered in {error.rule!r} to compute the entropy: more than {error.steps:,} cases"
             raise DataError(f"{self._where}:{line}", what, "remember less, or use it sooner") from None
-
-    @property
-    def unused(self) -> list[WrittenRule]:
-        """The rules to which the first one never leads."""
-        used, new = set(), [self.grammar.start.rule]
-        while new:
-            name = new.pop()
-            if name not in used:
-                used.add(name)
-                new += [rule for option in self.grammar.source[name] for rule in used_by(option, self.grammar.source)]
-        return [rule for rule in self.written if rule.name not in used]
 
 
 def read_source(path: Path) -> str:
