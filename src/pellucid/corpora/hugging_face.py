@@ -6,7 +6,7 @@ Local files are read by `rows.py`, as the library guesses which texts are number
 import hashlib
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from glob import glob
@@ -18,7 +18,7 @@ import datasets
 
 from pellucid.config.data import FORMATS
 from pellucid.corpora.corpus import PIECE_LENGTH, Piece, Split, cut_into_pieces
-from pellucid.corpora.local_files import each_once, find_files, hash_of, notes_on_copies, notes_on_names, without
+from pellucid.corpora.local_files import each_once, find_files, hashes_of, notes_on_copies, without
 from pellucid.corpora.rows import ROWS_AT_A_TIME, Row, Wanted, columns_to_read, rows_of_file
 from pellucid.errors import DataError, InputOutputError
 
@@ -60,7 +60,8 @@ class DataSet:
             settings["validation_fraction"] = None
         if any(path.suffix in (".csv", ".tsv") for path in self.local_files()) or self.path == "csv":
             settings["cells_are_text"] = True  # earlier versions guessed which are numbers or missing
-        return {"type": self.kind, **settings, "local_files": self._hashes}
+        hashes = [self._hashes[path] for path in self.local_files()]
+        return {"type": self.kind, **settings, "local_files": hashes}
 
     def local_files(self) -> list[Path]:
         """The local files among the data files, or those of the local folder that `path` names."""
@@ -78,8 +79,8 @@ class DataSet:
 
     def notes(self) -> list[str]:
         """Notes on what was left out of the files when they were read, and on what may be a mistake in them."""
-        names = [notes_on_names(each) for each in (self._names or {}).values()]
-        return [*chain.from_iterable(names), *notes_on_copies(self.local_files(), self._hashes)]
+        names = {path: others for each in (self._names or {}).values() for path, others in each.items()}
+        return notes_on_copies(names, self._hashes)
 
     def _patterns(self) -> list[str]:
         named = self.data_files.values() if isinstance(self.data_files, dict) else [self.data_files]
@@ -112,16 +113,13 @@ class DataSet:
     def rows(self, split: str, *wanted: Sequence[str]) -> Iterator[Row]:
         """The rows of one of the data set's own splits, at least with the columns of `wanted`."""
         if self._names is not None:
-            yield from _rows_of_splits(
-                split, self.path, {name: list(files) for name, files in self._names.items()}, wanted
-            )
+            yield from _rows_of_splits(split, self.path, self._names, wanted)
             return
         try:
             reader = self._reader()
-            file_format = _require_known_format(reader)
+            file_format = _format_of(reader)
             files = {name: list(map(Path, named)) for name, named in (reader.config.data_files or {}).items()}
-            is_local = file_format in FORMATS and all(file.is_file() for file in chain.from_iterable(files.values()))
-            if not is_local:
+            if file_format not in FORMATS or not all(map(Path.is_file, chain.from_iterable(files.values()))):
                 yield from self._rows_of_library(reader, split, wanted)
                 return
         except DataError:
@@ -132,7 +130,7 @@ class DataSet:
 
     def _reader(self, **options: Any) -> datasets.DatasetBuilder:
         # The library's cache identifies local files by name and date, ours by their contents.
-        contents = hashlib.sha256("".join(self._hashes).encode()).hexdigest()[:12] if self.local_files() else ""
+        contents = hashlib.sha256("".join(self._hashes.values()).encode()).hexdigest()[:12] if self._hashes else ""
         cache = str(Path(datasets.config.HF_DATASETS_CACHE, contents))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # about formats that are refused anyway
@@ -175,8 +173,8 @@ class DataSet:
         return DataError(where, what, "check corpus.*")
 
     @cached_property
-    def _hashes(self) -> list[str]:
-        return [hash_of(path) for path in self.local_files()]
+    def _hashes(self) -> dict[Path, str]:
+        return hashes_of(self.local_files())
 
 
 @dataclass
@@ -223,7 +221,7 @@ class HuggingFaceCorpus(DataSet):
         self._n_without_text[split] = n_without
 
 
-def _rows_of_splits(split: str, file_format: str, files: dict[str, list[Path]], wanted: Wanted) -> Iterator[Row]:
+def _rows_of_splits(split: str, file_format: str, files: Mapping[str, Iterable[Path]], wanted: Wanted) -> Iterator[Row]:
     """The rows of a split, or of a slice or a sum of splits such as `train[:10%]+dev`, or of all."""
 
     def rows(name: str) -> Iterator[Row]:
@@ -245,12 +243,8 @@ def _rows_of_splits(split: str, file_format: str, files: dict[str, list[Path]], 
 
 
 def _format_of(reader: datasets.DatasetBuilder) -> str:
-    return type(reader).__module__.rpartition(".")[2]
-
-
-def _require_known_format(reader: datasets.DatasetBuilder) -> str:
     """The reader's format. ValueError for others of the library: some would be unpickled, which can run any code."""
-    if (file_format := _format_of(reader)) not in SAFE:
+    if (file_format := type(reader).__module__.rpartition(".")[2]) not in SAFE:
         raise ValueError(f"data in the format {file_format} is not read; Pellucid reads {', '.join(FORMATS)}")
     return file_format
 

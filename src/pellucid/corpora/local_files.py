@@ -3,7 +3,7 @@
 import codecs
 import glob
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -63,18 +63,17 @@ def _number_of(path: Path) -> object:
     return (status.st_dev, status.st_ino) if status.st_ino else path.resolve()
 
 
-def notes_on_names(names: dict[Path, list[Path]]) -> list[str]:
-    """A note on files with several names, of which all but the first are left out; none if there are none."""
+def notes_on_copies(names: dict[Path, list[Path]], hashes: Mapping[Path, str]) -> list[str]:
+    """Notes on files that have several names, and on files with equal contents; none if there are none.
+
+    Of what is held out in a file, a copy of it may be trained on.
+    """
     same = [f"{other} is {path}" for path, others in names.items() for other in others]
-    return [f"each file is read once: {some(same)}"] if same else []
-
-
-def notes_on_copies(files: Sequence[Path], hashes: Iterable[str]) -> list[str]:
-    """A note on files with equal contents, if there are any: what is held out of one is trained on in the other."""
+    notes = [f"each file is read once: {some(same)}"] if same else []
     first: dict[str, Path] = {}
-    pairs = [(path, first.setdefault(digest, path)) for path, digest in zip(files, hashes, strict=True)]
+    pairs = [(path, first.setdefault(digest, path)) for path, digest in hashes.items()]
     same = [f"{path} holds the same as {other}" for path, other in pairs if path != other and path.stat().st_size]
-    return [f"{some(same)}: what is held out may be trained on as well"] if same else []
+    return [*notes, *([f"{some(same)}: what is held out may be trained on as well"] if same else [])]
 
 
 def some(items: Sequence[object], most: int = 3) -> str:
@@ -95,10 +94,13 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         raise InputOutputError(str(path), f"cannot be read ({error.strerror})", "fix the disk") from error
 
 
-def hash_of(path: Path) -> str:
-    """The SHA-256 of a file's bytes. DataError or InputOutputError if it cannot be read."""
-    with opened(path):
-        return sha256(path)
+def hashes_of(files: Iterable[Path]) -> dict[Path, str]:
+    """The SHA-256 of the bytes of each file. DataError or InputOutputError for one that cannot be read."""
+    hashes = {}
+    for path in files:
+        with opened(path):
+            hashes[path] = sha256(path)
+    return hashes
 
 
 def is_utf16(start: bytes) -> bool:

@@ -20,10 +20,9 @@ from pellucid.corpora.local_files import (
     CONVERT,
     each_once,
     find_files,
-    hash_of,
+    hashes_of,
     is_utf16,
     notes_on_copies,
-    notes_on_names,
     opened,
     some,
     without,
@@ -98,7 +97,8 @@ class TextFilesCorpus:
         """Hashes of the contents, and settings; not names or dates: a copied or touched file is the same corpus."""
         identity: dict[str, object] = {
             "type": "text",
-            **self._hashes,
+            "files": [self._hashes[path] for path in self.train_files],
+            "validation_files": [self._hashes[path] for path in self.validation_files],
             "separator": self.separator,
             "validation_fraction": None if self.validation_files else self.validation_fraction,
         }
@@ -107,21 +107,15 @@ class TextFilesCorpus:
         return identity
 
     @cached_property
-    def _hashes(self) -> dict[str, list[str]]:
-        return {
-            "files": [hash_of(path) for path in self.train_files],
-            "validation_files": [hash_of(path) for path in self.validation_files],
-        }
+    def _hashes(self) -> dict[Path, str]:
+        return hashes_of(self.local_files())
 
     def local_files(self) -> list[Path]:
         return [*self.train_files, *self.validation_files]
 
     def notes(self) -> list[str]:
         """Notes on what was left out, and on what may be a mistake: a separator that occurs in no file, equal files."""
-        told = [
-            *notes_on_names(self._names),
-            *notes_on_copies(self.local_files(), [*self._hashes["files"], *self._hashes["validation_files"]]),
-        ]
+        told = notes_on_copies(self._names, self._hashes)
         if self.separator is None:
             if ended := [path for path in self.local_files() if _holds(path, END_OF_TEXT)]:
                 told.append(
