@@ -235,6 +235,12 @@ def test_a_table_may_have_thousands_of_rows_that_are_looked_up_and_named_by_thou
     assert checks.longest < 30
 
 
+def test_a_dozen_rules_may_begin_with_a_table_of_thousands_of_words():
+    rules = "".join(f"r{i}\n    1 [noun] runs\n    1 The [noun] sings\n" for i in range(12))
+    words = "".join(f"    1 n{i:04}\n" for i in range(4500))
+    Checks(read_written(f"s\n    1 {' '.join(f'[r{i}]' for i in range(12))}\n{rules}noun\n{words}")).check()
+
+
 def test_a_mark_of_byte_order_and_line_ends_of_windows_change_nothing(tmp_path):
     for name, content in {
         "plain": COIN.encode(),

@@ -35,7 +35,7 @@ MOST_LEVELS = 100  # rules below rules, which Python follows by recursion
 MOST_CHARACTERS = 50_000  # of a text
 MOST_VARIABLES = 200
 MOST_STEPS = 1_000_000  # of the checks: a second or two
-STEPS_OF_OPENING = 20
+STEPS_OF_OPENING = 5
 LEAST_SHARE = 1e-100  # of an option among all that begin as it does, as a product of many shares could become 0
 Key = tuple[str, str]  # a variable and an attribute
 Needs = dict[Key, tuple[int, Hole]]  # the holes of what must be drawn before, with their lines
@@ -329,7 +329,8 @@ class Checks:
             what = f"of the texts of its rule, less than {LEAST_SHARE:g} begin with this option"
             raise RuleError(line, what, "raise its weight, or those of what it begins with")
         head, *tail = join_text([*takewhile(lambda part: not isinstance(part, Choice), option.parts)]) or ("",)
-        self._count(line, STEPS_OF_OPENING + (len(head) if isinstance(head, str) else 0) // 10 + len(tail))
+        n_copied = len(head if isinstance(head, str) else "") // 10 + len(option.parts) // 50
+        self._count(line, STEPS_OF_OPENING + n_copied + len(tail))
         if capital:
             head = replace(head, capital=True) if isinstance(head, Hole) else capitalize(str(head))
         yield (head, *tail)
