@@ -203,7 +203,7 @@ def test_pairs_that_a_document_cannot_have_are_refused(corpus, message):
         (
             "corpus: {type: fables}",
             "corpus: {type: fables}\ntokenizer:\n  type: char\n  special_tokens: [a, a]",
-            "small.yaml:5: tokenizer.special_tokens: a token is empty or stands twice; name each token once",
+            "small.yaml:5: tokenizer.special_tokens: a token is empty or appears twice; name each token once",
         ),
     ],
 )
@@ -389,7 +389,7 @@ def test_a_key_unlike_any_other_is_answered_with_the_list_of_keys():
         ),
         (
             "corpus={type: text, download: {url: input.txt, sha256: abc}}",
-            "command line: corpus.download.url: 'input.txt' is no web address; write https://...",
+            "command line: corpus.download.url: 'input.txt' is not a web address; write https://...",
         ),
         (
             "corpus={type: text, download: {url: 'https://a.org/b', sha256: abc}}",
@@ -523,7 +523,7 @@ def test_a_bad_override_is_explained_in_one_line(override, message):
     [
         (
             SMALL + "train: {}\n",
-            "small.yaml:16: train: this key stands twice, first on line 13; keep one of the two",
+            "small.yaml:16: train: this key appears twice, first on line 13; keep one of the two",
         ),
         (
             SMALL + "a: [1\n",

@@ -58,7 +58,7 @@ def test_each_ranking_is_as_many_conversations_the_best_answer_first(tmp_path):
     [
         (
             ["The fox.", "The hen."],
-            "ranking 4: the number of ranked answers is 2, but corpus.answers is 3; list equally",
+            "ranking 4: the number of ranked answers is 2, but corpus.answers is 3; list the same",
         ),
         (["The fox.", "The hen.", "The fox."], "ranking 4: two answers are the same answer: nothing was preferred"),
         (["The fox.", "", "The hen."], "ranking 4: answer 2 is empty; leave out this ranking"),

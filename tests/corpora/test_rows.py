@@ -116,7 +116,7 @@ GOOD = '{"text": "a"}\n'
         ('[\n{"text": "a"},\n{"text": b}\n]', "a, line 3: not JSON (Expecting value, column 10); fix it"),
         ("[" * 100_000, "a, line 1: is nested too deeply; "),
         (GOOD + '{"text": ' + "[" * 100_000 + "]" * 100_000 + "}\n", "a, line 2: is nested too deeply; "),
-        (GOOD + '{"text": "a", "text": "b"}\n', "a, line 2: the key 'text' stands twice; "),
+        (GOOD + '{"text": "a", "text": "b"}\n', "a, line 2: the key 'text' appears twice; "),
         (GOOD + '{"text": "\\ud800"}\n', "a, line 2: half of a surrogate pair"),
         (GOOD + '{"n": 1' + "0" * 5000 + "}\n", "a, line 2: Exceeds the limit"),
         (GOOD + "3\n", "a, line 2: holds int, not a record; "),
@@ -154,7 +154,7 @@ def test_tabs_part_the_cells_of_tsv(tmp_path):
         ("n,text\n1,a\n2,a, b\n", "line 3: 3 cells, but there are 2 columns; put texts with commas"),
         ('text\nfox\n"hen\ncow\n', "line 3: its quotes are not those of CSV (unexpected end of data); "),
         ('text\n"fox"hen\n', "line 2: its quotes are not those of CSV"),
-        ("text,text\na,b\n", "line 1: 'text' stands twice; "),
+        ("text,text\na,b\n", "line 1: 'text' appears twice; "),
         ("text\na\0b\n", "line 2: a NUL byte"),
     ],
 )

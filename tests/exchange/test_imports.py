@@ -262,7 +262,7 @@ BAD = {
         3,
         "319 tokens are more than the 315 rows",
     ),
-    "a template of words": (template_with_a_word, 3, "its template puts id 7, which is no control token"),
+    "a template of words": (template_with_a_word, 3, "its template puts id 7, which is not a control token"),
     "tokenizer settings": (written("tokenizer_config.json", b"[]"), 3, "tokenizer_config.json: damaged"),
 }
 

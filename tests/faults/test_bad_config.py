@@ -70,8 +70,8 @@ def with_line(text: str, before: str = "seed: ") -> tuple[str, int]:
 
 
 SLIPS = {
-    "a key twice": ("seed: 1\nseed: 2\n", 1, "seed: this key stands twice"),
-    "a section twice": ("seed: 1\nmodel: {}\n", None, "model: this key stands twice"),
+    "a key twice": ("seed: 1\nseed: 2\n", 1, "seed: this key appears twice"),
+    "a section twice": ("seed: 1\nmodel: {}\n", None, "model: this key appears twice"),
     "not a number": ("seed: .nan\n", 0, "seed: nan is of the wrong type"),
     "infinity": ("seed: .inf\n", 0, "seed: inf is of the wrong type"),
     "yes is a word": ("seed: yes\n", 0, "seed: 'yes' is of the wrong type"),
@@ -99,7 +99,7 @@ SLIPS = {
     "a long value": (f"seed: {'a' * 40_000}\n", 0, "seed: "),
     "a long list of lists": (f"seed: {[[[[0] * 9] * 9] * 9] * 9}\n", 0, "seed: [[["),
     "a long key": (f"seed: 5\n? {'k' * 40_000}\n: 1\n", 1, ": kkk"),
-    "a long key twice": (f"seed: 5\n? {'k' * 20_000}\n: 1\n? {'k' * 20_000}\n: 1\n", 3, "this key stands twice"),
+    "a long key twice": (f"seed: 5\n? {'k' * 20_000}\n: 1\n? {'k' * 20_000}\n: 1\n", 3, "this key appears twice"),
     "a long type": (f"seed: 5\ndata: {{packing: {'p' * 40_000}}}\n", None, "data"),
     "a type beside the sections": ("seed: 5\ntype: {a: 1}\n", 1, "type: unknown key"),
     "a type that is a list": ("seed: 5\ntype: [a]\n", 1, "type: unknown key"),
@@ -239,7 +239,7 @@ OVERRIDES = {
     "seed=!!python/name:os.system": "command line: seed: not readable as YAML: tag",
     "seed=*a": "command line: seed: '*a' is of the wrong type",
     "seed=[*a]": "command line: seed: not readable as YAML: alias *a",
-    "seed={a: 1, a: 2}": "command line: seed: this key stands twice",
+    "seed={a: 1, a: 2}": "command line: seed: this key appears twice",
     f"seed={'9' * 10_000}": "command line: seed: this number is too large",
     f"seed={'[' * 10_000}": "command line: seed: nested too deeply",
     f"seed={'a' * 100_000}": "command line: seed: 100,000 characters are too many for a config",

@@ -36,7 +36,7 @@ class DownloadConfig(Section):
     @model_validator(mode="after")
     def _is_an_address_and_a_hash(self) -> DownloadConfig:
         if not re.fullmatch(r"https?://\S+", self.url):
-            raise BrokenRule("url", f"{self.url!r} is no web address", "write https://...")
+            raise BrokenRule("url", f"{self.url!r} is not a web address", "write https://...")
         if not re.fullmatch("[0-9a-f]{64}", self.sha256):
             raise BrokenRule("sha256", "this is no SHA-256", "give the 64 digits that `sha256sum FILE` prints")
         return self
@@ -172,7 +172,7 @@ class SpecialTokensSection(Section):
     @classmethod
     def _all_differ(cls, tokens: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(tokens)) < len(tokens) or "" in tokens:
-            raise BrokenRule("", "a token is empty or stands twice", "name each token once")
+            raise BrokenRule("", "a token is empty or appears twice", "name each token once")
         return tokens
 
 

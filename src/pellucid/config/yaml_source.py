@@ -118,7 +118,7 @@ def _construct(loader: _Loader, node: Any, path: Path, lines: dict[Path, int], s
             raise ConfigError(where, "a key must be a plain word", "write `key: value`")
         key_path = (*path, key)
         if key in values:
-            what = f"this key stands twice, first on line {lines[key_path]}"
+            what = f"this key appears twice, first on line {lines[key_path]}"
             raise ConfigError(f"{where}: {dotted(key_path)}", what, "keep one of the two")
         values[key] = _construct(loader, value_node, key_path, lines, source)
         lines[key_path] = key_node.start_mark.line + 1

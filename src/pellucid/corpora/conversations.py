@@ -57,7 +57,7 @@ class ConversationsCorpus(DataSet):
             messages = record[MESSAGES]
             if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
                 raise DataError(
-                    where, f"{MESSAGES} is no list of messages", 'give [{"role": ..., "content": ...}, ...]'
+                    where, f"{MESSAGES} is not a list of messages", 'give [{"role": ..., "content": ...}, ...]'
                 )
             for i, message in enumerate(messages):
                 if message.get("weight") not in (None, 1):

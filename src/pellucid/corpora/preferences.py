@@ -80,7 +80,7 @@ class PreferencesCorpus:
             answers = answers[0] if isinstance(answers[0], list) else answers
             if len(answers) != self._answers:
                 what = f"the number of ranked answers is {len(answers)}, but corpus.answers is {self._answers}"
-                raise DataError(where, what, "list equally many in each ranking, from best to worst")
+                raise DataError(where, what, "list the same number in each ranking, from best to worst")
             names = ("prompt", *(f"answer {i}" for i in range(1, self._answers + 1)))
         for name, text in zip(names, (prompt, *answers), strict=True):
             if not isinstance(text, str):

@@ -112,7 +112,7 @@ def _text_rows(file: BinaryIO, name: str) -> Iterator[Row]:
 
 
 def _csv_rows(file: BinaryIO, name: str) -> Iterator[Row]:
-    """Rows with the names of the first line. Cells that a short row lacks are None. Tabs part the cells of *.tsv."""
+    """Rows with the names of the first line. Cells that a short row lacks are None. Tabs separate those of *.tsv."""
     reader = csv.reader(_lines(file, name), delimiter="\t" if ".tsv" in name.lower() else ",", strict=True)
     names: list[str] = []
     line = 1
@@ -133,9 +133,9 @@ def _csv_rows(file: BinaryIO, name: str) -> Iterator[Row]:
 
 
 def _each_once(names: list[str], where: str) -> list[str]:
-    """The names. DataError if one stands twice, as then the texts of one column would be lost."""
+    """The names. DataError if one appears twice, as then the texts of one column would be lost."""
     if twice := [name for name in set(names) if name and names.count(name) > 1]:
-        raise DataError(where, f"{twice[0]!r} stands twice", "give each column or key a name of its own")
+        raise DataError(where, f"{twice[0]!r} appears twice", "give each column or key a name of its own")
     return names
 
 
@@ -194,7 +194,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} stands twice")
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} appears twice")
     return values
 
 

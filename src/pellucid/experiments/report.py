@@ -67,7 +67,7 @@ def require_own_report(folder: Path, config: ExperimentConfig) -> None:
     for name, word in tells.items():
         file = folder / name
         if file.exists() and not (file.is_file() and word in file.read_bytes().lower()):
-            what = "it would be replaced by the experiment's, and is not of an experiment"
+            what = "it would be replaced by the experiment's, but no experiment wrote it"
             raise ConfigError(str(file), what, "name another folder with --report, or move it away")
 
 

@@ -99,7 +99,7 @@ class Tokenizer:
             raise
         except Exception as error:  # the library raises plain Exception
             raise DataError(
-                source, f"damaged, or no tokenizer ({error})", "copy it again, or prepare the data again"
+                source, f"damaged, or not a tokenizer ({error})", "copy it again, or prepare the data again"
             ) from None
 
     @classmethod
@@ -275,7 +275,7 @@ def _not_expressible(description: dict[str, Any], ids: Iterable[int]) -> str | N
     if doubles := [each["content"] for each in added if each["special"] and each["content"] in spelled]:
         return f"its control token {doubles[0]!r} is also a token of ordinary text"
     if others := sorted({*chain(*template_ids(description["post_processor"]))} - controls):
-        return f"its template puts id {others[0]}, which is no control token, beside a text"
+        return f"its template puts id {others[0]}, which is not a control token, beside a text"
     cuts = _cuts(description)
     if not cuts:
         return "it joins characters across blanks" if model["merges"] or max(map(len, model["vocab"])) > 1 else None

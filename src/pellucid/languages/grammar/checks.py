@@ -144,10 +144,10 @@ class Checks:
 
     def _variable(self, line: int, name: str, rules: list[str]) -> None:
         if name in self.fixed:
-            raise RuleError(line, f"the fixed texts of {{{name}}} have the name {name!r}, too", "take another one")
+            raise RuleError(line, f"the fixed texts of {{{name}}} have the name {name!r}, too", "choose another name")
         if name not in self._variables and len(self._variables) == MOST_VARIABLES:
             what = f"{name!r} is one more than the {MOST_VARIABLES} names that can be remembered"
-            raise RuleError(line, what, "take a name that is no longer needed")
+            raise RuleError(line, what, "use again a name that is no longer needed")
         self._variables.setdefault(name, set()).update(rules)
 
     def _can_leave_out(self, line: int, choice: Choice, attribute: str, name: str) -> None:

@@ -251,7 +251,9 @@ def _weight(text: str, line: int) -> float:
     if not 0 < weight < float("inf"):
         raise RuleError(line, f"{text!r} is not a weight", "begin an option with a number above 0 and a blank")
     if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
-        raise RuleError(line, f"the weight {text}", f"choose one from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}")
+        raise RuleError(
+            line, f"the weight {text} is out of range", f"choose one from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+        )
     return weight
 
 
