@@ -250,7 +250,7 @@ def test_each_file_is_read_once_and_a_copy_is_told(tmp_path, monkeypatch):
     assert corpus.notes() == [
         f"each file is read once: b.jsonl is a.jsonl, {tmp_path}/a.jsonl is a.jsonl",
         "c.jsonl holds the same as a.jsonl: what is held out may be trained on as well",
-        "2 rows without text were left out",
+        "2 rows without text left out",
     ]
 
 
@@ -269,6 +269,14 @@ def test_a_split_may_be_a_slice_or_a_sum(tmp_path):
     for split, expected in expected_of.items():
         corpus = HuggingFaceCorpus("json", data_files=files, split=split, validation_split="train[5:7]")
         assert (texts(corpus, "train"), texts(corpus, "validation")) == (expected, STORIES[5:7])
+    (tmp_path / "folder").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").rename(tmp_path / "folder" / ("train.jsonl" if name == "a" else "test.jsonl"))
+    for split, expected in {"train[:2]": STORIES[:2], "all": [*STORIES, "b"]}.items():
+        assert (
+            texts(HuggingFaceCorpus(str(tmp_path / "folder"), split=split, validation_split="test"), "train")
+            == expected
+        )
 
 
 ODD_CELLS = ["NA", "None", "007", "1969-07-21"]

@@ -118,7 +118,7 @@ class DataSet:
         try:
             reader = self._reader()
             file_format = _format_of(reader)
-            files = {name: list(map(Path, named)) for name, named in (reader.config.data_files or {}).items()}
+            files = {str(name): list(map(Path, named)) for name, named in (reader.config.data_files or {}).items()}
             if file_format not in FORMATS or not all(map(Path.is_file, chain.from_iterable(files.values()))):
                 yield from self._rows_of_library(reader, split, wanted)
                 return
@@ -199,7 +199,7 @@ class HuggingFaceCorpus(DataSet):
     def notes(self) -> list[str]:
         """As of any data set, and the number of rows without text."""
         n = sum(self._n_without_text.values())
-        return [*super().notes(), *([f"{n:,} rows without text were left out"] if n else [])]
+        return [*super().notes(), *([f"{n:,} row{'s' * (n > 1)} without text left out"] if n else [])]
 
     def _texts(self, split: str) -> Iterator[str]:
         n_without, columns, has_text = 0, dict[str, None](), False
