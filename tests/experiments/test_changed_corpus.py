@@ -1,12 +1,14 @@
 """An experiment whose rules are edited after some of its runs are made: its table does not mix two languages."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from own_rules import OWN_RUN, write_rules
+from pellucid.errors import InputOutputError
 from pellucid.experiments.plan import Plan, plan_experiment
-from pellucid.experiments.run_experiment import FailedRunsError, run_experiment
+from pellucid.experiments.run_experiment import FailedRunsError, _of_other_corpora, run_experiment
 from pellucid.experiments.worker import make_run
 
 EXPERIMENT = """\
@@ -49,3 +51,16 @@ def test_a_finished_run_of_other_rules_is_not_put_into_the_table(plan):
     assert "done" not in Path("report/results.csv").read_text()
     Path("own.rules").unlink()
     assert report() == table, "a result stands, also where its rules are gone"
+
+
+def test_a_corpus_that_cannot_be_had_is_asked_for_once(tmp_path, monkeypatch):
+    asked = []
+
+    def fail(*arguments):
+        asked.append(arguments)
+        raise InputOutputError("corpus.download", "no network", "try again")
+
+    monkeypatch.setattr("pellucid.experiments.run_experiment.fingerprint_now", fail)
+    run = SimpleNamespace(directory=lambda folder: folder, corpus_key="a", config=None, label="a")
+    assert _of_other_corpora([run, run], tmp_path, tmp_path) == {}
+    assert len(asked) == 1

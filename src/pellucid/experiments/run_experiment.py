@@ -85,14 +85,17 @@ def _of_other_corpora(finished: Sequence[PlannedRun], data_root: Path, folder: P
 
     A result whose corpus or checkpoint is gone stands: there is nothing to compare it with.
     """
-    now: dict[str, str] = {}
+    now: dict[str, str | None] = {}
     failures = {}
     for run in finished:
         directory = run.directory(folder)
-        with suppress(PellucidError):
-            if run.corpus_key not in now:
+        if run.corpus_key not in now:
+            now[run.corpus_key] = None
+            with suppress(PellucidError):  # it may be to be downloaded, which is not tried for each run
                 now[run.corpus_key] = fingerprint_now(run.config, data_root)
-            if read_state(find_step_directory(directory, "latest")).data_fingerprint != now[run.corpus_key]:
+        with suppress(PellucidError):
+            then = read_state(find_step_directory(directory, "latest")).data_fingerprint
+            if now[run.corpus_key] not in (None, then):
                 fix = f"bring back the corpus of then, or delete {directory} to train it again"
                 error = CheckpointError(f"run {run.label}", "its corpus has changed since training", fix)
                 failures[directory] = Failure(str(error), error.exit_code)
