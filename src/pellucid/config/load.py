@@ -139,12 +139,11 @@ def _read(file: FilePath) -> str:
     if find_run(file) == DEMO:
         raise ConfigError(str(file), "this is a trained run, not a config", "its config is `fables`")
     if file.is_dir():
-        own = file / "config.yaml"
-        fix = f"its config is {own}; to go on with it: `pellucid train {own} --run-dir {file} --resume`"
-        fix = fix if own.is_file() else "name a YAML file, or one of `pellucid configs`"
-        raise ConfigError(
-            str(file), f"this is {'the folder of a run' if own.is_file() else 'a folder'}, not a config", fix
-        )
+        what, fix = "a folder", "name a YAML file, or one of `pellucid configs`"
+        if (own := file / "config.yaml").is_file():
+            what = "the folder of a run"
+            fix = f"its config is {own}; to go on with it: `pellucid train {own} --run-dir {file} --resume`"
+        raise ConfigError(str(file), f"this is {what}, not a config", fix)
     if file.suffix in OTHER_FILES and file.is_file():
         what, fix = OTHER_FILES[file.suffix]
         raise ConfigError(str(file), f"this is {what}, not a config", fix.format(file=file))

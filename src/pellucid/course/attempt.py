@@ -136,15 +136,15 @@ def _ends(process: subprocess.Popen[str], log: BinaryIO, lesson: Lesson, most_se
 def _told(log: BinaryIO, lesson: Lesson) -> list[Outcome]:
     """The outcomes in a log: those of the exercises in their order, as a student's file may write there, too."""
     outcomes: list[Outcome] = []
+    names = [exercise.name for exercise in lesson.exercises]
     log.seek(0)
     for line in log.read(MOST_TOLD).splitlines():
-        expected = [exercise.name for exercise in lesson.exercises[len(outcomes) :][:1]]
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
             continue
         match row:
-            case [str(name), str() | None as fault, bool(is_written)] if [name] == expected:
+            case [str(name), str() | None as fault, bool(is_written)] if [name] == names[len(outcomes) :][:1]:
                 outcomes.append(Outcome(name, fault, is_written))
                 if fault is not None:
                     break

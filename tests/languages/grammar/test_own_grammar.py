@@ -20,7 +20,7 @@ from pellucid.errors import DataError
 from pellucid.languages.fables import Fables
 from pellucid.languages.grammar.checks import Checks
 from pellucid.languages.grammar.notation import read_written
-from pellucid.languages.grammar.own import OwnGrammar
+from pellucid.languages.grammar.own import OwnGrammar, read_source
 from pellucid.languages.grammar.portrait import all_texts, portrait
 from pellucid.languages.symbols import entropy
 
@@ -200,7 +200,7 @@ def test_a_mistake_is_told_with_its_line_and_how_to_fix_it(rules, line, message,
     file = tmp_path / "my.rules"
     file.write_text(rules, encoding="utf-8")
     with pytest.raises(DataError) as raised:
-        OwnGrammar.read_file(file)
+        OwnGrammar(read_source(file), str(file))
     told = str(raised.value)
     assert told.startswith(f"{file}:{line}: "), told
     assert message in told
@@ -216,7 +216,7 @@ def test_a_file_that_cannot_be_read_is_told_with_the_reason_and_the_line(tmp_pat
         if content:
             file.write_bytes(content)
         with pytest.raises(DataError) as raised:
-            OwnGrammar.read_file(file)
+            read_source(file)
         assert str(raised.value) == message
 
 
@@ -334,7 +334,8 @@ def test_the_tables_of_the_page_are_a_grammar():
 
 
 def test_fables_are_a_file_of_rules():
-    fables, own = Fables(30), OwnGrammar.read_file(ROOT / "src/pellucid/languages/fables/fables.rules")
+    rules = read_source(ROOT / "src/pellucid/languages/fables/fables.rules")
+    fables, own = Fables(30), OwnGrammar(rules, "fables.rules")
     assert own.unused == []
     assert own.n_texts == fables.n_texts
     assert own.entropy_nats == pytest.approx(fables.entropy_nats, abs=1e-9)

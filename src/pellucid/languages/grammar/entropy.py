@@ -49,8 +49,6 @@ Masses = dict[Known, Mass]
 Plan = tuple[Mass, list[tuple[Choice, Keys]]]
 NO_KEYS: Keys = frozenset()
 UNKNOWN: Known = frozenset()
-
-
 MOST_STEPS = 2_000_000  # some seconds
 
 
@@ -59,7 +57,7 @@ class TooMuchToRememberError(ValueError):
 
     def __init__(self, rule: str) -> None:
         super().__init__(f"more than {MOST_STEPS:,} states at {rule!r}")
-        self.rule, self.steps = rule, MOST_STEPS
+        self.rule = rule
 
 
 class Inside:

@@ -12,7 +12,7 @@ from pellucid.config.shipped import find_rules
 from pellucid.errors import DataError
 from pellucid.files import read_at_most, require_regular
 from pellucid.languages.grammar.checks import Checks
-from pellucid.languages.grammar.entropy import Mass, TooMuchToRememberError
+from pellucid.languages.grammar.entropy import MOST_STEPS, Mass, TooMuchToRememberError
 from pellucid.languages.grammar.grammar import Grammar
 from pellucid.languages.grammar.notation import RuleError, read_written, skills_of_holes
 from pellucid.languages.grammar.skills import CHOICE, SkillReader
@@ -45,11 +45,6 @@ class OwnGrammar(GrammarTexts):
         named = (skill for rule in written for skill in (rule.skill, *rule.columns.values()) if skill)
         self.skills = tuple(dict.fromkeys((CHOICE, *named, RECALL, SPELLING)))
 
-    @classmethod
-    def read_file(cls, path: Path) -> OwnGrammar:
-        """The grammar in a file. Raises DataError."""
-        return cls(read_source(path), str(path))
-
     @property
     def _mass(self) -> Mass:
         """Raises DataError if too much has to be remembered for an exact entropy."""
@@ -57,7 +52,7 @@ class OwnGrammar(GrammarTexts):
             return self.inside.whole
         except TooMuchToRememberError as error:
             line = next(rule.line for rule in self.written if rule.name == self.grammar.plain(error.rule))
-            what = f"too much is remembered in {error.rule!r} to compute the entropy: more than {error.steps:,} cases"
+            what = f"too much is remembered in {error.rule!r} to compute the entropy: more than {MOST_STEPS:,} cases"
             raise DataError(f"{self._where}:{line}", what, "remember less, or use it sooner") from None
 
 
