@@ -49,6 +49,13 @@ def test_biases_of_queries_keys_and_values_make_a_qwen2():
     assert gguf_of(**LLAMA, bias=["queries_keys_values"])[0] == "qwen2"
 
 
+def test_a_window_as_wide_as_the_context_hides_nothing_and_needs_no_name():
+    n = tiny_config().context_length
+    assert gguf_of(**LLAMA, attention={"type": "sliding_window", "window": n}, qk_norm=True)[0] == "qwen3"
+    with pytest.raises(ConfigError, match="^model.attention"):
+        gguf_of(**LLAMA, attention={"type": "sliding_window", "window": n - 1}, qk_norm=True)
+
+
 def test_a_qwen3_has_heads_as_wide_as_transformers_takes_for_granted():
     """Its loader does not read the width from the file, and believes in 128."""
     for choices in (LLAMA, {"activation": "relu_squared", "position": {"type": "rope", "unrotated_last_layers": 1}}):
