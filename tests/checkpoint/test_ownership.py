@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pellucid.checkpoint import ownership
 from pellucid.checkpoint.ownership import NOT_SAVED_YET, begin_run, is_own, require_own, sweep
 from pellucid.checkpoint.run_directory import keep_last_and_best, steps_in
 from pellucid.checkpoint.snapshots import write_snapshot
@@ -147,6 +148,29 @@ def test_a_checkpoint_in_which_somebody_keeps_a_file_is_not_deleted_after_later_
     (tmp_path / "step-00000001/notes.md").write_text("mine")
     keep_last_and_best(tmp_path, 1)
     assert steps_in(tmp_path) == [1, 3]
+
+
+def test_a_run_that_an_earlier_version_began_and_that_was_killed_before_its_log_is_one(run: Path, tmp_path: Path):
+    for name in ("config.yaml", "tokenizer.json"):
+        shutil.copyfile(run / name, tmp_path / name)
+    with pytest.raises(ConfigError):
+        require_own(tmp_path)
+    (tmp_path / ".lock").touch()  # a run leaves it, and nothing else does
+    require_own(tmp_path)
+
+
+def test_until_the_checkpoints_of_the_run_before_are_deleted_its_logs_stay(run: Path, tmp_path: Path, monkeypatch):
+    def die(folder: Path) -> None:
+        raise SystemExit(9)
+
+    shutil.copytree(run, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setattr(ownership, "discard", die)
+    with pytest.raises(SystemExit):
+        begin_run(tmp_path)
+    assert contents(tmp_path) == contents(run)  # it can be resumed
+    monkeypatch.undo()
+    begin_run(tmp_path)
+    assert sorted(contents(tmp_path)) == [NOT_SAVED_YET]
 
 
 def test_a_damaged_checkpoint_is_still_one(run: Path, tmp_path: Path):

@@ -16,10 +16,12 @@ from pellucid.files import discard
 # It is there from the beginning of a run to its first save. Logs without it and without checkpoints therefore tell
 # that checkpoints are lost.
 NOT_SAVED_YET = ".not-saved-yet"
+LOCK = ".lock"  # a run's process holds it, and it stays when the process ends
 CONFIG = "config.yaml"
 FIGURES = ("loss.png", "rewards.png", "skills.png")
 STARTS = {  # how the other files begin
     NOT_SAVED_YET: b"",
+    LOCK: b"",
     METRICS: b'{"step": ',
     SAMPLES: b"## After ",
     "tokenizer.json": b'{\n  "version": ',
@@ -38,27 +40,32 @@ LEFTOVER = re.compile(rf"\.(?:tmp|trash)-(?P<name>{OF_RUN.pattern})")  # of a sa
 def require_own(folder: Path) -> None:
     """Raise ConfigError if the folder holds something that a new run would replace, and that is not of a run."""
     found = _of_run(folder)
-    foreign = [path.name for path in found if not is_own(path)]
-    if found and not holds_run(folder):
-        foreign = [path.name for path in found]
+    foreign = [path.name for path in found if not is_own(path)] if _holds_run(folder) else [path.name for path in found]
     if foreign:
         what = f"{', '.join(foreign[:3])}: a run writes files of this name, and what is there is not of a run"
-        raise ConfigError(str(folder), what, "name another folder with --run-dir, or move this away")
+        raise ConfigError(
+            str(folder), f"{what}, or was edited", "name another folder with --run-dir, or move this away"
+        )
 
 
-def holds_run(folder: Path) -> bool:
+def _holds_run(folder: Path) -> bool:
     """Whether there is a run: a checkpoint or a snapshot, its log, or one that has begun and not saved yet."""
     steps = [path for parent in (folder, folder / SNAPSHOTS) for path in _of_run(parent) if path.is_dir()]
     has_step = any(STEP_NAME.fullmatch(path.name) and any(path.iterdir()) and is_own(path) for path in steps)
-    marker, log = folder / NOT_SAVED_YET, folder / METRICS
-    has_begun = marker.exists() and is_own(marker)
+    # Earlier versions wrote no NOT_SAVED_YET, and a run may have been killed before its first line.
+    begun = [folder / name for name in (LOCK, CONFIG, "tokenizer.json")], [folder / NOT_SAVED_YET]
+    has_begun = any(all(path.exists() and is_own(path) for path in paths) for paths in begun)
+    log = folder / METRICS
     return has_step or has_begun or (log.exists() and log.stat().st_size > 0 and is_own(log))
 
 
 def begin_run(folder: Path) -> None:
-    """Delete the run in the folder, but no other files, and mark it as one that has not saved yet."""
+    """Delete the run in the folder, but no other files, and mark it as one that has not saved yet.
+
+    Its logs are deleted last: a run that is killed meanwhile either has checkpoints and logs, or no checkpoints.
+    """
     (folder / NOT_SAVED_YET).touch()
-    for path in filter(is_own, _of_run(folder)):
+    for path in sorted(filter(is_own, _of_run(folder)), key=Path.is_file):
         if path.is_dir():
             discard(path)
         elif path.name != NOT_SAVED_YET:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from pellucid.checkpoint.ownership import is_own, sweep
+from pellucid.checkpoint.ownership import LOCK, is_own, sweep
 from pellucid.checkpoint.step_directory import SNAPSHOTS, STEP_NAME, SeenLog, State, read_state, step_name
 from pellucid.config.run import run_meant_by
 from pellucid.config.shipped import DEMO
@@ -17,7 +17,6 @@ from pellucid.files import discard, sha256
 
 _log = logging.getLogger(__name__)
 
-LOCK = ".lock"
 SECONDS_TO_WAIT = 0.5  # for the lock: `is_locked` holds it for much less
 NAME_A_RUN = "name the folder that `pellucid train` wrote, or demo for the model that comes with Pellucid"
 

@@ -59,7 +59,8 @@ def newest_intact_checkpoint(run_dir: Path, at_most: int | None = None) -> tuple
     has_trained = (run_dir / METRICS).exists() or steps_in(run_dir / SNAPSHOTS)
     if has_trained and not (run_dir / NOT_SAVED_YET).exists():
         what = "there is the log of a run here, but none of its checkpoints"
-        raise CheckpointError(str(run_dir), what, "bring its newest step-… folder back, or train in another --run-dir")
+        fix = "bring its newest step-… folder back, or start over with --overwrite or another --run-dir"
+        raise CheckpointError(str(run_dir), what, fix)
     return None
 
 
