@@ -159,6 +159,12 @@ def test_a_run_that_an_earlier_version_began_and_that_was_killed_before_its_log_
     require_own(tmp_path)
 
 
+def test_a_run_whose_texts_got_the_line_ends_of_windows_is_one(run: Path, tmp_path: Path):
+    for name in ("config.yaml", "tokenizer.json", "metrics.jsonl", "samples.md"):
+        (tmp_path / name).write_bytes((run / name).read_bytes().replace(b"\n", b"\r\n"))
+    require_own(tmp_path)
+
+
 def test_until_the_checkpoints_of_the_run_before_are_deleted_its_logs_stay(run: Path, tmp_path: Path, monkeypatch):
     def die(folder: Path) -> None:
         raise SystemExit(9)

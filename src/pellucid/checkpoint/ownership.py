@@ -124,7 +124,10 @@ def _is_own_file(path: Path) -> bool:
         if path.name in FIGURES:
             return b"Matplotlib" in file.read(1000)
         start = STARTS.get(path.name)  # None: a file in the place of a folder
-        return start is not None and start.startswith(file.read(len(start) or 1))
+        if start is None:
+            return False
+        read = file.read(len(start) + 1).replace(b"\r\n", b"\n")  # as on Windows
+        return start.startswith(read[: len(start) or 1])
 
 
 def _of_run(folder: Path) -> list[Path]:

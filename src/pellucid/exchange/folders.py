@@ -44,5 +44,5 @@ def write_run(directory: Path, checkpoint: Checkpoint) -> None:
     n_bytes = sum(tensor.nbytes for tensor in checkpoint.model.values()) + 2 * len(checkpoint.tokenizer_json)
     with new_folder(directory, n_bytes) as draft:
         write_checkpoint(draft, checkpoint)
-        (draft / "config.yaml").write_text(checkpoint.config_yaml, encoding="utf-8")
-        (draft / "tokenizer.json").write_text(checkpoint.tokenizer_json, encoding="utf-8")
+        (draft / "config.yaml").write_text(checkpoint.config_yaml, encoding="utf-8", newline="\n")
+        (draft / "tokenizer.json").write_text(checkpoint.tokenizer_json, encoding="utf-8", newline="\n")

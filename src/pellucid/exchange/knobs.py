@@ -21,8 +21,8 @@ def knobs_of(config: DecoderConfig) -> dict[str, Any]:
     knobs = {name.removesuffix(".type"): value for name, value in flat(sections).items()}
     knobs |= {"n_kv_heads": config.n_kv_heads or config.n_heads, "head_width": head_width(config)}
     knobs |= {"d_ff": config.d_ff or 4 * config.d_model}
-    sees_all = knobs.get("attention.window", 0) >= config.context_length
-    if sees_all or knobs["attention"] in ("explicit", "fused"):  # one equation, written or computed in several ways
+    hides_nothing = getattr(config.attention, "window", 0) >= config.context_length
+    if hides_nothing or knobs["attention"] in ("explicit", "fused"):  # one equation, written or computed otherwise
         knobs["attention"] = "auto"
         knobs.pop("attention.window", None)
     knobs.pop("feed_forward.load_balance_weight", None)  # of the loss

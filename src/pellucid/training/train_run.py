@@ -228,7 +228,7 @@ def _train(config: RunConfig, data: PreparedData, session: Session, note: Note, 
             texts = {"config.yaml": run_config_to_yaml(config), "tokenizer.json": session.tokenizer_json}
             for name, text in texts.items():
                 with written_whole(run_dir / name) as draft:  # a page may be reading it
-                    draft.write_text(text, encoding="utf-8")
+                    draft.write_text(text, encoding="utf-8", newline="\n")
             for line in _introduction(config, data, session, base):
                 note(line)
         try:
