@@ -165,6 +165,19 @@ def test_a_run_whose_texts_got_the_line_ends_of_windows_is_one(run: Path, tmp_pa
     require_own(tmp_path)
 
 
+def test_what_another_process_deletes_meanwhile_is_no_reason_to_refuse(run: Path, monkeypatch):
+    """It trains in this folder, which the lock will tell."""
+    listed = Path.iterdir
+
+    def vanish(folder: Path):
+        if folder.name == "step-00000005":
+            raise FileNotFoundError(folder)
+        return listed(folder)
+
+    monkeypatch.setattr(Path, "iterdir", vanish)
+    require_own(run)
+
+
 def test_until_the_checkpoints_of_the_run_before_are_deleted_its_logs_stay(run: Path, tmp_path: Path, monkeypatch):
     def die(folder: Path) -> None:
         raise SystemExit(9)

@@ -50,13 +50,17 @@ def require_own(folder: Path) -> None:
 
 def _holds_run(folder: Path) -> bool:
     """Whether there is a run: a checkpoint or a snapshot, its log, or one that has begun and not saved yet."""
-    steps = [path for parent in (folder, folder / SNAPSHOTS) for path in _of_run(parent) if path.is_dir()]
-    has_step = any(STEP_NAME.fullmatch(path.name) and any(path.iterdir()) and is_own(path) for path in steps)
     # Earlier versions wrote no NOT_SAVED_YET, and a run may have been killed before its first line.
-    begun = [folder / name for name in (LOCK, CONFIG, "tokenizer.json")], [folder / NOT_SAVED_YET]
-    has_begun = any(all(path.exists() and is_own(path) for path in paths) for paths in begun)
-    log = folder / METRICS
-    return has_step or has_begun or (log.exists() and log.stat().st_size > 0 and is_own(log))
+    begun = (NOT_SAVED_YET,), (LOCK, CONFIG, "tokenizer.json")
+    if any(all((folder / name).exists() and is_own(folder / name) for name in names) for names in begun):
+        return True
+    try:
+        log = folder / METRICS
+        holders = [log] if log.exists() and log.stat().st_size else []
+        holders += [path for pattern in ("step-*", "snapshots/step-*") for path in folder.glob(pattern)]
+        return any(is_own(path) for path in holders if path.is_file() or any(path.iterdir()))
+    except FileNotFoundError:  # deleted meanwhile by a process that trains here, as the lock will tell
+        return True
 
 
 def begin_run(folder: Path) -> None:
@@ -90,19 +94,20 @@ def is_own(path: Path) -> bool:
     if path.is_symlink():
         return False
     try:
-        if path.is_dir():
-            return _holds_nothing_else(path, path.name) and all(map(_tells_of_a_run, [path, *path.glob("step-*")]))
-        return _is_own_file(path)
+        if not path.is_dir():
+            return _is_own_file(path)
+        steps = [step for step in (path, *path.glob("step-*")) if STEP_NAME.fullmatch(step.name)]
+        return _holds_nothing_else(path, path.name) and all(map(_tells_of_a_run, steps))
     except FileNotFoundError:  # deleted meanwhile
         return True
     except (OSError, ValueError, ConfigError):
         return False
 
 
-def _tells_of_a_run(folder: Path) -> bool:
-    """Whether a step's folder is empty, or one of its files tells that it is one; True of other folders."""
-    known = [path for path in folder.iterdir() if path.name in STARTS]
-    return not STEP_NAME.fullmatch(folder.name) or not any(folder.iterdir()) or any(map(_is_own_file, known))
+def _tells_of_a_run(step: Path) -> bool:
+    """Whether a step's folder is empty, or one of its files tells that it is one."""
+    files = list(step.iterdir())
+    return not files or any(_is_own_file(path) for path in files if path.name in STARTS)
 
 
 def _holds_nothing_else(folder: Path, name: str) -> bool:
