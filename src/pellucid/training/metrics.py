@@ -57,15 +57,11 @@ def row_in(line: bytes) -> Row | None:
     """
     try:
         row = json.loads(line)
-        json.dumps(row, ensure_ascii=False, allow_nan=False).encode()  # as it is sent to a page
+        json.dumps(row, ensure_ascii=False).encode()  # as it is sent to a page
     except (ValueError, RecursionError):
         return None
-    is_row = isinstance(row, dict) and _is_step(row.get("step")) and all(_fits(*each) for each in row.items())
-    return row if is_row else None
-
-
-def _is_step(value: object) -> bool:
-    return type(value) is int and 0 <= value < MOST_STEPS
+    has_step = isinstance(row, dict) and type(row.get("step")) is int and 0 <= row["step"] < MOST_STEPS
+    return row if has_step and all(_fits(*each) for each in row.items()) else None
 
 
 def _fits(column: str, value: Any) -> bool:

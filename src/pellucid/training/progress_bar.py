@@ -64,9 +64,8 @@ class ProgressBar:
         is_due = step % self._log_every == 0 or step == self._n_steps
         if self._bar.disable and is_due and time.monotonic() - self._said_at > SECONDS_BETWEEN_LINES:
             self._said_at = time.monotonic()
-            self._write(
-                f"step {step}/{self._n_steps}: " + ", ".join(f"{name} {what}" for name, what in figures.items())
-            )
+            told = ", ".join(f"{name} {figure}" for name, figure in figures.items())
+            self._write(f"step {step}/{self._n_steps}: {told}")
         if evaluation is not None:
             self._write(f"step {step}: {evaluation.brief()}")
         if samples:

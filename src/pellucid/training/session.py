@@ -139,21 +139,18 @@ class Session:
     def plot(self) -> None:
         """Draw loss.png or rewards.png from metrics.jsonl, and skills.png where the truth is known."""
         with self._only_shown("figures"):
-            self._plot()
+            from pellucid.training import plots  # takes a second: matplotlib
 
-    def _plot(self) -> None:
-        from pellucid.training import plots  # takes a second: matplotlib
-
-        rows = metrics.read_rows(self.metrics_file)
-        if self.task.figure == "rewards.png":
-            figures = {"rewards.png": plots.rewards_figure(rows, f"{self.name}: what its answers are worth")}
-        else:
-            figures = {"loss.png": plots.loss_figure(rows, self.floor, f"{self.name}: loss while training")}
-        if any("skills" in row for row in rows):
-            figures["skills.png"] = plots.skills_figure(rows, f"{self.name}: what is learned when")
-        for name, figure in figures.items():
-            plots.save_figure(figure, self.run_dir / name)
-            self.trackers.log_figure(self.trainer.step, self.run_dir / name)
+            rows = metrics.read_rows(self.metrics_file)
+            if self.task.figure == "rewards.png":
+                figures = {"rewards.png": plots.rewards_figure(rows, f"{self.name}: what its answers are worth")}
+            else:
+                figures = {"loss.png": plots.loss_figure(rows, self.floor, f"{self.name}: loss while training")}
+            if any("skills" in row for row in rows):
+                figures["skills.png"] = plots.skills_figure(rows, f"{self.name}: what is learned when")
+            for name, figure in figures.items():
+                plots.save_figure(figure, self.run_dir / name)
+                self.trackers.log_figure(self.trainer.step, self.run_dir / name)
 
     @property
     def is_finished(self) -> bool:
@@ -201,7 +198,10 @@ class Session:
                 is_best = best_loss < self.best_loss
                 since_best = 0 if is_best else self.evaluations_since_best + (val_loss is not None)
                 is_last = self._ends_with(best_loss, since_best)
-                samples = self._write_samples() if is_last or self._due(self.sample_every) else []
+                samples: Sequence[str] = []
+                if is_last or self._due(self.sample_every):
+                    with self._only_shown("samples"):
+                        samples = self.write_samples()
         except StoppedBySignal:
             if self.saved_step != self.trainer.step:
                 self.save(None, unreported=update)
@@ -235,11 +235,6 @@ class Session:
         if not math.isfinite(evaluation.loss):
             raise not_finite(self.trainer.step, f"the validation loss is not finite ({evaluation.loss:g})")
         return evaluation
-
-    def _write_samples(self) -> Sequence[str]:
-        with self._only_shown("samples"):
-            return self.write_samples()
-        return []
 
     @contextmanager
     def _only_shown(self, what: str) -> Iterator[None]:

@@ -282,11 +282,9 @@ class Played:
             return self._metric(run, int(step) if measure.step is None else measure.step, str(measure.name))
         if measure.of in ("floor", "entropy"):
             return self._true(measure.of, checkpoint, state["text"], at)
-        changes = (
-            Changes()
-            if measure.side == "B"
-            else Changes([*map(_place, state["off"].split())], state["instead"] or None)
-        )
+        changes = Changes()
+        if measure.side != "B":
+            changes = Changes([*map(_place, state["off"].split())], state["instead"] or None)
         opened, traced = self._microscope.traced(checkpoint, state["text"], changes)
         if measure.of == "attention":
             if not state["head"]:
