@@ -1,4 +1,4 @@
-"""Tells what in a folder is a run's by its contents, for other people's files may have the same names.
+"""Recognises the files of a run by what is in them, as other people's files may have the same names.
 
 Nothing else is deleted or replaced.
 """
@@ -13,8 +13,8 @@ from pellucid.config.yaml_source import parse_yaml, write_yaml
 from pellucid.errors import ConfigError
 from pellucid.files import discard
 
-# It is there from the beginning of a run to its first save. Logs without it and without checkpoints therefore tell
-# that checkpoints are lost.
+# It is there from the beginning of a run to its first save. So if there are logs, but neither it nor checkpoints, then
+# checkpoints are lost.
 NOT_SAVED_YET = ".not-saved-yet"
 LOCK = ".lock"  # a run's process holds it, and it stays when the process ends
 CONFIG = "config.yaml"

@@ -71,7 +71,7 @@ def typed() -> str:
 def heavy_imports() -> Iterator[None]:
     """Inside, PyTorch may be imported: without garbage collection; a signal that arrives meanwhile stops it at the end.
 
-    Whoever waits at a terminal for more than a second is told for what.
+    After a second, a note tells whoever waits at a terminal what takes so long.
     PyTorch, when it looks for NumPy, swallows every exception, also that of a signal. Imports create many objects, all
     of which stay: collecting garbage among them would only take time.
     """

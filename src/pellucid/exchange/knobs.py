@@ -1,6 +1,6 @@
 """The knobs on which the logits of a trained model depend, and the check that an export loses none of them.
 
-What a writer does not say is refused by name, a knob that is newer than the writer too.
+A knob that a writer does not tell is refused by name, even if it is newer than the writer.
 """
 
 from collections.abc import Mapping

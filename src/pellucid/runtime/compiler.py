@@ -1,4 +1,4 @@
-"""Tries whether torch.compile works here: it needs a C++ compiler, or Triton on a GPU."""
+"""Finds out whether torch.compile works here: it needs a C++ compiler, or Triton on a GPU."""
 
 from functools import cache
 

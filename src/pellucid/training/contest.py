@@ -161,9 +161,7 @@ def _language_of(section: CorpusConfig, corpus: DrawnDocuments) -> str:
 def _require_above_floor(excess_percent: Estimate) -> None:
     if round(excess_percent.mean + excess_percent.half_width, 2) < 0:
         what = f"{_plus_minus(excess_percent, 2)} % of the floor, which no model can be below on text it has not seen"
-        fix = (
-            "look for what its code or its tokens show it of the text; if it is chance (1 in 40), draw other documents"
-        )
+        fix = "check whether its code or its tokens give the text away; if it is chance (1 in 40), draw other documents"
         raise DataError("the excess", what, fix)
 
 

@@ -17,7 +17,7 @@ LEAST_POSITIONS = 1_000_000  # below, starting processes takes longer than they 
 def choose_n_processes(config: RunConfig, world: World = ALONE) -> int:
     """The number of processes to train with: torchrun's; else one per GPU; or one per CPU core, for a long enough run.
 
-    On Windows one, unless the config asks for more: nobody has tried several there yet, and NCCL does not exist there.
+    On Windows one, unless the config asks for more: several have not been tried there yet, and there is no NCCL.
 
     Four processes are as fast as four threads, and lose far less speed beside other programs (docs/speed.md): they
     wait for each other a few times an update, threads at every operation. Raises ConfigError if parallel is none

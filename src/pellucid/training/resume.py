@@ -30,8 +30,7 @@ OPERATIONAL = (
 def require_no_run(run_dir: Path) -> None:
     """Raise ConfigError if the folder holds a run already, so that a forgotten option loses no training."""
     if steps_in(run_dir) or (run_dir / "metrics.jsonl").exists():
-        fix = "add --resume to continue it, --overwrite to start over, or --run-dir for another folder"
-        fix += ", as name=other gives by default"
+        fix = "add --resume to continue it, --overwrite to start over, or name=OTHER or --run-dir for another folder"
         raise ConfigError(str(run_dir), "there is a run in this folder", fix)
 
 

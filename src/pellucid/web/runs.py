@@ -104,7 +104,7 @@ class Runs:
         self.grammar = Lock()  # to be held while using a corpus
         self._models: Kept[Opened] = Kept(MOST_BYTES_OF_MODELS, lambda opened: opened.n_bytes + MOST_BYTES_OF_TRACES)
         self._corpora: Kept[Corpus] = Kept(KEPT_CORPORA)
-        self._changed: dict[str, str] = {}  # what is to be said of those that are others now, by data fingerprint
+        self._changed: dict[str, str] = {}  # why no truth is shown, by the fingerprint of the data
         self._documents: Kept[tuple[list[str], Iterator[str]]] = Kept(KEPT_CORPORA)
         self._loading = Lock()
 

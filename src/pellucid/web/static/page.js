@@ -164,7 +164,7 @@ function seenOf(sections, act, rootMargin) {
 function sayDropped(view) {
   const parts = view.store.dropped();
   if (!parts.length) return;
-  view.notFound = `The address says what means nothing here, and that is left out: ${parts.join(", ")}`;
+  view.notFound = `These parts of the address mean nothing here and are left out: ${parts.join(", ")}`;
   noProblem(view);
 }
 
