@@ -1,6 +1,8 @@
 """Only what Pellucid wrote is deleted or replaced, whatever other files are called."""
 
+import os
 import shutil
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -130,6 +132,15 @@ def test_a_file_in_the_place_of_a_folder_is_not_of_a_run(tmp_path: Path, name: s
         require_own(tmp_path)
     (tmp_path / NOT_SAVED_YET).touch()
     assert not is_own(tmp_path / name)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such pipes")
+def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(tmp_path: Path):
+    for name in ("config.yaml", "metrics.jsonl", "step-00000001"):
+        os.mkfifo(tmp_path / name)
+    with pytest.raises(ConfigError, match="config.yaml, metrics.jsonl, step-00000001: "):
+        require_own(tmp_path)
+    assert not any(map(is_own, tmp_path.iterdir()))
 
 
 def test_a_link_is_left_alone_and_so_is_what_it_leads_to(run: Path, tmp_path: Path):

@@ -11,7 +11,7 @@ from pathlib import Path
 from pellucid.checkpoint.step_directory import FILES, MANIFEST, METRICS, SAMPLES, SNAPSHOTS, STEP_NAME
 from pellucid.config.yaml_source import parse_yaml, write_yaml
 from pellucid.errors import ConfigError
-from pellucid.files import discard
+from pellucid.files import discard, require_regular
 
 # It is there from the beginning of a run to its first save. So if there are logs, but neither it nor checkpoints, then
 # checkpoints are lost.
@@ -42,10 +42,9 @@ def require_own(folder: Path) -> None:
     found = _of_run(folder)
     foreign = [path.name for path in found if not is_own(path)] if _holds_run(folder) else [path.name for path in found]
     if foreign:
-        what = f"{', '.join(foreign[:3])}: a run writes files of this name, and what is there is not of a run"
-        raise ConfigError(
-            str(folder), f"{what}, or was edited", "name another folder with --run-dir, or move this away"
-        )
+        names, fix = ", ".join(foreign[:3]), "name another folder with --run-dir, or move this away"
+        what = f"{names}: a run writes files of this name, and what is there is not of a run, or was edited"
+        raise ConfigError(str(folder), what, fix)
 
 
 def _holds_run(folder: Path) -> bool:
@@ -58,7 +57,7 @@ def _holds_run(folder: Path) -> bool:
         log = folder / METRICS
         holders = [log] if log.exists() and log.stat().st_size else []
         holders += [path for pattern in ("step-*", "snapshots/step-*") for path in folder.glob(pattern)]
-        return any(is_own(path) for path in holders if path.is_file() or any(path.iterdir()))
+        return any(is_own(path) for path in holders if not path.is_dir() or any(path.iterdir()))
     except FileNotFoundError:  # deleted meanwhile by a process that trains here, as the lock will tell
         return True
 
@@ -122,6 +121,7 @@ def _holds_nothing_else(folder: Path, name: str) -> bool:
 
 
 def _is_own_file(path: Path) -> bool:
+    require_regular(path)
     if path.name == CONFIG:  # as it is dumped: without comments
         text = path.read_text(encoding="utf-8")
         return text == write_yaml(parse_yaml(text, str(path))[0])
