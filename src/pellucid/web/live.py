@@ -60,14 +60,13 @@ class Watcher:
         """The changes since the last look; at the first one, everything."""
         try:
             return self._look()
-        except OSError:  # the folder has just vanished, or is unreadable: the next successful look reports everything
-            self._forget()
-        except Exception:  # whatever its files hold, the other runs are shown
-            if not self._has_failed:
+        except Exception as error:  # whatever its files hold, the other runs are shown
+            # OSError: the folder has just vanished, or is unreadable. The next successful look reports everything.
+            if not (isinstance(error, OSError) or self._has_failed):
+                self._has_failed = True
                 _log.exception("%s cannot be watched", self._run_dir)
-            self._has_failed = True
             self._forget()
-        return []
+            return []
 
     def _look(self) -> list[Event]:
         if not self._run_dir.is_dir():
