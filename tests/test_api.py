@@ -104,7 +104,7 @@ def test_numbers_and_texts_of_other_libraries_are_taken(run):
 
 def test_messages_speak_of_arguments_not_of_options(run, tmp_path):
     with pytest.raises(
-        ConfigError, match="add resume=True to continue it, overwrite=True to start over, or run_dir for"
+        ConfigError, match="add resume=True to continue it, overwrite=True to start over, or name=OTHER or run_dir for"
     ):
         library.train(run.directory.parents[1] / "tiny.yaml", run.directory.parent, data_dir=tmp_path)
     with pytest.raises(ConfigError, match="^attention: there is no head '9.9'"):

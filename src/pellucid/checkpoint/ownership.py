@@ -40,7 +40,9 @@ LEFTOVER = re.compile(rf"\.(?:tmp|trash)-(?P<name>{OF_RUN.pattern})")  # of a sa
 def require_own(folder: Path) -> None:
     """Raise ConfigError if the folder holds something that a new run would replace, and that is not of a run."""
     found = _of_run(folder)
-    foreign = [path.name for path in found if not is_own(path)] if _holds_run(folder) else [path.name for path in found]
+    foreign = [path.name for path in found if not is_own(path)]
+    if found and not _holds_run(folder):
+        foreign = [path.name for path in found]
     if foreign:
         names, fix = ", ".join(foreign[:3]), "name another folder with --run-dir, or move this away"
         what = f"{names}: a run writes files of this name, and what is there is not of a run, or was edited"
