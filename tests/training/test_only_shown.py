@@ -46,11 +46,12 @@ def test_held_out_questions_that_the_context_cannot_hold_are_not_asked(workplace
     assert build.first_questions(config, None, 20, 3) == ["Who, 1?", "Who, 5?", "Who, 9?"]
 
 
-def test_in_a_log_file_progress_is_a_line_now_and_then_with_the_mean_speed(capsys):
+def test_in_a_log_file_progress_is_a_line_now_and_then_and_at_the_end_with_the_mean_speed(capsys):
     bar = ProgressBar(100, 0, None, is_shown=True, log_every=10)
     with bar:
         for step in range(1, 101):
             update = Update(loss=2.0, gradient_norm=1.0, learning_rate=0.1, tokens=100 * step, seconds=1.0)
             bar.show(step, update, None, [])
     lines = ["1.0 steps a second: about 94 s to go", "step 10/100: loss 2.000, lr 1.0e-01, tokens/s 550"]
+    lines += ["step 100/100: loss 2.000, lr 1.0e-01, tokens/s 9,050"]
     assert capsys.readouterr().err.splitlines() == lines

@@ -61,8 +61,8 @@ class ProgressBar:
         }
         self._bar.set_postfix(figures, refresh=False)
         self._bar.update()
-        is_due = step % self._log_every == 0 or step == self._n_steps
-        if self._bar.disable and is_due and time.monotonic() - self._said_at > SECONDS_BETWEEN_LINES:
+        is_due = step % self._log_every == 0 and time.monotonic() - self._said_at > SECONDS_BETWEEN_LINES
+        if self._bar.disable and (is_due or step == self._n_steps):
             self._said_at = time.monotonic()
             told = ", ".join(f"{name} {figure}" for name, figure in figures.items())
             self._write(f"step {step}/{self._n_steps}: {told}")

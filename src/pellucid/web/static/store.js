@@ -49,6 +49,7 @@ export function makeStore() {
 
   addEventListener("hashchange", () => {
     address = location.hash;
+    dropped = [];
     if (toAddress(state) !== address) change(fromAddress());
   });
 
