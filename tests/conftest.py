@@ -25,13 +25,15 @@ settings.register_profile("soak", settings.get_profile("pellucid"), max_examples
 settings.load_profile("pellucid")
 for name in ("NO_PROXY", "no_proxy"):  # the tests' own servers are not asked through a proxy
     os.environ[name] = ",".join([*filter(None, [os.environ.get(name)]), "127.0.0.1", "localhost"])
-torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+N_THREADS = int(os.environ.get("OMP_NUM_THREADS", "1"))
+torch.set_num_threads(N_THREADS)
 typer.main.get_command = functools.cache(typer.main.get_command)  # built once, not at each call in this process
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """What a test or its fixtures draw does not depend on the tests before it."""
+    """What a test or its fixtures draw, and how many threads add it up, does not depend on the tests before it."""
+    torch.set_num_threads(N_THREADS)  # a forecast of an experiment leaves it at the threads of one run
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)

@@ -932,8 +932,10 @@ def test_a_long_text_leaves_room_for_what_is_computed_of_it(show, text):
 def test_on_a_phone_the_part_in_sight_is_named_in_the_bar(show, text):
     page = show(text=text)
     page.set_viewport_size(PHONE)
-    page.evaluate("document.querySelector('#part-knock').scrollIntoView()")
-    page.wait_for_selector(".parts .here >> text=Knock out")
+    page.wait_for_function("""() => {  // the parts above it may still be drawn for the phone, and move it
+        document.querySelector("#part-knock").scrollIntoView();
+        return document.querySelector(".parts .here")?.textContent.includes("Knock out");
+    }""")
     box = page.locator(".parts .here").bounding_box()
     page.set_viewport_size(LAPTOP)
     assert 0 <= box["x"] < box["x"] + box["width"] <= PHONE["width"]
