@@ -1,14 +1,13 @@
-"""What each fast form of src/pellucid/kernels/ gains, measured on the demo's update, its decoding, its encoding.
+"""What each part that stands under the code gains, measured on the demo's update, its decoding, its encoding.
 
     python scripts/ablate_kernels.py --record
 
 With and without take turns in one process, a few updates each; a line gives the median over the pairs of the time
-without divided by the time with. A fast form that gains less than 3 % on every kind of machine has to go.
+without divided by the time with. A part that gains less than 3 % on every kind of machine has to go.
 """
 
 from __future__ import annotations
 
-import copy
 import statistics
 import tempfile
 import time
@@ -18,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from results import here, number_format, parser, print_table, record
+from results import here, parser, print_table, record
 from rivals import Shape
 
 from pellucid.config import load_run_config
@@ -29,58 +28,14 @@ from pellucid.generation.decoding import generate_tokens
 from pellucid.generation.sampling import Sampling
 from pellucid.generation.single_token import SingleTokenDecoder
 from pellucid.kernels.freed_memory import keep_freed_memory
-from pellucid.model.attention import explicit_attention, project
 from pellucid.model.build import build_model
 from pellucid.model.decoder import Decoder
-from pellucid.model.feed_forward import relu_squared
 from pellucid.model.language_model import LanguageModel
-from pellucid.model.positions import rotate_pairs
-from pellucid.objectives.next_token import next_token
 from pellucid.tokenizer import Tokenizer
 from pellucid.training.build import build_trainer
-from pellucid.training.trainer import Trainer
 
 CONFIG = Path(__file__).parent.parent / "configs" / "fables.yaml"
 UPDATES_A_TURN, TOKENS_A_TURN, TEXTS_AT_ONCE = 3, 100, 1000
-
-
-def plain_projections(trainer: Trainer) -> None:
-    for block in trainer.model.blocks:
-        block.attention.sublayer.project = project
-
-
-def plain_attention(trainer: Trainer) -> None:
-    for block in trainer.model.blocks:
-        block.attention.sublayer.attend = explicit_attention
-
-
-def plain_rotation(trainer: Trainer) -> None:
-    trainer.model.positions.rotate_pairs = rotate_pairs
-
-
-def plain_relu_squared(trainer: Trainer) -> None:
-    for block in trainer.model.blocks:
-        block.feed_forward.sublayer.activation = relu_squared
-
-
-def plain_loss(trainer: Trainer) -> None:
-    trainer.objective = next_token
-
-
-def all_plain(trainer: Trainer) -> None:
-    for without in UPDATES.values():
-        if without is not all_plain:
-            without(trainer)
-
-
-UPDATES = {
-    "queries, keys and values in one product": plain_projections,
-    "the faster attention": plain_attention,
-    "RoPE with its gradient by hand": plain_rotation,
-    "ReLU squared with its gradient by hand": plain_relu_squared,
-    "the loss piece by piece": plain_loss,
-    "all of these": all_plain,
-}
 
 
 class EveryLayerCalled:
@@ -125,14 +80,9 @@ def measure_decoding(demo: LanguageModel, pairs: int) -> dict[str, float]:
     wide_model = build_model(wide.config, wide.vocab_size)
     one, wide_one, eight = partial(decode, demo, 1), partial(decode, wide_model, 1), partial(decode, wide_model, 8)
     lean = SingleTokenDecoder
-    plain = copy.deepcopy(demo)
-    plain.positions.rotate_pairs = rotate_pairs
     return {
         "decoding: the lean decoder for single tokens": ratio(
             partial(one, lean), partial(one, EveryLayerCalled), 1, pairs
-        ),
-        "decoding 16 texts: RoPE by hand": ratio(
-            partial(decode, demo, 16, lean), partial(decode, plain, 16, lean), 1, pairs
         ),
         "decoding 1 text, 6L d256: large products by oneDNN": ratio(
             partial(wide_one, lean), partial(wide_one, with_plain_products), 1, pairs
@@ -168,21 +118,14 @@ def main() -> None:
     arguments.add_argument("--pairs", type=int, default=15)
     chosen = arguments.parse_args()
     keep_freed_memory()
-    config = load_run_config(CONFIG, ["corpus.size=2000", f"train.precision={number_format()}"])
+    config = load_run_config(CONFIG, ["corpus.size=2000", "train.precision=fp32"])
     with tempfile.TemporaryDirectory() as folder:
         data = prepare_data(config, Path(folder))
-        fast, _ = build_trainer(config, data)
-        times_as_long = {}
-        for name, make_plain in UPDATES.items():
-            without, _ = build_trainer(config, data)
-            make_plain(without)
-            times_as_long[name] = ratio(fast.update, without.update, UPDATES_A_TURN, chosen.pairs)
-        config = load_run_config(CONFIG, ["corpus.size=2000", "train.precision=fp32"])
         fast, _ = build_trainer(config, data)
         without, _ = build_trainer(config, data)
         without.forward = without.model
         name = "in float32: large products by oneDNN"
-        times_as_long[name] = ratio(fast.update, without.update, UPDATES_A_TURN, chosen.pairs)
+        times_as_long = {name: ratio(fast.update, without.update, UPDATES_A_TURN, chosen.pairs)}
         times_as_long |= measure_decoding(fast.model, chosen.pairs)
     figures = {name: {"times as long": figure} for name, figure in times_as_long.items()}
     print_table("without", figures)

@@ -29,7 +29,7 @@ from pellucid.runtime.precision import resolve_precision
 LENGTHS = [10, 30, 100, 300, 1_000, 3_000, 10_000]
 VOCAB_SIZE, TOKENS_A_TURN, READ_AT_ONCE = 2048, 20, 128
 ATTENTIONS = {
-    "softmax": "auto",
+    "softmax": "explicit",
     "window of 64": SlidingWindowConfig(type="sliding_window", window=64),
     "linear": "linear",
 }

@@ -23,7 +23,7 @@ from torch.multiprocessing import start_processes
 from pellucid.config.model import DecoderConfig
 from pellucid.model.build import build_model
 from pellucid.model.decoder import Decoder
-from pellucid.objectives.next_token import next_token_nats
+from pellucid.objectives.next_token import cross_entropy
 
 VOCAB_SIZE, BATCH_SIZE = 64, 8
 
@@ -62,7 +62,7 @@ def draw(model: dict[str, Any], dtype_name: str) -> tuple[Decoder, Tensor]:
 def forward_and_backward(decoder: Decoder, tokens_BT: Tensor, n_targets: int) -> Tensor:
     """The logits; the gradients are those of the nats of these tokens, divided by the targets of all (equation 16)."""
     logits_BTV, targets_BT = decoder(tokens_BT[:, :-1]), tokens_BT[:, 1:]
-    (next_token_nats(logits_BTV, targets_BT) / n_targets).backward()
+    (cross_entropy(logits_BTV.flatten(0, 1), targets_BT.flatten()).sum() / n_targets).backward()
     return logits_BTV
 
 

@@ -32,7 +32,6 @@ from torch.distributed.tensor.parallel import ColwiseParallel, PrepareModuleInpu
 from torch.utils._python_dispatch import TorchDispatchMode
 
 MODEL = {"context_length": 32, "d_model": 32, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "qk_norm": True}
-PLAIN = {"kernels": "plain"}  # calls W_Q, W_K and W_V as modules; the fast form puts their weights together
 
 # "Colwise" is by outputs: the paper writes x A, where each column of A makes an output. nn.Linear keeps A transposed.
 PLAN = {
@@ -86,7 +85,7 @@ class SumsCounted(TorchDispatchMode):
 
 def compare(dtype_name: str) -> dict[str, float]:
     """One update's logits and gradients, by all processes together and by this one alone."""
-    alone, tokens_BT = draw(MODEL | PLAIN, dtype_name)
+    alone, tokens_BT = draw(MODEL, dtype_name)
     n = dist.get_world_size()
 
     together = copy.deepcopy(alone)

@@ -176,7 +176,7 @@ class LowRank(LanguageModel):
             "def later_attention(q_BHTK, k_BHSK, v_BHSK, dropout):\n"
             "    return explicit_attention(q_BHTK, k_BHSK, v_BHSK.flip(1), dropout)\n\n\n",
         ),
-        ("config/model.py", '"auto", "explicit"', '"later", '),
+        ("config/model.py", '"explicit", "fused"', '"later", '),
         (
             "model/build.py",
             '        case "fused"',
@@ -190,9 +190,9 @@ class LowRank(LanguageModel):
         (
             "objectives/next_token.py",
             "def next_token(",
-            """def with_z_loss(logits_NV, targets_N, ignore_index, weight):
-    z_N = logits_NV.float().logsumexp(dim=-1) * (targets_N != ignore_index)
-    return summed_cross_entropy(logits_NV, targets_N, ignore_index) + weight * z_N.square().sum()
+            """def squared_z(logits_BTV, targets_BT):
+    z_BT = logits_BTV.float().logsumexp(dim=-1) * (targets_BT != IGNORE_INDEX)
+    return z_BT.flatten().square()
 
 
 """,
@@ -200,8 +200,8 @@ class LowRank(LanguageModel):
         ("objectives/next_token.py", ') -> Loss:\n    """Loss of pretraining', ", z_loss=0.0"),
         (
             "objectives/next_token.py",
-            "    nats = next_token_nats(forward(",
-            "    if z_loss:\n        cross_entropy = lambda *inputs: with_z_loss(*inputs, z_loss)\n",
+            "    return Loss(nats_N.sum()",
+            "    if z_loss:\n        nats_N = nats_N + z_loss * squared_z(logits_BTV, batch.targets_BT)\n",
         ),
         ("config/post_training.py", '    type: Literal["next_token"]', "    z_loss: float = 0.0\n"),
     ],

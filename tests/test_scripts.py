@@ -17,11 +17,8 @@ from torch.multiprocessing import start_processes
 
 import in_this_process
 import processes
-from pellucid.config import load_run_config
 from pellucid.corpora.instructions import judge
 from pellucid.cost.machine import Machine
-from pellucid.data.build import prepare_data
-from pellucid.training.build import build_trainer
 from tiny_run import VERSES
 
 SCRIPTS = {file.stem for file in (ROOT / "scripts").glob("*.py")}
@@ -238,25 +235,6 @@ def keep(monkeypatch, name: str) -> None:
     """It becomes again what it is now when the test ends."""
     module, _, attribute = name.rpartition(".")
     monkeypatch.setattr(name, getattr(importlib.import_module(module), attribute))
-
-
-def test_without_a_fast_kernel_something_else_is_called(script, tmp_path):
-    module = script("ablate_kernels")
-    config = load_run_config(module.CONFIG)
-    data = prepare_data(config, tmp_path)
-    for make_plain in module.UPDATES.values():
-        trainer, _ = build_trainer(config, data)
-        before = called_by(trainer)
-        make_plain(trainer)
-        after = called_by(trainer)
-        assert before.keys() == after.keys()
-        assert before != after
-
-
-def called_by(trainer) -> dict[str, object]:
-    """The functions that a trainer and the layers of its model keep."""
-    owners = {"trainer": trainer, **dict(trainer.model.named_modules())}
-    return {f"{name}.{key}": f for name, owner in owners.items() for key, f in vars(owner).items() if callable(f)}
 
 
 NANOGPT = """

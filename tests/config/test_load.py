@@ -692,3 +692,14 @@ def test_an_at_sign_in_the_name_of_a_folder_is_not_one_before_a_step(tmp_path: P
     assert run_and_checkpoint(f"{tmp_path}/run@v2") == (tmp_path / "run@v2", "best")
     assert run_and_checkpoint(f"{tmp_path}/run@v2@500") == (tmp_path / "run@v2", "500")
     assert run_and_checkpoint(f"{tmp_path}/run@500") == (tmp_path / "run", "500")
+
+
+@pytest.mark.parametrize("where", ["file", "command line"])
+def test_a_config_from_before_loads_and_one_line_says_what_has_no_effect_any_more(where):
+    changes = ["model.kernels=plain", "model.attention=auto"]
+    text = SMALL.replace("  d_model", "  kernels: plain\n  attention: auto\n  d_model")
+    notes: list[str] = []
+    given = (text, "old.yaml", []) if where == "file" else (SMALL, "small.yaml", changes)
+    config = parse_run_config(*given, notes.append)
+    assert config == parse_run_config(SMALL, "small.yaml")
+    assert [note.split()[0] for note in notes] == ["model.kernels", "model.attention:"]

@@ -32,7 +32,7 @@ OPTIMIZERS = {
 
 choices = st.fixed_dictionaries(
     {axis: st.sampled_from(values) for axis, values in AXES.items()}
-    | {"attention": st.sampled_from(["explicit", "fused", "auto"]), "dropout": st.sampled_from([0.0, 0.1])}
+    | {"attention": st.sampled_from(["explicit", "fused"]), "dropout": st.sampled_from([0.0, 0.1])}
     | {"n_layers": st.just(1), "n_kv_heads": st.sampled_from([1, 2, 4])}
 )
 
@@ -107,7 +107,7 @@ def real_peak_bytes(model, precision):
 def test_the_peak_of_a_step_is_nearly_that_of_the_real_one(precision, recomputes_blocks, soak):
     """In the short form each activation once."""
     activations = AXES["activation"] if soak else AXES["activation"][recomputes_blocks::2]
-    for activation, attention in zip(activations, cycle(["explicit", "auto"]), strict=False):
+    for activation, attention in zip(activations, cycle(["explicit", "fused"]), strict=False):
         config = small_config(activation=activation, attention=attention, context_length=64, d_model=64, d_ff=256)
         model = build_model(config, VOCAB_SIZE)
         if recomputes_blocks:
@@ -171,7 +171,7 @@ def test_the_fused_kernel_holds_nothing_that_grows_with_the_square_of_the_length
     def growth(attention, context_length):
         return activations(attention, 2 * context_length) - activations(attention, context_length)
 
-    assert growth("fused", 2048) == pytest.approx(2 * growth("fused", 1024), rel=0.01)
+    assert growth("fused", 2048) == pytest.approx(2 * growth("fused", 1024), rel=0.1)
     assert growth("explicit", 2048) > 3.5 * growth("explicit", 1024)
 
 

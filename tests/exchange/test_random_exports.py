@@ -49,10 +49,10 @@ SIZES = {
 }
 BIASES = [False, False, True, ["queries_keys_values"], ["queries_keys_values", "attention_output"], ["feed_forward"]]
 WINDOWS = [
-    "auto",
+    "explicit",
     "explicit",
     "fused",
-    "auto",
+    "explicit",
     {"type": "sliding_window", "window": 2},
     {"type": "sliding_window", "window": 5},
 ]

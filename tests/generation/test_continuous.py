@@ -132,7 +132,8 @@ def other_families(vocab_size: int) -> list[LanguageModel]:
 
 def test_stop_strings_and_reasons_are_those_of_generate(make_decoder, tokenizer):
     decoders = [
-        make_decoder(vocab_size=tokenizer.vocab_size, context_length=24, attention=kind) for kind in ("auto", "linear")
+        make_decoder(vocab_size=tokenizer.vocab_size, context_length=24, attention=kind)
+        for kind in ("explicit", "linear")
     ]
     greedy = Sampling(temperature=0)
     for model in [*decoders, *other_families(tokenizer.vocab_size)]:

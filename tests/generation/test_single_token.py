@@ -130,7 +130,7 @@ def test_experts_have_no_lean_form_and_are_asked_as_they_are():
 
 
 def test_a_copy_of_a_model_is_read_by_the_lean_decoder_too():
-    model = copy.deepcopy(build_away_from_zero(tiny_config(attention="auto")))
+    model = copy.deepcopy(build_away_from_zero(tiny_config(attention="explicit")))
     attention = model.blocks[0].attention.sublayer
     assert isinstance(on_one_token(attention), SingleQueryAttention)
 

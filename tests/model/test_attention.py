@@ -9,12 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from pellucid.kernels.attention import faster_attention, fused_attention
 from pellucid.model.attention import (
     MultiHeadAttention,
     causal_mask,
     explicit_attention,
-    project,
+    fused_attention,
     scaled_dot_product,
 )
 from pellucid.model.kv_cache import NoCache
@@ -22,7 +21,7 @@ from pellucid.model.norms import LayerNorm, RMSNorm
 from pellucid.model.positions import NoPositions
 from reference import attention as reference
 
-CAUSAL = [explicit_attention, fused_attention, partial(faster_attention, explicit=explicit_attention)]
+CAUSAL = [explicit_attention, fused_attention]
 
 
 def random(*shape, seed=0):
@@ -37,7 +36,6 @@ def build_attention(*, n_heads=4, n_kv_heads=2, bias=True, dropout=0.0, attend=e
         n_heads=n_heads,
         n_kv_heads=n_kv_heads,
         rotate=NoPositions().rotate,
-        project=project,
         attend=attend,
         query_norm=norm(),
         key_norm=norm(),

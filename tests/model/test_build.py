@@ -8,14 +8,14 @@ from pellucid.model.build import build_model
 
 def test_every_part_builds_on_the_meta_device():
     with torch.device("meta"):
-        for config in covering_combinations(attention=["auto"], n_layers=[1]):
+        for config in covering_combinations(attention=["explicit"], n_layers=[1]):
             model = build_model(config, VOCAB_SIZE)
             assert all(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
 
 
 def test_names_tell_the_role_of_each_parameter():
     """Training sorts by them: matrices of blocks for Muon, embeddings, and vectors."""
-    for config in covering_combinations(attention=["auto"], zero_init_projections=[False], n_layers=[1]):
+    for config in covering_combinations(attention=["explicit"], zero_init_projections=[False], n_layers=[1]):
         for name, parameter in build_model(config, VOCAB_SIZE).named_parameters():
             outside = name.startswith(("embeddings.", "positions."))
             assert (parameter.ndim == 2) == (outside or (".W_" in name and name.endswith(".weight"))), name

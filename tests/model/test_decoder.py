@@ -98,7 +98,7 @@ def test_decoding_with_a_cache_is_the_full_forward_pass(soak):
     kinds_of_chunks = [[8], [1] * 8, [3, 1, 4], [1, 7]]
     tokens_BT = torch.randint(VOCAB_SIZE, (3, 8), generator=torch.Generator().manual_seed(0))
     with float64(), torch.no_grad():
-        attentions = [*AXES["attention"], "fused", "auto"]
+        attentions = [*AXES["attention"], "fused"]
         strength = 3 if soak else 2
         configs = covering_combinations(strength, attention=attentions, zero_init_projections=[False])
         for config, one_kind in zip(configs, cycle(kinds_of_chunks), strict=False):

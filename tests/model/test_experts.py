@@ -110,17 +110,6 @@ def test_piece_by_piece_is_all_at_once(chunks):
         torch.testing.assert_close(torch.cat(pieces, dim=1), model(tokens_BT), rtol=0, atol=1e-11)
 
 
-def test_plain_and_fast_kernels_are_the_same_for_experts():
-    tokens_BT = torch.randint(VOCAB_SIZE, (2, 8), generator=torch.Generator().manual_seed(0))
-    gradients = []
-    for kernels in ("plain", "fast"):
-        with float64():
-            model = build_away_from_zero(tiny_config(feed_forward=moe(), activation="relu_squared", kernels=kernels))
-        model(tokens_BT).square().sum().backward()
-        gradients.append([parameter.grad for parameter in model.parameters()])
-    torch.testing.assert_close(*gradients)
-
-
 def test_in_bfloat16_the_router_decides_in_float32():
     model = build_model(tiny_config(feed_forward=moe()), VOCAB_SIZE)
     with torch.autocast("cpu", torch.bfloat16), router_probabilities(experts_of(model)) as heard:

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 from model.model_axes import VOCAB_SIZE, build_away_from_zero, float64, tiny_config
-from pellucid.model.attention import project
 from pellucid.model.kv_cache import NoCache
 from pellucid.model.linear_attention import (
     CHUNK,
@@ -43,7 +42,6 @@ def build_attention(*, n_heads=4, n_kv_heads=2, rotate=not_at_all, dropout=0.0):
         n_heads=n_heads,
         n_kv_heads=n_kv_heads,
         rotate=rotate,
-        project=project,
         query_norm=nn.Identity(),
         key_norm=nn.Identity(),
         bias=True,

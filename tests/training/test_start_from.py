@@ -183,7 +183,7 @@ def test_what_does_not_fit_is_refused_in_one_line_before_anything_is_written(pla
 
 
 def test_what_leaves_the_weights_their_meaning_may_differ(place: Path, pellucid):
-    free = {"dropout": 0.2, "kernels": "plain", "attention": "explicit", "copying_init": True, "d_ff": 64}
+    free = {"dropout": 0.2, "attention": "fused", "copying_init": True, "d_ff": 64}
     model = json.dumps({"context_length": 48, "d_model": 16, "n_layers": 2, "n_heads": 2, "n_kv_heads": 2, **free})
     done = pellucid("train", "tuned.yaml", f"model={model}", *STILL, "--run-dir", "tuned")
     assert done.exit_code == 0, done

@@ -86,6 +86,7 @@ def parse_run_config(
         if change.path[-1] == "type":
             _leave_out_keys_of_old_type(data, change, changed_paths, note)
         _apply(data, places, change)
+    _read_old_model(data.get("model"), note)
     config = _validated(RunConfig, data, places, changed_paths)
     if len(run_config_to_yaml(config)) > MAX_CHARACTERS:  # a run must be able to read the config that it wrote
         what = f"more than {MAX_CHARACTERS:,} characters once it is written out"
@@ -268,6 +269,15 @@ def _apply(data: dict[str, Any], places: Places, change: Change) -> None:
         del places[old]
     for n in range(1, len(path) + 1):
         places.setdefault(path[:n], place)
+
+
+def _read_old_model(model: Any, note: Note) -> None:
+    """Runs of version 0.9 and before say which of two forms of the same functions they used."""
+    if isinstance(model, dict) and model.pop("kernels", None) is not None:
+        note("model.kernels has no effect any more: what is written in model/ is what runs")
+    if isinstance(model, dict) and model.get("attention") == "auto":
+        model["attention"] = "explicit"
+        note("model.attention: auto is read as explicit; fused is faster for long texts and on GPUs")
 
 
 def _leave_out_keys_of_old_type(data: dict[str, Any], change: Change, paths: set[Path], note: Note) -> None:

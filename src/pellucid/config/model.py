@@ -56,7 +56,7 @@ class SlidingWindowConfig(Section):
     window: int = Field(ge=1, description="tokens that a position sees in each layer, itself included")
 
 
-AttentionWord = Literal["auto", "explicit", "fused", "linear"]
+AttentionWord = Literal["explicit", "fused", "linear"]
 
 
 def word_or_section(attention: Any) -> Any:
@@ -142,11 +142,10 @@ class DecoderConfig(Section):
         "zero_init_projections; with tied embeddings that makes these tokens likelier",
     )
     attention: AttentionConfig = Field(
-        "auto",
-        description="explicit: the equation, step by step; fused: one PyTorch kernel; auto: the faster one; linear: "
-        "without a softmax, so that a state of constant size stands for the past",
+        "explicit",
+        description="explicit: the equation, step by step; fused: the same by one PyTorch kernel, for long texts and "
+        "GPUs; linear: without a softmax, so that a state of constant size stands for the past",
     )
-    kernels: Literal["plain", "fast"] = Field("fast", description="plain: as the equations say; fast: the same, sooner")
 
     def has_bias(self, place: BiasPlace) -> bool:
         return self.bias if isinstance(self.bias, bool) else place in self.bias
@@ -154,7 +153,7 @@ class DecoderConfig(Section):
     @property
     def attends_by_softmax(self) -> bool:
         """Whether its attention is equation 7, to all or in a window: the kinds that other programs know."""
-        return isinstance(self.attention, SlidingWindowConfig) or self.attention in ("auto", "explicit", "fused")
+        return isinstance(self.attention, SlidingWindowConfig) or self.attention in ("explicit", "fused")
 
     @model_validator(mode="after")
     def _heads_divide_the_width(self) -> DecoderConfig:

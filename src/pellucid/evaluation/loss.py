@@ -1,6 +1,6 @@
 """How good is the model? Its loss on text it has not seen, and the best possible loss if that is known.
 
-Shapes: B rows, T positions, N scored tokens, C of them at once, V vocabulary.
+Shapes: B rows, T positions, N scored tokens, V vocabulary.
 """
 
 import math
@@ -10,7 +10,6 @@ from html import escape
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -19,8 +18,8 @@ from pellucid.data.token_file import TokenFile
 from pellucid.data.truth import TokenTruth
 from pellucid.evaluation.answers import AnswerTable
 from pellucid.evaluation.skills import SkillTable, skill_table
-from pellucid.kernels.cross_entropy import predictions_at_once
 from pellucid.model.language_model import eval_mode
+from pellucid.objectives.next_token import cross_entropy
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
@@ -177,12 +176,7 @@ def _score_batch(model: nn.Module, batch: Batch, precision: Precision) -> Tensor
 
 def nats_and_hits(logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
     """-log p(target) of each prediction, in nats (N,), and whether the target is the most likely token (N,)."""
-    nats, hits = [], []
-    n_at_once = predictions_at_once(logits_NV)
-    for logits_CV, targets_C in zip(torch.split(logits_NV, n_at_once), torch.split(targets_N, n_at_once), strict=True):
-        nats.append(F.cross_entropy(logits_CV.to(torch.float32), targets_C, reduction="none"))
-        hits.append(logits_CV.argmax(dim=-1) == targets_C)
-    return torch.cat(nats), torch.cat(hits)
+    return cross_entropy(logits_NV, targets_N), logits_NV.argmax(dim=-1) == targets_N
 
 
 def evaluation_of(scores: Scores, token_file: TokenFile, tokenizer: Tokenizer, truth: TokenTruth | None) -> Evaluation:

@@ -11,7 +11,7 @@ from pellucid.config.model import DecoderConfig
 from pellucid.errors import ConfigError
 from pellucid.model.build import head_width
 
-ONLY_FOR_TRAINING = {"dropout", "embedding_std", "zero_init_projections", "copying_init", "kernels"}
+ONLY_FOR_TRAINING = {"dropout", "embedding_std", "zero_init_projections", "copying_init"}
 TOLD_BY_TENSORS = {"type", "bias"}  # each tensor must have a place in the export, or be zeros
 
 
@@ -22,8 +22,8 @@ def knobs_of(config: DecoderConfig) -> dict[str, Any]:
     knobs |= {"n_kv_heads": config.n_kv_heads or config.n_heads, "head_width": head_width(config)}
     knobs |= {"d_ff": config.d_ff or 4 * config.d_model}
     hides_nothing = getattr(config.attention, "window", 0) >= config.context_length
-    if hides_nothing or knobs["attention"] in ("explicit", "fused"):  # one equation, written or computed otherwise
-        knobs["attention"] = "auto"
+    if hides_nothing or knobs["attention"] == "fused":  # the same equation
+        knobs["attention"] = "explicit"
         knobs.pop("attention.window", None)
     knobs.pop("feed_forward.load_balance_weight", None)  # of the loss
     return knobs

@@ -20,12 +20,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pellucid.kernels.attention import fused_attention
 from pellucid.kernels.hooks import has_hooks
 from pellucid.kernels.products import gains_from_packing, packed_product
-from pellucid.model.attention import MultiHeadAttention, explicit_attention
+from pellucid.model.attention import MultiHeadAttention, explicit_attention, fused_attention
 from pellucid.model.block import Block
-from pellucid.model.build import FAST, PLAIN
 from pellucid.model.decoder import Decoder
 from pellucid.model.embeddings import SeparateEmbeddings, TiedEmbeddings
 from pellucid.model.feed_forward import FeedForward, SwiGLU
@@ -34,15 +32,14 @@ from pellucid.model.language_model import LanguageModel, State, product_dtype
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.norms import LayerNorm
 from pellucid.model.residual import PostNorm, PreNorm, Sublayer
-from pellucid.model.sliding_window import SlidingWindowAttention, explicit_window
+from pellucid.model.sliding_window import SlidingWindowAttention, attend_in_window
 
 Projection = Callable[[Tensor], Tensor]
 
 _SWITCH = threading.Lock()  # of oneDNN
 _WAS_ENABLED: list[bool] = []  # what each thread inside `without_onednn` has found, the first at the bottom
 
-CAUSAL_ATTENTIONS = (explicit_attention, fused_attention, FAST.attend)  # of one query: all the same
-WINDOWS = (explicit_window, FAST.attend_in_window)
+CAUSAL_ATTENTIONS = (explicit_attention, fused_attention)  # of one query: both the same
 
 
 class SingleTokenDecoder:
@@ -132,12 +129,10 @@ def on_one_token(module: Sublayer, attention_of: type[SingleQueryAttention] = Si
 
 
 def has_lean_form(attention: MultiHeadAttention) -> bool:
-    if attention.project not in (PLAIN.project, FAST.project):
-        return False
     if type(attention) is MultiHeadAttention:
         return attention.attend in CAUSAL_ATTENTIONS
     if type(attention) is SlidingWindowAttention:
-        return isinstance(attention.attend, partial) and attention.attend.func in WINDOWS
+        return isinstance(attention.attend, partial) and attention.attend.func is attend_in_window
     return type(attention) is LinearAttention
 
 

@@ -32,7 +32,7 @@ from pellucid.model.feed_forward import FeedForward, SwiGLU
 from pellucid.model.known_parts import unknown_parts
 from pellucid.model.kv_cache import KVCache, LayerCache
 from pellucid.model.language_model import LanguageModel, State
-from pellucid.model.positions import Learned, Rotary, Sinusoidal
+from pellucid.model.positions import Learned, Rotary, Sinusoidal, rotate_pairs
 
 KEYS_AT_ONCE = 64  # keys are looked at in multiples of it, so that every row meets full vectors: see the tests
 
@@ -141,7 +141,7 @@ class Rows:
         """`Rotary.rotate`, for a position per row."""
         assert isinstance(self.encoding, Rotary)
         cos_W11K, sin_W11I = self.cos_W11K.to(x_WH1K.dtype), self.sin_W11I.to(x_WH1K.dtype)
-        return self.encoding.rotate_pairs(x_WH1K, cos_W11K, sin_W11I)
+        return rotate_pairs(x_WH1K, cos_W11K, sin_W11I)
 
 
 class LayerRows(NamedTuple):

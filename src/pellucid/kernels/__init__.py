@@ -1,5 +1,5 @@
-"""Faster equivalents of functions elsewhere: you can understand everything without them.
+"""What stands under the code, and makes it faster: another engine for matrix products, kept memory, a cache of words.
 
-Each function computes the same as a plain one elsewhere, and tests hold the two equal. The builders pass in those of
-the model and the loss where `model.kernels` is `fast`. docs/speed.md has the gain of each.
+You can understand everything without it. Nothing here computes what a function of `model/` or `objectives/` says that
+it computes: what is written there is what runs. docs/speed.md has the gain of each.
 """

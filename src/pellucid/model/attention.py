@@ -1,6 +1,7 @@
 """Attention: each position gathers what it needs from itself and the positions before it.
 
 Read `scaled_dot_product` (equation 7) with `causal_mask` (equation 8), then MultiHeadAttention (equation 9).
+`fused_attention` is another way to compute the first two: it runs only where a config says `model.attention: fused`.
 
 Shapes: B batch, T query positions, S key positions, D model, H heads, G key/value heads, K head width.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import sqrt
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -17,7 +19,6 @@ from pellucid.model.kv_cache import LayerCache, NoCache
 
 Rotate = Callable[[Tensor, int], Tensor]
 Attend = Callable[[Tensor, Tensor, Tensor, float], Tensor]
-Project = Callable[[Tensor, nn.Module, nn.Module, nn.Module, int], tuple[Tensor, Tensor, Tensor]]
 
 
 def scaled_dot_product(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask_TS: Tensor, dropout: float) -> Tensor:
@@ -41,13 +42,21 @@ def causal_mask(n_queries: int, n_keys: int, like: Tensor) -> Tensor:
 
 
 def explicit_attention(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float) -> Tensor:
-    """Causal attention by equations 7 and 8, every score and weight computed explicitly.
-
-    By default a fused kernel stands in for it where that is faster, and always in writing. To attend in another way,
-    write a function of another name: nothing stands in for that.
-    """
+    """Causal attention by equations 7 and 8, every score and weight computed explicitly."""
     mask_TS = causal_mask(q_BHTK.size(2), k_BHSK.size(2), like=q_BHTK)
     return scaled_dot_product(q_BHTK, k_BHSK, v_BHSK, mask_TS, dropout)
+
+
+def fused_attention(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float) -> Tensor:
+    """The same by one kernel of PyTorch, such as FlashAttention (Dao et al. 2022): memory linear in the length."""
+    n_queries, n_keys = q_BHTK.size(2), k_BHSK.size(2)
+    if n_queries == n_keys:
+        return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, dropout_p=dropout, is_causal=True)
+    # With a cache, PyTorch's is_causal would count the queries from the first key; ours are the last.
+    # A single query is after every key, and needs no mask.
+    allowed_TS = torch.ones(n_queries, n_keys, dtype=torch.bool, device=q_BHTK.device).tril(n_keys - n_queries)
+    mask_TS = allowed_TS if n_queries > 1 else None
+    return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, attn_mask=mask_TS, dropout_p=dropout)
 
 
 def project(
@@ -63,7 +72,7 @@ class MultiHeadAttention(nn.Module):
 
     With fewer key/value heads than query heads, each is shared by a group of query heads, which makes the cache smaller
     (equation 23; Ainslie et al. 2023). `query_norm` and `key_norm` may be the identity (equation 24). `rotate` is a
-    method of the positions; `project` and `attend` are the functions above, or faster ones (`kernels/attention.py`).
+    method of the positions, `attend` one of the functions above.
     """
 
     def __init__(
@@ -74,7 +83,6 @@ class MultiHeadAttention(nn.Module):
         n_heads: int,
         n_kv_heads: int,
         rotate: Rotate,
-        project: Project,
         attend: Attend = explicit_attention,
         query_norm: nn.Module,
         key_norm: nn.Module,
@@ -93,12 +101,11 @@ class MultiHeadAttention(nn.Module):
         self.query_norm = query_norm
         self.key_norm = key_norm
         self.rotate = rotate
-        self.project = project
         self.attend = attend
         self.dropout = dropout
 
     def forward(self, x_BTD: Tensor, cache: LayerCache | NoCache) -> Tensor:
-        q_BHTK, k_BGTK, v_BGTK = self.project(x_BTD, self.W_Q, self.W_K, self.W_V, self.head_width)
+        q_BHTK, k_BGTK, v_BGTK = project(x_BTD, self.W_Q, self.W_K, self.W_V, self.head_width)
         heads_BHTK = self.gather(self.query_norm(q_BHTK), self.key_norm(k_BGTK), v_BGTK, cache)
         concatenated_BTD = heads_BHTK.transpose(1, 2).flatten(start_dim=2)
         return F.dropout(self.W_O(concatenated_BTD), self.dropout, self.training)

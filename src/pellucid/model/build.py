@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 from typing_extensions import assert_never
 
 from pellucid.config.model import (
@@ -25,10 +24,7 @@ from pellucid.config.model import (
     SinusoidalConfig,
     SlidingWindowConfig,
 )
-from pellucid.kernels.activations import relu_squared as fast_relu_squared
-from pellucid.kernels.attention import faster_attention, faster_window, fused_attention, project_together
-from pellucid.kernels.rotation import rotate_pairs as fast_rotate_pairs
-from pellucid.model.attention import Attend, MultiHeadAttention, Project, Rotate, explicit_attention, project
+from pellucid.model.attention import MultiHeadAttention, Rotate, explicit_attention, fused_attention
 from pellucid.model.bigram import Bigram
 from pellucid.model.block import Block
 from pellucid.model.decoder import Decoder
@@ -40,35 +36,10 @@ from pellucid.model.language_model import LanguageModel
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.mlp import MLP
 from pellucid.model.norms import LayerNorm, RMSNorm
-from pellucid.model.positions import Learned, NoPositions, Positions, Rotary, RotatePairs, Sinusoidal, rotate_pairs
+from pellucid.model.positions import Learned, NoPositions, Positions, Rotary, Sinusoidal
 from pellucid.model.recurrent import LSTM, Recurrent
 from pellucid.model.residual import PostNorm, PreNorm, Residual
-from pellucid.model.sliding_window import AttendInWindow, SlidingWindowAttention, explicit_window
-
-
-@dataclass(frozen=True)
-class Kernels:
-    """The functions that have both a plain and a fast form."""
-
-    project: Project
-    attend: Attend
-    attend_in_window: AttendInWindow
-    rotate_pairs: RotatePairs
-    relu_squared: Activation
-
-
-def attend_faster(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float) -> Tensor:
-    """`faster_attention` as a function, not a partial: copies of a model share it, so `known_parts` recognises it."""
-    return faster_attention(q_BHTK, k_BHSK, v_BHSK, dropout, explicit=explicit_attention)
-
-
-def attend_in_window_faster(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float, *, window: int) -> Tensor:
-    explicit = partial(explicit_window, window=window)
-    return faster_window(q_BHTK, k_BHSK, v_BHSK, dropout, window=window, explicit=explicit)
-
-
-PLAIN = Kernels(project, explicit_attention, explicit_window, rotate_pairs, relu_squared)
-FAST = Kernels(project_together, attend_faster, attend_in_window_faster, fast_rotate_pairs, fast_relu_squared)
+from pellucid.model.sliding_window import SlidingWindowAttention
 
 
 def build_model(config: ModelConfig, vocab_size: int, *, scalar_head: bool = False) -> LanguageModel:
@@ -148,8 +119,8 @@ def build_positions(config: DecoderConfig) -> Positions:
         case SinusoidalConfig():
             return Sinusoidal(config.context_length, config.d_model)
         case RotaryConfig(base=base) as rope:
-            K, rotate = head_width(config), choose_kernels(config).rotate_pairs
-            return Rotary(config.context_length, K, base, rotate, rope.rotated_width(K))
+            K = head_width(config)
+            return Rotary(config.context_length, K, base, rope.rotated_width(K))
         case LearnedConfig():
             return Learned(config.context_length, config.d_model)
         case NoPositionConfig():
@@ -199,14 +170,12 @@ def build_norm(config: DecoderConfig, *, of_heads: bool = False) -> nn.Module:
 
 
 def build_attention(config: DecoderConfig, rotate: Rotate) -> MultiHeadAttention:
-    kernels = choose_kernels(config)
     parts: dict[str, Any] = {
         "d_model": config.d_model,
         "head_width": head_width(config),
         "n_heads": config.n_heads,
         "n_kv_heads": config.n_kv_heads or config.n_heads,
         "rotate": rotate,
-        "project": kernels.project,
         "query_norm": build_norm(config, of_heads=True) if config.qk_norm else nn.Identity(),
         "key_norm": build_norm(config, of_heads=True) if config.qk_norm else nn.Identity(),
         "bias": config.has_bias("queries_keys_values"),
@@ -218,24 +187,12 @@ def build_attention(config: DecoderConfig, rotate: Rotate) -> MultiHeadAttention
             return MultiHeadAttention(attend=explicit_attention, **parts)
         case "fused":
             return MultiHeadAttention(attend=fused_attention, **parts)
-        case "auto":
-            return MultiHeadAttention(attend=kernels.attend, **parts)
         case "linear":
             return LinearAttention(**parts)
         case SlidingWindowConfig(window=window):
-            return SlidingWindowAttention(attend=kernels.attend_in_window, window=window, **parts)
+            return SlidingWindowAttention(window=window, **parts)
         case _:
             assert_never(config.attention)
-
-
-def choose_kernels(config: DecoderConfig) -> Kernels:
-    match config.kernels:
-        case "plain":
-            return PLAIN
-        case "fast":
-            return FAST
-        case _:
-            assert_never(config.kernels)
 
 
 def build_feed_forward(config: DecoderConfig) -> nn.Module:
@@ -265,7 +222,7 @@ def build_expert(config: DecoderConfig) -> nn.Module:
         case "gelu_tanh":
             activation = partial(F.gelu, approximate="tanh")
         case "relu_squared":
-            activation = choose_kernels(config).relu_squared
+            activation = relu_squared
         case "swiglu":
             return SwiGLU(d_model=config.d_model, d_ff=d_ff, bias=bias, dropout=config.dropout)
         case _:

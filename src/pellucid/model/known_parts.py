@@ -19,19 +19,17 @@ from typing import Any
 import torch.nn.functional as F
 from torch import nn
 
-from pellucid.kernels.attention import fused_attention
-from pellucid.model.attention import MultiHeadAttention, explicit_attention
+from pellucid.model.attention import MultiHeadAttention, explicit_attention, fused_attention
 from pellucid.model.block import Block
-from pellucid.model.build import FAST, PLAIN
 from pellucid.model.decoder import Decoder
 from pellucid.model.embeddings import SeparateEmbeddings, SoftCap, TiedEmbeddings
 from pellucid.model.experts import Experts, Router
-from pellucid.model.feed_forward import FeedForward, SwiGLU
+from pellucid.model.feed_forward import FeedForward, SwiGLU, relu_squared
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.norms import LayerNorm, RMSNorm
 from pellucid.model.positions import Learned, NoPositions, Rotary, Sinusoidal
 from pellucid.model.residual import PostNorm, PreNorm
-from pellucid.model.sliding_window import SlidingWindowAttention
+from pellucid.model.sliding_window import SlidingWindowAttention, attend_in_window
 
 CLASSES = {
     *(Decoder, nn.ModuleList, Block, PreNorm, PostNorm, nn.Linear, nn.Identity, LayerNorm, RMSNorm),
@@ -39,9 +37,16 @@ CLASSES = {
     *(MultiHeadAttention, LinearAttention, SlidingWindowAttention, FeedForward, SwiGLU, Experts, Router),
 }
 FUNCTIONS: set[Callable[..., Any]] = {
-    *(vars(PLAIN).values()),
-    *(vars(FAST).values()),
-    *(explicit_attention, fused_attention, F.relu, F.gelu, NoPositions.rotate, Rotary.rotate),
+    *(
+        explicit_attention,
+        fused_attention,
+        attend_in_window,
+        relu_squared,
+        F.relu,
+        F.gelu,
+        NoPositions.rotate,
+        Rotary.rotate,
+    ),
 }
 
 

@@ -13,12 +13,8 @@ Shapes: B batch, T query positions, D model, H heads, K head width, I pairs that
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
-
-RotatePairs = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class NoPositions(nn.Module):
@@ -82,13 +78,11 @@ class Rotary(NoPositions):
         context_length: int,
         head_width: int,
         base: float = 10_000.0,
-        rotate_pairs: RotatePairs = rotate_pairs,
         rotated_width: int | None = None,
     ) -> None:
         super().__init__()
         rotated_width = head_width if rotated_width is None else rotated_width
         angles = clock_angles(context_length, rotated_width, base)
-        self.rotate_pairs = rotate_pairs
         ones = torch.ones(context_length, head_width - rotated_width)
         cos_TK = torch.cat([angles.cos().repeat(1, 2), ones], dim=1)  # one cosine for both of a pair
         self.cos_TK = nn.Buffer(cos_TK, persistent=False)
@@ -98,7 +92,7 @@ class Rotary(NoPositions):
         end = start + x_BHTK.size(2)
         # The angles are float32 (bfloat16 would be too coarse); their sines are rounded as queries and keys are.
         cos_TK, sin_TI = self.cos_TK[start:end].to(x_BHTK.dtype), self.sin_TI[start:end].to(x_BHTK.dtype)
-        return self.rotate_pairs(x_BHTK, cos_TK, sin_TI)
+        return rotate_pairs(x_BHTK, cos_TK, sin_TI)
 
 
 Positions = NoPositions | Learned | Sinusoidal | Rotary

@@ -9,7 +9,7 @@ Shapes: B batch, T query positions, S key positions, H heads, G key/value heads,
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,19 +18,13 @@ from pellucid.model.attention import MultiHeadAttention, causal_mask, scaled_dot
 from pellucid.model.kv_cache import LayerCache
 
 
-class AttendInWindow(Protocol):
-    """`attention.Attend` with a window."""
-
-    def __call__(self, q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float, *, window: int) -> Tensor: ...
-
-
 def window_mask(n_queries: int, n_keys: int, window: int, like: Tensor) -> Tensor:
     """0 where the key is one of the last `window` at or before the query, -infinity elsewhere (equation 39)."""
     too_old_TS = like.new_full((n_queries, n_keys), float("-inf")).tril(diagonal=n_keys - n_queries - window)
     return causal_mask(n_queries, n_keys, like) + too_old_TS
 
 
-def explicit_window(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float, *, window: int) -> Tensor:
+def attend_in_window(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float, *, window: int) -> Tensor:
     """Softmax attention under the mask of the window, every score and weight computed explicitly."""
     mask_TS = window_mask(q_BHTK.size(2), k_BHSK.size(2), window, like=q_BHTK)
     return scaled_dot_product(q_BHTK, k_BHSK, v_BHSK, mask_TS, dropout)
@@ -39,8 +33,8 @@ def explicit_window(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: flo
 class SlidingWindowAttention(MultiHeadAttention):
     """Multi-head attention to the last `window` positions."""
 
-    def __init__(self, *, window: int, attend: AttendInWindow, **others: Any) -> None:
-        super().__init__(attend=partial(attend, window=window), **others)
+    def __init__(self, *, window: int, **others: Any) -> None:
+        super().__init__(attend=partial(attend_in_window, window=window), **others)
         self.window = window
 
     def new_cache(self, batch_size: int, capacity: int, like: Tensor) -> WindowCache:

@@ -1,11 +1,11 @@
 """Pretraining: predict each token from those before it. With masked prompts it is supervised fine-tuning.
 
-Shapes: B batch, T positions, V vocabulary, N predictions, E experts, L layers.
+Shapes: B batch, T positions, V vocabulary, N predictions, C of them at once, E experts, L layers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -16,34 +16,34 @@ from pellucid.data.batches import IGNORE_INDEX, Batch
 from pellucid.model.experts import Experts, router_probabilities
 from pellucid.objectives.objective import Forward, Loss, Objective
 
-SumCrossEntropy = Callable[[Tensor, Tensor, int], Tensor]
+NUMBERS_AT_ONCE = (2**20, 2**26)  # logits, on a CPU and on a GPU, which wants few large pieces
 
 
-def summed_cross_entropy(logits_NV: Tensor, targets_N: Tensor, ignore_index: int) -> Tensor:
-    """-log softmax(logits)[target], summed over the targets that are not `ignore_index`, in float32 or wider.
+def cross_entropy(logits_NV: Tensor, targets_N: Tensor) -> Tensor:
+    """-log softmax(logits)[target] of each prediction, (N,), in nats; 0 where there is nothing to predict.
 
-    By default `kernels/cross_entropy.py` stands in for it, unless `model.kernels` is plain. Another term in the logits
-    belongs into such a function, too: a small gradient that is added later is lost when bfloat16 rounds the sum.
+    What training minimises and evaluation reports (equation 2 before its mean). In float32 or wider, some predictions
+    at a time: their copies then stay in a CPU's caches.
     """
     wide = torch.promote_types(logits_NV.dtype, torch.float32)
-    return F.cross_entropy(logits_NV.to(wide), targets_N, ignore_index=ignore_index, reduction="sum")
+    n_at_once = max(1, NUMBERS_AT_ONCE[logits_NV.is_cuda] // logits_NV.size(1))
+    pieces = zip(torch.split(logits_NV, n_at_once), torch.split(targets_N, n_at_once), strict=True)
+    nats = [
+        F.cross_entropy(logits_CV.to(wide), targets_C, ignore_index=IGNORE_INDEX, reduction="none")
+        for logits_CV, targets_C in pieces
+    ]
+    return torch.cat(nats)
 
 
-def next_token_nats(
-    logits_BTV: Tensor, targets_BT: Tensor, cross_entropy: SumCrossEntropy = summed_cross_entropy
-) -> Tensor:
-    """-log p(target), summed over all targets but IGNORE_INDEX: a scalar in nats (equation 2 before its mean).
+def next_token(forward: Forward, batch: Batch) -> Loss:
+    """Loss of pretraining: predict each token from those before it.
 
     The sum, not the mean, because micro-batches may have different numbers of targets: only the sum of sums
     divided by the sum of counts is the mean over the whole batch (equation 16).
     """
-    return cross_entropy(logits_BTV.flatten(0, 1), targets_BT.flatten(), IGNORE_INDEX)
-
-
-def next_token(forward: Forward, batch: Batch, cross_entropy: SumCrossEntropy = summed_cross_entropy) -> Loss:
-    """Loss of pretraining: predict each token from those before it."""
-    nats = next_token_nats(forward(batch.inputs_BT), batch.targets_BT, cross_entropy)
-    return Loss(nats, batch.n_losses)
+    logits_BTV = forward(batch.inputs_BT)
+    nats_N = cross_entropy(logits_BTV.flatten(0, 1), batch.targets_BT.flatten())
+    return Loss(nats_N.sum(), batch.n_losses)
 
 
 def with_load_balance(

@@ -45,7 +45,6 @@ from pellucid.evaluation.build import evaluate
 from pellucid.generation.build import build_sampling
 from pellucid.generation.chat import Conversation
 from pellucid.generation.text import generate_text
-from pellucid.kernels.cross_entropy import summed_cross_entropy as fast_cross_entropy
 from pellucid.kernels.products import with_faster_products
 from pellucid.model.bigram import Bigram
 from pellucid.model.build import build_model
@@ -53,7 +52,6 @@ from pellucid.model.experts import experts_of
 from pellucid.model.language_model import LanguageModel
 from pellucid.model.recompute import recompute_activations
 from pellucid.objectives.next_token import next_token, with_load_balance
-from pellucid.objectives.next_token import summed_cross_entropy as plain_cross_entropy
 from pellucid.objectives.objective import Objective
 from pellucid.objectives.task import Task, Validation
 from pellucid.post_training.build import learning_from_answers, learning_from_pairs, reward_sha256
@@ -239,25 +237,20 @@ def frozen_copy(model: LanguageModel) -> LanguageModel:
 def choose_forward(
     config: RunConfig, model: nn.Module, precision: Precision, is_sharded: bool
 ) -> Callable[[Tensor], Tensor]:
-    """The function that computes logits in training: the model, or a faster form of it."""
+    """The function that computes logits in training: the model, compiled or with another engine for its products."""
     if config.train.compile and not is_sharded:
         return torch.compile(model)
     in_float32 = precision.dtype == torch.float32 and precision.device.type == "cpu"
     # A block that is run again in the backward pass would be without the faster products then.
     runs_again = config.train.gradient_checkpointing == "block"
-    if not in_float32 or is_sharded or runs_again or has_plain_kernels(config.model):
+    if not in_float32 or is_sharded or runs_again:
         return model
     return with_faster_products(model)
 
 
-def has_plain_kernels(config: ModelConfig) -> bool:
-    return isinstance(config, DecoderConfig) and config.kernels == "plain"
-
-
 def choose_objective(config: ModelConfig, model: nn.Module, **options: Any) -> Objective:
     """Next-token prediction, with the knobs of its section; with experts, also the load-balancing penalty."""
-    cross_entropy = plain_cross_entropy if has_plain_kernels(config) else fast_cross_entropy
-    objective: Objective = partial(next_token, cross_entropy=cross_entropy, **options)
+    objective: Objective = partial(next_token, **options)
     if not isinstance(config, DecoderConfig) or not isinstance(config.feed_forward, ExpertsConfig):
         return objective
     weight = config.feed_forward.load_balance_weight

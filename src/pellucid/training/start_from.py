@@ -18,14 +18,13 @@ from pellucid.tokenizer import Tokenizer
 # Knobs that do not change what a model computes from given weights: they affect its start, training or speed.
 FREE = {
     "dropout",
-    "kernels",
     "embedding_std",
     "zero_init_projections",
     "copying_init",
     "counted",
     "feed_forward.load_balance_weight",
 }
-FULL_ATTENTION = {"auto", "explicit", "fused"}
+FULL_ATTENTION = {"explicit", "fused"}
 BY_SHAPE = {"n_kv_heads", "d_ff", "head_width"}  # null may mean the same number: the weights' shapes decide
 
 
