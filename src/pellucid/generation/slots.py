@@ -126,7 +126,7 @@ class Rows:
         self.is_seen_W11S = (keys_S <= self.positions_W[:, None])[:, None, None]
         self.encoding = decoder.positions
         if isinstance(self.encoding, Rotary):
-            self.cos_W11K = self.encoding.cos_TK[self.positions_W, None, None]
+            self.cos_W11I = self.encoding.cos_TI[self.positions_W, None, None]
             self.sin_W11I = self.encoding.sin_TI[self.positions_W, None, None]
 
     def add_positions(self, x_ND: Tensor) -> Tensor:
@@ -140,8 +140,8 @@ class Rows:
     def rotate(self, x_WH1K: Tensor) -> Tensor:
         """`Rotary.rotate`, for a position per row."""
         assert isinstance(self.encoding, Rotary)
-        cos_W11K, sin_W11I = self.cos_W11K.to(x_WH1K.dtype), self.sin_W11I.to(x_WH1K.dtype)
-        return rotate_pairs(x_WH1K, cos_W11K, sin_W11I)
+        cos_W11I, sin_W11I = self.cos_W11I.to(x_WH1K.dtype), self.sin_W11I.to(x_WH1K.dtype)
+        return rotate_pairs(x_WH1K, cos_W11I, sin_W11I)
 
 
 class LayerRows(NamedTuple):

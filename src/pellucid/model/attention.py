@@ -63,7 +63,9 @@ def project(
     x_BTD: Tensor, W_Q: nn.Module, W_K: nn.Module, W_V: nn.Module, head_width: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """W_Q x, W_K x and W_V x, each cut into heads."""
-    q_BHTK, k_BGTK, v_BGTK = (W(x_BTD).unflatten(-1, (-1, head_width)).transpose(1, 2) for W in (W_Q, W_K, W_V))
+    heads = (W(x_BTD).unflatten(-1, (-1, head_width)).transpose(1, 2) for W in (W_Q, W_K, W_V))
+    # Each head as one block of memory: later products gain more than the copy costs.
+    q_BHTK, k_BGTK, v_BGTK = (head.contiguous() for head in heads)
     return q_BHTK, k_BGTK, v_BGTK
 
 

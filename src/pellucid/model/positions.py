@@ -55,14 +55,14 @@ class Sinusoidal(NoPositions):
         return embeddings_BTD + self.table_TD[start : start + embeddings_BTD.size(1)]
 
 
-def rotate_pairs(x_BHTK: Tensor, cos_TK: Tensor, sin_TI: Tensor) -> Tensor:
+def rotate_pairs(x_BHTK: Tensor, cos_TI: Tensor, sin_TI: Tensor) -> Tensor:
     """Turn each pair (a, b) of coordinates i and i + I to (a cos - b sin, b cos + a sin).
 
-    Any other coordinates have the cosine 1 and no sine, so they stay.
+    Any other coordinates stay.
     """
     n_pairs, width = sin_TI.size(-1), x_BHTK.size(-1)
     a_BHTI, b_BHTI, others = torch.split(x_BHTK, [n_pairs, n_pairs, width - 2 * n_pairs], dim=-1)
-    return x_BHTK * cos_TK + torch.cat([-b_BHTI * sin_TI, a_BHTI * sin_TI, torch.zeros_like(others)], dim=-1)
+    return torch.cat([a_BHTI * cos_TI - b_BHTI * sin_TI, b_BHTI * cos_TI + a_BHTI * sin_TI, others], dim=-1)
 
 
 class Rotary(NoPositions):
@@ -83,16 +83,14 @@ class Rotary(NoPositions):
         super().__init__()
         rotated_width = head_width if rotated_width is None else rotated_width
         angles = clock_angles(context_length, rotated_width, base)
-        ones = torch.ones(context_length, head_width - rotated_width)
-        cos_TK = torch.cat([angles.cos().repeat(1, 2), ones], dim=1)  # one cosine for both of a pair
-        self.cos_TK = nn.Buffer(cos_TK, persistent=False)
+        self.cos_TI = nn.Buffer(angles.cos(), persistent=False)
         self.sin_TI = nn.Buffer(angles.sin(), persistent=False)
 
     def rotate(self, x_BHTK: Tensor, start: int) -> Tensor:
         end = start + x_BHTK.size(2)
         # The angles are float32 (bfloat16 would be too coarse); their sines are rounded as queries and keys are.
-        cos_TK, sin_TI = self.cos_TK[start:end].to(x_BHTK.dtype), self.sin_TI[start:end].to(x_BHTK.dtype)
-        return rotate_pairs(x_BHTK, cos_TK, sin_TI)
+        cos_TI, sin_TI = self.cos_TI[start:end].to(x_BHTK.dtype), self.sin_TI[start:end].to(x_BHTK.dtype)
+        return rotate_pairs(x_BHTK, cos_TI, sin_TI)
 
 
 Positions = NoPositions | Learned | Sinusoidal | Rotary
