@@ -147,7 +147,7 @@ def test_the_model_is_in_eval_mode_meanwhile_and_gets_its_mode_back(
     modes: list[bool] = []
     model.register_forward_pre_hook(lambda module, _: modes.append(module.training))
     generated(model, [1], max_new_tokens=3)
-    assert modes == [False]  # the prompt; single tokens have a decoder of their own, which never drops out
+    assert set(modes) == {False}
     assert all(module.training == was_training for module in model.modules())
 
 
@@ -173,7 +173,7 @@ def test_the_model_is_in_inference_mode_and_the_reader_of_the_stream_is_not(make
     model.register_forward_pre_hook(lambda *_: modes.append(torch.is_inference_mode_enabled()))
     for _ in generate_tokens(model, [1], n_samples=1, max_new_tokens=2, sampling=GREEDY, stop_ids=[NEVER], seed=0):
         assert not torch.is_inference_mode_enabled()
-    assert modes == [True]
+    assert set(modes) == {True}
 
 
 def test_a_sample_that_drew_end_of_text_stays_ended_and_all_ended_end_the_stream(

@@ -1,8 +1,5 @@
 """Sliding-window attention: nothing older than the window is seen, in a layer, or kept, in its cache."""
 
-import copy
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -11,7 +8,6 @@ from hypothesis import strategies as st
 
 from model.model_axes import VOCAB_SIZE, build_away_from_zero, float64, tiny_config
 from model.test_decoder import influence
-from pellucid.generation.single_token import SingleQueryAttention, on_one_token
 from pellucid.model.attention import explicit_attention
 from pellucid.model.sliding_window import WindowCache, attend_in_window, window_mask
 from reference import attention as reference
@@ -98,14 +94,6 @@ def test_the_cache_never_grows_beyond_the_window_nor_beyond_what_will_be_written
     model = build_away_from_zero(windowed(3, context_length=100))
     assert model.new_state(5).layers[0].keys_BGSK.shape == (5, 2, 2, 4)
     assert model.new_state(5, capacity=1).layers[0].keys_BGSK.shape == (5, 2, 1, 4)
-
-
-def test_one_token_at_a_time_is_read_by_the_lean_decoder():
-    model = copy.deepcopy(build_away_from_zero(windowed(3)))
-    attention = model.blocks[0].attention.sublayer
-    assert isinstance(on_one_token(attention), SingleQueryAttention)
-    attention.attend = partial(lambda q, k, v, dropout, window: q, window=3)
-    assert not isinstance(on_one_token(attention), SingleQueryAttention)
 
 
 def test_training_in_bfloat16_is_training_in_float32_to_rounding():

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pellucid.generation.sampling import Sampling, are_distributions, next_token, no_distribution
-from pellucid.generation.single_token import SingleTokenDecoder
+from pellucid.generation.single_token import proven
 from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import LanguageModel, eval_mode
 
@@ -88,7 +88,7 @@ class SlidingWindow:
         self._capacity = min(length + max_new_tokens, model.max_positions)
         self._state = model.new_state(self._batch_size, self._capacity)
         # The same decoder, faster for a single token (single_token.py).
-        self._lean_decoder = SingleTokenDecoder(model) if isinstance(model, Decoder) else None
+        self._lean_decoder = proven(model) if isinstance(model, Decoder) else None
 
     def add(self, token_ids_B: Tensor) -> None:
         """Append one token to each sample."""

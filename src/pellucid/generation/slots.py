@@ -16,50 +16,37 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pellucid.generation.single_token import (
-    SingleQueryAttention,
-    SingleTokenDecoder,
-    has_lean_form,
-    is_plain,
-    reader_of_one_token,
-)
-from pellucid.model.attention import MultiHeadAttention
+from pellucid.generation.single_token import SingleTokenDecoder, proven, reader_of_one_token
 from pellucid.model.decoder import Decoder
-from pellucid.model.feed_forward import FeedForward, SwiGLU
-from pellucid.model.known_parts import unknown_parts
-from pellucid.model.kv_cache import KVCache, LayerCache
+from pellucid.model.kv_cache import KVCache, LayerCache, attend_on_one_token
 from pellucid.model.language_model import LanguageModel, State
-from pellucid.model.positions import Learned, Rotary, Sinusoidal, rotate_pairs
+from pellucid.model.one_token import has_lean_form
+from pellucid.model.positions import AtPosition
 
 KEYS_AT_ONCE = 64  # keys are looked at in multiples of it, so that every row meets full vectors: see the tests
 
 
 def can_run_side_by_side(decoder: Decoder) -> bool:
-    """Whether every layer treats each row by itself, at the row's own position. Experts do not: a row's expert gets as
-    many rows as happen to ask it. A window and a linear attention keep a state with one position for all rows.
+    """Whether every layer has a lean form and keeps keys by their positions, so that each row can be at its own.
+
+    A window and a linear attention keep a state with one position for all rows.
     """
-    return not unknown_parts(decoder) and all(keeps_rows_apart(block) for block in decoder.blocks)
+    keeps_positions = all(type(layer) is LayerCache for layer in decoder.new_state(1, 1).layers)
+    return keeps_positions and all(map(is_lean, decoder.blocks)) and proven(decoder) is not None
 
 
-def keeps_rows_apart(block: nn.Module) -> bool:
-    residuals = [block.attention, block.feed_forward]
-    attention, feed_forward = (residual.sublayer for residual in residuals)  # type: ignore[union-attr]
-    return (
-        type(attention) is MultiHeadAttention
-        and has_lean_form(attention)
-        and type(feed_forward) in (FeedForward, SwiGLU)
-        and all(isinstance(part, nn.Module) and is_plain(part) for part in (block, *residuals, attention, feed_forward))
-    )
+def is_lean(block: nn.Module) -> bool:
+    residuals = (block.attention, block.feed_forward)
+    return all(map(has_lean_form, (block, *residuals, *(residual.sublayer for residual in residuals))))  # type: ignore[union-attr]
 
 
 class SlotsOfDecoder(SingleTokenDecoder):
     """One key/value cache for all slots. A slot reads its prompt by the ordinary forward pass, in its part of it."""
 
     def __init__(self, decoder: Decoder, n_slots: int) -> None:
-        super().__init__(decoder, SlotAttention)
+        super().__init__(decoder)
         self.n_slots = n_slots
         self._decoder = decoder
         self._layers: Sequence[LayerCache] = decoder.new_state(n_slots).layers  # type: ignore[assignment]
@@ -90,18 +77,11 @@ class SlotsOfDecoder(SingleTokenDecoder):
         n_rows = max(token_of) + 1
         # A slot that does not write gets any token, at the position that its next one will overwrite.
         last = self._decoder.context_length - 1
-        rows = Rows(
-            self._tensor([min(self.length(slot), last) for slot in range(self.n_slots)]),
-            n_rows,
-            longest=max(self.length(slot) for slot in token_of) + 1,
-            decoder=self._decoder,
-        )
-        with self._kernels():
-            x_ND = self._embed(self._tensor([token_of.get(slot, 0) for slot in range(self.n_slots)]))
-            x_ND = rows.add_positions(x_ND).to(self._dtype)
-            for block, layer in zip(self._blocks, self._layers, strict=True):
-                x_ND = block(x_ND, LayerRows(layer, rows))
-            logits_NV = self._soft_cap(self._unembed(self._final_norm(x_ND)))
+        positions_N = self._tensor([min(self.length(slot), last) for slot in range(self.n_slots)])
+        longest = max(self.length(slot) for slot in token_of) + 1
+        rows = Rows(positions_N, n_rows, min(-(-longest // KEYS_AT_ONCE) * KEYS_AT_ONCE, last + 1))
+        tokens_N = self._tensor([token_of.get(slot, 0) for slot in range(self.n_slots)])
+        logits_NV = self.logits(tokens_N, positions_N, [LayerRows(layer, rows) for layer in self._layers])  # type: ignore[misc]
         for slot in token_of:
             self._set_length(slot, self.length(slot) + 1)
         return logits_NV[:n_rows]
@@ -117,31 +97,12 @@ class SlotsOfDecoder(SingleTokenDecoder):
 class Rows:
     """The position of each row in a step, and the keys that it sees: the same for all layers."""
 
-    def __init__(self, positions_N: Tensor, n_rows: int, longest: int, decoder: Decoder) -> None:
-        self.n_rows = n_rows
-        self.positions_N = positions_N
+    def __init__(self, positions_N: Tensor, n_rows: int, n_keys: int) -> None:
+        self.n_rows, self.n_keys = n_rows, n_keys
         self.rows_W, self.positions_W = torch.arange(n_rows, device=positions_N.device), positions_N[:n_rows]
-        self.n_keys = min(-(-longest // KEYS_AT_ONCE) * KEYS_AT_ONCE, decoder.context_length)
-        keys_S = torch.arange(self.n_keys, device=positions_N.device)
+        self.positions_W11 = self.positions_W[:, None, None]
+        keys_S = torch.arange(n_keys, device=positions_N.device)
         self.is_seen_W11S = (keys_S <= self.positions_W[:, None])[:, None, None]
-        self.encoding = decoder.positions
-        if isinstance(self.encoding, Rotary):
-            self.cos_W11I = self.encoding.cos_TI[self.positions_W, None, None]
-            self.sin_W11I = self.encoding.sin_TI[self.positions_W, None, None]
-
-    def add_positions(self, x_ND: Tensor) -> Tensor:
-        """`add_to_embeddings`, for a position per row."""
-        match self.encoding:
-            case Learned(positions_TD=table_TD) | Sinusoidal(table_TD=table_TD):
-                return x_ND + table_TD[self.positions_N]
-            case _:
-                return x_ND
-
-    def rotate(self, x_WH1K: Tensor) -> Tensor:
-        """`Rotary.rotate`, for a position per row."""
-        assert isinstance(self.encoding, Rotary)
-        cos_W11I, sin_W11I = self.cos_W11I.to(x_WH1K.dtype), self.sin_W11I.to(x_WH1K.dtype)
-        return rotate_pairs(x_WH1K, cos_W11I, sin_W11I)
 
 
 class LayerRows(NamedTuple):
@@ -150,35 +111,19 @@ class LayerRows(NamedTuple):
     cache: LayerCache
     rows: Rows
 
-
-class SlotAttention(SingleQueryAttention):
-    """Each row's query meets the keys of its own slot."""
-
-    def __init__(self, attention: MultiHeadAttention) -> None:
-        super().__init__(attention)
-        self.is_rotated = isinstance(getattr(attention.rotate, "__self__", None), Rotary)
-
-    def __call__(self, x_ND: Tensor, layer: LayerRows) -> Tensor:  # type: ignore[override]
-        cache, rows = layer
+    def attend(self, q_NH1K: Tensor, k_NG1K: Tensor, v_NG1K: Tensor, rotate: AtPosition) -> Tensor:
+        """`LayerCache.attend`, where each row's query meets the keys of its own slot. Rows without a text get zeros."""
+        (keys_NGSK, values_NGSK), rows = (self.cache.keys_BGSK, self.cache.values_BGSK), self.rows
         W, S = rows.n_rows, rows.n_keys
-        heads_WH1K = self.project(x_ND)[:W].view(W, -1, 1, self.head_width)
-        q_WH1K, k_WG1K, v_WG1K = torch.split_with_sizes(heads_WH1K, self.n_heads_each, 1)
-        q_WH1K, k_WG1K = self.query_norm(q_WH1K), self.key_norm(k_WG1K)
-        if self.is_rotated:
-            q_WH1K, k_WG1K = rows.rotate(q_WH1K), rows.rotate(k_WG1K)
-        k_WGK = k_WG1K[:, :, 0].to(cache.keys_BGSK.dtype)  # on a GPU a LayerNorm under autocast gives float32
-        cache.keys_BGSK[rows.rows_W, :, rows.positions_W] = k_WGK
-        cache.values_BGSK[rows.rows_W, :, rows.positions_W] = v_WG1K[:, :, 0]
-        heads_WH1K = F.scaled_dot_product_attention(
-            q_WH1K,
-            cache.keys_BGSK[:W, :, :S],
-            cache.values_BGSK[:W, :, :S],
-            attn_mask=rows.is_seen_W11S,
-            enable_gqa=self.shares_heads,
-        )
-        heads_ND = x_ND.new_zeros(x_ND.size(0), heads_WH1K.size(1) * self.head_width)
-        heads_ND[:W] = heads_WH1K.reshape(W, -1)
-        return self.W_O(heads_ND)
+        q_WH1K, k_WG1K = rotate(q_NH1K[:W], rows.positions_W11), rotate(k_NG1K[:W], rows.positions_W11)
+        # On a GPU a LayerNorm under autocast gives float32.
+        keys_NGSK[rows.rows_W, :, rows.positions_W] = k_WG1K[:, :, 0].to(keys_NGSK.dtype)
+        values_NGSK[rows.rows_W, :, rows.positions_W] = v_NG1K[:W, :, 0]
+        keys_WGSK, values_WGSK = keys_NGSK[:W, :, :S], values_NGSK[:W, :, :S]
+        heads_WH1K = attend_on_one_token(q_WH1K, keys_WGSK, values_WGSK, rows.is_seen_W11S)
+        heads_NH1K = heads_WH1K.new_zeros(q_NH1K.shape)
+        heads_NH1K[:W] = heads_WH1K
+        return heads_NH1K
 
 
 class SlotsOfAnyModel:

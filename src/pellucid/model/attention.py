@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pellucid.model.kv_cache import LayerCache, NoCache
+from pellucid.model.one_token import OnOneToken, as_function, side_by_side
+from pellucid.model.positions import nowhere
 
 Rotate = Callable[[Tensor, int], Tensor]
 Attend = Callable[[Tensor, Tensor, Tensor, float], Tensor]
@@ -120,6 +122,9 @@ class MultiHeadAttention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         return self.attend(self.rotate(q_BHTK, start), k_BHSK, v_BHSK, dropout)
 
+    def on_one_token(self) -> OnOneToken:
+        return AttentionOnOneToken(self)
+
     def new_cache(self, batch_size: int, capacity: int, like: Tensor) -> LayerCache:
         """An empty cache for `capacity` positions, in the dtype and on the device of `like`."""
         shape_BGSK = (batch_size, self.n_kv_heads, capacity, self.head_width)
@@ -129,3 +134,25 @@ class MultiHeadAttention(nn.Module):
         """Repeat each key/value head for the H/G query heads that share it: (B, H, S, K); no copy when G = H."""
         B, G, S, K = x_BGSK.shape
         return x_BGSK.unsqueeze(2).expand(B, G, self.n_heads // G, S, K).reshape(B, self.n_heads, S, K)
+
+
+class AttentionOnOneToken:
+    """Multi-head attention of the last position alone; its cache knows whom it sees."""
+
+    def __init__(self, attention: MultiHeadAttention) -> None:
+        layers = (attention.W_Q, attention.W_K, attention.W_V)
+        self.project, self.W_O = side_by_side(*layers), side_by_side(attention.W_O)
+        self.head_width, n_kv_heads = attention.head_width, attention.n_kv_heads
+        self.n_heads_each = [attention.n_heads, n_kv_heads, n_kv_heads]
+        self.query_norm, self.key_norm = as_function(attention.query_norm), as_function(attention.key_norm)
+        positions = getattr(attention.rotate, "__self__", None)  # whose method `rotate` is
+        self.rotate = nowhere if positions is None else positions.on_one_token()[1]
+
+    def __call__(self, x_BD: Tensor, cache: LayerCache) -> Tensor:
+        heads_BH1K = self.project(x_BD).view(x_BD.size(0), -1, 1, self.head_width)
+        q_BH1K, k_BG1K, v_BG1K = torch.split_with_sizes(heads_BH1K, self.n_heads_each, 1)
+        heads_BH1K = self.gather(self.query_norm(q_BH1K), self.key_norm(k_BG1K), v_BG1K, cache)
+        return self.W_O(heads_BH1K.view(x_BD.size(0), -1))
+
+    def gather(self, q_BH1K: Tensor, k_BG1K: Tensor, v_BG1K: Tensor, cache: LayerCache) -> Tensor:
+        return cache.attend(q_BH1K, k_BG1K, v_BG1K, self.rotate)

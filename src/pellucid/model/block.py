@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from pellucid.model.kv_cache import NoCache
 from pellucid.model.language_model import State
+from pellucid.model.one_token import OnOneToken, on_one_token
 from pellucid.model.residual import Residual
 
 
@@ -23,6 +24,10 @@ class Block(nn.Module):
     def forward(self, x_BTD: Tensor, cache: State | NoCache) -> Tensor:
         x_BTD = self.attention(x_BTD, cache)
         return self.feed_forward(x_BTD)  # type: ignore[no-any-return]
+
+    def on_one_token(self) -> OnOneToken:
+        attention, feed_forward = on_one_token(self.attention), on_one_token(self.feed_forward)
+        return lambda x_BD, cache: feed_forward(attention(x_BD, cache))
 
     def new_cache(self, batch_size: int, capacity: int, like: Tensor) -> State:
         """An empty cache for this layer's attention."""

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pellucid.model.one_token import Projection, projection
+
 
 class TiedEmbeddings(nn.Module):
     """One matrix, used twice: a token's row is its embedding, and the row's product with x is its logit.
@@ -30,6 +32,10 @@ class TiedEmbeddings(nn.Module):
     def unembed(self, x_BTD: Tensor) -> Tensor:
         return F.linear(x_BTD, self.unembedding_VD)
 
+    def on_one_token(self) -> tuple[Projection, Projection]:
+        """The lean forms of `embed`, on tokens_B, and of `unembed`, on x_BD."""
+        return lean_embeddings(self.embedding_VD, self.unembedding_VD)
+
 
 class SeparateEmbeddings(nn.Module):
     """Two matrices: one embeds tokens, the other gives their logits."""
@@ -44,6 +50,14 @@ class SeparateEmbeddings(nn.Module):
 
     def unembed(self, x_BTD: Tensor) -> Tensor:
         return F.linear(x_BTD, self.unembedding_VD)
+
+    def on_one_token(self) -> tuple[Projection, Projection]:
+        """The lean forms of `embed`, on tokens_B, and of `unembed`, on x_BD."""
+        return lean_embeddings(self.embedding_VD, self.unembedding_VD)
+
+
+def lean_embeddings(embedding_VD: Tensor, unembedding_VD: Tensor) -> tuple[Projection, Projection]:
+    return lambda tokens_B: F.embedding(tokens_B, embedding_VD), projection(unembedding_VD)
 
 
 Embeddings = TiedEmbeddings | SeparateEmbeddings

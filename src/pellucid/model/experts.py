@@ -12,8 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
+
+from pellucid.model.one_token import OnOneToken, on_one_token
 
 
 class Router(nn.Linear):
@@ -58,6 +61,23 @@ class Experts(nn.Module):
         for expert in self.shared:
             y_BTD = y_BTD + expert(x_BTD)
         return y_BTD
+
+    def on_one_token(self) -> OnOneToken:
+        """Each expert that any token chose gets all tokens, most with a share of 0: so a row depends on no other."""
+        experts, shared = (list(map(on_one_token, layers)) for layers in (self.experts, self.shared))
+        router, top_k = self.router, self.top_k
+
+        def on_one_token_(x_BD: Tensor) -> Tensor:
+            scores_BE = F.linear(x_BD, router.weight)
+            best_BC, choices_BC = scores_BE.to(torch.promote_types(scores_BE.dtype, torch.float32)).topk(top_k)
+            # Renormalised, the probabilities of the chosen are a softmax over their scores.
+            shares_BE = torch.zeros_like(scores_BE).scatter(1, choices_BC, best_BC.softmax(dim=-1).to(scores_BE.dtype))
+            y_BD = sum(expert(x_BD) for expert in shared)
+            for e in sorted(set(choices_BC.flatten().tolist())):
+                y_BD = y_BD + shares_BE[:, e, None] * experts[e](x_BD)
+            return y_BD  # type: ignore[return-value]
+
+        return on_one_token_
 
 
 def rows_of_each(choices_NC: Tensor, n_experts: int) -> list[int]:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pellucid.model.one_token import OnOneToken, side_by_side
+
 Activation = Callable[[Tensor], Tensor]
 
 
@@ -32,6 +34,12 @@ class FeedForward(nn.Module):
         hidden_BTF = self.activation(self.W_1(x_BTD))
         return F.dropout(self.W_2(hidden_BTF), self.dropout, self.training)
 
+    def on_one_token(self) -> OnOneToken:
+        widen, narrow, activation = side_by_side(self.W_1), side_by_side(self.W_2), self.activation
+        if activation is relu_squared:
+            return lambda x_BD: narrow(F.relu(widen(x_BD)).square_())
+        return lambda x_BD: narrow(activation(widen(x_BD)))
+
 
 class SwiGLU(nn.Module):
     """W_2 (silu(W_gate x) * W_1 x): one projection opens and shuts the other, as in Llama (Shazeer 2020).
@@ -49,3 +57,12 @@ class SwiGLU(nn.Module):
     def forward(self, x_BTD: Tensor) -> Tensor:
         hidden_BTF = F.silu(self.W_gate(x_BTD)) * self.W_1(x_BTD)
         return F.dropout(self.W_2(hidden_BTF), self.dropout, self.training)
+
+    def on_one_token(self) -> OnOneToken:
+        widen, narrow = side_by_side(self.W_gate, self.W_1), side_by_side(self.W_2)
+
+        def on_one_token(x_BD: Tensor) -> Tensor:
+            gate_BF, hidden_BF = widen(x_BD).chunk(2, dim=-1)
+            return narrow(F.silu(gate_BF) * hidden_BF)
+
+        return on_one_token

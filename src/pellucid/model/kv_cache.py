@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from pellucid.model.language_model import State
+from pellucid.model.positions import AtPosition
 
 
 class LayerCache:
@@ -35,6 +37,12 @@ class LayerCache:
         self.values_BGSK.narrow(2, start, n_new).copy_(values_BGSK.detach())
         self.length = end
         return self.keys_BGSK.narrow(2, 0, end), self.values_BGSK.narrow(2, 0, end)
+
+    def attend(self, q_BH1K: Tensor, k_BG1K: Tensor, v_BG1K: Tensor, rotate: AtPosition) -> Tensor:
+        """Append one more position, and let its query meet the keys of all: nothing is masked, as none is later."""
+        position = self.length
+        k_BGSK, v_BGSK = self.append(rotate(k_BG1K, position), v_BG1K)
+        return attend_on_one_token(rotate(q_BH1K, position), k_BGSK, v_BGSK)
 
     def reorder(self, rows_N: Tensor) -> None:
         self.keys_BGSK, self.values_BGSK = self.keys_BGSK[rows_N], self.values_BGSK[rows_N]
@@ -66,3 +74,9 @@ class KVCache:
         """Continue with these sequences of the batch, in this order; one may be named several times."""
         for layer in self.layers:
             layer.reorder(rows_N)
+
+
+def attend_on_one_token(q_BH1K: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, is_seen_B11S: Tensor | None = None) -> Tensor:
+    """PyTorch's own softmax attention, for lean forms; without `is_seen` a query sees all keys."""
+    shares_heads = q_BH1K.size(1) != k_BGSK.size(1)
+    return F.scaled_dot_product_attention(q_BH1K, k_BGSK, v_BGSK, attn_mask=is_seen_B11S, enable_gqa=shares_heads)

@@ -19,8 +19,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pellucid.model.attention import MultiHeadAttention
+from pellucid.model.attention import AttentionOnOneToken, MultiHeadAttention
 from pellucid.model.kv_cache import NoCache
+from pellucid.model.one_token import OnOneToken
 
 CHUNK = 64  # positions
 SMALLEST_SUM = 1e-6  # added to the sum of the weights, as in the authors' code, so that it is never zero
@@ -102,6 +103,11 @@ class LinearAttention(MultiHeadAttention):
             cache.S_BGKV = S_BG1KV[:, :, 0].detach()
             cache.z_BGK = z_BGTK[:, :, -1].detach().clone()  # a view would keep the sums of all positions
         return heads_BGRTK.flatten(1, 2).to(v_BGTK.dtype)
+
+    def on_one_token(self) -> OnOneToken:
+        lean = AttentionOnOneToken(self)
+        lean.gather = self.gather  # type: ignore[method-assign, assignment]  # a step of it is lean already
+        return lean
 
     def new_cache(self, batch_size: int, capacity: int, like: Tensor) -> RunningSums:  # type: ignore[override]
         """The state before the first token; its size does not depend on `capacity`."""

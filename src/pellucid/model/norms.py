@@ -8,7 +8,10 @@ Shapes: B batch, T positions, D model.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+
+from pellucid.model.one_token import Projection
 
 EPSILON = 1e-5  # keeps a constant (or zero) vector from being divided by zero; the value of GPT-2 and Llama 2
 
@@ -21,6 +24,11 @@ class LayerNorm(nn.LayerNorm):
 
     def __init__(self, width: int, bias: bool, epsilon: float = EPSILON) -> None:
         super().__init__(width, eps=epsilon, bias=bias)
+
+    def on_one_token(self) -> Projection:
+        """The function alone, its parameters bound: to look them up takes as long as the norm itself."""
+        shape, weight, bias, epsilon = self.normalized_shape, self.weight, self.bias, self.eps
+        return lambda x: torch.layer_norm(x, shape, weight, bias, epsilon)
 
 
 class RMSNorm(nn.Module):
@@ -39,3 +47,7 @@ class RMSNorm(nn.Module):
         wide_BTD = x_BTD.to(self.weight.dtype)
         mean_square_BT1 = wide_BTD.square().mean(dim=-1, keepdim=True)
         return (self.weight * wide_BTD * torch.rsqrt(mean_square_BT1 + self.epsilon)).to(x_BTD.dtype)
+
+    def on_one_token(self) -> Projection:
+        weight, epsilon = self.weight, self.epsilon
+        return lambda x: F.rms_norm(x.to(weight.dtype), weight.shape, weight, epsilon).to(x.dtype)

@@ -13,8 +13,14 @@ Shapes: B batch, T query positions, D model, H heads, K head width, I pairs that
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+
+Position = int | Tensor
+AtPosition = Callable[[Tensor, Position], Tensor]
 
 
 class NoPositions(nn.Module):
@@ -26,6 +32,12 @@ class NoPositions(nn.Module):
     def rotate(self, x_BHTK: Tensor, start: int) -> Tensor:
         return x_BHTK
 
+    def on_one_token(self) -> tuple[AtPosition, AtPosition]:
+        """The lean forms of `add_to_embeddings`, on x_BD, and of `rotate`, on x_BH1K. A row may have its own position:
+        they get an int or, as (B,) and (B, 1, 1), a tensor.
+        """
+        return nowhere, nowhere
+
 
 class Learned(NoPositions):
     """One learned vector per position, added to the embedding, as in GPT-2 (equation 6)."""
@@ -36,6 +48,9 @@ class Learned(NoPositions):
 
     def add_to_embeddings(self, embeddings_BTD: Tensor, start: int) -> Tensor:
         return embeddings_BTD + self.positions_TD[start : start + embeddings_BTD.size(1)]
+
+    def on_one_token(self) -> tuple[AtPosition, AtPosition]:
+        return lambda x_BD, position: x_BD + self.positions_TD[position], nowhere
 
 
 class Sinusoidal(NoPositions):
@@ -53,6 +68,12 @@ class Sinusoidal(NoPositions):
 
     def add_to_embeddings(self, embeddings_BTD: Tensor, start: int) -> Tensor:
         return embeddings_BTD + self.table_TD[start : start + embeddings_BTD.size(1)]
+
+    def on_one_token(self) -> tuple[AtPosition, AtPosition]:
+        cos_TI, sin_TI = cos_and_sin(self.table_TD, self.table_TD.size(1), base=10_000.0)
+        table_TD = torch.empty_like(self.table_TD)
+        table_TD[:, 0::2], table_TD[:, 1::2] = sin_TI, cos_TI
+        return lambda x_BD, position: x_BD + table_TD[position], nowhere
 
 
 def rotate_pairs(x_BHTK: Tensor, cos_TI: Tensor, sin_TI: Tensor) -> Tensor:
@@ -82,6 +103,7 @@ class Rotary(NoPositions):
     ) -> None:
         super().__init__()
         rotated_width = head_width if rotated_width is None else rotated_width
+        self.base, self.head_width = base, head_width
         angles = clock_angles(context_length, rotated_width, base)
         self.cos_TI = nn.Buffer(angles.cos(), persistent=False)
         self.sin_TI = nn.Buffer(angles.sin(), persistent=False)
@@ -92,6 +114,20 @@ class Rotary(NoPositions):
         cos_TI, sin_TI = self.cos_TI[start:end].to(x_BHTK.dtype), self.sin_TI[start:end].to(x_BHTK.dtype)
         return rotate_pairs(x_BHTK, cos_TI, sin_TI)
 
+    def on_one_token(self) -> tuple[AtPosition, AtPosition]:
+        n_pairs = self.sin_TI.size(1)
+        cos_TI, sin_TI = cos_and_sin(self.sin_TI, 2 * n_pairs, self.base)
+        cos_TK = F.pad(cos_TI.repeat(1, 2), (0, self.head_width - 2 * n_pairs), value=1)  # coordinates that stay
+
+        def rotate(x_BH1K: Tensor, position: Position) -> Tensor:
+            cos_K, sin_I = cos_TK[position].to(x_BH1K.dtype), sin_TI[position].to(x_BH1K.dtype)
+            turned_BH1K = x_BH1K * cos_K
+            turned_BH1K.narrow(-1, 0, n_pairs).addcmul_(x_BH1K.narrow(-1, n_pairs, n_pairs), sin_I, value=-1)
+            turned_BH1K.narrow(-1, n_pairs, n_pairs).addcmul_(x_BH1K.narrow(-1, 0, n_pairs), sin_I)
+            return turned_BH1K
+
+        return nowhere, rotate
+
 
 Positions = NoPositions | Learned | Sinusoidal | Rotary
 
@@ -100,3 +136,19 @@ def clock_angles(n_positions: int, width: int, base: float) -> Tensor:
     """The angle of each of the width/2 clocks at each position: t * base^(-2i/width), in radians."""
     speeds = base ** (-torch.arange(0.0, width, 2) / width)
     return torch.outer(torch.arange(float(n_positions)), speeds)
+
+
+def nowhere(x: Tensor, position: Position) -> Tensor:
+    """The lean form of a method that adds or rotates nothing."""
+    return x
+
+
+def cos_and_sin(like_TI: Tensor, width: int, base: float) -> tuple[Tensor, Tensor]:
+    """The cosines and sines of all clocks at all positions, (T, I), for lean forms: computed again, as by anyone else.
+
+    In the same order of operations as `clock_angles`, so that they are equal to the last bit.
+    """
+    dtype = like_TI.dtype
+    speeds_I = torch.pow(base, torch.arange(0, width, 2, dtype=dtype, device="cpu").neg() / width)
+    angles_TI = torch.arange(len(like_TI), dtype=dtype, device="cpu")[:, None] * speeds_I
+    return angles_TI.cos().to(like_TI.device), angles_TI.sin().to(like_TI.device)

@@ -14,6 +14,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from pellucid.model.one_token import OnOneToken, as_function, on_one_token
+
 Sublayer = Callable[..., Tensor]  # a module, seen as the function it computes
 
 
@@ -28,6 +30,10 @@ class PreNorm(nn.Module):
     def forward(self, x_BTD: Tensor, *inputs: Any) -> Tensor:
         return x_BTD + self.sublayer(self.norm(x_BTD), *inputs)
 
+    def on_one_token(self) -> OnOneToken:
+        norm, sublayer = as_function(self.norm), on_one_token(self.sublayer)
+        return lambda x_BD, *inputs: x_BD + sublayer(norm(x_BD), *inputs)
+
 
 class PostNorm(nn.Module):
     """norm(x + f(x)). Other inputs of the sublayer f, such as attention's cache, are passed on."""
@@ -39,6 +45,10 @@ class PostNorm(nn.Module):
 
     def forward(self, x_BTD: Tensor, *inputs: Any) -> Tensor:
         return self.norm(x_BTD + self.sublayer(x_BTD, *inputs))
+
+    def on_one_token(self) -> OnOneToken:
+        norm, sublayer = as_function(self.norm), on_one_token(self.sublayer)
+        return lambda x_BD, *inputs: norm(x_BD + sublayer(x_BD, *inputs))
 
 
 Residual = PreNorm | PostNorm

@@ -1,0 +1,74 @@
+"""What the layers need to say their lean forms: the same function, for one token per sequence.
+
+One token is so little work that a small model spends its time on the calls, not on the sums: a kernel takes
+microseconds to start, a module one more. So each layer has a method `on_one_token`, which does once what need not be
+done per token: the matrices of queries, keys and values become one, all are laid out for x @ W, and cast to the format
+that products are computed in. Weights changed later are not seen.
+
+A lean form stands beside the layer's `forward` and calls no function that it calls. So the two prove each other:
+`generation/single_token.py` compares them on the model at hand, and writes with the lean one only if they agree.
+
+Shapes: B sequences, D model, I inputs, O outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pellucid.kernels.products import gains_from_packing, packed_product
+from pellucid.model.language_model import product_dtype
+
+OnOneToken = Callable[..., Tensor]  # x_BD, and what else the layer's forward gets
+Projection = Callable[[Tensor], Tensor]
+
+
+def on_one_token(layer: Any) -> OnOneToken:
+    """The lean form of a layer; one that has none, or that somebody listens to, is called as it is."""
+    if has_lean_form(layer):
+        return layer.on_one_token()  # type: ignore[no-any-return]
+    return lambda x_BD, *inputs: layer(x_BD[:, None], *inputs)[:, 0]
+
+
+def has_lean_form(layer: Any) -> bool:
+    return hasattr(layer, "on_one_token") and not has_hooks(layer)
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether calling the module does more than its `forward`."""
+    return bool(
+        module._forward_pre_hooks or module._forward_hooks or module._backward_pre_hooks or module._backward_hooks
+    )
+
+
+def as_function(module: Any) -> Projection:
+    """The function of a module that treats each vector by itself, such as a norm."""
+    if has_lean_form(module):
+        return module.on_one_token()  # type: ignore[no-any-return]
+    return module if has_hooks(module) else module.forward  # type: ignore[no-any-return]
+
+
+def side_by_side(*layers: nn.Module) -> Projection:
+    """Several linear layers of the same input as one: their outputs stand one after the other."""
+    if not all(type(layer) is nn.Linear and not has_hooks(layer) for layer in layers):
+        return lambda x_BI: torch.cat([layer(x_BI) for layer in layers], dim=-1)
+    weights, biases = [layer.weight for layer in layers], [layer.bias for layer in layers]
+    if len(layers) == 1:  # no need for a copy
+        return projection(weights[0], biases[0])  # type: ignore[arg-type]
+    return projection(torch.cat(weights), None if biases[0] is None else torch.cat(biases))  # type: ignore[arg-type]
+
+
+def projection(weight_OI: Tensor, bias_O: Tensor | None = None) -> Projection:
+    """x -> x W^T + b for rows x, with W laid out in memory as it is read."""
+    dtype = product_dtype(weight_OI)
+    weight_OI = weight_OI.detach().to(dtype)
+    bias_O = None if bias_O is None else bias_O.detach().to(dtype)
+    if gains_from_packing(weight_OI):
+        return packed_product(weight_OI, bias_O)
+    weight_IO = weight_OI.T.contiguous()
+    if bias_O is None:
+        return lambda x_BI: torch.mm(x_BI, weight_IO)
+    return lambda x_BI: torch.addmm(bias_O, x_BI, weight_IO)
