@@ -1,4 +1,4 @@
-"""What the layers need to say their lean forms: the same function, for one token per sequence.
+"""Lean forms of layers, for one token per sequence: what the layers need to say them.
 
 One token is so little work that a small model spends its time on the calls, not on the sums: a kernel takes
 microseconds to start, a module one more. So each layer has a method `on_one_token`, which does once what need not be
