@@ -23,8 +23,9 @@ from rivals import Shape
 from pellucid.config import load_run_config
 from pellucid.corpora.build import build_corpus
 from pellucid.data.build import prepare_data
-from pellucid.generation import decoding, single_token
-from pellucid.generation.decoding import generate_tokens
+from pellucid.generation import in_step as in_step_module
+from pellucid.generation import single_token
+from pellucid.generation.engine import Writing, in_step
 from pellucid.generation.sampling import Sampling
 from pellucid.generation.single_token import SingleTokenDecoder
 from pellucid.kernels.freed_memory import keep_freed_memory
@@ -62,9 +63,9 @@ def ratio(with_it: Callable[[], object], without: Callable[[], object], times: i
 
 
 def decode(model: LanguageModel, n_samples: int, reader: Callable[..., object]) -> None:
-    decoding.SingleTokenDecoder = reader
-    options = {"max_new_tokens": TOKENS_A_TURN, "sampling": Sampling(top_k=50), "stop_ids": [-1], "seed": 0}
-    list(generate_tokens(model, [0], n_samples=n_samples, **options))
+    in_step_module.reader_of_one_token = reader
+    sampling = Sampling(top_k=50)
+    list(in_step(model, [Writing([0], TOKENS_A_TURN, sampling, (0, i)) for i in range(n_samples)], stop_ids=()))
 
 
 def with_plain_products(decoder: Decoder) -> SingleTokenDecoder:

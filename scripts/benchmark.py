@@ -34,7 +34,6 @@ import torch
 from results import here, parser, print_table, record
 from rivals import (
     NEW_TOKENS,
-    NO_END,
     TOP_K,
     Shape,
     calls_of_decoding,
@@ -48,7 +47,7 @@ from rivals import (
 )
 from roofline import Roof, measure_roof, needs_of_decoding, needs_of_training, shares
 
-from pellucid.generation.decoding import generate_tokens
+from pellucid.generation.engine import Writing, in_step
 from pellucid.generation.sampling import Sampling
 from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.model.build import build_model
@@ -134,10 +133,10 @@ def measure_growth_with_position(device: torch.device, n_runs: int) -> Figures:
     """The time between two tokens, early and late in one text."""
     shape = Shape(batch_size=1, context_length=1024, vocab_size=4096)
     model = build_model(shape.config, shape.vocab_size).to(device)
-    settings = {"n_samples": 1, "max_new_tokens": 1020, "sampling": Sampling(top_k=TOP_K), "stop_ids": [NO_END]}
     early, late = [], []
     for seed in range(n_runs):
-        moments = [time.perf_counter() for _ in generate_tokens(model, [0], seed=seed, **settings)]
+        writing = Writing([0], 1020, Sampling(top_k=TOP_K), seed=(seed,))
+        moments = [time.perf_counter() for _ in in_step(model, [writing], stop_ids=())]
         gaps = [after - before for before, after in pairwise(moments)]
         early += gaps[5:25]
         late += gaps[990:1010]

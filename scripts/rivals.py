@@ -17,7 +17,7 @@ import torch
 from pellucid.config.model import DecoderConfig, LearnedConfig
 from pellucid.cost.meter import Meter
 from pellucid.data.batches import Batch
-from pellucid.generation.decoding import generate_tokens
+from pellucid.generation.engine import Writing, in_step
 from pellucid.generation.sampling import Sampling
 from pellucid.kernels.products import with_faster_products
 from pellucid.model.build import build_model
@@ -29,7 +29,6 @@ from pellucid.training.trainer import Trainer
 
 NEW_TOKENS, TOP_K = 240, 50
 SECONDS_A_TURN = 1.5
-NO_END = -1  # an end-of-text that is never drawn: every sample gets its full length
 
 Turn = Callable[[], float]  # one measurement
 
@@ -149,30 +148,27 @@ def hugging_face_training(shape: Shape, precision: Precision) -> Turn:
     return partial(tokens_per_second, update)
 
 
-def pellucid_stream(shape: Shape, device: torch.device) -> Callable[[], Iterator[list[int]]]:
-    return partial(
-        generate_tokens,
-        build_model(shape.config, shape.vocab_size).to(device),
-        [0],
-        n_samples=shape.batch_size,
-        max_new_tokens=NEW_TOKENS,
-        sampling=Sampling(top_k=TOP_K),
-        stop_ids=[NO_END],
-        seed=0,
-    )
+def pellucid_steps(shape: Shape, device: torch.device) -> Callable[[], Iterator[None]]:
+    model, sampling = build_model(shape.config, shape.vocab_size).to(device), Sampling(top_k=TOP_K)
+
+    def steps() -> Iterator[None]:
+        writings = [Writing([0], NEW_TOKENS, sampling, seed=(0, i)) for i in range(shape.batch_size)]
+        return in_step(model, writings, stop_ids=())
+
+    return steps
 
 
 def pellucid_decoding(shape: Shape, device: torch.device) -> Turn:
-    stream = pellucid_stream(shape, device)
-    return partial(tokens_per_second, lambda: shape.batch_size * sum(1 for _ in stream()))
+    steps = pellucid_steps(shape, device)
+    return partial(tokens_per_second, lambda: shape.batch_size * sum(1 for _ in steps()))
 
 
 def calls_of_decoding(shape: Shape, device: torch.device) -> int:
     """Operations of PyTorch that a token starts, after the first, which reads the prompt, and a second, which packs."""
-    stream = pellucid_stream(shape, device)()
-    next(stream), next(stream)
+    steps = pellucid_steps(shape, device)()
+    next(steps), next(steps)
     with Meter() as meter:
-        next(stream)
+        next(steps)
     return meter.operations
 
 

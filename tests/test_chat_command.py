@@ -133,7 +133,7 @@ def test_ctrl_c_ends_it(chat_run: Path, pellucid, typing, monkeypatch: pytest.Mo
             "sys.stdin", SimpleNamespace(isatty=lambda: True, buffer=SimpleNamespace(readline=press_ctrl_c))
         )
     else:
-        monkeypatch.setattr(text_module, "generate_tokens", press_ctrl_c)
+        monkeypatch.setattr(text_module, "in_step", press_ctrl_c)
     result = pellucid("chat", chat_run)
     assert (result.exit_code, result.stdout) == (130, "")
     assert result.stderr.endswith("stopped\n")

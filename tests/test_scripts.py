@@ -182,7 +182,7 @@ def test_every_script_runs(name, script, place, monkeypatch, capsys):
     arguments = SMALLEST[name][0].split()
     match name:
         case "ablate_kernels":
-            keep(monkeypatch, "pellucid.generation.decoding.SingleTokenDecoder")
+            keep(monkeypatch, "pellucid.generation.in_step.reader_of_one_token")
         case "ablate_speedrun":
             keep(monkeypatch, "pellucid.training.optimizers.Muon")
         case "benchmark" | "plot_growth":

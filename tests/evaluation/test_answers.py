@@ -2,6 +2,7 @@
 
 import math
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,7 +11,6 @@ import pellucid.evaluation.answers
 from pellucid.config.model import RecurrentConfig
 from pellucid.corpora.instructions import InstructionsCorpus, Task, judge
 from pellucid.evaluation.answers import Answer, Share, answer_table, divergences, judge_answers, text_of, verdict_on
-from pellucid.generation.answers import Answers
 from pellucid.model.build import build_model
 from pellucid.runtime.precision import resolve_precision
 from pellucid.tokenizer.chat import encode_turn
@@ -55,7 +55,7 @@ def test_an_answer_is_its_text_up_to_the_first_control_token_and_whole_only_if_i
 def test_the_table_counts_what_the_grammar_says(monkeypatch):
     """Of every three answers one is right, one breaks off, and one has a fault in its second character."""
     texts = [(text, text[:-5], f"{text[0]}~")[i % 3] for i, (_, text) in enumerate(EXAMPLES)]
-    written = Answers([answer_ids(text) for text in texts], [], [])
+    written = [SimpleNamespace(token_ids=answer_ids(text)) for text in texts]
     monkeypatch.setattr(pellucid.evaluation.answers, "write_answers", lambda *arguments, **options: written)
     answers = judge_answers(tiny_model(0), TOKENIZER, CORPUS, CPU, n=1000)
     assert [answer.text for answer in answers] == texts

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pellucid.generation import text as text_module
-from pellucid.generation.decoding import generate_tokens
+from pellucid.generation.engine import Writing, in_step
 from pellucid.tokenizer import Tokenizer
 from processes import assert_one_error_line, command_line
 from tiny_run import TINY_RUN, VERSES, Result
@@ -50,20 +50,25 @@ class Watch:
     """Sees every token id that goes into the decoding loop, and all that come out."""
 
     def __init__(self) -> None:
-        self.read: list[int] = []
-        self.drawn: list[list[int]] = []
+        self.writings: list[Writing] = []
 
-    def __call__(self, model: object, prompt_ids: list[int], **options: object) -> Iterator[list[int]]:
-        self.read, self.drawn = prompt_ids, []
-        for token_ids in generate_tokens(model, prompt_ids, **options):  # type: ignore[arg-type]
-            self.drawn.append(token_ids)
-            yield token_ids
+    def __call__(self, model: object, writings: list[Writing], **options: object) -> Iterator[None]:
+        self.writings = writings
+        return in_step(model, writings, **options)  # type: ignore[arg-type]
+
+    @property
+    def read(self) -> list[int]:
+        return list(self.writings[0].prompt_ids)
+
+    @property
+    def drawn(self) -> list[int]:
+        return [id_ for writing in self.writings for id_ in writing.token_ids]
 
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     watch = Watch()
-    monkeypatch.setattr(text_module, "generate_tokens", watch)
+    monkeypatch.setattr(text_module, "in_step", watch)
     return watch
 
 
@@ -111,10 +116,9 @@ def test_f22_a_prompt_is_read_as_text(place, pellucid: Pellucid, watch: Watch, t
             assert watch.read[0] == tokenizer.end_of_text
             assert not set(watch.read[1:]) & set(tokenizer.control_ids)
             assert tokenizer.decode(watch.read) == prompt
-            drawn = list(itertools.chain.from_iterable(watch.drawn))
-            assert not set(drawn) & (set(tokenizer.control_ids) - {tokenizer.end_of_text})
+            assert not set(watch.drawn) & (set(tokenizer.control_ids) - {tokenizer.end_of_text})
             assert sample["prompt"] == prompt
-            assert sample["completion"] == tokenizer.decode(drawn)
+            assert sample["completion"] == tokenizer.decode(watch.drawn)
             assert streamed.stdout == prompt + sample["completion"] + "\n"
             n_unread = max(0, len(watch.read) - 1 - CONTEXT_LENGTH)
             assert (f"its first {n_unread} tokens were not read" in streamed.stderr) == (n_unread > 0)
@@ -158,15 +162,14 @@ def test_f23_every_way_of_sampling_draws_valid_tokens_or_is_refused(
     for temperature, top_k, top_p in itertools.product(TEMPERATURES, top_ks, TOP_PS):
         for seed in range(10) if soak else (0,):
             with tally.attempt(f"{kind}: temperature {temperature}, top-k {top_k}, top-p {top_p}, seed {seed}"):
-                watch.drawn = []
+                watch.writings = []
                 options = ("--temperature", temperature, "--top-k", top_k, "--top-p", top_p, "--seed", seed)
                 lengths = ("--num-samples", 32, "--max-new-tokens", 12)
                 result = pellucid("generate", place / kind, *options, *lengths, "--json")
                 if temperature >= 0 and top_k >= 1 and 0 < top_p <= 1:
                     assert result.exit_code == 0, result.stderr
-                    drawn = set(itertools.chain.from_iterable(watch.drawn))
-                    assert drawn
-                    assert drawn <= possible
+                    assert watch.drawn
+                    assert set(watch.drawn) <= possible
                 else:
                     assert_one_error_line(result, 2)
                     assert watch.drawn == []

@@ -17,10 +17,10 @@ import pytest
 from fastapi import FastAPI
 
 import pellucid
-from pellucid.generation.continuous import ContinuousBatch, Writing
+from pellucid.generation.engine import Engine, Writing
 from pellucid.web import server
 from pellucid.web.openai import served as served_module
-from pellucid.web.openai.engine import Job
+from pellucid.web.openai.engine_thread import Job
 from processes import HANGS_AFTER_SECONDS, Command
 from serving import app_of, served
 from tiny_run import TINY_RUN, VERSES
@@ -361,7 +361,7 @@ def test_f29_nothing_is_written_for_a_client_that_has_gone(address, tally, soak,
     cancel = Job.cancel
 
     def noted(job: Job) -> None:
-        at_cancel.append((job, sum(writing.n_new for writing in job.writings)))
+        at_cancel.append((job, sum(len(writing.token_ids) for writing in job.writings)))
         cancel(job)
 
     monkeypatch.setattr(Job, "cancel", noted)
@@ -393,7 +393,7 @@ def test_f29_nothing_is_written_for_a_client_that_has_gone(address, tally, soak,
     assert any(not job.writings[0].pieces or job.writings[0].pieces[-1].finish_reason is None for job, _ in at_cancel)
     for job, n_new in at_cancel:
         with tally.attempt(f"left after {n_new} tokens"):
-            assert sum(writing.n_new for writing in job.writings) <= n_new + 2
+            assert sum(len(writing.token_ids) for writing in job.writings) <= n_new + 2
 
 
 def patient() -> None:
@@ -403,15 +403,15 @@ def patient() -> None:
 def never_done() -> None:
     """The engine stops once there is something to read: what is being answered is cut off at the end of the drain."""
     server.DRAIN_SECONDS = 0.1
-    step, written = ContinuousBatch.step, []
+    step, written = Engine.step, []
 
-    def step_until_there_is_text(batch: ContinuousBatch) -> list[Writing]:
+    def step_until_there_is_text(engine: Engine) -> list[Writing]:
         if any(writing.pieces for writing in written):
             threading.Event().wait()
-        written[:] = step(batch)
+        written[:] = step(engine)
         return written
 
-    ContinuousBatch.step = step_until_there_is_text  # type: ignore[method-assign]
+    Engine.step = step_until_there_is_text  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("fault", [patient, never_done], ids=["finished", "cut off"])

@@ -1,11 +1,13 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
 
 from pellucid.config.model import DecoderConfig
+from pellucid.generation.engine import Writing, in_step
 from pellucid.model.build import build_model
 from pellucid.model.decoder import Decoder
+from pellucid.model.language_model import LanguageModel
 
 
 @pytest.fixture
@@ -23,3 +25,15 @@ def make_decoder() -> Callable[..., Decoder]:
         return model
 
     return make
+
+
+@pytest.fixture
+def write_in_step() -> Callable[..., list[Writing]]:
+    """Writes texts together, and gives them back as a list."""
+
+    def write(model: LanguageModel, writings: Sequence[Writing], stop_ids: Sequence[int] = (), **options: object):
+        for _ in in_step(model, writings, stop_ids=stop_ids, **options):  # type: ignore[arg-type]
+            pass
+        return list(writings)
+
+    return write

@@ -11,7 +11,7 @@ from model.test_hugging_face import SIZES, gpt2_weights, randomised
 from pellucid.config.model import LearnedConfig, SinusoidalConfig
 from pellucid.errors import ConfigError
 from pellucid.generation.beam_search import Found, beam_search
-from pellucid.generation.decoding import generate_tokens
+from pellucid.generation.engine import Writing
 from pellucid.generation.sampling import Sampling
 from pellucid.model.bigram import Bigram
 from pellucid.model.build import build_model
@@ -94,14 +94,13 @@ def test_the_search_is_exhaustive_for_every_kind_of_model_past_the_context_too(n
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0, 2.0])
 @pytest.mark.parametrize("seed", range(6))
 def test_one_beam_is_greedy_search_within_and_past_the_context(
-    make_decoder: MakeDecoder, seed: int, length_penalty: float
+    make_decoder: MakeDecoder, write_in_step, seed: int, length_penalty: float
 ) -> None:
     for model in (make_decoder(vocab_size=9, context_length=7), random_bigram(9, seed)):
         prompt_ids = [1 + seed, 3, 1 + seed]
-        options = {"n_samples": 1, "max_new_tokens": 20, "sampling": Sampling(temperature=0), "stop_ids": [END]}
-        greedy = [token_id for (token_id,) in generate_tokens(model, prompt_ids, **options, seed=0)]
+        [greedy] = write_in_step(model, [Writing(prompt_ids, 20, Sampling(temperature=0))], [END])
         [best] = found(model, prompt_ids, n_beams=1, max_new_tokens=20, length_penalty=length_penalty)
-        assert best.token_ids == greedy
+        assert best.token_ids == greedy.token_ids
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +192,7 @@ def test_forbidden_tokens_are_never_written_and_no_tokens_are_an_empty_text() ->
         ({"length_penalty": 11.0}, r"length_penalty: 11.0 is not in \[-10, 10\]"),
     ],
 )
-def test_what_is_no_search_is_a_config_error(options: dict, message: str) -> None:
+def test_options_of_a_search_that_make_no_sense_are_a_config_error(options: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         found(random_bigram(3, seed=0), [1], **options)
 

@@ -8,8 +8,10 @@ from pellucid.corpora.corpus import Turn
 from pellucid.errors import ConfigError, DataError
 from pellucid.generation import text as text_module
 from pellucid.generation.chat import Conversation
+from pellucid.generation.engine import Engine, Writing
 from pellucid.generation.sampling import Sampling
-from pellucid.generation.text import generate_text
+from pellucid.generation.slots import make_slots
+from pellucid.generation.text import generate_text, never_written
 from pellucid.model.decoder import Decoder
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer.chat import prompt_ids
@@ -34,11 +36,15 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """The prompts that the model is given. It answers each with "the crow"."""
     prompts: list[list[int]] = []
 
-    def crow(model: Decoder, ids: list[int], *, max_new_tokens: int, **options: Any) -> Iterator[list[int]]:
-        prompts.append(ids)
-        yield from ([id_] for id_ in [*TOKENIZER.encode("the crow"), END][:max_new_tokens])
+    def crow(model: Decoder, writings: list[Writing], **options: Any) -> Iterator[None]:
+        [writing] = writings
+        prompts.append(list(writing.prompt_ids))
+        for id_ in [*TOKENIZER.encode("the crow"), END]:
+            if not writing.has_ended:
+                writing.add(id_, id_ == END, None)
+                yield
 
-    monkeypatch.setattr(text_module, "generate_tokens", crow)
+    monkeypatch.setattr(text_module, "in_step", crow)
     return prompts
 
 
@@ -114,6 +120,17 @@ def test_a_seed_gives_the_same_conversation_and_each_answer_other_random_numbers
         model.embeddings.unembedding_VD.zero_()
     first, second = answers(3)
     assert first != second
+
+
+def test_the_first_answer_is_the_text_that_the_server_gives(model: Decoder):
+    conversation = conversation_with(model, seed=3, max_new_tokens=20)
+    wanted = Writing(prompt_ids(TOKENIZER, [Turn("user", "fox?")]), 20, Sampling(2.0), seed=(3, 0))
+    settings = {"stop_ids": TOKENIZER.stop_ids, "forbidden_ids": never_written(TOKENIZER)}
+    engine = Engine(model, make_slots(model.eval(), 4), **settings)
+    engine.add(wanted)
+    while not engine.is_idle:
+        engine.step()
+    assert conversation.ask("fox?") == TOKENIZER.decode([id_ for id_ in wanted.token_ids if id_ != END])
 
 
 def test_three_quarters_of_the_context_are_for_the_answer_unless_said_otherwise(model: Decoder):

@@ -22,9 +22,9 @@ def assert_slots_give_what_whole_texts_give(slots, model):
             torch.testing.assert_close(scores_TV, expected[i][:n_read])
         steps[i] = n_read
     while steps:
-        logits_WV = slots.step({slot_of[i]: TEXTS[i][t] for i, t in steps.items()})
-        for i, t in steps.items():
-            torch.testing.assert_close(logits_WV[slot_of[i]], expected[i][t])
+        logits_RV = slots.step({slot_of[i]: TEXTS[i][t] for i, t in steps.items()})
+        for logits_V, (i, t) in zip(logits_RV, steps.items(), strict=True):
+            torch.testing.assert_close(logits_V, expected[i][t])
             assert slots.length(slot_of[i]) == t + 1
         steps = {i: t + 1 for i, t in steps.items() if t + 1 < len(TEXTS[i])}
 
@@ -112,4 +112,4 @@ def test_not_one_bit_of_a_row_depends_on_the_others(choices):
             crowd.read(slot, prompt)
             for t, token in enumerate(written):
                 going_on = {other_slot: t % 37 for other_slot in (3, 12, 9)[:n_others] if (t + other_slot) % 5}
-                assert torch.equal(crowd.step({slot: token, **going_on})[slot], expected[t])
+                assert torch.equal(crowd.step({slot: token, **going_on})[0], expected[t])

@@ -1,27 +1,18 @@
 import itertools
 import re
 from collections.abc import Callable, Iterator
-from copy import copy
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pellucid.errors import ConfigError, DataError, PellucidError
 from pellucid.generation import text as text_module
-from pellucid.generation.decoding import generate_tokens
+from pellucid.generation.engine import in_step
+from pellucid.generation.in_step import InStep
 from pellucid.generation.sampling import Sampling
-from pellucid.generation.text import (
-    Completion,
-    before_stop,
-    decode_stream,
-    first_stop,
-    generate_text,
-    search_text,
-    stream_text,
-)
+from pellucid.generation.stream import first_stop
+from pellucid.generation.text import Completion, generate_text, search_text, stream_text
 from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
@@ -35,7 +26,6 @@ CONTEXT_LENGTH = 16
 BYTE_PAIRS = train_byte_pairs([EXCERPT], vocab_size=280, special_tokens=SPECIAL_TOKENS)
 CHARACTERS = train_characters([EXCERPT], special_tokens=SPECIAL_TOKENS)
 tokenizers = pytest.mark.parametrize("tokenizer", [BYTE_PAIRS, CHARACTERS], ids=["bpe", "char"])
-token_ids_of_byte_pairs = st.lists(st.integers(0, BYTE_PAIRS.vocab_size - 1), max_size=60)
 
 
 @pytest.fixture
@@ -79,60 +69,22 @@ def pieces_of(
     return list(stream_text(model, tokenizer, prompt, **options))  # type: ignore[arg-type]
 
 
-@given(token_ids_of_byte_pairs)
-def test_streamed_text_is_the_decoded_text_for_any_token_ids(token_ids: list[int]) -> None:
-    assert "".join(decode_stream(BYTE_PAIRS, token_ids)) == BYTE_PAIRS.decode(token_ids)
+def read_by(model: Decoder, prompt: str) -> list[int]:
+    """The tokens that the model reads before it writes."""
+    read: list[list[int]] = []
 
+    def noted(memory: InStep, unread_of: dict[int, list[int]], begin: Any = InStep.begin) -> None:
+        read.append(list(unread_of[0]))
+        begin(memory, unread_of)
 
-texts_of_few_letters = st.text("aab", max_size=30)
-stop_strings = st.lists(st.text("ab", min_size=1, max_size=5), max_size=3)
-
-
-def cut_anywhere(text: str, cuts: list[int]) -> list[str]:
-    borders = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    return [text[start:end] for start, end in itertools.pairwise(borders)]
-
-
-@given(texts_of_few_letters, st.text("ab", min_size=1, max_size=5), st.lists(st.integers(0, 30)))
-def test_in_whatever_pieces_a_text_comes_it_ends_where_str_find_finds_the_stop_string(
-    text: str, stop: str, cuts: list[int]
-) -> None:
-    expected = text[: text.find(stop)] if stop in text else text
-    assert "".join(before_stop(cut_anywhere(text, cuts), [stop])) == expected
-
-
-@given(texts_of_few_letters, stop_strings, st.lists(st.integers(0, 30)))
-def test_of_several_stop_strings_the_one_that_is_complete_first_counts_in_whatever_pieces(
-    text: str, stop: list[str], cuts: list[int]
-) -> None:
-    ends = [text.find(each) + len(each) for each in stop if each in text]
-    expected = text
-    if ends:  # of those that are complete there, the longest begins first
-        written = text[: min(ends)]
-        expected = min((written.removesuffix(each) for each in stop), key=len)
-    assert "".join(before_stop(cut_anywhere(text, cuts), stop)) == expected
-    assert first_stop(text, stop) == (len(expected) if ends else None)
-
-
-@given(texts_of_few_letters, stop_strings)
-def test_a_stream_holds_back_only_what_may_become_a_stop_string(text: str, stop: list[str]) -> None:
-    read: list[str] = []
-    given: list[str] = []
-
-    def letters() -> Iterator[str]:
-        for letter in text:
-            held = "".join(read).removeprefix("".join(given))
-            assert not held or any(each.startswith(held) for each in stop)
-            read.append(letter)
-            yield letter
-
-    for piece in before_stop(letters(), stop):
-        given.append(piece)
-    assert text.startswith("".join(given))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(InStep, "begin", noted)
+        completions_of(model, prompt, max_new_tokens=1)
+    return read[0]
 
 
 @tokenizers
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_each_sample_ends_before_its_own_first_stop_string_and_the_stream_too(
     make_decoder: MakeDecoder, tokenizer: Tokenizer, seed: int
 ) -> None:
@@ -161,17 +113,16 @@ def test_nothing_more_is_computed_once_every_sample_has_met_a_stop_string(
     model: Decoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [free] = completions_of(model, "the")
-    stop = [free.completion[1:3]]
-    drawn: list[list[int]] = []
+    steps: list[int] = []
 
-    def watched(*arguments: Any, **options: Any) -> Iterator[list[int]]:
-        for token_ids in generate_tokens(*arguments, **options):
-            drawn.append(token_ids)
-            yield token_ids
+    def watched(*arguments: Any, **options: Any) -> Iterator[None]:
+        for step, _ in enumerate(in_step(*arguments, **options)):
+            steps.append(step)
+            yield
 
-    monkeypatch.setattr(text_module, "generate_tokens", watched)
-    [stopped] = completions_of(model, "the", stop=stop)
-    assert len(drawn) == len(stopped.token_ids) < len(free.token_ids)
+    monkeypatch.setattr(text_module, "in_step", watched)
+    [stopped] = completions_of(model, "the", stop=[free.completion[1:3]])
+    assert len(steps) == len(stopped.token_ids) < len(free.token_ids)
 
 
 def test_an_empty_stop_string_is_a_config_error(model: Decoder) -> None:
@@ -214,22 +165,8 @@ def test_a_beam_ends_with_a_stop_string(model: Decoder) -> None:
     assert all(stop not in each.completion for each in searched(model, n_best=3, stop=[stop]))
 
 
-@given(st.text())
-def test_a_stream_never_splits_a_character(text: str) -> None:
-    pieces = list(decode_stream(BYTE_PAIRS, BYTE_PAIRS.encode(text)))
-    assert "".join(pieces) == text
-    assert all(pieces)
-
-
-def test_a_character_appears_with_its_last_byte() -> None:
-    one_byte_each = [BYTE_PAIRS.token_bytes(id_) for id_ in range(256)]
-    ids = iter([one_byte_each.index(bytes([byte])) for byte in "é👨é".encode()])
-    n_read_by_piece = [(piece, 8 - len(list(copy(ids)))) for piece in decode_stream(BYTE_PAIRS, ids)]
-    assert n_read_by_piece == [("é", 2), ("👨", 6), ("é", 8)]
-
-
 @tokenizers
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_completion_is_its_decoded_tokens_and_the_pieces_that_were_streamed(
     make_decoder: MakeDecoder, tokenizer: Tokenizer, seed: int
 ) -> None:
@@ -243,13 +180,9 @@ def test_a_completion_is_its_decoded_tokens_and_the_pieces_that_were_streamed(
 
 
 def test_an_empty_prompt_begins_a_document_after_an_end_of_text(model: Decoder) -> None:
-    first_reads: list[list[int]] = []
-    model.register_forward_pre_hook(lambda _, inputs: first_reads.append(inputs[0][0].tolist()))
-    completions_of(model, "", max_new_tokens=1)
-    completions_of(model, "the", max_new_tokens=1)
     end_of_text = BYTE_PAIRS.end_of_text
-    texts = [ids for ids in first_reads if ids[0] == end_of_text]  # not that of the lean decoder's proof
-    assert texts == [[end_of_text], [end_of_text, *BYTE_PAIRS.encode("the")]]
+    assert read_by(model, "") == [end_of_text]
+    assert read_by(model, "the") == [end_of_text, *BYTE_PAIRS.encode("the")]
 
 
 @pytest.mark.parametrize("n_more", [-1, 0, 1, 50])
@@ -273,12 +206,10 @@ def test_f22_prompts_around_the_length_of_the_context_tell_what_was_not_read(
 )
 def test_f22_odd_prompts_are_plain_text(model: Decoder, prompt: str) -> None:
     pieces = pieces_of(model, prompt, max_new_tokens=1)
-    seen: list[int] = []
-    model.register_forward_pre_hook(lambda _, inputs: seen.extend(inputs[0][0].tolist()))
     [completion] = completions_of(model, prompt, max_new_tokens=1)
     assert completion.completion == BYTE_PAIRS.decode(completion.token_ids) == "".join(pieces)
     expected = [BYTE_PAIRS.end_of_text, *BYTE_PAIRS.encode(prompt)][-CONTEXT_LENGTH:]
-    assert seen[-len(expected) :] == expected  # after those of the lean decoder's proof
+    assert read_by(model, prompt) == expected
     assert not set(expected[1:]) & set(BYTE_PAIRS.control_ids)
 
 

@@ -1,7 +1,6 @@
 """What holds for every kind of model: causality, reading in pieces, reordering, sizes, learning and writing."""
 
 from collections import Counter
-from itertools import chain
 
 import pytest
 import torch
@@ -12,7 +11,8 @@ from hypothesis import strategies as st
 from model.family import CONTEXT_LENGTH, FAMILY, family_config
 from model.model_axes import VOCAB_SIZE, build_away_from_zero, float64
 from pellucid.cost.counts import count_parameters
-from pellucid.generation.decoding import SlidingWindow, generate_tokens
+from pellucid.generation.engine import Writing, in_step
+from pellucid.generation.in_step import InStep
 from pellucid.generation.sampling import Sampling
 from pellucid.model.build import build_model
 
@@ -154,11 +154,9 @@ def test_one_batch_is_learned_by_heart_as_far_as_what_is_seen_allows(name):
 def test_writing_goes_on_past_the_context(name):
     """A decoder's window slides; models that keep no positions read on, as far as they please."""
     model, prompt, n_new = away_from_zero(name, torch.float64), [1, 2, 3], 2 * T
-    written = generate_tokens(
-        model, prompt, n_samples=1, max_new_tokens=n_new, sampling=Sampling(0), stop_ids=[-1], seed=0
-    )
-    ids = list(chain.from_iterable(written))
-    assert len(ids) == n_new
+    writing = Writing(prompt, n_new, Sampling(0))
+    assert len(list(in_step(model, [writing], stop_ids=()))) == n_new
+    ids = writing.token_ids
     if model.max_positions > n_new:
         with torch.no_grad():
             logits_TV = model(torch.tensor([prompt + ids]))[0]
@@ -169,8 +167,8 @@ def test_writing_goes_on_past_the_context(name):
 def test_the_way_that_writes_gives_the_logits_of_the_model(name):
     model, tokens_BT = away_from_zero(name, torch.float64), random_tokens(2, T)
     with torch.inference_mode():
-        window = SlidingWindow(model, tokens_BT[:, :3], max_new_tokens=T - 3)
-        logits_BTV = model(tokens_BT)
+        memory, logits_BTV = InStep(model.eval(), 2, T), model(tokens_BT)
+        memory.begin({row: tokens_T[:3].tolist() for row, tokens_T in enumerate(tokens_BT)})
         for t in range(2, T):
-            torch.testing.assert_close(window.read(), logits_BTV[:, t], rtol=0, atol=1e-11)
-            window.add(tokens_BT[:, min(t + 1, T - 1)])
+            logits_BV = memory.step(dict(enumerate(tokens_BT[:, t].tolist())))
+            torch.testing.assert_close(logits_BV, logits_BTV[:, t], rtol=0, atol=1e-11)

@@ -7,8 +7,7 @@ import torch
 import torch.distributed as dist
 
 from pellucid.checkpoint.training_state import model_tensors
-from pellucid.generation.decoding import generate_tokens
-from pellucid.generation.sampling import Sampling
+from pellucid.generation.engine import Writing, in_step
 from pellucid.runtime.distributed import World, connected
 from pellucid.runtime.precision import Precision
 from pellucid.runtime.sharding import shard
@@ -60,8 +59,7 @@ def test_a_rank_trains_in_bf16_and_writes_with_all_weights(device, is_sharded):
     ]
     assert losses == pytest.approx(expected, rel=0.03)
     with rank.whole_model(), rank.precision.for_decoding().autocast():
-        options = {"n_samples": 2, "max_new_tokens": 5, "sampling": Sampling(), "stop_ids": [-1], "seed": 0}
-        assert len(list(generate_tokens(rank.model, [1], **options))) == 5
+        assert len(list(in_step(rank.model, [Writing([1], 5, seed=(0, i)) for i in range(2)], stop_ids=()))) == 5
 
 
 @pytest.mark.cuda

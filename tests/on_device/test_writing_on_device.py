@@ -1,17 +1,18 @@
 """Writing, serving and evaluating on a GPU gives what a CPU gives."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 import torch
 
 from model.model_axes import covering_combinations, tiny_config
 from pellucid.evaluation.loss import score
-from pellucid.generation.answers import row_uniforms, write_answers
 from pellucid.generation.beam_search import beam_search
-from pellucid.generation.continuous import ContinuousBatch, Request, Writing
-from pellucid.generation.decoding import generate_tokens
+from pellucid.generation.engine import Engine, Writing, in_step, write_answers
 from pellucid.generation.sampling import Sampling
+from pellucid.generation.slots import make_slots
+from pellucid.generation.stream import TextStream
 from pellucid.inspection.trace import trace
 from pellucid.model.build import build_model
 from pellucid.model.language_model import LanguageModel
@@ -40,8 +41,9 @@ def outspoken(config, vocab_size: int = 23) -> LanguageModel:
 
 
 def written_by(model: LanguageModel, sampling: Sampling, n_samples: int = 2) -> list[list[int]]:
-    options = {"n_samples": n_samples, "max_new_tokens": 12, "sampling": sampling, "stop_ids": [-1], "seed": 3}
-    return list(generate_tokens(model, [1, 2, 3], **options))
+    writings = [Writing([1, 2, 3], 12, sampling, (3, i)) for i in range(n_samples)]
+    list(in_step(model, writings, stop_ids=()))
+    return [writing.token_ids for writing in writings]
 
 
 def test_greedy_search_finds_on_a_gpu_what_it_finds_on_a_cpu_in_every_model(device):
@@ -67,40 +69,39 @@ AXES = [{"qk_norm": True}, {"norm": "rms_norm", "n_kv_heads": 1}, {"attention": 
 def test_a_text_is_the_same_alone_and_in_a_batch(device, tokenizer, axes, dtype):
     model = outspoken(tiny_config(context_length=16, **axes), tokenizer.vocab_size).to(device)
 
-    def texts_of(requests: list[Request]) -> list[list[int]]:
+    def texts_of(numbers: Sequence[int]) -> list[list[int]]:
+        options = {"n_likeliest": 2, "scores_prompt": True}
+        writings = [Writing(prompt, 20, WAYS[i], (i,), TextStream(tokenizer), **options) for i in numbers]
         with Precision(device, dtype).autocast():
-            batch, writings = ContinuousBatch(model, tokenizer, 5), [Writing(request) for request in requests]
+            engine = Engine(model, make_slots(model, 5), stop_ids=tokenizer.stop_ids)
             for writing in writings:
-                batch.add(writing)
-            while not all(writing.has_ended for writing in writings):
-                batch.step()
-        return [[token.id for piece in writing.pieces for token in piece.tokens] for writing in writings]
+                engine.add(writing)
+            while not engine.is_idle:
+                engine.step()
+        return [writing.token_ids for writing in writings]
 
     prompt = [tokenizer.end_of_text, *tokenizer.encode("The fox")]
-    requests = [
-        Request(prompt, 20, sampling, seed=(i,), n_likeliest=2, scores_prompt=True) for i, sampling in enumerate(WAYS)
-    ]
-    together = texts_of(requests)
+    together = texts_of(range(len(WAYS)))
     assert all(together)
     if dtype == torch.float32:  # with fewer digits a GPU's rounding, another in another batch, may change a draw
-        assert [texts_of([request])[0] for request in requests] == together
+        assert [texts_of([i])[0] for i in range(len(WAYS))] == together
 
 
 @pytest.mark.parametrize("n_requests", [1, 8])
 def test_the_engine_of_the_server_writes_on_it(device, tokenizer, n_requests):
     pytest.importorskip("fastapi")
-    from pellucid.web.openai.engine import Engine
+    from pellucid.web.openai.engine_thread import EngineThread
 
     model = outspoken(tiny_config(context_length=24), tokenizer.vocab_size).to(device)
-    requests = [Request([tokenizer.end_of_text], 10, seed=(i,)) for i in range(n_requests)]
+    texts = [Writing([tokenizer.end_of_text], 10, seed=(i,), text=TextStream(tokenizer)) for i in range(n_requests)]
 
-    async def written() -> list[Writing]:
-        job = engine.submit(requests, is_streamed=False)
+    async def written() -> Sequence[Writing]:
+        job = engine.submit(texts, is_streamed=False)
         await job.end()
         engine.release(job)
         return job.writings
 
-    engine = Engine(model, tokenizer, Precision(device, torch.bfloat16))
+    engine = EngineThread(model, tokenizer, Precision(device, torch.bfloat16))
     try:
         writings = asyncio.run(written())
     finally:
@@ -121,15 +122,12 @@ def test_beam_search_finds_the_same_texts(device):
 
 def test_answers_to_many_prompts_are_those_of_a_cpu(device):
     model = outspoken(tiny_config(context_length=20))
-    prompts, uniforms_NT = [[0, 5, 9], [0], [2, 9, 9, 9, 1]], row_uniforms([(1, row) for row in range(3)], 10)
-
-    def answers_on(place: torch.device):
-        return write_answers(model.to(place), prompts, uniforms_NT, stop_ids=[3])
-
-    found, expected = answers_on(device), answers_on(CPU)
-    assert found.token_ids == expected.token_ids
-    for a, b in zip(found.log_probabilities, expected.log_probabilities, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+    prompts, seeds = [[0, 5, 9], [0], [2, 9, 9, 9, 1]], [(1, row) for row in range(3)]
+    options = {"max_new_tokens": 10, "stop_ids": [3], "keeps_log_p": True}
+    expected = write_answers(model.to(CPU), prompts, seeds, **options)
+    for found, answer in zip(write_answers(model.to(device), prompts, seeds, **options), expected, strict=True):
+        assert found.token_ids == answer.token_ids
+        assert found.log_p == pytest.approx(answer.log_p, rel=1e-3, abs=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

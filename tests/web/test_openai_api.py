@@ -1,11 +1,13 @@
 """The official client against the server: what it sends is understood, and what it gets is what `generate` writes."""
 
 import asyncio
+import gc
 import json
 import math
 import shutil
 import threading
 import traceback
+import weakref
 from collections import ChainMap
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,15 +23,15 @@ import pellucid
 from pellucid.checkpoint.snapshots import write_snapshot
 from pellucid.checkpoint.step_directory import read_checkpoint, write_checkpoint
 from pellucid.errors import CheckpointError, ConfigError
-from pellucid.generation import continuous
+from pellucid.generation.engine import Engine, Writing
 from pellucid.generation.sampling import Sampling
-from pellucid.generation.text import first_stop
+from pellucid.generation.stream import TextStream, first_stop
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.tokenizer.tokenizer import CHAT_TOKENS
 from pellucid.web.errors import ApiError
-from pellucid.web.openai import engine as engine_module
+from pellucid.web.openai import engine_thread
 from pellucid.web.openai import served as served_module
-from pellucid.web.openai.engine import Engine
+from pellucid.web.openai.engine_thread import EngineThread, Job
 from pellucid.web.openai.schemas import ChatRequest
 from pellucid.web.openai.served import ServedRun
 from serving import GIVES_UP_AFTER_SECONDS, app_of, served
@@ -253,7 +255,7 @@ def test_a_run_without_a_chat_template_says_so(fables_run):
         with pytest.raises(openai.BadRequestError, match="not trained on conversations") as caught:
             client.chat.completions.create(model="fables", messages=[{"role": "user", "content": "Hello"}])
         assert caught.value.code == "no_chat_template"
-        assert client.completions.create(model="fables", prompt="A fox", max_tokens=3).choices[0].text
+        assert client.completions.create(model="fables", prompt="A fox", max_tokens=3, seed=1).choices[0].text
 
 
 @pytest.mark.parametrize(
@@ -424,27 +426,31 @@ def test_a_character_that_the_vocabulary_lacks_is_the_fault_of_the_prompt(tmp_pa
     assert response.json()["error"]["param"] == "prompt"
 
 
+def writing_of(run, **options: object) -> Writing:
+    return Writing([0, 1], 3, text=TextStream(run.tokenizer), **options)
+
+
 @pytest.mark.parametrize("method", ["step", "__init__"])
 def test_an_engine_that_fails_says_so_and_goes_on(run, monkeypatch, method):
-    works, fails = getattr(engine_module.ContinuousBatch, method), [True]
+    works, fails = getattr(Engine, method), [True]
 
-    def fails_once(*arguments: object) -> object:
+    def fails_once(*arguments: object, **options: object) -> object:
         if fails:
             fails.pop()
             raise MemoryError
-        return works(*arguments)
+        return works(*arguments, **options)
 
-    monkeypatch.setattr(engine_module.ContinuousBatch, method, fails_once)
-    monkeypatch.setattr(engine_module._log, "exception", lambda *_: None)
+    monkeypatch.setattr(Engine, method, fails_once)
+    monkeypatch.setattr(engine_thread._log, "exception", lambda *_: None)
 
     async def ask() -> list[object]:
-        engine = Engine(run.model, run.tokenizer, run.precision)
+        engine = EngineThread(run.model, run.tokenizer, run.precision)
         outcomes: list[object] = []
         for _ in range(2):
-            job = engine.submit([engine_module.Request([0], 3, seed=(1,))], is_streamed=False)
+            job = engine.submit([writing_of(run, seed=(1,))], is_streamed=False)
             try:
                 await asyncio.wait_for(job.end(), GIVES_UP_AFTER_SECONDS)
-                outcomes.append(job.writings[0].n_new)
+                outcomes.append(len(job.writings[0].token_ids))
             except Exception as error:
                 outcomes.append(str(error))
             engine.release(job)
@@ -455,26 +461,44 @@ def test_an_engine_that_fails_says_so_and_goes_on(run, monkeypatch, method):
 
 
 def test_a_request_that_fails_in_the_engine_ends_no_other(run, monkeypatch):
-    monkeypatch.setattr(continuous._log, "error", lambda *_, **__: None)
-    fails, works = engine_module.Request([0], 3, seed=(-1,)), engine_module.Request([0], 3, seed=(1,))
+    """The log has what ended it, and nothing else keeps a tensor of it."""
+    logged, kept = [], []
+
+    def log(*_: object, exc_info: Exception) -> None:
+        logged.extend(traceback.format_exception(exc_info))
+
+    def fails(*_: object) -> None:
+        activations = torch.zeros(3)
+        kept.append(weakref.ref(activations))
+        try:
+            raise MemoryError
+        except MemoryError as cause:
+            raise RuntimeError("no room") from cause
+
+    monkeypatch.setattr(engine_thread._log, "error", log)
+    monkeypatch.setattr(Writing, "add_prompt_tokens", fails)
 
     async def ask() -> list[object]:
-        engine = Engine(run.model, run.tokenizer, run.precision)
-        jobs = [engine.submit([request], is_streamed=False) for request in (works, fails, works)]
+        engine = EngineThread(run.model, run.tokenizer, run.precision)
+        writings = [writing_of(run, seed=(i,), scores_prompt=i == 1) for i in range(3)]
+        jobs = [engine.submit([writing], is_streamed=False) for writing in writings]
         outcomes = await asyncio.gather(*(job.end() for job in jobs), return_exceptions=True)
         for job in jobs:
             engine.release(job)
         engine.close()
         return [outcome and str(outcome).partition(":")[0] for outcome in outcomes] + [
-            job.writings[0].n_new for job in jobs
+            len(job.writings[0].token_ids) for job in jobs
         ]
 
     assert asyncio.run(ask()) == [None, "the engine failed", None, 3, 0, 3]
+    assert "in fails" in "".join(logged)
+    gc.collect()
+    assert kept[0]() is None
 
 
 def test_a_job_has_failed_as_soon_as_one_of_its_texts_has():
     async def ask() -> None:
-        job = engine_module.Job([engine_module.Request([0], 3)], is_streamed=False)
+        job = Job([Writing([0], 3)], is_streamed=False)
         job.writings[0].fail(ConfigError("top_p", "too small", "give a larger one"))  # before its engine takes note
         await job.end()
 
@@ -484,15 +508,15 @@ def test_a_job_has_failed_as_soon_as_one_of_its_texts_has():
 
 def test_a_long_answer_does_not_hold_up_the_server(client, monkeypatch):
     """While the engine is in the middle of it, other requests are answered."""
-    step, has_been_asked, written = engine_module.ContinuousBatch.step, threading.Event(), []
+    step, has_been_asked, written = Engine.step, threading.Event(), []
 
-    def step_if_asked(batch):
+    def step_if_asked(engine):
         if any(writing.pieces for writing in written):
             has_been_asked.wait(GIVES_UP_AFTER_SECONDS)
-        written[:] = step(batch)
+        written[:] = step(engine)
         return written
 
-    monkeypatch.setattr(engine_module.ContinuousBatch, "step", step_if_asked)
+    monkeypatch.setattr(Engine, "step", step_if_asked)
     with client.completions.create(model="tiny", prompt="", max_tokens=60, seed=0, stream=True) as stream:
         pieces = iter(stream)
         next(pieces)

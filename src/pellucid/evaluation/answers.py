@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from pellucid.corpora.instructions import Instruction, InstructionsCorpus, Task, Verdict, is_held_out, judge
-from pellucid.generation.answers import row_uniforms, write_answers
+from pellucid.generation.engine import write_answers
 from pellucid.model.language_model import LanguageModel, eval_mode
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
@@ -121,9 +122,10 @@ def judge_answers(
     for first in range(0, len(asked), ANSWERS_AT_ONCE):
         some = asked[first : first + ANSWERS_AT_ONCE]
         prompts = [prompt_ids(tokenizer, [("user", instruction.text)]) for instruction in some]
-        uniforms_NT = row_uniforms([(seed, first + i) for i in range(len(some))], model.context_length)
+        options: dict[str, Any] = {"max_new_tokens": model.context_length, "stop_ids": tokenizer.control_ids}
         with precision.for_decoding().autocast():
-            ids = write_answers(model, prompts, uniforms_NT, stop_ids=tokenizer.control_ids).token_ids
+            written = write_answers(model, prompts, [(seed, first + i) for i in range(len(some))], **options)
+        ids = [each.token_ids for each in written]
         kl = divergences(model, reference, prompts, ids, precision) if reference else [None] * len(some)
         for instruction, ids_of_one, kl_of_one in zip(some, ids, kl, strict=True):
             verdict = verdict_on(corpus, tokenizer, instruction.task, ids_of_one)

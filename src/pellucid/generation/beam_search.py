@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from pellucid.errors import ConfigError
-from pellucid.generation.decoding import SlidingWindow
+from pellucid.generation.in_step import InStep, latest
 from pellucid.generation.sampling import are_distributions, no_distribution
 from pellucid.model.language_model import LanguageModel, eval_mode
 
@@ -42,20 +42,24 @@ def beam_search(
     """At most `n_beams` continuations of the prompt, best first: score = sum of ln p / length^length_penalty (eq. 42).
 
     One ends when `has_ended(its tokens)`, or at the limit; its end_of_text counts. Sequences and scores are those of
-    transformers with early_stopping="never". One beam is greedy. Beyond the context the window slides.
+    transformers with early_stopping="never". One beam is greedy. Beyond the context `in_step.latest` goes on.
     Raises ConfigError for an invalid number of beams or penalty.
     """
     _check(n_beams, length_penalty)
     device = next(model.parameters()).device
     forbidden = torch.tensor(forbidden_ids, dtype=torch.long, device=device)
-    window = SlidingWindow(model, torch.tensor([prompt_ids], device=device), max_new_tokens)
     beams: list[list[int]] = [[]]
     log_p_B1 = torch.zeros(1, 1, device=device)
     best: list[Found] = []
+    unread = [list(prompt_ids[-model.max_positions :])]
 
     with eval_mode(model):
+        memory = InStep(model, n_beams, len(unread[0]) + max_new_tokens)
         for length in range(1, max_new_tokens + 1):
-            logits_BV = window.read().float().index_fill(-1, forbidden, -math.inf)
+            if memory.length(0) == 0:
+                memory.begin(dict(enumerate(unread)))
+            logits_BV = memory.step({beam: ids[0] for beam, ids in enumerate(unread)}).float()
+            logits_BV = logits_BV.index_fill(-1, forbidden, -math.inf)
             if not all(are_distributions(logits_BV)):
                 raise no_distribution()
             log_p_BV = log_p_B1 + logits_BV.log_softmax(dim=-1)
@@ -84,8 +88,11 @@ def beam_search(
             if len(best) == n_beams and attainable <= best[-1].score:
                 break
             beams, log_p_B1 = [texts[i] for i in still_open], top.values[still_open, None]
-            window.reorder(rows_C[still_open])
-            window.add(tokens_C[still_open])
+            memory.reorder(rows_C[still_open].tolist(), range(len(beams)))
+            unread = [beam[-1:] for beam in beams]
+            if memory.length(0) == model.max_positions:
+                memory.empty(0)
+                unread = [latest([*prompt_ids, *beam], model.max_positions) for beam in beams]
     return best or [Found([], 0.0)]
 
 

@@ -5,12 +5,14 @@ model goes on with it: so the model reads exactly what it has seen in training.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from pellucid.corpora.corpus import Turn
 from pellucid.errors import ConfigError
+from pellucid.generation.engine import Writing
 from pellucid.generation.sampling import Sampling
-from pellucid.generation.text import FinishReason, decode_stream, write_tokens
+from pellucid.generation.stream import FinishReason, TextStream
+from pellucid.generation.text import seed_of, streamed
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
@@ -63,29 +65,14 @@ class Conversation:
         """
         turns = [*self.turns, Turn("user", text)]
         ids, n_new = self._read(turns)
-        steps = write_tokens(
-            self._model,
-            self._tokenizer,
-            ids,
-            n_samples=1,
-            max_new_tokens=n_new,
-            sampling=self._sampling,
-            seed=None if self._seed is None else self._seed ^ len(self.turns),  # each answer draws other numbers
-        )
-        pieces = []
-        for piece in self._precision.making(decode_stream(self._tokenizer, self._until_the_end(steps))):
-            pieces.append(piece)
-            yield piece
-        self.turns = [*turns, Turn("assistant", "".join(pieces))]
-
-    def _until_the_end(self, steps: Iterable[list[int]]) -> Iterator[int]:
-        self.finish_reason = "length"
-        for (token_id,) in steps:
-            if token_id in self._tokenizer.stop_ids:
-                self.finish_reason = "end_of_text"
-                return
-            self.n_tokens += 1
-            yield token_id
+        seed = seed_of(self._seed, len(self.turns) // 2)  # each answer draws other numbers
+        writing = Writing(ids, n_new, self._sampling, seed, TextStream(self._tokenizer))
+        try:
+            yield from self._precision.making(streamed(self._model, self._tokenizer, writing))
+        finally:
+            self.n_tokens += len(writing.token_ids) - (writing.finish_reason == "end_of_text")
+        self.finish_reason = writing.finish_reason
+        self.turns = [*turns, Turn("assistant", "".join(piece.text for piece in writing.pieces))]
 
     def _read(self, turns: list[Turn]) -> tuple[list[int], int]:
         """The tokens of the last turns, as many as fit, and how many new ones there is room for."""

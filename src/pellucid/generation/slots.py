@@ -8,8 +8,8 @@ What is computed for a slot does not depend on the others: a matrix always gets 
 another number a kernel may add in another order), and attention treats each row by itself. With one thread on a CPU not
 even the last bit does; several threads share out attention by the number of its rows, which may change how it rounds.
 
-Shapes: N slots, W rows up to the last slot that writes, S key positions, D model, H query heads, G key/value heads,
-K head width, V vocabulary.
+Shapes: N slots, W rows up to the last slot that writes, R rows that write, S key positions, D model, H query heads,
+G key/value heads, K head width, V vocabulary.
 """
 
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ class SlotsOfDecoder(SingleTokenDecoder):
         return logits_1TV[0]
 
     def step(self, token_of: Mapping[int, int]) -> Tensor:
-        """One more token for each of these slots: logits (W, V), whose row i is that of slot i."""
+        """One more token for each of these slots: their logits (R, V), in the same order."""
         n_rows = max(token_of) + 1
         # A slot that does not write gets any token, at the position that its next one will overwrite.
         last = self._decoder.context_length - 1
@@ -84,7 +84,8 @@ class SlotsOfDecoder(SingleTokenDecoder):
         logits_NV = self.logits(tokens_N, positions_N, [LayerRows(layer, rows) for layer in self._layers])  # type: ignore[misc]
         for slot in token_of:
             self._set_length(slot, self.length(slot) + 1)
-        return logits_NV[:n_rows]
+        slots = list(token_of)
+        return logits_NV[:n_rows] if slots == list(range(n_rows)) else logits_NV[slots]
 
     def _set_length(self, slot: int, length: int) -> None:
         for layer in self._slots[slot].layers:
@@ -150,10 +151,11 @@ class SlotsOfAnyModel:
         return logits_1TV[0]
 
     def step(self, token_of: Mapping[int, int]) -> Tensor:
-        logits_WV = torch.zeros(max(token_of) + 1, self._model.vocab_size, device=self._device)
-        for slot, token_id in token_of.items():
-            logits_WV[slot] = self._read_one(torch.tensor([token_id], device=self._device), self._states[slot])[0]
-        return logits_WV
+        logits_R1V = [
+            self._read_one(torch.tensor([token_id], device=self._device), self._states[slot])
+            for slot, token_id in token_of.items()
+        ]
+        return torch.cat(logits_R1V)
 
 
 def make_slots(model: LanguageModel, n_slots: int) -> SlotsOfDecoder | SlotsOfAnyModel:

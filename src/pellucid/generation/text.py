@@ -1,25 +1,17 @@
-"""From token ids to text: the one file of generation that knows a tokenizer.
+"""Text in, text out: a prompt that a model continues, by drawing or by beam search."""
 
-A token is a run of bytes, and a character may need several tokens. So text is streamed through an incremental UTF-8
-decoder, which holds the bytes of an unfinished character back until the rest of it arrives. In the same way the stream
-holds back what may be the beginning of a stop string.
-"""
-
-import codecs
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Literal
 
 from pellucid.errors import ConfigError
 from pellucid.generation.beam_search import beam_search
-from pellucid.generation.decoding import generate_tokens
+from pellucid.generation.engine import Writing, in_step
 from pellucid.generation.sampling import Sampling
+from pellucid.generation.stream import FinishReason, TextStream, first_stop
 from pellucid.model.language_model import LanguageModel
 from pellucid.tokenizer import Tokenizer
-
-FinishReason = Literal["end_of_text", "stop", "length"]
 
 _log = logging.getLogger(__name__)
 
@@ -69,23 +61,16 @@ def generate_text(
     tokenizer cannot encode.
     """
     started = perf_counter()
-    samples = [_Sample(tokenizer, stop) for _ in range(n_samples)]
-    steps = write_tokens(
-        model,
-        tokenizer,
-        _encode_prompt(model, tokenizer, prompt, n_samples, max_new_tokens, stop),
-        n_samples=n_samples,
-        max_new_tokens=max_new_tokens,
-        sampling=sampling,
-        seed=seed,
-    )
-    for token_ids in steps:
-        seconds = perf_counter() - started
-        for sample, token_id in zip(samples, token_ids, strict=True):
-            sample.add(token_id, seconds)
-        if all(sample.has_ended for sample in samples):
-            break
-    return [_completion(tokenizer, prompt, sample.token_ids, stop, sample.seconds) for sample in samples]
+    prompt_ids = _encode_prompt(model, tokenizer, prompt, n_samples, max_new_tokens, stop)
+    writings = [
+        Writing(prompt_ids, max_new_tokens, sampling, seed_of(seed, i), TextStream(tokenizer, stop) if stop else None)
+        for i in range(n_samples)
+    ]
+    seconds = [perf_counter() - started for _ in written(model, tokenizer, writings)]  # after each token
+    return [
+        _completion(tokenizer, prompt, each.token_ids, stop, seconds[len(each.token_ids) - 1] if seconds else 0.0)
+        for each in writings
+    ]
 
 
 def stream_text(
@@ -103,11 +88,8 @@ def stream_text(
     Raises what `generate_text` raises.
     """
     prompt_ids = _encode_prompt(model, tokenizer, prompt, 1, max_new_tokens, stop)
-    steps = write_tokens(
-        model, tokenizer, prompt_ids, n_samples=1, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed
-    )
-    pieces = decode_stream(tokenizer, (token_id for (token_id,) in steps if token_id not in tokenizer.stop_ids))
-    return before_stop(pieces, stop)
+    text = TextStream(tokenizer, stop)
+    return streamed(model, tokenizer, Writing(prompt_ids, max_new_tokens, sampling, seed_of(seed), text))
 
 
 def search_text(
@@ -149,92 +131,26 @@ def search_text(
     return [_completion(tokenizer, prompt, each.token_ids, stop, seconds, each.score) for each in beams[:n_best]]
 
 
-def write_tokens(
-    model: LanguageModel,
-    tokenizer: Tokenizer,
-    prompt_ids: Sequence[int],
-    *,
-    n_samples: int,
-    max_new_tokens: int,
-    sampling: Sampling,
-    seed: int | None,
-) -> Iterator[list[int]]:
-    """The next token of each sample, step by step; the last is one of `stop_ids`, and no other is a control token.
+def written(model: LanguageModel, tokenizer: Tokenizer, writings: Sequence[Writing]) -> Iterator[None]:
+    """Writes these texts in step. The tokenizer's `stop_ids` end a text, and it has no other control token."""
+    return in_step(model, writings, stop_ids=tokenizer.stop_ids, forbidden_ids=never_written(tokenizer))
 
-    Raises ConfigError for an invalid seed.
-    """
+
+def streamed(model: LanguageModel, tokenizer: Tokenizer, writing: Writing) -> Iterator[str]:
+    """The text of a writing in pieces of whole characters, each as soon as it is final."""
+    n_given = 0
+    for _ in written(model, tokenizer, [writing]):
+        for piece in writing.pieces[n_given:]:
+            if piece.text:
+                yield piece.text
+        n_given = len(writing.pieces)
+
+
+def seed_of(seed: int | None, number: int = 0) -> tuple[int, int] | None:
+    """The seed of one of several texts, each of which has its own random numbers. ConfigError for an invalid one."""
     if seed is not None and not 0 <= seed < 2**64:
         raise ConfigError("seed", f"{seed} is not in [0, 2^64)", "give one that is, or none")
-    return generate_tokens(
-        model,
-        prompt_ids,
-        n_samples=n_samples,
-        max_new_tokens=max_new_tokens,
-        sampling=sampling,
-        stop_ids=tokenizer.stop_ids,
-        seed=seed,
-        forbidden_ids=never_written(tokenizer),
-    )
-
-
-def decode_stream(tokenizer: Tokenizer, token_ids: Iterable[int]) -> Iterator[str]:
-    """`tokenizer.decode(token_ids)` in pieces: a character comes with the token that completes it.
-
-    U+FFFD stands for one that is never completed.
-    """
-    return codecs.iterdecode(map(tokenizer.token_bytes, token_ids), "utf-8", errors="replace")
-
-
-def first_stop(text: str, stop: Sequence[str]) -> int | None:
-    """Where the first stop string begins: the one that is complete first, whatever pieces the text comes in."""
-    ends = [(start + len(each), start) for each in stop if (start := text.find(each)) >= 0]
-    return min(ends)[1] if ends else None
-
-
-def before_stop(pieces: Iterable[str], stop: Sequence[str]) -> Iterator[str]:
-    """The text before the first stop string, in pieces. What may be the beginning of a stop string is held back."""
-    held = ""
-    for piece in pieces:
-        held += piece
-        start = first_stop(held, stop)
-        n_safe = length_before_a_beginning(held, stop) if start is None else start
-        if n_safe:
-            yield held[:n_safe]
-        if start is not None:
-            return
-        held = held[n_safe:]
-    if held:
-        yield held
-
-
-def length_before_a_beginning(text: str, stop: Sequence[str]) -> int:
-    """How many characters cannot be part of a stop string: those before an ending with which one may begin."""
-    longest = max((len(each) for each in stop), default=1) - 1
-    starts = range(max(0, len(text) - longest), len(text))
-    return next((i for i in starts if any(each.startswith(text[i:]) for each in stop)), len(text))
-
-
-class _Sample:
-    """The tokens of one sample while it is written."""
-
-    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str]) -> None:
-        self.token_ids: list[int] = []
-        self.seconds = 0.0  # from the reading of the prompt to the last token
-        self.has_ended = False
-        self._tokenizer, self._stop = tokenizer, stop
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._text = ""
-
-    def add(self, token_id: int, seconds: float) -> None:
-        """Append a token, unless the sample has ended."""
-        if self.has_ended:
-            return
-        self.token_ids.append(token_id)
-        self.seconds = seconds
-        self.has_ended = token_id in self._tokenizer.stop_ids
-        if self._stop and not self.has_ended:
-            self._text += self._decoder.decode(self._tokenizer.token_bytes(token_id))
-            self.has_ended = first_stop(self._text, self._stop) is not None
+    return None if seed is None else (seed, number)
 
 
 def _completion(
@@ -245,7 +161,7 @@ def _completion(
     seconds: float,
     score: float | None = None,
 ) -> Completion:
-    """From the tokens written, the last of which may be one that ends a text."""
+    """Build a Completion from the written tokens, the last of which may be one that ends a text."""
     reason: FinishReason = "length"
     if token_ids and token_ids[-1] in tokenizer.stop_ids:
         token_ids, reason = token_ids[:-1], "end_of_text"

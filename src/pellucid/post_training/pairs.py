@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pellucid.data.token_file import TokenFile
 from pellucid.errors import DataError
-from pellucid.generation.answers import row_uniforms, write_answers
+from pellucid.generation.engine import write_answers
 from pellucid.model.language_model import LanguageModel
 from pellucid.objectives.preference import PairBatch
 from pellucid.post_training.rewards import GrammarJudge, rows_of
@@ -176,8 +176,8 @@ class PairWriter:
 
     def _answers(self, prompts: Sequence[Ids], seeds: Sequence[Sequence[int]]) -> list[list[int]]:
         with self.precision.for_decoding().autocast():
-            uniforms_NT = row_uniforms(seeds, self.max_new_tokens)
-            return write_answers(self.model, prompts, uniforms_NT, stop_ids=self.stop_ids).token_ids
+            options: dict[str, Any] = {"max_new_tokens": self.max_new_tokens, "stop_ids": self.stop_ids}
+            return [each.token_ids for each in write_answers(self.model, prompts, seeds, **options)]
 
     def _preferred(self, number: int, judged: Judged) -> Pair | None:
         (prompt, first, second), difference = judged

@@ -28,7 +28,7 @@ from pellucid.corpora.instructions import Instruction, InstructionsCorpus, Verdi
 from pellucid.data.batches import IGNORE_INDEX
 from pellucid.errors import CheckpointError
 from pellucid.evaluation.answers import verdict_on
-from pellucid.generation.answers import row_uniforms, write_answers
+from pellucid.generation.engine import write_answers
 from pellucid.model.language_model import LanguageModel, eval_mode
 from pellucid.objectives.objective import Forward, Loss, Objective
 from pellucid.objectives.policy import RolloutBatch, k3, log_probabilities
@@ -278,17 +278,24 @@ class Rollouts:
     def _write(self, model: LanguageModel, asked: Sequence[Instruction], seeds: Sequence[Sequence[int]]) -> Written:
         """An answer to each instruction. Any control token ends it: the model shall learn when to end."""
         prompts = [prompt_ids(self.tokenizer, [("user", instruction.text)]) for instruction in asked]
-        uniforms_NT = row_uniforms(seeds, self.max_new_tokens)
-        stop_ids = self.tokenizer.control_ids
         with merged(model), self.precision.for_decoding().autocast():
-            answers = write_answers(model, prompts, uniforms_NT, stop_ids=stop_ids, temperature=self.temperature)
+            written = write_answers(
+                model,
+                prompts,
+                seeds,
+                max_new_tokens=self.max_new_tokens,
+                stop_ids=self.tokenizer.control_ids,
+                temperature=self.temperature,
+                keeps_log_p=True,
+            )
+        answers, log_p = [each.token_ids for each in written], [torch.tensor(each.log_p) for each in written]
         verdicts, settled = [], []
-        for instruction, ids in zip(asked, answers.token_ids, strict=True):
+        for instruction, ids in zip(asked, answers, strict=True):
             verdicts.append(verdict_on(self.corpus, self.tokenizer, instruction.task, ids))
             settled.append(places_settled(self.corpus, self.tokenizer, instruction.task, ids, verdicts[-1]))
-        rewards_N = self.reward(prompts, answers.token_ids, verdicts)
+        rewards_N = self.reward(prompts, answers, verdicts)
         settled_N2 = torch.tensor(settled) + torch.tensor([len(prompt) - 1 for prompt in prompts])[:, None]
-        return Written(prompts, answers.token_ids, answers.log_probabilities, verdicts, rewards_N, settled_N2)
+        return Written(prompts, answers, log_p, verdicts, rewards_N, settled_N2)
 
     @torch.no_grad()
     def _reference_log_p(self, inputs_NT: Tensor, targets_NT: Tensor) -> Tensor:

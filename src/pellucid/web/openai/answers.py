@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any
 from uuid import uuid4
 
-from pellucid.generation.continuous import Piece, Token
+from pellucid.generation.stream import Piece, Token
 from pellucid.tokenizer import Tokenizer
 from pellucid.web.openai.prompts import Prompt
 from pellucid.web.openai.schemas import ChatRequest, CompletionRequest

@@ -15,10 +15,11 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from pellucid.errors import PellucidError
-from pellucid.generation.continuous import Request as TextRequest
+from pellucid.generation.engine import Writing
+from pellucid.generation.stream import TextStream
 from pellucid.web.errors import ApiError
 from pellucid.web.openai.answers import ChatFormat, CompletionFormat, Format
-from pellucid.web.openai.engine import Engine, Job
+from pellucid.web.openai.engine_thread import EngineThread, Job
 from pellucid.web.openai.prompts import Prompt, read_messages, read_prompts
 from pellucid.web.openai.schemas import ChatRequest, CompletionRequest, GenerationRequest
 from pellucid.web.openai.served import Served, ServedRun
@@ -82,20 +83,21 @@ async def _answer(
     """n texts after each prompt; generation stops when the client disconnects."""
     if body.stream_options is not None and body.stream_options.include_usage and not body.stream:
         raise ApiError(400, 'stream_options: only with "stream": true', param="stream_options")
-    texts = [
-        TextRequest(
+    sampling = body.sampling
+    writings = [
+        Writing(
             prompt.ids,
             prompt.max_new_tokens,
-            body.sampling,
-            body.stops,
+            sampling,
             body.seed_of(choice),
-            form.n_likeliest,
-            form.scores_prompt,
+            TextStream(served.engine.tokenizer, body.stops),
+            n_likeliest=form.n_likeliest,
+            scores_prompt=form.scores_prompt,
         )
         for prompt in prompts
         for choice in range(body.n or 1)
     ]
-    job = served.engine.submit(texts, is_streamed=bool(body.stream))
+    job = served.engine.submit(writings, is_streamed=bool(body.stream))
     head = {"id": form.id, "created": int(time.time()), "model": served.name, **_warning(prompts, served)}
     n_prompt_tokens = sum(len(prompt.ids) for prompt in prompts)
     if body.stream:
@@ -137,7 +139,7 @@ def _event(data: Json) -> bytes:
 class EventStream(StreamingResponse):
     """A stream whose end also ends the job, even if the client disconnects before the first event."""
 
-    def __init__(self, events: AsyncIterator[bytes], engine: Engine, job: Job) -> None:
+    def __init__(self, events: AsyncIterator[bytes], engine: EngineThread, job: Job) -> None:
         super().__init__(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
         self._engine, self._job = engine, job
 
@@ -163,7 +165,7 @@ async def _ends_before_the_client_goes(job: Job, request: Request) -> bool:
 def _usage(job: Job, n_prompt_tokens: int) -> Json:
     """Token counts: without the token that ends a text, but with those of a stop string."""
     ended = sum(writing.pieces[-1].finish_reason == "end_of_text" for writing in job.writings)
-    n_new = sum(writing.n_new for writing in job.writings) - ended
+    n_new = sum(len(writing.token_ids) for writing in job.writings) - ended
     return {"prompt_tokens": n_prompt_tokens, "completion_tokens": n_new, "total_tokens": n_prompt_tokens + n_new}
 
 

@@ -10,7 +10,7 @@ from pellucid.checkpoint.build import TrainedModel, load_trained_run
 from pellucid.checkpoint.run_directory import find_step_directory, step_directories, steps_in
 from pellucid.checkpoint.step_directory import MANIFEST
 from pellucid.errors import PellucidError
-from pellucid.web.openai.engine import Engine
+from pellucid.web.openai.engine_thread import EngineThread
 from pellucid.web.runs import named
 
 LOOKS_EVERY_SECONDS = 1.0
@@ -18,11 +18,11 @@ LOOKS_EVERY_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Served:
-    """A checkpoint and the engine that writes with it."""
+    """A checkpoint and the thread that writes with it."""
 
     name: str  # of its run, as on the page
     trained: TrainedModel
-    engine: Engine
+    engine: EngineThread
     loaded_at: int  # seconds since 1970
 
 
@@ -69,7 +69,7 @@ class ServedRun:
         except PellucidError as error:
             self._error, self._seen = error, seen
             return
-        engine = Engine(trained.model, trained.tokenizer, precision)
+        engine = EngineThread(trained.model, trained.tokenizer, precision)
         self._served = Served(self._name, trained, engine, int(time.time()))
         self._error, self._seen = None, seen
 

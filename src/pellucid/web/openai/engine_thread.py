@@ -14,13 +14,17 @@ import threading
 from collections.abc import Sequence
 from queue import SimpleQueue
 
-from pellucid.errors import explained, is_out_of_memory, without_frames
-from pellucid.generation.continuous import N_SLOTS, ContinuousBatch, Piece, Request, Writing
+from pellucid.errors import PellucidError, explained, is_out_of_memory, without_frames
+from pellucid.generation.engine import Engine, Writing
+from pellucid.generation.slots import make_slots
+from pellucid.generation.stream import Piece
+from pellucid.generation.text import never_written
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
 from pellucid.web.errors import ApiError
 
+N_SLOTS = 16
 MOST_WAITING = 32  # texts that may wait for a slot
 GIL_SECONDS = 0.0005  # a thread's longest turn while the other waits; Python's default of 5 ms is many steps
 
@@ -28,15 +32,15 @@ _log = logging.getLogger(__name__)
 
 
 class Job:
-    """The texts of one request. Used in the event loop; the engine only adds to `writings`."""
+    """The texts of one request. Used in the event loop; the thread only adds to `writings`."""
 
-    def __init__(self, requests: Sequence[Request], is_streamed: bool) -> None:
-        self.writings = [Writing(request) for request in requests]
+    def __init__(self, writings: Sequence[Writing], is_streamed: bool) -> None:
+        self.writings = writings
         self.is_streamed = is_streamed
         self.engine_error: BaseException | None = None
         self._loop = asyncio.get_running_loop()
         self._has_news = asyncio.Event()
-        self._n_reported = [0] * len(requests)
+        self._n_reported = [0] * len(writings)
 
     @property
     def error(self) -> BaseException | None:
@@ -70,13 +74,13 @@ class Job:
     def cancel(self) -> None:
         """Stop all texts after the current token."""
         for writing in self.writings:
-            writing.is_cancelled = True
+            writing.has_ended = True
 
     def wake(self) -> None:
         self._has_news.set()
 
 
-class Engine:
+class EngineThread:
     """Writes texts for many requests at once. Call `submit` and `release` in the server's event loop."""
 
     def __init__(
@@ -90,19 +94,19 @@ class Engine:
         sys.setswitchinterval(GIL_SECONDS)
         self._thread.start()
 
-    def submit(self, requests: Sequence[Request], *, is_streamed: bool) -> Job:
+    def submit(self, writings: Sequence[Writing], *, is_streamed: bool) -> Job:
         """Start these texts as soon as there are slots. Always call `release` for the job at the end.
 
         ApiError 429 if too many texts are waiting, 400 if these alone are too many.
         """
         most = self._n_slots + MOST_WAITING
-        if len(requests) > most:
-            raise ApiError(400, f"{len(requests)} texts in one request; ask for {most} at most", param="n")
-        if self._n_texts + len(requests) > most:
+        if len(writings) > most:
+            raise ApiError(400, f"{len(writings)} texts in one request; ask for {most} at most", param="n")
+        if self._n_texts + len(writings) > most:
             message = f"{self._n_texts} texts are being written or wait already; try again in a second"
             raise ApiError(429, message, code="queue_full")
-        job = Job(requests, is_streamed)
-        self._n_texts += len(requests)
+        job = Job(writings, is_streamed)
+        self._n_texts += len(writings)
         self._inbox.put(job)
         return job
 
@@ -116,7 +120,7 @@ class Engine:
         self._inbox.put(None)
 
     def _run(self) -> None:
-        batch: ContinuousBatch | None = None
+        engine: Engine | None = None
         jobs: dict[Writing, Job] = {}
         is_closing = False
         while True:
@@ -132,22 +136,37 @@ class Engine:
                 return
             try:
                 with self._precision.autocast():
-                    batch = batch or ContinuousBatch(self.model, self.tokenizer, self._n_slots)
+                    engine = engine or self._new_engine()
                     for writing in added:
-                        batch.add(writing)
-                    written = batch.step()
-            except Exception as error:  # a bug, or a full memory: the next request starts with a new batch
+                        engine.add(writing)
+                    written = engine.step()
+            except Exception as error:  # a bug, or a full memory: the next request starts with a new engine
                 _log.exception("the engine failed")
                 for job in jobs.values():
                     job.engine_error = without_frames(error)
                 _wake(set(jobs.values()))
-                batch, jobs = None, {}
+                engine, jobs = None, {}
                 continue
             news = {jobs[writing] for writing in written}
-            news |= {job for writing, job in jobs.items() if writing.error}
+            failed = [writing for writing in jobs if writing.error]
+            news |= {jobs[writing] for writing in failed}
+            for writing in failed:
+                _log_failure(writing)
             _wake({job for job in news if job.is_streamed or job.has_ended})
             if any(writing.has_ended for writing in jobs):
                 jobs = {writing: job for writing, job in jobs.items() if not writing.has_ended}
+
+    def _new_engine(self) -> Engine:
+        tokenizer, slots = self.tokenizer, make_slots(self.model.eval(), self._n_slots)
+        return Engine(self.model, slots, stop_ids=tokenizer.stop_ids, forbidden_ids=never_written(tokenizer))
+
+
+def _log_failure(writing: Writing) -> None:
+    """The log alone keeps the traceback of what ended a text: it would keep tensors."""
+    error = writing.error
+    assert error is not None
+    _log.error("a text failed: %s", error, exc_info=None if isinstance(error, PellucidError) else error)
+    writing.error = without_frames(error)
 
 
 def failure(error: BaseException) -> ApiError:

@@ -1,0 +1,363 @@
+"""The decoding loop: texts that one model writes at the same time, each with its own settings. It knows token ids only.
+
+    waiting    r  s
+    slot 0     a a a a a a .            a text ends; at the next step its slot is another's
+    slot 1     p p b b b b b b b        reads its prompt in pieces, between the steps of the others, then writes
+    slot 2     . c c c c . d d d        one token per step
+               ───────────────► steps
+
+What has been read is held in one of two forms. In `slots.py` texts join and leave at any step, as in the picture: to
+wait until a whole batch has ended would leave most slots idle most of the time (Yu et al. 2022, "Orca"). In
+`in_step.py` all begin together, which is the fastest way to write many. A text with a seed is the same alone and in a
+crowd, up to rounding: each draws its own random numbers.
+
+Shapes: R texts that write, V vocabulary, S slots.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pellucid.errors import ConfigError
+from pellucid.generation.in_step import TOKENS_READ_AT_ONCE, InStep, latest
+from pellucid.generation.sampling import Sampling, apply_temperature, are_distributions, next_token, no_distribution
+from pellucid.generation.slots import SlotsOfAnyModel, SlotsOfDecoder
+from pellucid.generation.stream import FinishReason, Piece, TextStream, Token
+from pellucid.model.language_model import LanguageModel, eval_mode
+
+OWN = Sampling()  # from the model's own distribution
+NUMBERS_AT_ONCE = 256  # random numbers: to draw one at a time takes longer
+
+
+@dataclass(eq=False)
+class Writing:
+    """A text to write after a prompt of at least one token, and what has been written of it.
+
+    seed: the same numbers draw the same text, (seed, which of several) for instance; None draws another each time.
+    text: gets the tokens, and ends the writing with a stop string. n_likeliest: with each token in `text` come ln p of
+    it and of so many of the likeliest; None asks for none. It is the model's own distribution, before temperature and
+    the like. scores_prompt: the same for the prompt's tokens. keeps_log_p: ln p of each token in the distribution that
+    it was drawn from, at its temperature. has_ended: set it to end the text early. error: what cut it short, while the
+    others go on.
+    """
+
+    prompt_ids: Sequence[int]
+    max_new_tokens: int
+    sampling: Sampling = OWN
+    seed: Sequence[int] | None = None
+    text: TextStream | None = None
+    keeps_log_p: bool = False
+    n_likeliest: int | None = None
+    scores_prompt: bool = False
+
+    token_ids: list[int] = field(default_factory=list, init=False)  # with the one that ended it
+    log_p: list[float] = field(default_factory=list, init=False)
+    prompt_tokens: list[Token] = field(default_factory=list, init=False)  # those that were read, with their scores
+    finish_reason: FinishReason | None = field(default=None, init=False)
+    has_ended: bool = field(default=False, init=False)
+    error: Exception | None = field(default=None, init=False)
+    slot: int = field(default=-1, init=False)
+    unread: list[int] = field(default_factory=list, init=False)
+    numbers: list[float] = field(default_factory=list, init=False)  # drawn already, the next one last
+
+    @property
+    def pieces(self) -> Sequence[Piece]:
+        return self.text.pieces if self.text else ()
+
+    def begin(self, slot: int, max_positions: int) -> None:
+        self.slot, self.unread = slot, list(self.prompt_ids[-max_positions:])
+        self._random = np.random.Generator(np.random.Philox(None if self.seed is None else list(self.seed)))
+
+    def uniform(self) -> float:
+        """The next of its own numbers in [0, 1)."""
+        if not self.numbers:
+            self.numbers = self._random.random(min(NUMBERS_AT_ONCE, self.max_new_tokens), np.float32).tolist()[::-1]
+        return self.numbers.pop()
+
+    def add(self, token_id: int, is_stop: bool, scores_V: Tensor | None) -> None:
+        """The next token."""
+        self.token_ids.append(token_id)
+        self.unread.append(token_id)
+        if is_stop:
+            self.end("end_of_text")
+        elif self.text:
+            is_last = len(self.token_ids) == self.max_new_tokens
+            self.text.add(token_id, *self._scored(token_id, scores_V), is_last=is_last)
+            self.finish_reason = self.text.finish_reason
+            if self.finish_reason is not None:
+                self.has_ended = True
+        elif len(self.token_ids) == self.max_new_tokens:
+            self.end("length")
+
+    def end(self, reason: FinishReason) -> None:
+        if self.text:
+            self.text.end(reason)
+        self.finish_reason = self.text.finish_reason if self.text else reason
+        self.has_ended = True
+
+    def fail(self, error: Exception) -> None:
+        self.error, self.has_ended = error, True
+
+    def add_prompt_tokens(self, ids: Sequence[int], logits_TV: Tensor) -> None:
+        """The scores of the tokens after these."""
+        scores_TV = logits_TV.float().log_softmax(dim=-1)
+        for id_, scores_V in zip([*ids[1:], self.unread[0]], scores_TV, strict=True):
+            self.prompt_tokens.append(Token(id_, 0, *self._scored(id_, scores_V)))
+
+    def latest(self, max_positions: int) -> list[int]:
+        return latest([*self.prompt_ids, *self.token_ids], max_positions)
+
+    @contextmanager
+    def fails_alone(self) -> Iterator[None]:
+        """An error in this block ends this text alone."""
+        try:
+            yield
+        except Exception as error:
+            self.fail(error)
+
+    def _scored(self, token_id: int, scores_V: Tensor | None) -> tuple[float | None, list[tuple[int, float]]]:
+        if scores_V is None or self.n_likeliest is None:
+            return None, []
+        best = scores_V.topk(min(self.n_likeliest, len(scores_V)))
+        return scores_V[token_id].item(), list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+
+
+class Engine:
+    """The texts that one model writes at present, and those that wait for a slot. One thread at a time may call it.
+
+    `stop_ids` end a text, `forbidden_ids` are never drawn. A repetition penalty counts the whole prompt, but no
+    `stop_ids`: the one before a document is no reason not to end. A text longer than the context goes on as
+    `in_step.latest` says. The model must be in eval mode.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        memory: InStep | SlotsOfDecoder | SlotsOfAnyModel,
+        *,
+        stop_ids: Sequence[int],
+        forbidden_ids: Sequence[int] = (),
+    ) -> None:
+        self._memory, self._max_positions, self._vocab_size = memory, model.max_positions, model.vocab_size
+        self._device = next(model.parameters()).device
+        self._stop_ids, self._forbidden_ids = frozenset(stop_ids), torch.tensor(forbidden_ids, dtype=torch.long)
+        self._forbidden_ids = self._forbidden_ids.to(self._device)
+        self._free = list(range(memory.n_slots))  # a heap
+        self._rows: list[Writing] = []
+        self._waiting: deque[Writing] = deque()
+        self._is_reading = False  # whether some row has more to read than its latest token
+        self._seen_SV: Tensor | None = None  # which tokens have occurred, if a repetition penalty asks
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._waiting and all(row.has_ended for row in self._rows)
+
+    def add(self, writing: Writing) -> None:
+        """Puts a text at the end of those that wait. Its tokens come with the steps that follow."""
+        assert writing.prompt_ids, "a document begins after an end_of_text"
+        self._waiting.append(writing)
+
+    @torch.inference_mode()
+    def step(self) -> list[Writing]:
+        """One token more for each text that has read its prompt; a piece of it for those that have not.
+
+        Returns the texts that went on: most have a new token.
+        """
+        self._let_go()
+        if self._waiting and self._free:
+            self._admit()
+        ended = self._read() if self._is_reading else []
+        return [*ended, *self._write()]
+
+    def _let_go(self) -> None:
+        going_on = [row for row in self._rows if not row.has_ended]
+        if len(going_on) < len(self._rows):
+            for row in set(self._rows).difference(going_on):
+                heappush(self._free, row.slot)
+            self._rows = going_on
+
+    def _admit(self) -> None:
+        """The first that wait get the free slots, the lowest first: a step computes attention up to the last in use."""
+        while self._free and self._waiting:
+            row = self._waiting.popleft()
+            with row.fails_alone():
+                row.begin(self._free[0], self._max_positions)
+                self._memory.empty(row.slot)
+                self._begin_to_count(row)
+            if not row.has_ended:
+                heappop(self._free)
+                self._rows.append(row)
+        self._rows.sort(key=lambda row: row.slot)
+        self._is_reading = True
+
+    def _read(self) -> list[Writing]:
+        """Prompts, all but their last tokens; in step, all but what is left when the shortest is read.
+
+        Returns the texts that end here, of no new token at all.
+        """
+        reading = [row for row in self._rows if len(row.unread) > 1]
+        if not isinstance(self._memory, InStep):
+            self._read_in_turns(self._memory, reading)
+            self._let_go()
+        elif reading and not self._memory.length(0):
+            self._memory.begin({row.slot: row.unread for row in self._rows})
+        ended = [row for row in self._rows if not row.max_new_tokens and len(row.unread) == 1]
+        for row in ended:
+            row.end("length")
+        self._let_go()
+        self._is_reading = any(len(row.unread) > 1 for row in self._rows)
+        return ended
+
+    def _read_in_turns(self, slots: SlotsOfDecoder | SlotsOfAnyModel, reading: Sequence[Writing]) -> None:
+        """Fewer than twice TOKENS_READ_AT_ONCE in all, so that nobody waits long.
+
+        Where a prompt is cut depends on itself alone.
+        """
+        n_read = 0
+        for row in reading:
+            if n_read >= TOKENS_READ_AT_ONCE:
+                return
+            ids = row.unread[:-1][:TOKENS_READ_AT_ONCE]
+            del row.unread[: len(ids)]
+            n_read += len(ids)
+            with row.fails_alone():
+                if row.scores_prompt and not row.token_ids:
+                    row.add_prompt_tokens(ids, slots.score(row.slot, ids))
+                else:
+                    slots.read(row.slot, ids)
+
+    def _write(self) -> list[Writing]:
+        """The next token of each row that has read all but one of its tokens."""
+        fed = self._rows
+        if self._is_reading and not isinstance(self._memory, InStep):
+            fed = [row for row in fed if len(row.unread) == 1]
+        if not fed:
+            return []
+        logits_RV = self._memory.step({row.slot: row.unread.pop(0) for row in fed}).float()
+        rows = fed
+        if self._is_reading:
+            rows = [row for row in fed if not row.unread]
+            logits_RV = logits_RV[[i for i, row in enumerate(fed) if not row.unread]]
+        if not rows:
+            return []
+        scored = [i for i, row in enumerate(rows) if row.n_likeliest is not None]
+        scores = dict(zip(scored, logits_RV[scored].log_softmax(dim=-1), strict=True)) if scored else {}
+        for i, (row, token_id) in enumerate(zip(rows, self._choose(rows, logits_RV), strict=True)):
+            if row.error is None:
+                row.add(token_id, token_id in self._stop_ids, scores.get(i))
+        for row in [row for row in rows if self._memory.length(row.slot) == self._max_positions]:
+            self._memory.empty(row.slot)
+            row.unread = row.latest(self._max_positions)
+            self._is_reading = True
+        return rows
+
+    def _choose(self, rows: list[Writing], logits_RV: Tensor) -> list[int]:
+        """A token for each row, by its own settings and numbers; rows with equal settings together.
+
+        A row whose logits are no distribution fails alone, and gets token 0.
+        """
+        if len(self._forbidden_ids):
+            logits_RV.index_fill_(-1, self._forbidden_ids, -torch.inf)
+        can_be_drawn = are_distributions(logits_RV)
+        if all(can_be_drawn) and all(row.sampling is rows[0].sampling for row in rows):
+            return self._choose_together(rows, logits_RV)
+        groups: dict[Sampling, list[int]] = {}
+        for i, (row, can) in enumerate(zip(rows, can_be_drawn, strict=True)):
+            if can:
+                groups.setdefault(row.sampling, []).append(i)
+            else:
+                row.fail(no_distribution())
+        token_ids = [0] * len(rows)
+        for members in groups.values():
+            drawn = self._choose_together([rows[i] for i in members], logits_RV[members])
+            for i, token_id in zip(members, drawn, strict=True):
+                token_ids[i] = token_id
+        return token_ids
+
+    def _choose_together(self, rows: list[Writing], logits_RV: Tensor) -> list[int]:
+        sampling, slots = rows[0].sampling, [row.slot for row in rows]
+        uniforms_R1 = torch.tensor([row.uniform() for row in rows], device=self._device).unsqueeze(1)
+        seen_RV = None if sampling.repetition_penalty == 1 else self._seen()[slots]
+        drawn_R = next_token(logits_RV, sampling, uniforms_R1, seen_RV)
+        if seen_RV is not None:
+            self._seen()[slots, drawn_R] = True
+        if any(row.keeps_log_p for row in rows):
+            log_p_RV = apply_temperature(logits_RV, sampling.temperature).log_softmax(dim=-1)
+            for row, log_p in zip(rows, log_p_RV.gather(-1, drawn_R[:, None])[:, 0].tolist(), strict=True):
+                row.log_p.append(log_p)
+        token_ids: list[int] = drawn_R.tolist()
+        return token_ids
+
+    def _begin_to_count(self, row: Writing) -> None:
+        """Marks the prompt's tokens as seen, if the row has a repetition penalty."""
+        if row.sampling.repetition_penalty != 1:
+            seen_V = self._seen()[row.slot]
+            seen_V.zero_()
+            seen_V[[id_ for id_ in row.prompt_ids if id_ not in self._stop_ids]] = True
+
+    def _seen(self) -> Tensor:
+        if self._seen_SV is None:
+            self._seen_SV = torch.zeros(self._memory.n_slots, self._vocab_size, dtype=torch.bool, device=self._device)
+        return self._seen_SV
+
+
+def in_step(
+    model: LanguageModel,
+    writings: Sequence[Writing],
+    *,
+    stop_ids: Sequence[int],
+    forbidden_ids: Sequence[int] = (),
+) -> Iterator[None]:
+    """Writes these texts together, all to their ends: each step gives all that have read their prompts a token.
+
+    Raises the error that a text meets, NonFiniteError for logits that are no distribution.
+    """
+    capacity = max(len(writing.prompt_ids[-model.max_positions :]) + writing.max_new_tokens for writing in writings)
+    with eval_mode(model):
+        memory = InStep(model, len(writings), capacity)
+        engine = Engine(model, memory, stop_ids=stop_ids, forbidden_ids=forbidden_ids)
+        for writing in writings:
+            engine.add(writing)
+        while not engine.is_idle:
+            engine.step()
+            for writing in writings:
+                if writing.error is not None:
+                    raise writing.error
+            yield
+
+
+def write_answers(
+    model: LanguageModel,
+    prompts: Sequence[Sequence[int]],
+    seeds: Sequence[Sequence[int]],
+    *,
+    max_new_tokens: int,
+    stop_ids: Sequence[int],
+    temperature: float = 1.0,
+    keeps_log_p: bool = False,
+) -> list[Writing]:
+    """An answer to each prompt, no longer than the context holds after it.
+
+    The caller opens autocast. Raises ConfigError for a prompt without room.
+    """
+    room = model.max_positions - max(map(len, prompts))
+    if room < 1:
+        what = f"a prompt of {model.max_positions - room} tokens leaves no room for an answer in {model.max_positions}"
+        raise ConfigError("model.context_length", what, "use a model with a longer context, or shorter prompts")
+    sampling = Sampling(temperature)
+    limits = [min(max_new_tokens, model.max_positions - len(prompt)) for prompt in prompts]
+    writings = [
+        Writing(prompt, limit, sampling, seed, keeps_log_p=keeps_log_p)
+        for prompt, limit, seed in zip(prompts, limits, seeds, strict=True)
+    ]
+    for _ in in_step(model, writings, stop_ids=stop_ids):
+        pass
+    return writings

@@ -1,0 +1,95 @@
+"""Rows that begin together and go on in step: one state for all of them, of any kind of model.
+
+Their texts differ in length, and yet nothing is padded and nothing masked: all begin at position 0. What all have of
+their texts is read in one pass, and what several begin with only once. After that each step feeds one token to each
+row: the next of its prompt while it still reads, else the one that it drew.
+
+    row 0     P P P P p w w w .         P: read together, at the start
+    row 1     P P P P w w w w w w       p: the rest of a prompt, one token per step
+    row 2     P P P P p p p w w .       w: written; a row that ends is dropped with a few others
+              ───────────────► steps
+
+Shapes: N rows, U rows that differ, T positions that all have, V vocabulary.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from pellucid.generation.single_token import reader_of_one_token
+from pellucid.model.decoder import Decoder
+from pellucid.model.language_model import LanguageModel, State
+
+TOKENS_READ_AT_ONCE = 128  # of each row: the vectors of so many are in memory at the same time
+LIVE_SHARE = 0.9  # when fewer of the rows still go on, the others are dropped: that copies the state
+
+
+class InStep:
+    """The state of rows that go on in step, each known by its slot. `capacity`: of the longest text, in positions.
+
+    The model must be in eval mode.
+    """
+
+    def __init__(self, model: LanguageModel, n_slots: int, capacity: int) -> None:
+        self.n_slots = n_slots
+        self._model, self._capacity = model, min(capacity, model.max_positions)
+        self._device = next(model.parameters()).device
+        self._read_one = reader_of_one_token(model)
+        self._read: Callable[..., Tensor] = model.hidden if isinstance(model, Decoder) else model  # without logits
+        self._state: State | None = None
+        self._row_of: dict[int, int] = {}  # each slot's in the state
+
+    def empty(self, slot: int) -> None:
+        """Forget all that was read: no row can begin again without the others."""
+        self._state = None
+
+    def length(self, slot: int) -> int:
+        """How many tokens it has read: as many as the others."""
+        return 0 if self._state is None else self._state.length
+
+    def begin(self, unread_of: Mapping[int, list[int]]) -> None:
+        """Reads what all of these rows have of their tokens, but for the last, and takes it out of their lists."""
+        n_read = min(map(len, unread_of.values())) - 1
+        beginnings = [tuple(unread[:n_read]) for unread in unread_of.values()]
+        different = {beginning: row for row, beginning in enumerate(dict.fromkeys(beginnings))}
+        self._row_of = {slot: row for row, slot in enumerate(unread_of)}
+        self._state = self._model.new_state(len(different) if n_read else len(beginnings), self._capacity)
+        if not n_read:
+            return
+        for piece_UT in torch.split(self._tensor(list(different)), TOKENS_READ_AT_ONCE, dim=1):
+            self._read(piece_UT, self._state)
+        if len(different) < len(beginnings):
+            self._state.reorder(self._tensor([different[beginning] for beginning in beginnings]))
+        for unread in unread_of.values():
+            del unread[:n_read]
+
+    def step(self, token_of: Mapping[int, int]) -> Tensor:
+        """One more token for each of these slots, some or all of those before: logits (N, V), row by row."""
+        if self._state is None:
+            self.begin({slot: [token_id] for slot, token_id in token_of.items()})
+        elif len(token_of) <= LIVE_SHARE * len(self._row_of):
+            self.reorder(list(token_of), list(token_of))
+        assert self._state is not None
+        if token_of.keys() == self._row_of.keys():
+            return self._read_one(self._tensor(list(token_of.values())), self._state)
+        logits_NV = self._read_one(self._tensor([token_of.get(slot, 0) for slot in self._row_of]), self._state)
+        return logits_NV[[self._row_of[slot] for slot in token_of]]
+
+    def reorder(self, slots: Sequence[int], names: Sequence[int]) -> None:
+        """Go on with these slots, under these names, in this order; one may be named several times."""
+        assert self._state is not None
+        self._state.reorder(self._tensor([self._row_of[slot] for slot in slots]))
+        self._row_of = {name: row for row, name in enumerate(names)}
+
+    def _tensor(self, ids: Sequence[object]) -> Tensor:
+        return torch.tensor(ids, device=self._device)
+
+
+def latest(token_ids: list[int], max_positions: int) -> list[int]:
+    """What a model reads anew when its state is full: the last half of the context.
+
+    So it always sees at least half a context, and reads each token at most twice. To forget one token at a time, it
+    would have to read the whole context each time.
+    """
+    return token_ids[-max(1, max_positions // 2) :]
