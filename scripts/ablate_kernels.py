@@ -25,9 +25,10 @@ from pellucid.corpora.build import build_corpus
 from pellucid.data.build import prepare_data
 from pellucid.generation import in_step as in_step_module
 from pellucid.generation import single_token
-from pellucid.generation.engine import Writing, in_step
+from pellucid.generation.engine import in_step
 from pellucid.generation.sampling import Sampling
 from pellucid.generation.single_token import SingleTokenDecoder
+from pellucid.generation.writing import Writing
 from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.model.build import build_model
 from pellucid.model.decoder import Decoder

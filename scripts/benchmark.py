@@ -47,8 +47,9 @@ from rivals import (
 )
 from roofline import Roof, measure_roof, needs_of_decoding, needs_of_training, shares
 
-from pellucid.generation.engine import Writing, in_step
+from pellucid.generation.engine import in_step
 from pellucid.generation.sampling import Sampling
+from pellucid.generation.writing import Writing
 from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.model.build import build_model
 from pellucid.runtime.precision import Precision, resolve_precision

@@ -17,8 +17,9 @@ import torch
 from pellucid.config.model import DecoderConfig, LearnedConfig
 from pellucid.cost.meter import Meter
 from pellucid.data.batches import Batch
-from pellucid.generation.engine import Writing, in_step
+from pellucid.generation.engine import in_step
 from pellucid.generation.sampling import Sampling
+from pellucid.generation.writing import Writing
 from pellucid.kernels.products import with_faster_products
 from pellucid.model.build import build_model
 from pellucid.model.recompute import recompute_activations

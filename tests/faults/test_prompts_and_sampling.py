@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from pellucid.generation import text as text_module
-from pellucid.generation.engine import Writing, in_step
+from pellucid.generation.engine import in_step
+from pellucid.generation.writing import Writing
 from pellucid.tokenizer import Tokenizer
 from processes import assert_one_error_line, command_line
 from tiny_run import TINY_RUN, VERSES, Result

@@ -17,7 +17,8 @@ import pytest
 from fastapi import FastAPI
 
 import pellucid
-from pellucid.generation.engine import Engine, Writing
+from pellucid.generation.engine import Engine
+from pellucid.generation.writing import Writing
 from pellucid.web import server
 from pellucid.web.openai import served as served_module
 from pellucid.web.openai.engine_thread import Job

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from pellucid.config.model import DecoderConfig
-from pellucid.generation.engine import Writing, in_step
+from pellucid.generation.engine import in_step
+from pellucid.generation.writing import Writing
 from pellucid.model.build import build_model
 from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import LanguageModel

@@ -11,8 +11,8 @@ from model.test_hugging_face import SIZES, gpt2_weights, randomised
 from pellucid.config.model import LearnedConfig, SinusoidalConfig
 from pellucid.errors import ConfigError
 from pellucid.generation.beam_search import Found, beam_search
-from pellucid.generation.engine import Writing
 from pellucid.generation.sampling import Sampling
+from pellucid.generation.writing import Writing
 from pellucid.model.bigram import Bigram
 from pellucid.model.build import build_model
 from pellucid.model.decoder import Decoder

@@ -8,10 +8,11 @@ from pellucid.corpora.corpus import Turn
 from pellucid.errors import ConfigError, DataError
 from pellucid.generation import text as text_module
 from pellucid.generation.chat import Conversation
-from pellucid.generation.engine import Engine, Writing
+from pellucid.generation.engine import Engine
 from pellucid.generation.sampling import Sampling
 from pellucid.generation.slots import make_slots
 from pellucid.generation.text import generate_text, never_written
+from pellucid.generation.writing import Writing
 from pellucid.model.decoder import Decoder
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer.chat import prompt_ids

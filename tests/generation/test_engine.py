@@ -11,11 +11,12 @@ import torch
 from pellucid.config.model import BigramConfig, RecurrentConfig
 from pellucid.errors import ConfigError, NonFiniteError
 from pellucid.generation import in_step as in_step_module
-from pellucid.generation.engine import Engine, Writing, in_step, write_answers
+from pellucid.generation.engine import Engine, in_step, write_answers
 from pellucid.generation.sampling import Sampling, apply_temperature, next_token
 from pellucid.generation.slots import SlotsOfAnyModel, make_slots
 from pellucid.generation.stream import TextStream
 from pellucid.generation.text import never_written
+from pellucid.generation.writing import Writing
 from pellucid.model.build import build_model
 from pellucid.model.language_model import LanguageModel
 from pellucid.tokenizer import Tokenizer

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from model.family import CONTEXT_LENGTH, FAMILY, family_config
 from model.model_axes import VOCAB_SIZE, build_away_from_zero, float64
 from pellucid.cost.counts import count_parameters
-from pellucid.generation.engine import Writing, in_step
+from pellucid.generation.engine import in_step
 from pellucid.generation.in_step import InStep
 from pellucid.generation.sampling import Sampling
+from pellucid.generation.writing import Writing
 from pellucid.model.build import build_model
 
 every_kind = pytest.mark.parametrize("name", FAMILY)

@@ -7,7 +7,8 @@ import torch
 import torch.distributed as dist
 
 from pellucid.checkpoint.training_state import model_tensors
-from pellucid.generation.engine import Writing, in_step
+from pellucid.generation.engine import in_step
+from pellucid.generation.writing import Writing
 from pellucid.runtime.distributed import World, connected
 from pellucid.runtime.precision import Precision
 from pellucid.runtime.sharding import shard

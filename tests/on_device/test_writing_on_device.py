@@ -9,10 +9,11 @@ import torch
 from model.model_axes import covering_combinations, tiny_config
 from pellucid.evaluation.loss import score
 from pellucid.generation.beam_search import beam_search
-from pellucid.generation.engine import Engine, Writing, in_step, write_answers
+from pellucid.generation.engine import Engine, in_step, write_answers
 from pellucid.generation.sampling import Sampling
 from pellucid.generation.slots import make_slots
 from pellucid.generation.stream import TextStream
+from pellucid.generation.writing import Writing
 from pellucid.inspection.trace import trace
 from pellucid.model.build import build_model
 from pellucid.model.language_model import LanguageModel

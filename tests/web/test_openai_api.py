@@ -23,9 +23,10 @@ import pellucid
 from pellucid.checkpoint.snapshots import write_snapshot
 from pellucid.checkpoint.step_directory import read_checkpoint, write_checkpoint
 from pellucid.errors import CheckpointError, ConfigError
-from pellucid.generation.engine import Engine, Writing
+from pellucid.generation.engine import Engine
 from pellucid.generation.sampling import Sampling
 from pellucid.generation.stream import TextStream, first_stop
+from pellucid.generation.writing import Writing
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.tokenizer.tokenizer import CHAT_TOKENS
 from pellucid.web.errors import ApiError

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from pellucid.corpora.corpus import Turn
 from pellucid.errors import ConfigError
-from pellucid.generation.engine import Writing
 from pellucid.generation.sampling import Sampling
 from pellucid.generation.stream import FinishReason, TextStream
 from pellucid.generation.text import seed_of, streamed
+from pellucid.generation.writing import Writing
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer

@@ -15,6 +15,7 @@ G key/value heads, K head width, V vocabulary.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -92,7 +93,7 @@ class SlotsOfDecoder(SingleTokenDecoder):
             layer.length = length  # type: ignore[misc]
 
     def _tensor(self, numbers: Sequence[int]) -> Tensor:
-        return torch.tensor(numbers, device=self._layers[0].keys_BGSK.device)
+        return torch.from_numpy(np.array(numbers)).to(self._layers[0].keys_BGSK.device)
 
 
 class Rows:

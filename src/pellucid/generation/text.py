@@ -7,9 +7,10 @@ from time import perf_counter
 
 from pellucid.errors import ConfigError
 from pellucid.generation.beam_search import beam_search
-from pellucid.generation.engine import Writing, in_step
+from pellucid.generation.engine import in_step
 from pellucid.generation.sampling import Sampling
 from pellucid.generation.stream import FinishReason, TextStream, first_stop
+from pellucid.generation.writing import Writing
 from pellucid.model.language_model import LanguageModel
 from pellucid.tokenizer import Tokenizer
 

@@ -15,8 +15,8 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from pellucid.errors import PellucidError
-from pellucid.generation.engine import Writing
 from pellucid.generation.stream import TextStream
+from pellucid.generation.writing import Writing
 from pellucid.web.errors import ApiError
 from pellucid.web.openai.answers import ChatFormat, CompletionFormat, Format
 from pellucid.web.openai.engine_thread import EngineThread, Job

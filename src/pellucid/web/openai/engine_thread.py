@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from queue import SimpleQueue
 
 from pellucid.errors import PellucidError, explained, is_out_of_memory, without_frames
-from pellucid.generation.engine import Engine, Writing
+from pellucid.generation.engine import Engine
 from pellucid.generation.slots import make_slots
 from pellucid.generation.stream import Piece
 from pellucid.generation.text import never_written
+from pellucid.generation.writing import Writing
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
