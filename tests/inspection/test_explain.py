@@ -20,7 +20,6 @@ from pellucid.inspection.explain import beginning_that_fits, explain, validation
 from pellucid.inspection.explain_page import explanation_page, write_page
 from pellucid.inspection.explain_table import explanation_table
 from pellucid.inspection.explanation import NO_TOKEN
-from pellucid.model.experts import experts_of, router_probabilities
 from pellucid.tokenizer.pieces import END
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 from tiny_fables import all_stories, tiny_fables
@@ -295,10 +294,12 @@ def test_each_token_shows_the_experts_that_it_asks_in_each_layer(corpus, stories
     model = build_away_from_zero(tiny_config(context_length=2000, feed_forward=moe), tokenizer.vocab_size)
     explanation = explained(model, tokenizer, stories[0][0], corpus, is_document=True, context_length=2000)
     ids = [tokenizer.end_of_text, *(row.id for row in explanation.rows[:-1])]
-    with router_probabilities(experts_of(model)) as heard:
-        model(torch.tensor([ids]))
+    heard = []
+    for block in model.blocks:
+        block.feed_forward.sublayer.router.register_forward_hook(lambda _, __, p_BTE: heard.append(p_BTE[0]))
+    model(torch.tensor([ids]))
     for t, row in enumerate(explanation.rows[:-1]):
-        assert row.experts == [p_BTE[0, t + 1].topk(2).indices.tolist() for p_BTE in heard]
+        assert row.experts == [p_TE[t + 1].topk(2).indices.tolist() for p_TE in heard]
         (first, second), (third, fourth) = row.experts
         assert explanation.cells(row)["experts"] == f"{first}+{second} {third}+{fourth}"
     assert explanation.rows[-1].experts is None  # the end of the document is never read

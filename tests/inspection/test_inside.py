@@ -4,23 +4,35 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from model.model_axes import build_away_from_zero, float64, tiny_config, tiny_configs
 from pellucid.errors import ConfigError
 from pellucid.inspection.trace import trace
-from pellucid.model.attention import explicit_attention
+from pellucid.model.attention import MultiHeadAttention, causal_mask, project, scaled_dot_product
+from pellucid.model.block import Block
+from pellucid.model.feed_forward import relu_squared
+from pellucid.model.positions import rotate_pairs
 
 SIZES = {"T": 5, "S": 5, "D": 8, "H": 2, "F": 12, "E": 4}
 EXPERTS = {"type": "moe", "n_experts": 3, "top_k": 2, "shared_experts": 1}
 IDS = [3, 1, 4, 1, 5]
 
 
-def steps_of(config, layer, ids=IDS):
+def build(**choices):
     with float64():
-        model = build_away_from_zero(config).eval()
-    steps = trace(model, ids).inside(layer)
-    named = [{step.name: step for step in steps if step.sublayer == name} for name in ("attention", "feed_forward")]
-    return model, *({name: step.values for name, step in each.items()} for each in named), steps
+        return build_away_from_zero(tiny_config(**choices)).eval()
+
+
+def inside(model, layer=0, ids=IDS):
+    """The steps of a layer, and their values by name in each sublayer. They are a part of the way to the logits."""
+    traced = trace(model, ids)
+    close(traced.logits[-1], model(torch.tensor([ids]))[0])
+    steps = traced.inside(layer)
+    close(steps[0].values, traced.residuals[2 * layer])
+    close(steps[-1].values, traced.residuals[2 * layer + 2])
+    sublayers = ([step for step in steps if step.sublayer == name] for name in ("attention", "feed_forward"))
+    return steps, *({step.name: step.values for step in each} for each in sublayers)
 
 
 def close(x, y):
@@ -30,7 +42,9 @@ def close(x, y):
 @given(tiny_configs, st.integers(0, 1))
 @settings(max_examples=30)
 def test_each_step_follows_from_those_before_it(config, layer):
-    model, attention, feed_forward, steps = steps_of(config, layer)
+    with float64():
+        model = build_away_from_zero(config).eval()
+    steps, attention, feed_forward = inside(model, layer)
     block = model.blocks[layer]
     is_pre = config.norm_placement == "pre"
     for values, residual in ((attention, block.attention), (feed_forward, block.feed_forward)):
@@ -47,6 +61,8 @@ def test_each_step_follows_from_those_before_it(config, layer):
         close(attention["weights"], attention["scores"].softmax(dim=-1))
     elif config.position.type != "rope":
         close(attention["weights"], attention["scores"] / (attention["scores"].sum(dim=-1, keepdim=True) + 1e-6))
+        assert (attention["weights"] >= 0).all()
+    assert not attention["weights"].triu(diagonal=1).any()
     v_HSK = attention["v"].repeat_interleave(2 // part.n_kv_heads, dim=0)
     close(attention["heads"], attention["weights"] @ v_HSK)
     close(attention["output"], part.W_O(attention["heads"].transpose(0, 1).flatten(1)))
@@ -57,23 +73,9 @@ def test_each_step_follows_from_those_before_it(config, layer):
         assert step.values.shape == tuple(sizes[axis] for axis in step.axes), step.name
 
 
-@given(tiny_configs)
-@settings(max_examples=30)
-def test_the_layers_lead_from_the_embedding_to_the_logits_of_the_model(config):
-    with float64():
-        model = build_away_from_zero(config).eval()
-    traced = trace(model, IDS)
-    x_TD = traced.residuals[0]
-    for layer in range(config.n_layers):
-        steps = traced.inside(layer)
-        close(steps[0].values, x_TD)
-        x_TD = steps[-1].values
-    close(model.unembed(model.final_norm(x_TD[None])), model(torch.tensor([IDS])))
-
-
 def test_the_answers_of_experts_are_added_by_their_shares():
-    config = tiny_config(feed_forward=EXPERTS)
-    model, _, feed_forward, steps = steps_of(config, layer=1)
+    model = build(feed_forward=EXPERTS)
+    steps, _, feed_forward = inside(model, layer=1)
     layer, shares_TE = model.blocks[1].feed_forward.sublayer, feed_forward["shares of experts"]
     assert (shares_TE > 0).sum(dim=1).tolist() == [2] * 5
     close(shares_TE.sum(dim=1), torch.ones(5, dtype=torch.float64))
@@ -87,30 +89,170 @@ def test_the_answers_of_experts_are_added_by_their_shares():
 
 
 def test_an_expert_that_is_asked_for_a_share_of_zero_has_its_hidden_numbers():
-    model = build_away_from_zero(tiny_config(feed_forward=EXPERTS)).eval()
+    model = build(feed_forward=EXPERTS)
     with torch.no_grad():
         model.blocks[0].feed_forward.sublayer.router.weight.mul_(1e6)
-    steps = {step.name: step.values for step in trace(model, IDS).inside(0) if step.sublayer == "feed_forward"}
+    _, _, steps = inside(model)
     assert (steps["shares of experts"] > 0).sum(dim=1).tolist() == [1] * 5
     assert (steps["hidden"][:3].abs().sum(dim=-1) > 0).sum(dim=0).tolist() == [2] * 5
 
 
+def test_experts_that_share_in_another_way_than_they_say_show_no_shares():
+    model = build(feed_forward=EXPERTS)
+    assert trace(model, IDS).shares_of_experts().shape == (2, 5, 3)
+    for block in model.blocks:
+        block.feed_forward.sublayer.forward = block.feed_forward.sublayer.experts[0].forward
+    assert trace(model, IDS).shares_of_experts() is None
+
+
 def test_a_single_token_can_be_looked_into_with_experts():
-    _, attention, feed_forward, _ = steps_of(tiny_config(feed_forward=EXPERTS), layer=0, ids=[2])
+    _, attention, feed_forward = inside(build(feed_forward=EXPERTS), ids=[2])
     assert attention["weights"].tolist() == [[[1.0]], [[1.0]]]
     assert feed_forward["hidden"].shape == (4, 1, 12)
 
 
-def flipped(q, k, v, dropout):
-    return explicit_attention(q, k.flip(1), v, dropout)
+@pytest.mark.parametrize("place", [("head", 0, 1), ("attention", 0), ("feed_forward", 0)])
+def test_of_a_layer_in_which_a_place_is_knocked_out_all_steps_are_shown(place):
+    model = build(feed_forward=EXPERTS)
+    intact, without = (trace(model, IDS, knock_out=places).inside(0) for places in ([], [place]))
+    assert [step[:3] for step in without] == [step[:3] for step in intact]
+    for step, silent in zip(intact, without, strict=True):
+        if step.name in ("q", "scores", "weights") or (step.sublayer, step.name) == ("attention", "x"):
+            close(step.values, silent.values)
 
 
-def test_of_an_attention_that_nobody_listed_only_what_it_gave_is_shown():
-    model = build_away_from_zero(tiny_config()).eval()
-    model.blocks[1].attention.sublayer.attend = flipped
-    steps = {step.name: step.values for step in trace(model, IDS).inside(1) if step.sublayer == "attention"}
-    assert list(steps) == ["x", "norm(x)", "v", "weights", "heads", "output", "new x"]
-    torch.testing.assert_close(steps["heads"], steps["weights"] @ steps["v"])
+def are_zeros(*tensors):
+    return not any(tensor.any() for tensor in tensors)
+
+
+# Of each function: another in its place, and whether that is what is shown.
+EDITS = {
+    scaled_dot_product: (
+        lambda q, k, v, mask, dropout: v * 0,
+        lambda block, seen, _: "scores" not in seen and are_zeros(seen["weights"], seen["heads"], seen["output"]),
+    ),
+    causal_mask: (
+        lambda n_queries, n_keys, like: like.new_zeros((n_queries, n_keys)),
+        lambda block, seen, _: (seen["weights"] > 0).all() and (seen["scores"].softmax(-1) == seen["weights"]).all(),
+    ),
+    rotate_pairs: (
+        lambda x, cos, sin: x,
+        lambda block, seen, _: are_zeros(seen["q"][0] - block.attention.sublayer.W_Q(seen["norm(x)"])[:, :4]),
+    ),
+    project: (
+        lambda x, W_Q, W_K, W_V, width: [0 * x[:, None].expand(-1, 2, -1, -1)[..., :width]] * 3,
+        lambda block, seen, _: are_zeros(seen["q"], seen["k"], seen["v"], seen["heads"]),
+    ),
+    relu_squared: (
+        lambda x: x,
+        lambda block, _, seen: are_zeros(seen["hidden"] - block.feed_forward.sublayer.W_1(seen["norm(x)"])),
+    ),
+}
+
+
+@pytest.mark.parametrize("function", EDITS, ids=lambda function: function.__name__)
+def test_of_a_function_that_is_edited_in_place_what_it_computes_then_is_shown(function, monkeypatch):
+    edited, is_shown = EDITS[function]
+    model = build(position={"type": "rope"}, activation="relu_squared")
+    monkeypatch.setattr(function, "__code__", edited.__code__)
+    _, attention, feed_forward = inside(model)
+    assert is_shown(model.blocks[0], attention, feed_forward)
+
+
+class Bare(nn.Module):
+    """An attention of one's own, without projections and without steps."""
+
+    n_heads, head_width = 2, 4
+
+    def __init__(self):
+        super().__init__()
+        self.W_O = nn.Linear(8, 8)
+
+    def forward(self, x_BTD, cache):
+        x_BHTK = x_BTD.unflatten(-1, (2, 4)).transpose(1, 2)
+        return self.W_O(self.gather(x_BHTK, x_BHTK, x_BHTK, cache).transpose(1, 2).flatten(2))
+
+    def gather(self, q_BHTK, k_BHTK, v_BHTK, cache):
+        T = q_BHTK.size(2)
+        return scaled_dot_product(q_BHTK, k_BHTK, v_BHTK, causal_mask(T, T, like=q_BHTK), 0.0)
+
+
+class Flipped(MultiHeadAttention):
+    """One that has inherited steps which are not its own."""
+
+    def gather(self, q_BHTK, k_BGTK, v_BGTK, cache):
+        return super().gather(q_BHTK, k_BGTK, v_BGTK.flip(1), cache)
+
+
+class Squashed(MultiHeadAttention):
+    """One that gives no sum of values by weights."""
+
+    def gather(self, q_BHTK, k_BGTK, v_BGTK, cache):
+        return super().gather(q_BHTK, k_BGTK, v_BGTK.tanh(), cache)
+
+
+class Mean(nn.Module):
+    """One without heads."""
+
+    def forward(self, x_BTD, cache):
+        return x_BTD.cumsum(dim=1) / torch.arange(1, x_BTD.size(1) + 1)[:, None]
+
+
+class Parallel(Block):
+    """Attention and feed-forward beside each other (GPT-J)."""
+
+    def forward(self, x_BTD, cache):
+        return self.attention(x_BTD, cache) + self.feed_forward(x_BTD) - x_BTD
+
+
+class Still(nn.Module):
+    """A block without sublayers."""
+
+    def forward(self, x_BTD, cache):
+        return x_BTD
+
+
+def with_own(part):
+    """A model whose second layer is, or has, a part of this class."""
+    model = build()
+    block = model.blocks[1]
+    if part is Still:
+        model.blocks[1] = Still()
+    elif issubclass(part, Block):
+        block.__class__ = part
+    elif issubclass(part, MultiHeadAttention):
+        block.attention.sublayer.__class__ = part
+    else:
+        residual = block.feed_forward if part is nn.Tanh else block.attention
+        residual.sublayer = part().double()
+    return model
+
+
+@pytest.mark.parametrize(("own", "of_head"), [(Bare, [0, 1]), (Flipped, [1, 0])])
+def test_of_an_attention_of_ones_own_what_it_gave_is_shown(own, of_head):
+    _, seen, _ = inside(with_own(own), layer=1)
+    assert list(seen) == ["x", "norm(x)", "v", "weights", "heads", "output", "new x"]
+    close(seen["heads"], seen["weights"] @ seen["v"][of_head])
+
+
+def test_of_a_feed_forward_layer_of_ones_own_what_it_gave_is_shown():
+    _, _, seen = inside(with_own(nn.Tanh), layer=1)
+    assert list(seen) == ["x", "norm(x)", "output", "new x"]
+    close(seen["output"], seen["norm(x)"].tanh())
+
+
+@pytest.mark.parametrize(
+    ("own", "refusal"),
+    [
+        (Squashed, "Squashed does not mix values by weights in `gather`, and what its heads give by W_O; write it as"),
+        (Mean, "Mean does not mix values by weights"),
+        (Still, "layer 1 has no attention layer with a residual connection"),
+        (Parallel, "the sublayers of this model do not read what the one before them gave, so there is no stream"),
+    ],
+)
+def test_a_model_without_weights_or_one_stream_is_refused_in_one_line(own, refusal):
+    with pytest.raises(ConfigError, match=f"trace: {refusal}"):
+        trace(with_own(own), IDS)
 
 
 ROPE = {"position": {"type": "rope"}}

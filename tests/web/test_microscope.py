@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from torch import nn
 
+from model.model_axes import tiny_config
 from pellucid import load, train
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.snapshots import write_snapshot
@@ -21,6 +23,8 @@ from pellucid.inspection.build import fables_of
 from pellucid.inspection.explain_truth import truth_of_text
 from pellucid.inspection.interventions import nothing, replaced
 from pellucid.languages.fables.story import other_heroes
+from pellucid.model.attention import MultiHeadAttention
+from pellucid.model.build import build_feed_forward
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.web.export import or_none
 from pellucid.web.kept import Kept
@@ -74,18 +78,20 @@ def test_a_part_that_is_knocked_out_is_missing_from_the_trace(fables_run):
     torch.testing.assert_close(unpacked(sent["logits"]), expected, atol=1e-5, rtol=0)
 
 
-def test_a_trace_of_experts_has_the_shares_that_their_router_gave(fables_run, tmp_path):
-    changes = {"model.feed_forward": {"type": "moe", "n_experts": 3, "top_k": 2}}
-    data = fables_run.parent / "data"
-    train(fables_run / "config.yaml", tmp_path / "experts", overrides=changes, steps=1, data_dir=data)
-
-    sent = Microscope([tmp_path / "experts"]).trace("experts@1", TEXT)
-
-    traced = load(tmp_path / "experts").trace(TEXT)
-    shares = [step.values for layer in range(2) for step in traced.inside(layer) if step.name == "shares of experts"]
-    torch.testing.assert_close(unpacked(sent["experts"]), torch.stack(shares).double(), atol=1e-6, rtol=0)
-    assert (unpacked(sent["experts"]) > 0).sum(-1).eq(2).all()
-    assert "experts" not in Microscope([fables_run]).trace("fables@4", TEXT)
+def test_a_trace_of_experts_has_the_shares_that_their_router_gave(fables_run):
+    microscope = Microscope([fables_run])
+    assert "experts" not in microscope.trace("fables@4", TEXT)
+    microscope = Microscope([fables_run])
+    model, heard = microscope.runs.open("fables@4").model, []
+    for block in model.blocks:
+        config = tiny_config(d_model=16, feed_forward={"type": "moe", "n_experts": 3, "top_k": 2})
+        block.feed_forward.sublayer = build_feed_forward(config)
+        block.feed_forward.sublayer.router.register_forward_hook(lambda _, __, p_BTE: heard.append(p_BTE[0].detach()))
+    sent = unpacked(microscope.trace("fables@4", TEXT)["experts"])
+    p_LTE = torch.stack(heard[:2]).double()
+    is_chosen_LTE = p_LTE > p_LTE.min(dim=-1, keepdim=True).values
+    chosen_LTE = p_LTE * is_chosen_LTE
+    torch.testing.assert_close(sent, chosen_LTE / chosen_LTE.sum(dim=-1, keepdim=True), atol=1e-6, rtol=0)
 
 
 def test_the_truth_is_that_of_the_grammar(fables_run):
@@ -265,6 +271,60 @@ def test_what_looks_inside_a_model_of_another_kind_is_refused_in_one_line(lstm_r
         ask(Microscope([lstm_run]), "lstm@1")
     with pytest.raises(ConfigError, match="no attention heads and no residual stream"):
         load(lstm_run).trace(TEXT)
+
+
+class Previous(MultiHeadAttention):
+    """An attention of one's own: each token sees the one before it."""
+
+    def gather(self, q_BHTK, k_BGTK, v_BGTK, cache):
+        return self.share_among_heads(torch.cat([v_BGTK[:, :, :1], v_BGTK[:, :, :-1]], dim=2))
+
+
+class Still(nn.Module):
+    """One without heads: each token sees itself."""
+
+    def forward(self, x_BTD, cache):
+        return x_BTD
+
+
+def with_own_attention(run, kind):
+    """The run and a microscope of it, with such an attention in each layer."""
+    loaded, microscope = load(run), Microscope([run])
+    for model in (loaded.model, microscope.runs.open("fables@4").model):
+        for block in model.blocks:
+            if kind is Still:
+                block.attention.sublayer = Still()
+            else:
+                block.attention.sublayer.__class__ = kind
+    return loaded, microscope
+
+
+def test_an_attention_of_ones_own_is_shown_as_it_computes(fables_run):
+    run, microscope = with_own_attention(fables_run, Previous)
+    sent = microscope.trace("fables@4", TEXT)
+    logits_TV = run.model(torch.tensor([sent["ids"]]))[0].detach()
+    torch.testing.assert_close(unpacked(sent["logits"])[-1], logits_TV[-1].double(), atol=1e-5, rtol=0)
+    explanation = run.explain(TEXT, attention="all")
+    nats = -logits_TV.log_softmax(-1)[range(len(sent["ids"]) - 1), sent["ids"][1:]]
+    assert [row.model_nats for row in explanation.rows] == pytest.approx(nats.tolist(), abs=1e-5)
+    for weights_TS in explanation.attention.weights.values():
+        assert weights_TS[1:].tolist() == np.eye(len(weights_TS))[:-1].tolist()
+    names = [step["name"] for step in microscope.inside("fables@4", TEXT, 1)["steps"]]
+    assert names[:7] == ["x", "norm(x)", "v", "weights", "heads", "output", "new x"]
+    assert {head.name for head in run.heads(fables=2).scores} == {"previous token"}
+    assert {head["scores"]["previous token"] for head in microscope.heads("fables@4")["heads"]} == {1.0}
+
+
+def test_of_an_attention_without_heads_only_what_comes_out_is_shown(fables_run):
+    run, microscope = with_own_attention(fables_run, Still)
+    for ask in (microscope.heads, lambda name: microscope.trace(name, TEXT), lambda _: run.heads(fables=2)):
+        with pytest.raises(ConfigError, match="Still does not mix values by weights"):
+            ask("fables@4")
+    ids = [run.tokenizer.end_of_text, *run.tokenizer.encode(TEXT)]
+    nats_T = -run.model(torch.tensor([ids]))[0, :-1].log_softmax(-1).gather(-1, torch.tensor(ids[1:])[:, None])[:, 0]
+    assert [row.model_nats for row in run.explain(TEXT).rows] == pytest.approx(nats_T.tolist(), abs=1e-5)
+    costs = run.knock_out(fables=2).rows
+    assert [row.name for row in costs] == ["attention 0", "feed_forward 0", "attention 1", "feed_forward 1"]
 
 
 def test_a_model_of_conversations_reads_a_text_in_its_template(chat_run):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from pellucid.corpora.corpus import Corpus, KnownCorpus, Piece
 from pellucid.data.truth import UNWRITABLE, Distribution, TokenTruth, skill_characters
@@ -19,7 +19,8 @@ from pellucid.evaluation.skills import skill_table
 from pellucid.inspection.explain_truth import TextTruth, truth_of_text
 from pellucid.inspection.explanation import NO_TOKEN, Candidate, Explanation, Forecast, TokenRow
 from pellucid.inspection.formats import after
-from pellucid.model.experts import Experts, experts_of, router_probabilities
+from pellucid.inspection.inside import has_experts
+from pellucid.inspection.trace import trace
 from pellucid.model.language_model import eval_mode
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.pieces import END, token_text, visible
@@ -82,9 +83,8 @@ def explain(
     ends = (piece.ends_document and text == piece.text) or (truth is not None and truth.is_whole)
     targets = [*ids, tokenizer.end_of_text] if ends else ids
 
-    with router_probabilities(layers := experts_of(model)) as probabilities:
-        log_q_TO = log_probabilities(model, [tokenizer.end_of_text, *ids])
-    experts_T = [*chosen_experts(layers, probabilities)[1:], None] if layers else [None] * len(targets)
+    log_q_TO = log_probabilities(model, [tokenizer.end_of_text, *ids])
+    experts_T = [*chosen_experts(model, [tokenizer.end_of_text, *ids])[1:], None]
     truth_T = truth.distributions if truth else [None] * len(log_q_TO)
     texts_O = [*(token_text(tokenizer, id_) for id_ in range(tokenizer.vocab_size)), NO_TOKEN]
     known_truth = document_truth(corpus, tokenizer, text, targets, truth_T) if corpus and ends else None
@@ -130,11 +130,15 @@ def log_probabilities(model: nn.Module, ids: Sequence[int]) -> Floats:
     return np.pad(log_q_TV.numpy(), ((0, 0), (0, 1)), constant_values=-math.inf)
 
 
-def chosen_experts(layers: Sequence[Experts], probabilities: Sequence[Tensor]) -> list[list[list[int]]]:
-    """The chosen experts of each token in each layer, likeliest first; empty without experts."""
-    choices = [p_1TE[0].topk(layer.top_k).indices for layer, p_1TE in zip(layers, probabilities, strict=True)]
-    experts_TLC: list[list[list[int]]] = torch.stack(choices, dim=1).tolist() if choices else []
-    return experts_TLC
+def chosen_experts(model: nn.Module, ids: Sequence[int]) -> list[list[list[int]] | None]:
+    """The experts that each token asks in each layer, the largest share first; None without experts."""
+    shares_LTE = trace(model, ids).shares_of_experts() if has_experts(model) else None
+    if shares_LTE is None:
+        return [None] * len(ids)
+    return [
+        [shares_E.argsort(descending=True, stable=True)[: (shares_E > 0).sum()].tolist() for shares_E in shares_LE]
+        for shares_LE in shares_LTE.transpose(0, 1)
+    ]
 
 
 def token_row(

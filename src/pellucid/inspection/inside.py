@@ -1,111 +1,99 @@
 """One layer of a decoder, step by step: the tensors in the equations of docs/equations.md, for one text.
 
-Shapes: T positions as queries, S as keys, D model, H heads, G key/value heads, K head width, F feed-forward,
-E experts, shared ones last.
+Each layer says its steps itself, in its file in model/. They are shown if they end in what the layer computes, and have
+what was recorded on the way. Of a layer that somebody added or edited and whose steps do not, the recording is shown.
+
+Shapes: T positions as queries, S as keys, D model, H heads, G key/value heads, K head width, F feed-forward.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from math import sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor, nn
 
-from pellucid.inspection.interventions import attention_of, feed_forward_of
-from pellucid.model.attention import MultiHeadAttention, causal_mask
-from pellucid.model.block import Block
+from pellucid.errors import ConfigError, is_out_of_memory
+from pellucid.inspection.interventions import SUBLAYERS, Place, attention_of, feed_forward_of, residual_of
+from pellucid.model.attention import MultiHeadAttention
 from pellucid.model.decoder import Decoder
-from pellucid.model.experts import Experts
-from pellucid.model.feed_forward import SwiGLU
-from pellucid.model.known_parts import unknown_parts
 from pellucid.model.kv_cache import NoCache
-from pellucid.model.linear_attention import LinearAttention, feature_map
-from pellucid.model.norms import RMSNorm
-from pellucid.model.positions import Rotary
-from pellucid.model.residual import PreNorm
-from pellucid.model.sliding_window import SlidingWindowAttention, window_mask
+from pellucid.model.language_model import Step, eval_mode
 
 Gather = Callable[[Tensor, Tensor, Tensor, NoCache], Tensor]
 
 
-class Step(NamedTuple):
-    """A tensor on the way through a layer.
-
-    sublayer: "attention" or "feed_forward". axes: their letters, as in names of the code. equations: those that compute
-    it from earlier steps, numbered as in docs/equations.md.
-    """
-
-    sublayer: str
-    name: str
-    axes: str
-    equations: tuple[int, ...]
-    values: Tensor
-
-
 class Recording(NamedTuple):
-    """A recorded forward pass over one text: inputs and outputs of modules; and for each layer:
+    """A recorded forward pass over one text: inputs and outputs of modules, and what else they were given.
 
-    queries, keys and values before rotation, attention weights (H, T, S), and whether its attention is of a known kind.
+    For each attention also the values (G, S, K) and their weights (H, T, S).
     """
 
     inputs: dict[nn.Module, Tensor]
+    others: dict[nn.Module, tuple[Any, ...]]
     outputs: dict[nn.Module, Tensor]
-    queries_keys_values: list[tuple[Tensor, Tensor, Tensor]]
-    weights: list[Tensor]
-    is_known: list[bool]
+    values: dict[nn.Module, Tensor]
+    weights: dict[nn.Module, Tensor]
 
 
 @contextmanager
 def recorded(model: Decoder) -> Iterator[Recording]:
-    """Inside, a forward pass over one text is recorded; its results do not change."""
-    is_known = [not unknown_parts(attention_of(model, layer)) for layer in range(model.n_layers)]
-    record = Recording({}, {}, [], [], is_known)
+    """Inside, a forward pass over one text is recorded; its results do not change.
 
-    def keep(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        x, y = inputs[0], output  # an expert gets rows without a batch axis
+    ConfigError for an attention that does not mix values by weights in `gather`, and then heads by W_O.
+    """
+    record = Recording({}, {}, {}, {}, {})
+
+    def keep(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, y = inputs[0], output
         record.inputs[module], record.outputs[module] = (x[0], y[0]) if x.dim() == 3 else (x, y)
+        record.others[module] = inputs[1:]
 
+    attentions = [attention_of(model, layer) for layer in range(model.n_layers)]
     with ExitStack() as hooks:
-        for layer, block in enumerate(model.blocks):
-            attention, feed_forward = attention_of(model, layer), feed_forward_of(model, layer)
-            parts = [*block.children(), attention, attention.W_O, feed_forward, *_routers_and_outputs(feed_forward)]
-            for module in parts:
+        for layer, attention in enumerate(attentions):
+            if not all(hasattr(attention, name) for name in ("gather", "W_O", "n_heads", "head_width")):
+                raise _no_heads(attention)
+            residuals = [residual_of(model, layer, name) for name in SUBLAYERS]
+            feed_forward = feed_forward_of(model, layer)
+            for module in (*residuals, attention, attention.W_O, feed_forward, *_last_matrix(feed_forward)):
                 hooks.enter_context(module.register_forward_hook(keep))
             hooks.callback(delattr, attention, "gather")
-            attention.gather = _recorded_gather(attention.gather, record)  # type: ignore[method-assign, assignment]
+            attention.gather = _recorded_gather(attention, record)  # type: ignore[method-assign, assignment]
         yield record
+    for attention in attentions:
+        if attention not in record.weights or attention.W_O not in record.inputs:
+            raise _no_heads(attention)
 
 
-def _recorded_gather(gather: Gather, record: Recording) -> Gather:
+def _last_matrix(feed_forward: nn.Module) -> list[nn.Module]:
+    return [feed_forward.W_2] if hasattr(feed_forward, "W_2") else []  # type: ignore[list-item]
+
+
+def _no_heads(attention: nn.Module) -> ConfigError:
+    what = f"{type(attention).__name__} does not mix values by weights in `gather`, and what its heads give by W_O"
+    return ConfigError("trace", what, "write it as MultiHeadAttention in model/attention.py is written")
+
+
+def _recorded_gather(attention: MultiHeadAttention, record: Recording) -> Gather:
     """Attention that also records its weights: with unit vectors as values, its output Σ weight_s v_s equals them."""
+    gather = attention.gather
 
     def gather_and_keep(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, cache: NoCache) -> Tensor:
+        heads_BHTK = gather(q_BHTK, k_BGTK, v_BGTK, cache)
         unit_vectors_TT = torch.eye(k_BGTK.size(2), dtype=v_BGTK.dtype, device=v_BGTK.device)
-        record.weights.append(gather(q_BHTK, k_BGTK, unit_vectors_TT.expand(*k_BGTK.shape[:2], -1, -1), cache)[0])
-        record.queries_keys_values.append((q_BHTK, k_BGTK, v_BGTK))
-        return gather(q_BHTK, k_BGTK, v_BGTK, cache)
+        try:
+            weights_HTS = gather(q_BHTK, k_BGTK, unit_vectors_TT.expand(*k_BGTK.shape[:2], -1, -1), cache)[0]
+        except RuntimeError as error:  # as of an attention of one's own that takes only values of the width K
+            if is_out_of_memory(error):
+                raise
+            return heads_BHTK
+        if is_close(gather(q_BHTK, k_BGTK, -2 * v_BGTK, cache), -2 * heads_BHTK):  # it is linear in the values
+            record.values[attention], record.weights[attention] = v_BGTK[0], weights_HTS
+        return heads_BHTK
 
     return gather_and_keep
-
-
-def _routers_and_outputs(feed_forward: nn.Module) -> list[nn.Module]:
-    """The last matrix of a feed-forward layer; if it has experts, the router and the last matrix of each."""
-    if isinstance(feed_forward, Experts):
-        return [feed_forward.router, *(expert.W_2 for expert in (*feed_forward.experts, *feed_forward.shared))]
-    return [feed_forward.W_2]  # type: ignore[list-item]
-
-
-@torch.no_grad()
-def steps_inside(model: Decoder, record: Recording, layer: int) -> list[Step]:
-    """The tensors that a layer computed, in order, on the CPU."""
-    block = model.blocks[layer]
-    assert isinstance(block, Block)
-    steps = [
-        *_stream(block.attention, record, "attention", _in_attention(attention_of(model, layer), record, layer)),
-        *_stream(block.feed_forward, record, "feed_forward", _in_feed_forward(feed_forward_of(model, layer), record)),
-    ]
-    return [step._replace(values=step.values.cpu()) for step in steps]
 
 
 def heads_of(attention: MultiHeadAttention, record: Recording) -> Tensor:
@@ -114,95 +102,65 @@ def heads_of(attention: MultiHeadAttention, record: Recording) -> Tensor:
     return concatenated_TD.view(len(concatenated_TD), attention.n_heads, attention.head_width).transpose(0, 1)
 
 
-def _stream(residual: nn.Module, record: Recording, sublayer: str, steps: list[Step]) -> list[Step]:
+def has_experts(model: nn.Module) -> TypeGuard[Decoder]:
+    """Whether tokens are routed to experts in this decoder, so that a step says their shares."""
+    return isinstance(model, Decoder) and any(name.endswith(".router") for name, _ in model.named_modules())
+
+
+@torch.no_grad()
+def steps_inside(model: Decoder, record: Recording, changed: Collection[Place], layer: int) -> list[Step]:
+    """The tensors that a layer computed, in order, on the CPU. changed: the places of which others were put in."""
+    attention, feed_forward = attention_of(model, layer), feed_forward_of(model, layer)
+    seen = {
+        "attention": [
+            Step("v", "GSK", (), record.values[attention]),
+            Step("weights", "HTS", (), record.weights[attention]),
+            Step("heads", "HTK", (), heads_of(attention, record)),
+        ],
+        "feed_forward": [Step("hidden", "TF", (), record.inputs[W_2]) for W_2 in _last_matrix(feed_forward)],
+    }
+    is_changed = any(place[1] == layer for place in changed)
+    steps = []
+    with eval_mode(model):
+        for name in SUBLAYERS:
+            in_stream = _in_stream(residual_of(model, layer, name), seen[name], record, is_changed)
+            steps += [step._replace(sublayer=name, values=step.values.cpu()) for step in in_stream]
+    return steps
+
+
+def _in_stream(residual: nn.Module, seen: list[Step], record: Recording, is_changed: bool) -> list[Step]:
     """The steps of a sublayer, with the residual stream before and after them."""
-    norm_equation = 21 if isinstance(residual.norm, RMSNorm) else 10
     x_TD, new_x_TD = record.inputs[residual], record.outputs[residual]
-    before = [Step(sublayer, "x", "TD", (10,), x_TD)]
-    equations: tuple[int, ...] = tuple(dict.fromkeys((10, norm_equation)))
-    if isinstance(residual, PreNorm):
-        before.append(Step(sublayer, "norm(x)", "TD", (norm_equation,), record.inputs[residual.sublayer]))  # type: ignore[index]
-        equations = (10,)
-    return [*before, *steps, Step(sublayer, "new x", "TD", equations, new_x_TD)]
+    steps = _in_sublayer(residual.sublayer, seen, record, is_changed)  # type: ignore[arg-type]
+    computed = {"norm(x)": record.inputs[residual.sublayer], "new x": new_x_TD}  # type: ignore[index]
+    seen = [Step("x", "TD", (), x_TD), *steps, Step("new x", "TD", (), new_x_TD)]
+    return _proved(lambda: residual.steps(x_TD, steps), computed) or seen  # type: ignore[operator]
 
 
-def _in_attention(attention: MultiHeadAttention, record: Recording, layer: int) -> list[Step]:
-    """The steps of attention; queries and keys are normalised and rotated, where the model does so."""
-    q_BHTK, k_BGSK, v_BGSK = record.queries_keys_values[layer]
-    if not record.is_known[layer]:  # only its results can be shown, not how it uses queries and keys
-        return [Step("attention", "v", "GSK", (7,), v_BGSK[0]), *_after_scores(attention, record, layer, ())]
-    equations = _equations_of_queries(attention)
-    sharing = () if attention.n_kv_heads == attention.n_heads else (23,)
-    if isinstance(attention, LinearAttention):
-        q_BHTK, k_BGSK = feature_map(q_BHTK), feature_map(k_BGSK)
-    q_BHTK, k_BGSK = attention.rotate(q_BHTK, 0), attention.rotate(k_BGSK, 0)
-    products_HTS = (q_BHTK @ attention.share_among_heads(k_BGSK).mT)[0]
-    T, by_root = q_BHTK.size(2), 1 / sqrt(attention.head_width)
-    mixed: tuple[int, ...] = (7,)
-    match attention:
-        case LinearAttention():
-            scores_HTS, scored, mixed = products_HTS.tril(), (38, 8), (38,)
-        case SlidingWindowAttention(window=window):
-            scores_HTS, scored = products_HTS * by_root + window_mask(T, T, window, like=q_BHTK), (7, 39)
-        case _:
-            scores_HTS, scored = products_HTS * by_root + causal_mask(T, T, like=q_BHTK), (7, 8)
-    return [
-        Step("attention", "q", "HTK", (7, *equations), q_BHTK[0]),
-        Step("attention", "k", "GSK", (7, *sharing, *equations), k_BGSK[0]),
-        Step("attention", "v", "GSK", (7, *sharing), v_BGSK[0]),
-        Step("attention", "scores", "HTS", scored, scores_HTS),
-        *_after_scores(attention, record, layer, mixed),
-    ]
+def _in_sublayer(sublayer: nn.Module, seen: list[Step], record: Recording, is_changed: bool) -> list[Step]:
+    """The steps that a sublayer says, with the values that were recorded; or these alone."""
+    seen = [*seen, Step("output", "TD", (), record.outputs[sublayer])]
+    x_TD, values = record.inputs[sublayer], {step.name: step.values for step in seen}
+    computed = dict(values)
+    if is_changed:  # what was recorded of heads and output is not what the layer computes
+        computed["output"] = sublayer(x_TD[None], *record.others[sublayer])[0]
+        computed.pop("heads", None)
+    steps = _proved(lambda: sublayer.steps(x_TD), computed)  # type: ignore[operator]
+    return [step._replace(values=values.get(step.name, step.values)) for step in steps] or seen
 
 
-def _after_scores(attention: MultiHeadAttention, record: Recording, layer: int, mixed: tuple[int, ...]) -> list[Step]:
-    """The steps after the scores: weights, heads and output."""
-    return [
-        Step("attention", "weights", "HTS", mixed, record.weights[layer]),
-        Step("attention", "heads", "HTK", mixed, heads_of(attention, record)),
-        Step("attention", "output", "TD", (9,), record.outputs[attention]),
-    ]
+def _proved(say: Callable[[], list[Step]], computed: Mapping[str, Tensor]) -> list[Step]:
+    """The steps that a layer says, if they are what it computed, as far as that is known; or none."""
+    try:
+        steps = say()
+        known = [step for step in steps if step.name in computed]
+        is_proved = known[-1] is steps[-1] and all(is_close(step.values, computed[step.name]) for step in known)
+    except Exception:  # it has no steps, or has inherited what does not fit
+        return []
+    return steps if is_proved else []
 
 
-def _equations_of_queries(attention: MultiHeadAttention) -> tuple[int, ...]:
-    """The equations applied to queries and keys after W_Q and W_K: QK-norm, feature map, rotation."""
-    equations = [] if isinstance(attention.query_norm, nn.Identity) else [24]
-    if isinstance(attention, LinearAttention):
-        equations.append(38)
-    positions = getattr(attention.rotate, "__self__", None)
-    if isinstance(positions, Rotary):
-        is_partial = 2 * positions.sin_TI.size(-1) < attention.head_width
-        equations += [5, 31] if is_partial else [5]
-    return tuple(equations)
-
-
-def _in_feed_forward(feed_forward: nn.Module, record: Recording) -> list[Step]:
-    """The steps of a feed-forward layer; with experts, also their shares in the output. Unused experts have zeros."""
-    output = Step("feed_forward", "output", "TD", _equations_of(feed_forward), record.outputs[feed_forward])
-    if not isinstance(feed_forward, Experts):
-        hidden_TF = record.inputs[feed_forward.W_2]  # type: ignore[index]
-        return [Step("feed_forward", "hidden", "TF", _equations_of(feed_forward), hidden_TF), output]
-    probabilities_TC, choices_TC = record.outputs[feed_forward.router].topk(feed_forward.top_k)
-    shares_TC = probabilities_TC / probabilities_TC.sum(dim=-1, keepdim=True)
-    shares_TE = torch.zeros_like(record.outputs[feed_forward.router]).scatter(1, choices_TC, shares_TC)
-    is_chosen_TE = torch.zeros_like(shares_TE, dtype=torch.bool).scatter(1, choices_TC, True)  # even with a share of 0
-    hidden = []
-    for expert, is_chosen_T in zip(feed_forward.experts, is_chosen_TE.T, strict=True):
-        rows_RF = record.inputs[expert.W_2]  # type: ignore[index]
-        hidden.append(rows_RF.new_zeros(len(is_chosen_T), rows_RF.size(1)).index_put((is_chosen_T,), rows_RF))
-    hidden += [record.inputs[expert.W_2] for expert in feed_forward.shared]  # type: ignore[index]
-    return [
-        Step("feed_forward", "shares of experts", "TE", (40,), shares_TE),
-        Step("feed_forward", "hidden", "ETF", _equations_of(feed_forward.experts[0]), torch.stack(hidden)),
-        output,
-    ]
-
-
-def _equations_of(feed_forward: nn.Module) -> tuple[int, ...]:
-    match feed_forward:
-        case Experts():
-            return (40,)
-        case SwiGLU():
-            return (22,)
-        case _:
-            return (11,)
+def is_close(x: Tensor, y: Tensor) -> bool:
+    """Whether x is y but for rounding: half of the digits of the largest number are the same."""
+    close_to = sqrt(torch.finfo(y.dtype).eps) * float(y.nan_to_num().abs().max())
+    return x.shape == y.shape and torch.allclose(x.to(y.dtype), y, rtol=0, atol=close_to, equal_nan=True)

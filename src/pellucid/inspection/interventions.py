@@ -22,12 +22,15 @@ from pellucid.model.decoder import Decoder
 
 Place = tuple[str, int] | tuple[str, int, int]
 
+SUBLAYERS = ("attention", "feed_forward")
+
 
 def places_of(model: Decoder) -> list[Place]:
     """All places, layer by layer: the heads, attention as a whole, and the feed-forward layer."""
     places: list[Place] = []
     for layer in range(model.n_layers):
-        places += [("head", layer, head) for head in range(attention_of(model, layer).n_heads)]
+        n_heads = getattr(attention_of(model, layer), "n_heads", 0)  # an attention of one's own may have none
+        places += [("head", layer, head) for head in range(n_heads)]
         places += [("attention", layer), ("feed_forward", layer)]
     return places
 
@@ -43,16 +46,26 @@ def check_places(model: Decoder, places: Iterable[Place], where: str) -> None:
     all_places = places_of(model)
     for place in places:
         if place not in all_places:
-            fix = f"use ('head', LAYER, HEAD) up to {all_places[-3]}, ('attention', LAYER) or ('feed_forward', LAYER)"
+            heads = "".join(f"('head', LAYER, HEAD) up to {place}, " for place in all_places[-3:-2] if len(place) == 3)
+            fix = f"use {heads}('attention', LAYER) or ('feed_forward', LAYER)"
             raise ConfigError(where, f"the model has no place {place!r}", fix)
 
 
 def attention_of(model: Decoder, layer: int) -> MultiHeadAttention:
-    return model.blocks[layer].attention.sublayer  # type: ignore[union-attr, return-value]
+    return residual_of(model, layer, "attention").sublayer  # type: ignore[return-value]
 
 
 def feed_forward_of(model: Decoder, layer: int) -> nn.Module:
-    return model.blocks[layer].feed_forward.sublayer  # type: ignore[union-attr, return-value]
+    return residual_of(model, layer, "feed_forward").sublayer  # type: ignore[return-value]
+
+
+def residual_of(model: Decoder, layer: int, name: str) -> nn.Module:
+    """A sublayer with its residual connection. ConfigError for a block of one's own that has none of this name."""
+    residual = getattr(model.blocks[layer], name, None)
+    if not hasattr(residual, "sublayer"):
+        what = f"layer {layer} has no {name} layer with a residual connection, so there is no stream to look at"
+        raise ConfigError("trace", what, "write it as Block in model/block.py is written")
+    return residual  # type: ignore[return-value]
 
 
 @contextmanager
@@ -87,5 +100,5 @@ def _of_sublayer(sublayer: nn.Module, output: Tensor) -> Any:
 
 def nothing(place: Place, model: Decoder) -> Tensor:
     """The output of a place that is knocked out: zeros."""
-    width = attention_of(model, 0).head_width if place[0] == "head" else model.embeddings.embedding_VD.size(1)
+    width = attention_of(model, place[1]).head_width if place[0] == "head" else model.embeddings.embedding_VD.size(1)
     return torch.zeros(width)

@@ -10,19 +10,27 @@ import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
 from pellucid.errors import ConfigError, DataError
-from pellucid.inspection.inside import Step, heads_of, recorded, steps_inside
-from pellucid.inspection.interventions import Place, attention_of, check_places, nothing, replaced
+from pellucid.inspection.inside import Recording, heads_of, is_close, recorded, steps_inside
+from pellucid.inspection.interventions import (
+    SUBLAYERS,
+    Place,
+    attention_of,
+    check_places,
+    nothing,
+    replaced,
+    residual_of,
+)
 from pellucid.model.decoder import Decoder
-from pellucid.model.language_model import LanguageModel, eval_mode
+from pellucid.model.language_model import LanguageModel, Step, eval_mode
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.pieces import token_text
 
-SUBLAYERS = ("attention", "feed_forward")
 NOTHING_INSIDE = "this kind of model has no attention heads and no residual stream"
 
 
@@ -70,6 +78,12 @@ class Trace:
             raise ConfigError("inside", f"there is no layer {layer!r}", f"choose one from 0 to {n_layers - 1}")
         return self.steps_inside(layer)
 
+    def shares_of_experts(self) -> Tensor | None:
+        """The share of each expert in the output of its layer, at each token (L, T, E); None if no layer says it."""
+        steps = [step for layer in range(len(self.attention)) for step in self.inside(layer)]
+        shares = [step.values for step in steps if step.name == "shares of experts"]
+        return torch.stack(shares) if shares else None
+
     def output_of(self, place: Place) -> Tensor:
         """The output of a place at each position: (T, K) for a head, (T, D) for a sublayer."""
         if len(place) == 3:
@@ -103,8 +117,9 @@ def trace(
     changed = _changes(model, len(ids), list(knock_out), patch or {})
     device = model.embeddings.embedding_VD.device
     with eval_mode(model), replaced(model, changed), recorded(model) as record:
-        model.hidden(torch.tensor([ids], device=device))
-    residuals = {f"{i}.{name}": part for i, block in enumerate(model.blocks) for name, part in block.named_children()}
+        hidden_TD = model.hidden(torch.tensor([ids], device=device))[0]
+    residuals = {f"{i}.{name}": residual_of(model, i, name) for i in range(model.n_layers) for name in SUBLAYERS}
+    _require_one_stream(model, list(residuals.values()), record, hidden_TD)
     heads = [heads_of(attention_of(model, layer), record) for layer in range(model.n_layers)]
     embedding_TD = record.inputs[next(iter(residuals.values()))]
 
@@ -115,13 +130,13 @@ def trace(
     return Trace(
         ids=list(ids),
         texts=list(texts or map(str, ids)),
-        attention=torch.stack(record.weights).cpu(),
+        attention=torch.stack(list(record.weights.values())).cpu(),
         heads=torch.stack(heads).cpu(),
         outputs=torch.stack([record.outputs[part.sublayer] for part in residuals.values()]).cpu(),  # type: ignore[index]
         points=["embedding", *residuals],
         residuals=torch.stack([embedding_TD, *(record.outputs[part] for part in residuals.values())]).cpu(),
         unembed=unembed,
-        steps_inside=partial(steps_inside, model, record),
+        steps_inside=partial(steps_inside, model, record, changed),
     )
 
 
@@ -159,6 +174,18 @@ def trace_outside(model: LanguageModel, ids: Sequence[int]) -> Trace:
         logits_1TV = model(torch.tensor([ids], device=next(model.parameters()).device)).cpu()
     none = torch.zeros(0, 0, len(ids), len(ids))
     return Trace(list(ids), list(map(str, ids)), none, none, none, ["output"], logits_1TV, lambda x: x, lambda _: [])
+
+
+def _require_one_stream(model: Decoder, parts: Sequence[nn.Module], record: Recording, hidden_TD: Tensor) -> None:
+    """ConfigError unless each sublayer reads what the one before it gave, and the last norm what the last one gave."""
+    try:
+        links = [(record.outputs[a], record.inputs[b]) for a, b in pairwise(parts)]
+        links.append((model.final_norm(record.outputs[parts[-1]]), hidden_TD))
+    except KeyError:
+        links = []
+    if not links or not all(is_close(gave, read) for gave, read in links):
+        what = "the sublayers of this model do not read what the one before them gave, so there is no stream to show"
+        raise ConfigError("trace", what, "pass x from one to the next, as Block in model/block.py does")
 
 
 def _changes(

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pellucid.model.kv_cache import LayerCache, NoCache
+from pellucid.model.language_model import Step
 from pellucid.model.one_token import OnOneToken, as_function, side_by_side
 from pellucid.model.positions import nowhere
 
@@ -134,6 +135,41 @@ class MultiHeadAttention(nn.Module):
         """Repeat each key/value head for the H/G query heads that share it: (B, H, S, K); no copy when G = H."""
         B, G, S, K = x_BGSK.shape
         return x_BGSK.unsqueeze(2).expand(B, G, self.n_heads // G, S, K).reshape(B, self.n_heads, S, K)
+
+    equations = (7, 8)  # of the weights, and of the mask
+
+    def steps(self, x_TD: Tensor) -> list[Step]:
+        """`forward` for one text, with all scores and weights, which `attend` need not keep."""
+        q_BHTK, k_BGSK, v_BGSK = project(x_TD[None], self.W_Q, self.W_K, self.W_V, self.head_width)
+        q_BHTK, k_BGSK = self.query_norm(q_BHTK), self.key_norm(k_BGSK)
+        q_BHTK, k_BGSK, scores_BHTS, weights_BHTS = self.compare(q_BHTK, k_BGSK)
+        heads_BHTK = weights_BHTS @ self.share_among_heads(v_BGSK)
+        output_BTD = self.W_O(heads_BHTK.transpose(1, 2).flatten(start_dim=2))
+
+        weighted, masked = self.equations
+        shared = () if self.n_kv_heads == self.n_heads else (23,)
+        normed = () if isinstance(self.query_norm, nn.Identity) else (24,)
+        mapped = () if weighted == 7 else (weighted,)
+        changed = (*normed, *mapped, *getattr(getattr(self.rotate, "__self__", None), "equations", ()))
+        return [
+            Step("q", "HTK", (7, *changed), q_BHTK[0]),
+            Step("k", "GSK", (7, *shared, *changed), k_BGSK[0]),
+            Step("v", "GSK", (7, *shared), v_BGSK[0]),
+            Step("scores", "HTS", (weighted, masked), scores_BHTS[0]),
+            Step("weights", "HTS", (weighted,), weights_BHTS[0]),
+            Step("heads", "HTK", (weighted,), heads_BHTK[0]),
+            Step("output", "TD", (9,), output_BTD[0]),
+        ]
+
+    def compare(self, q_BHTK: Tensor, k_BGSK: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Queries and keys as they meet, their scores, and the weights of the values."""
+        q_BHTK, k_BGSK = self.rotate(q_BHTK, 0), self.rotate(k_BGSK, 0)
+        products_BHTS = (q_BHTK / sqrt(self.head_width)) @ self.share_among_heads(k_BGSK).mT
+        scores_BHTS = products_BHTS + self.mask(q_BHTK.size(2), like=q_BHTK)
+        return q_BHTK, k_BGSK, scores_BHTS, scores_BHTS.softmax(dim=-1)
+
+    def mask(self, T: int, like: Tensor) -> Tensor:
+        return causal_mask(T, T, like)
 
 
 class AttentionOnOneToken:

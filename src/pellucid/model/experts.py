@@ -3,7 +3,8 @@
 The layer has the weights of all its experts, but each token is multiplied by those of its few alone. Experts have no
 capacity limit: with one, a token might be dropped because of later tokens, and the model would see the future.
 
-Shapes: B batch, T positions, D model, E experts, N tokens, C choices of a token, R = N * C rows, sorted by expert.
+Shapes: B batch, T positions, D model, F feed-forward, E experts, N tokens, C choices of a token, R = N * C rows,
+sorted by expert.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
+from pellucid.model.language_model import Step
 from pellucid.model.one_token import OnOneToken, on_one_token
 
 
@@ -78,6 +80,22 @@ class Experts(nn.Module):
             return y_BD  # type: ignore[return-value]
 
         return on_one_token_
+
+    def steps(self, x_TD: Tensor) -> list[Step]:
+        """Equation 40 as it is written: each expert's output times its share. Numbers of idle experts are zeros."""
+        probabilities_TE = self.router(x_TD)
+        is_chosen_TE = torch.zeros_like(probabilities_TE).scatter(1, probabilities_TE.topk(self.top_k).indices, 1)
+        shares_TE = F.normalize(probabilities_TE * is_chosen_TE, p=1, dim=-1)
+        hidden, outputs = zip(*(expert.steps(x_TD) for expert in (*self.experts, *self.shared)), strict=True)
+        hidden_ETF = torch.stack([step.values for step in hidden])
+        outputs_ETD = torch.stack([step.values for step in outputs])
+        is_asked_ET, factors_ET = (F.pad(x_TE, (0, len(self.shared)), value=1).T for x_TE in (is_chosen_TE, shares_TE))
+        output_TD = (factors_ET[..., None].to(outputs_ETD.dtype) * outputs_ETD).sum(dim=0)
+        return [
+            Step("shares of experts", "TE", (40,), shares_TE),
+            Step("hidden", "ETF", hidden[0].equations, hidden_ETF * is_asked_ET[..., None]),
+            Step("output", "TD", (40,), output_TD),
+        ]
 
 
 def rows_of_each(choices_NC: Tensor, n_experts: int) -> list[int]:

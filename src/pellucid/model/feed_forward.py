@@ -10,6 +10,7 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pellucid.model.language_model import Step
 from pellucid.model.one_token import OnOneToken, side_by_side
 
 Activation = Callable[[Tensor], Tensor]
@@ -40,6 +41,10 @@ class FeedForward(nn.Module):
             return lambda x_BD: narrow(F.relu(widen(x_BD)).square_())
         return lambda x_BD: narrow(activation(widen(x_BD)))
 
+    def steps(self, x_TD: Tensor) -> list[Step]:
+        hidden_TF = self.activation(self.W_1(x_TD))
+        return [Step("hidden", "TF", (11,), hidden_TF), Step("output", "TD", (11,), self.W_2(hidden_TF))]
+
 
 class SwiGLU(nn.Module):
     """W_2 (silu(W_gate x) * W_1 x): one projection opens and shuts the other, as in Llama (Shazeer 2020).
@@ -66,3 +71,7 @@ class SwiGLU(nn.Module):
             return narrow(F.silu(gate_BF) * hidden_BF)
 
         return on_one_token
+
+    def steps(self, x_TD: Tensor) -> list[Step]:
+        hidden_TF = F.silu(self.W_gate(x_TD)) * self.W_1(x_TD)
+        return [Step("hidden", "TF", (22,), hidden_TF), Step("output", "TD", (22,), self.W_2(hidden_TF))]

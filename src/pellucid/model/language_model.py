@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,20 @@ class State(Protocol):
 
     def reorder(self, rows_N: Tensor) -> None:
         """Continue with these sequences of the batch, in this order; one may be named several times."""
+
+
+class Step(NamedTuple):
+    """A tensor on the way through a layer, for one text: a layer's `steps` say what its `forward` does.
+
+    axes: their letters, as in names of the code. equations: those that compute it from earlier steps, numbered as in
+    docs/equations.md. sublayer: "attention" or "feed_forward", once its place in the model is known.
+    """
+
+    name: str
+    axes: str
+    equations: tuple[int, ...]
+    values: Tensor
+    sublayer: str = ""
 
 
 class LanguageModel(nn.Module):

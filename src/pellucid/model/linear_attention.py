@@ -113,6 +113,15 @@ class LinearAttention(MultiHeadAttention):
         """The state before the first token; its size does not depend on `capacity`."""
         return no_sums(batch_size, self.n_kv_heads, self.head_width, self.head_width, like)
 
+    equations = (38, 8)
+
+    def compare(self, q_BHTK: Tensor, k_BGSK: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        q_BHTK, k_BGSK = feature_map(q_BHTK), feature_map(k_BGSK)
+        sum_BHT1 = (q_BHTK @ self.share_among_heads(k_BGSK).mT).tril().sum(dim=-1, keepdim=True)
+        q_BHTK, k_BGSK = self.rotate(q_BHTK, 0), self.rotate(k_BGSK, 0)
+        scores_BHTS = (q_BHTK @ self.share_among_heads(k_BGSK).mT).tril()
+        return q_BHTK, k_BGSK, scores_BHTS, scores_BHTS / (sum_BHT1 + SMALLEST_SUM)
+
 
 def no_sums(B: int, G: int, K: int, V: int, like: Tensor) -> RunningSums:
     dtype = torch.promote_types(like.dtype, torch.float32)

@@ -22,6 +22,8 @@ class LayerNorm(nn.LayerNorm):
     PyTorch's own, which divides by D, not D - 1, for the variance; Ba, Kiros and Hinton 2016.
     """
 
+    equations = (10,)
+
     def __init__(self, width: int, bias: bool, epsilon: float = EPSILON) -> None:
         super().__init__(width, eps=epsilon, bias=bias)
 
@@ -36,6 +38,8 @@ class RMSNorm(nn.Module):
 
     Zhang and Sennrich 2019. Written out to be read; PyTorch's own is not faster on a CPU.
     """
+
+    equations = (21,)
 
     def __init__(self, width: int, epsilon: float = EPSILON) -> None:
         super().__init__()

@@ -107,6 +107,7 @@ class Rotary(NoPositions):
         angles = clock_angles(context_length, rotated_width, base)
         self.cos_TI = nn.Buffer(angles.cos(), persistent=False)
         self.sin_TI = nn.Buffer(angles.sin(), persistent=False)
+        self.equations = (5,) if rotated_width == head_width else (5, 31)
 
     def rotate(self, x_BHTK: Tensor, start: int) -> Tensor:
         end = start + x_BHTK.size(2)

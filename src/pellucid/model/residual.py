@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from pellucid.model.language_model import Step
 from pellucid.model.one_token import OnOneToken, as_function, on_one_token
 
 Sublayer = Callable[..., Tensor]  # a module, seen as the function it computes
@@ -34,6 +35,12 @@ class PreNorm(nn.Module):
         norm, sublayer = as_function(self.norm), on_one_token(self.sublayer)
         return lambda x_BD, *inputs: x_BD + sublayer(norm(x_BD), *inputs)
 
+    def steps(self, x_TD: Tensor, inner: list[Step]) -> list[Step]:
+        """The stream and what the sublayer reads, `inner`, which are the sublayer's steps, and the new stream."""
+        normed = Step("norm(x)", "TD", getattr(self.norm, "equations", ()), self.norm(x_TD))
+        new_x_TD = x_TD + inner[-1].values
+        return [Step("x", "TD", (10,), x_TD), normed, *inner, Step("new x", "TD", (10,), new_x_TD)]
+
 
 class PostNorm(nn.Module):
     """norm(x + f(x)). Other inputs of the sublayer f, such as attention's cache, are passed on."""
@@ -49,6 +56,12 @@ class PostNorm(nn.Module):
     def on_one_token(self) -> OnOneToken:
         norm, sublayer = as_function(self.norm), on_one_token(self.sublayer)
         return lambda x_BD, *inputs: norm(x_BD + sublayer(x_BD, *inputs))
+
+    def steps(self, x_TD: Tensor, inner: list[Step]) -> list[Step]:
+        """The stream, `inner`, which are the sublayer's steps, and the new stream."""
+        equations = tuple(dict.fromkeys((10, *getattr(self.norm, "equations", ()))))
+        new_x_TD = self.norm(x_TD + inner[-1].values)
+        return [Step("x", "TD", (10,), x_TD), *inner, Step("new x", "TD", equations, new_x_TD)]
 
 
 Residual = PreNorm | PostNorm

@@ -42,6 +42,11 @@ class SlidingWindowAttention(MultiHeadAttention):
         shape_BGSK = (batch_size, self.n_kv_heads, min(self.window - 1, capacity), self.head_width)
         return WindowCache(like.new_zeros(shape_BGSK), like.new_zeros(shape_BGSK), self.window)
 
+    equations = (7, 39)
+
+    def mask(self, T: int, like: Tensor) -> Tensor:
+        return window_mask(T, T, self.window, like)
+
 
 class WindowCache(LayerCache):
     """Keys and values of the last `window` - 1 positions: all that a new token sees besides itself."""

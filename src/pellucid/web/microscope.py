@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pellucid.config.model import ExpertsConfig
 from pellucid.config.shipped import DEMO
 from pellucid.corpora.corpus import KnownConversations
 from pellucid.corpora.fables import FablesCorpus
@@ -27,6 +26,7 @@ from pellucid.inspection.attribution import attribute, what_decides
 from pellucid.inspection.beliefs import BeliefMaps, belief_maps
 from pellucid.inspection.build import known_corpus_of, scores_of_run
 from pellucid.inspection.explain import beginning_that_fits
+from pellucid.inspection.inside import has_experts
 from pellucid.inspection.interventions import Place, places_of
 from pellucid.inspection.knock_out import held_out_documents, knock_out_table
 from pellucid.inspection.trace import Trace, require_decoder, trace, trace_outside
@@ -310,10 +310,8 @@ def swapped(tokenizer: Tokenizer, text: str) -> Json | None:
 
 def _experts(opened: Opened, traced: Trace) -> Json:
     """The share of each expert in the output of its layer, at each token; nothing for a model without experts."""
-    if not isinstance(getattr(opened.trained.config.model, "feed_forward", None), ExpertsConfig):
-        return {}
-    steps = [step for layer in range(len(traced.attention)) for step in traced.inside(layer)]
-    return {"experts": packed(torch.stack([step.values for step in steps if step.name == "shares of experts"]))}
+    shares_LTE = traced.shares_of_experts() if has_experts(opened.model) else None
+    return {} if shares_LTE is None else {"experts": packed(shares_LTE)}
 
 
 def _read(opened: Opened, text: str) -> tuple[list[int], str]:
