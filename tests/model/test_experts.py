@@ -7,7 +7,6 @@ import torch
 from model.model_axes import AXES, VOCAB_SIZE, build_away_from_zero, float64, tiny_config
 from model.test_decoder import influence
 from pellucid.model.build import build_feed_forward, build_model
-from pellucid.model.experts import experts_of, router_probabilities
 from reference import experts as reference
 
 N_EXPERTS, TOP_K = 4, 2
@@ -112,30 +111,28 @@ def test_piece_by_piece_is_all_at_once(chunks):
 
 def test_in_bfloat16_the_router_decides_in_float32():
     model = build_model(tiny_config(feed_forward=moe()), VOCAB_SIZE)
-    with torch.autocast("cpu", torch.bfloat16), router_probabilities(experts_of(model)) as heard:
+    with torch.autocast("cpu", torch.bfloat16), model.sparse_layers()[-1].probabilities() as heard:
         logits_BTV = model(torch.zeros(2, 8, dtype=torch.long))
-    assert [p_BTE.dtype for p_BTE in heard] == [torch.float32] * 2
+    assert [p_BTE.dtype for p_BTE in heard] == [torch.float32]
     assert logits_BTV.dtype == torch.bfloat16
 
 
-def test_routers_are_heard_in_the_order_of_the_layers_and_only_inside():
+def test_a_router_is_heard_inside_alone_and_nothing_changes():
     model = build_away_from_zero(tiny_config(feed_forward=moe()))
     tokens_BT = torch.zeros(2, 8, dtype=torch.long)
     unheard_BTV = model(tokens_BT)
-    first, second = experts_of(model)
-    with router_probabilities([first, second]) as heard:
+    blocks = [block.feed_forward.sublayer for block in model.blocks]
+    assert model.sparse_layers() == blocks
+    with blocks[1].probabilities() as heard:
         assert torch.equal(model(tokens_BT), unheard_BTV)
     model(tokens_BT)
-    assert [p_BTE.shape for p_BTE in heard] == [(2, 8, N_EXPERTS)] * 2
-    with router_probabilities([second]) as only:
-        model(tokens_BT)
-    assert torch.equal(only[0], heard[1])
+    assert [p_BTE.shape for p_BTE in heard] == [(2, 8, N_EXPERTS)]
 
 
 def test_experts_start_apart_and_all_about_equally_likely():
     torch.manual_seed(0)
     model = build_model(tiny_config(feed_forward=moe(), d_model=64, d_ff=256), VOCAB_SIZE)
-    for experts in experts_of(model):
+    for experts in model.sparse_layers():
         assert experts.router.weight.std().item() == pytest.approx(0.02, rel=0.15)
         first, second = experts.experts[0], experts.experts[1]
         assert not torch.equal(first.W_1.weight, second.W_1.weight)
@@ -144,7 +141,7 @@ def test_experts_start_apart_and_all_about_equally_likely():
 
 def test_zeroed_projections_silence_every_expert():
     model = build_model(tiny_config(feed_forward=moe(shared_experts=1), zero_init_projections=True), VOCAB_SIZE)
-    for experts in experts_of(model):
+    for experts in model.sparse_layers():
         assert not experts(torch.randn(2, 3, 8)).any()
 
 

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.data.batches import IGNORE_INDEX
-from pellucid.model.experts import experts_of, router_probabilities
 from pellucid.objectives import next_token as module
 from pellucid.objectives.next_token import cross_entropy, load_balance, next_token
 from pellucid.training.build import choose_objective
@@ -99,7 +98,7 @@ def test_the_penalty_is_apart_from_the_loss_and_reaches_the_routers_alone():
     plain = next_token(decoder, batch)
     torch.testing.assert_close(loss.sum, plain.sum)
     torch.testing.assert_close(loss.penalty, 0.5 * loss.figures["balance_loss"])
-    last = experts_of(decoder)[-1]
+    last = decoder.sparse_layers()[-1]
     weights = [last.router.weight, *last.experts.parameters(), *last.shared.parameters()]
     of_router, *of_experts = torch.autograd.grad(loss.penalty, weights, allow_unused=True)
     assert of_router.any()
@@ -108,7 +107,7 @@ def test_the_penalty_is_apart_from_the_loss_and_reaches_the_routers_alone():
 
 def test_the_load_is_the_share_of_the_choices_of_each_layer():
     decoder, batch = tiny_decoder(**MOE), random_batch(0)
-    with router_probabilities(experts_of(decoder)) as heard:
+    with decoder.sparse_layers()[0].probabilities() as heard:
         loss = choose_objective(decoder_config(**MOE), decoder)(decoder, batch)
     load_LE = loss.figures["expert_load"] / loss.count
     torch.testing.assert_close(load_LE.sum(dim=1), torch.ones(2))

@@ -14,8 +14,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import assert_never
 
-from pellucid.model.experts import Router
-
 Format = Literal["int8", "nf4", "nf4-double"]
 
 BLOCK = 64
@@ -133,16 +131,15 @@ class QuantizedLinear(nn.Module):
 
 
 def quantize(model: nn.Module, to: Format) -> None:
-    """Replace each linear layer inside the blocks by a QuantizedLinear. Routers of experts stay exact."""
+    """Replace each linear layer inside the blocks by a QuantizedLinear."""
     for name, layer in linear_layers(model).items():
         if isinstance(layer, nn.Linear):
             model.set_submodule(name, QuantizedLinear(layer, to))
 
 
 def linear_layers(model: nn.Module) -> dict[str, nn.Linear | QuantizedLinear]:
-    """The plain or quantized linear layers inside blocks, by name."""
-    kinds = (nn.Linear, QuantizedLinear)
-    layers = {name: m for name, m in model.named_modules() if isinstance(m, kinds) and not isinstance(m, Router)}
+    """The plain or quantized linear layers inside blocks, by name. One that does more, as a router does, is neither."""
+    layers = {name: layer for name, layer in model.named_modules() if type(layer) in (nn.Linear, QuantizedLinear)}
     return {name: layer for name, layer in layers.items() if name.startswith("blocks.")}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -75,6 +75,9 @@ class DenseConfig(Section):
     """One feed-forward layer for all tokens."""
 
     type: Literal["dense"]
+    n_experts: ClassVar = 0  # what both kinds of layer say
+    shared_experts: ClassVar = 0
+    load_balance_weight: ClassVar = 0.0
 
 
 class ExpertsConfig(Section):
@@ -149,6 +152,11 @@ class DecoderConfig(Section):
 
     def has_bias(self, place: BiasPlace) -> bool:
         return self.bias if isinstance(self.bias, bool) else place in self.bias
+
+    @property
+    def window(self) -> int | None:
+        """Tokens that a position sees in each layer; None: all before it."""
+        return self.attention.window if isinstance(self.attention, SlidingWindowConfig) else None
 
     @property
     def attends_by_softmax(self) -> bool:

@@ -20,7 +20,7 @@ from pellucid.config.data import (
     TokenizerConfig,
 )
 from pellucid.config.generation import SampleConfig
-from pellucid.config.model import DecoderConfig, ExpertsConfig, ModelConfig, with_type
+from pellucid.config.model import DecoderConfig, DenseConfig, ModelConfig, with_type
 from pellucid.config.post_training import (
     GRPOConfig,
     LoRAConfig,
@@ -134,8 +134,7 @@ class RunConfig(Section, json_schema_extra=for_editors):
 def broken_rules(run: RunConfig) -> Iterator[BrokenRule]:
     """The rules between sections that a run breaks, in the best order to fix them."""
     corpus, objective, model = run.corpus.type, run.objective.type, run.model.type
-    experts = run.model.feed_forward if isinstance(run.model, DecoderConfig) else None
-    experts = experts if isinstance(experts, ExpertsConfig) else None
+    feed_forward = run.model.feed_forward if isinstance(run.model, DecoderConfig) else DenseConfig(type="dense")
     starts_from_none = run.start_from is None
     if run.train.gradient_checkpointing != "none" and model != "decoder":
         yield BrokenRule(
@@ -143,7 +142,7 @@ def broken_rules(run: RunConfig) -> Iterator[BrokenRule]:
             f"the {model} has no {run.train.gradient_checkpointing} to recompute",
             "leave it out, or use model.type decoder",
         )
-    if run.train.compile and experts:
+    if run.train.compile and feed_forward.n_experts:
         yield BrokenRule(
             "train.compile",
             "a compiled graph has fixed shapes, and an expert gets as many tokens as ask it",
@@ -201,7 +200,7 @@ def broken_rules(run: RunConfig) -> Iterator[BrokenRule]:
         yield BrokenRule("adapter", "there are no weights to freeze", "add `start_from: RUN`, or leave out the adapter")
     if not run.reads_text and run.train.parallel == "fsdp":
         yield BrokenRule("train.parallel", f"fsdp cannot be combined with objective {objective}", "use ddp or auto")
-    if not run.reads_text and experts and experts.load_balance_weight:
+    if not run.reads_text and feed_forward.load_balance_weight:
         yield BrokenRule(
             "model.feed_forward.load_balance_weight",
             f"the loss of {objective} has no part for balancing the experts",

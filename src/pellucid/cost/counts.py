@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode, flop_registry, register_flop_formula
 
-from pellucid.model.experts import Experts, experts_of
 from pellucid.model.language_model import LanguageModel
 
 aten = torch.ops.aten
@@ -105,7 +104,7 @@ def count_parameters(model: LanguageModel) -> Parameters:
     for name, parameter in model.named_parameters():
         parts[_part_of(name)] += parameter.numel()
         parts["total"] += parameter.numel()
-    parts["active"] = parts["total"] - sum(map(idle_parameters, experts_of(model)))
+    parts["active"] = parts["total"] - sum(layer.idle_parameters() for layer in model.sparse_layers())
     return Parameters(**parts)
 
 
@@ -116,12 +115,6 @@ PART_OF_PREFIX = {
     "layers.": "recurrent",
     "logits": "embedding",  # a bigram's table
 }
-
-
-def idle_parameters(layer: Experts) -> int:
-    """The number of parameters in the experts that a token does not use. All experts have the same size."""
-    idle = list(layer.experts)[layer.top_k :]
-    return sum(parameter.numel() for expert in idle for parameter in expert.parameters())
 
 
 def _part_of(name: str) -> str:

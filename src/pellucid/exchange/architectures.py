@@ -17,11 +17,9 @@ from pellucid.checkpoint.training_state import first_not_finite, model_tensors
 from pellucid.config.model import (
     BiasPlace,
     DecoderConfig,
-    ExpertsConfig,
     NoPositionConfig,
     RotaryConfig,
     SinusoidalConfig,
-    SlidingWindowConfig,
 )
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.exchange.classes import ARCHITECTURES, Architecture
@@ -106,23 +104,22 @@ def class_for(config: DecoderConfig, tensors: Mapping[str, Tensor], *, any_token
 
 def used_biases(tensors: Mapping[str, Tensor]) -> set[BiasPlace]:
     """The places that have biases; those that are all zeros do not count."""
-    biases = {name: tensor for name, tensor in tensors.items() if name.endswith(".bias") and name != "scalar_head.bias"}
-    return {bias_place(name) for name, tensor in biases.items() if tensor.any()}
+    of_layers = [name for name in tensors if name.endswith(".bias") and name.startswith(("blocks.", "final_norm."))]
+    return {bias_place(name) for name in of_layers if tensors[name].any()}
 
 
 def _lacks(architecture: Architecture, config: DecoderConfig, biases: set[BiasPlace]) -> list[str]:
     """The knobs that a class cannot match."""
-    window = config.attention.window if isinstance(config.attention, SlidingWindowConfig) else 0
-    experts = config.feed_forward if isinstance(config.feed_forward, ExpertsConfig) else None
+    feed_forward = config.feed_forward
     rope = config.position if isinstance(config.position, RotaryConfig) else None
     width = head_width(config)
     own_width = architecture.sets_head_width and not (architecture.divides_width and config.d_model % config.n_heads)
     has = {
         "norm_placement": config.norm_placement == "pre",
         "logit_soft_cap": config.logit_soft_cap is None,
-        "attention": config.attends_by_softmax and (not window or architecture.window is not None),
-        "attention.window": window != 1,  # with a cache, transformers' classes see one token more
-        "feed_forward": (experts is not None) == architecture.experts and not (experts and experts.shared_experts),
+        "attention": config.attends_by_softmax and (config.window is None or architecture.window is not None),
+        "attention.window": config.window != 1,  # with a cache, transformers' classes see one token more
+        "feed_forward": bool(feed_forward.n_experts) == architecture.experts and not feed_forward.shared_experts,
         "position.unrotated_last_layers": not rope or rope.unrotated_last_layers == 0,
         "position.rotated_fraction": not rope or rope.rotated_width(width) == width,
         "position": config.position.type in architecture.positions,
@@ -148,9 +145,8 @@ def _places(architecture: Architecture, config: DecoderConfig, values: Mapping[s
         places.append(Place((UNEMBEDDING,), "lm_head.weight"))
     if "learned" in architecture.positions:
         places.append(Place((POSITIONS,), "transformer.wpe.weight"))
-    n_experts = config.feed_forward.n_experts if isinstance(config.feed_forward, ExpertsConfig) else 0
     for row in architecture.rows:
-        places.extend(places_of(row, values, config.n_layers, n_experts))
+        places.extend(places_of(row, values, config.n_layers, config.feed_forward.n_experts))
     return places
 
 
@@ -206,8 +202,7 @@ def _renamed(
 
 def _expected(config: DecoderConfig, vocab_size: int, n_tensors: int, where: str) -> dict[str, Tensor]:
     """Our tensors on the meta device. Damaged sizes raise an error before memory is allocated."""
-    n_experts = config.feed_forward.n_experts if isinstance(config.feed_forward, ExpertsConfig) else 1
-    if config.n_layers * n_experts > n_tensors:
+    if config.n_layers * max(1, config.feed_forward.n_experts) > n_tensors:
         raise CheckpointError(where, f"{n_tensors} tensors are too few for {config.n_layers} layers", DAMAGED)
     try:
         return _shapes(config, vocab_size)

@@ -5,14 +5,7 @@ from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
-from pellucid.config.model import (
-    BIAS_PLACES,
-    BiasPlace,
-    DecoderConfig,
-    ExpertsConfig,
-    RotaryConfig,
-    SlidingWindowConfig,
-)
+from pellucid.config.model import BIAS_PLACES, BiasPlace, DecoderConfig, RotaryConfig
 from pellucid.errors import CheckpointError
 from pellucid.exchange.classes import Architecture
 from pellucid.exchange.layouts import bias_place
@@ -50,14 +43,13 @@ def written_config(
     if isinstance(config.position, RotaryConfig):
         rotation = {"rope_theta": config.position.base}
         written.update(rotation, rope_parameters={"rope_type": "default", **rotation})
-    if isinstance(config.feed_forward, ExpertsConfig):
-        written["num_local_experts"] = config.feed_forward.n_experts
-        written["num_experts_per_tok"] = config.feed_forward.top_k
+    if architecture.experts:
+        written["num_local_experts"] = ours["feed_forward"]["n_experts"]
+        written["num_experts_per_tok"] = ours["feed_forward"]["top_k"]
         if config.d_model % 8 or ours["d_ff"] % 8:
             written["experts_implementation"] = "eager"  # its grouped kernel needs rows of a multiple of 16 bytes
     if architecture.window is not None:
-        window = config.attention.window if isinstance(config.attention, SlidingWindowConfig) else None
-        written["sliding_window"] = window
+        window = written["sliding_window"] = config.window
         if architecture.window == "layer_types":
             written["use_sliding_window"] = window is not None
             written["max_window_layers"] = config.n_layers if window is None else 0

@@ -21,7 +21,7 @@ def knobs_of(config: DecoderConfig) -> dict[str, Any]:
     knobs = {name.removesuffix(".type"): value for name, value in flat(sections).items()}
     knobs |= {"n_kv_heads": config.n_kv_heads or config.n_heads, "head_width": head_width(config)}
     knobs |= {"d_ff": config.d_ff or 4 * config.d_model}
-    hides_nothing = getattr(config.attention, "window", 0) >= config.context_length
+    hides_nothing = (config.window or 0) >= config.context_length
     if hides_nothing or knobs["attention"] == "fused":  # the same equation
         knobs["attention"] = "explicit"
         knobs.pop("attention.window", None)

@@ -10,7 +10,7 @@ sorted by expert.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -97,6 +97,22 @@ class Experts(nn.Module):
             Step("output", "TD", (40,), output_TD),
         ]
 
+    def initialize_router(self) -> None:
+        """Small weights, so that all experts are about equally likely at first."""
+        nn.init.normal_(self.router.weight, std=0.02)
+
+    def idle_parameters(self) -> int:
+        """The number of parameters in the experts that a token does not use. All experts have the same size."""
+        idle = list(self.experts)[self.top_k :]
+        return sum(parameter.numel() for expert in idle for parameter in expert.parameters())
+
+    @contextmanager
+    def probabilities(self) -> Iterator[list[Tensor]]:
+        """Inside, a forward pass appends the router's probabilities (B, T, E) to the list."""
+        heard: list[Tensor] = []
+        with self.router.register_forward_hook(lambda _, __, p_BTE: heard.append(p_BTE)):
+            yield heard
+
 
 def rows_of_each(choices_NC: Tensor, n_experts: int) -> list[int]:
     """The number of rows for each expert.
@@ -108,18 +124,3 @@ def rows_of_each(choices_NC: Tensor, n_experts: int) -> list[int]:
         return [R * (i + 1) // n_experts - R * i // n_experts for i in range(n_experts)]
     counts: list[int] = choices_NC.flatten().bincount(minlength=n_experts).tolist()
     return counts
-
-
-def experts_of(model: nn.Module) -> list[Experts]:
-    """The mixture-of-experts layers of a model, in order; none in most models."""
-    return [module for module in model.modules() if isinstance(module, Experts)]
-
-
-@contextmanager
-def router_probabilities(layers: Sequence[Experts]) -> Iterator[list[Tensor]]:
-    """Inside, a forward pass appends the probabilities (B, T, E) of each layer's router to the list, in order."""
-    probabilities: list[Tensor] = []
-    with ExitStack() as hooks:
-        for layer in layers:
-            hooks.enter_context(layer.router.register_forward_hook(lambda _, __, p_BTE: probabilities.append(p_BTE)))
-        yield probabilities

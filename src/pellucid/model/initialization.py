@@ -13,7 +13,6 @@ from torch import nn
 
 from pellucid.model.attention import MultiHeadAttention
 from pellucid.model.decoder import Decoder
-from pellucid.model.experts import experts_of
 from pellucid.model.positions import Sinusoidal
 from pellucid.model.recurrent import Recurrent
 
@@ -46,8 +45,8 @@ def initialize(model: Decoder, *, embedding_std: float | None, zero_init_project
             nn.init.normal_(module.weight, std=output_std if name.endswith(OUTPUT_PROJECTIONS) else matrix_std)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-    for layer in experts_of(model):  # small, so that all experts are about equally likely at first
-        nn.init.normal_(layer.router.weight, std=EMBEDDING_STD)
+    for layer in model.sparse_layers():
+        layer.initialize_router()
     if copying_init:
         start_as_copier([module for module in model.blocks.modules() if isinstance(module, MultiHeadAttention)][-1])
 

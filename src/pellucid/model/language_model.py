@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +45,22 @@ class Step(NamedTuple):
     sublayer: str = ""
 
 
+@runtime_checkable
+class SparseLayer(Protocol):
+    """A layer that sends each token to `top_k` of its parts: what others need to know of it."""
+
+    top_k: int
+
+    def initialize_router(self) -> None:
+        """Initial weights for what chooses: all parts about equally likely."""
+
+    def idle_parameters(self) -> int:
+        """The number of parameters that a token does not meet."""
+
+    def probabilities(self) -> AbstractContextManager[list[Tensor]]:
+        """Inside, a forward pass appends the probabilities (B, T, E) of the parts to the list."""
+
+
 class LanguageModel(nn.Module):
     """p(next token | tokens so far) at every position at once, as logits.
 
@@ -71,6 +87,10 @@ class LanguageModel(nn.Module):
     def hidden_modules(self) -> list[nn.Module]:
         """The modules whose outputs are hidden vectors (B, T, D), in order; none for a model without such vectors."""
         return []
+
+    def sparse_layers(self) -> list[SparseLayer]:
+        """The layers that send a token to some of their parts, in order; none in most models."""
+        return [module for module in self.modules() if isinstance(module, SparseLayer)]
 
 
 def product_dtype(x: Tensor) -> torch.dtype:

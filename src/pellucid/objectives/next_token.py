@@ -6,6 +6,7 @@ Shapes: B batch, T positions, V vocabulary, N predictions, C of them at once, E 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 import torch
@@ -13,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pellucid.data.batches import IGNORE_INDEX, Batch
-from pellucid.model.experts import Experts, router_probabilities
+from pellucid.model.language_model import SparseLayer
 from pellucid.objectives.objective import Forward, Loss, Objective
 
 NUMBERS_AT_ONCE = 2**26  # 256 MB in float32
@@ -47,17 +48,18 @@ def next_token(forward: Forward, batch: Batch) -> Loss:
 
 
 def with_load_balance(
-    forward: Forward, batch: Batch, *, objective: Objective, layers: Sequence[Experts], weight: float
+    forward: Forward, batch: Batch, *, objective: Objective, layers: Sequence[SparseLayer], weight: float
 ) -> Loss:
     """Another objective's loss, with a penalty for unevenly chosen experts (equation 41): the mean over the layers.
 
     Figures: the balance loss without its weight, and the load: the share of each expert in the choices of its layer.
     """
-    with router_probabilities(layers) as probabilities:
+    with ExitStack() as stack:
+        heard = [stack.enter_context(layer.probabilities()) for layer in layers]
         loss = objective(forward, batch)
     is_target_BT = batch.targets_BT != IGNORE_INDEX
     balances, counts = zip(
-        *(load_balance(p_BTE, is_target_BT, layer.top_k) for p_BTE, layer in zip(probabilities, layers, strict=True)),
+        *(load_balance(p_BTE, is_target_BT, layer.top_k) for (p_BTE,), layer in zip(heard, layers, strict=True)),
         strict=True,
     )
     balance, load_LE = torch.stack(balances).mean(), torch.stack(counts) / layers[0].top_k

@@ -16,7 +16,7 @@ from pellucid.adapters.lora import merge, merged
 from pellucid.checkpoint.snapshots import snapshot_steps
 from pellucid.config.data import CONVERSATIONS
 from pellucid.config.load import run_config_to_yaml
-from pellucid.config.model import BigramConfig, DecoderConfig, ExpertsConfig, ModelConfig
+from pellucid.config.model import BigramConfig, DecoderConfig, ModelConfig
 from pellucid.config.post_training import (
     DPOConfig,
     GRPOConfig,
@@ -48,7 +48,6 @@ from pellucid.generation.text import generate_text
 from pellucid.kernels.products import with_faster_products
 from pellucid.model.bigram import Bigram
 from pellucid.model.build import build_model
-from pellucid.model.experts import experts_of
 from pellucid.model.language_model import LanguageModel
 from pellucid.model.recompute import recompute_activations
 from pellucid.objectives.next_token import next_token, with_load_balance
@@ -248,13 +247,14 @@ def choose_forward(
     return with_faster_products(model)
 
 
-def choose_objective(config: ModelConfig, model: nn.Module, **options: Any) -> Objective:
+def choose_objective(config: ModelConfig, model: LanguageModel, **options: Any) -> Objective:
     """Next-token prediction, with the knobs of its section; with experts, also the load-balancing penalty."""
     objective: Objective = partial(next_token, **options)
-    if not isinstance(config, DecoderConfig) or not isinstance(config.feed_forward, ExpertsConfig):
+    layers = model.sparse_layers()
+    if not isinstance(config, DecoderConfig) or not layers:
         return objective
     weight = config.feed_forward.load_balance_weight
-    return partial(with_load_balance, objective=objective, layers=experts_of(model), weight=weight)
+    return partial(with_load_balance, objective=objective, layers=layers, weight=weight)
 
 
 def build_optimizers(

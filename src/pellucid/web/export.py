@@ -18,7 +18,7 @@ from typing import Any
 from torch import Tensor
 
 from pellucid.checkpoint.run_directory import find_step_directory
-from pellucid.config.model import DecoderConfig, ExpertsConfig
+from pellucid.config.model import DecoderConfig
 from pellucid.errors import ConfigError, DataError
 from pellucid.files import written_whole
 from pellucid.model.known_parts import unknown_parts
@@ -171,7 +171,7 @@ def unsupported_part(opened: Opened) -> str | None:
         return ", ".join(unknown)
     if not config.attends_by_softmax:
         return f"{config.attention} attention"
-    if isinstance(config.feed_forward, ExpertsConfig):
+    if config.feed_forward.n_experts:
         return "a mixture of experts"
     if not opened.tokenizer.has_words:
         return "a tokenizer that does not cut text as GPT-2's does"
