@@ -13,6 +13,7 @@ from pellucid.corpora.instructions import InstructionsCorpus
 from pellucid.data.batches import IGNORE_INDEX
 from pellucid.errors import CheckpointError
 from pellucid.model.build import build_model
+from pellucid.model.scoring_decoder import ScoringDecoder
 from pellucid.objectives.policy import entropy, grpo, log_probabilities, ppo
 from pellucid.post_training.credit import (
     Halves,
@@ -20,7 +21,6 @@ from pellucid.post_training.credit import (
     credit_by_settling,
     credit_by_values,
     explained_variance,
-    logits_and_values,
     lost_at,
 )
 from pellucid.post_training.rewards import by_verifier
@@ -40,7 +40,7 @@ ALL = slice(None)
 def drawn_decoder(seed):
     config = DecoderConfig(context_length=80, d_model=16, n_layers=1, n_heads=2)
     torch.manual_seed(seed)
-    model = build_model(config, TOKENIZER.vocab_size, scalar_head=True)
+    model = build_model(config, TOKENIZER.vocab_size, kind=ScoringDecoder)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     return model.eval()
@@ -140,8 +140,9 @@ def test_equal_rewards_teach_nothing_and_break_nothing():
 
 def test_values_share_out_the_reward_less_the_price_of_divergence():
     model = drawn_decoder(1)
-    forward = partial(logits_and_values, model, CPU)
-    credit = partial(credit_by_values, logits_and_values=forward, beta=0.2, discount=1.0, gae_lambda=1.0)
+    credit = partial(
+        credit_by_values, logits_and_values=model.logits_and_scores, beta=0.2, discount=1.0, gae_lambda=1.0
+    )
     batch = make(model=model, credit=credit, group_size=1).batch(0, ALL)
     answers = batch.answers
     costs_P = 0.2 * (answers.old_PGT - answers.reference_PGT).sum(dim=-1)[:, 0]
@@ -150,7 +151,7 @@ def test_values_share_out_the_reward_less_the_price_of_divergence():
         # lambda and discount 1: before the first token, the return is all that is to come
         expected = float(answers.rewards_PG[row, 0] - costs_P[row])
         assert float(answers.returns_PGT[row, 0, first]) == pytest.approx(expected, abs=1e-4)
-    loss = ppo(forward, answers, clip=0.2, value_weight=0.5)
+    loss = ppo(model.logits_and_scores, answers, clip=0.2, value_weight=0.5)
     loss.sum.backward()
     assert model.scalar_head.weight.grad.abs().max() > 0
 
@@ -180,8 +181,12 @@ def test_a_reward_that_is_lost_on_the_way_has_returns_that_are_lower_by_one_befo
     answers = make().batch(0, ALL).answers
     halves = drawn_halves(answers)
     answers = answers._replace(rewards_PG=halves.rewards_PG2.sum(dim=-1))
-    forward = partial(logits_and_values, drawn_decoder(1), CPU)
-    settings = {"logits_and_values": forward, "beta": 0.2, "discount": 1.0, "gae_lambda": 1.0}
+    settings = {
+        "logits_and_values": drawn_decoder(1).logits_and_scores,
+        "beta": 0.2,
+        "discount": 1.0,
+        "gae_lambda": 1.0,
+    }
     at_end, settled = (
         credit_by_values(answers, halves, **settings, reward_at=place).returns_PGT for place in ("end", "settled")
     )
@@ -195,8 +200,8 @@ def test_a_reward_that_is_lost_on_the_way_has_returns_that_are_lower_by_one_befo
 
 
 def test_explained_variance_is_one_for_values_that_foresee_all_and_nothing_for_constant_ones():
-    forward = partial(logits_and_values, drawn_decoder(1), CPU)
-    credit = partial(credit_by_values, logits_and_values=forward, beta=0.2, discount=1.0, gae_lambda=1.0)
+    values = drawn_decoder(1).logits_and_scores
+    credit = partial(credit_by_values, logits_and_values=values, beta=0.2, discount=1.0, gae_lambda=1.0)
     answers = make(credit=credit, group_size=1).batch(0, ALL).answers
     foreseen = answers._replace(advantages_PGT=torch.zeros_like(answers.returns_PGT))
     unforeseen = answers._replace(advantages_PGT=answers.returns_PGT - 3.0)

@@ -3,8 +3,7 @@
 from pellucid.adapters.lora import add_lora
 from pellucid.adapters.quantized import quantize
 from pellucid.config.run import RunConfig
-from pellucid.model.decoder import Decoder
-from pellucid.model.language_model import LanguageModel
+from pellucid.model.language_model import LanguageModel, gives_logits
 
 
 def adapt(model: LanguageModel, config: RunConfig) -> None:
@@ -16,5 +15,5 @@ def adapt(model: LanguageModel, config: RunConfig) -> None:
         quantize(model, config.quantization)
     if config.adapter is not None:
         add_lora(model, config.adapter.rank, config.adapter.alpha, config.adapter.targets)
-        if isinstance(model, Decoder) and model.scalar_head is not None:
-            model.scalar_head.requires_grad_(True)
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(parameter.requires_grad or not gives_logits(name))

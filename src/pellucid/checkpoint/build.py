@@ -24,7 +24,7 @@ from pellucid.corpora.corpus import Corpus
 from pellucid.data.build import corpus_of_run
 from pellucid.errors import CheckpointError, ConfigError, DataError
 from pellucid.files import sha256
-from pellucid.model.build import build_model
+from pellucid.model.build import build_model, build_model_of_run
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import Precision, precision_here
 from pellucid.tokenizer import Tokenizer
@@ -198,7 +198,7 @@ def _build(checkpoint: Checkpoint, directory: Path, above: tuple[Path, ...] = ()
     except DataError as error:
         raise CheckpointError(error.where, error.what, OTHER_VERSION) from None
     _require_possible(config, checkpoint.model, where)
-    model = build_model(config.model, tokenizer.vocab_size, scalar_head=config.has_scalar_head)
+    model = build_model_of_run(config, tokenizer.vocab_size)
     if config.adapter is not None and config.base_run is not None:
         base = find_base(config.base_run[0], checkpoint.state.base_sha256, directory)
         weights = weights_to_start_from(read_checkpoint(base), base, (*above, directory))

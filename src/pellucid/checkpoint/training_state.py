@@ -13,6 +13,7 @@ from pellucid.adapters.lora import LoRALinear
 from pellucid.adapters.quantized import code_tensors
 from pellucid.checkpoint.step_directory import Checkpoint, Tensors
 from pellucid.errors import CheckpointError
+from pellucid.model.language_model import gives_logits
 from pellucid.runtime.distributed import full_tensor, shard_like
 
 OF_TASK = "task."
@@ -91,7 +92,7 @@ def load_first_weights(model: nn.Module, base: Tensors, seed: int, where: str) -
     """
     expected = _kept(model)
     tensors = with_new_tokens(base, expected, seed)
-    heads = {name: expected.get(name) for name in tensors.keys() | expected.keys() if name.startswith("scalar_head.")}
+    heads = {name: expected.get(name) for name in tensors.keys() | expected.keys() if not gives_logits(name)}
     without = {name: tensor for name, tensor in tensors.items() if name not in heads}
     shared_heads = {name: tensors.get(name, tensor) for name, tensor in heads.items() if tensor is not None}
     load_model_tensors(model, {**without, **shared_heads}, where)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -75,9 +75,6 @@ class DenseConfig(Section):
     """One feed-forward layer for all tokens."""
 
     type: Literal["dense"]
-    n_experts: ClassVar = 0  # what both kinds of layer say
-    shared_experts: ClassVar = 0
-    load_balance_weight: ClassVar = 0.0
 
 
 class ExpertsConfig(Section):
@@ -152,6 +149,11 @@ class DecoderConfig(Section):
 
     def has_bias(self, place: BiasPlace) -> bool:
         return self.bias if isinstance(self.bias, bool) else place in self.bias
+
+    @property
+    def experts(self) -> ExpertsConfig | None:
+        """What `feed_forward` says of experts; None: it is one layer for all tokens."""
+        return self.feed_forward if isinstance(self.feed_forward, ExpertsConfig) else None
 
     @property
     def window(self) -> int | None:

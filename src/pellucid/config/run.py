@@ -20,7 +20,7 @@ from pellucid.config.data import (
     TokenizerConfig,
 )
 from pellucid.config.generation import SampleConfig
-from pellucid.config.model import DecoderConfig, DenseConfig, ModelConfig, with_type
+from pellucid.config.model import DecoderConfig, ModelConfig, with_type
 from pellucid.config.post_training import (
     GRPOConfig,
     LoRAConfig,
@@ -89,8 +89,8 @@ class RunConfig(Section, json_schema_extra=for_editors):
         return None if self.start_from is None else run_and_checkpoint(self.start_from)
 
     @property
-    def has_scalar_head(self) -> bool:
-        """Whether the decoder also has a scalar head, for rewards or values."""
+    def learns_scores(self) -> bool:
+        """Whether the decoder also learns to give each token a number: a reward or a value."""
         return self.objective.type in ("reward_model", "ppo")
 
     @property
@@ -134,7 +134,7 @@ class RunConfig(Section, json_schema_extra=for_editors):
 def broken_rules(run: RunConfig) -> Iterator[BrokenRule]:
     """The rules between sections that a run breaks, in the best order to fix them."""
     corpus, objective, model = run.corpus.type, run.objective.type, run.model.type
-    feed_forward = run.model.feed_forward if isinstance(run.model, DecoderConfig) else DenseConfig(type="dense")
+    experts = run.model.experts if isinstance(run.model, DecoderConfig) else None
     starts_from_none = run.start_from is None
     if run.train.gradient_checkpointing != "none" and model != "decoder":
         yield BrokenRule(
@@ -142,13 +142,13 @@ def broken_rules(run: RunConfig) -> Iterator[BrokenRule]:
             f"the {model} has no {run.train.gradient_checkpointing} to recompute",
             "leave it out, or use model.type decoder",
         )
-    if run.train.compile and feed_forward.n_experts:
+    if run.train.compile and experts:
         yield BrokenRule(
             "train.compile",
             "a compiled graph has fixed shapes, and an expert gets as many tokens as ask it",
             "leave it out, or use model.feed_forward dense",
         )
-    if run.train.compile and run.has_scalar_head:
+    if run.train.compile and run.learns_scores:
         yield BrokenRule(
             "train.compile", f"the graph would leave out the scalar head, which {objective} trains", "leave it out"
         )
@@ -200,7 +200,7 @@ def broken_rules(run: RunConfig) -> Iterator[BrokenRule]:
         yield BrokenRule("adapter", "there are no weights to freeze", "add `start_from: RUN`, or leave out the adapter")
     if not run.reads_text and run.train.parallel == "fsdp":
         yield BrokenRule("train.parallel", f"fsdp cannot be combined with objective {objective}", "use ddp or auto")
-    if not run.reads_text and feed_forward.load_balance_weight:
+    if not run.reads_text and experts and experts.load_balance_weight:
         yield BrokenRule(
             "model.feed_forward.load_balance_weight",
             f"the loss of {objective} has no part for balancing the experts",

@@ -110,7 +110,7 @@ def used_biases(tensors: Mapping[str, Tensor]) -> set[BiasPlace]:
 
 def _lacks(architecture: Architecture, config: DecoderConfig, biases: set[BiasPlace]) -> list[str]:
     """The knobs that a class cannot match."""
-    feed_forward = config.feed_forward
+    experts = config.experts
     rope = config.position if isinstance(config.position, RotaryConfig) else None
     width = head_width(config)
     own_width = architecture.sets_head_width and not (architecture.divides_width and config.d_model % config.n_heads)
@@ -119,7 +119,7 @@ def _lacks(architecture: Architecture, config: DecoderConfig, biases: set[BiasPl
         "logit_soft_cap": config.logit_soft_cap is None,
         "attention": config.attends_by_softmax and (config.window is None or architecture.window is not None),
         "attention.window": config.window != 1,  # with a cache, transformers' classes see one token more
-        "feed_forward": bool(feed_forward.n_experts) == architecture.experts and not feed_forward.shared_experts,
+        "feed_forward": (experts is not None) == architecture.experts and not (experts and experts.shared_experts),
         "position.unrotated_last_layers": not rope or rope.unrotated_last_layers == 0,
         "position.rotated_fraction": not rope or rope.rotated_width(width) == width,
         "position": config.position.type in architecture.positions,
@@ -145,8 +145,9 @@ def _places(architecture: Architecture, config: DecoderConfig, values: Mapping[s
         places.append(Place((UNEMBEDDING,), "lm_head.weight"))
     if "learned" in architecture.positions:
         places.append(Place((POSITIONS,), "transformer.wpe.weight"))
+    n_experts = config.experts.n_experts if config.experts else 0
     for row in architecture.rows:
-        places.extend(places_of(row, values, config.n_layers, config.feed_forward.n_experts))
+        places.extend(places_of(row, values, config.n_layers, n_experts))
     return places
 
 
@@ -202,7 +203,7 @@ def _renamed(
 
 def _expected(config: DecoderConfig, vocab_size: int, n_tensors: int, where: str) -> dict[str, Tensor]:
     """Our tensors on the meta device. Damaged sizes raise an error before memory is allocated."""
-    if config.n_layers * max(1, config.feed_forward.n_experts) > n_tensors:
+    if config.n_layers * (config.experts.n_experts if config.experts else 1) > n_tensors:
         raise CheckpointError(where, f"{n_tensors} tensors are too few for {config.n_layers} layers", DAMAGED)
     try:
         return _shapes(config, vocab_size)

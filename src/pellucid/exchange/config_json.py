@@ -43,9 +43,9 @@ def written_config(
     if isinstance(config.position, RotaryConfig):
         rotation = {"rope_theta": config.position.base}
         written.update(rotation, rope_parameters={"rope_type": "default", **rotation})
-    if architecture.experts:
-        written["num_local_experts"] = ours["feed_forward"]["n_experts"]
-        written["num_experts_per_tok"] = ours["feed_forward"]["top_k"]
+    if config.experts:
+        written["num_local_experts"] = config.experts.n_experts
+        written["num_experts_per_tok"] = config.experts.top_k
         if config.d_model % 8 or ours["d_ff"] % 8:
             written["experts_implementation"] = "eager"  # its grouped kernel needs rows of a multiple of 16 bytes
     if architecture.window is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -39,24 +39,23 @@ from pellucid.model.norms import LayerNorm, RMSNorm
 from pellucid.model.positions import Learned, NoPositions, Positions, Rotary, Sinusoidal
 from pellucid.model.recurrent import LSTM, Recurrent
 from pellucid.model.residual import PostNorm, PreNorm, Residual
+from pellucid.model.scoring_decoder import ScoringDecoder
 from pellucid.model.sliding_window import SlidingWindowAttention
 
+if TYPE_CHECKING:
+    from pellucid.config.run import RunConfig
 
-def build_model(config: ModelConfig, vocab_size: int, *, scalar_head: bool = False) -> LanguageModel:
-    """A model with random initial weights (from torch's global generator), on the default device.
 
-    scalar_head: a decoder that also gives each token a number, a reward or a value; all are 0 at first.
-    """
-    if scalar_head:
-        assert isinstance(config, DecoderConfig)
-        decoder = build_decoder(config, vocab_size)
-        decoder.scalar_head = nn.Linear(config.d_model, 1)
-        nn.init.zeros_(decoder.scalar_head.weight)
-        nn.init.zeros_(decoder.scalar_head.bias)
-        return decoder
+def build_model_of_run(run: RunConfig, vocab_size: int) -> LanguageModel:
+    """The model that a run trains: one that gives tokens scores, if its objective learns them."""
+    return build_model(run.model, vocab_size, kind=ScoringDecoder if run.learns_scores else Decoder)
+
+
+def build_model(config: ModelConfig, vocab_size: int, *, kind: type[Decoder] = Decoder) -> LanguageModel:
+    """A model with random initial weights (from torch's global generator), on the default device. kind: of decoder."""
     match config:
         case DecoderConfig():
-            return build_decoder(config, vocab_size)
+            return build_decoder(config, vocab_size, kind)
         case BigramConfig():
             return Bigram(vocab_size, config.context_length)
         case MLPConfig():
@@ -67,9 +66,9 @@ def build_model(config: ModelConfig, vocab_size: int, *, scalar_head: bool = Fal
             assert_never(config)
 
 
-def build_decoder(config: DecoderConfig, vocab_size: int) -> Decoder:
+def build_decoder(config: DecoderConfig, vocab_size: int, kind: type[Decoder]) -> Decoder:
     positions = build_positions(config)
-    model = Decoder(
+    model = kind(
         vocab_size=vocab_size,
         context_length=config.context_length,
         embeddings=build_embeddings(config, vocab_size),

@@ -47,7 +47,6 @@ class Decoder(LanguageModel):
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = final_norm
         self.soft_cap = soft_cap
-        self.scalar_head: nn.Linear | None = None  # from `hidden` to a reward or a value (`post_training/`)
 
     def forward(self, tokens_BT: Tensor, state: KVCache | None = None) -> Tensor:
         """Logits (B, T, V): those at position t score token t + 1 and depend on tokens 0 ... t alone.

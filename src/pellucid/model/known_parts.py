@@ -29,10 +29,11 @@ from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.norms import LayerNorm, RMSNorm
 from pellucid.model.positions import Learned, NoPositions, Rotary, Sinusoidal
 from pellucid.model.residual import PostNorm, PreNorm
+from pellucid.model.scoring_decoder import ScoringDecoder
 from pellucid.model.sliding_window import SlidingWindowAttention, attend_in_window
 
 CLASSES = {
-    *(Decoder, nn.ModuleList, Block, PreNorm, PostNorm, nn.Linear, nn.Identity, LayerNorm, RMSNorm),
+    *(Decoder, ScoringDecoder, nn.ModuleList, Block, PreNorm, PostNorm, nn.Linear, nn.Identity, LayerNorm, RMSNorm),
     *(TiedEmbeddings, SeparateEmbeddings, SoftCap, NoPositions, Learned, Sinusoidal, Rotary),
     *(MultiHeadAttention, LinearAttention, SlidingWindowAttention, FeedForward, SwiGLU, Experts, Router),
 }

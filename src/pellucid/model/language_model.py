@@ -93,6 +93,11 @@ class LanguageModel(nn.Module):
         return [module for module in self.modules() if isinstance(module, SparseLayer)]
 
 
+def gives_logits(name: str) -> bool:
+    """Whether the parameter of this name has a part in a model's logits: all but those of a scalar head."""
+    return not name.startswith("scalar_head.")
+
+
 def product_dtype(x: Tensor) -> torch.dtype:
     """The dtype in which autocast computes products, if it is on; else the dtype of x."""
     device = x.device.type

@@ -27,8 +27,8 @@ from pellucid.corpora.instructions import InstructionsCorpus
 from pellucid.data.build import PreparedData
 from pellucid.errors import ConfigError, DataError
 from pellucid.files import sha256
-from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import LanguageModel
+from pellucid.model.scoring_decoder import ScoringDecoder
 from pellucid.objectives.objective import Forward, Loss, Objective
 from pellucid.objectives.policy import RolloutBatch, grpo, log_probabilities, ppo
 from pellucid.objectives.preference import PairBatch, dpo, reward_model
@@ -39,7 +39,6 @@ from pellucid.post_training.credit import (
     credit_by_settling,
     credit_by_values,
     explained_variance,
-    logits_and_values,
 )
 from pellucid.post_training.pair_evaluation import evaluate_pairs
 from pellucid.post_training.pairs import (
@@ -57,7 +56,7 @@ from pellucid.post_training.pairs import (
     prompt_of,
     ranking_of,
 )
-from pellucid.post_training.rewards import GrammarJudge, LearnedReward, Reward, by_verifier, scores_of
+from pellucid.post_training.rewards import GrammarJudge, LearnedReward, Reward, by_verifier
 from pellucid.post_training.rollouts import Rollouts, reporting_verdicts
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
@@ -112,8 +111,8 @@ def objective_of(objective: RewardModelConfig | DPOConfig, model: LanguageModel,
         case DPOConfig(beta=beta):
             return partial(dpo, beta=beta)
         case RewardModelConfig():
-            assert isinstance(model, Decoder)
-            scores = partial(scores_of, model, precision)
+            assert isinstance(model, ScoringDecoder)
+            scores = precision.computing(model.scores)
             return lambda _, batch: reward_model(scores, batch)
         case _:
             assert_never(objective)
@@ -124,8 +123,7 @@ def answer_log_probabilities(
     model: LanguageModel, precision: Precision, inputs_NT: Tensor, targets_NT: Tensor
 ) -> Tensor:
     """log p of each answer, summed over its tokens: (N,), on the CPU."""
-    with precision.autocast():
-        logits_NTV = model(inputs_NT.to(precision.device))
+    logits_NTV = precision.computing(model)(inputs_NT)
     return log_probabilities(logits_NTV, targets_NT.to(precision.device)).sum(dim=1).cpu()
 
 
@@ -200,7 +198,6 @@ def learning_from_answers(
     """Learning from the model's own answers."""
     corpus = build_corpus(config.corpus)
     assert isinstance(corpus, InstructionsCorpus), "the config has checked it"
-    assert isinstance(model, Decoder)
     credit, learn = build_credit(objective, model, precision)
     rollouts = Rollouts(
         model=model,
@@ -231,7 +228,9 @@ def learning_from_answers(
     )
 
 
-def build_credit(objective: GRPOConfig | PPOConfig, model: Decoder, precision: Precision) -> tuple[Credit, Objective]:
+def build_credit(
+    objective: GRPOConfig | PPOConfig, model: LanguageModel, precision: Precision
+) -> tuple[Credit, Objective]:
     """How rewards are credited to tokens, and the loss of answers that are credited so."""
     clip, temperature = objective.clip, objective.temperature
     match objective:
@@ -241,7 +240,8 @@ def build_credit(objective: GRPOConfig | PPOConfig, model: Decoder, precision: P
             credit: Credit = of_group if decay is None else partial(credit_by_settling, decay=decay)
             return credit, partial(grpo, beta=in_loss, clip=clip, temperature=temperature)
         case PPOConfig(beta=beta, value_weight=value_weight):
-            forward = partial(logits_and_values, model, precision)
+            assert isinstance(model, ScoringDecoder)
+            forward = precision.computing(model.logits_and_scores)
 
             def learn(_: Forward, batch: RolloutBatch) -> Loss:
                 loss = ppo(forward, batch, clip=clip, value_weight=value_weight, temperature=temperature)
@@ -287,7 +287,7 @@ def build_reward(config: RewardConfig, tokenizer: Tokenizer, precision: Precisio
             if trained.tokenizer.to_json() != tokenizer.to_json():
                 fix = "train the reward model from the same run as this one"
                 raise ConfigError("objective.reward.run", f"{run} has another vocabulary", fix)
-            assert isinstance(trained.model, Decoder)
-            return LearnedReward(trained.model.to(precision.device), precision)
+            assert isinstance(trained.model, ScoringDecoder)
+            return LearnedReward(precision.computing(trained.model.to(precision.device).scores))
         case _:
             assert_never(config)

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from pellucid.data.batches import IGNORE_INDEX
-from pellucid.model.decoder import Decoder
 from pellucid.objectives.policy import (
     STD_FLOOR,
     LogitsAndValues,
@@ -20,7 +19,6 @@ from pellucid.objectives.policy import (
     k1,
     token_rewards,
 )
-from pellucid.runtime.precision import Precision
 
 LEAST_VARIANCE = 1e-12  # where all returns are equal, there is nothing to foresee
 
@@ -107,11 +105,3 @@ def explained_variance(answers: RolloutBatch) -> Tensor:
     is_answer_PGT = answers.targets_PGT != IGNORE_INDEX
     returns_M, surprises_M = answers.returns_PGT[is_answer_PGT], answers.advantages_PGT[is_answer_PGT]
     return 1 - surprises_M.var(correction=0) / returns_M.var(correction=0).clamp(min=LEAST_VARIANCE)
-
-
-def logits_and_values(model: Decoder, precision: Precision, tokens_NT: Tensor) -> tuple[Tensor, Tensor]:
-    """From one pass: logits (N, T, V), and the reward that the value head expects after each token (N, T)."""
-    assert model.scalar_head is not None
-    with precision.autocast():
-        hidden_NTD = model.hidden(tokens_NT.to(precision.device))
-        return model.unembed(hidden_NTD), model.scalar_head(hidden_NTD)[..., 0]

@@ -14,9 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from pellucid.corpora.instructions import InstructionsCorpus, Task, Verdict, settled
 from pellucid.data.batches import IGNORE_INDEX
 from pellucid.evaluation.answers import verdict_on
-from pellucid.model.decoder import Decoder
 from pellucid.objectives.preference import at_last_token
-from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
 
 Ids = Sequence[Sequence[int]]
@@ -78,22 +76,13 @@ class GrammarJudge:
 class LearnedReward:
     """The output of a reward model at the last token of an answer."""
 
-    def __init__(self, model: Decoder, precision: Precision) -> None:
-        self._model, self._precision = model, precision
+    def __init__(self, scores: Callable[[Tensor], Tensor]) -> None:
+        self._scores = scores
 
     @torch.no_grad()
     def __call__(self, prompts: Ids, answers: Ids, _verdicts: Sequence[Verdict]) -> Tensor:
-        inputs_NT, targets_NT = (tensor.to(self._precision.device) for tensor in rows_of(prompts, answers))
-        rewards_NT = scores_of(self._model, self._precision, inputs_NT)
-        return at_last_token(rewards_NT.float(), targets_NT).cpu()
-
-
-def scores_of(model: Decoder, precision: Precision, tokens_NT: Tensor) -> Tensor:
-    """The scalar head's output (N, T) for each token and those before it."""
-    assert model.scalar_head is not None
-    with precision.autocast():
-        scores_NT1: Tensor = model.scalar_head(model.hidden(tokens_NT))
-    return scores_NT1[..., 0]
+        inputs_NT, targets_NT = rows_of(prompts, answers)
+        return at_last_token(self._scores(inputs_NT).float().cpu(), targets_NT)
 
 
 def rows_of(prompts: Ids, answers: Ids) -> tuple[Tensor, Tensor]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 from pellucid.errors import ConfigError
 
@@ -37,6 +38,15 @@ class Precision:
     def for_decoding(self) -> Precision:
         """The precision for writing text: float32 on a CPU, where converting to bfloat16 costs more than it saves."""
         return Precision(self.device, torch.float32) if self.device.type == "cpu" else self
+
+    def computing(self, function: Callable[[Tensor], Item]) -> Callable[[Tensor], Item]:
+        """The function of tokens, which are moved to the device, computed under `autocast`."""
+
+        def computed(tokens: Tensor) -> Item:
+            with self.autocast():
+                return function(tokens.to(self.device))
+
+        return computed
 
     def making(self, items: Iterator[Item]) -> Iterator[Item]:
         """The items, each computed under `autocast`, which is left before the item is yielded."""

@@ -47,7 +47,7 @@ from pellucid.generation.chat import Conversation
 from pellucid.generation.text import generate_text
 from pellucid.kernels.products import with_faster_products
 from pellucid.model.bigram import Bigram
-from pellucid.model.build import build_model
+from pellucid.model.build import build_model_of_run
 from pellucid.model.language_model import LanguageModel
 from pellucid.model.recompute import recompute_activations
 from pellucid.objectives.next_token import next_token, with_load_balance
@@ -168,7 +168,7 @@ def build_trainer(
     train = config.train
     precision = resolve_precision(train.device, train.precision)
     torch.manual_seed(config.seed)
-    model = build_model(config.model, data.tokenizer.vocab_size, scalar_head=config.has_scalar_head)
+    model = build_model_of_run(config, data.tokenizer.vocab_size)
     is_counted = isinstance(config.model, BigramConfig) and config.model.counted and config.start_from is None
     if isinstance(model, Bigram) and is_counted:
         model.set_counts(torch.from_numpy(count_pairs(data.train, model.vocab_size)))
@@ -250,11 +250,10 @@ def choose_forward(
 def choose_objective(config: ModelConfig, model: LanguageModel, **options: Any) -> Objective:
     """Next-token prediction, with the knobs of its section; with experts, also the load-balancing penalty."""
     objective: Objective = partial(next_token, **options)
-    layers = model.sparse_layers()
-    if not isinstance(config, DecoderConfig) or not layers:
+    if not isinstance(config, DecoderConfig) or config.experts is None:
         return objective
-    weight = config.feed_forward.load_balance_weight
-    return partial(with_load_balance, objective=objective, layers=layers, weight=weight)
+    weight = config.experts.load_balance_weight
+    return partial(with_load_balance, objective=objective, layers=model.sparse_layers(), weight=weight)
 
 
 def build_optimizers(

@@ -6,7 +6,7 @@ from pellucid.checkpoint.build import TrainedModel
 from pellucid.checkpoint.step_directory import read_checkpoint
 from pellucid.config.run import LEARNS_FROM_PAIRS
 from pellucid.evaluation.build import data_of_trained, evaluate_on_own_text
-from pellucid.model.build import build_model
+from pellucid.model.build import build_model_of_run
 from pellucid.objectives.task import Validation
 from pellucid.runtime.precision import Precision
 from pellucid.training.build import build_task
@@ -32,7 +32,7 @@ def evaluate_run(
         return evaluate_on_own_text(trained, precision, data_root, where, n_answers)
     data, first = data_of_trained(trained, data_root, where), trained.model
     if base := base_of(config, (read_checkpoint(directory), directory)):
-        first = build_model(config.model, data.tokenizer.vocab_size, scalar_head=config.has_scalar_head)
+        first = build_model_of_run(config, data.tokenizer.vocab_size)
         base.load_into(first, config)
         first.to(precision.device)
     return build_task(config, data, first, precision).evaluate(trained.model, None)

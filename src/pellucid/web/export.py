@@ -171,7 +171,7 @@ def unsupported_part(opened: Opened) -> str | None:
         return ", ".join(unknown)
     if not config.attends_by_softmax:
         return f"{config.attention} attention"
-    if config.feed_forward.n_experts:
+    if config.experts:
         return "a mixture of experts"
     if not opened.tokenizer.has_words:
         return "a tokenizer that does not cut text as GPT-2's does"
