@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
+from exchange.hugging_face_models import imported
 from model.family import FAMILY, family_config
-from model.model_axes import build_away_from_zero, tiny_config
-from model.test_hugging_face import SIZES, gpt2_weights, randomised
+from model.model_axes import build_away_from_zero
+from model.test_hugging_face import randomised
 from pellucid.config.model import LearnedConfig, SinusoidalConfig
 from pellucid.errors import ConfigError
 from pellucid.generation.beam_search import Found, beam_search
 from pellucid.generation.sampling import Sampling
 from pellucid.generation.writing import Writing
 from pellucid.model.bigram import Bigram
-from pellucid.model.build import build_model
 from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import LanguageModel
 
@@ -111,10 +111,8 @@ def gpt2():
     theirs = randomised(
         transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=8, bos_token_id=END, eos_token_id=END, **shape))
     )
-    kinds = {"position": {"type": "learned"}, "norm": "layer_norm", "activation": "gelu"}
-    ours = build_model(tiny_config(**SIZES, **kinds, d_ff=None, bias=True, tied_embeddings=True), 8)
-    ours.load_state_dict(gpt2_weights(theirs.state_dict(), n_layers=3))
-    return theirs, ours.eval()
+    ours, _ = imported({"model_type": "gpt2", "vocab_size": 8, **shape}, theirs.state_dict())
+    return theirs, ours
 
 
 @pytest.mark.parametrize("length_penalty", [-1.0, 0.0, 0.6, 1.0, 2.0])

@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from model.model_axes import tiny_config
+from pellucid.config.model import RotaryConfig
+from pellucid.exchange.architectures import from_hugging_face
 from pellucid.model.build import build_feed_forward, build_model
 from pellucid.objectives.next_token import load_balance
 from rounding import assert_equal_to_rounding
@@ -49,164 +51,21 @@ def assert_same_logits(ours, theirs):
     assert_equal_to_rounding(logits_BTV, expected_BTV)
 
 
-def gpt2_weights(state, n_layers):
-    """Hugging Face stores GPT-2's matrices transposed, and W_Q, W_K and W_V in one."""
-    weights = {
-        "embeddings.embedding_VD": state["transformer.wte.weight"],
-        "positions.positions_TD": state["transformer.wpe.weight"],
-    }
-    names = {"transformer.ln_f": "final_norm"}
-    for layer in range(n_layers):
-        theirs, ours = f"transformer.h.{layer}", f"blocks.{layer}"
-        names[f"{theirs}.ln_1"] = f"{ours}.attention.norm"
-        names[f"{theirs}.ln_2"] = f"{ours}.feed_forward.norm"
-        names[f"{theirs}.attn.c_proj"] = f"{ours}.attention.sublayer.W_O"
-        names[f"{theirs}.mlp.c_fc"] = f"{ours}.feed_forward.sublayer.W_1"
-        names[f"{theirs}.mlp.c_proj"] = f"{ours}.feed_forward.sublayer.W_2"
-        for kind in ("weight", "bias"):
-            thirds = state[f"{theirs}.attn.c_attn.{kind}"].chunk(3, dim=-1)
-            for subscript, third in zip("QKV", thirds, strict=True):
-                weights[f"{ours}.attention.sublayer.W_{subscript}.{kind}"] = third.mT if third.ndim == 2 else third
-    for theirs, ours in names.items():
-        weight = state[f"{theirs}.weight"]
-        weights[f"{ours}.weight"] = weight.mT if weight.ndim == 2 else weight
-        weights[f"{ours}.bias"] = state[f"{theirs}.bias"]
-    return weights
-
-
-@pytest.mark.parametrize(("activation", "their_name"), [("gelu", "gelu"), ("gelu_tanh", "gelu_new"), ("relu", "relu")])
-def test_logits_equal_gpt2(transformers, activation, their_name):
-    theirs = randomised(
-        transformers.GPT2LMHeadModel(
-            transformers.GPT2Config(
-                vocab_size=VOCAB_SIZE,
-                n_positions=16,
-                n_embd=32,
-                n_layer=3,
-                n_head=4,
-                activation_function=their_name,
-                bos_token_id=0,
-                eos_token_id=0,
-            )
-        )
-    )
-    config = tiny_config(
-        **SIZES,
-        d_ff=None,
-        position={"type": "learned"},
-        norm="layer_norm",
-        activation=activation,
-        bias=True,
-        tied_embeddings=True,
-    )
-    ours = build_model(config, VOCAB_SIZE)
-    ours.load_state_dict(gpt2_weights(theirs.state_dict(), n_layers=3))
-    assert_same_logits(ours, theirs)
-
-
-LLAMA_NAMES = {
-    "input_layernorm": "attention.norm",
-    "post_attention_layernorm": "feed_forward.norm",
-    "self_attn.q_proj": "attention.sublayer.W_Q",
-    "self_attn.k_proj": "attention.sublayer.W_K",
-    "self_attn.v_proj": "attention.sublayer.W_V",
-    "self_attn.o_proj": "attention.sublayer.W_O",
-    "mlp.gate_proj": "feed_forward.sublayer.W_gate",
-    "mlp.up_proj": "feed_forward.sublayer.W_1",
-    "mlp.down_proj": "feed_forward.sublayer.W_2",
-}
-
-
-def llama_weights(state, n_layers):
-    weights = {
-        "embeddings.embedding_VD": state["model.embed_tokens.weight"],
-        "embeddings.unembedding_VD": state["lm_head.weight"],
-        "final_norm.weight": state["model.norm.weight"],
-    }
-    for layer in range(n_layers):
-        for theirs, ours in LLAMA_NAMES.items():
-            weights[f"blocks.{layer}.{ours}.weight"] = state[f"model.layers.{layer}.{theirs}.weight"]
-    return weights
-
-
-def test_logits_equal_llama(transformers):
-    theirs = randomised(
-        transformers.LlamaForCausalLM(
-            transformers.LlamaConfig(
-                **LLAMA_SIZES,
-                tie_word_embeddings=False,
-            )
-        )
-    )
-    config = tiny_config(
-        **SIZES,
-        n_kv_heads=2,
-        d_ff=48,
-        position={"type": "rope", "base": 10_000.0},
-        norm="rms_norm",
-        activation="swiglu",
-        bias=False,
-        tied_embeddings=False,
-    )
-    ours = build_model(config, VOCAB_SIZE)
-    ours.load_state_dict(llama_weights(theirs.state_dict(), n_layers=3))
-    assert_same_logits(ours, theirs)
-
-
-@pytest.mark.parametrize("window", [1, 4, 16])
-def test_logits_equal_mistral_which_sees_a_window(transformers, window):
-    """But for the window it is a Llama."""
-    theirs = randomised(
-        transformers.MistralForCausalLM(
-            transformers.MistralConfig(
-                **LLAMA_SIZES,
-                sliding_window=window,
-                tie_word_embeddings=False,
-            )
-        )
-    )
-    config = tiny_config(
-        **SIZES,
-        n_kv_heads=2,
-        d_ff=48,
-        attention={"type": "sliding_window", "window": window},
-        position={"type": "rope", "base": 10_000.0},
-        norm="rms_norm",
-        activation="swiglu",
-        bias=False,
-        tied_embeddings=False,
-    )
-    ours = build_model(config, VOCAB_SIZE)
-    ours.load_state_dict(llama_weights(theirs.state_dict(), n_layers=3))
-    assert_same_logits(ours, theirs)
-
-
 def test_logits_equal_smollm3_whose_last_layers_do_not_rotate(transformers):
-    """But for these layers it is a Llama."""
+    """But for these it is a Llama. Llama itself, Mistral and GPT-2: `exchange/test_architectures.py`."""
+    sizes = {**LLAMA_SIZES, "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0}}
+    rotates = [1, 0, 0]
     theirs = randomised(
         transformers.SmolLM3ForCausalLM(
-            transformers.SmolLM3Config(
-                **LLAMA_SIZES,
-                rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
-                no_rope_layers=[1, 0, 0],  # 1 where a layer rotates
-                tie_word_embeddings=False,
-                pad_token_id=None,
-            )
+            transformers.SmolLM3Config(**sizes, no_rope_layers=rotates, tie_word_embeddings=False, pad_token_id=None)
         )
     )
-    config = tiny_config(
-        **SIZES,
-        n_kv_heads=2,
-        d_ff=48,
-        position={"type": "rope", "unrotated_last_layers": 2},
-        norm="rms_norm",
-        activation="swiglu",
-        bias=False,
-        tied_embeddings=False,
-    )
-    ours = build_model(config, VOCAB_SIZE)
-    ours.load_state_dict(llama_weights(theirs.state_dict(), n_layers=3))
-    assert_same_logits(ours, theirs)
+    llama = {**sizes, "model_type": "llama", "tie_word_embeddings": False}
+    config, weights, _ = from_hugging_face(llama, theirs.state_dict(), "DIR")
+    unrotated = RotaryConfig(type="rope", unrotated_last_layers=rotates.count(0))
+    ours = build_model(config.model_copy(update={"position": unrotated}), VOCAB_SIZE)
+    ours.load_state_dict(weights)
+    assert_same_logits(ours.eval(), theirs)
 
 
 PERSIMMON_NAMES = {
