@@ -3,6 +3,7 @@
 import torch
 
 from pellucid.checkpoint.training_state import model_tensors
+from pellucid.config.model import DecoderConfig
 from pellucid.exchange.architectures import from_hugging_face
 from pellucid.model.build import build_model
 from rounding import assert_equal_to_rounding
@@ -49,3 +50,14 @@ def assert_same_logits(ours, theirs, context_length=8):
         logits_BTV, expected_BTV = ours(tokens_BT), theirs(tokens_BT).logits
     assert expected_BTV.std() > 0.1
     assert_equal_to_rounding(logits_BTV, expected_BTV)
+
+
+def assert_names_a_turned_knob(error, config):
+    """A knob that was left at its default is nobody's fault."""
+    usual = DecoderConfig(context_length=1, d_model=2, n_layers=1, n_heads=1)
+    room, *path = error.where.split(".")
+    found, default = config, usual
+    for key in path:
+        found, default = getattr(found, key, None), getattr(default, key, None)
+    assert room == "model"
+    assert found != default, error

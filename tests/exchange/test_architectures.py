@@ -13,6 +13,7 @@ from scripts.results import ROOT
 
 from exchange.hugging_face_models import (
     VOCAB_SIZE,
+    assert_names_a_turned_knob,
     assert_same_logits,
     built_by_transformers,
     imported,
@@ -119,16 +120,6 @@ def test_what_is_exported_computes_the_same_in_transformers_and_comes_back_as_it
     holds()
 
 
-def assert_names_a_turned_knob(error, config):
-    """A knob that was left at its default is nobody's fault."""
-    room, *path = error.where.split(".")
-    assert room == "model"
-    value, usual = config, tiny_config()
-    for key in path:
-        value, usual = getattr(value, key), getattr(usual, key)
-    assert value != usual, error
-
-
 EXPERTS = [{"type": "dense"}, {"type": "moe", "n_experts": 3}, {"type": "moe", "n_experts": 3, "shared_experts": 1}]
 
 
@@ -144,28 +135,6 @@ def test_each_combination_of_the_axes_has_a_class_or_a_knob_to_blame():
         except ConfigError as error:
             assert_names_a_turned_knob(error, config)
     assert classes == {*CHOICES, "MixtralForCausalLM"}
-
-
-def test_what_can_be_exported_at_all_computes_the_same(transformers):
-    """The axes that a class may have, each three of them together."""
-    positions = [ROPE, {**ROPE, "rotated_fraction": 0.5}, *CHOICES["GPT2LMHeadModel"]["position"]]
-    axes = {
-        "position": positions,
-        "norm_placement": ["pre"],
-        "logit_soft_cap": [None],
-        "attention": ["explicit", WINDOW],
-    }
-    n_exported = 0
-    for config in covering_combinations(3, **axes, zero_init_projections=[False], head_width=[None, 8]):
-        ours = random_decoder(config)
-        try:
-            exported = to_hugging_face(config, model_tensors(ours), VOCAB_SIZE)
-        except ConfigError as error:
-            assert_names_a_turned_knob(error, config)
-            continue
-        assert_same_logits(ours, built_by_transformers(transformers, *exported))
-        n_exported += 1
-    assert n_exported > 3
 
 
 @pytest.mark.parametrize(

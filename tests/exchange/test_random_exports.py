@@ -13,7 +13,7 @@ import tokenizers
 import torch
 
 import foreign_tokenizers as foreign
-from exchange.hugging_face_models import built_by_transformers
+from exchange.hugging_face_models import assert_names_a_turned_knob, built_by_transformers
 from model.model_axes import build_away_from_zero
 from pellucid.checkpoint.training_state import model_tensors
 from pellucid.config.model import DecoderConfig, RotaryConfig
@@ -115,16 +115,6 @@ def assert_computes_the_same(config, ours, theirs):
         logits_BTV, expected_BTV = ours(tokens_BT), theirs(tokens_BT).logits
     assert expected_BTV.std() > 0.1
     assert (logits_BTV - expected_BTV).abs().max() < 2e-3 * expected_BTV.abs().max(), config
-
-
-def assert_names_a_turned_knob(error, config):
-    usual = DecoderConfig(context_length=1, d_model=2, n_layers=1, n_heads=1)
-    room, *path = error.where.split(".")
-    found, default = config, usual
-    for key in path:
-        found, default = getattr(found, key, None), getattr(default, key, None)
-    assert room == "model"
-    assert found != default, error
 
 
 @pytest.mark.parametrize("any_tokenizer", [True, False])
