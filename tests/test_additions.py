@@ -325,7 +325,7 @@ def test_what_the_readme_says_to_edit_is_all_there_is_to_edit(tmp_path):
     assert "note: the grammar cannot write this: at the start" in ended.stdout  # so the new source tells its truth
     first_row = json.loads((tmp_path / "checkpoints/parts/metrics.jsonl").read_text().partition("\n")[0])
     assert first_row["train_loss"] > 20  # (log 300)^2 is 33, and a guess costs 6 nats
-    for name, parts in {"parts": "MaxNorm, cosine", "layers": "Parity, later_attention, Bilinear"}.items():
+    for name, parts in {"parts": "MaxNorm, cosine", "layers": "Bilinear"}.items():
         refused = f"model: {parts} has no name in other programs; export a model without it"
         for where, said in {"to hf": refused, "to gguf": refused, "in a browser": parts}.items():
             assert f"{name} {where}: {said}\n" in ended.stdout

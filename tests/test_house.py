@@ -58,9 +58,9 @@ AT_MOST = {
     "files that train, evaluate and generate load": Bound(172, 90),
     "lines that importing training.train_run loads": Bound(17400, 8500),
     # knowledge that is spread
-    "files that know Experts": Bound(6, 4),
-    "files that know scalar_head": Bound(5, 4),
-    "files that know SlidingWindow": Bound(7, 4),
+    "files that know Experts": Bound(3, 4),
+    "files that know scalar_head": Bound(4, 4),
+    "files that know SlidingWindow": Bound(4, 4),
     # what is computed in several places
     "decoding loops": Bound(4, 2),
     "forward passes": Bound(3, 2),

@@ -12,9 +12,13 @@ import safetensors.torch
 import torch
 
 import pellucid as api
+from edits import NAMES, edit
 from exchange.hugging_face_models import assert_same_logits
 from pellucid.checkpoint.step_directory import read_checkpoint, write_checkpoint
 from pellucid.checkpoint.training_state import model_tensors
+from pellucid.errors import ConfigError
+from pellucid.exchange.export import export_run
+from pellucid.model.attention import MultiHeadAttention
 from tiny_run import TINY_RUN, VERSES
 
 END = "<|endoftext|>"
@@ -195,6 +199,44 @@ def test_what_others_have_no_name_for_is_refused_by_the_name_of_its_knob(workpla
     assert refused.exit_code == 2
     assert refused.stderr.splitlines()[-1].startswith(f"error: {knob}")
     assert not Path("out").exists()
+
+
+@pytest.fixture(scope="module")
+def like_the_demo(tmp_path_factory) -> Path:
+    """A run whose model has all that is edited below."""
+    folder = tmp_path_factory.mktemp("demo")
+    (folder / "corpus.txt").write_text(VERSES)
+    (folder / "tiny.yaml").write_text(TINY_RUN.replace("corpus.txt", str(folder / "corpus.txt")))
+    demo = ["model.activation=relu_squared", "model.norm=rms_norm"]
+    api.train(folder / "tiny.yaml", folder / "run", overrides=demo, steps=2, data_dir=folder / "data")
+    return folder / "run"
+
+
+def assert_no_format_takes(run: Path, folder: Path) -> None:
+    for to in ("hf", "gguf"):
+        with pytest.raises(ConfigError, match=r"^model: .*; export a model without it$"):
+            export_run(run, folder / "out", to=to)
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_edited_model_is_not_exported_as_if_it_were_none(like_the_demo, monkeypatch, tmp_path, name):
+    edit(monkeypatch, name)
+    assert_no_format_takes(like_the_demo, tmp_path)
+
+
+class Doubled(MultiHeadAttention):
+    def gather(self, *inputs):
+        return 2 * super().gather(*inputs)
+
+
+OWN_PARTS = {"MultiHeadAttention": Doubled, "relu_squared": lambda x: x.relu() ** 3}
+
+
+@pytest.mark.parametrize("name", OWN_PARTS)
+def test_a_part_of_one_s_own_is_not_exported_as_what_stood_in_its_place(like_the_demo, monkeypatch, tmp_path, name):
+    monkeypatch.setattr(f"pellucid.model.build.{name}", OWN_PARTS[name])
+    assert_no_format_takes(like_the_demo, tmp_path)
 
 
 def assert_refused_whole(result, exit_code: int, said: str) -> None:

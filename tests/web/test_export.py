@@ -10,11 +10,13 @@ import pytest
 import torch
 from playwright.sync_api import expect
 
+from edits import NAMES, edit
 from pellucid import load, train
 from pellucid.errors import ConfigError
 from pellucid.inspection.build import knock_out_run
 from pellucid.tokenizer.chat import prompt_ids
-from pellucid.web.export import LEAST_PROBABILITY, STATIC, export_page, likely_logits
+from pellucid.web.export import LEAST_PROBABILITY, STATIC, browser_model, export_page, likely_logits
+from pellucid.web.microscope import Microscope
 
 TYPED = "Once upon a time there was a fox"
 
@@ -286,6 +288,13 @@ def test_a_model_that_no_browser_runs_is_shown_on_the_recorded_text(browser, fab
         page.fill("#text", "Another text")
         words = "For linear@1, this file holds only one text: “Once upon a time there was a fox…”."
         expect(page.locator("#problem")).to_have_text(words)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_edited_model_is_recorded_as_it_computes_for_no_browser_knows_the_edit(fables_run, monkeypatch, name):
+    edit(monkeypatch, name)
+    is_live = browser_model(Microscope([fables_run]), "fables@4", TYPED) is not None
+    assert is_live == (name == "relu_squared")  # of which this model, with GELU, has none
 
 
 def test_a_model_of_another_kind_is_shown_without_what_it_does_not_have(browser, lstm_run, tmp_path):

@@ -29,7 +29,8 @@ from pellucid.exchange.model_card import HUGGING_FACE, HUGGING_FACE_CHAT, Export
 from pellucid.exchange.precision import Precision, rounded
 from pellucid.exchange.rewrites import as_llama
 from pellucid.exchange.tokenizer_files import cuts_as_qwen2, generation_settings, tokenizer_files
-from pellucid.model.known_parts import unknown_parts
+from pellucid.generation.single_token import own_part
+from pellucid.model.decoder import Decoder
 
 Format = Literal["hf", "gguf"]
 Card = Callable[[Exported, Loading], str]  # README.md
@@ -49,9 +50,9 @@ def export_run(
     if not isinstance(trained.config.model, DecoderConfig):
         what = f"{trained.config.model.type} has no equal in other programs"
         raise ConfigError("model.type", what, "export a run of model.type decoder")
-    if unknown := unknown_parts(trained.model):
-        what = f"{', '.join(unknown)} has no name in other programs"
-        raise ConfigError("model", what, "export a model without it")
+    assert isinstance(trained.model, Decoder)
+    if own := own_part(trained.model):
+        raise ConfigError("model", f"{own} has no name in other programs", "export a model without it")
     match to:
         case "hf":
             _write_hugging_face(trained, trained.config.model, directory, precision, card)

@@ -23,7 +23,7 @@ from torch import Tensor
 from pellucid.model.decoder import Decoder
 from pellucid.model.kv_cache import KVCache
 from pellucid.model.language_model import LanguageModel, State, eval_mode, product_dtype
-from pellucid.model.one_token import Projection, as_function, has_lean_form, on_one_token
+from pellucid.model.one_token import Projection, as_function, as_it_is, called_as_they_are, has_lean_form, on_one_token
 from pellucid.model.positions import Position
 
 _log = logging.getLogger(__name__)
@@ -65,6 +65,7 @@ def lean_embeddings(embeddings: Any) -> tuple[Projection, Projection]:
     """From tokens to vectors, and from vectors to logits."""
     if has_lean_form(embeddings):
         return embeddings.on_one_token()  # type: ignore[no-any-return]
+    embeddings = as_it_is(embeddings)
     return lambda tokens_B: embeddings.embed(tokens_B[:, None])[:, 0], embeddings.unembed
 
 
@@ -102,15 +103,20 @@ def steps_agree(model: Decoder, lean: SingleTokenDecoder) -> bool:
 
 
 @torch.inference_mode()
-def computes_what_its_config_says(model: Decoder) -> bool:
-    """Whether the logits of a whole text are those of the lean forms, which call nothing that somebody may have edited:
-    for exports, whose readers know the config and the weights, not the code.
+def own_part(model: Decoder) -> str | None:
+    """What a model has that its config does not tell, for exports, whose readers know config and weights, not the code.
+
+    None if the logits of a whole text are those of the lean forms, which call nothing that somebody may have edited.
     """
+    with called_as_they_are() as names:
+        lean = SingleTokenDecoder(model)
+    if names:
+        return ", ".join(dict.fromkeys(names))
     text_1T, state = short_text(model, 64), model.new_state(1)
-    lean = SingleTokenDecoder(model)
     with eval_mode(model):
         found_TV = torch.cat([lean(text_1T[:, t], state) for t in range(text_1T.size(1))])
-        return are_equal_to_rounding(found_TV, model(text_1T)[0])
+        is_equal = are_equal_to_rounding(found_TV, model(text_1T)[0])
+    return None if is_equal else "a layer that computes something else than its equation"
 
 
 def short_text(model: Decoder, n_tokens: int) -> Tensor:

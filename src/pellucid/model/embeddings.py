@@ -72,3 +72,6 @@ class SoftCap(nn.Module):
 
     def forward(self, logits_BTV: Tensor) -> Tensor:
         return self.cap * (logits_BTV / self.cap).tanh()
+
+    def on_one_token(self) -> Projection:
+        return lambda logits_BV: self.cap * torch.tanh(logits_BV / self.cap)

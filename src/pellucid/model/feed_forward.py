@@ -6,12 +6,13 @@ Shapes: B batch, T positions, D model, F feed-forward.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pellucid.model.language_model import Step
-from pellucid.model.one_token import OnOneToken, side_by_side
+from pellucid.model.one_token import OnOneToken, as_it_is, side_by_side
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -39,6 +40,9 @@ class FeedForward(nn.Module):
         widen, narrow, activation = side_by_side(self.W_1), side_by_side(self.W_2), self.activation
         if activation is relu_squared:
             return lambda x_BD: narrow(F.relu(widen(x_BD)).square_())
+        function = activation.func if isinstance(activation, partial) else activation
+        if str(function.__module__).partition(".")[0] != "torch":  # PyTorch's own are the same for all
+            as_it_is(function)
         return lambda x_BD: narrow(activation(widen(x_BD)))
 
     def steps(self, x_TD: Tensor) -> list[Step]:

@@ -13,7 +13,9 @@ Shapes: B sequences, D model, I inputs, O outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -30,7 +32,29 @@ def on_one_token(layer: Any) -> OnOneToken:
     """The lean form of a layer; one that has none, or that somebody listens to, is called as it is."""
     if has_lean_form(layer):
         return layer.on_one_token()  # type: ignore[no-any-return]
+    layer = as_it_is(layer)
     return lambda x_BD, *inputs: layer(x_BD[:, None], *inputs)[:, 0]
+
+
+_CALLED: ContextVar[list[str] | None] = ContextVar("called", default=None)
+
+
+def as_it_is(part: Any) -> Any:
+    """A part of the model that lean forms call as it is, so that they prove nothing about it."""
+    if (names := _CALLED.get()) is not None:
+        names.append(getattr(part, "__name__", type(part).__name__))
+    return part
+
+
+@contextmanager
+def called_as_they_are() -> Iterator[list[str]]:
+    """Inside, lean forms are made; the names of the parts that these call as they are."""
+    names: list[str] = []
+    reset = _CALLED.set(names)
+    try:
+        yield names
+    finally:
+        _CALLED.reset(reset)
 
 
 def has_lean_form(layer: Any) -> bool:
@@ -48,12 +72,16 @@ def as_function(module: Any) -> Projection:
     """The function of a module that treats each vector by itself, such as a norm."""
     if has_lean_form(module):
         return module.on_one_token()  # type: ignore[no-any-return]
+    if not isinstance(module, nn.Identity):
+        as_it_is(module)
     return module if has_hooks(module) else module.forward  # type: ignore[no-any-return]
 
 
 def side_by_side(*layers: nn.Module) -> Projection:
     """Several linear layers of the same input as one: their outputs stand one after the other."""
-    if not all(type(layer) is nn.Linear and not has_hooks(layer) for layer in layers):
+    if own := [layer for layer in layers if type(layer) is not nn.Linear or has_hooks(layer)]:
+        for layer in own:
+            as_it_is(layer)
         return lambda x_BI: torch.cat([layer(x_BI) for layer in layers], dim=-1)
     weights, biases = [layer.weight for layer in layers], [layer.bias for layer in layers]
     if len(layers) == 1:  # no need for a copy

@@ -21,7 +21,8 @@ from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.config.model import DecoderConfig
 from pellucid.errors import ConfigError, DataError
 from pellucid.files import written_whole
-from pellucid.model.known_parts import unknown_parts
+from pellucid.generation.single_token import own_part
+from pellucid.model.decoder import Decoder
 from pellucid.web.microscope import Microscope
 from pellucid.web.runs import Opened
 from pellucid.web.schemas import N_FABLES
@@ -165,10 +166,10 @@ def browser_model(microscope: Microscope, checkpoint: str, text: str) -> Json | 
 def unsupported_part(opened: Opened) -> str | None:
     """The part of a model or its tokenizer that `model.js` does not support; None if there is none."""
     config = opened.trained.config.model
-    if not isinstance(config, DecoderConfig):
+    if not isinstance(config, DecoderConfig) or not isinstance(opened.model, Decoder):
         return f"a model of type {config.type}"
-    if unknown := unknown_parts(opened.model):
-        return ", ".join(unknown)
+    if own := own_part(opened.model):
+        return own
     if not config.attends_by_softmax:
         return f"{config.attention} attention"
     if config.experts:
