@@ -62,7 +62,7 @@ AT_MOST = {
     "files that know scalar_head": Bound(4, 4),
     "files that know SlidingWindow": Bound(4, 4),
     # what is computed in several places
-    "decoding loops": Bound(4, 2),
+    "decoding loops": Bound(2, 2),
     "forward passes": Bound(3, 2),
 }
 

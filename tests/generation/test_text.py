@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from pellucid.errors import ConfigError, DataError, PellucidError
 from pellucid.generation import text as text_module
@@ -73,9 +74,10 @@ def read_by(model: Decoder, prompt: str) -> list[int]:
     """The tokens that the model reads before it writes."""
     read: list[list[int]] = []
 
-    def noted(memory: InStep, unread_of: dict[int, list[int]], begin: Any = InStep.begin) -> None:
+    def noted(memory: InStep, unread_of: dict[int, list[int]], begin: Any = InStep.begin) -> Tensor:
         read.append(list(unread_of[0]))
-        begin(memory, unread_of)
+        logits_NV: Tensor = begin(memory, unread_of)
+        return logits_NV
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(InStep, "begin", noted)

@@ -169,7 +169,7 @@ def test_the_way_that_writes_gives_the_logits_of_the_model(name):
     model, tokens_BT = away_from_zero(name, torch.float64), random_tokens(2, T)
     with torch.inference_mode():
         memory, logits_BTV = InStep(model.eval(), 2, T), model(tokens_BT)
-        memory.begin({row: tokens_T[:3].tolist() for row, tokens_T in enumerate(tokens_BT)})
-        for t in range(2, T):
+        logits_BV = memory.begin({row: tokens_T[:3].tolist() for row, tokens_T in enumerate(tokens_BT)})
+        for t in range(3, T):
+            torch.testing.assert_close(logits_BV, logits_BTV[:, t - 1], rtol=0, atol=1e-11)
             logits_BV = memory.step(dict(enumerate(tokens_BT[:, t].tolist())))
-            torch.testing.assert_close(logits_BV, logits_BTV[:, t], rtol=0, atol=1e-11)

@@ -57,9 +57,10 @@ def beam_search(
         memory = InStep(model, n_beams, len(unread[0]) + max_new_tokens)
         for length in range(1, max_new_tokens + 1):
             if memory.length(0) == 0:
-                memory.begin(dict(enumerate(unread)))
-            logits_BV = memory.step({beam: ids[0] for beam, ids in enumerate(unread)}).float()
-            logits_BV = logits_BV.index_fill(-1, forbidden, -math.inf)
+                logits_BV = memory.begin(dict(enumerate(unread)))
+            else:
+                logits_BV = memory.step({beam: ids[0] for beam, ids in enumerate(unread)})
+            logits_BV = logits_BV.float().index_fill(-1, forbidden, -math.inf)
             if not all(are_distributions(logits_BV)):
                 raise no_distribution()
             log_p_BV = log_p_B1 + logits_BV.log_softmax(dim=-1)

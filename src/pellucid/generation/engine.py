@@ -79,8 +79,10 @@ class Engine:
         self._let_go()
         if self._waiting and self._free:
             self._admit()
-        ended = self._read() if self._is_reading else []
-        return [*ended, *self._write()]
+        if isinstance(self._memory, InStep):
+            return self._write(self._rows)
+        ended = self._read(self._memory) if self._is_reading else []
+        return [*ended, *self._write([row for row in self._rows if len(row.unread) == 1])]
 
     def _let_go(self) -> None:
         going_on = [row for row in self._rows if not row.has_ended]
@@ -103,34 +105,16 @@ class Engine:
         self._rows.sort(key=lambda row: row.slot)
         self._is_reading = True
 
-    def _read(self) -> list[Writing]:
-        """Prompts, all but their last tokens; in step, all but what is left when the shortest is read.
+    def _read(self, slots: SlotsOfDecoder | SlotsOfAnyModel) -> list[Writing]:
+        """Prompts, all but their last tokens: fewer than twice TOKENS_READ_AT_ONCE in all, so that nobody waits long.
 
-        Returns the texts that end here, of no new token at all.
-        """
-        reading = [row for row in self._rows if len(row.unread) > 1]
-        if not isinstance(self._memory, InStep):
-            self._read_in_turns(self._memory, reading)
-            self._let_go()
-        elif reading and not self._memory.length(0):
-            self._memory.begin({row.slot: row.unread for row in self._rows})
-        ended = [row for row in self._rows if not row.max_new_tokens and len(row.unread) == 1]
-        for row in ended:
-            row.end("length")
-        self._let_go()
-        self._is_reading = any(len(row.unread) > 1 for row in self._rows)
-        return ended
-
-    def _read_in_turns(self, slots: SlotsOfDecoder | SlotsOfAnyModel, reading: Sequence[Writing]) -> None:
-        """Fewer than twice TOKENS_READ_AT_ONCE in all, so that nobody waits long.
-
-        Where a prompt is cut depends on itself alone.
+        Where a prompt is cut depends on itself alone. Returns the texts that end here, of no new token at all.
         """
         n_read = 0
-        for row in reading:
-            if n_read >= TOKENS_READ_AT_ONCE:
-                return
+        for row in self._rows:
             ids = row.unread[:-1][:TOKENS_READ_AT_ONCE]
+            if not ids or n_read >= TOKENS_READ_AT_ONCE:
+                continue
             del row.unread[: len(ids)]
             n_read += len(ids)
             with row.fails_alone():
@@ -138,19 +122,25 @@ class Engine:
                     row.add_prompt_tokens(ids, slots.score(row.slot, ids))
                 else:
                     slots.read(row.slot, ids)
+        self._let_go()
+        ended = [row for row in self._rows if not row.max_new_tokens and len(row.unread) == 1]
+        for row in ended:
+            row.end("length")
+        self._let_go()
+        self._is_reading = any(len(row.unread) > 1 for row in self._rows)
+        return ended
 
-    def _write(self) -> list[Writing]:
-        """The next token of each row that has read all but one of its tokens."""
-        fed = self._rows
-        if self._is_reading and not isinstance(self._memory, InStep):
-            fed = [row for row in fed if len(row.unread) == 1]
-        if not fed:
+    def _write(self, rows: list[Writing]) -> list[Writing]:
+        """Feeds these rows a token each, and adds the next one to those that have read all of their tokens."""
+        if not rows:
             return []
-        logits_RV = self._memory.step({row.slot: row.unread.pop(0) for row in fed}).float()
-        rows = fed
-        if self._is_reading:
-            rows = [row for row in fed if not row.unread]
-            logits_RV = logits_RV[[i for i, row in enumerate(fed) if not row.unread]]
+        if isinstance(self._memory, InStep) and not self._memory.length(0):
+            logits_RV = self._memory.begin({row.slot: row.unread for row in rows}).float()
+        else:
+            logits_RV = self._memory.step({row.slot: row.unread.pop(0) for row in rows}).float()
+        have_read = [i for i, row in enumerate(rows) if not row.unread]
+        if len(have_read) < len(rows):
+            logits_RV, rows = logits_RV[have_read], [rows[i] for i in have_read]
         if not rows:
             return []
         scored = [i for i, row in enumerate(rows) if row.n_likeliest is not None]
@@ -230,7 +220,7 @@ def in_step(
         memory = InStep(model, len(writings), capacity)
         engine = Engine(model, memory, stop_ids=stop_ids, forbidden_ids=forbidden_ids)
         for writing in writings:
-            engine.add(writing)
+            engine.add(writing) if writing.max_new_tokens else writing.end("length")
         while not engine.is_idle:
             engine.step()
             for writing in writings:

@@ -9,7 +9,7 @@ row: the next of its prompt while it still reads, else the one that it drew.
     row 2     P P P P p p p w w .       w: written; a row that ends is dropped with a few others
               ───────────────► steps
 
-Shapes: N rows, U rows that differ, T positions that all have, V vocabulary.
+Shapes: N rows, U rows that differ, T positions that all have, V vocabulary, X hidden vectors or logits.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,10 @@ class InStep:
         self._model, self._capacity = model, min(capacity, model.max_positions)
         self._device = next(model.parameters()).device
         self._read_one = reader_of_one_token(model)
-        self._read: Callable[..., Tensor] = model.hidden if isinstance(model, Decoder) else model  # without logits
+        self._read: Callable[..., Tensor] = model
+        self._logits: Callable[[Tensor], Tensor] = lambda logits_UTV: logits_UTV
+        if isinstance(model, Decoder):  # which need not compute those of every token that it reads
+            self._read, self._logits = model.hidden, model.unembed
         self._state: State | None = None
         self._row_of: dict[int, int] = {}  # each slot's in the state
 
@@ -49,29 +52,29 @@ class InStep:
         """How many tokens it has read: as many as the others."""
         return 0 if self._state is None else self._state.length
 
-    def begin(self, unread_of: Mapping[int, list[int]]) -> None:
-        """Reads what all of these rows have of their tokens, but for the last, and takes it out of their lists."""
-        n_read = min(map(len, unread_of.values())) - 1
+    def begin(self, unread_of: Mapping[int, list[int]]) -> Tensor:
+        """Reads as many tokens as all of these rows have, and takes them out of their lists; logits (N, V) after it."""
+        n_read = min(map(len, unread_of.values()))
         beginnings = [tuple(unread[:n_read]) for unread in unread_of.values()]
         different = {beginning: row for row, beginning in enumerate(dict.fromkeys(beginnings))}
         self._row_of = {slot: row for row, slot in enumerate(unread_of)}
-        self._state = self._model.new_state(len(different) if n_read else len(beginnings), self._capacity)
-        if not n_read:
-            return
+        self._state = self._model.new_state(len(different), self._capacity)
         for piece_UT in torch.split(self._tensor(list(different)), TOKENS_READ_AT_ONCE, dim=1):
-            self._read(piece_UT, self._state)
+            read_UTX = self._read(piece_UT, self._state)
+        logits_NV = self._logits(read_UTX[:, -1:])[:, 0]
         if len(different) < len(beginnings):
-            self._state.reorder(self._tensor([different[beginning] for beginning in beginnings]))
+            rows_N = self._tensor([different[beginning] for beginning in beginnings])
+            self._state.reorder(rows_N)
+            logits_NV = logits_NV[rows_N]
         for unread in unread_of.values():
             del unread[:n_read]
+        return logits_NV
 
     def step(self, token_of: Mapping[int, int]) -> Tensor:
         """One more token for each of these slots, some or all of those before: logits (N, V), row by row."""
-        if self._state is None:
-            self.begin({slot: [token_id] for slot, token_id in token_of.items()})
-        elif len(token_of) <= LIVE_SHARE * len(self._row_of):
-            self.reorder(list(token_of), list(token_of))
         assert self._state is not None
+        if len(token_of) <= LIVE_SHARE * len(self._row_of):
+            self.reorder(list(token_of), list(token_of))
         if token_of.keys() == self._row_of.keys():
             return self._read_one(self._tensor(list(token_of.values())), self._state)
         logits_NV = self._read_one(self._tensor([token_of.get(slot, 0) for slot in self._row_of]), self._state)

@@ -45,7 +45,13 @@ class LayerCache:
         return attend_on_one_token(rotate(q_BH1K, position), k_BGSK, v_BGSK)
 
     def reorder(self, rows_N: Tensor) -> None:
-        self.keys_BGSK, self.values_BGSK = self.keys_BGSK[rows_N], self.values_BGSK[rows_N]
+        self.keys_BGSK, self.values_BGSK = self._rows(self.keys_BGSK, rows_N), self._rows(self.values_BGSK, rows_N)
+
+    def _rows(self, x_BGSK: Tensor, rows_N: Tensor) -> Tensor:
+        """These rows, of which only the positions that are in use are copied."""
+        x_NGSK, n_used = x_BGSK.new_empty(len(rows_N), *x_BGSK.shape[1:]), min(self.length, x_BGSK.size(2))
+        x_NGSK.narrow(2, 0, n_used).copy_(x_BGSK.narrow(2, 0, n_used).index_select(0, rows_N))
+        return x_NGSK
 
 
 class NoCache:
