@@ -91,7 +91,7 @@ class InStep:
 
 
 def latest(token_ids: list[int], max_positions: int) -> list[int]:
-    """What a model reads anew when its state is full: the last half of the context.
+    """Tokens to read anew when the state is full: the last half of the context.
 
     So it always sees at least half a context, and reads each token at most twice. To forget one token at a time, it
     would have to read the whole context each time.

@@ -30,7 +30,8 @@ def scaled_dot_product(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask_TS: 
     A query's product with each key says how much it wants that key's value; softmax turns those scores
     into weights that sum to one. The root keeps the scores' variance at one when q and k have it.
     """
-    scores_BHTS = (q_BHTK / sqrt(q_BHTK.size(-1))) @ k_BHSK.mT + mask_TS
+    scores_BHTS = (q_BHTK / sqrt(q_BHTK.size(-1))) @ k_BHSK.mT
+    scores_BHTS += mask_TS
     weights_BHTS = F.dropout(scores_BHTS.softmax(dim=-1), dropout)
     return weights_BHTS @ v_BHSK
 

@@ -223,6 +223,7 @@ def learning_from_answers(
         rollouts.evaluate,
         write_samples=rollouts.samples,
         figure="rewards.png",
+        reward_sha256=reward_sha256(objective.reward),
         kept=rollouts.kept,
         restore=rollouts.restore,
     )
@@ -261,11 +262,8 @@ def build_credit(
             assert_never(objective)
 
 
-def reward_sha256(config: RunConfig) -> str | None:
+def reward_sha256(reward: RewardConfig) -> str | None:
     """The hash of the reward model's weights, if there is one: other weights would give other rewards."""
-    if not isinstance(config.objective, GRPOConfig | PPOConfig):
-        return None
-    reward = config.objective.reward
     return sha256(reward_directory(reward) / MODEL_FILE) if isinstance(reward, LearnedRewardConfig) else None
 
 

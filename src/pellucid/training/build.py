@@ -53,7 +53,6 @@ from pellucid.model.recompute import recompute_activations
 from pellucid.objectives.next_token import next_token, with_load_balance
 from pellucid.objectives.objective import Objective
 from pellucid.objectives.task import Task, Validation
-from pellucid.post_training.build import learning_from_answers, learning_from_pairs, reward_sha256
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision, resolve_precision
 from pellucid.tokenizer import Tokenizer
@@ -99,7 +98,7 @@ def build_session(
         tokenizer_json=data.tokenizer.to_json(),
         data_fingerprint=data.fingerprint,
         base_sha256=base.sha256 if base is not None and needs_base(config) else None,
-        reward_sha256=reward_sha256(config),
+        reward_sha256=task.reward_sha256,
         trackers=build_trackers(config, run_dir, world),
     )
 
@@ -218,8 +217,12 @@ def build_task(
             next_token_of_model = choose_objective(config.model, model, **objective.model_dump(exclude={"type"}))
             return Task(lambda i, rows: batches.batch(i).part(rows), next_token_of_model, evaluate_text)
         case RewardModelConfig() | DPOConfig():
+            from pellucid.post_training.build import learning_from_pairs  # pretraining needs no such thing
+
             return learning_from_pairs(objective, config, data, model, frozen_copy(model), precision, world)
         case GRPOConfig() | PPOConfig():
+            from pellucid.post_training.build import learning_from_answers
+
             reference = frozen_copy(model)
             return learning_from_answers(objective, config, data.tokenizer, model, reference, precision, world)
         case _:
