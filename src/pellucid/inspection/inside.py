@@ -104,7 +104,7 @@ def heads_of(attention: MultiHeadAttention, record: Recording) -> Tensor:
 
 def has_experts(model: nn.Module) -> TypeGuard[Decoder]:
     """Whether tokens are routed to experts in this decoder, so that a step says their shares."""
-    return isinstance(model, Decoder) and any(name.endswith(".router") for name, _ in model.named_modules())
+    return isinstance(model, Decoder) and bool(model.sparse_layers())
 
 
 @torch.no_grad()
