@@ -102,7 +102,7 @@ sample: {every_steps: 100}
 """
 # Of words in an order that the model has not seen: it is unsure how to go on, so a small change shows.
 PROMPTS = ["The", "white white", "lost.", "key crow", "fox I", "grey: the", "said cheese", "hen The", "corn red", "I"]
-PROMPTS += ["white The lost. fox cheese key grey: I crow said hen", "said crow hen fox The key lost. red white corn"]
+PROMPTS += ["white The lost. fox cheese key", "said crow hen fox The key"]
 
 
 @contextmanager

@@ -104,7 +104,7 @@ def steps_agree(model: Decoder, lean: SingleTokenDecoder) -> bool:
 
 @torch.inference_mode()
 def own_part(model: Decoder) -> str | None:
-    """What a model has that its config does not tell, for exports, whose readers know config and weights, not the code.
+    """The part of a model that its config does not tell, for exports: their readers do not know the code.
 
     None if the logits of a whole text are those of the lean forms, which call nothing that somebody may have edited.
     """
