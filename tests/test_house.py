@@ -179,12 +179,12 @@ def is_by_the_model(name: str, texts: list[list[int]]) -> bool:
     """Whether at each place of each text the model itself finds no other token likelier, but for rounding."""
     run = pellucid.load(name, "latest")
     for prompt, text in zip(PROMPTS, texts, strict=True):
-        state, prompt_ids = run.model.new_state(1), [run.tokenizer.end_of_text, *run.tokenizer.encode(prompt)]
-        run.model(torch.tensor([prompt_ids[:-1]]), state)
-        for unread, token in pairwise([prompt_ids[-1], *text]):
-            logits_V = run.model(torch.tensor([[unread]]), state)[0, -1]
+        state, unread = run.model.new_state(1), [run.tokenizer.end_of_text, *run.tokenizer.encode(prompt)]
+        for token in text:
+            logits_V = run.model(torch.tensor([unread]), state)[0, -1]
             if logits_V.max() - logits_V[token] > 1e-3:
                 return False
+            unread = [token]
     return True
 
 

@@ -52,7 +52,7 @@ def explicit_attention(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: 
 
 
 def fused_attention(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float) -> Tensor:
-    """The same by one kernel of PyTorch, such as FlashAttention (Dao et al. 2022): memory linear in the length."""
+    """Causal attention by one kernel, such as FlashAttention (Dao et al. 2022): memory linear in the length."""
     n_queries, n_keys = q_BHTK.size(2), k_BHSK.size(2)
     if n_queries == n_keys:
         return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, dropout_p=dropout, is_causal=True)
