@@ -152,7 +152,7 @@ class DecoderConfig(Section):
 
     @property
     def experts(self) -> ExpertsConfig | None:
-        """What `feed_forward` says of experts; None: it is one layer for all tokens."""
+        """The experts that `feed_forward` describes; None: it is one layer for all tokens."""
         return self.feed_forward if isinstance(self.feed_forward, ExpertsConfig) else None
 
     @property

@@ -148,11 +148,17 @@ class Engine:
         for i, (row, token_id) in enumerate(zip(rows, self._choose(rows, logits_RV), strict=True)):
             if row.error is None:
                 row.add(token_id, token_id in self._stop_ids, scores.get(i))
-        for row in [row for row in rows if self._memory.length(row.slot) == self._max_positions]:
-            self._memory.empty(row.slot)
-            row.unread = row.latest(self._max_positions)
-            self._is_reading = True
+        self._begin_anew(rows)
         return rows
+
+    def _begin_anew(self, rows: list[Writing]) -> None:
+        """Where the context is full, its last half is to be read again."""
+        some = rows[:1] if isinstance(self._memory, InStep) else rows  # in step all are full at the same time
+        if any(self._memory.length(row.slot) == self._max_positions for row in some):
+            for row in [row for row in rows if self._memory.length(row.slot) == self._max_positions]:
+                self._memory.empty(row.slot)
+                row.unread = row.latest(self._max_positions)
+                self._is_reading = True
 
     def _choose(self, rows: list[Writing], logits_RV: Tensor) -> list[int]:
         """A token for each row, by its own settings and numbers; rows with equal settings together.
@@ -178,11 +184,11 @@ class Engine:
         return token_ids
 
     def _choose_together(self, rows: list[Writing], logits_RV: Tensor) -> list[int]:
-        sampling, slots = rows[0].sampling, [row.slot for row in rows]
+        sampling = rows[0].sampling
         uniforms_R1 = torch.from_numpy(np.array([[row.uniform()] for row in rows], np.float32)).to(self._device)
-        seen_RV = None if sampling.repetition_penalty == 1 else self._seen()[slots]
-        drawn_R = next_token(logits_RV, sampling, uniforms_R1, seen_RV)
-        if seen_RV is not None:
+        slots = [row.slot for row in rows] if sampling.repetition_penalty != 1 else None
+        drawn_R = next_token(logits_RV, sampling, uniforms_R1, None if slots is None else self._seen()[slots])
+        if slots is not None:
             self._seen()[slots, drawn_R] = True
         if any(row.keeps_log_p for row in rows):
             log_p_RV = apply_temperature(logits_RV, sampling.temperature).log_softmax(dim=-1)

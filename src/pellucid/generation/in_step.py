@@ -75,7 +75,7 @@ class InStep:
         assert self._state is not None
         if len(token_of) <= LIVE_SHARE * len(self._row_of):
             self.reorder(list(token_of), list(token_of))
-        if token_of.keys() == self._row_of.keys():
+        if list(token_of) == list(self._row_of):
             return self._read_one(self._tensor(list(token_of.values())), self._state)
         logits_NV = self._read_one(self._tensor([token_of.get(slot, 0) for slot in self._row_of]), self._state)
         return logits_NV[[self._row_of[slot] for slot in token_of]]

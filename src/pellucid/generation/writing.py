@@ -17,7 +17,7 @@ OWN = Sampling()  # from the model's own distribution
 NUMBERS_AT_ONCE = 256  # random numbers: to draw one at a time takes longer
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Writing:
     """A text to write after a prompt of at least one token, and what has been written of it.
 
@@ -47,6 +47,7 @@ class Writing:
     slot: int = field(default=-1, init=False)
     unread: list[int] = field(default_factory=list, init=False)
     numbers: list[float] = field(default_factory=list, init=False)  # drawn already, the next one last
+    generator: np.random.Generator | None = field(default=None, init=False)
 
     @property
     def pieces(self) -> Sequence[Piece]:
@@ -54,12 +55,13 @@ class Writing:
 
     def begin(self, slot: int, max_positions: int) -> None:
         self.slot, self.unread = slot, list(self.prompt_ids[-max_positions:])
-        self._random = np.random.Generator(np.random.Philox(None if self.seed is None else list(self.seed)))
+        self.generator = np.random.Generator(np.random.Philox(None if self.seed is None else list(self.seed)))
 
     def uniform(self) -> float:
         """The next of its own numbers in [0, 1)."""
         if not self.numbers:
-            self.numbers = self._random.random(min(NUMBERS_AT_ONCE, self.max_new_tokens), np.float32).tolist()[::-1]
+            assert self.generator is not None
+            self.numbers = self.generator.random(min(NUMBERS_AT_ONCE, self.max_new_tokens), np.float32).tolist()[::-1]
         return self.numbers.pop()
 
     def add(self, token_id: int, is_stop: bool, scores_V: Tensor | None) -> None:
