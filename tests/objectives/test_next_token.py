@@ -1,11 +1,9 @@
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.data.batches import IGNORE_INDEX
-from pellucid.objectives import next_token as module
 from pellucid.objectives.next_token import cross_entropy, load_balance, next_token
 from pellucid.training.build import choose_objective
 from reference import experts as reference
@@ -26,30 +24,6 @@ def test_the_loss_is_the_sum_of_minus_log_p_over_the_targets_that_count(seed, sh
     nats_N = cross_entropy(logits_BTV.flatten(0, 1), targets_BT.flatten())
     assert nats_N.dtype == torch.float32
     assert nats_N.sum().item() == pytest.approx(naive, rel=1e-5)
-
-
-@given(
-    sizes=st.tuples(st.integers(1, 9), st.integers(1, 7)),
-    numbers_at_once=st.integers(1, 60),
-    seed=st.integers(0, 2**32 - 1),
-)
-def test_loss_and_gradient_are_those_of_the_library_however_many_are_taken_at_once(sizes, numbers_at_once, seed):
-    """Also where a token cannot come, beside predictions that do not count."""
-    generator = torch.Generator().manual_seed(seed)
-    n_rows, vocab_size = sizes
-    logits_NV = 3 * torch.randn(n_rows, vocab_size + 1, generator=generator, dtype=torch.float64)
-    logits_NV[:, vocab_size] = -torch.inf
-    targets_N = torch.randint(vocab_size, (n_rows,), generator=generator)
-    targets_N[torch.rand(n_rows, generator=generator) < 0.3] = IGNORE_INDEX
-    ours, theirs = logits_NV.clone().requires_grad_(), logits_NV.clone().requires_grad_()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "NUMBERS_AT_ONCE", numbers_at_once)
-        nats_N = cross_entropy(ours, targets_N)
-    expected_N = F.cross_entropy(theirs, targets_N, ignore_index=IGNORE_INDEX, reduction="none")
-    torch.testing.assert_close(nats_N, expected_N)
-    torch.testing.assert_close(
-        torch.autograd.grad(nats_N.sum(), ours), torch.autograd.grad(expected_N.sum(), theirs), equal_nan=True
-    )
 
 
 def test_of_bfloat16_logits_the_gradient_is_bfloat16():

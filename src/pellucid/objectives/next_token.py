@@ -1,6 +1,6 @@
 """Pretraining: predict each token from those before it. With masked prompts it is supervised fine-tuning.
 
-Shapes: B batch, T positions, V vocabulary, N predictions, C of them at once, E experts, L layers.
+Shapes: B batch, T positions, V vocabulary, N predictions, E experts, L layers.
 """
 
 from __future__ import annotations
@@ -17,23 +17,14 @@ from pellucid.data.batches import IGNORE_INDEX, Batch
 from pellucid.model.language_model import SparseLayer
 from pellucid.objectives.objective import Forward, Loss, Objective
 
-NUMBERS_AT_ONCE = 2**26  # 256 MB in float32
-
 
 def cross_entropy(logits_NV: Tensor, targets_N: Tensor) -> Tensor:
     """-log softmax(logits)[target] of each prediction, (N,), in nats; 0 where there is nothing to predict.
 
-    What training minimises and evaluation reports (equation 2 before its mean). In float32 or wider; with a large
-    vocabulary some predictions at a time, so that their copies need little memory.
+    What training minimises and evaluation reports (equation 2 before its mean), in float32 or wider.
     """
     wide = torch.promote_types(logits_NV.dtype, torch.float32)
-    n_at_once = max(1, NUMBERS_AT_ONCE // logits_NV.size(1))
-    pieces = zip(torch.split(logits_NV, n_at_once), torch.split(targets_N, n_at_once), strict=True)
-    nats = [
-        F.cross_entropy(logits_CV.to(wide), targets_C, ignore_index=IGNORE_INDEX, reduction="none")
-        for logits_CV, targets_C in pieces
-    ]
-    return torch.cat(nats)
+    return F.cross_entropy(logits_NV.to(wide), targets_N, ignore_index=IGNORE_INDEX, reduction="none")
 
 
 def next_token(forward: Forward, batch: Batch) -> Loss:

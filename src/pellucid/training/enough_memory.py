@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from pellucid.config.model import MLPConfig
 from pellucid.config.run import RunConfig
 from pellucid.errors import LESS_MEMORY, OutOfMemoryError
 from pellucid.runtime.precision import Precision, precision_here
@@ -50,7 +51,7 @@ def least_bytes(config: RunConfig, precision: Precision) -> int:
     """The memory of a micro-batch whose rows and vocabulary are as small as the data may make them."""
     model = config.model
     if config.data.packing == "documents" or not config.reads_text:
-        least = max(LEAST_ROW, getattr(model, "window", 0))
+        least = max(LEAST_ROW, model.window if isinstance(model, MLPConfig) else 0)
         model = model.model_copy(update={"context_length": min(model.context_length, least)})
     return cost_of_run(config.model_copy(update={"model": model}), LEAST_VOCABULARY, precision).memory_bytes.training
 
