@@ -272,7 +272,7 @@ def _apply(data: dict[str, Any], places: Places, change: Change) -> None:
 
 
 def _read_old_model(model: Any, note: Note) -> None:
-    """Runs of version 0.9 and before say which of two forms of the same functions they used."""
+    """Until November 2026 a model section said which of two forms of its functions it used."""
     if isinstance(model, dict) and model.pop("kernels", None) is not None:
         note("model.kernels has no effect any more: what is written in model/ is what runs")
     if isinstance(model, dict) and model.get("attention") == "auto":
