@@ -24,12 +24,12 @@ from pellucid.config import load_run_config
 from pellucid.corpora.build import build_corpus
 from pellucid.data.build import prepare_data
 from pellucid.generation import in_step as in_step_module
-from pellucid.generation import single_token
 from pellucid.generation.engine import in_step
 from pellucid.generation.sampling import Sampling
 from pellucid.generation.single_token import SingleTokenDecoder
 from pellucid.generation.writing import Writing
 from pellucid.kernels.freed_memory import keep_freed_memory
+from pellucid.model import one_token
 from pellucid.model.build import build_model
 from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import LanguageModel
@@ -70,9 +70,9 @@ def decode(model: LanguageModel, n_samples: int, reader: Callable[..., object]) 
 
 
 def with_plain_products(decoder: Decoder) -> SingleTokenDecoder:
-    packs, single_token.gains_from_packing = single_token.gains_from_packing, lambda weight_OI: False
+    packs, one_token.gains_from_packing = one_token.gains_from_packing, lambda weight_OI: False
     lean = SingleTokenDecoder(decoder)
-    single_token.gains_from_packing = packs
+    one_token.gains_from_packing = packs
     return lean
 
 

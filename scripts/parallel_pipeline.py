@@ -92,9 +92,7 @@ def compare(schedule_name: str) -> dict[str, Any]:
     schedule = SCHEDULES[schedule_name](
         stage,
         MICRO_BATCHES,
-        loss_fn=lambda logits_BTV, some_BT: (
-            cross_entropy(logits_BTV.flatten(0, 1), some_BT.flatten()).sum() / targets_BT.numel()
-        ),
+        loss_fn=lambda logits_BTV, some_BT: cross_entropy(logits_BTV.mT, some_BT).sum() / targets_BT.numel(),
         scale_grads=False,  # the loss is divided already, by the targets of all micro-batches
     )
     logits_BTV = schedule.step(inputs_BT) if rank == 0 else schedule.step(target=targets_BT)  # process 0 gets None
