@@ -205,13 +205,6 @@ def test_where_a_function_was_edited_the_model_itself_writes(name, caplog, monke
     assert_the_model_itself_writes(model, caplog)
 
 
-def test_a_look_into_the_future_is_seen_in_a_whole_text_alone(monkeypatch):
-    edit(monkeypatch, "causal_mask")
-    model = build_away_from_zero(tiny_config()).eval()
-    assert isinstance(reader_of_one_token(model), SingleTokenDecoder)  # of one token, all keys are earlier
-    assert own_part(model) == COMPUTES_ELSE
-
-
 def test_unknown_embeddings_are_called_as_they_are():
     model = build_away_from_zero(tiny_config()).eval()
     model.embeddings = Hidden(model.embeddings)

@@ -9,7 +9,6 @@ Shapes: B sequences, T tokens of a text, D model, V vocabulary.
 
 from __future__ import annotations
 
-import copy
 import logging
 import math
 import threading
@@ -32,7 +31,8 @@ _log = logging.getLogger(__name__)
 _SWITCH = threading.Lock()  # of oneDNN
 _WAS_ENABLED: list[bool] = []  # what each thread inside `without_onednn` has found, the first at the bottom
 
-TOKENS_OF_A_PROOF = 4
+# In the text of a proof: a second token meets a key of the past; 64 also show a window.
+TOKENS_TO_WRITE, TOKENS_FOR_EXPORTS = 2, 64
 _TOLD: WeakSet[Decoder] = WeakSet()  # that they write slowly
 
 
@@ -80,9 +80,7 @@ def reader_of_one_token(model: LanguageModel) -> Callable[[Tensor, State], Tenso
 def proven(model: Decoder) -> SingleTokenDecoder | None:
     """The lean decoder, if it computes what the model does: else None, and once for each model a warning."""
     lean = SingleTokenDecoder(model)
-    with eval_mode(model):
-        agree = steps_agree(model, lean)
-    if agree:
+    if computes_the_same(lean, model, TOKENS_TO_WRITE):
         return lean
     if model not in _TOLD:
         _log.warning("writes with the model itself, 1.5 x slower: the lean decoder computes something else")
@@ -90,18 +88,6 @@ def proven(model: Decoder) -> SingleTokenDecoder | None:
     return None
 
 
-@torch.inference_mode()
-def steps_agree(model: Decoder, lean: SingleTokenDecoder) -> bool:
-    """Whether both give the same logits after the last token of a short text, of which the model has read the rest."""
-    text_1T = short_text(model, TOKENS_OF_A_PROOF)
-    beginning, last_1 = text_1T[:, :-1], text_1T[:, -1]
-    state = model.new_state(1, text_1T.size(1))
-    if beginning.size(1):
-        model.hidden(beginning, state)
-    return are_equal_to_rounding(lean(last_1, copy.deepcopy(state)), model(last_1[:, None], state)[:, -1])
-
-
-@torch.inference_mode()
 def own_part(model: Decoder) -> str | None:
     """The part of a model that its config does not tell, for exports: their readers do not know the code.
 
@@ -111,11 +97,18 @@ def own_part(model: Decoder) -> str | None:
         lean = SingleTokenDecoder(model)
     if names:
         return ", ".join(dict.fromkeys(names))
-    text_1T, state = short_text(model, 64), model.new_state(1)
     with eval_mode(model):
-        found_TV = torch.cat([lean(text_1T[:, t], state) for t in range(text_1T.size(1))])
-        is_equal = are_equal_to_rounding(found_TV, model(text_1T)[0])
+        is_equal = computes_the_same(lean, model, TOKENS_FOR_EXPORTS)
     return None if is_equal else "a layer that computes something else than its equation"
+
+
+@torch.inference_mode()
+def computes_the_same(lean: SingleTokenDecoder, model: Decoder, n_tokens: int) -> bool:
+    """Whether the logits of a whole short text are those that the lean decoder gives token by token."""
+    text_1T = short_text(model, n_tokens)
+    state = model.new_state(1, text_1T.size(1))
+    found_TV = torch.cat([lean(text_1T[:, t], state) for t in range(text_1T.size(1))])
+    return are_equal_to_rounding(found_TV, model(text_1T)[0])
 
 
 def short_text(model: Decoder, n_tokens: int) -> Tensor:

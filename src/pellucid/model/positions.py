@@ -14,6 +14,7 @@ Shapes: B batch, T query positions, D model, H heads, K head width, I pairs that
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -145,11 +146,14 @@ def nowhere(x: Tensor, position: Position) -> Tensor:
 
 
 def cos_and_sin(like_TI: Tensor, width: int, base: float) -> tuple[Tensor, Tensor]:
-    """The cosines and sines of all clocks at all positions, (T, I), for lean forms: computed again, as by anyone else.
+    """The cosines and sines of all clocks at all positions, (T, I), for lean forms: computed again."""
+    cos_TI, sin_TI = _cos_and_sin(len(like_TI), width, base, like_TI.dtype)
+    return cos_TI.to(like_TI.device), sin_TI.to(like_TI.device)
 
-    In the same order of operations as `clock_angles`, so that they are equal to the last bit.
-    """
-    dtype = like_TI.dtype
+
+@cache
+def _cos_and_sin(n_positions: int, width: int, base: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """In the same order of operations as `clock_angles`, so that they are equal to the last bit."""
     speeds_I = torch.pow(base, torch.arange(0, width, 2, dtype=dtype, device="cpu").neg() / width)
-    angles_TI = torch.arange(len(like_TI), dtype=dtype, device="cpu")[:, None] * speeds_I
-    return angles_TI.cos().to(like_TI.device), angles_TI.sin().to(like_TI.device)
+    angles_TI = torch.arange(n_positions, dtype=dtype, device="cpu")[:, None] * speeds_I
+    return angles_TI.cos(), angles_TI.sin()
