@@ -184,7 +184,8 @@ def test_each_token_is_read_at_most_twice_and_an_equal_prompt_once(make_decoder,
     samples = write_in_step(model, [Writing(prompt, 500, LIVELY, (0, i)) for i in range(3)])
     assert (1, 7) in read
     assert not [n_rows for n_rows, length in read if n_rows > 1 and length > 1 and n_rows * length > 3 * 15]
-    assert sum(length for _, length in read) <= 2 * 500
+    of_proof = 2 * model.context_length  # the lean decoder, before it writes
+    assert sum(length for _, length in read) <= 2 * 500 + of_proof
     assert len({tuple(sample.token_ids) for sample in samples}) == 3
 
 

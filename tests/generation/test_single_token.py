@@ -15,6 +15,7 @@ from pellucid.generation.single_token import (
 )
 from pellucid.generation.slots import make_slots
 from pellucid.kernels.products import gains_from_packing, has_onednn
+from pellucid.model import attention
 from pellucid.model.embeddings import TiedEmbeddings
 from pellucid.model.norms import LayerNorm
 from pellucid.model.one_token import side_by_side
@@ -203,6 +204,22 @@ def test_where_a_function_was_edited_the_model_itself_writes(name, caplog, monke
     edit(monkeypatch, name)
     model = build_away_from_zero(tiny_config(activation="relu_squared")).eval()
     assert_the_model_itself_writes(model, caplog)
+
+
+def seen_nearby(n_queries, n_keys, like):
+    """A mask of one's own: a position sees itself and the two before it."""
+    mask_TS = like.new_full((n_queries, n_keys), float("-inf"))
+    return mask_TS.triu(diagonal=1 + n_keys - n_queries) + mask_TS.tril(diagonal=n_keys - n_queries - 3)
+
+
+def test_a_mask_that_hides_what_is_further_back_counts_in_writing(caplog, monkeypatch):
+    monkeypatch.setattr(attention.causal_mask, "__code__", seen_nearby.__code__)
+    assert_the_model_itself_writes(build_away_from_zero(tiny_config()).eval(), caplog)
+
+
+def test_a_look_into_the_future_is_written_by_the_model_itself(monkeypatch):
+    edit(monkeypatch, "causal_mask")
+    assert not isinstance(reader_of_one_token(build_away_from_zero(tiny_config()).eval()), SingleTokenDecoder)
 
 
 def test_unknown_embeddings_are_called_as_they_are():

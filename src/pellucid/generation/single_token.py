@@ -31,8 +31,7 @@ _log = logging.getLogger(__name__)
 _SWITCH = threading.Lock()  # of oneDNN
 _WAS_ENABLED: list[bool] = []  # what each thread inside `without_onednn` has found, the first at the bottom
 
-# In the text of a proof: a second token meets a key of the past; 64 also show a window.
-TOKENS_TO_WRITE, TOKENS_FOR_EXPORTS = 2, 64
+TOKENS_OF_A_PROOF = 64  # a mask of one's own that hides only what is further back is beyond it
 _TOLD: WeakSet[Decoder] = WeakSet()  # that they write slowly
 
 
@@ -80,7 +79,7 @@ def reader_of_one_token(model: LanguageModel) -> Callable[[Tensor, State], Tenso
 def proven(model: Decoder) -> SingleTokenDecoder | None:
     """The lean decoder, if it computes what the model does: else None, and once for each model a warning."""
     lean = SingleTokenDecoder(model)
-    if computes_the_same(lean, model, TOKENS_TO_WRITE):
+    if last_logits_agree(lean, model):
         return lean
     if model not in _TOLD:
         _log.warning("writes with the model itself, 1.5 x slower: the lean decoder computes something else")
@@ -98,22 +97,34 @@ def own_part(model: Decoder) -> str | None:
     if names:
         return ", ".join(dict.fromkeys(names))
     with eval_mode(model):
-        is_equal = computes_the_same(lean, model, TOKENS_FOR_EXPORTS)
+        is_equal = all_logits_agree(lean, model)
     return None if is_equal else "a layer that computes something else than its equation"
 
 
 @torch.inference_mode()
-def computes_the_same(lean: SingleTokenDecoder, model: Decoder, n_tokens: int) -> bool:
-    """Whether the logits of a whole short text are those that the lean decoder gives token by token."""
-    text_1T = short_text(model, n_tokens)
+def last_logits_agree(lean: SingleTokenDecoder, model: Decoder) -> bool:
+    """Whether both end a short text in the same logits: the model reads it at once, and for the lean decoder all but
+    its last token.
+    """
+    text_1T = short_text(model)
+    state = model.new_state(1, text_1T.size(1))
+    if text_1T.size(1) > 1:
+        model.hidden(text_1T[:, :-1], state)
+    return are_equal_to_rounding(lean(text_1T[:, -1], state), model.unembed(model.hidden(text_1T)[:, -1]))
+
+
+@torch.inference_mode()
+def all_logits_agree(lean: SingleTokenDecoder, model: Decoder) -> bool:
+    """Whether the lean decoder, token by token, gives all logits of a short text that the model gives at once."""
+    text_1T = short_text(model)
     state = model.new_state(1, text_1T.size(1))
     found_TV = torch.cat([lean(text_1T[:, t], state) for t in range(text_1T.size(1))])
     return are_equal_to_rounding(found_TV, model(text_1T)[0])
 
 
-def short_text(model: Decoder, n_tokens: int) -> Tensor:
+def short_text(model: Decoder) -> Tensor:
     """(1, T): different tokens, as far as the vocabulary and the context go."""
-    n_tokens = min(n_tokens, model.context_length)
+    n_tokens = min(TOKENS_OF_A_PROOF, model.context_length)
     return torch.arange(n_tokens, device=next(model.parameters()).device)[None] * 7 % model.vocab_size
 
 
