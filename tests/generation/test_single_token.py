@@ -16,6 +16,7 @@ from pellucid.generation.single_token import (
 from pellucid.generation.slots import make_slots
 from pellucid.kernels.products import gains_from_packing, has_onednn
 from pellucid.model import attention
+from pellucid.model.decoder import Decoder
 from pellucid.model.embeddings import TiedEmbeddings
 from pellucid.model.norms import LayerNorm
 from pellucid.model.one_token import side_by_side
@@ -165,7 +166,15 @@ class Hidden(nn.Module):
 
 
 COMPUTES_ELSE = "a layer that computes something else than its equation"
+
+
+class Cooler(Decoder):
+    def forward(self, tokens_BT, state=None):
+        return 2 * super().forward(tokens_BT, state)
+
+
 CHANGES = {
+    "a decoder derived from ours": lambda model: setattr(model, "__class__", Cooler),
     "another attention": lambda model: setattr(model.blocks[0].attention.sublayer, "attend", each_sees_itself),
     "a norm derived from ours": lambda model: setattr(model.blocks[0].attention, "norm", Louder(8, bias=False)),
     "the last norm": lambda model: setattr(model, "final_norm", Louder(8, bias=False)),

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pellucid.generation.single_token import reader_of_one_token
+from pellucid.generation.single_token import SingleTokenDecoder, reader_of_one_token
 from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import LanguageModel, State
 
@@ -39,7 +39,8 @@ class InStep:
         self._read_one = reader_of_one_token(model)
         self._read: Callable[..., Tensor] = model
         self._logits: Callable[[Tensor], Tensor] = lambda logits_UTV: logits_UTV
-        if isinstance(model, Decoder):  # which need not compute those of every token that it reads
+        # A proven decoder need not compute those of every token that it reads; one with a `forward` of its own might.
+        if isinstance(model, Decoder) and isinstance(self._read_one, SingleTokenDecoder):
             self._read, self._logits = model.hidden, model.unembed
         self._state: State | None = None
         self._row_of: dict[int, int] = {}  # each slot's in the state

@@ -110,7 +110,7 @@ def last_logits_agree(lean: SingleTokenDecoder, model: Decoder) -> bool:
     state = model.new_state(1, text_1T.size(1))
     if text_1T.size(1) > 1:
         model.hidden(text_1T[:, :-1], state)
-    return are_equal_to_rounding(lean(text_1T[:, -1], state), model.unembed(model.hidden(text_1T)[:, -1]))
+    return are_equal_to_rounding(lean(text_1T[:, -1], state), model(text_1T)[:, -1])
 
 
 @torch.inference_mode()
