@@ -10,7 +10,6 @@ Shapes: B sequences, T tokens of a text, D model, V vocabulary.
 from __future__ import annotations
 
 import logging
-import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -23,7 +22,15 @@ from torch import Tensor
 from pellucid.model.decoder import Decoder
 from pellucid.model.kv_cache import KVCache
 from pellucid.model.language_model import LanguageModel, State, eval_mode, product_dtype
-from pellucid.model.one_token import Projection, as_function, as_it_is, called_as_they_are, has_lean_form, on_one_token
+from pellucid.model.one_token import (
+    Projection,
+    as_function,
+    as_it_is,
+    called_as_they_are,
+    has_lean_form,
+    is_close,
+    on_one_token,
+)
 from pellucid.model.positions import Position
 
 _log = logging.getLogger(__name__)
@@ -110,7 +117,7 @@ def last_logits_agree(lean: SingleTokenDecoder, model: Decoder) -> bool:
     state = model.new_state(1, text_1T.size(1))
     if text_1T.size(1) > 1:
         model.hidden(text_1T[:, :-1], state)
-    return are_equal_to_rounding(lean(text_1T[:, -1], state), model(text_1T)[:, -1])
+    return is_close(lean(text_1T[:, -1], state), model(text_1T)[:, -1])
 
 
 @torch.inference_mode()
@@ -119,21 +126,13 @@ def all_logits_agree(lean: SingleTokenDecoder, model: Decoder) -> bool:
     text_1T = short_text(model)
     state = model.new_state(1, text_1T.size(1))
     found_TV = torch.cat([lean(text_1T[:, t], state) for t in range(text_1T.size(1))])
-    return are_equal_to_rounding(found_TV, model(text_1T)[0])
+    return is_close(found_TV, model(text_1T)[0])
 
 
 def short_text(model: Decoder) -> Tensor:
     """(1, T): different tokens, as far as the vocabulary and the context go."""
     n_tokens = min(TOKENS_OF_A_PROOF, model.context_length)
     return torch.arange(n_tokens, device=next(model.parameters()).device)[None] * 7 % model.vocab_size
-
-
-def are_equal_to_rounding(found_TV: Tensor, expected_TV: Tensor) -> bool:
-    """Half of the digits of their format must agree, measured by the largest logit."""
-    tolerance = torch.finfo(expected_TV.dtype).eps ** 0.5 * float(expected_TV.abs().max())
-    if not math.isfinite(tolerance):  # of damaged weights no form is better than the other
-        return True
-    return torch.allclose(found_TV, expected_TV, rtol=0, atol=tolerance)
 
 
 @contextmanager

@@ -8,7 +8,6 @@ Shapes: T positions as queries, S as keys, D model, H heads, G key/value heads, 
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from math import sqrt
 from typing import Any, NamedTuple, TypeGuard
 
 import torch
@@ -20,6 +19,7 @@ from pellucid.model.attention import MultiHeadAttention
 from pellucid.model.decoder import Decoder
 from pellucid.model.kv_cache import NoCache
 from pellucid.model.language_model import Step, eval_mode
+from pellucid.model.one_token import is_close
 
 Gather = Callable[[Tensor, Tensor, Tensor, NoCache], Tensor]
 
@@ -158,9 +158,3 @@ def _proved(say: Callable[[], list[Step]], computed: Mapping[str, Tensor]) -> li
     except Exception:  # it has no steps, or has inherited what does not fit
         return []
     return steps if is_proved else []
-
-
-def is_close(x: Tensor, y: Tensor) -> bool:
-    """Whether x is y but for rounding: half of the digits of the largest number are the same."""
-    close_to = sqrt(torch.finfo(y.dtype).eps) * float(y.nan_to_num().abs().max())
-    return x.shape == y.shape and torch.allclose(x.to(y.dtype), y, rtol=0, atol=close_to, equal_nan=True)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.errors import ConfigError, DataError
-from pellucid.inspection.inside import Recording, heads_of, is_close, recorded, steps_inside
+from pellucid.inspection.inside import Recording, heads_of, recorded, steps_inside
 from pellucid.inspection.interventions import (
     SUBLAYERS,
     Place,
@@ -28,6 +28,7 @@ from pellucid.inspection.interventions import (
 )
 from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import LanguageModel, Step, eval_mode
+from pellucid.model.one_token import is_close
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.pieces import token_text
 

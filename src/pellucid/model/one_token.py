@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from math import sqrt
 from typing import Any
 
 import torch
@@ -100,3 +101,9 @@ def projection(weight_OI: Tensor, bias_O: Tensor | None = None) -> Projection:
     if bias_O is None:
         return lambda x_BI: torch.mm(x_BI, weight_IO)
     return lambda x_BI: torch.addmm(bias_O, x_BI, weight_IO)
+
+
+def is_close(x: Tensor, y: Tensor) -> bool:
+    """Whether x is y but for rounding: half of the digits of y's largest number are the same."""
+    tolerance = sqrt(torch.finfo(y.dtype).eps) * float(y.nan_to_num().abs().max())
+    return x.shape == y.shape and torch.allclose(x.to(y.dtype), y, rtol=0, atol=tolerance, equal_nan=True)
