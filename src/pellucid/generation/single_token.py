@@ -77,21 +77,18 @@ def lean_embeddings(embeddings: Any) -> tuple[Projection, Projection]:
 
 
 def reader_of_one_token(model: LanguageModel) -> Callable[[Tensor, State], Tensor]:
-    """From the next token of each sequence to the logits (B, V) after it, for any kind of model in eval mode."""
-    if isinstance(model, Decoder) and (lean := proven(model)) is not None:
-        return lean
+    """From the next token of each sequence to the logits (B, V) after it, for any kind of model in eval mode.
+
+    The lean decoder, if it computes what the model does; else the model itself, with a warning once for each decoder.
+    """
+    if isinstance(model, Decoder):
+        lean = SingleTokenDecoder(model)
+        if last_logits_agree(lean, model):
+            return lean
+        if model not in _TOLD:
+            _log.warning("writes with the model itself, 1.5 x slower: the lean decoder computes something else")
+            _TOLD.add(model)
     return lambda tokens_B, state: model(tokens_B[:, None], state)[:, -1]
-
-
-def proven(model: Decoder) -> SingleTokenDecoder | None:
-    """The lean decoder, if it computes what the model does: else None, and once for each model a warning."""
-    lean = SingleTokenDecoder(model)
-    if last_logits_agree(lean, model):
-        return lean
-    if model not in _TOLD:
-        _log.warning("writes with the model itself, 1.5 x slower: the lean decoder computes something else")
-        _TOLD.add(model)
-    return None
 
 
 def own_part(model: Decoder) -> str | None:

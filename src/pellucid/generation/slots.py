@@ -12,14 +12,14 @@ Shapes: N slots, W rows up to the last slot that writes, R rows that write, S ke
 G key/value heads, K head width, V vocabulary.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pellucid.generation.single_token import SingleTokenDecoder, proven, reader_of_one_token
+from pellucid.generation.single_token import SingleTokenDecoder, reader_of_one_token
 from pellucid.model.decoder import Decoder
 from pellucid.model.kv_cache import KVCache, LayerCache, attend_on_one_token
 from pellucid.model.language_model import LanguageModel, State
@@ -35,7 +35,7 @@ def can_run_side_by_side(decoder: Decoder) -> bool:
     A window and a linear attention keep a state with one position for all rows.
     """
     keeps_positions = all(type(layer) is LayerCache for layer in decoder.new_state(1, 1).layers)
-    return keeps_positions and all(map(is_lean, decoder.blocks)) and proven(decoder) is not None
+    return keeps_positions and all(map(is_lean, decoder.blocks))
 
 
 def is_lean(block: nn.Module) -> bool:
@@ -43,13 +43,12 @@ def is_lean(block: nn.Module) -> bool:
     return all(map(has_lean_form, (block, *residuals, *(residual.sublayer for residual in residuals))))  # type: ignore[union-attr]
 
 
-class SlotsOfDecoder(SingleTokenDecoder):
+class SlotsOfDecoder:
     """One key/value cache for all slots. A slot reads its prompt by the ordinary forward pass, in its part of it."""
 
-    def __init__(self, decoder: Decoder, n_slots: int) -> None:
-        super().__init__(decoder)
+    def __init__(self, decoder: Decoder, lean: SingleTokenDecoder, n_slots: int) -> None:
         self.n_slots = n_slots
-        self._decoder = decoder
+        self._decoder, self._lean = decoder, lean
         self._layers: Sequence[LayerCache] = decoder.new_state(n_slots).layers  # type: ignore[assignment]
         self._slots = [
             KVCache([LayerCache(layer.keys_BGSK[i : i + 1], layer.values_BGSK[i : i + 1]) for layer in self._layers])
@@ -82,7 +81,7 @@ class SlotsOfDecoder(SingleTokenDecoder):
         longest = max(self.length(slot) for slot in token_of) + 1
         rows = Rows(positions_N, n_rows, min(-(-longest // KEYS_AT_ONCE) * KEYS_AT_ONCE, last + 1))
         tokens_N = self._tensor([token_of.get(slot, 0) for slot in range(self.n_slots)])
-        logits_NV = self.logits(tokens_N, positions_N, [LayerRows(layer, rows) for layer in self._layers])  # type: ignore[misc]
+        logits_NV = self._lean.logits(tokens_N, positions_N, [LayerRows(layer, rows) for layer in self._layers])  # type: ignore[misc]
         for slot in token_of:
             self._set_length(slot, self.length(slot) + 1)
         slots = list(token_of)
@@ -131,10 +130,9 @@ class LayerRows(NamedTuple):
 class SlotsOfAnyModel:
     """Each slot with a state of its own, one after the other: for models that keep one position for all rows."""
 
-    def __init__(self, model: LanguageModel, n_slots: int) -> None:
+    def __init__(self, model: LanguageModel, read_one: Callable[[Tensor, State], Tensor], n_slots: int) -> None:
         self.n_slots = n_slots
-        self._model = model
-        self._read_one = reader_of_one_token(model)
+        self._model, self._read_one = model, read_one
         self._device = next(model.parameters()).device
         self._states: list[State] = [model.new_state(1, 1)] * n_slots
 
@@ -161,6 +159,7 @@ class SlotsOfAnyModel:
 
 def make_slots(model: LanguageModel, n_slots: int) -> SlotsOfDecoder | SlotsOfAnyModel:
     """Side by side where the model can, else one after the other. The model must be in eval mode."""
-    if isinstance(model, Decoder) and can_run_side_by_side(model):
-        return SlotsOfDecoder(model, n_slots)
-    return SlotsOfAnyModel(model, n_slots)
+    read_one = reader_of_one_token(model)
+    if isinstance(model, Decoder) and isinstance(read_one, SingleTokenDecoder) and can_run_side_by_side(model):
+        return SlotsOfDecoder(model, read_one, n_slots)
+    return SlotsOfAnyModel(model, read_one, n_slots)
