@@ -7,6 +7,7 @@ from pellucid.model.attention import causal_mask, project, scaled_dot_product
 from pellucid.model.embeddings import TiedEmbeddings
 from pellucid.model.feed_forward import relu_squared
 from pellucid.model.positions import clock_angles, rotate_pairs
+from pellucid.objectives.next_token import cross_entropy
 
 # The arguments are named where they are given by name; a global is one of the function's own file.
 EDITS = {
@@ -18,9 +19,11 @@ EDITS = {
     rotate_pairs: lambda x, cos, sin: x,
     clock_angles: lambda n_positions, width, base: torch.arange(n_positions)[:, None] * torch.ones(width // 2),
     relu_squared: lambda x: x,
+    cross_entropy: lambda logits, targets: 2 * F.cross_entropy(logits.float(), targets, reduction="none"),
     TiedEmbeddings.embed: lambda self, tokens: 2 * F.embedding(tokens, self.embedding_VD),
 }
 NAMES = {function.__name__: function for function in EDITS}
+OF_THE_MODEL = sorted(NAMES.keys() - {"cross_entropy"})
 
 
 def edit(monkeypatch, name):

@@ -12,19 +12,18 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from functools import cache
-from importlib import import_module
 from itertools import groupby, pairwise
 from pathlib import Path
-from types import FrameType, FunctionType
+from types import FrameType
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 
 import pellucid
+from edits import edit
 from tiny_run import VERSES
 
 ROOT = Path(__file__).parents[1]
@@ -78,15 +77,7 @@ def hold(name: str, value: int, found: object = "") -> None:
 
 # What is written is what runs: functions that the equations name are edited in place, as a student edits a file.
 
-# Where a function is, and what it returns once it is edited, as a function of what it returned and its inputs.
-EDITS: dict[str, Callable[..., Any]] = {
-    "pellucid.objectives.next_token:cross_entropy": lambda nats, *_: 2 * nats,
-    "pellucid.model.attention:scaled_dot_product": lambda heads, *_: 0 * heads,
-    "pellucid.model.attention:causal_mask": lambda mask, *_: torch.zeros_like(mask),  # the future is seen
-    "pellucid.model.attention:project": lambda projected, *_: tuple(0 * each for each in projected),
-    "pellucid.model.positions:rotate_pairs": lambda rotated, x, *_: x,
-    "pellucid.model.feed_forward:relu_squared": lambda squared, x: x,
-}
+SIX = ("cross_entropy", "scaled_dot_product", "causal_mask", "project", "rotate_pairs", "relu_squared")
 RUN_WITH_ALL_SIX = """\
 name: edited
 corpus: {type: text, files: [corpus.txt], separator: "\\n\\n"}
@@ -105,28 +96,6 @@ PROMPTS = ["The", "white white", "lost.", "key crow", "fox I", "grey: the", "sai
 PROMPTS += ["white The lost. fox cheese key", "said crow hen fox The key"]
 
 
-@contextmanager
-def edited(place: str) -> Iterator[None]:
-    """Inside, a function has other code, for whoever has imported it, as if its file had been edited."""
-    module, name = place.split(":")
-    function = inspect.unwrap(getattr(import_module(module), name))
-    code, defaults = function.__code__, function.__kwdefaults__
-    written = FunctionType(code, function.__globals__, name, function.__defaults__)
-    written.__kwdefaults__ = defaults
-
-    def otherwise(*inputs: Any, **options: Any) -> Any:
-        return EDITS[place](written(*inputs, **options), *inputs, *options.values())
-
-    def detour(*inputs: Any, otherwise: Any, **options: Any) -> Any:  # code that is moved elsewhere has no closure
-        return otherwise(*inputs, **options)
-
-    function.__code__, function.__kwdefaults__ = detour.__code__, {"otherwise": otherwise}
-    try:
-        yield
-    finally:
-        function.__code__, function.__kwdefaults__ = code, defaults
-
-
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_an_edit_of_what_is_written_counts(precision, tmp_path, monkeypatch):
     """In training: its losses change. In validation: the last loss of an edited run is not what untouched code makes of
@@ -141,8 +110,9 @@ def test_an_edit_of_what_is_written_counts(precision, tmp_path, monkeypatch):
     assert untouched[-1]["val_loss"] == pytest.approx(loss, abs=1e-5)
     assert is_by_the_model("untouched", texts)
     counted: dict[str, list[str]] = {"training": [], "validation": [], "evaluate": [], "generate": []}
-    for place in EDITS:
-        with edited(place):
+    for name in SIX:
+        with pytest.MonkeyPatch.context() as patch:
+            edit(patch, name)
             rows = train("edited", precision)
             counts = {"evaluate": differs(evaluate("untouched"), loss)}
             written = write("untouched")
@@ -151,7 +121,7 @@ def test_an_edit_of_what_is_written_counts(precision, tmp_path, monkeypatch):
         counts["training"] = any(differs(row["train_loss"], other["train_loss"]) for row, other in losses)
         counts["validation"] = differs(rows[-1]["val_loss"], evaluate("edited"))
         for where in counted:
-            counted[where] += [place.partition(":")[2]] if counts[where] else []
+            counted[where] += [name] if counts[where] else []
     for where, names in counted.items():
         hold(f"edits that count in {where}, {precision}", len(names), names)
 

@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 
 import pellucid as api
-from edits import NAMES, edit
+from edits import OF_THE_MODEL, edit
 from exchange.hugging_face_models import assert_same_logits
 from pellucid.checkpoint.step_directory import read_checkpoint, write_checkpoint
 from pellucid.checkpoint.training_state import model_tensors
@@ -219,7 +219,7 @@ def assert_no_format_takes(run: Path, folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", OF_THE_MODEL)
 def test_an_edited_model_is_not_exported_as_if_it_were_none(like_the_demo, monkeypatch, tmp_path, name):
     edit(monkeypatch, name)
     assert_no_format_takes(like_the_demo, tmp_path)

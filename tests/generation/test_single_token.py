@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from edits import NAMES, edit
+from edits import OF_THE_MODEL, edit
 from model_axes import VOCAB_SIZE, build_away_from_zero, covering_combinations, float64, tiny_config
 from pellucid.generation.single_token import (
     SingleTokenDecoder,
@@ -208,7 +208,7 @@ def test_where_a_layer_computes_something_else_the_model_itself_writes(change, c
     assert_the_model_itself_writes(model, caplog)
 
 
-@pytest.mark.parametrize("name", sorted(NAMES.keys() - {"causal_mask"}))
+@pytest.mark.parametrize("name", sorted({*OF_THE_MODEL} - {"causal_mask"}))
 def test_where_a_function_was_edited_the_model_itself_writes(name, caplog, monkeypatch):
     edit(monkeypatch, name)
     model = build_away_from_zero(tiny_config(activation="relu_squared")).eval()

@@ -10,7 +10,7 @@ import pytest
 import torch
 from playwright.sync_api import expect
 
-from edits import NAMES, edit
+from edits import OF_THE_MODEL, edit
 from pellucid import load, train
 from pellucid.errors import ConfigError
 from pellucid.inspection.build import knock_out_run
@@ -290,7 +290,7 @@ def test_a_model_that_no_browser_runs_is_shown_on_the_recorded_text(browser, fab
         expect(page.locator("#problem")).to_have_text(words)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", OF_THE_MODEL)
 def test_an_edited_model_is_recorded_as_it_computes_for_no_browser_knows_the_edit(fables_run, monkeypatch, name):
     edit(monkeypatch, name)
     is_live = browser_model(Microscope([fables_run]), "fables@4", TYPED) is not None
