@@ -244,8 +244,8 @@ def test_of_a_feed_forward_layer_of_ones_own_what_it_gave_is_shown():
 @pytest.mark.parametrize(
     ("own", "refusal"),
     [
-        (Squashed, "Squashed does not mix values by weights in `gather`, and what its heads give by W_O; write it as"),
-        (Mean, "Mean does not mix values by weights"),
+        (Squashed, "Squashed does not weigh values in `gather` and then mix its heads by W_O; write it like"),
+        (Mean, "Mean does not weigh values"),
         (Still, "layer 1 has no attention layer with a residual connection"),
         (Parallel, "the sublayers of this model do not read what the one before them gave, so there is no stream"),
     ],

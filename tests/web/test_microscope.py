@@ -318,7 +318,7 @@ def test_an_attention_of_ones_own_is_shown_as_it_computes(fables_run):
 def test_of_an_attention_without_heads_only_what_comes_out_is_shown(fables_run):
     run, microscope = with_own_attention(fables_run, Still)
     for ask in (microscope.heads, lambda name: microscope.trace(name, TEXT), lambda _: run.heads(fables=2)):
-        with pytest.raises(ConfigError, match="Still does not mix values by weights"):
+        with pytest.raises(ConfigError, match="Still does not weigh values"):
             ask("fables@4")
     ids = [run.tokenizer.end_of_text, *run.tokenizer.encode(TEXT)]
     nats_T = -run.model(torch.tensor([ids]))[0, :-1].log_softmax(-1).gather(-1, torch.tensor(ids[1:])[:, None])[:, 0]

@@ -355,7 +355,7 @@ def test_a_step_inside_a_layer_is_told_as_its_model_computes_it(show, text):
     expect(said.nth(0)).to_contain_text("brought to a mean square of 1")
     expect(said.nth(1)).to_contain_text("The future counts 0")
     expect(said.nth(2)).to_contain_text("Expert 0 of 2.")
-    expect(said.nth(3)).to_have_text("As it was recorded: of this layer no equation is known.")
+    expect(said.nth(3)).to_have_text("Recorded values: no equation is known for this layer.")
 
 
 def test_without_a_head_all_panels_show_the_model_without_it(show, run, text):

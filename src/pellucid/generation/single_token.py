@@ -1,8 +1,8 @@
 """The decoder at work on one token per sequence: what writes text.
 
-It computes what `decoder.Decoder` computes, which is the text to read first, from the lean forms that the layers give
-of themselves (`model/one_token.py`), in half to two thirds of the time. Before it writes, it proves itself on the model
-at hand: where a layer was added or edited, so that the two say different things, the model itself writes.
+It computes what `decoder.Decoder` computes, which is the text to read first, in half to two thirds of the time: each
+layer gives its lean form (`model/one_token.py`). Before it writes, it is compared with the model at hand. If a layer
+was added or edited, so that the two differ, the model itself writes.
 
 Shapes: B sequences, T tokens of a text, D model, V vocabulary.
 """
@@ -92,9 +92,9 @@ def reader_of_one_token(model: LanguageModel) -> Callable[[Tensor, State], Tenso
 
 
 def own_part(model: Decoder) -> str | None:
-    """The part of a model that its config does not tell, for exports: their readers do not know the code.
+    """Name the part of a model that its config does not describe: who reads an export has the config, not the code.
 
-    None if the logits of a whole text are those of the lean forms, which call nothing that somebody may have edited.
+    None if all logits of a short text are those of the lean forms, which call nothing that somebody may have edited.
     """
     with called_as_they_are() as names:
         lean = SingleTokenDecoder(model)
@@ -107,9 +107,7 @@ def own_part(model: Decoder) -> str | None:
 
 @torch.inference_mode()
 def last_logits_agree(lean: SingleTokenDecoder, model: Decoder) -> bool:
-    """Whether both end a short text in the same logits: the model reads it at once, and for the lean decoder all but
-    its last token.
-    """
+    """Whether both give the same logits after a short text, of which the lean decoder reads the last token alone."""
     text_1T = short_text(model)
     state = model.new_state(1, text_1T.size(1))
     if text_1T.size(1) > 1:

@@ -1,7 +1,7 @@
 """One layer of a decoder, step by step: the tensors in the equations of docs/equations.md, for one text.
 
-Each layer says its steps itself, in its file in model/. They are shown if they end in what the layer computes, and have
-what was recorded on the way. Of a layer that somebody added or edited and whose steps do not, the recording is shown.
+Each layer lists its steps in its own file in model/. They are shown only if they agree with what was recorded in a real
+forward pass. If somebody has added or edited a layer, so that they do not agree, the recording is shown.
 
 Shapes: T positions as queries, S as keys, D model, H heads, G key/value heads, K head width, F feed-forward.
 """
@@ -41,7 +41,7 @@ class Recording(NamedTuple):
 def recorded(model: Decoder) -> Iterator[Recording]:
     """Inside, a forward pass over one text is recorded; its results do not change.
 
-    ConfigError for an attention that does not mix values by weights in `gather`, and then heads by W_O.
+    ConfigError for an attention that does not weigh values in `gather` and then mix its heads by W_O.
     """
     record = Recording({}, {}, {}, {}, {})
 
@@ -72,8 +72,8 @@ def _last_matrix(feed_forward: nn.Module) -> list[nn.Module]:
 
 
 def _no_heads(attention: nn.Module) -> ConfigError:
-    what = f"{type(attention).__name__} does not mix values by weights in `gather`, and what its heads give by W_O"
-    return ConfigError("trace", what, "write it as MultiHeadAttention in model/attention.py is written")
+    what = f"{type(attention).__name__} does not weigh values in `gather` and then mix its heads by W_O"
+    return ConfigError("trace", what, "write it like MultiHeadAttention in model/attention.py")
 
 
 def _recorded_gather(attention: MultiHeadAttention, record: Recording) -> Gather:

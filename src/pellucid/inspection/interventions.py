@@ -64,7 +64,7 @@ def residual_of(model: Decoder, layer: int, name: str) -> nn.Module:
     residual = getattr(model.blocks[layer], name, None)
     if not hasattr(residual, "sublayer"):
         what = f"layer {layer} has no {name} layer with a residual connection, so there is no stream to look at"
-        raise ConfigError("trace", what, "write it as Block in model/block.py is written")
+        raise ConfigError("trace", what, "write it like Block in model/block.py")
     return residual  # type: ignore[return-value]
 
 

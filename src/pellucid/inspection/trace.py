@@ -186,7 +186,7 @@ def _require_one_stream(model: Decoder, parts: Sequence[nn.Module], record: Reco
         links = []
     if not links or not all(is_close(gave, read) for gave, read in links):
         what = "the sublayers of this model do not read what the one before them gave, so there is no stream to show"
-        raise ConfigError("trace", what, "pass x from one to the next, as Block in model/block.py does")
+        raise ConfigError("trace", what, "pass x from one to the next, like Block in model/block.py")
 
 
 def _changes(

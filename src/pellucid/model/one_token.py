@@ -1,12 +1,12 @@
-"""Lean forms of layers, for one token per sequence: what the layers need to say them.
+"""Lean forms: what a layer computes, for one token per sequence. The layers' own files build them with these functions.
 
 One token is so little work that a small model spends its time on the calls, not on the sums: a kernel takes
 microseconds to start, a module one more. So each layer has a method `on_one_token`, which does once what need not be
 done per token: the matrices of queries, keys and values become one, all are laid out for x @ W, and cast to the format
 that products are computed in. Weights changed later are not seen.
 
-A lean form stands beside the layer's `forward` and calls no function that it calls. So the two prove each other:
-`generation/single_token.py` compares them on the model at hand, and writes with the lean one only if they agree.
+A lean form stands beside the layer's `forward` and calls none of the functions that `forward` calls. So each checks the
+other: `generation/single_token.py` compares them on the model at hand, and writes with lean forms only if they agree.
 
 Shapes: B sequences, D model, I inputs, O outputs.
 """
@@ -30,7 +30,7 @@ Projection = Callable[[Tensor], Tensor]
 
 
 def on_one_token(layer: Any) -> OnOneToken:
-    """The lean form of a layer; one that has none, or that somebody listens to, is called as it is."""
+    """The lean form of a layer. One that has none, or that has hooks, is called as it is."""
     if has_lean_form(layer):
         return layer.on_one_token()  # type: ignore[no-any-return]
     layer = as_it_is(layer)
@@ -41,7 +41,7 @@ _CALLED: ContextVar[list[str] | None] = ContextVar("called", default=None)
 
 
 def as_it_is(part: Any) -> Any:
-    """A part of the model that lean forms call as it is, so that they prove nothing about it."""
+    """Note down a part of the model that lean forms call as it is: they check nothing about it."""
     if (names := _CALLED.get()) is not None:
         names.append(getattr(part, "__name__", type(part).__name__))
     return part
@@ -49,7 +49,7 @@ def as_it_is(part: Any) -> Any:
 
 @contextmanager
 def called_as_they_are() -> Iterator[list[str]]:
-    """Inside, lean forms are made; the names of the parts that these call as they are."""
+    """Inside, whoever makes lean forms gets the names of the parts that they call as they are."""
     names: list[str] = []
     reset = _CALLED.set(names)
     try:

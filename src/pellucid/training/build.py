@@ -217,7 +217,7 @@ def build_task(
             next_token_of_model = choose_objective(config.model, model, **objective.model_dump(exclude={"type"}))
             return Task(lambda i, rows: batches.batch(i).part(rows), next_token_of_model, evaluate_text)
         case RewardModelConfig() | DPOConfig():
-            from pellucid.post_training.build import learning_from_pairs  # pretraining needs no such thing
+            from pellucid.post_training.build import learning_from_pairs  # not needed for pretraining
 
             return learning_from_pairs(objective, config, data, model, frozen_copy(model), precision, world)
         case GRPOConfig() | PPOConfig():

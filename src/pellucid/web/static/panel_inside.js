@@ -160,7 +160,7 @@ export function insidePanel(root, view) {
 }
 
 function says({ name, equations }) {
-  if (!equations.length) return "As it was recorded: of this layer no equation is known.";
+  if (!equations.length) return "Recorded values: no equation is known for this layer.";
   const key = equations.map((number) => `${name} ${number}`).find((each) => each in SAYS) ?? name;
   return SAYS[key] ?? "";
 }
