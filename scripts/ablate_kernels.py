@@ -22,7 +22,6 @@ from rivals import Shape
 
 from pellucid.config import load_run_config
 from pellucid.corpora.build import build_corpus
-from pellucid.data.build import prepare_data
 from pellucid.generation import in_step as in_step_module
 from pellucid.generation.engine import in_step
 from pellucid.generation.sampling import Sampling
@@ -33,8 +32,8 @@ from pellucid.model import one_token
 from pellucid.model.build import build_model
 from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import LanguageModel
+from pellucid.recipe import build_trainer, prepare_data
 from pellucid.tokenizer import Tokenizer
-from pellucid.training.build import build_trainer
 
 CONFIG = Path(__file__).parent.parent / "configs" / "fables.yaml"
 UPDATES_A_TURN, TOKENS_A_TURN, TEXTS_AT_ONCE = 3, 100, 1000

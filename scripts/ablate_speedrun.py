@@ -18,11 +18,9 @@ import torch
 from results import parser, record
 
 from pellucid.config import load_run_config
-from pellucid.data.build import prepare_data
-from pellucid.evaluation.build import evaluate
 from pellucid.kernels.freed_memory import keep_freed_memory
+from pellucid.recipe import build_trainer, evaluate, prepare_data
 from pellucid.training import optimizers
-from pellucid.training.build import build_trainer
 
 CONFIG = Path(__file__).parent.parent / "configs" / "speedrun_shakespeare.yaml"
 TARGET = 1.8857

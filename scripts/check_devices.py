@@ -27,7 +27,7 @@ from torch.multiprocessing.spawn import spawn
 
 from pellucid.config import RunConfig, load_run_config
 from pellucid.cost.machine import Machine, measure_machine
-from pellucid.data.build import prepare_data
+from pellucid.recipe import prepare_data
 from pellucid.runtime.precision import resolve_precision
 from pellucid.training.metrics import read_rows
 

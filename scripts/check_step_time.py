@@ -17,11 +17,11 @@ from results import parser, print_table, record
 from pellucid.config import RunConfig, load_run_config
 from pellucid.cost.machine import measure_machine
 from pellucid.cost.step_time import step_seconds
-from pellucid.data.build import PreparedData, prepare_data
+from pellucid.data.prepared import PreparedData
 from pellucid.kernels.freed_memory import keep_freed_memory
+from pellucid.recipe import build_trainer, prepare_data
+from pellucid.runs.cost_of_run import cost_of_run
 from pellucid.runtime.precision import resolve_precision
-from pellucid.training.build import build_trainer
-from pellucid.training.cost_of_run import cost_of_run
 from pellucid.training.trainer import Trainer
 
 CONFIG = Path(__file__).parent.parent / "configs" / "fables.yaml"

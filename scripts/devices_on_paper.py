@@ -19,8 +19,8 @@ from pellucid.config.model import DecoderConfig
 from pellucid.config.run import RunConfig
 from pellucid.cost.machine import Machine
 from pellucid.cost.step_time import step_seconds
+from pellucid.runs.cost_of_run import cost_of_run
 from pellucid.runtime.precision import Precision
-from pellucid.training.cost_of_run import cost_of_run
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from results import parser, print_table, record
 
-from pellucid.checkpoint.build import load_trained_run
 from pellucid.experiments.figures.style import new_figure
 from pellucid.inspection.beliefs import Points, read_beliefs
 from pellucid.languages.build import build_language
 from pellucid.languages.hidden import Hidden
+from pellucid.trained import load_trained_run
 
 N_DOCUMENTS = 2_000
 CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3) / 2]])  # one for each hidden state

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pellucid.checkpoint.build import TrainedModel, load_trained_run
 from pellucid.config.languages import SumsConfig
 from pellucid.experiments.figures.style import PALETTE, new_figure
 from pellucid.model.language_model import LanguageModel
+from pellucid.trained import TrainedModel, load_trained_run
 
 N_PEAKS = 5
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pellucid.checkpoint.build import load_trained_run
 from pellucid.corpora.fables import FablesCorpus
 from pellucid.evaluation.written import judge as judge_texts
 from pellucid.generation import Sampling, generate_text
 from pellucid.languages.fables import Fables
+from pellucid.trained import load_trained_run
 
 
 def judge(run: Path, n_samples: int, seed: int) -> tuple[int, float]:

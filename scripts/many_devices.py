@@ -31,7 +31,7 @@ from pellucid.config import load_run_config
 from pellucid.config.model import DecoderConfig
 from pellucid.cost.machine import Machine
 from pellucid.cost.step_time import duration, model_flops_utilization
-from pellucid.data.build import vocab_size_of
+from pellucid.runs.cost_of_run import vocab_size_of
 from pellucid.runtime.precision import resolve_precision
 
 # NVIDIA's H100 SXM: 80 GB, and 450 GB/s by NVLink 4 in each direction, of which a ring reaches some 80 %.

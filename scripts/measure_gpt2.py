@@ -27,8 +27,9 @@ from pellucid.cost.build import cost_of
 from pellucid.cost.machine import measure_flops_per_second
 from pellucid.data.batches import Batch
 from pellucid.model.build import build_model
+from pellucid.objectives.next_token import choose_objective
 from pellucid.runtime.precision import Precision, resolve_precision
-from pellucid.training.build import build_optimizers, choose_objective
+from pellucid.training.optimizers import build_optimizers
 from pellucid.training.trainer import Trainer
 
 CONFIG = ROOT / "configs" / "gpt2_124m.yaml"

@@ -16,14 +16,14 @@ from typing import Any
 import torch
 from results import parser, print_table, record
 
-from pellucid.checkpoint.build import load_trained_run
+from pellucid.evaluation.estimate import Estimate
 from pellucid.inspection.attribution import Attribution, attribute
 from pellucid.inspection.build import known_corpus_of
-from pellucid.inspection.estimate import Estimate
 from pellucid.inspection.interventions import Place, replaced
 from pellucid.inspection.knock_out import N_DOCUMENTS, HeldOut, costs, held_out_documents, loss_by_skill
 from pellucid.inspection.trace import require_decoder, trace
 from pellucid.model.decoder import Decoder
+from pellucid.trained import load_trained_run
 
 
 def main() -> None:

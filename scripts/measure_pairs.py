@@ -16,13 +16,13 @@ from typing import Any
 import torch
 from results import here, parser, print_table, record
 
-from pellucid.checkpoint.build import load_trained_run
 from pellucid.corpora.instructions import InstructionsCorpus
 from pellucid.objectives.preference import dpo
 from pellucid.post_training.build import answer_log_probabilities
 from pellucid.post_training.pairs import Pair, PairWriter, pair_batch
 from pellucid.post_training.rewards import GrammarJudge
 from pellucid.tokenizer.chat import prompt_ids
+from pellucid.trained import load_trained_run
 
 N_PAIRS = 128  # in two batches
 PAIRS_AT_ONCE = 16

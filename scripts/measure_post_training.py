@@ -22,9 +22,9 @@ from frontier import RewardDistribution, best_reward
 from matplotlib.figure import Figure
 from results import ROOT, here, parser, print_table, record
 
-from pellucid.checkpoint.build import load_trained_run
 from pellucid.corpora.instructions import InstructionsCorpus
 from pellucid.evaluation.answers import judge_answers
+from pellucid.trained import load_trained_run
 from pellucid.training.metrics import read_rows
 
 REFERENCE = "instructions_sft"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from results import parser, print_table, record
 
-from pellucid.checkpoint.build import load_trained_run
 from pellucid.inspection.build import probe_run
+from pellucid.trained import load_trained_run
 
 
 def main() -> None:

@@ -28,10 +28,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pellucid.config import RunConfig, load_run_config
 from pellucid.data.batches import Batch
-from pellucid.data.build import prepare_data
 from pellucid.objectives.objective import Forward, Loss
+from pellucid.recipe import build_trainer, prepare_data
 from pellucid.runtime.distributed import World
-from pellucid.training.build import build_trainer
 from pellucid.training.trainer import Trainer
 
 CONFIG = Path(__file__).parent.parent / "configs" / "fables.yaml"

@@ -20,9 +20,8 @@ from results import parser, print_table, record
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import step_name
 from pellucid.config import load_run_config
-from pellucid.data.build import prepare_data
 from pellucid.kernels.freed_memory import keep_freed_memory
-from pellucid.training.build import build_session
+from pellucid.recipe import build_session, build_trainer, prepare_data
 from pellucid.training.session import Session
 
 UPDATES_A_TURN = 8
@@ -39,7 +38,7 @@ def main() -> None:
     data = prepare_data(config, Path("data"))
     with tempfile.TemporaryDirectory(dir=".") as folder:
         run_dir = Path(folder)
-        session = build_session(config, data, run_dir)
+        session = build_session(config, data, run_dir, *build_trainer(config, data))
         update_seconds, save_seconds = take_turns(session, options.turns)
         checkpoint = run_dir / step_name(steps_in(run_dir)[-1])
         contents = [file.read_bytes() for file in checkpoint.iterdir()]
@@ -67,7 +66,7 @@ def take_turns(session: Session, n_turns: int) -> tuple[float, float]:
     for turn in range(n_turns + 1):
         seconds = [session.trainer.update().seconds for _ in range(UPDATES_A_TURN)]
         started = time.perf_counter()
-        session.save(val_loss=1.0 / session.trainer.step)
+        session.saver.save(session.progress, 1.0 / session.trainer.step)
         if turn:
             updates.append(statistics.median(seconds))
             saves.append(time.perf_counter() - started)

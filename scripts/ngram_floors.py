@@ -17,9 +17,9 @@ from results import parser, print_table, record
 from pellucid.config import load_run_config
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.fables import FablesCorpus
-from pellucid.data.build import prepare_data
 from pellucid.data.pairs import count_pairs
 from pellucid.model.bigram import Bigram
+from pellucid.recipe import prepare_data
 
 
 def main() -> None:

@@ -23,8 +23,8 @@ from pellucid.generation.writing import Writing
 from pellucid.kernels.products import with_faster_products
 from pellucid.model.build import build_model
 from pellucid.model.recompute import recompute_activations
+from pellucid.objectives.next_token import choose_objective
 from pellucid.runtime.precision import Precision
-from pellucid.training.build import choose_objective
 from pellucid.training.optimizers import adamw
 from pellucid.training.trainer import Trainer
 

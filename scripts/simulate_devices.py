@@ -16,7 +16,7 @@ from many_devices import devices_report, devices_table, gpu, gpus
 from results import parser, print_table, record
 
 from pellucid.config import load_run_config
-from pellucid.data.build import vocab_size_of
+from pellucid.runs.cost_of_run import vocab_size_of
 from pellucid.runtime.precision import resolve_precision
 
 LLAMA = [

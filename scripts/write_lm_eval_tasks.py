@@ -14,8 +14,8 @@ from pathlib import Path
 
 import yaml
 
-from pellucid.checkpoint.build import load_trained_run
 from pellucid.corpora.fables import FablesCorpus
+from pellucid.trained import load_trained_run
 
 MORAL = "\nMoral:"
 

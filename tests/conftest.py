@@ -51,12 +51,6 @@ def ink() -> None:
     """Figures are drawn."""
 
 
-@pytest.fixture(autouse=True)
-def uncounted_flops(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last line of `train` tells no true FLOP/s: to count them takes as long as to train a tiny model."""
-    monkeypatch.setattr("pellucid.training.train_run.training_flops", lambda config, vocab_size, tokens: 0)
-
-
 @functools.cache
 def measured_once(device: torch.device, dtype: torch.dtype) -> Machine:
     return measure_machine(device, dtype)

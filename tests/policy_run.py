@@ -12,7 +12,7 @@ from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import read_checkpoint, write_checkpoint
 from pellucid.config import load_run_config
 from pellucid.config.load import run_config_to_yaml
-from pellucid.training.train_run import train_run
+from pellucid.runs.train_run import train_run
 
 READER = """\
 name: reader

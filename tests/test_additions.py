@@ -34,10 +34,8 @@ import pellucid
 from matplotlib.figure import Figure
 from pellucid.cli import app
 from pellucid.cost import machine
-from pellucid.training import train_run
-# As everywhere in the tests: blank figures, FLOP that nobody counts, a machine that is measured once.
+# As everywhere in the tests: blank figures, a machine that is measured once.
 Figure.draw = lambda self, renderer: None
-train_run.training_flops = lambda config, vocab_size, tokens: 0
 machine.measure_machine = functools.cache(machine.measure_machine)
 for command in json.loads(sys.argv[1]):
     app(command, standalone_mode=False)
@@ -257,10 +255,10 @@ class LowRank(LanguageModel):
         ),
         ("config/training.py", "AdamWConfig | MuonConfig", "RpropConfig | "),
         (
-            "training/build.py",
+            "training/optimizers.py",
             "        case SGDConfig",
             """        case _ if config.type == "rprop":
-            return optimizers.rprop(model, config.lr)
+            return rprop(model, config.lr)
 """,
         ),
     ],
@@ -273,9 +271,9 @@ class LowRank(LanguageModel):
         ),
         ("config/training.py", "ConstantConfig | CosineConfig", "HalvesConfig | "),
         (
-            "training/build.py",
+            "training/schedules.py",
             "        case CosineConfig",
-            '        case _ if config.type == "halves":\n            return schedules.halves\n',
+            '        case _ if config.type == "halves":\n            return halves\n',
         ),
     ],
 }

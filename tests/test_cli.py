@@ -30,7 +30,7 @@ from tiny_run import Result
 def trained_run(tmp_path_factory) -> Path:
     """One tiny trained run for all tests of this file that only read it."""
     from pellucid.config.load import parse_run_config
-    from pellucid.training.train_run import train_run
+    from pellucid.runs.train_run import train_run
     from tiny_run import TINY_RUN, VERSES
 
     place = tmp_path_factory.mktemp("trained")
@@ -44,7 +44,7 @@ def trained_run(tmp_path_factory) -> Path:
 def fables_run(tmp_path_factory) -> Path:
     """A run of five steps on a few fables: it knows nothing, but the truth about it is known."""
     from pellucid.config.load import parse_run_config
-    from pellucid.training.train_run import train_run
+    from pellucid.runs.train_run import train_run
     from tiny_run import TINY_RUN
 
     place = tmp_path_factory.mktemp("fables")
@@ -225,7 +225,7 @@ def test_the_shipped_configs_are_listed(pellucid):
 
 def test_the_command_that_goes_on_survives_a_paste(workplace: Path, pellucid, monkeypatch):
     """What is printed is read by a shell's rules, run, and continues the run that was stopped."""
-    from pellucid.training import train_run as module
+    from pellucid.runs import train_run as module
 
     typed = ["train", "tiny.yaml", "corpus={type: text, files: ['*.txt']}", "--run-dir", "a run", "--overwrite"]
     stopped = module.Outcome(5, None, signal.SIGINT)

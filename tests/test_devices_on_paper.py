@@ -21,7 +21,7 @@ from scripts.devices_on_paper import (
 from cost.runs import BF16, FP32, VOCAB_SIZE, run_config, small_config
 from pellucid.cost.machine import Machine
 from pellucid.cost.step_time import step_seconds
-from pellucid.training.cost_of_run import cost_of_run
+from pellucid.runs.cost_of_run import cost_of_run
 from reference.devices_on_paper import one_forward_one_back, ring_all_reduce
 
 MACHINE = Machine("a machine", flops_per_second=1e11, bytes_per_second=1e10, seconds_per_operation=1e-6)

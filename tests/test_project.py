@@ -46,9 +46,10 @@ def test_no_docstring_begins_in_the_middle_of_a_sentence():
 
 # Who may build a corpus from a config alone: it is about to be trained on, or is one to compare with.
 BUILDERS = {
-    "data/build.py": {"_what_decides_tokens", "data_of_run", "corpus_of_run", "vocab_size_of"},
-    "training/build.py": {"first_questions"},
-    "post_training/build.py": {"learning_from_pairs", "learning_from_answers"},
+    "recipe.py": {"what_decides_tokens", "build_task", "build_session"},
+    "trained.py": {"corpus"},
+    "runs/evaluate_run.py": {"data_of_run"},
+    "runs/cost_of_run.py": {"vocab_size_of"},
     "experiments/measures.py": {"require_texts", "on_other_texts"},
 }
 

@@ -111,7 +111,6 @@ def place(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr("matplotlib.figure.Figure.draw", lambda self, renderer: None)
-        patch.setattr("pellucid.training.train_run.training_flops", lambda config, vocab_size, tokens: 0)
         in_this_process.train_small(patch)
         for name in ("fables", "instructions_sft"):
             in_this_process.pellucid(["train", name])
@@ -125,7 +124,7 @@ def script(place, monkeypatch) -> Callable:
     monkeypatch.chdir(place)
     in_this_process.train_small(monkeypatch)
     monkeypatch.setattr("subprocess.run", in_this_process.run)
-    monkeypatch.setattr("pellucid.evaluation.build.N_ANSWERS", 2)
+    monkeypatch.setattr("pellucid.runs.evaluate_run.N_ANSWERS", 2)
     monkeypatch.setattr("torch.get_num_threads", lambda: 1)  # scripts start a process for each
 
     def imported(name: str):

@@ -14,9 +14,9 @@ from pellucid.config.shipped import DEMO
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.fables import FablesCorpus
 from pellucid.errors import CheckpointError
-from pellucid.evaluation import build
 from pellucid.evaluation.written import judge
 from pellucid.files import sha256
+from pellucid.runs import evaluate_run
 
 MADE = read()["shipped_demo"]["figures"]
 
@@ -62,7 +62,7 @@ def test_other_runs_can_start_from_the_shipped_demo():
 def test_other_runs_can_be_evaluated_on_the_text_of_the_shipped_demo(demo, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     prepared = []
-    monkeypatch.setattr(build, "data_of_run", lambda config, *_: prepared.append(config.corpus))
+    monkeypatch.setattr(evaluate_run, "data_of_run", lambda config, *_: prepared.append(config.corpus))
     with pytest.raises(CheckpointError, match="its corpus has changed"):
         demo.evaluate(on="demo")
     assert [corpus.type for corpus in prepared] == ["fables"]

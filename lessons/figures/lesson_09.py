@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from pellucid.config.load import load_run_config
 from pellucid.course.exercises import LESSONS
+from pellucid.runs.cost_of_run import cost_of_run
 from pellucid.runtime.precision import Precision
-from pellucid.training.cost_of_run import cost_of_run
 
 BLUE, ORANGE, GREY = "#3b6fb6", "#d9742b", "#777777"
 ROOT = LESSONS.parent

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from typing_extensions import Unpack
 
 from pellucid.adapters.quantized import Format as QuantizedFormat
-from pellucid.checkpoint.build import TrainedModel, load_trained_run
 from pellucid.checkpoint.run_directory import find_step_directory, run_of
 from pellucid.config.arguments import checked
 from pellucid.config.load import Change, load_run_config
@@ -27,7 +26,6 @@ from pellucid.config.run import RunConfig
 from pellucid.config.shipped import find_run
 from pellucid.config.training import TrainConfig
 from pellucid.errors import ConfigError
-from pellucid.evaluation.build import evaluate_on, evaluate_text
 from pellucid.exchange.converted import merge_run, quantize_run
 from pellucid.exchange.export import Format, export_run
 from pellucid.exchange.imports import import_run
@@ -45,11 +43,12 @@ from pellucid.inspection.knock_out import N_DOCUMENTS, KnockOutTable
 from pellucid.inspection.trace import Trace, trace_text
 from pellucid.model.language_model import LanguageModel
 from pellucid.objectives.task import Validation
+from pellucid.runs.evaluate_run import evaluate_on, evaluate_run, evaluate_text
+from pellucid.runs.train_run import train_run
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
-from pellucid.training.evaluate_run import evaluate_run
+from pellucid.trained import TrainedModel, load_trained_run
 from pellucid.training.metrics import read_rows
-from pellucid.training.train_run import train_run
 
 
 @checked

@@ -12,16 +12,16 @@ import pellucid as api
 import strikes
 from damage import sign
 from pellucid.adapters.quantized import QuantizedLinear, quantize
-from pellucid.checkpoint.build import load_trained_model
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint
 from pellucid.config import load_run_config
 from pellucid.cost.meter import MemoryBytes
 from pellucid.files import discard, sha256
 from pellucid.model.build import build_model
-from pellucid.training.cost_of_run import cost_of_run
+from pellucid.runs.cost_of_run import cost_of_run
+from pellucid.runs.train_run import train_run
+from pellucid.trained import load_trained_model
 from pellucid.training.metrics import read_rows
-from pellucid.training.train_run import train_run
 from policy_run import PPO, make_policy_place
 from processes import command_line
 from tiny import CPU_FLOAT32
@@ -195,7 +195,7 @@ def test_a_checkpoint_that_training_deletes_meanwhile_is_no_failure(
     chosen = find_step_directory(place / command[1], "best")
 
     def read_once(directory: Path) -> Checkpoint:
-        monkeypatch.setattr("pellucid.checkpoint.build.read_checkpoint", read_checkpoint)
+        monkeypatch.setattr("pellucid.trained.read_checkpoint", read_checkpoint)
         assert directory.samefile(chosen)
         if moment == "before it is read":
             discard(chosen)
@@ -203,7 +203,7 @@ def test_a_checkpoint_that_training_deletes_meanwhile_is_no_failure(
         discard(chosen)
         return checkpoint
 
-    monkeypatch.setattr("pellucid.checkpoint.build.read_checkpoint", read_once)
+    monkeypatch.setattr("pellucid.trained.read_checkpoint", read_once)
     done = pellucid(*command)
     assert done.exit_code == 0, done
     assert not chosen.exists()

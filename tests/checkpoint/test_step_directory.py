@@ -14,7 +14,7 @@ from pellucid import files
 from pellucid.checkpoint import step_directory
 from pellucid.checkpoint.step_directory import read_checkpoint, write_checkpoint
 from pellucid.errors import CheckpointError, InputOutputError
-from pellucid.training.resume import other_environment
+from pellucid.runs.resume import other_environment
 from tiny_checkpoint import TINY_CHECKPOINT, tiny_checkpoint, tiny_state
 
 

@@ -10,7 +10,8 @@ from pellucid.adapters.build import adapt
 from pellucid.config import RunConfig, load_run_config
 from pellucid.model.build import build_model
 from pellucid.runtime.precision import resolve_precision
-from pellucid.training.build import build_optimizers, build_schedule
+from pellucid.training.optimizers import build_optimizers
+from pellucid.training.schedules import build_schedule
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SHIPPED = sorted([*CONFIGS.glob("*.yaml"), *CONFIGS.glob("languages/*.yaml")])

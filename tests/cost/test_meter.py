@@ -18,9 +18,9 @@ from pellucid.kernels.products import has_onednn, packed_product
 from pellucid.model.build import build_model
 from pellucid.model.feed_forward import FeedForward
 from pellucid.model.recompute import recompute_activations
+from pellucid.runs.cost_of_run import cost_of_run
 from pellucid.runtime.precision import Precision
-from pellucid.training.build import build_optimizers
-from pellucid.training.cost_of_run import cost_of_run
+from pellucid.training.optimizers import build_optimizers
 from profiled_memory import most_bytes_held
 
 OPTIMIZERS = {

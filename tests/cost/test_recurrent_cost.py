@@ -9,7 +9,7 @@ from model.test_recurrent import TYPES, tiny_recurrent
 from pellucid.cost.build import cost_of
 from pellucid.cost.counts import recurrent_backward_flops, recurrent_flops
 from pellucid.model.build import build_model
-from pellucid.training.cost_of_run import cost_of_run
+from pellucid.runs.cost_of_run import cost_of_run
 
 N_GATES = {"rnn": 1, "lstm": 4, "gru": 3}
 D, L, T = 16, 3, 8

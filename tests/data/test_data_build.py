@@ -8,8 +8,10 @@ from pydantic import TypeAdapter
 
 from pellucid.config.data import CorpusConfig, FileTokenizerConfig
 from pellucid.config.load import load_run_config
-from pellucid.data.build import build_batches, corpus_of_run, prepare_data, vocab_size_of
 from pellucid.errors import CheckpointError, DataError, PellucidError
+from pellucid.recipe import build_batches, prepare_data
+from pellucid.runs.cost_of_run import vocab_size_of
+from pellucid.trained import TrainedModel
 from tiny_run import TINY_RUN, VERSES
 
 
@@ -113,15 +115,15 @@ def test_a_run_has_the_corpus_it_was_trained_on_or_none(workplace, corpus, file,
     config = config.model_copy(update={"corpus": section, "tokenizer": vocabulary})
     data = prepare_data(config, Path("data"))
     Path("t.json").unlink()  # the run has its own
-    of_run = config, data.tokenizer, data.fingerprint
-    assert corpus_of_run(*of_run).identity == data.manifest.corpus
+    run = TrainedModel(config, data.tokenizer, None, 0, data.fingerprint)
+    assert run.corpus().identity == data.manifest.corpus
 
     text = Path(file).read_text()
     Path(file).write_text(text.replace(*edit, 1))
     with pytest.raises(CheckpointError, match="run tiny: its corpus has changed since training; bring back"):
-        corpus_of_run(*of_run)
+        run.corpus()
     Path(file).write_text(text)
-    assert corpus_of_run(*of_run).identity == data.manifest.corpus
+    assert run.corpus().identity == data.manifest.corpus
     Path(file).unlink()
     with pytest.raises(PellucidError):
-        corpus_of_run(*of_run)
+        run.corpus()

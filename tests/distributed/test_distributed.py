@@ -11,8 +11,8 @@ import together
 from model.family import FAMILY
 from pellucid.config import load_run_config
 from pellucid.errors import ConfigError
+from pellucid.runs.processes import choose_n_processes
 from pellucid.runtime.distributed import ALONE, World, divides, share_of_update
-from pellucid.training.processes import choose_n_processes
 from ranks import Ranks
 
 FABLES = Path(__file__).parents[2] / "configs" / "fables.yaml"

@@ -11,10 +11,11 @@ from pellucid.data.batches import Batch
 from pellucid.errors import NonFiniteError
 from pellucid.evaluation.loss import score
 from pellucid.model.build import build_model
+from pellucid.objectives.next_token import choose_objective
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
 from pellucid.runtime.sharding import shard
-from pellucid.training.build import build_optimizers, choose_objective
+from pellucid.training.optimizers import build_optimizers
 from pellucid.training.trainer import Trainer, Update
 from tiny import VOCAB_SIZE, decoder_config, random_batch, tiny_decoder
 

@@ -8,10 +8,9 @@ import torch
 
 from pellucid.config.load import parse_run_config
 from pellucid.data.batches import IGNORE_INDEX, Batch
-from pellucid.data.build import prepare_data
-from pellucid.evaluation.build import evaluate
 from pellucid.evaluation.loss import Evaluation, Scores, evaluation_of, score
 from pellucid.model.build import build_model
+from pellucid.recipe import evaluate, prepare_data
 from tiny import CONTEXT_LENGTH, CPU_FLOAT32, VOCAB_SIZE, random_batch, tiny_decoder
 from tiny_run import TINY_RUN
 

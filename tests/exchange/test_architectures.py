@@ -26,7 +26,6 @@ from pellucid.config.model import DecoderConfig
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.exchange.architectures import class_for, from_hugging_face, to_hugging_face
 from pellucid.model.build import build_model
-from pellucid.model.scoring_decoder import ScoringDecoder
 
 ROPE = {"type": "rope", "base": 500.0}
 PLAIN = ["relu", "gelu", "gelu_tanh", "relu_squared"]
@@ -178,7 +177,7 @@ def test_the_refusal_that_the_page_shows_is_the_one_that_is_printed():
 
 def test_a_head_for_rewards_is_not_dropped_in_silence():
     config = tiny_config(**LLAMA, position=ROPE)
-    model = randomised(build_model(config, VOCAB_SIZE, kind=ScoringDecoder))
+    model = randomised(build_model(config, VOCAB_SIZE, learns_scores=True))
     with pytest.raises(ConfigError, match="^model: LlamaForCausalLM has no place for scalar_head.bias; export a run"):
         to_hugging_face(config, model_tensors(model), VOCAB_SIZE)
 

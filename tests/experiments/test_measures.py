@@ -6,13 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from pellucid.checkpoint.build import TrainedModel
 from pellucid.config.experiment import WritingConfig
 from pellucid.config.load import load_run_config
 from pellucid.corpora.build import build_corpus
-from pellucid.data.build import PreparedData, build_batches, prepare_data
+from pellucid.data.prepared import PreparedData
 from pellucid.errors import ConfigError
-from pellucid.evaluation.build import evaluate
 from pellucid.experiments.measures import (
     at_context_lengths,
     at_each_place,
@@ -23,7 +21,9 @@ from pellucid.experiments.measures import (
     write,
 )
 from pellucid.model.build import build_model
+from pellucid.recipe import build_batches, evaluate, prepare_data
 from pellucid.runtime.precision import Precision
+from pellucid.trained import TrainedModel
 
 CPU = Precision(torch.device("cpu"), torch.float32)
 

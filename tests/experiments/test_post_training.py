@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from pellucid.checkpoint.build import load_trained_run
 from pellucid.corpora.build import build_corpus
 from pellucid.evaluation.answers import answer_table, judge_answers
-from pellucid.evaluation.build import evaluate_on_own_text
 from pellucid.experiments.plan import Plan, plan_experiment
 from pellucid.experiments.run_experiment import run_experiment
 from pellucid.experiments.worker import make_run
+from pellucid.runs.evaluate_run import evaluate_on_own_text
+from pellucid.trained import load_trained_run
 from policy_run import make_policy_place
 
 BETAS = """\

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from pellucid.checkpoint.build import load_trained_model
 from pellucid.checkpoint.run_directory import find_step_directory, locked, steps_in
 from pellucid.config.load import load_run_config
 from pellucid.cost.build import cost_of
-from pellucid.data.build import build_batches, prepare_data, vocab_size_of
 from pellucid.errors import RunInUseError
-from pellucid.evaluation.build import evaluate
 from pellucid.experiments import forecast
 from pellucid.experiments.plan import plan_experiment
 from pellucid.experiments.progress import last_step
+from pellucid.recipe import build_batches, evaluate, prepare_data
+from pellucid.runs.cost_of_run import vocab_size_of
 from pellucid.runtime.precision import resolve_precision
+from pellucid.trained import load_trained_model
 from processes import Command, command_line, forked_runs
 
 COMPARE = """\

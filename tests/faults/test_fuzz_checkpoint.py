@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, example, given, seed, settings
 from hypothesis import strategies as st
 
 from damage import header_of, safetensors, sign
-from pellucid.checkpoint.build import load_trained_model
 from pellucid.checkpoint.step_directory import MANIFEST, TENSOR_FILES, TEXT_FILES, read_checkpoint
 from pellucid.checkpoint.training_state import load_training_state
 from pellucid.errors import CheckpointError
+from pellucid.trained import load_trained_model
 from reference_run import Trace
 
 SOAK_SECONDS = 300

@@ -26,10 +26,10 @@ def poison(request: pytest.FixtureRequest, soak: bool) -> tuple[int, str]:
 
 def replace_objective(change) -> None:
     """`change(objective)` in place of every objective that this process builds."""
-    from pellucid.training import build
+    from pellucid import recipe
 
-    original = build.choose_objective
-    build.choose_objective = lambda *built, **options: change(original(*built, **options))
+    original = recipe.choose_objective
+    recipe.choose_objective = lambda *built, **options: change(original(*built, **options))
 
 
 def poison_loss(micro_batch: int, value: float) -> None:
@@ -67,9 +67,9 @@ def poison_gradient(micro_batch: int, value: float) -> None:
 
 
 def poison_validation(nth: int, value: float) -> None:
-    from pellucid.evaluation import build
+    from pellucid.evaluation import loss
 
-    original, calls = build.evaluation_of, 0
+    original, calls = loss.evaluation_of, 0
 
     def poisoned(*arguments):
         nonlocal calls
@@ -77,7 +77,7 @@ def poison_validation(nth: int, value: float) -> None:
         evaluation = original(*arguments)
         return replace(evaluation, nats=value) if calls == nth else evaluation
 
-    build.evaluation_of = poisoned
+    loss.evaluation_of = poisoned
 
 
 @pytest.fixture
@@ -124,9 +124,9 @@ def test_f18_before_the_first_save_the_message_says_so(fault_place, arguments):
 
 def spoil_a_weight(nth_save: int) -> None:
     """What no check of loss or gradient sees: the update itself overflows, right before a save."""
-    from pellucid.training import session
+    from pellucid.training import progress
 
-    original, calls = session.model_tensors, 0
+    original, calls = progress.model_tensors, 0
 
     def spoilt(model):
         nonlocal calls
@@ -137,7 +137,7 @@ def spoil_a_weight(nth_save: int) -> None:
                 next(iter(tensors.values()))[0, 0] = VALUES["inf"]
         return tensors
 
-    session.model_tensors = spoilt
+    progress.model_tensors = spoilt
 
 
 def test_f18_weights_that_are_not_finite_are_not_saved(fault_place, arguments, reference: Trace):

@@ -13,13 +13,13 @@ import safetensors.torch
 
 import strikes
 from damage import sign
-from pellucid.checkpoint.build import load_trained_model
 from pellucid.corpora.hugging_face import HuggingFaceCorpus
 from pellucid.errors import CheckpointError, DataError, PellucidError
 from pellucid.exchange.imports import import_run
 from pellucid.files import read_at_most, sha256
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs
+from pellucid.trained import load_trained_model
 from processes import assert_one_error_line, command_line
 from tiny_run import TINY_RUN, VERSES
 

@@ -11,7 +11,7 @@ import pytest
 import strikes
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.config import load_run_config
-from pellucid.data.build import build_batches, prepare_data
+from pellucid.recipe import build_batches, prepare_data
 from processes import assert_one_error_line, command_line, n_threads
 from reference_run import SAVE_EVERY, STEPS, Trace, leftovers, trace
 

@@ -12,6 +12,7 @@ from inspection.conftest import CONTEXT
 from listed_corpus import ListedCorpus
 from model.model_axes import build_away_from_zero, tiny_config
 from pellucid.corpora.symbols import SymbolCorpus
+from pellucid.evaluation.estimate import Estimate, ratio
 from pellucid.inspection import attribution
 from pellucid.inspection.attribution import (
     Attribution,
@@ -22,7 +23,6 @@ from pellucid.inspection.attribution import (
     skills_decided,
     what_decides,
 )
-from pellucid.inspection.estimate import Estimate, ratio
 from pellucid.inspection.head_scores import SCORES, HeadScores
 from pellucid.inspection.knock_out import Costs, held_out_documents, loss_by_skill
 from pellucid.inspection.trace import trace

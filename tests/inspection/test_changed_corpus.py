@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from own_rules import OWN_RUN, write_rules
-from pellucid.checkpoint.build import TrainedModel
 from pellucid.config.load import load_run_config
-from pellucid.data.build import prepare_data
 from pellucid.errors import CheckpointError, DataError
 from pellucid.inspection.build import embed_run, explain_run, heads_of_run, knock_out_run
 from pellucid.inspection.explain import NO_TRUTH
 from pellucid.model.build import build_model
+from pellucid.recipe import prepare_data
+from pellucid.trained import TrainedModel
 
 CHANGED = "run own: its corpus has changed since training"
 

@@ -13,7 +13,7 @@ from inspection.conftest import CONTEXT
 from model.model_axes import build_away_from_zero, tiny_config
 from pellucid.corpora.fables import FablesCorpus
 from pellucid.errors import ConfigError, DataError
-from pellucid.inspection.estimate import Estimate, mean_of
+from pellucid.evaluation.estimate import Estimate, mean_of
 from pellucid.inspection.interventions import places_of
 from pellucid.inspection.knock_out import (
     Costs,

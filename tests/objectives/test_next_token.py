@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.data.batches import IGNORE_INDEX
-from pellucid.objectives.next_token import cross_entropy, load_balance, next_token
-from pellucid.training.build import choose_objective
+from pellucid.objectives.next_token import choose_objective, cross_entropy, load_balance, next_token
 from reference import experts as reference
 from tiny import decoder_config, random_batch, tiny_decoder
 

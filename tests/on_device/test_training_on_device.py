@@ -18,13 +18,12 @@ from pellucid.cost.machine import measure_machine
 from pellucid.model.attention import explicit_attention, fused_attention
 from pellucid.model.build import build_model
 from pellucid.model.recompute import recompute_activations
-from pellucid.objectives.next_token import cross_entropy, next_token
+from pellucid.objectives.next_token import choose_objective, cross_entropy, next_token
 from pellucid.objectives.preference import PairBatch, dpo
 from pellucid.post_training.build import answer_log_probabilities
 from pellucid.post_training.pair_evaluation import evaluate_pairs
 from pellucid.runtime.precision import Precision, resolve_precision
-from pellucid.training.build import build_optimizers, choose_objective
-from pellucid.training.optimizers import sgd
+from pellucid.training.optimizers import build_optimizers, sgd
 from pellucid.training.trainer import Trainer, Update
 from policy_run import PPO, make_policy_place
 from tiny import CPU_FLOAT32, VOCAB_SIZE, gradients, random_batch, tiny_decoder, tiny_trainer

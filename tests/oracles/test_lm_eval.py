@@ -7,10 +7,10 @@ import torch
 from scripts.write_lm_eval_tasks import write_tasks
 
 import pellucid
-from pellucid.checkpoint.build import TrainedModel, load_trained_model
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.corpora.build import build_corpus
 from pellucid.exchange.export import export_run
+from pellucid.trained import TrainedModel, load_trained_model
 
 lm_eval = pytest.importorskip("lm_eval")
 

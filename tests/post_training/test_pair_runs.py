@@ -9,10 +9,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pellucid.checkpoint.build import load_trained_model
 from pellucid.config import load_run_config
+from pellucid.runs.train_run import train_run
+from pellucid.trained import load_trained_model
 from pellucid.training.metrics import read_rows
-from pellucid.training.train_run import train_run
 from tiny_run import TINY_RUN, VERSES
 
 PAIRS = [

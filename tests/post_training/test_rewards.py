@@ -7,7 +7,6 @@ from pellucid.corpora.instructions import InstructionsCorpus, Verdict, judge
 from pellucid.data.batches import IGNORE_INDEX
 from pellucid.evaluation.answers import verdict_on
 from pellucid.model.build import build_model
-from pellucid.model.scoring_decoder import ScoringDecoder
 from pellucid.post_training.rewards import GrammarJudge, LearnedReward, by_verifier, rows_of
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.build import train_tokenizer
@@ -85,7 +84,7 @@ def test_rows_hold_prompt_and_answer_and_the_answer_as_targets():
 def test_a_reward_model_is_read_at_the_last_token_whatever_the_other_rows():
     torch.manual_seed(0)
     model = build_model(
-        DecoderConfig(context_length=16, d_model=8, n_layers=1, n_heads=2), 11, kind=ScoringDecoder
+        DecoderConfig(context_length=16, d_model=8, n_layers=1, n_heads=2), 11, learns_scores=True
     ).eval()
     torch.nn.init.normal_(model.scalar_head.weight)
     reward = LearnedReward(model.scores)

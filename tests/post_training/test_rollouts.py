@@ -13,7 +13,6 @@ from pellucid.corpora.instructions import InstructionsCorpus
 from pellucid.data.batches import IGNORE_INDEX
 from pellucid.errors import CheckpointError
 from pellucid.model.build import build_model
-from pellucid.model.scoring_decoder import ScoringDecoder
 from pellucid.objectives.policy import entropy, grpo, log_probabilities, ppo
 from pellucid.post_training.credit import (
     Halves,
@@ -40,7 +39,7 @@ ALL = slice(None)
 def drawn_decoder(seed):
     config = DecoderConfig(context_length=80, d_model=16, n_layers=1, n_heads=2)
     torch.manual_seed(seed)
-    model = build_model(config, TOKENIZER.vocab_size, kind=ScoringDecoder)
+    model = build_model(config, TOKENIZER.vocab_size, learns_scores=True)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     return model.eval()

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from pellucid.checkpoint.build import load_trained_model
 from pellucid.config import load_run_config
 from pellucid.post_training import pairs
 from pellucid.post_training.rewards import GrammarJudge
+from pellucid.runs.train_run import train_run
+from pellucid.trained import load_trained_model
 from pellucid.training.metrics import read_rows
-from pellucid.training.train_run import train_run
 
 FINE_TUNING = """\
 name: sft

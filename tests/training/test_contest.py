@@ -16,14 +16,13 @@ import pellucid as library
 from pellucid.checkpoint.step_directory import read_state
 from pellucid.config.data import CorpusConfig
 from pellucid.corpora.build import build_corpus
-from pellucid.data.build import prepare_data
 from pellucid.data.prepare import fingerprint_of
 from pellucid.data.truth import next_token_distributions
 from pellucid.errors import CheckpointError, ConfigError, DataError
-from pellucid.evaluation.build import evaluate
-from pellucid.inspection.estimate import Estimate
+from pellucid.evaluation.estimate import Estimate
+from pellucid.recipe import evaluate, prepare_data
+from pellucid.runs.contest import contest
 from pellucid.tokenizer.build import tokenizer_settings
-from pellucid.training.contest import contest
 
 ROOT = Path(__file__).parents[2]
 HIDDEN = "{type: hidden, size: 400, length: 20, validation_fraction: 0.015}"
@@ -291,7 +290,7 @@ def test_a_model_whose_flops_cannot_be_counted_is_refused(hidden, monkeypatch):
     def fail(*_):
         raise RuntimeError
 
-    monkeypatch.setattr("pellucid.training.contest.training_flops", fail)
+    monkeypatch.setattr("pellucid.runs.contest.training_flops", fail)
     with pytest.raises(
         ConfigError, match="model: the FLOPs of this model cannot be counted on fake tensors; let shapes"
     ):

@@ -11,12 +11,11 @@ import torch
 from pellucid.config import load_run_config
 from pellucid.config.model import BigramConfig
 from pellucid.data.batches import Batch, evaluation_batches
-from pellucid.data.build import prepare_data
 from pellucid.data.pairs import count_pairs
 from pellucid.data.token_file import TokenFile
 from pellucid.evaluation.loss import score
 from pellucid.model.build import build_model
-from pellucid.training.build import build_trainer
+from pellucid.recipe import build_trainer, prepare_data
 from pellucid.training.optimizers import adamw
 from pellucid.training.trainer import Trainer
 from tiny import CPU_FLOAT32

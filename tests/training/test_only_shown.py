@@ -1,12 +1,11 @@
 """What is merely shown (samples, figures, the progress bar) never ends a run, and is checked before the first step."""
 
-import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from pellucid.config.load import load_run_config
-from pellucid.training import build, plots
+from pellucid.training import plots, samples
 from pellucid.training.progress_bar import ProgressBar
 from pellucid.training.trainer import Update
 
@@ -17,7 +16,7 @@ SHORT = ("train.steps=2", "evaluation.every_steps=2")
     ("module", "name", "warning"),
     [
         (plots, "save_figure", "warning: figures: not made (OSError: no space); the run continues"),
-        (build, "generate_text", "warning: samples: not made (OSError: no space); the run continues"),
+        (samples, "generate_text", "warning: samples: not made (OSError: no space); the run continues"),
     ],
 )
 def test_a_run_whose_figures_or_samples_fail_ends_well(workplace: Path, pellucid, monkeypatch, module, name, warning):
@@ -37,13 +36,11 @@ def test_a_prompt_that_the_vocabulary_lacks_is_refused_before_the_first_step(wor
     assert not (workplace / "checkpoints/tiny/config.yaml").exists()
 
 
-def test_held_out_questions_that_the_context_cannot_hold_are_not_asked(workplace: Path, monkeypatch):
-    turns = [{"prompt": f"Who, {'said it, ' * (i % 4 // 3 * 40)}{i}?", "answer": "the fox."} for i in range(20)]
-    (workplace / "chats.jsonl").write_text("\n".join(map(json.dumps, turns)))
-    changes = ["corpus={type: conversations, files: [chats.jsonl], validation_fraction: 0.5}", "objective={type: sft}"]
-    config = load_run_config(workplace / "tiny.yaml", changes)
-    monkeypatch.setattr(build, "prompt_ids", lambda _, turns: turns[0].text)  # a token is a character
-    assert build.first_questions(config, None, 20, 3) == ["Who, 1?", "Who, 5?", "Who, 9?"]
+def test_held_out_questions_that_the_context_cannot_hold_are_not_asked(monkeypatch):
+    questions = [f"Who, {'said it, ' * (i % 4 // 3 * 40)}{i}?" for i in range(1, 20, 2)]
+    corpus = SimpleNamespace(conversations=lambda _split: [[SimpleNamespace(text=text)] for text in questions])
+    monkeypatch.setattr(samples, "prompt_ids", lambda _, turns: turns[0].text)  # a token is a character
+    assert samples.first_questions(corpus, None, 20, 3) == ["Who, 1?", "Who, 5?", "Who, 9?"]
 
 
 def test_in_a_log_file_progress_is_a_line_now_and_then_and_at_the_end_with_the_mean_speed(capsys):

@@ -10,7 +10,7 @@ import torch
 import pellucid as library
 from pellucid import failpoints
 from pellucid.errors import ConfigError
-from pellucid.training.resume import NOT_SAVED_YET
+from pellucid.runs.resume import NOT_SAVED_YET
 
 SHORT = ("train.steps=2", "evaluation.every_steps=2")
 

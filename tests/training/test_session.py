@@ -5,6 +5,8 @@ import math
 import re
 import shutil
 import signal
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,14 +16,13 @@ from pellucid.checkpoint import step_directory
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import TENSOR_FILES, read_checkpoint
 from pellucid.config import load_run_config
-from pellucid.data.build import build_batches, prepare_data
-from pellucid.model.language_model import LanguageModel
+from pellucid.recipe import build_batches, build_trainer, prepare_data
+from pellucid.runs import train_run as train_run_module
+from pellucid.runs.train_run import train_run
 from pellucid.runtime.distributed import ALONE
 from pellucid.training import progress_bar
-from pellucid.training import session as session_module
-from pellucid.training import train_run as train_run_module
 from pellucid.training.metrics import read_rows
-from pellucid.training.train_run import train_run
+from pellucid.training.trainer import Trainer
 from tiny_run import VERSES
 
 
@@ -75,7 +76,7 @@ def test_a_signal_saves_and_the_resumed_run_equals_the_uninterrupted_one(
     workplace: Path, monkeypatch, number, overrides
 ):
     train(workplace, "whole", *overrides)
-    real_update = session_module.Trainer.update
+    real_update = Trainer.update
 
     def interrupted_update(self):
         if self.step == 12:
@@ -83,7 +84,7 @@ def test_a_signal_saves_and_the_resumed_run_equals_the_uninterrupted_one(
         return real_update(self)
 
     with monkeypatch.context() as patched:
-        patched.setattr(session_module.Trainer, "update", interrupted_update)
+        patched.setattr(Trainer, "update", interrupted_update)
         outcome, _ = train(workplace, "stopped", *overrides)
     assert (outcome.step, outcome.stopped_by, outcome.evaluation) == (13, number, None)
     assert max(steps_in(workplace / "stopped")) == 13
@@ -252,7 +253,10 @@ def test_a_run_shows_its_first_sample_and_its_loss_beside_the_floor_while_it_tra
 
 
 def test_minutes_cut_the_steps_to_what_fits_once_and_resuming_keeps_them(workplace: Path, monkeypatch):
-    monkeypatch.setattr(train_run_module, "_steps_that_fit", lambda *_: 7)
+    steps_that_fit = train_run_module._steps_that_fit
+    monkeypatch.setattr(train_run_module, "SECONDS_TO_JUDGE", 0.0)
+    # It makes its trial updates, and the run must not show it.
+    monkeypatch.setattr(train_run_module, "_steps_that_fit", lambda *run: steps_that_fit(*run) and 7)
     outcome, notes = train(workplace, "cut", minutes=3)
     assert outcome.step == 7
     assert "time    7 of 20 steps fit into 3 minutes" in notes
@@ -269,20 +273,22 @@ def test_how_many_steps_fit_is_judged_when_the_machine_is_warm(workplace: Path, 
     config = load_run_config(workplace / "tiny.yaml", ["train.steps=100_000"])
     data = prepare_data(config, workplace / "data")
     seconds = iter([9.0] * 5 + [0.01] * 1000)
-    update = SimpleNamespace(update=lambda: SimpleNamespace(seconds=next(seconds)), model=LanguageModel(1, 1))
+    trainer = SimpleNamespace(
+        update=lambda: SimpleNamespace(seconds=next(seconds)), on_trial=nullcontext, model=None, world=ALONE
+    )
     task = SimpleNamespace(evaluate=lambda _model, _tokens: None)
-    monkeypatch.setattr(train_run_module, "build_trainer", lambda *_: (update, task))
-    assert 5900 < train_run_module._steps_that_fit(config, data, ALONE, 1, None) <= 6000
+    assert 5900 < train_run_module._steps_that_fit(config, data, trainer, task, 1) <= 6000
 
 
 def test_more_minutes_are_more_steps_and_never_more_than_the_config_asks_for(workplace: Path, monkeypatch):
     monkeypatch.setattr(train_run_module, "SECONDS_TO_JUDGE", 0.0)
     config = load_run_config(workplace / "tiny.yaml", ["train.steps=100_000"])
     data = prepare_data(config, workplace / "data")
-    one, ten = (train_run_module._steps_that_fit(config, data, ALONE, minutes, None) for minutes in (0.1, 10))
+    fitting = partial(train_run_module._steps_that_fit, config, data, *build_trainer(config, data))
+    one, ten = fitting(0.1), fitting(10)
     assert 1 <= one < ten <= 100_000
-    assert train_run_module._steps_that_fit(config, data, ALONE, 1e-9, None) == config.schedule.warmup_steps
-    assert train_run_module._steps_that_fit(config, data, ALONE, math.inf, None) == 100_000
+    assert fitting(1e-9) == config.schedule.warmup_steps
+    assert fitting(math.inf) == 100_000
 
 
 def test_every_document_is_in_one_of_the_two_splits(workplace: Path):
@@ -294,7 +300,7 @@ def test_every_document_is_in_one_of_the_two_splits(workplace: Path):
 def test_an_update_hashes_nothing(workplace: Path, monkeypatch):
     """SHA-256 is computed at the steps that save, and at no other."""
     steps, hashed_at = [0], set()
-    real_update, real_sha256 = session_module.Trainer.update, step_directory.hashlib.sha256
+    real_update, real_sha256 = Trainer.update, step_directory.hashlib.sha256
 
     def counted_update(self):
         steps.append(self.step + 1)
@@ -305,7 +311,7 @@ def test_an_update_hashes_nothing(workplace: Path, monkeypatch):
         return real_sha256(*content)
 
     train(workplace, "prepares", "train.steps=2")
-    monkeypatch.setattr(session_module.Trainer, "update", counted_update)
+    monkeypatch.setattr(Trainer, "update", counted_update)
     monkeypatch.setattr(step_directory.hashlib, "sha256", noted_sha256)
     train(workplace, "run", "evaluation.every_steps=20")
     assert hashed_at - {0} == {5, 10, 15, 20}

@@ -11,10 +11,10 @@ from safetensors.torch import load_file
 
 import pellucid as api
 from pellucid import failpoints
-from pellucid.checkpoint.build import load_trained_model
 from pellucid.corpora.corpus import Turn
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.tokenizer.tokenizer import CHAT_TOKENS
+from pellucid.trained import load_trained_model
 from pellucid.training.metrics import read_rows
 from tiny_run import TINY_RUN, VERSES
 

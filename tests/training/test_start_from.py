@@ -11,12 +11,12 @@ from safetensors.torch import load_file
 import pellucid as api
 import strikes
 from model.family import FAMILY, family_config
-from pellucid.checkpoint.build import load_trained_model
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.config import load_run_config
+from pellucid.runs.start_from import first_difference
+from pellucid.runs.train_run import train_run
+from pellucid.trained import load_trained_model
 from pellucid.training.metrics import read_rows
-from pellucid.training.start_from import first_difference
-from pellucid.training.train_run import train_run
 from processes import command_line
 from tiny_run import TINY_RUN, VERSES
 

@@ -8,15 +8,17 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from pellucid import recipe
 from pellucid.checkpoint.step_directory import TENSOR_FILES
 from pellucid.config import load_run_config
 from pellucid.config.load import run_config_to_yaml
+from pellucid.runs.resume import require_same_run
+from pellucid.runs.train_run import train_run
 from pellucid.runtime.distributed import World
-from pellucid.training import build
+from pellucid.training import trackers as trackers_module
 from pellucid.training.metrics import read_rows
-from pellucid.training.resume import require_same_run
 from pellucid.training.trackers import Trackers, numbers
-from pellucid.training.train_run import train_run
+from pellucid.training.trainer import Trainer
 
 METHODS = ("log", "log_samples", "log_figure", "close")
 # Two of four steps are evaluated and saved.
@@ -64,7 +66,7 @@ def tensors(run_dir: Path) -> list[bytes]:
 def test_a_tracker_is_shown_every_row_and_sample_and_at_the_end_the_figure(workplace: Path, monkeypatch):
     recorder, arguments = Recorder(), []
     pretend(monkeypatch, "tensorboard")
-    monkeypatch.setattr(build, "TensorBoard", lambda *given: arguments.append(given) or recorder)
+    monkeypatch.setattr(trackers_module, "TensorBoard", lambda *given: arguments.append(given) or recorder)
     train(workplace, "run", *SHORT, "trackers=[tensorboard]", "train.log_every_steps=3")
     run = workplace / "run"
     assert arguments == [(run, (run / "config.yaml").read_text(), 1)]
@@ -81,7 +83,7 @@ def test_a_tracker_that_fails_is_one_warning_and_the_run_stays_the_same(workplac
     train(workplace, "without", *SHORT)
     trackers = {name: Recorder(fails_in=name) for name in ("opening", *METHODS, "nothing")}
     openers = {name: partial(opened, tracker) for name, tracker in trackers.items()}
-    monkeypatch.setattr(build, "build_trackers", lambda *_: Trackers(openers))
+    monkeypatch.setattr(recipe, "build_trackers", lambda *_: Trackers(openers))
     assert train(workplace, "with", *SHORT).step == 4
     assert tensors(workplace / "with") == tensors(workplace / "without")
     said = [record.getMessage() for record in caplog.records if "trackers" in record.getMessage()]
@@ -118,7 +120,7 @@ def test_on_resume_a_tracker_is_shown_the_rows_that_it_lacks(workplace: Path, mo
     trackers = {name: Recorder(next_step=step) for name, step in (("is new", 0), ("lost one", 2), ("has all", 3))}
     first_steps = []
     openers = {name: lambda step, each=each: first_steps.append(step) or each for name, each in trackers.items()}
-    monkeypatch.setattr(build, "build_trackers", lambda *_: Trackers(openers))
+    monkeypatch.setattr(recipe, "build_trackers", lambda *_: Trackers(openers))
     train(workplace, "run", *SHORT, resume=True)
     assert first_steps == [3, 3, 3]
     steps = {name: [row["step"] for (row,) in tracker.shown["log"]] for name, tracker in trackers.items()}
@@ -133,9 +135,9 @@ def test_a_tracker_may_be_added_on_resume(workplace: Path, monkeypatch):
 
 def crash_at_step_4(workplace: Path, monkeypatch, *overrides: str) -> None:
     """Leaves a run whose newest checkpoint is of step 2, and whose log goes on to step 3."""
-    update = build.Trainer.update
+    update = Trainer.update
     with monkeypatch.context() as patched:
-        patched.setattr(build.Trainer, "update", lambda trainer: update(trainer) if trainer.step < 3 else 1 // 0)
+        patched.setattr(Trainer, "update", lambda trainer: update(trainer) if trainer.step < 3 else 1 // 0)
         with pytest.raises(ZeroDivisionError):
             train(workplace, "run", *SHORT, *overrides)
 
@@ -186,10 +188,9 @@ def test_every_number_of_a_row_has_a_name():
 
 def test_of_several_processes_the_first_alone_has_trackers(workplace: Path, monkeypatch):
     opened = []
-    monkeypatch.setattr(build, "TensorBoard", lambda *_: opened.append(1) or Recorder())
-    config = load_run_config(workplace / "tiny.yaml", ["trackers=[tensorboard]"])
+    monkeypatch.setattr(trackers_module, "TensorBoard", lambda *_: opened.append(1) or Recorder())
     for rank, n_opened in ((1, 0), (0, 1)):
-        with build.build_trackers(config, workplace, World(rank, 2)).opened(1, []):
+        with trackers_module.build_trackers(["tensorboard"], workplace, "tiny", "", World(rank, 2)).opened(1, []):
             assert len(opened) == n_opened
 
 

@@ -8,8 +8,7 @@ import torch
 from pellucid.data.batches import IGNORE_INDEX, Batch
 from pellucid.errors import NonFiniteError
 from pellucid.model.recompute import recompute_activations
-from pellucid.objectives.next_token import cross_entropy
-from pellucid.training.build import choose_objective
+from pellucid.objectives.next_token import choose_objective, cross_entropy
 from profiled_memory import most_bytes_held
 from tiny import CONTEXT_LENGTH, VOCAB_SIZE, decoder_config, random_batch, tiny_decoder, tiny_trainer
 

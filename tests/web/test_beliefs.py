@@ -8,10 +8,10 @@ from playwright.sync_api import expect
 
 from browsing import settled, value, watched
 from pellucid import train
-from pellucid.checkpoint.build import load_trained_run
 from pellucid.inspection.beliefs import belief_maps
 from pellucid.inspection.trace import trace_text
 from pellucid.languages.hidden import Hidden, mess3
+from pellucid.trained import load_trained_run
 from pellucid.web import microscope
 from pellucid.web.app import make_app
 from pellucid.web.microscope import Microscope

@@ -8,6 +8,7 @@ With a 4-bit matrix this is QLoRA (Dettmers et al. 2023).
 Shapes: R rank, O outputs, I inputs.
 """
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import sqrt
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 from pellucid.adapters.quantized import QuantizedLinear, linear_layers
 from pellucid.errors import ConfigError
+from pellucid.model.language_model import LanguageModel
 
 
 class LoRALinear(nn.Module):
@@ -101,6 +103,13 @@ def merged(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         unmerge(model, layers)
+
+
+def frozen_copy(model: LanguageModel) -> LanguageModel:
+    """A frozen copy of the model, the reference; adapters are merged into its layers, for speed."""
+    reference = copy.deepcopy(model)
+    merge(reference)
+    return reference.requires_grad_(False).eval()
 
 
 @torch.no_grad()

@@ -23,9 +23,8 @@ def cost(
     with heavy_imports():
         from pellucid.cost.cost_table import cost_report, cost_table
         from pellucid.cost.machine import measure_machine
-        from pellucid.data.build import vocab_size_of
+        from pellucid.runs.cost_of_run import cost_of_run, vocab_size_of
         from pellucid.runtime.precision import precision_here
-        from pellucid.training.cost_of_run import cost_of_run
 
     vocab_size = vocab_size_of(run_config)
     if not run_config.reads_text:

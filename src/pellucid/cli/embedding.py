@@ -29,9 +29,9 @@ def embed(
 ) -> None:
     """Turn texts into vectors, one per text or token."""
     with heavy_imports():
-        from pellucid.checkpoint.build import load_trained_run
         from pellucid.inspection.build import embed_run
         from pellucid.inspection.embed import layer_named
+        from pellucid.trained import load_trained_run
 
     trained, _ = load_trained_run(run, checkpoint)
     pooled = None if per == "token" else pooling
@@ -59,9 +59,9 @@ def nearest(
 ) -> None:
     """Show the texts whose vectors are most similar to that of TEXT."""
     with heavy_imports():
-        from pellucid.checkpoint.build import load_trained_run
         from pellucid.inspection import embed
         from pellucid.inspection.build import embed_run
+        from pellucid.trained import load_trained_run
 
     trained, _ = load_trained_run(run, checkpoint)
     of_layer = embed.layer_named(layer)
@@ -85,10 +85,10 @@ def draw_map(
 ) -> None:
     """Draw texts on a map, where similar ones are near each other."""
     with heavy_imports():
-        from pellucid.checkpoint.build import load_trained_run
         from pellucid.experiments.figures.embedding_map import require_picture, write_map
         from pellucid.inspection.build import embed_run, property_of_texts
         from pellucid.inspection.embed import layer_named
+        from pellucid.trained import load_trained_run
 
     require_picture(figure)
     trained, _ = load_trained_run(run, checkpoint)
@@ -109,8 +109,8 @@ def probe(
 ) -> None:
     """Show what a linear probe can read off each layer. At the ends of sentences, about the fable told so far."""
     with heavy_imports():
-        from pellucid.checkpoint.build import load_trained_run
         from pellucid.inspection.build import probe_run
+        from pellucid.trained import load_trained_run
 
     trained, _ = load_trained_run(run, checkpoint)
     scores = probe_run(trained, all_texts(text, file), most=documents)

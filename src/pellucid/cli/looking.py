@@ -30,10 +30,9 @@ def evaluate(
     if sum(option is not None for option in (text, on, answers)) > 1:
         raise ConfigError("command line", "--text, --on and --answers exclude each other", "give one of them")
     with heavy_imports():
-        from pellucid.checkpoint.build import load_trained_run
         from pellucid.checkpoint.run_directory import find_step_directory
-        from pellucid.evaluation.build import evaluate_on, evaluate_text
-        from pellucid.training.evaluate_run import evaluate_run
+        from pellucid.runs.evaluate_run import evaluate_on, evaluate_run, evaluate_text
+        from pellucid.trained import load_trained_run
 
     trained, precision = load_trained_run(run, checkpoint)
     if text is not None:
@@ -63,7 +62,7 @@ def contest(
 ) -> None:
     """Score a run on documents that nobody has seen. Excess over the exact floor, and what training took."""
     with heavy_imports():
-        from pellucid.training.contest import contest_run
+        from pellucid.runs.contest import contest_run
 
     seed = secrets.randbelow(10**12) if seed is None else seed
     scored = contest_run(run, checkpoint, n=fresh, seed=seed)
@@ -86,10 +85,10 @@ def explain(
     if text is not None and fable is not None:
         raise ConfigError("command line", "--fable and a prompt exclude each other", "give one of them")
     with heavy_imports():
-        from pellucid.checkpoint.build import load_trained_run
         from pellucid.inspection.build import explain_run
         from pellucid.inspection.explain_page import explanation_page, write_page
         from pellucid.inspection.explain_table import explanation_table
+        from pellucid.trained import load_trained_run
 
     trained, _ = load_trained_run(run, checkpoint)
     explanation = explain_run(trained, text, number=fable or 1, n_candidates=top, attention=attention)
@@ -111,8 +110,8 @@ def heads(
 ) -> None:
     """Show what each head looks at, and which skill it serves."""
     with heavy_imports():
-        from pellucid.checkpoint.build import load_trained_run
         from pellucid.inspection.build import heads_of_run
+        from pellucid.trained import load_trained_run
 
     trained, _ = load_trained_run(run, checkpoint)
     head_table = heads_of_run(trained, n_documents=fables)
@@ -156,7 +155,6 @@ def tokenize(
 def verify(run: Run) -> None:
     """Check the checkpoints, snapshots and logs of a run. Hashes, shapes, numbers; exits with 4 if any is bad."""
     with heavy_imports():
-        from pellucid.checkpoint.build import verify as verify_checkpoint
         from pellucid.checkpoint.run_directory import (
             find_step_directory,
             get_again,
@@ -166,6 +164,7 @@ def verify(run: Run) -> None:
             use_snapshot,
         )
         from pellucid.checkpoint.step_directory import USE_ANOTHER
+        from pellucid.trained import verify as verify_checkpoint
 
     directories = step_directories(run) or [find_step_directory(run, "latest")]
     intact, newest, fixes = [], None, []

@@ -165,8 +165,8 @@ def train_for_page(config: Path, run_dir: Path) -> None:
     """Train for `serve --train`, in a process of its own, which saves and stops when `serve` ends."""
     run_config = load_config(config, None)
     with heavy_imports():
+        from pellucid.runs.train_run import train_run
         from pellucid.training.interrupts import stop_with_parent
-        from pellucid.training.train_run import train_run
 
     stop_with_parent()
     outcome = train_run(run_config, DATA_ROOT, run_dir, resume=True, overwrite=False, note=note)

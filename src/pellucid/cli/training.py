@@ -16,7 +16,7 @@ def prepare(config: ConfigFile, overrides: Overrides = None) -> None:
     """Turn a corpus into token files, once. Learns the tokenizer from it; prints the folder."""
     run_config = load_config(config, overrides)
     with heavy_imports():
-        from pellucid.data.build import prepare_data
+        from pellucid.recipe import prepare_data
 
     say_where_new(DATA_ROOT)
     print(prepare_data(run_config, DATA_ROOT).directory)
@@ -35,7 +35,7 @@ def train(
         raise ConfigError("command line", "--resume and --overwrite exclude each other", "give one of them")
     run_config = load_config(config, overrides)
     with heavy_imports():
-        from pellucid.training.train_run import train_run
+        from pellucid.runs.train_run import train_run
 
     directory = run_dir or RUNS_ROOT / run_config.name
     say_where_new(DATA_ROOT, directory.parent)

@@ -53,10 +53,10 @@ def generate(
     if length_penalty is not None and beams is None:
         raise ConfigError("command line", "--length-penalty needs --beams", "give --beams N, or leave it out")
     with heavy_imports():
-        from pellucid.checkpoint.build import load_trained_run
         from pellucid.generation.sampling import Sampling
         from pellucid.generation.text import generate_text, search_text, stream_text
         from pellucid.kernels.freed_memory import keep_freed_memory
+        from pellucid.trained import load_trained_run
 
     keep_freed_memory()
     default = 0.0 if greedy else 1.0
@@ -103,12 +103,12 @@ def chat(
     if as_json and not prompt:
         raise ConfigError("command line", "--json needs --prompt", "give what is to be said, or leave out --json")
     with heavy_imports():
-        from pellucid.checkpoint.build import load_trained_run
         from pellucid.config.shipped import DEMO
         from pellucid.generation.chat import Conversation
         from pellucid.generation.sampling import Sampling
         from pellucid.kernels.freed_memory import keep_freed_memory
         from pellucid.tokenizer.chat import require_chat_tokens
+        from pellucid.trained import load_trained_run
 
     keep_freed_memory()
     default = 0.0 if greedy else 1.0

@@ -7,8 +7,13 @@ caches make some passes faster, that a softmax is slower than a sum, the time be
 checkpoints), and the gain of torch.compile. `scripts/check_step_time.py` shows its accuracy.
 """
 
-from pellucid.cost.machine import Machine
-from pellucid.cost.meter import Work
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pellucid.cost.machine import Machine
+    from pellucid.cost.meter import Work
 
 
 def step_seconds(work: Work, machine: Machine) -> float:

@@ -3,26 +3,31 @@
 Shapes: B rows, T positions, N scored tokens, V vocabulary.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from html import escape
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pellucid.data.batches import IGNORE_INDEX, Batch
+from pellucid.data.batches import IGNORE_INDEX, Batch, evaluation_batches
 from pellucid.data.token_file import TokenFile
 from pellucid.data.truth import TokenTruth
-from pellucid.evaluation.answers import AnswerTable
 from pellucid.evaluation.skills import SkillTable, skill_table
-from pellucid.model.language_model import eval_mode
+from pellucid.model.language_model import LanguageModel, eval_mode
 from pellucid.objectives.next_token import cross_entropy
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from pellucid.evaluation.answers import AnswerTable  # which loads the language of instructions
 
 NOT_MINE = torch.zeros(2, 1, dtype=torch.float64)  # in the place of a token that another rank scores
 
@@ -139,6 +144,25 @@ class Scores:
     places: NDArray[np.int64]
     nats: NDArray[np.float64]
     hits: NDArray[np.bool_]
+
+
+def evaluate_tokens(
+    model: LanguageModel,
+    tokens: TokenFile,
+    tokenizer: Tokenizer,
+    precision: Precision,
+    *,
+    truth: TokenTruth | None,
+    batch_size: int,
+    from_document_starts: bool,
+    max_tokens: int | None = None,
+    world: World = ALONE,
+) -> Evaluation:
+    """Scores all tokens, or about `max_tokens` of them; the ranks share the work and all get the result."""
+    batches = evaluation_batches(
+        tokens, model.context_length, batch_size, from_document_starts=from_document_starts, max_tokens=max_tokens
+    )
+    return evaluation_of(score(model, batches, precision, world), tokens, tokenizer, truth)
 
 
 @torch.inference_mode()

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.adapters.quantized import Format, bits_per_weight, linear_layers, n_quantized, quantize
-from pellucid.checkpoint.build import TrainedModel, find_checkpoint, trained_model, with_own_tokenizer
 from pellucid.checkpoint.step_directory import Checkpoint
 from pellucid.checkpoint.training_state import OF_TASK, first_not_finite, model_tensors
 from pellucid.config.load import run_config_to_yaml
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.exchange.folders import require_empty, write_run
+from pellucid.trained import TrainedModel, find_checkpoint, trained_model, with_own_tokenizer
 
 
 @dataclass(frozen=True)

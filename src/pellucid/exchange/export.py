@@ -16,7 +16,6 @@ from typing import Literal
 import safetensors.torch
 from typing_extensions import assert_never
 
-from pellucid.checkpoint.build import TrainedModel, find_checkpoint, trained_model
 from pellucid.checkpoint.run_directory import run_of
 from pellucid.checkpoint.step_directory import Tensors
 from pellucid.checkpoint.training_state import model_tensors
@@ -31,6 +30,7 @@ from pellucid.exchange.rewrites import as_llama
 from pellucid.exchange.tokenizer_files import cuts_as_qwen2, generation_settings, tokenizer_files
 from pellucid.generation.single_token import own_part
 from pellucid.model.decoder import Decoder
+from pellucid.trained import TrainedModel, find_checkpoint, trained_model
 
 Format = Literal["hf", "gguf"]
 Card = Callable[[Exported, Loading], str]  # README.md

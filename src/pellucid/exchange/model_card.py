@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NamedTuple
 
-from pellucid.checkpoint.build import TrainedModel
 from pellucid.checkpoint.step_directory import State
 from pellucid.config.base import flat
 from pellucid.config.model import DecoderConfig
 from pellucid.config.yaml_source import write_yaml
 from pellucid.model.build import head_width
 from pellucid.tokenizer.tokenizer import END_OF_TURN
+from pellucid.trained import TrainedModel
 from pellucid.version import __version__
 
 PATHS = {"files", "validation_files", "data_files", "path", "start_from"}  # keys of a run config

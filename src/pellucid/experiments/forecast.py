@@ -9,11 +9,10 @@ import torch
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.cost.machine import Machine, measure_machine
 from pellucid.cost.step_time import duration, step_seconds
-from pellucid.data.build import vocab_size_of
 from pellucid.experiments.plan import Plan, PlannedRun
 from pellucid.experiments.results import read_result
+from pellucid.runs.cost_of_run import cost_of_run, vocab_size_of
 from pellucid.runtime.precision import Precision, resolve_precision
-from pellucid.training.cost_of_run import cost_of_run
 
 HEADER = ["run", "seed", "parameters", "steps", "tokens", "FLOPs", "time", "state"]
 

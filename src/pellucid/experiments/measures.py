@@ -9,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pellucid.checkpoint.build import TrainedModel
 from pellucid.config.experiment import WritingConfig
 from pellucid.config.generation import WayConfig
 from pellucid.config.model import DecoderConfig, ModelConfig
@@ -19,10 +18,9 @@ from pellucid.corpora.corpus import KnownCorpus, Piece
 from pellucid.corpora.fables import FablesCorpus
 from pellucid.corpora.symbols import SymbolCorpus
 from pellucid.data.batches import evaluation_batches
-from pellucid.data.build import PreparedData, build_batches, pieces_as_tokens
+from pellucid.data.prepared import PreparedData, pieces_as_tokens
 from pellucid.data.truth import TokenTruth, truth_of_texts
 from pellucid.errors import ConfigError, DataError
-from pellucid.evaluation.build import answers_of_run, evaluate
 from pellucid.evaluation.loss import Scores, evaluation_of, score
 from pellucid.evaluation.written import judge
 from pellucid.experiments.results import Skills
@@ -34,8 +32,10 @@ from pellucid.languages.chains import Chains, Strategy
 from pellucid.languages.hidden import Hidden
 from pellucid.model.build import build_model
 from pellucid.model.language_model import LanguageModel
+from pellucid.recipe import build_batches, build_trainer, evaluate
+from pellucid.runs.evaluate_run import answers_of_run
 from pellucid.runtime.precision import Precision
-from pellucid.training.build import build_trainer
+from pellucid.trained import TrainedModel
 
 N_DOCUMENTS_OF_BELIEFS = 1000
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from pellucid.checkpoint.run_directory import find_step_directory, locked
 from pellucid.checkpoint.step_directory import read_state
 from pellucid.cost.build import training_flops
-from pellucid.data.build import fingerprint_now, prepare_data
+from pellucid.data.prepare import fingerprint_of
 from pellucid.errors import CheckpointError, PellucidError, RunInUseError
 from pellucid.experiments.forecast import threads_of_each
 from pellucid.experiments.measures import require_texts
@@ -23,6 +23,7 @@ from pellucid.experiments.progress import ExperimentBar, Work
 from pellucid.experiments.report import require_own_report, write_report, written_conclusion
 from pellucid.experiments.results import Failure, RunResult, read_result, write_whole
 from pellucid.experiments.table import results_csv
+from pellucid.recipe import prepare_data, what_decides_tokens
 from pellucid.training.interrupts import StopRequest, stop_requests
 
 POLL_SECONDS = 0.2
@@ -92,7 +93,8 @@ def _of_other_corpora(finished: Sequence[PlannedRun], data_root: Path, folder: P
         if run.corpus_key not in now:
             now[run.corpus_key] = None
             with suppress(PellucidError):  # it may be to be downloaded, which is not tried for each run
-                now[run.corpus_key] = fingerprint_now(run.config, data_root)
+                corpus, settings = what_decides_tokens(run.config, data_root)
+                now[run.corpus_key] = fingerprint_of(corpus.identity, settings)
         with suppress(PellucidError):
             then = read_state(find_step_directory(directory, "latest")).data_fingerprint
             if now[run.corpus_key] not in (None, then):

@@ -10,12 +10,10 @@ from pathlib import Path
 
 import torch
 
-from pellucid.checkpoint.build import load_trained_model
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import read_checkpoint
 from pellucid.cost.build import cost_of, training_flops
 from pellucid.errors import RunInUseError
-from pellucid.evaluation.build import data_of_trained, evaluate
 from pellucid.evaluation.loss import Evaluation
 from pellucid.experiments.measures import (
     answers_to_instructions,
@@ -29,10 +27,13 @@ from pellucid.experiments.measures import (
 from pellucid.experiments.plan import PLAN_FILE, PlannedRun
 from pellucid.experiments.results import Row, RunResult, write_result
 from pellucid.objectives.task import Validation
+from pellucid.recipe import evaluate
+from pellucid.runs.evaluate_run import data_of_trained
+from pellucid.runs.train_run import Outcome, train_run
 from pellucid.runtime.precision import resolve_precision
+from pellucid.trained import load_trained_model
 from pellucid.training.interrupts import stop_with_parent
 from pellucid.training.metrics import read_rows
-from pellucid.training.train_run import Outcome, train_run
 
 LONGEST_WAIT_SECONDS = 60.0  # for an earlier process of a killed experiment, which may still be saving
 

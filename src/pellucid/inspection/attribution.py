@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.corpora.corpus import KnownCorpus
-from pellucid.inspection.estimate import Estimate, ratio
+from pellucid.evaluation.estimate import Estimate, ratio
 from pellucid.inspection.head_scores import LEAST_SCORE_OF_A_NAME, HeadScores, scores_table
 from pellucid.inspection.knock_out import Costs, HeldOut, knock_out_table
 from pellucid.inspection.probe import ends_of_tokens

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
-from pellucid.checkpoint.build import TrainedModel
 from pellucid.config.data import CONVERSATIONS, READ_FROM_FILES, CorpusConfig
 from pellucid.config.languages import DrawnSection
 from pellucid.corpora.corpus import Corpus, KnownCorpus, Piece
@@ -27,6 +26,7 @@ from pellucid.inspection.knock_out import N_DOCUMENTS, KnockOutTable, held_out_d
 from pellucid.inspection.probe import ProbeTable, probe
 from pellucid.inspection.trace import require_decoder, trace_text
 from pellucid.languages.fables.told import PROPERTIES
+from pellucid.trained import TrainedModel
 
 
 def explain_run(

@@ -19,8 +19,8 @@ from pellucid.corpora.corpus import KnownCorpus
 from pellucid.data.batches import IGNORE_INDEX
 from pellucid.data.truth import nats_of, skill_characters
 from pellucid.errors import ConfigError, DataError
+from pellucid.evaluation.estimate import Estimate, mean_of
 from pellucid.evaluation.loss import nats_and_hits
-from pellucid.inspection.estimate import Estimate, mean_of
 from pellucid.inspection.interventions import Place, check_places, nothing, place_name, places_of, replaced
 from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import eval_mode

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pellucid.errors import DataError
+from pellucid.evaluation.estimate import Estimate, ratio
 from pellucid.inspection.embed import Floats, layers_of_texts
-from pellucid.inspection.estimate import Estimate, ratio
 from pellucid.languages.fables import Fables
 from pellucid.languages.fables.told import PROPERTIES
 from pellucid.model.language_model import LanguageModel

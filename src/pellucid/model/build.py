@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -42,20 +42,15 @@ from pellucid.model.residual import PostNorm, PreNorm, Residual
 from pellucid.model.scoring_decoder import ScoringDecoder
 from pellucid.model.sliding_window import SlidingWindowAttention
 
-if TYPE_CHECKING:
-    from pellucid.config.run import RunConfig
 
+def build_model(config: ModelConfig, vocab_size: int, *, learns_scores: bool = False) -> LanguageModel:
+    """A model with random initial weights (from torch's global generator), on the default device.
 
-def build_model_of_run(run: RunConfig, vocab_size: int) -> LanguageModel:
-    """The model that a run trains: one that gives tokens scores, if its objective learns them."""
-    return build_model(run.model, vocab_size, kind=ScoringDecoder if run.learns_scores else Decoder)
-
-
-def build_model(config: ModelConfig, vocab_size: int, *, kind: type[Decoder] = Decoder) -> LanguageModel:
-    """A model with random initial weights (from torch's global generator), on the default device. kind: of decoder."""
+    learns_scores: a decoder that can also give each token a number, such as a reward.
+    """
     match config:
         case DecoderConfig():
-            return build_decoder(config, vocab_size, kind)
+            return build_decoder(config, vocab_size, ScoringDecoder if learns_scores else Decoder)
         case BigramConfig():
             return Bigram(vocab_size, config.context_length)
         case MLPConfig():

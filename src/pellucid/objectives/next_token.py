@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pellucid.config.model import DecoderConfig, ModelConfig
 from pellucid.data.batches import IGNORE_INDEX, Batch
-from pellucid.model.language_model import SparseLayer
+from pellucid.model.language_model import LanguageModel, SparseLayer
 from pellucid.objectives.objective import Forward, Loss, Objective
 
 
@@ -36,6 +39,15 @@ def next_token(forward: Forward, batch: Batch) -> Loss:
     logits_BTV = forward(batch.inputs_BT)
     nats_N = cross_entropy(logits_BTV.flatten(0, 1), batch.targets_BT.flatten())
     return Loss(nats_N.sum(), batch.n_losses)
+
+
+def choose_objective(config: ModelConfig, model: LanguageModel, **options: Any) -> Objective:
+    """Next-token prediction with these knobs; for a model with experts, also the load-balancing penalty."""
+    objective: Objective = partial(next_token, **options)
+    if not isinstance(config, DecoderConfig) or config.experts is None:
+        return objective
+    weight = config.experts.load_balance_weight
+    return partial(with_load_balance, objective=objective, layers=model.sparse_layers(), weight=weight)
 
 
 def with_load_balance(

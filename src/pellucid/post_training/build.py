@@ -1,4 +1,4 @@
-"""From a config to what a run learns from after pretraining: the one place where post-training reads config."""
+"""The tasks of post-training: learning from pairs of answers, or from answers of one's own."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from typing_extensions import assert_never
 
-from pellucid.checkpoint.build import load_trained_model
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import MODEL_FILE
 from pellucid.config.post_training import (
@@ -21,10 +20,9 @@ from pellucid.config.post_training import (
     RewardModelConfig,
     VerifierConfig,
 )
-from pellucid.config.run import RunConfig, run_and_checkpoint
-from pellucid.corpora.build import build_corpus
+from pellucid.config.run import run_and_checkpoint
 from pellucid.corpora.instructions import InstructionsCorpus
-from pellucid.data.build import PreparedData
+from pellucid.data.prepared import PreparedData
 from pellucid.errors import ConfigError, DataError
 from pellucid.files import sha256
 from pellucid.model.language_model import LanguageModel
@@ -58,37 +56,66 @@ from pellucid.post_training.pairs import (
 )
 from pellucid.post_training.rewards import GrammarJudge, LearnedReward, Reward, by_verifier
 from pellucid.post_training.rollouts import Rollouts, reporting_verdicts
-from pellucid.runtime.distributed import ALONE, World
+from pellucid.runtime.distributed import World
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
+from pellucid.trained import load_trained_model
 
 GetPairs = Callable[[int, slice], Sequence[Pair | Ranking]]
-HeldOutPairs = Callable[[], Sequence[Pair | Ranking]]
 
 
-def learning_from_pairs(
-    objective: RewardModelConfig | DPOConfig,
-    config: RunConfig,
+def learning_after_pretraining(
+    objective: RewardModelConfig | DPOConfig | GRPOConfig | PPOConfig,
+    corpus: InstructionsCorpus | None,
     data: PreparedData,
     model: LanguageModel,
     reference: LanguageModel,
     precision: Precision,
-    world: World = ALONE,
+    world: World,
+    *,
+    seed: int,
+    batch_size: int,
+    batches_per_update: int,
+    n_answers: int,
 ) -> Task:
-    """Pairs of the corpus, if it holds any; else the reference answers its instructions, and the grammar judges."""
+    """The task of an objective. corpus: its instructions, unless it learns from pairs that are in files.
+
+    reference: a frozen copy of the model as it is now; it also answers the instructions of which pairs are made.
+    """
+    sizes = {"seed": seed, "batch_size": batch_size, "batches_per_update": batches_per_update}
+    match objective:
+        case RewardModelConfig() | DPOConfig():
+            if corpus is None:
+                length = model.context_length
+                pairs = pairs_of_files(data, world, seed, batch_size, context_length=length, n_answers=n_answers)
+            else:
+                pairs = written_pairs(objective, corpus, data, reference, precision, world, **sizes)
+            return learning_from_pairs(objective, *pairs, model, reference, precision, world, batch_size=batch_size)
+        case GRPOConfig() | PPOConfig():
+            assert corpus is not None, "the config has checked it"
+            return learning_from_answers(objective, corpus, data.tokenizer, model, reference, precision, world, **sizes)
+        case _:
+            assert_never(objective)
+
+
+def learning_from_pairs(
+    objective: RewardModelConfig | DPOConfig,
+    get_pairs: GetPairs,
+    held_out: Sequence[Pair | Ranking],
+    model: LanguageModel,
+    reference: LanguageModel,
+    precision: Precision,
+    world: World,
+    *,
+    batch_size: int,
+) -> Task:
+    """Learning which of two answers is better. get_pairs(i, rows): of micro-batch i; held_out: this rank's."""
     log_p = partial(answer_log_probabilities, reference, precision) if isinstance(objective, DPOConfig) else None
-    train = config.train
-    if config.corpus.type == "instructions":
-        corpus = build_corpus(config.corpus)
-        assert isinstance(corpus, InstructionsCorpus)
-        get_pairs, validation = _written_pairs(objective, config, data, corpus, reference, precision, world)
-    else:
-        get_pairs, validation = _pairs_of_files(config, data, world)
 
     def batches(max_tokens: int | None) -> Iterator[PairBatch]:
-        pairs, n_tokens = validation(), 0
-        for first in range(0, len(pairs), train.batch_size):
-            batch = pair_batch(pairs[first : first + train.batch_size], log_p)
+        n_tokens = 0
+        for first in range(0, len(held_out), batch_size):
+            batch = pair_batch(held_out[first : first + batch_size], log_p)
             yield batch
             n_tokens += batch.n_tokens * world.size
             if max_tokens is not None and n_tokens >= max_tokens:
@@ -127,31 +154,38 @@ def answer_log_probabilities(
     return log_probabilities(logits_NTV, targets_NT.to(precision.device)).sum(dim=1).cpu()
 
 
-def _pairs_of_files(config: RunConfig, data: PreparedData, world: World) -> tuple[GetPairs, HeldOutPairs]:
+def pairs_of_files(
+    data: PreparedData, world: World, seed: int, batch_size: int, *, context_length: int, n_answers: int
+) -> tuple[GetPairs, Sequence[Pair | Ranking]]:
     """The pairs of a preferences corpus: for training in a new order each epoch, for validation in the files' order."""
-    length, batch_size, n_answers = config.model.context_length, config.train.batch_size, config.answers_compared
-    fitting, held_out = (pairs_that_fit(tokens, length, n_answers) for tokens in (data.train, data.validation))
-    nth = in_new_order(fitting, config.seed)
+    fitting, held_out = (pairs_that_fit(tokens, context_length, n_answers) for tokens in (data.train, data.validation))
+    nth = in_new_order(fitting, seed)
 
     def get_pairs(micro_batch: int, rows: slice) -> list[Ranking]:
         first = micro_batch * batch_size
         return [ranking_of(data.train, nth(n), n_answers) for n in range(first, first + batch_size)[rows]]
 
-    return get_pairs, lambda: [ranking_of(data.validation, i, n_answers) for i in held_out[world.rank :: world.size]]
+    return get_pairs, [ranking_of(data.validation, i, n_answers) for i in held_out[world.rank :: world.size]]
 
 
-def _written_pairs(
+def written_pairs(
     objective: RewardModelConfig | DPOConfig,
-    config: RunConfig,
-    data: PreparedData,
     corpus: InstructionsCorpus,
+    data: PreparedData,
     writer: LanguageModel,
     precision: Precision,
     world: World,
-) -> tuple[GetPairs, HeldOutPairs]:
-    """Answers to the corpus's instructions, judged. Of validation pairs the better is chosen, and ties are left out."""
+    *,
+    seed: int,
+    batch_size: int,
+    batches_per_update: int,
+) -> tuple[GetPairs, Sequence[Pair | Ranking]]:
+    """Answers of the writer to the corpus's instructions, judged by the grammar.
+
+    Of validation pairs the better is chosen, and ties are left out.
+    """
     n_train, n_validation = (len(tokens.boundaries) - 1 for tokens in (data.train, data.validation))
-    nth = in_new_order(range(n_train), config.seed)
+    nth = in_new_order(range(n_train), seed)
     in_training = PairWriter(
         model=writer,
         prompt=lambda n: prompt_of(data.train, nth(n)),
@@ -160,7 +194,7 @@ def _written_pairs(
         stop_ids=data.tokenizer.control_ids,  # any control token ends an answer, as in rollouts
         max_new_tokens=objective.max_new_tokens,
         noise=objective.judge_noise,
-        seeds=(config.seed, TRAIN),
+        seeds=(seed, TRAIN),
         fork=objective.fork,
         cut=objective.cut if isinstance(objective, DPOConfig) else "none",
     )
@@ -168,7 +202,7 @@ def _written_pairs(
         in_training,
         prompt=partial(prompt_of, data.validation),
         noise=0.0,
-        seeds=(config.seed, VALIDATION),
+        seeds=(seed, VALIDATION),
         fork=False,
         cut="none",
     )
@@ -179,25 +213,23 @@ def _written_pairs(
     if world.totals([len(held_out)]) == [0]:
         what = "the model of start_from answers all held-out instructions equally well: nothing can be preferred"
         raise DataError("objective", what, "fine-tune it first: `pellucid train instructions_sft`")
-    train = config.train
-    get_pairs = pairs_of_update(
-        in_training, batch_size=train.batch_size, batches_per_update=train.gradient_accumulation_steps
-    )
-    return get_pairs, lambda: held_out
+    return pairs_of_update(in_training, batch_size=batch_size, batches_per_update=batches_per_update), held_out
 
 
 def learning_from_answers(
     objective: GRPOConfig | PPOConfig,
-    config: RunConfig,
+    corpus: InstructionsCorpus,
     tokenizer: Tokenizer,
     model: LanguageModel,
     reference: LanguageModel,
     precision: Precision,
     world: World,
+    *,
+    seed: int,
+    batch_size: int,
+    batches_per_update: int,
 ) -> Task:
-    """Learning from the model's own answers."""
-    corpus = build_corpus(config.corpus)
-    assert isinstance(corpus, InstructionsCorpus), "the config has checked it"
+    """Learning from the model's own answers to the corpus's instructions."""
     credit, learn = build_credit(objective, model, precision)
     rollouts = Rollouts(
         model=model,
@@ -208,9 +240,9 @@ def learning_from_answers(
         credit=credit,
         precision=precision,
         world=world,
-        seed=config.seed,
-        batch_size=config.train.batch_size,
-        gradient_accumulation_steps=config.train.gradient_accumulation_steps,
+        seed=seed,
+        batch_size=batch_size,
+        gradient_accumulation_steps=batches_per_update,
         updates_per_rollout=objective.updates_per_rollout,
         group_size=objective.group_size if isinstance(objective, GRPOConfig) else 1,
         max_new_tokens=objective.max_new_tokens,

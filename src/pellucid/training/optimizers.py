@@ -9,9 +9,29 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
+from typing_extensions import assert_never
 
+from pellucid.config.training import AdamWConfig, MuonConfig, OptimizerConfig, SGDConfig
 from pellucid.runtime.distributed import ALONE, World
+from pellucid.runtime.precision import Precision
 from pellucid.training.muon import Muon
+
+
+def build_optimizers(
+    config: OptimizerConfig, model: nn.Module, precision: Precision, world: World = ALONE
+) -> list[Optimizer]:
+    """The optimizers: one, or two that divide the parameters between them."""
+    options = config.model_dump(exclude={"type"})
+    match config:
+        case AdamWConfig():
+            return adamw(model, **options)
+        case MuonConfig():
+            dtype = torch.float32 if precision.dtype == torch.float32 else torch.bfloat16
+            return muon(model, **options, dtype=dtype, world=world)
+        case SGDConfig():
+            return sgd(model, **options)
+        case _:
+            assert_never(config)
 
 
 def adamw(

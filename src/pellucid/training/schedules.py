@@ -5,8 +5,34 @@ A pure function has no state to save, so a resumed run cannot get it wrong.
 
 import math
 from collections.abc import Callable
+from functools import partial
+
+from typing_extensions import assert_never
+
+from pellucid.config.training import ConstantConfig, CosineConfig, ScheduleConfig, WarmupStableDecayConfig
 
 Schedule = Callable[[int], float]
+
+
+def build_schedule(config: ScheduleConfig, steps: int) -> Schedule:
+    """The factor on the learning rate as a function of the step."""
+    options = config.model_dump(exclude={"type"})
+    match config:
+        case ConstantConfig():
+            return partial(constant, **options)
+        case CosineConfig():
+            return partial(cosine, steps=steps, **options)
+        case WarmupStableDecayConfig():
+            return partial(warmup_stable_decay, steps=steps, **options)
+        case _:
+            assert_never(config)
+
+
+def step_before_decay(config: ScheduleConfig, steps: int) -> int | None:
+    """The step from which a longer run could continue, if the learning rate falls only at the end."""
+    if not isinstance(config, WarmupStableDecayConfig):
+        return None
+    return decay_begins(steps, config.decay_fraction) or None
 
 
 def warmup(step: int, warmup_steps: int) -> float:

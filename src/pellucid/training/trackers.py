@@ -8,12 +8,16 @@ import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
+import yaml
 from tqdm import tqdm
+from typing_extensions import assert_never
 
 from pellucid.errors import ConfigError, in_short
+from pellucid.runtime.distributed import World
 from pellucid.training.metrics import Row, finite
 
 _log = logging.getLogger(__name__)
@@ -160,6 +164,23 @@ class WeightsAndBiases:
 
     def close(self) -> None:
         self._run.finish()
+
+
+def build_trackers(
+    names: Sequence[Literal["tensorboard", "wandb"]], run_dir: Path, run_name: str, config_yaml: str, world: World
+) -> Trackers:
+    """The run's trackers, not opened yet; none on any rank but the first."""
+
+    def opened(name: Literal["tensorboard", "wandb"], first_step: int) -> Tracker:
+        match name:
+            case "tensorboard":
+                return TensorBoard(run_dir, config_yaml, first_step)
+            case "wandb":
+                return WeightsAndBiases(run_dir, run_name, yaml.safe_load(config_yaml))
+            case _:
+                assert_never(name)
+
+    return Trackers({name: partial(opened, name) for name in names} if world.is_first else {})
 
 
 def require_installed(names: Sequence[str]) -> None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from pellucid.errors import NonFiniteError
+from pellucid.model.language_model import LanguageModel
 from pellucid.objectives.next_token import next_token
 from pellucid.objectives.objective import AnyBatch, Objective
 from pellucid.objectives.task import GetBatch
@@ -57,7 +58,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: LanguageModel,
         forward: Callable[[Tensor], Tensor],
         optimizers: Sequence[Optimizer],
         schedule: Schedule,
@@ -110,6 +111,22 @@ class Trainer:
             seconds=time.perf_counter() - started,
             figures={name: mean.tolist() for name, mean in figures.items()},
         )
+
+    @contextmanager
+    def on_trial(self) -> Iterator[None]:
+        """Inside, updates only show how long they take: afterwards all is as before the first update."""
+        tensors = [*self.model.parameters(), *self.model.buffers()]
+        before, scaler = [tensor.detach().clone() for tensor in tensors], self.scaler.state_dict()
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for tensor, value in zip(tensors, before, strict=True):
+                    tensor.copy_(value)
+            for optimizer in self.optimizers:
+                optimizer.state.clear()
+            self.scaler.load_state_dict(scaler)
+            self.step = 0
 
     def logits(self, inputs_BT: Tensor) -> Tensor:
         """Logits, computed under autocast in the run's precision."""

@@ -16,7 +16,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from pellucid.checkpoint.build import TrainedModel, load_trained_model
 from pellucid.checkpoint.run_directory import find_step_directory, run_of, step_directories
 from pellucid.checkpoint.step_directory import MANIFEST, STEP_NAME
 from pellucid.config.data import CONVERSATIONS
@@ -35,6 +34,7 @@ from pellucid.runtime.precision import precision_here
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import TOKEN_OF_ROLE
 from pellucid.tokenizer.tokenizer import ASSISTANT, END_OF_TURN
+from pellucid.trained import TrainedModel, load_trained_model
 from pellucid.training.metrics import read_rows
 from pellucid.web.kept import Kept
 from pellucid.web.live import read_samples

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pellucid.checkpoint.build import TrainedModel, load_trained_run
 from pellucid.checkpoint.run_directory import find_step_directory, step_directories, steps_in
 from pellucid.checkpoint.step_directory import MANIFEST
 from pellucid.errors import PellucidError
+from pellucid.trained import TrainedModel, load_trained_run
 from pellucid.web.openai.engine_thread import EngineThread
 from pellucid.web.runs import named
 

@@ -1,4 +1,4 @@
-"""Loads a checkpoint as a model ready for use, with its tokenizer and config."""
+"""A checkpoint as a model ready for use: to write, to be evaluated, to start another run from."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,14 +20,16 @@ from pellucid.checkpoint.training_state import (
 from pellucid.config.load import parse_run_config
 from pellucid.config.post_training import Quantization
 from pellucid.config.run import RunConfig
+from pellucid.corpora.build import build_corpus
 from pellucid.corpora.corpus import Corpus
-from pellucid.data.build import corpus_of_run
+from pellucid.data.prepare import fingerprint_of
 from pellucid.errors import CheckpointError, ConfigError, DataError
 from pellucid.files import sha256
-from pellucid.model.build import build_model, build_model_of_run
+from pellucid.model.build import build_model
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import Precision, precision_here
 from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.build import tokenizer_settings
 
 OTHER_VERSION = "use the version of Pellucid that wrote it"
 
@@ -43,8 +45,18 @@ class TrainedModel:
     data_fingerprint: str
 
     def corpus(self) -> Corpus:
-        """The corpus it was trained on. CheckpointError if that has changed since, DataError if it cannot be read."""
-        return corpus_of_run(self.config, self.tokenizer, self.data_fingerprint)
+        """The corpus that it was trained on: its truth is the only one by which the model may be judged.
+
+        CheckpointError if the corpus is another one now; DataError if it cannot be read.
+        """
+        corpus, config = build_corpus(self.config.corpus), self.config
+        if (
+            fingerprint_of(corpus.identity, tokenizer_settings(config.tokenizer, of_run=self.tokenizer))
+            != self.data_fingerprint
+        ):
+            fix = "bring back the files, or the version of Pellucid, that it was trained with, or train again"
+            raise CheckpointError(f"run {config.name}", "its corpus has changed since training", fix)
+        return corpus
 
     def untrained(self) -> LanguageModel:
         """A model like this one with the initial weights of the run's seed, for comparison."""
@@ -60,6 +72,36 @@ class Weights:
 
     tensors: Tensors
     quantization: Quantization
+
+
+@dataclass(frozen=True)
+class Base:
+    """The checkpoint that another run starts from."""
+
+    run: Path
+    directory: Path
+    checkpoint: Checkpoint
+    weights: Weights
+
+    @property
+    def config(self) -> RunConfig:
+        return config_of(self.checkpoint, str(self.directory))
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return Tokenizer.from_json(self.checkpoint.tokenizer_json, f"{self.directory}/tokenizer.json")
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the weights. A run that needs them later saves it."""
+        return sha256(self.directory / MODEL_FILE)
+
+    def load_into(self, model: LanguageModel, config: RunConfig) -> None:
+        """Copy the weights into the model; quantize them and add the adapter, if the config says so.
+
+        Raises CheckpointError, naming a tensor, if one has another shape.
+        """
+        load_base(model, config, self.weights, str(self.directory))
 
 
 def load_trained_model(step_directory: Path) -> TrainedModel:
@@ -198,7 +240,7 @@ def _build(checkpoint: Checkpoint, directory: Path, above: tuple[Path, ...] = ()
     except DataError as error:
         raise CheckpointError(error.where, error.what, OTHER_VERSION) from None
     _require_possible(config, checkpoint.model, where)
-    model = build_model_of_run(config, tokenizer.vocab_size)
+    model = build_model(config.model, tokenizer.vocab_size, learns_scores=config.learns_scores)
     if config.adapter is not None and config.base_run is not None:
         base = find_base(config.base_run[0], checkpoint.state.base_sha256, directory)
         weights = weights_to_start_from(read_checkpoint(base), base, (*above, directory))

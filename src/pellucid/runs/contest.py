@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from pellucid.checkpoint.build import TrainedModel, find_checkpoint, trained_model
 from pellucid.checkpoint.step_directory import State
 from pellucid.config.data import CONVERSATIONS, CorpusConfig
 from pellucid.config.languages import DrawnSection
@@ -18,11 +17,12 @@ from pellucid.corpora.corpus import Piece
 from pellucid.corpora.known import DrawnDocuments
 from pellucid.cost.build import training_flops
 from pellucid.data.batches import evaluation_batches
-from pellucid.data.build import pieces_as_tokens
+from pellucid.data.prepared import pieces_as_tokens
 from pellucid.errors import ConfigError, DataError
+from pellucid.evaluation.estimate import Estimate, ratio
 from pellucid.evaluation.loss import score
-from pellucid.inspection.estimate import Estimate, ratio
 from pellucid.runtime.precision import Precision, precision_here
+from pellucid.trained import TrainedModel, find_checkpoint, trained_model
 
 # The rules of docs/contest.md for an entry that counts.
 LEAST_DOCUMENTS = 1000

@@ -1,19 +1,16 @@
 """Starting from another run's weights: finds them, and checks that they fit."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from pellucid.checkpoint.build import Weights, config_of, find_base, load_base, weights_to_start_from
 from pellucid.checkpoint.run_directory import find_step_directory, run_of
-from pellucid.checkpoint.step_directory import MODEL_FILE, Checkpoint, read_checkpoint
+from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint
 from pellucid.checkpoint.training_state import first_not_finite
 from pellucid.config.base import flat
 from pellucid.config.model import DecoderConfig, LearnedConfig, ModelConfig
 from pellucid.config.run import NEEDS_REFERENCE, RunConfig
 from pellucid.errors import CheckpointError, ConfigError
-from pellucid.files import sha256
-from pellucid.model.language_model import LanguageModel
 from pellucid.tokenizer import Tokenizer
+from pellucid.trained import Base, find_base, weights_to_start_from
 
 # Knobs that do not change what a model computes from given weights: they affect its start, training or speed.
 FREE = {
@@ -26,52 +23,6 @@ FREE = {
 }
 FULL_ATTENTION = {"explicit", "fused"}
 BY_SHAPE = {"n_kv_heads", "d_ff", "head_width"}  # null may mean the same number: the weights' shapes decide
-
-
-@dataclass(frozen=True)
-class Base:
-    """The checkpoint to start from."""
-
-    run: Path
-    directory: Path
-    checkpoint: Checkpoint
-    weights: Weights
-
-    def require_fit(self, config: RunConfig) -> None:
-        """Raise ConfigError, naming the first knob that differs, if the config's model does not suit the weights."""
-        base = config_of(self.checkpoint, str(self.directory))
-        if key := first_difference(base.model, config.model):
-            theirs, ours = (flat(model.model_dump(mode="json")).get(key) for model in (base.model, config.model))
-            what = f"{_shown(ours)} does not fit the weights of {self.run}, made with {_shown(theirs)}"
-            raise ConfigError(f"model.{key}", what, "leave this key out: it is then that of the base run")
-        if self.weights.quantization not in ("none", config.quantization):
-            what = f"{config.quantization} does not fit the weights of {self.run}, {self.weights.quantization}"
-            raise ConfigError("quantization", what, "leave it out: it is then that of the base run")
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        return Tokenizer.from_json(self.checkpoint.tokenizer_json, f"{self.directory}/tokenizer.json")
-
-    def require_same_vocabulary(self, tokenizer: Tokenizer) -> None:
-        """Raise ConfigError if ids mean other text than in the base run. Further control tokens are allowed."""
-        theirs = self.tokenizer
-        if tokenizer.to_json() not in (theirs.to_json(), theirs.with_chat_tokens().to_json()):
-            what = (
-                f"this vocabulary ({tokenizer.vocab_size:,} tokens) is not that of {self.run} ({theirs.vocab_size:,})"
-            )
-            raise ConfigError("tokenizer", what, "leave out the section `tokenizer`: it is then that of the base run")
-
-    def load_into(self, model: LanguageModel, config: RunConfig) -> None:
-        """Copy the weights into the model; quantize them and add the adapter, if the config says so.
-
-        Raises CheckpointError, naming a tensor, if one has another shape.
-        """
-        load_base(model, config, self.weights, str(self.directory))
-
-    @property
-    def sha256(self) -> str:
-        """The hash of the weights. A run that needs them later saves it."""
-        return sha256(self.directory / MODEL_FILE)
 
 
 def needs_base(config: RunConfig) -> bool:
@@ -91,7 +42,7 @@ def base_of(config: RunConfig, resume_from: tuple[Checkpoint, Path] | None) -> B
         base = read_base(find_base(config.base_run[0], checkpoint.state.base_sha256, directory))
     else:
         base = read_base(find_step_directory(*config.base_run))
-    base.require_fit(config)
+    require_fit(base, config)
     return base
 
 
@@ -102,6 +53,26 @@ def read_base(directory: Path) -> Base:
     if (culprit := first_not_finite(weights.tensors)) is not None:
         raise CheckpointError(str(directory), f"{culprit} holds NaN or infinity", "start from an older checkpoint")
     return Base(run_of(directory), directory, checkpoint, weights)
+
+
+def require_fit(base: Base, config: RunConfig) -> None:
+    """Raise ConfigError, naming the first knob that differs, if the config's model does not suit the weights."""
+    first = base.config
+    if key := first_difference(first.model, config.model):
+        theirs, ours = (flat(model.model_dump(mode="json")).get(key) for model in (first.model, config.model))
+        what = f"{_shown(ours)} does not fit the weights of {base.run}, made with {_shown(theirs)}"
+        raise ConfigError(f"model.{key}", what, "leave this key out: it is then that of the base run")
+    if base.weights.quantization not in ("none", config.quantization):
+        what = f"{config.quantization} does not fit the weights of {base.run}, {base.weights.quantization}"
+        raise ConfigError("quantization", what, "leave it out: it is then that of the base run")
+
+
+def require_same_vocabulary(base: Base, tokenizer: Tokenizer) -> None:
+    """Raise ConfigError if ids mean other text than in the base run. Further control tokens are allowed."""
+    theirs = base.tokenizer
+    if tokenizer.to_json() not in (theirs.to_json(), theirs.with_chat_tokens().to_json()):
+        what = f"this vocabulary ({tokenizer.vocab_size:,} tokens) is not that of {base.run} ({theirs.vocab_size:,})"
+        raise ConfigError("tokenizer", what, "leave out the section `tokenizer`: it is then that of the base run")
 
 
 def first_difference(base: ModelConfig, now: ModelConfig) -> str | None:

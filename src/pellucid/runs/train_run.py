@@ -9,30 +9,19 @@ from functools import partial
 from pathlib import Path
 
 from pellucid.adapters.quantized import n_quantized
-from pellucid.checkpoint.build import config_of, load_trained_run, with_own_tokenizer
 from pellucid.checkpoint.ownership import begin_run, require_own
 from pellucid.checkpoint.run_directory import locked, steps_in
 from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint
-from pellucid.config.load import Note, run_config_to_yaml
+from pellucid.config.load import Note
 from pellucid.config.run import RunConfig
-from pellucid.cost.build import training_flops
-from pellucid.cost.machine import measure_flops_per_second
-from pellucid.cost.step_time import model_flops_utilization
-from pellucid.data.build import PreparedData, build_batches, prepare_data
+from pellucid.data.prepared import PreparedData
 from pellucid.errors import ConfigError
 from pellucid.files import written_whole
 from pellucid.kernels.freed_memory import keep_freed_memory
-from pellucid.model.language_model import LanguageModel
-from pellucid.objectives.task import Validation
-from pellucid.runtime.compiler import require_compiler
-from pellucid.runtime.distributed import World, connected, with_helpers
-from pellucid.runtime.precision import precision_here, resolve_precision
-from pellucid.training.build import build_session, build_trainer
-from pellucid.training.enough_memory import require_memory
-from pellucid.training.interrupts import StoppedBySignal
-from pellucid.training.optimizers import trained
-from pellucid.training.processes import choose_n_processes
-from pellucid.training.resume import (
+from pellucid.objectives.task import Task, Validation
+from pellucid.recipe import build_batches, build_session, build_trainer, prepare_data
+from pellucid.runs.processes import choose_n_processes
+from pellucid.runs.resume import (
     checkpoint_for_steps,
     discard_later,
     newest_intact_checkpoint,
@@ -42,9 +31,17 @@ from pellucid.training.resume import (
     require_same_reward,
     require_same_run,
 )
+from pellucid.runs.start_from import base_of, needs_base, read_base, require_same_vocabulary
+from pellucid.runtime.compiler import require_compiler
+from pellucid.runtime.distributed import World, connected, with_helpers
+from pellucid.runtime.precision import precision_here, resolve_precision
+from pellucid.trained import Base, config_of, load_trained_run, with_own_tokenizer
+from pellucid.training.interrupts import StoppedBySignal
+from pellucid.training.optimizers import trained
+from pellucid.training.schedules import build_schedule
 from pellucid.training.session import Session
-from pellucid.training.start_from import Base, base_of, read_base
 from pellucid.training.trackers import require_installed
+from pellucid.training.trainer import Trainer
 
 _log = logging.getLogger(__name__)
 
@@ -102,7 +99,6 @@ def train_run(
             resume_from = checkpoint_for_steps(config, resume_from, run_dir)
         base = base_of(config, resume_from)
         n_processes = choose_n_processes(config, world)
-        require_memory(config, max(n_processes, world.size))
         if config.train.compile:
             require_compiler(precision_here(config.train.device, config.train.precision).device)
         train_as_rank = partial(_train_as_rank, config, data_root, run_dir, minutes)
@@ -131,23 +127,26 @@ def _train_as_rank(
         resume_from, base = _wait_for_the_first(world, run_dir)
     config, data = _prepare(config, data_root, run_dir, world, is_resumed=resume_from is not None)
     if base is not None:
-        base.require_same_vocabulary(data.tokenizer)
+        require_same_vocabulary(base, data.tokenizer)
         if world.is_first:
             _warn_if_never_asked(config, base)
     with connected(world, resolve_precision(config.train.device, config.train.precision).device):
         if minutes is not None and resume_from:
             config = _with_steps(config, config_of(resume_from[0], str(resume_from[1])).train.steps)
-        elif minutes is not None:
-            steps = _steps_that_fit(config, data, world, minutes, base)
+        trainer, task = build_trainer(config, data, world, base)
+        if minutes is not None and not resume_from:
+            steps = _steps_that_fit(config, data, trainer, task, minutes)
             time_given = "1 minute" if minutes == 1 else f"{minutes:g} minutes"
             note(f"time    {steps:,} of {config.train.steps:,} steps fit into {time_given}")
             config = _with_steps(config, steps)
-        session = build_session(config, data, run_dir, world, base)
+            trainer.schedule = build_schedule(config.schedule, steps)
+        needed = base.sha256 if base is not None and needs_base(config) else None
+        session = build_session(config, data, run_dir, trainer, task, needed)
         if resume_from:
             _continue_from(resume_from, session, config, data, world)
         elif world.is_first:
             begin_run(run_dir)
-        return _train(config, data, session, note, base)
+        return _train(config, data, session, task, note, base)
 
 
 def _wait_for_the_first(world: World, run_dir: Path) -> tuple[tuple[Checkpoint, Path] | None, Base | None]:
@@ -184,48 +183,52 @@ def _continue_from(
 ) -> None:
     """Restore the session from a checkpoint, if data and reward are those it was trained with."""
     checkpoint, directory = resume_from
-    require_same_data(data.fingerprint, session.tokenizer_json, checkpoint, str(directory))
-    require_same_reward(session.reward_sha256, checkpoint, str(directory))
+    saver = session.saver
+    require_same_data(data.fingerprint, saver.origin.tokenizer_json, checkpoint, str(directory))
+    require_same_reward(saver.origin.reward_sha256, checkpoint, str(directory))
     if world.is_first and config_of(checkpoint, str(directory)).train.steps != config.train.steps:
-        discard_later(session.run_dir, checkpoint.state.step)
+        discard_later(saver.run_dir, checkpoint.state.step)
     session.restore(checkpoint, str(directory))
-    changes = other_environment(session.environment(), checkpoint)
+    changes = other_environment(saver.environment(), checkpoint)
     if changes and world.is_first:
         _log.warning("%s: %s; the run continues, but not bit for bit as it would have", directory, changes)
 
 
-def _steps_that_fit(config: RunConfig, data: PreparedData, world: World, minutes: float, base: Base | None) -> int:
+def _steps_that_fit(config: RunConfig, data: PreparedData, trainer: Trainer, task: Task, minutes: float) -> int:
     """The number of updates, with their evaluations, that fit into this time: measured on a few trial updates."""
-    trainer, task = build_trainer(config, data, world, base)
-    assert isinstance(trainer.model, LanguageModel)
     seconds: list[float] = []
-    while world.largest(int(len(seconds) < UPDATES_TO_JUDGE or sum(seconds) < SECONDS_TO_JUDGE)):  # the ranks agree
-        seconds.append(trainer.update().seconds)
+    with trainer.on_trial():
+        while trainer.world.largest(
+            int(len(seconds) < UPDATES_TO_JUDGE or sum(seconds) < SECONDS_TO_JUDGE)
+        ):  # all ranks
+            seconds.append(trainer.update().seconds)
+        started = time.perf_counter()
+        task.evaluate(trainer.model, config.evaluation.max_tokens)
+        per_evaluation = time.perf_counter() - started
     per_update = statistics.median(seconds[len(seconds) // 2 :])  # the first ones take longer
-    started = time.perf_counter()
-    task.evaluate(trainer.model, config.evaluation.max_tokens)
-    per_evaluation = time.perf_counter() - started
     n_targets = data.validation.n_targets
     last_evaluation = per_evaluation * n_targets / min(n_targets, config.evaluation.max_tokens or n_targets)
     fitting = (60 * minutes - last_evaluation) / (per_update + per_evaluation / config.evaluation.every_steps)
     steps = max(1, config.schedule.warmup_steps, int(min(fitting, config.train.steps)))
-    return world.largest(steps if world.is_first else 0)
+    return trainer.world.largest(steps if trainer.world.is_first else 0)
 
 
 def _with_steps(config: RunConfig, steps: int) -> RunConfig:
     return config.model_copy(update={"train": config.train.model_copy(update={"steps": steps})})
 
 
-def _train(config: RunConfig, data: PreparedData, session: Session, note: Note, base: Base | None) -> Outcome:
-    trainer, run_dir, world = session.trainer, session.run_dir, session.world
+def _train(
+    config: RunConfig, data: PreparedData, session: Session, task: Task, note: Note, base: Base | None
+) -> Outcome:
+    trainer, report, run_dir, world = session.trainer, session.report, session.report.run_dir, session.trainer.world
     if session.is_finished:
         note(f"{run_dir} is finished, after {trainer.step} steps")
-        has_figure = (run_dir / session.task.figure).exists()
-        if world.is_first and not has_figure:  # the run was killed between its last save and its plot
-            session.plot()
+        if world.is_first and not report.figure.exists():  # the run was killed between its last save and its plot
+            report.plot(trainer.step)
     else:
         if world.is_first:
-            texts = {"config.yaml": run_config_to_yaml(config), "tokenizer.json": session.tokenizer_json}
+            origin = session.saver.origin
+            texts = {"config.yaml": origin.config_yaml, "tokenizer.json": origin.tokenizer_json}
             for name, text in texts.items():
                 with written_whole(run_dir / name) as draft:  # a page may be reading it
                     draft.write_text(text, encoding="utf-8", newline="\n")
@@ -235,25 +238,29 @@ def _train(config: RunConfig, data: PreparedData, session: Session, note: Note, 
             session.run()
         except StoppedBySignal as stop:
             return Outcome(trainer.step, None, stop.signal_number)
-        figure = run_dir / session.task.figure
-        note(f"trained in {_speed(config, data, session)}; {figure} shows how, samples.md what it wrote")
-    assert isinstance(trainer.model, LanguageModel)
-    last = session.task.evaluate(trainer.model, None)
-    if session.best_step in (None, trainer.step):
+        note(f"trained in {_speed(config, data, session)}; {report.figure} shows how, samples.md what it wrote")
+    last = task.evaluate(trainer.model, None)
+    if session.progress.best_step in (None, trainer.step):
         return Outcome(trainer.step, last, None)
     best, _ = load_trained_run(run_dir, "best")
-    return Outcome(trainer.step, last, None, best.step, session.task.evaluate(best.model, None))
+    return Outcome(trainer.step, last, None, best.step, task.evaluate(best.model, None))
 
 
 def _speed(config: RunConfig, data: PreparedData, session: Session) -> str:
-    """The run's seconds and FLOP/s; after a longer run also its MFU, which takes a moment to measure."""
-    seconds, precision = session.elapsed_seconds, session.trainer.precision
+    """The run's seconds; after a longer run also its FLOP/s and MFU, which take a moment to count and to measure."""
+    seconds, precision = session.progress.elapsed_seconds, session.trainer.precision
+    if seconds < LONG_RUN_SECONDS:
+        return f"{seconds:.0f} s"
+    from pellucid.cost.build import training_flops
+    from pellucid.cost.machine import measure_flops_per_second
+    from pellucid.cost.step_time import model_flops_utilization
+
     try:
-        flops = training_flops(config.model, data.tokenizer.vocab_size, session.tokens)
+        flops = training_flops(config.model, data.tokenizer.vocab_size, session.progress.tokens)
     except RuntimeError:  # the model cannot be counted on fake tensors
         return f"{seconds:.0f} s"
     speed = f"{seconds:.0f} s, at {flops / seconds / 1e9:,.1f} GFLOP/s"
-    if seconds < LONG_RUN_SECONDS or session.world.size > 1:  # the other processes would disturb the measurement
+    if session.trainer.world.size > 1:  # the other processes would disturb the measurement
         return speed
     peak = measure_flops_per_second(precision.device, precision.dtype)
     utilization = model_flops_utilization(flops, seconds, peak)
@@ -267,13 +274,13 @@ def _introduction(config: RunConfig, data: PreparedData, session: Session, base:
     learning = "" if n_trained == n_parameters else f", of which {n_trained:,} are trained"
     epochs = train.steps * train.gradient_accumulation_steps / build_batches(config, data).steps_per_epoch
     precision = str(trainer.precision.dtype).removeprefix("torch.")
-    processes = f", {session.world.size} processes" if session.world.size > 1 else ""
-    floor = session.floor
+    processes = f", {session.trainer.world.size} processes" if session.trainer.world.size > 1 else ""
+    floor = session.report.floor
     if config.reads_text and epochs > MOST_EPOCHS and patience is None:
         fix = "give more text, lower train.steps, set evaluation.early_stopping_patience, or train `own_text` instead"
         _log.warning("the text will be read %.0f times, and a model memorizes what it reads often; %s", epochs, fix)
     return [
-        f"{'resuming' if trainer.step else 'training'} {config.name} in {session.run_dir}"
+        f"{'resuming' if trainer.step else 'training'} {config.name} in {session.report.run_dir}"
         + (f" at step {trainer.step}" if trainer.step else ""),
         *([] if base is None else [f"from    {base.run} step {base.checkpoint.state.step:,}"]),
         f"model   {n_parameters:,} parameters{learning}, vocabulary {data.tokenizer.vocab_size:,}",

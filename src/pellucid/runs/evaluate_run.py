@@ -1,49 +1,55 @@
-"""From a config, prepared data and a model to its evaluation."""
+"""Evaluation of a trained model on held-out data, by the task it was trained for."""
 
+import logging
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from pellucid.checkpoint.build import TrainedModel, config_of, load_trained_model
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import read_checkpoint
 from pellucid.config.load import load_run_config
-from pellucid.config.run import RunConfig
+from pellucid.config.run import LEARNS_FROM_PAIRS, RunConfig
 from pellucid.config.shipped import find_config, find_run
+from pellucid.corpora.build import DOWNLOADS, build_corpus
 from pellucid.corpora.instructions import InstructionsCorpus
-from pellucid.data.batches import evaluation_batches
-from pellucid.data.build import PreparedData, data_of_run, prepare_data, text_as_tokens
-from pellucid.errors import CheckpointError, ConfigError
+from pellucid.data.prepare import fingerprint_of, read_manifest
+from pellucid.data.prepared import PreparedData, opened, text_as_tokens
+from pellucid.errors import CheckpointError, ConfigError, PellucidError
 from pellucid.evaluation.answers import AnswerTable, answer_table, judge_answers
-from pellucid.evaluation.loss import Evaluation, evaluation_of, score
-from pellucid.model.language_model import LanguageModel
-from pellucid.runtime.distributed import ALONE, World
+from pellucid.evaluation.loss import Evaluation, evaluate_tokens
+from pellucid.objectives.task import Validation
+from pellucid.recipe import build_first_model, build_task, evaluate, prepare_data
+from pellucid.runs.start_from import base_of
 from pellucid.runtime.precision import Precision
+from pellucid.trained import TrainedModel, config_of, load_trained_model
+
+_log = logging.getLogger(__name__)
 
 N_ANSWERS = 200
 
 
-def evaluate(
-    config: RunConfig,
-    data: PreparedData,
-    model: LanguageModel,
+def evaluate_run(
+    trained: TrainedModel,
     precision: Precision,
-    max_tokens: int | None = None,
-    world: World = ALONE,
-) -> Evaluation:
-    """Scores the whole validation part, or about `max_tokens` of it; the ranks share the work and all get the result.
+    data_root: Path,
+    directory: Path,
+    where: str,
+    n_answers: int | None = None,
+) -> Validation:
+    """Results on the validation data: the loss of its text, and its answers (see `evaluate_on_own_text`).
 
-    Documents are scored from their own start where rows are packed so, and where the truth is known: the floor is the
-    probability of whole documents.
+    For reward models and preferences: how well the model knows the better of two answers. DPO needs for that the
+    weights that it started from, which its step directory (`directory`) names. CheckpointError, at `where`: gone.
     """
-    batches = evaluation_batches(
-        data.validation,
-        model.context_length,
-        config.train.batch_size,
-        from_document_starts=data.truth is not None or config.data.packing == "documents",
-        max_tokens=max_tokens,
-    )
-    return evaluation_of(score(model, batches, precision, world), data.validation, data.tokenizer, data.truth)
+    config = trained.config
+    knows_pairs = config.objective.type == "reward_model" or config.corpus.type == "preferences"
+    if config.objective.type not in LEARNS_FROM_PAIRS or not knows_pairs or n_answers:
+        return evaluate_on_own_text(trained, precision, data_root, where, n_answers)
+    data, first = data_of_trained(trained, data_root, where), trained.model
+    if base := base_of(config, (read_checkpoint(directory), directory)):
+        first = build_first_model(config, data, base).to(precision.device)
+    return build_task(config, data, first, precision).evaluate(trained.model, None)
 
 
 def evaluate_on_own_text(
@@ -113,8 +119,26 @@ def evaluate_on(trained: TrainedModel, precision: Precision, other: Path, data_r
 
 def evaluate_text(trained: TrainedModel, precision: Precision, file: Path) -> Evaluation:
     """Scores a trained model on a text file, as one document. No floor: nobody knows the truth about any text."""
-    tokens = text_as_tokens(file, trained.tokenizer)
-    batches = evaluation_batches(
-        tokens, trained.model.context_length, trained.config.train.batch_size, from_document_starts=False
-    )
-    return evaluation_of(score(trained.model, batches, precision), tokens, trained.tokenizer, truth=None)
+    model, tokenizer = trained.model, trained.tokenizer
+    options: dict[str, Any] = {"truth": None, "from_document_starts": False}
+    tokens, batch_size = text_as_tokens(file, tokenizer), trained.config.train.batch_size
+    return evaluate_tokens(model, tokens, tokenizer, precision, batch_size=batch_size, **options)
+
+
+def data_of_run(config: RunConfig, fingerprint: str, data_root: Path) -> PreparedData | None:
+    """The tokens that a run was trained on: found in `data_root`, even if its corpus has changed, or prepared again.
+
+    None if they are gone and the corpus has changed. Raises as `prepare_data` does.
+    """
+    directory = data_root / f"{config.corpus.type}-{fingerprint}"
+    manifest = read_manifest(directory, fingerprint)
+    if manifest is None:
+        data = prepare_data(config, data_root)
+        return data if data.fingerprint == fingerprint else None
+    is_unchanged = False
+    with suppress(PellucidError):
+        corpus = build_corpus(config.corpus, data_root / DOWNLOADS.name)
+        is_unchanged = fingerprint_of(corpus.identity, manifest.tokenizer) == fingerprint
+    if not is_unchanged:
+        _log.warning("the corpus has changed since training; the tokens of then are used, in %s", directory)
+    return opened(directory, manifest)

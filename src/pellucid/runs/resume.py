@@ -5,7 +5,6 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from pellucid.checkpoint.build import config_of
 from pellucid.checkpoint.ownership import NOT_SAVED_YET
 from pellucid.checkpoint.run_directory import no_intact_checkpoint, steps_in
 from pellucid.checkpoint.step_directory import METRICS, SNAPSHOTS, Checkpoint, read_checkpoint, step_name
@@ -14,8 +13,8 @@ from pellucid.config.run import RunConfig
 from pellucid.config.training import WarmupStableDecayConfig
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.files import discard
-from pellucid.training.build import build_schedule
-from pellucid.training.schedules import common_steps
+from pellucid.trained import config_of
+from pellucid.training.schedules import build_schedule, common_steps
 
 _log = logging.getLogger(__name__)
 

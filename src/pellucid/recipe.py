@@ -1,0 +1,197 @@
+"""The recipe of a run, from its config to everything that works in it: the one place where Pellucid is put together.
+
+It reads from top to bottom as the data goes: corpus, tokenizer and rows; model; task; trainer; session. Each room makes
+its part from its own section of the config, and gets what it needs of the others here, as arguments.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from pellucid.adapters.lora import frozen_copy
+from pellucid.config.data import CONVERSATIONS
+from pellucid.config.load import run_config_to_yaml
+from pellucid.config.model import BigramConfig
+from pellucid.config.post_training import NextTokenConfig, SFTConfig
+from pellucid.config.run import RunConfig
+from pellucid.corpora.build import DOWNLOADS, build_corpus
+from pellucid.corpora.corpus import ConversationCorpus, Corpus
+from pellucid.data.batches import Batches
+from pellucid.data.pairs import count_pairs
+from pellucid.data.prepare import prepare
+from pellucid.data.prepared import PreparedData, opened
+from pellucid.evaluation.loss import Evaluation, evaluate_tokens
+from pellucid.model.bigram import Bigram
+from pellucid.model.build import build_model
+from pellucid.model.language_model import LanguageModel
+from pellucid.objectives.next_token import choose_objective
+from pellucid.objectives.task import Task
+from pellucid.runtime.distributed import ALONE, World
+from pellucid.runtime.precision import Precision, resolve_precision
+from pellucid.tokenizer.build import tokenizer_settings, train_tokenizer
+from pellucid.trained import Base
+from pellucid.training.forward import forward_in_training
+from pellucid.training.optimizers import build_optimizers
+from pellucid.training.progress import Origin, Saver
+from pellucid.training.report import Report
+from pellucid.training.samples import build_samples
+from pellucid.training.schedules import build_schedule
+from pellucid.training.session import Session
+from pellucid.training.timetable import build_timetable
+from pellucid.training.trackers import build_trackers
+from pellucid.training.trainer import Trainer
+
+
+def prepare_data(config: RunConfig, data_root: Path) -> PreparedData:
+    """Corpus, tokenizer and tokens, under `data_root`: trained and written, unless they exist.
+
+    DataError: text that cannot be read or encoded; InputOutputError: disk errors.
+    """
+    corpus, settings = what_decides_tokens(config, data_root)
+    train = partial(train_tokenizer, config.tokenizer)
+    return opened(*prepare(corpus, train, settings, name=config.corpus.type, root=data_root))
+
+
+def what_decides_tokens(config: RunConfig, data_root: Path) -> tuple[Corpus, dict[str, object]]:
+    """The corpus, and the settings of the tokenizer."""
+    corpus = build_corpus(config.corpus, data_root / DOWNLOADS.name)
+    return corpus, tokenizer_settings(config.tokenizer, for_chat=isinstance(corpus, ConversationCorpus))
+
+
+def build_batches(config: RunConfig, data: PreparedData) -> Batches:
+    """The training rows of a run; all of one width for a compiled model, which each new width would recompile."""
+    return Batches(
+        data.train,
+        config.model.context_length,
+        config.train.batch_size,
+        seed=config.seed,
+        packing=config.data.packing,
+        batches_per_update=config.train.gradient_accumulation_steps,
+        full_width=config.train.compile,
+    )
+
+
+def build_first_model(config: RunConfig, data: PreparedData, base: Base | None = None) -> LanguageModel:
+    """The model at step 0: with random weights from `config.seed`, with counts, or with the weights of the base."""
+    torch.manual_seed(config.seed)
+    model = build_model(config.model, data.tokenizer.vocab_size, learns_scores=config.learns_scores)
+    is_counted = isinstance(config.model, BigramConfig) and config.model.counted and config.start_from is None
+    if isinstance(model, Bigram) and is_counted:
+        model.set_counts(torch.from_numpy(count_pairs(data.train, model.vocab_size)))
+    if base is not None:
+        base.load_into(model, config)
+    return model
+
+
+def evaluate(
+    config: RunConfig,
+    data: PreparedData,
+    model: LanguageModel,
+    precision: Precision,
+    max_tokens: int | None = None,
+    world: World = ALONE,
+) -> Evaluation:
+    """Scores the whole validation part, or about `max_tokens` of it; the ranks share the work and all get the result.
+
+    Documents are scored from their own start where rows are packed so, and where the truth is known: the floor is the
+    probability of whole documents.
+    """
+    return evaluate_tokens(
+        model,
+        data.validation,
+        data.tokenizer,
+        precision,
+        truth=data.truth,
+        batch_size=config.train.batch_size,
+        from_document_starts=data.truth is not None or config.data.packing == "documents",
+        max_tokens=max_tokens,
+        world=world,
+    )
+
+
+def build_task(
+    config: RunConfig, data: PreparedData, model: LanguageModel, precision: Precision, world: World = ALONE
+) -> Task:
+    """The batches, the loss and the evaluation. Some losses compare the model with what it is now: the reference."""
+    match config.objective:
+        case NextTokenConfig() | SFTConfig() as objective:
+            batches = build_batches(config, data)
+            return Task(
+                lambda i, rows: batches.batch(i).part(rows),
+                choose_objective(config.model, model, **objective.model_dump(exclude={"type"})),
+                lambda model, max_tokens: evaluate(config, data, model, precision, max_tokens, world),
+            )
+        case _ as objective:
+            from pellucid.corpora.instructions import InstructionsCorpus
+            from pellucid.post_training.build import learning_after_pretraining
+
+            corpus = build_corpus(config.corpus) if config.corpus.type == "instructions" else None
+            assert corpus is None or isinstance(corpus, InstructionsCorpus)
+            return learning_after_pretraining(
+                objective,
+                corpus,
+                data,
+                model,
+                frozen_copy(model),
+                precision,
+                world,
+                seed=config.seed,
+                batch_size=config.train.batch_size,
+                batches_per_update=config.train.gradient_accumulation_steps,
+                n_answers=config.answers_compared,
+            )
+
+
+def build_trainer(
+    config: RunConfig, data: PreparedData, world: World = ALONE, base: Base | None = None
+) -> tuple[Trainer, Task]:
+    """The trainer (model, optimizers, schedule) at step 0, and its task."""
+    train = config.train
+    precision = resolve_precision(train.device, train.precision)
+    model = build_first_model(config, data, base).to(precision.device)
+    task = build_task(config, data, model, precision, world)
+    forward, is_sharded = forward_in_training(model, train, precision, world)
+    trainer = Trainer(
+        model,
+        forward,
+        build_optimizers(config.optimizer, model, precision, world),
+        build_schedule(config.schedule, train.steps),
+        task.get_batch,
+        precision,
+        objective=task.objective,
+        batch_size=train.batch_size,
+        gradient_accumulation_steps=train.gradient_accumulation_steps,
+        max_gradient_norm=train.max_gradient_norm,
+        seed=config.seed,
+        world=world,
+        is_sharded=is_sharded,
+    )
+    return trainer, task
+
+
+def build_session(
+    config: RunConfig, data: PreparedData, run_dir: Path, trainer: Trainer, task: Task, base_sha256: str | None = None
+) -> Session:
+    """The run as a whole, at step 0. base_sha256: of the weights of another run that it needs besides its own."""
+    floor = data.validation_floor_nats_per_token if config.reads_text else None
+    timetable = build_timetable(config.train, config.schedule, config.evaluation, config.sample, config.checkpoint)
+    origin = Origin(
+        config_yaml=run_config_to_yaml(config),
+        tokenizer_json=data.tokenizer.to_json(),
+        data_fingerprint=data.fingerprint,
+        base_sha256=base_sha256,
+        reward_sha256=task.reward_sha256,
+    )
+    asks = build_corpus(config.corpus) if config.corpus.type in CONVERSATIONS and not task.write_samples else None
+    trackers = build_trackers(config.trackers, run_dir, config.name, origin.config_yaml, trainer.world)
+    return Session(
+        trainer=trainer,
+        timetable=timetable,
+        saver=Saver(trainer, task, run_dir, origin, config.checkpoint.keep_last, timetable.before_decay),
+        report=Report(run_dir, config.name, task.figure, floor, trackers, is_shown=trainer.world.is_first),
+        validate=partial(task.evaluate, trainer.model, config.evaluation.max_tokens),
+        write_samples=build_samples(config.sample, config.seed, task, asks, data.tokenizer, trainer),
+    )

@@ -1,0 +1,34 @@
+"""How a model computes in training: sharded, compiled or with another engine for its products; what is recomputed."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from pellucid.config.training import TrainConfig
+from pellucid.kernels.products import with_faster_products
+from pellucid.model.language_model import LanguageModel
+from pellucid.model.recompute import recompute_activations
+from pellucid.runtime.distributed import World
+from pellucid.runtime.precision import Precision
+
+
+def forward_in_training(
+    model: LanguageModel, train: TrainConfig, precision: Precision, world: World
+) -> tuple[Callable[[Tensor], Tensor], bool]:
+    """The function that computes logits in training, and whether the model is now sharded over the ranks."""
+    recompute_activations(model.blocks, train.gradient_checkpointing)
+    if train.parallel == "fsdp" and world.size > 1:
+        from pellucid.runtime.sharding import shard  # a second of imports
+
+        if train.compile:  # block by block: a graph cannot span the gathering of parameters
+            for block in model.blocks:
+                block.compile()
+        shard(model, model.blocks)
+        return model, True
+    if train.compile:
+        return torch.compile(model), False
+    in_float32 = precision.dtype == torch.float32 and precision.device.type == "cpu"
+    # A block that is run again in the backward pass would be without the faster products then.
+    runs_again = train.gradient_checkpointing == "block"
+    return with_faster_products(model) if in_float32 and not runs_again else model, False

@@ -1,0 +1,63 @@
+"""Samples of a model while it trains, for people to see: texts or, if it learns conversations, answers."""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from pellucid.adapters.lora import merged
+from pellucid.config.generation import SampleConfig
+from pellucid.corpora.corpus import ConversationCorpus, Corpus
+from pellucid.errors import ConfigError, DataError
+from pellucid.generation.build import build_sampling
+from pellucid.generation.chat import Conversation
+from pellucid.generation.text import generate_text
+from pellucid.objectives.task import Task
+from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.chat import prompt_ids
+from pellucid.training.trainer import Trainer
+
+
+def build_samples(
+    sample: SampleConfig, seed: int, task: Task, corpus: Corpus | None, tokenizer: Tokenizer, trainer: Trainer
+) -> Callable[[], list[str]]:
+    """A function that writes samples: what the task says, answers to held-out questions of the corpus, or texts.
+
+    corpus: the conversations that the model learns, if it does. Raises ConfigError now, and not at the first sample,
+    if the vocabulary lacks a character of `sample.prompt`.
+    """
+    model, precision = trainer.model, trainer.precision
+    if task.write_samples is not None:
+        return partial(task.write_samples, model, sample.n_samples)
+    options: dict[str, Any] = {
+        "sampling": build_sampling(sample),
+        "max_new_tokens": sample.max_new_tokens,
+        "seed": seed,
+    }
+    questions: list[str] = []
+    if corpus is not None:
+        assert isinstance(corpus, ConversationCorpus)
+        questions = first_questions(corpus, tokenizer, model.max_positions, sample.n_samples)
+    if not questions:
+        try:
+            tokenizer.encode(sample.prompt)
+        except DataError as error:
+            raise ConfigError("sample.prompt", error.what, "write it in the characters of the corpus") from None
+
+    def answers() -> list[str]:
+        with trainer.whole_model(), merged(model):
+            conversations = [(question, Conversation(model, tokenizer, precision, **options)) for question in questions]
+            return [f"**{question}**\n\n{conversation.ask(question)}" for question, conversation in conversations]
+
+    def texts() -> list[str]:
+        with trainer.whole_model(), merged(model), precision.for_decoding().autocast():
+            completions = generate_text(model, tokenizer, sample.prompt, n_samples=sample.n_samples, **options)
+        return [sample.prompt + completion.completion for completion in completions]
+
+    return answers if questions else texts
+
+
+def first_questions(corpus: ConversationCorpus, tokenizer: Tokenizer, longest: int, n: int) -> list[str]:
+    """The first `n` held-out questions of at most `longest` tokens."""
+    first = (turns[:1] for turns in corpus.conversations("validation"))
+    return [turns[0].text for turns in islice((one for one in first if len(prompt_ids(tokenizer, one)) <= longest), n)]
