@@ -6,6 +6,7 @@ python scripts/draw_parallel.py docs/many_machines
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
+from results import ROOT
+
+sys.path.append(str(ROOT / "lessons/many_machines"))
+
 from parallel_processes import timetable
 
 DEVICES = [BLUE, ORANGE, GREEN, PINK]  # one colour each, in all figures

@@ -19,9 +19,9 @@ PAGES_OF_EQUATIONS = {
     "equations": [EQUATIONS],
     "post_training": [ROOT / "docs/post_training.md", *sorted((ROOT / "docs/post_training").glob("*.md"))],
 }
-FILE = re.compile(r"`((?:src|tests|configs|docs|scripts|data|checkpoints)/[\w/.-]*\w)`")
+FILE = re.compile(r"`((?:src|tests|configs|docs|scripts|lessons|data|checkpoints)/[\w/.-]*\w)`")
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
-COMMAND = re.compile(r"(?:python |pellucid \w+ +|tests in )((?:scripts|configs|tests)/[\w/.-]*\w)")
+COMMAND = re.compile(r"(?:python |pellucid \w+ +|tests in )((?:scripts|lessons|configs|tests)/[\w/.-]*\w)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 MADE_BY_A_RUN = ("checkpoints/", "data/")  # but for their READMEs
 

@@ -93,10 +93,6 @@ ELSEWHERE = {
     "rivals": "test_scripts.py",
     "site_hooks": "test_site.py",
     "roofline": "test_roofline.py",
-    **dict.fromkeys(
-        ("parallel_experts", "parallel_pipeline", "parallel_processes", "parallel_tensor"),
-        "parallel/test_parallel_scripts.py",
-    ),
 }
 IN_PYTHON = re.compile(r"\w\(\w+=| at 0x|\bNone\b|\bnan\b")  # how no cell of a table should look
 BROWSES = {"measure_page", "screenshots"}

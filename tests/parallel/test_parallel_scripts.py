@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scripts.results import ROOT
 from torch.multiprocessing import ProcessRaisedException
 
-SCRIPTS = ROOT / "scripts"
+PROGRAMS = ROOT / "lessons/many_machines"
 LESSONS = ["parallel_tensor", "parallel_pipeline", "parallel_experts"]
 ROUNDING = 1e-14  # logits and gradients are below 10 here: float64 is exact to 1e-15 of that
 
@@ -21,7 +21,8 @@ ROUNDING = 1e-14  # logits and gradients are below 10 here: float64 is exact to 
 def scripts():
     """Their modules by name, as if their folder were the working directory."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(SCRIPTS)
+        patch.syspath_prepend(ROOT / "scripts")
+        patch.syspath_prepend(PROGRAMS)
         patch.syspath_prepend(ROOT / "tests" / "parallel")
         yield importlib.import_module
 
@@ -117,7 +118,7 @@ def test_a_lesson_prints_what_it_found_and_fits_on_two_pages(scripts, start, les
     script.main()
     printed = capsys.readouterr().out
     assert "| two processes beside one | logits, largest difference | gradients, largest difference |" in printed
-    assert len((SCRIPTS / f"{lesson}.py").read_text("utf-8").splitlines()) <= 120
+    assert len((PROGRAMS / f"{lesson}.py").read_text("utf-8").splitlines()) <= 120
     if lesson == "parallel_pipeline":
         assert "process 1   ·· F0 B0 F1 B1" in printed
 

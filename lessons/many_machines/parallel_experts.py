@@ -1,6 +1,6 @@
 """Expert parallelism: every token asks two of four experts, and the experts live in different processes.
 
-    python scripts/parallel_experts.py
+    python lessons/many_machines/parallel_experts.py
 
 In place of one feed-forward layer stand four, the *experts*. A small matrix, the *router*, picks two of them for each
 token, and their answers are added, each times the router's probability (Shazeer et al. 2017; Lepikhin et al. 2020).
@@ -25,8 +25,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from parallel_processes import beside_one_device, draw, forward_and_backward, start
-from results import print_table
+from parallel_processes import beside_one_device, draw, forward_and_backward, print_table, start
 from torch import Tensor, nn
 
 from pellucid.model.feed_forward import FeedForward

@@ -104,3 +104,12 @@ def timetable(diaries: list[list[str]]) -> list[list[str]]:
             rows[process].append(work.pop(0) if ready else "··")
         done = {(process, work) for process, row in enumerate(rows) for work in row}
     return rows
+
+
+def print_table(name: str, rows: dict[str, dict[str, float]]) -> None:
+    """A row and a column for each key."""
+    columns = list(next(iter(rows.values())))
+    print(f"\n| {name} | {' | '.join(columns)} |\n|---|{'---:|' * len(columns)}")
+    for row, numbers in rows.items():
+        shown = (f"{number:,.0f}" if number >= 100 else f"{number:.3g}" for number in numbers.values())
+        print(f"| {row} | {' | '.join(shown)} |", flush=True)

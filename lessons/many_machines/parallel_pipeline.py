@@ -1,6 +1,6 @@
 """Pipeline parallelism: the first blocks in one process, the last in another, and small batches flow through.
 
-    python scripts/parallel_pipeline.py
+    python lessons/many_machines/parallel_pipeline.py
 
     process 0: embedding ─► blocks 1, 2  ── x, B × T × D numbers ─►  process 1: blocks 3, 4 ─► norm ─► unembedding
                                          ◄──── its gradients ─────
@@ -21,8 +21,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from parallel_processes import beside_one_device, draw, start, timetable
-from results import print_table
+from parallel_processes import beside_one_device, draw, print_table, start, timetable
 from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 

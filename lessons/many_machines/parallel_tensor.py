@@ -1,6 +1,6 @@
 """Tensor parallelism: the matrices of every block are cut in two, and each of two processes works with its halves.
 
-    python scripts/parallel_tensor.py
+    python lessons/many_machines/parallel_tensor.py
 
                           process 0          process 1
     x                     all of it          all of it          B × T × D numbers
@@ -23,8 +23,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from parallel_processes import beside_one_device, draw, forward_and_backward, largest_difference, start
-from results import print_table
+from parallel_processes import beside_one_device, draw, forward_and_backward, largest_difference, print_table, start
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate
