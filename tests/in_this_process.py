@@ -44,7 +44,7 @@ ALWAYS: dict[str, dict[str, Any]] = {
 
 def train_small(patch: pytest.MonkeyPatch) -> None:
     """Each config of a run that is read from now on becomes that of a tiny run, whatever the file and overrides say."""
-    validated = load._validated
+    validated = load.validated
 
     def small(kind: Any, data: dict[str, Any], *rest: Any) -> Any:
         if kind is not RunConfig:
@@ -56,7 +56,7 @@ def train_small(patch: pytest.MonkeyPatch) -> None:
             data.setdefault(name, {}).update(values)
         return validated(kind, data, *rest)
 
-    patch.setattr(load, "_validated", small)
+    patch.setattr(load, "validated", small)
 
 
 def run(

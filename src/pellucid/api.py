@@ -21,7 +21,8 @@ from typing_extensions import Unpack
 from pellucid.adapters.quantized import Format as QuantizedFormat
 from pellucid.checkpoint.run_directory import find_step_directory, run_of
 from pellucid.config.arguments import checked
-from pellucid.config.load import Change, load_run_config
+from pellucid.config.load import load_run_config
+from pellucid.config.overrides import Change
 from pellucid.config.run import RunConfig
 from pellucid.config.shipped import find_run
 from pellucid.config.training import TrainConfig

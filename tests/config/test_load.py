@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from pydantic import Field, ValidationError
 
 from pellucid.config.base import Section
+from pellucid.config.experiment import load_experiment
 from pellucid.config.faults import explain
 from pellucid.config.generation import SampleConfig
-from pellucid.config.load import load_experiment, load_run_config, parse_override, parse_run_config, run_config_to_yaml
+from pellucid.config.load import load_run_config, parse_run_config, run_config_to_yaml
 from pellucid.config.model import AttentionWord, RecurrentConfig
+from pellucid.config.overrides import parse_override
 from pellucid.config.run import run_and_checkpoint
 from pellucid.errors import ConfigError
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pellucid.config.experiment import ExperimentConfig, MeasuresConfig
-from pellucid.config.load import load_experiment
+from pellucid.config.experiment import ExperimentConfig, MeasuresConfig, load_experiment
 from pellucid.errors import ConfigError
 
 SMALL = """\

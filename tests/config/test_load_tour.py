@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pellucid.config.load import load_tour
 from pellucid.config.shipped import SHIPPED
-from pellucid.config.tour import TourConfig
+from pellucid.config.tour import TourConfig, load_tour
 from pellucid.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pellucid.config.load import load_experiment, load_run_config
+from pellucid.config.experiment import load_experiment
+from pellucid.config.load import load_run_config
 from pellucid.config.shipped import SHIPPED, find_config, shipped_configs
 from pellucid.errors import ConfigError
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pellucid.config.load import load_experiment
+from pellucid.config.experiment import load_experiment
 from pellucid.experiments import measures
 from pellucid.experiments.laws import bootstrap
 from pellucid.experiments.plan import plan_experiment

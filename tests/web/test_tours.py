@@ -12,8 +12,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from pellucid import load
-from pellucid.config.load import load_tour
 from pellucid.config.shipped import DEMO
+from pellucid.config.tour import load_tour
 from pellucid.errors import ConfigError
 from pellucid.inspection.trace import trace_outside
 from pellucid.web.app import make_app

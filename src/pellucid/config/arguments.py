@@ -12,8 +12,17 @@ from typing import Any, ParamSpec, TypeVar, get_args, get_type_hints
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
 
-from pellucid.config.faults import type_or_choice
+from pellucid.config.faults import WORDS
 from pellucid.errors import ConfigError, PellucidError
+
+# pydantic's name of a fault, and how to fix it in Python.
+FIXES = {kind: fix for kind, (_, fix) in WORDS.items()} | {
+    "is_instance_of": "give a path",
+    "dict_type": "give a dict",
+    "none_required": "give None",
+    "iterable_type": "give a list",
+    "sequence_str": "give a list",
+}
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -97,7 +106,7 @@ def _check(name: str, value: Any, type_: Any) -> None:
         faults = error.errors()
         is_choice = any(fault["type"] == "literal_error" for fault in faults)
         what = "is not a choice" if is_choice else "is of the wrong type"
-        fixes = dict.fromkeys(map(type_or_choice, faults))
+        fixes = {FIXES.get(each["type"], "give another value").format(**each.get("ctx", {})): None for each in faults}
         fix = " or ".join(fixes).replace(" or give ", " or ")
         raise ConfigError(name, f"{reprlib.repr(value)} {what}", fix) from None
 

@@ -1,7 +1,14 @@
 """The base class of all sections of a config, and what they share."""
 
-from pydantic import BaseModel, ConfigDict
+from collections.abc import Iterable
+
+from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.config import JsonDict
+from typing_extensions import Self
+
+# Whether it is broken, the keys that it is about, what is wrong, and how to fix it. The first key is to blame, unless
+# only another of them was changed on the command line.
+Rule = tuple[object, str, str, str]
 
 # Marks the output of `model_json_schema()`, by which editors complete and check a YAML file.
 JSON_SCHEMA: JsonDict = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
@@ -16,13 +23,24 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
+    def _rules(self) -> Iterable[Rule]:
+        """The rules between keys, in the best order to fix them."""
+        return ()
+
+    @model_validator(mode="after")
+    def _follows_its_rules(self) -> Self:
+        for is_broken, keys, what, fix in self._rules():
+            if is_broken:
+                raise BrokenRule(keys, what, fix)
+        return self
+
 
 class BrokenRule(ValueError):
-    """A violated rule: the key to blame ("": the section itself), what is wrong, how to fix it."""
+    """A violated rule: the keys that it is about (none: the section itself), what is wrong, how to fix it."""
 
-    def __init__(self, key: str, what: str, fix: str) -> None:
-        super().__init__(f"{key}: {what}; {fix}" if key else f"{what}; {fix}")
-        self.key, self.what, self.fix = key, what, fix
+    def __init__(self, keys: str, what: str, fix: str) -> None:
+        self.keys, self.what, self.fix = keys.split(), what, fix
+        super().__init__(": ".join([*self.keys[:1], f"{what}; {fix}"]))
 
 
 def list_of_one(value: object) -> object:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import PurePath
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field
 
-from pellucid.config.base import BrokenRule, Section, list_of_one
+from pellucid.config.base import Rule, Section, list_of_one
 from pellucid.config.languages import FablesConfig, Fraction, GrammarConfig, InstructionsConfig, LanguageConfig
 
 # YAML gives lists, a frozen config holds tuples: the only conversion that we allow.
@@ -33,13 +34,10 @@ class DownloadConfig(Section):
     url: str = Field(description="address of the file, http or https")
     sha256: str = Field(description="its SHA-256 in hexadecimal: no other file is accepted")
 
-    @model_validator(mode="after")
-    def _is_an_address_and_a_hash(self) -> DownloadConfig:
-        if not re.fullmatch(r"https?://\S+", self.url):
-            raise BrokenRule("url", f"{self.url!r} is not a web address", "write https://...")
-        if not re.fullmatch("[0-9a-f]{64}", self.sha256):
-            raise BrokenRule("sha256", "this is no SHA-256", "give the 64 digits that `sha256sum FILE` prints")
-        return self
+    def _rules(self) -> Iterable[Rule]:
+        is_address, is_hash = re.fullmatch(r"https?://\S+", self.url), re.fullmatch("[0-9a-f]{64}", self.sha256)
+        yield not is_address, "url", f"{self.url!r} is not a web address", "write https://..."
+        yield not is_hash, "sha256", "this is no SHA-256", "give the 64 digits that `sha256sum FILE` prints"
 
 
 class TextFilesConfig(Section):
@@ -52,13 +50,9 @@ class TextFilesConfig(Section):
     validation_files: Files = Field((), description="files held out; empty: the end of `files` is held out")
     validation_fraction: Fraction = Field(0.1, description="share at the end of `files` that is held out")
 
-    @model_validator(mode="after")
-    def _names_some_text(self) -> TextFilesConfig:
-        if not self.files and self.download is None:
-            raise BrokenRule(
-                "files", "no text is named", "give `files: [FILE]`, or `download: {url: ..., sha256: ...}`"
-            )
-        return self
+    def _rules(self) -> Iterable[Rule]:
+        fix = "give `files: [FILE]`, or `download: {url: ..., sha256: ...}`"
+        yield not self.files and self.download is None, "files", "no text is named", fix
 
 
 class HuggingFaceConfig(Section):
@@ -76,13 +70,10 @@ class HuggingFaceConfig(Section):
     )
     streaming: bool = Field(False, description="read on the fly instead of downloading first")
 
-    @model_validator(mode="after")
-    def _a_format_is_known_and_has_files(self) -> HuggingFaceConfig:
-        if self.path in MISNAMED_FORMATS:
-            raise BrokenRule("path", f"{self.path!r} is no format", f"did you mean '{MISNAMED_FORMATS[self.path]}'?")
-        if self.path in FORMATS and self.data_files is None:
-            raise BrokenRule("data_files", f"{self.path} is a format, and no files are named", "add `data_files: FILE`")
-        return self
+    def _rules(self) -> Iterable[Rule]:
+        meant, lacks_files = MISNAMED_FORMATS.get(self.path), self.path in FORMATS and self.data_files is None
+        yield meant, "path", f"{self.path!r} is no format", f"did you mean {meant!r}?"
+        yield lacks_files, "data_files", f"{self.path} is a format, and no files are named", "add `data_files: FILE`"
 
 
 class PreferencesConfig(Section):
@@ -117,22 +108,18 @@ class ConversationsConfig(Section):
     prompt_field: str = Field("prompt", description="column that holds the question, where there are no `messages`")
     answer_field: str = Field("answer", description="column that holds its answer")
 
-    @model_validator(mode="after")
-    def _names_records_that_can_be_read(self) -> ConversationsConfig:
-        if bool(self.files) == bool(self.path):
-            raise BrokenRule("files", "give either files or path", "`files: [FILE]`, or `path: NAME` of the hub")
-        if self.validation_files and not self.files:
-            raise BrokenRule("validation_files", "they go with files alone", "use validation_split")
-        of_hub = {"name": self.name, "validation_split": self.validation_split, "data_files": self.data_files}
-        if self.files and (keys_set := [key for key, value in of_hub.items() if value is not None]):
-            raise BrokenRule(keys_set[0], "it goes with path alone", "leave it out, or use validation_files")
+    def _rules(self) -> Iterable[Rule]:
+        one_of_two = "`files: [FILE]`, or `path: NAME` of the hub"
+        yield bool(self.files) == bool(self.path), "files path", "give either files or path", one_of_two
+        only_held_out = self.validation_files and not self.files
+        yield only_held_out, "validation_files files", "they go with files alone", "use validation_split"
+        for key in ("name", "validation_split", "data_files"):
+            is_of_hub = self.files and getattr(self, key) is not None
+            yield is_of_hub, f"{key} path", "it goes with path alone", "leave it out, or use validation_files"
         formats = {FORMAT_OF_SUFFIX.get(PurePath(file).suffix) for file in (*self.files, *self.validation_files)}
-        if self.files and (None in formats or len(formats) > 1):
-            endings = ", ".join(FORMAT_OF_SUFFIX)
-            raise BrokenRule(
-                "files", f"they end in none of {endings}, or not all alike", "convert them, or rename them"
-            )
-        return self
+        wrong_endings = f"they end in none of {', '.join(FORMAT_OF_SUFFIX)}, or not all alike"
+        is_mixed = self.files and (None in formats or len(formats) > 1)
+        yield is_mixed, "files", wrong_endings, "convert them, or rename them"
 
 
 class NoCorpusConfig(Section):
@@ -168,12 +155,10 @@ class SpecialTokensSection(Section):
         description="control tokens; the first one ends a document. Text that spells one stays plain text",
     )
 
-    @field_validator("special_tokens")
-    @classmethod
-    def _all_differ(cls, tokens: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(tokens)) < len(tokens) or "" in tokens:
-            raise BrokenRule("", "a token is empty or appears twice", "name each token once")
-        return tokens
+    def _rules(self) -> Iterable[Rule]:
+        tokens = self.special_tokens
+        is_repeated = len(set(tokens)) < len(tokens) or "" in tokens
+        yield is_repeated, "special_tokens", "a token is empty or appears twice", "name each token once"
 
 
 class BytePairConfig(SpecialTokensSection):
@@ -183,13 +168,11 @@ class BytePairConfig(SpecialTokensSection):
     vocab_size: int = Field(4096, ge=257, description="256 bytes, the special tokens, and the learned merges")
     training_megabytes: int = Field(32, ge=1, description="the most of the corpus that merges are learned from")
 
-    @model_validator(mode="after")
-    def _room_for_bytes_and_special_tokens(self) -> BytePairConfig:
+    def _rules(self) -> Iterable[Rule]:
+        yield from super()._rules()
         least = 256 + len(self.special_tokens)
-        if self.vocab_size < least:
-            wrong = f"{self.vocab_size} has no room for 256 bytes and {len(self.special_tokens)} special tokens"
-            raise BrokenRule("vocab_size", wrong, f"give at least {least}")
-        return self
+        wrong = f"{self.vocab_size} has no room for 256 bytes and {len(self.special_tokens)} special tokens"
+        yield self.vocab_size < least, "vocab_size special_tokens", wrong, f"give at least {least}"
 
 
 class CharacterConfig(SpecialTokensSection):

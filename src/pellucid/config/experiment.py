@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 import textwrap
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from pellucid.config.base import JSON_SCHEMA, BrokenRule, Section
+from pellucid.config.base import JSON_SCHEMA, Rule, Section
+from pellucid.config.faults import Places
 from pellucid.config.generation import WayConfig
+from pellucid.config.read import read_section
 
 # Dotted keys of a run config and their values: {model.n_layers: 2, optimizer: {type: sgd, lr: 0.1}}.
 Changes = dict[str, Any]
@@ -176,20 +180,24 @@ class ExperimentConfig(Section, json_schema_extra=JSON_SCHEMA):
     measures: MeasuresConfig = MeasuresConfig()
     figures: Annotated[tuple[FigureConfig, ...], Field(strict=False)] = ()
 
-    @model_validator(mode="after")
-    def _has_grid_or_runs(self) -> ExperimentConfig:
-        if bool(self.grid) == bool(self.runs):
-            raise BrokenRule("", "an experiment has either a grid or a list of runs", "give one of the two")
-        return self
-
-    @model_validator(mode="after")
-    def _has_a_file_for_each_figure(self) -> ExperimentConfig:
+    def _rules(self) -> Iterable[Rule]:
+        is_none_or_both = bool(self.grid) == bool(self.runs)
+        yield is_none_or_both, "", "an experiment has either a grid or a list of runs", "give one of the two"
         title_of: dict[str, str] = {}
         for figure in self.figures:
-            if figure.file_stem in title_of:
-                both = f"{title_of[figure.file_stem]!r} and {figure.title!r}"
-                raise BrokenRule(
-                    "", f"the figures {both} would both be {figure.file_stem}.png", "give them other titles"
-                )
-            title_of[figure.file_stem] = figure.title
-        return self
+            stem = figure.file_stem
+            both = f"the figures {title_of.get(stem)!r} and {figure.title!r} would both be {stem}.png"
+            yield stem in title_of, "", both, "give them other titles"
+            title_of[stem] = figure.title
+
+
+class LoadedExperiment(NamedTuple):
+    """An experiment, and the place of each of its keys, for the errors of its runs."""
+
+    config: ExperimentConfig
+    places: Places
+
+
+def load_experiment(file: Path) -> LoadedExperiment:
+    """Read an experiment. Raises ConfigError, with file, line and key. The configs of its runs are not checked."""
+    return LoadedExperiment(*read_section(ExperimentConfig, file))

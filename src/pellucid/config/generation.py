@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import Field, model_validator
+from collections.abc import Iterable
 
-from pellucid.config.base import BrokenRule, Section
+from pydantic import Field
+
+from pellucid.config.base import Rule, Section
 
 
 class DrawingConfig(Section):
@@ -33,9 +35,7 @@ class WayConfig(DrawingConfig):
     beams: int | None = Field(None, ge=1, description="search instead of drawing, with this many texts at once")
     length_penalty: float = Field(1.0, ge=-10, le=10, description="of a search: 0 seeks the likeliest text")
 
-    @model_validator(mode="after")
-    def _draws_or_searches(self) -> WayConfig:
+    def _rules(self) -> Iterable[Rule]:
         changed = [name for name, field in DrawingConfig.model_fields.items() if getattr(self, name) != field.default]
-        if self.beams is not None and changed:
-            raise BrokenRule("", "beams search and draw nothing", "leave them out, or the settings of drawing")
-        return self
+        both = self.beams is not None and changed
+        yield both, "", "beams search and draw nothing", "leave them out, or the settings of drawing"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from pellucid.config.base import BrokenRule, Section
+from pellucid.config.base import Rule, Section
 
 MOST_SYMBOLS = 4_096  # of a document: the truth of a hundred longer ones takes minutes
 Fraction = Annotated[float, Field(gt=0, lt=1)]
@@ -21,11 +21,11 @@ class DrawnSection(Section):
     validation_fraction: Fraction = Field(0.05, description="share of the documents held out")
 
 
-def refuse_without_effect(section: Section, keys: Iterable[str], because: str) -> None:
-    """Raise BrokenRule for the first of these keys that has another value than its default."""
+def without_effect(section: Section, keys: Iterable[str], because: str) -> Iterator[Rule]:
+    """A rule for each of the keys: it keeps its default, as it would have no effect."""
     for key in keys:
-        if getattr(section, key) != type(section).model_fields[key].default:
-            raise BrokenRule(key, f"it has no effect, because {because}", "leave it out")
+        is_changed = getattr(section, key) != type(section).model_fields[key].default
+        yield is_changed, key, f"it has no effect, because {because}", "leave it out"
 
 
 class FablesConfig(DrawnSection):
@@ -71,14 +71,11 @@ class LookupConfig(DrawnSection):
     fewest_pairs: int | None = Field(None, ge=1, description="the fewest pairs; left out: all documents have `pairs`")
     queries: int = Field(8, ge=1, le=MOST_SYMBOLS // 4, description="questions of a document")
 
-    @model_validator(mode="after")
-    def _has_enough_keys(self) -> LookupConfig:
-        if self.pairs > self.keys:
-            raise BrokenRule("pairs", f"{self.pairs} pairs need as many keys, not {self.keys}", "raise `keys`")
-        if (self.fewest_pairs or 1) > self.pairs:
-            what = f"{self.fewest_pairs} are more than `pairs`, {self.pairs}"
-            raise BrokenRule("fewest_pairs", what, "give fewer, or leave it out")
-        return self
+    def _rules(self) -> Iterable[Rule]:
+        too_few = f"{self.pairs} pairs need as many keys, not {self.keys}"
+        yield self.pairs > self.keys, "pairs keys", too_few, "raise `keys`"
+        too_many = f"{self.fewest_pairs} are more than `pairs`, {self.pairs}"
+        yield (self.fewest_pairs or 1) > self.pairs, "fewest_pairs pairs", too_many, "give fewer, or leave it out"
 
 
 class HopsConfig(DrawnSection):
@@ -108,11 +105,9 @@ class SumsConfig(DrawnSection):
     modulus: int | None = Field(None, ge=2, le=500, description="numbers below this one, added modulo it, not digits")
     validation_fraction: Fraction = Field(0.3, description="share of all pairs of numbers that is held out")
 
-    @model_validator(mode="after")
-    def _has_digits_or_a_modulus(self) -> SumsConfig:
+    def _rules(self) -> Iterable[Rule]:
         if self.modulus is not None:
-            refuse_without_effect(self, ("digits", "order"), "the numbers of `modulus` are one symbol each")
-        return self
+            yield from without_effect(self, ("digits", "order"), "the numbers of `modulus` are one symbol each")
 
 
 class HiddenConfig(DrawnSection):
@@ -127,13 +122,11 @@ class HiddenConfig(DrawnSection):
     process_seed: int = Field(0, ge=0, description="seed of the transitions of a random process")
     length: int = Field(64, ge=1, le=MOST_SYMBOLS, description="symbols of a document")
 
-    @model_validator(mode="after")
-    def _has_the_keys_of_its_process(self) -> HiddenConfig:
+    def _rules(self) -> Iterable[Rule]:
         keys_of = {"mess3": ("move", "own"), "random": ("states", "symbols", "process_seed")}
         for process, keys in keys_of.items():
             if process != self.process:
-                refuse_without_effect(self, keys, f"the `process` is {self.process}")
-        return self
+                yield from without_effect(self, keys, f"the `process` is {self.process}")
 
 
 class TreesConfig(DrawnSection):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
-from pellucid.config.base import BrokenRule, Section, list_of_one
+from pellucid.config.base import BrokenRule, Rule, Section, list_of_one
 
 
 class SinusoidalConfig(Section):
@@ -86,12 +87,9 @@ class ExpertsConfig(Section):
     load_balance_weight: float = Field(0.01, ge=0, description="weight of the balance loss E sum_i f_i P_i")
     shared_experts: int = Field(0, ge=0, description="further experts, for every token")
 
-    @model_validator(mode="after")
-    def _has_as_many_as_it_asks(self) -> ExpertsConfig:
-        if self.top_k > self.n_experts:
-            wrong = f"a token cannot ask {self.top_k} of {self.n_experts} experts"
-            raise BrokenRule("top_k", wrong, "choose at most n_experts")
-        return self
+    def _rules(self) -> Iterable[Rule]:
+        wrong = f"a token cannot ask {self.top_k} of {self.n_experts} experts"
+        yield self.top_k > self.n_experts, "top_k n_experts", wrong, "choose at most n_experts"
 
 
 FeedForwardConfig = Annotated[DenseConfig | ExpertsConfig, Field(discriminator="type")]
@@ -165,36 +163,31 @@ class DecoderConfig(Section):
         """Whether its attention is equation 7, to all or in a window: the kinds that other programs know."""
         return isinstance(self.attention, SlidingWindowConfig) or self.attention in ("explicit", "fused")
 
-    @model_validator(mode="after")
-    def _heads_divide_the_width(self) -> DecoderConfig:
+    def _rules(self) -> Iterable[Rule]:
         d_model, n_heads, n_kv_heads = self.d_model, self.n_heads, self.n_kv_heads or 1
-        if self.head_width is None and d_model % n_heads:
-            wrong = f"{d_model} is not a multiple of n_heads {n_heads}"
-            raise BrokenRule("d_model", wrong, "choose a multiple, or set head_width")
+        is_uneven = self.head_width is None and d_model % n_heads
+        wrong = f"{d_model} is not a multiple of n_heads {n_heads}"
+        yield is_uneven, "d_model n_heads head_width", wrong, "choose a multiple, or set head_width"
+        wrong = f"{n_heads} is not a multiple of n_kv_heads {n_kv_heads}"
+        yield n_heads % n_kv_heads, "n_heads n_kv_heads", wrong, "choose n_kv_heads as a divisor of n_heads"
         d_head = self.head_width or d_model // n_heads
-        if n_heads % n_kv_heads:
-            wrong = f"{n_heads} is not a multiple of n_kv_heads {n_kv_heads}"
-            raise BrokenRule("n_heads", wrong, "choose n_kv_heads as a divisor of n_heads")
-        if self.copying_init and self.n_kv_heads not in (None, n_heads):
+        if self.copying_init:
             wrong = f"{n_kv_heads} value heads are too few to copy all that a token is, {n_heads} are needed"
-            raise BrokenRule("copying_init", wrong, "leave out n_kv_heads, or copying_init")
-        if self.copying_init and n_heads * d_head < d_model:
+            is_shared, fix = self.n_kv_heads not in (None, n_heads), "leave out n_kv_heads, or copying_init"
+            yield is_shared, "copying_init n_kv_heads", wrong, fix
             wrong = f"{n_heads} heads of {d_head} coordinates cannot hold all {d_model} of a token"
-            raise BrokenRule("copying_init", wrong, "leave out head_width, or copying_init")
+            fix = "leave out head_width, or copying_init"
+            yield n_heads * d_head < d_model, "copying_init head_width", wrong, fix
         if isinstance(self.position, RotaryConfig):
-            fraction = self.position.rotated_fraction
-            rotated = self.position.rotated_width(d_head)
-            if rotated % 2 and fraction == 1:
-                wrong = f"RoPE rotates pairs, but a head has {d_head} coordinates"
-                if self.head_width is not None:
-                    raise BrokenRule("head_width", wrong, "choose an even number")
-                raise BrokenRule("d_model", wrong, "choose d_model / n_heads even")
-            if rotated % 2 or rotated == 0:
-                wrong = f"RoPE rotates pairs, but {fraction:g} of a head's {d_head} coordinates is {rotated}"
-                raise BrokenRule("position.rotated_fraction", wrong, "choose a share that is an even number of them")
-        if isinstance(self.position, SinusoidalConfig) and d_model % 2:
-            raise BrokenRule("d_model", f"sinusoidal positions need an even width, not {d_model}", "add one")
-        return self
+            share, rotated = self.position.rotated_fraction, self.position.rotated_width(d_head)
+            is_odd, wrong = rotated % 2 and share == 1, f"RoPE rotates pairs, but a head has {d_head} coordinates"
+            yield is_odd and self.head_width is not None, "head_width", wrong, "choose an even number"
+            yield is_odd, "d_model n_heads", wrong, "choose d_model / n_heads even"
+            wrong = f"RoPE rotates pairs, but {share:g} of a head's {d_head} coordinates is {rotated}"
+            fix = "choose a share that is an even number of them"
+            yield rotated % 2 or rotated == 0, "position.rotated_fraction", wrong, fix
+        if isinstance(self.position, SinusoidalConfig):
+            yield d_model % 2, "d_model", f"sinusoidal positions need an even width, not {d_model}", "add one"
 
 
 class BigramConfig(Section):
@@ -218,12 +211,9 @@ class MLPConfig(Section):
     activation: Literal["tanh", "relu"] = "tanh"
     tied_embeddings: bool = Field(True, description="unembed with the transpose of the embedding")
 
-    @model_validator(mode="after")
-    def _fills_its_window(self) -> MLPConfig:
-        if self.window > self.context_length:
-            wrong = f"{self.window} tokens are more than a training row has, context_length {self.context_length}"
-            raise BrokenRule("window", wrong, "see fewer, or lengthen the rows")
-        return self
+    def _rules(self) -> Iterable[Rule]:
+        wrong = f"{self.window} tokens are more than a training row has, context_length {self.context_length}"
+        yield self.window > self.context_length, "window context_length", wrong, "see fewer, or lengthen the rows"
 
 
 class RecurrentConfig(Section):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from pellucid.config.base import BrokenRule, Section
+from pellucid.config.base import Rule, Section
 from pellucid.config.data import Strings
 from pellucid.config.languages import Fraction
 
 Positive = Annotated[float, Field(gt=0)]
+ONLY_THE_VERIFIER = "only the verifier says which token settled a reward"
 
 
 class NextTokenConfig(Section):
@@ -105,16 +107,12 @@ class GRPOConfig(PolicySection):
         "reward goes to the token that settled it, and this share of it to the one before, and so on",
     )
 
-    @model_validator(mode="after")
-    def _knows_what_settled_a_reward(self) -> GRPOConfig:
-        if self.credit_decay is not None and self.reward.type != "verifier":
-            what = "only the verifier says which token settled a reward"
-            raise BrokenRule("credit_decay", what, "set credit_decay to null, or reward to {type: verifier}")
-        if self.credit_decay is not None and self.kl != "loss":
-            raise BrokenRule(
-                "credit_decay", "divergence belongs to all tokens", "set credit_decay to null, or kl to loss"
-            )
-        return self
+    def _rules(self) -> Iterable[Rule]:
+        if self.credit_decay is not None:
+            is_learned, fix = self.reward.type != "verifier", "set credit_decay to null, or reward to {type: verifier}"
+            yield is_learned, "credit_decay reward", ONLY_THE_VERIFIER, fix
+            fix = "set credit_decay to null, or kl to loss"
+            yield self.kl != "loss", "credit_decay kl", "divergence belongs to all tokens", fix
 
 
 class PPOConfig(PolicySection):
@@ -130,12 +128,10 @@ class PPOConfig(PolicySection):
         "verifier's reward is taken off at the token that lost it",
     )
 
-    @model_validator(mode="after")
-    def _knows_what_settled_a_reward(self) -> PPOConfig:
-        if self.reward_at == "settled" and self.reward.type != "verifier":
-            what = "only the verifier says which token settled a reward"
-            raise BrokenRule("reward_at", what, "set reward_at to end, or reward to {type: verifier}")
-        return self
+    def _rules(self) -> Iterable[Rule]:
+        is_unknown = self.reward_at == "settled" and self.reward.type != "verifier"
+        fix = "set reward_at to end, or reward to {type: verifier}"
+        yield is_unknown, "reward_at reward", ONLY_THE_VERIFIER, fix
 
 
 ObjectiveConfig = Annotated[

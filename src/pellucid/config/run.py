@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 from pydantic.config import JsonDict
 
-from pellucid.config.base import JSON_SCHEMA, BrokenRule, Section
+from pellucid.config.base import JSON_SCHEMA, Rule, Section
 from pellucid.config.data import (
     CONVERSATIONS,
     BytePairConfig,
@@ -124,94 +124,108 @@ class RunConfig(Section, json_schema_extra=for_editors):
         """The largest number of positions in an update: a batch of documents is only as wide as its longest row."""
         return self.rows_per_micro_batch * self.train.gradient_accumulation_steps * self.model.context_length
 
-    @model_validator(mode="after")
-    def _sections_agree(self) -> RunConfig:
-        for rule in broken_rules(self):
-            raise rule
-        return self
+    def _rules(self) -> Iterable[Rule]:
+        return rules_between_sections(self)
 
 
-def broken_rules(run: RunConfig) -> Iterator[BrokenRule]:
-    """The rules between sections that a run breaks, in the best order to fix them."""
-    corpus, objective, model = run.corpus.type, run.objective.type, run.model.type
+def rules_between_sections(run: RunConfig) -> list[Rule]:
+    """A table: whether the run breaks a rule, the keys that it is about, what is wrong, and how to fix it."""
+    train, corpus, objective, model = run.train, run.corpus.type, run.objective.type, run.model.type
     experts = run.model.experts if isinstance(run.model, DecoderConfig) else None
+    needs_places = isinstance(run.objective, PairsSection) and run.objective.needs_places
     starts_from_none = run.start_from is None
-    if run.train.gradient_checkpointing != "none" and model != "decoder":
-        yield BrokenRule(
-            "train.gradient_checkpointing",
-            f"the {model} has no {run.train.gradient_checkpointing} to recompute",
+    return [
+        (
+            train.gradient_checkpointing != "none" and model != "decoder",
+            "train.gradient_checkpointing model.type",
+            f"the {model} has no {train.gradient_checkpointing} to recompute",
             "leave it out, or use model.type decoder",
-        )
-    if run.train.compile and experts:
-        yield BrokenRule(
-            "train.compile",
+        ),
+        (
+            train.compile and experts,
+            "train.compile model.feed_forward",
             "a compiled graph has fixed shapes, and an expert gets as many tokens as ask it",
             "leave it out, or use model.feed_forward dense",
-        )
-    if run.train.compile and run.learns_scores:
-        yield BrokenRule(
-            "train.compile", f"the graph would leave out the scalar head, which {objective} trains", "leave it out"
-        )
-    if corpus == "preferences" and objective not in LEARNS_FROM_PAIRS:
-        yield BrokenRule(
-            "corpus.type",
+        ),
+        (
+            train.compile and run.learns_scores,
+            "train.compile",
+            f"the graph would leave out the scalar head, which {objective} trains",
+            "leave it out",
+        ),
+        (
+            corpus == "preferences" and objective not in LEARNS_FROM_PAIRS,
+            "corpus.type objective",
             f"preferences are pairs of answers, from which {objective} does not learn",
             f"use objective {' or '.join(LEARNS_FROM_PAIRS)}",
-        )
-    if corpus in CONVERSATIONS and objective == "next_token":
-        yield BrokenRule(
-            "corpus.type",
+        ),
+        (
+            corpus in CONVERSATIONS and objective == "next_token",
+            "corpus.type objective",
             f"{corpus} are conversations, of which the answers alone are learned",
             "add `objective: {type: sft}`",
-        )
-    if corpus not in (*CONVERSATIONS, "none") and objective != "next_token":
-        yield BrokenRule(
-            "corpus.type",
+        ),
+        (
+            corpus not in (*CONVERSATIONS, "none") and objective != "next_token",
+            "corpus.type objective",
             f"{corpus} holds no conversations for objective {objective} to learn from",
             f"use {' or '.join(CORPORA_OF_OBJECTIVE.get(objective, ()))}",
-        )
-    if corpus == "conversations" and objective != "sft":
-        yield BrokenRule(
-            "corpus.type",
+        ),
+        (
+            corpus == "conversations" and objective != "sft",
+            "corpus.type objective",
             f"conversations have one answer to each question, and {objective} needs several that are judged",
             "use objective sft, or corpus instructions or preferences",
-        )
-    if corpus == "preferences" and isinstance(run.objective, PairsSection) and run.objective.needs_places:
-        yield BrokenRule(
-            "objective",
+        ),
+        (
+            corpus == "preferences" and needs_places,
+            "objective corpus",
             "fork and cut need the token where an answer went wrong, which is not known for answers from a file",
             "set fork to false and cut to none, or use corpus instructions",
-        )
-    if corpus == "instructions" and objective == "reward_model" and starts_from_none:
-        yield BrokenRule(
-            "objective.type",
+        ),
+        (
+            corpus == "instructions" and objective == "reward_model" and starts_from_none,
+            "objective.type corpus start_from",
             "reward_model compares answers, and start_from names no model to write them",
             "add `start_from: RUN`, or use corpus preferences",
-        )
-    if objective in NEEDS_DECODER and model != "decoder":
-        yield BrokenRule("objective.type", f"{objective} trains a decoder, not a {model}", "use model.type decoder")
-    if objective in NEEDS_REFERENCE and starts_from_none:
-        yield BrokenRule(
-            "objective.type",
+        ),
+        (
+            objective in NEEDS_DECODER and model != "decoder",
+            "objective.type model.type",
+            f"{objective} trains a decoder, not a {model}",
+            "use model.type decoder",
+        ),
+        (
+            objective in NEEDS_REFERENCE and starts_from_none,
+            "objective.type start_from",
             f"{objective} compares the model with the one it starts from, and start_from names none",
             "add `start_from: RUN`",
-        )
-    if run.adapter is not None and starts_from_none:
-        yield BrokenRule("adapter", "there are no weights to freeze", "add `start_from: RUN`, or leave out the adapter")
-    if not run.reads_text and run.train.parallel == "fsdp":
-        yield BrokenRule("train.parallel", f"fsdp cannot be combined with objective {objective}", "use ddp or auto")
-    if not run.reads_text and experts and experts.load_balance_weight:
-        yield BrokenRule(
+        ),
+        (
+            run.adapter is not None and starts_from_none,
+            "adapter start_from",
+            "there are no weights to freeze",
+            "add `start_from: RUN`, or leave out the adapter",
+        ),
+        (
+            train.parallel == "fsdp" and not run.reads_text,
+            "train.parallel objective",
+            f"fsdp cannot be combined with objective {objective}",
+            "use ddp or auto",
+        ),
+        (
+            experts and experts.load_balance_weight and not run.reads_text,
             "model.feed_forward.load_balance_weight",
             f"the loss of {objective} has no part for balancing the experts",
             "set it to 0",
-        )
-    if run.schedule.warmup_steps > run.train.steps:
-        yield BrokenRule(
-            "schedule.warmup_steps",
-            f"{run.schedule.warmup_steps} is longer than train.steps {run.train.steps}",
+        ),
+        (
+            run.schedule.warmup_steps > train.steps,
+            "schedule.warmup_steps train.steps",
+            f"{run.schedule.warmup_steps} is longer than train.steps {train.steps}",
             "warm up for fewer steps",
-        )
+        ),
+    ]
 
 
 def run_and_checkpoint(start_from: str) -> tuple[Path, str]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from pellucid.config.base import JSON_SCHEMA, BrokenRule, Section
+from pellucid.config.base import JSON_SCHEMA, Rule, Section
+from pellucid.config.read import read_section
 
 Part = Literal["machine", "run", "text", "attention", "lens", "next", "inside", "knock", "compare"]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -55,17 +58,15 @@ class Shown(Section):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     inside: bool | None = Field(None, description="open the numbers of part 6")
 
-    @model_validator(mode="after")
-    def _is_understood(self) -> Shown:
+    def _rules(self) -> Iterable[Rule]:
         for key, (form, words) in FORMS.items():
-            if (value := getattr(self, key)) and not re.fullmatch(form, value):
-                raise BrokenRule(key, f"{value!r} is not understood", f"write {words}")
-        if self.at == "":
-            raise BrokenRule("at", "no words", "copy some from the text, or give a number")
+            value = getattr(self, key)
+            yield value and not re.fullmatch(form, value), key, f"{value!r} is not understood", f"write {words}"
+        yield self.at == "", "at", "no words", "copy some from the text, or give a number"
         for key, least in (("step", 0), ("at", -1)):
-            if isinstance(value := getattr(self, key), int) and value < least:
-                raise BrokenRule(key, f"{value} is out of range", f"give a number of at least {least}")
-        return self
+            value = getattr(self, key)
+            is_too_small = isinstance(value, int) and value < least
+            yield is_too_small, key, f"{value} is out of range", f"give a number of at least {least}"
 
 
 class Measure(Section):
@@ -99,15 +100,13 @@ class Measure(Section):
     most: float | None = Field(None, description="the tour claims at most this")
     equals: str | None = Field(None, description="the tour claims that this token is the likeliest")
 
-    @model_validator(mode="after")
-    def _has_what_it_needs(self) -> Measure:
-        if self.of == "metric" and self.name is None:
-            raise BrokenRule("name", "a metric needs the name of its column", "add one, as val_loss")
-        if self.token is not None and self.of not in OF_A_TOKEN:
-            raise BrokenRule("token", f"{self.of} is not measured of a token", "remove it")
-        if self.equals is not None and self.of != "likeliest":
-            raise BrokenRule("equals", "only the likeliest token can be claimed to be one", "use least and most")
-        return self
+    def _rules(self) -> Iterable[Rule]:
+        lacks_name = self.of == "metric" and self.name is None
+        yield lacks_name, "name", "a metric needs the name of its column", "add one, as val_loss"
+        has_token = self.token is not None and self.of not in OF_A_TOKEN
+        yield has_token, "token", f"{self.of} is not measured of a token", "remove it"
+        is_claimed = self.equals is not None and self.of != "likeliest"
+        yield is_claimed, "equals", "only the likeliest token can be claimed to be one", "use least and most"
 
 
 class Stop(Section):
@@ -123,24 +122,20 @@ class Stop(Section):
     because: str | None = Field(None, description="what to see now, and why")
     measures: dict[str, Measure] = Field({}, description="figures for the texts, each with what the tour claims of it")
 
-    @model_validator(mode="after")
-    def _asks_what_it_answers(self) -> Stop:
-        if (self.question is None) != (self.answer is None):
-            given, missing = ("answer", "question") if self.question is None else ("question", "answer")
-            raise BrokenRule(given, f"without {missing}", f"add the {missing}, or remove this")
-        if self.question is None and (self.choices or self.because or self.then != Shown()):
-            key = "choices" if self.choices else "because" if self.because else "then"
-            raise BrokenRule(key, "this belongs to a question", "add one, with its answer")
-        is_measured = bool(SLOT.search(self.answer or ""))
-        if self.answer is not None and self.answer not in self.choices and not is_measured:
-            raise BrokenRule("answer", f"{self.answer!r} is none of the choices", "add it to them")
-        if self.question is not None and len({*self.choices, self.answer}) < 2:
-            raise BrokenRule("choices", "a question needs at least two", "add what a reader might expect")
+    def _rules(self) -> Iterable[Rule]:
+        asks, answers = self.question is not None, self.answer is not None
+        yield answers and not asks, "answer", "without question", "add the question, or remove this"
+        yield asks and not answers, "question", "without answer", "add the answer, or remove this"
+        for key, is_given in {"choices": self.choices, "because": self.because, "then": self.then != Shown()}.items():
+            yield not asks and is_given, key, "this belongs to a question", "add one, with its answer"
+        is_choice = self.answer in self.choices or SLOT.search(self.answer or "")
+        yield answers and not is_choice, "answer", f"{self.answer!r} is none of the choices", "add it to them"
+        is_alone = asks and len({*self.choices, self.answer}) < 2
+        yield is_alone, "choices", "a question needs at least two", "add what a reader might expect"
         for key in ("say", "question", "answer", "because"):
             for slot in SLOT.findall(getattr(self, key) or ""):
-                if slot not in self.measures:
-                    raise BrokenRule(key, f"{{{slot}}} is not measured", "add it to measures, or write it in words")
-        return self
+                is_unknown, fix = slot not in self.measures, "add it to measures, or write it in words"
+                yield is_unknown, key, f"{{{slot}}} is not measured", fix
 
 
 class TourConfig(Section, json_schema_extra=JSON_SCHEMA):
@@ -152,14 +147,16 @@ class TourConfig(Section, json_schema_extra=JSON_SCHEMA):
     runs: dict[str, RunOfTour] = Field(min_length=1, description="runs by name; the tour begins with the first one")
     stops: Annotated[tuple[Stop, ...], Field(strict=False, min_length=1)]
 
-    @model_validator(mode="after")
-    def _shows_its_runs(self) -> TourConfig:
+    def _rules(self) -> Iterable[Rule]:
         for stop in self.stops:
             for shown in (stop.show, stop.then):
                 for name in (shown.run, (shown.compare or "").partition("@")[0]):
-                    if name and name not in self.runs:
-                        what = f"{stop.title!r} shows {name!r}"
-                        raise BrokenRule("stops", what, f"name one of runs: {', '.join(self.runs)}")
-        if self.stops[0].show.text is None:
-            raise BrokenRule("stops", "the first stop shows no text", "add `show: {text: ...}` to it")
-        return self
+                    is_unknown, what = name and name not in self.runs, f"{stop.title!r} shows {name!r}"
+                    yield is_unknown, "stops", what, f"name one of runs: {', '.join(self.runs)}"
+        has_none = self.stops[0].show.text is None
+        yield has_none, "stops", "the first stop shows no text", "add `show: {text: ...}` to it"
+
+
+def load_tour(file: Path) -> TourConfig:
+    """Read a tour of the page. Raises ConfigError, with file, line and key."""
+    return read_section(TourConfig, file)[0]

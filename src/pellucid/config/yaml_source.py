@@ -4,9 +4,7 @@ Differs from PyYAML's defaults where those surprise: `3e-4` is a number, `yes` i
 only once, and there are no aliases and no tags: a file is plain data, and as small as it looks.
 """
 
-import copy
 import re
-from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -68,37 +66,31 @@ def parse_yaml(text: str, source: str) -> tuple[Any, dict[Path, int]]:
 
     Raises ConfigError, with source and line, for text that is not YAML, a repeated key, an alias or a foreign tag.
     """
-    value, lines = _parsed(text, source)
-    return copy.deepcopy(value), dict(lines)
-
-
-@lru_cache(maxsize=32)
-def _parsed(text: str, source: str) -> tuple[Any, dict[Path, int]]:
-    """`parse_yaml`, cached: a run parses the same few texts repeatedly, such as its checkpoint's config."""
     if len(text) > MAX_CHARACTERS:
         what = f"{len(text):,} characters are too many for a config (at most {MAX_CHARACTERS:,})"
         raise ConfigError(source, what, FOR_A_TEXT)
     lines: dict[Path, int] = {(): 1}
     try:
         loader = _Loader(text)
+        node = loader.get_single_node()
+        return None if node is None else _construct(loader, node, (), lines, source), lines
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        what = f"the character U+{error.character:04X} may not stand in YAML"
-        raise ConfigError(f"{source}:{line}", what, "take it out and save as plain UTF-8 text") from None
-    try:
-        node = loader.get_single_node()
-        value = None if node is None else _construct(loader, node, (), lines, source)
+        what, fix = (
+            f"the character U+{error.character:04X} may not stand in YAML",
+            "take it out and save as plain UTF-8 text",
+        )
     except (yaml.MarkedYAMLError, ValueError) as error:  # ValueError: an escape beyond the last character
-        mark = getattr(error, "problem_mark", None) or loader.get_mark()
-        what = f"not readable as YAML: {shortened(getattr(error, 'problem', None) or str(error), 120)}"
-        raise ConfigError(f"{source}:{mark.line + 1}", what, "fix this line or the one above it") from None
+        line = (getattr(error, "problem_mark", None) or loader.get_mark()).line + 1
+        problem = shortened(getattr(error, "problem", None) or str(error), 120)
+        what, fix = f"not readable as YAML: {problem}", "fix this line or the one above it"
     except RecursionError:
-        where = f"{source}:{loader.line + 1}"
-        raise ConfigError(where, "nested too deeply", "a run config is three levels deep") from None
-    return value, lines
+        line, what, fix = loader.line + 1, "nested too deeply", "a run config is three levels deep"
+    raise ConfigError(f"{source}:{line}", what, fix)
 
 
 def _construct(loader: _Loader, node: Any, path: Path, lines: dict[Path, int], source: str) -> Any:
+    """The value of a node of YAML; the lines of its keys go into `lines`."""
     lines[path] = node.start_mark.line + 1
     if isinstance(node, yaml.SequenceNode):
         return [_construct(loader, item, (*path, i), lines, source) for i, item in enumerate(node.value)]
@@ -113,15 +105,15 @@ def _construct(loader: _Loader, node: Any, path: Path, lines: dict[Path, int], s
         return value
     values: dict[str, Any] = {}
     for key_node, value_node in node.value:
-        where, key = f"{source}:{key_node.start_mark.line + 1}", key_node.value
+        line, key = key_node.start_mark.line + 1, key_node.value
         if not isinstance(key, str):
-            raise ConfigError(where, "a key must be a plain word", "write `key: value`")
+            raise ConfigError(f"{source}:{line}", "a key must be a plain word", "write `key: value`")
         key_path = (*path, key)
         if key in values:
             what = f"this key appears twice, first on line {lines[key_path]}"
-            raise ConfigError(f"{where}: {dotted(key_path)}", what, "keep one of the two")
+            raise ConfigError(f"{source}:{line}: {dotted(key_path)}", what, "keep one of the two")
         values[key] = _construct(loader, value_node, key_path, lines, source)
-        lines[key_path] = key_node.start_mark.line + 1
+        lines[key_path] = line
     return values
 
 

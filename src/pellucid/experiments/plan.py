@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from pellucid.config.base import Section
-from pellucid.config.experiment import ExperimentConfig, MeasuresConfig
+from pellucid.config.experiment import ExperimentConfig, LoadedExperiment, MeasuresConfig, load_experiment
 from pellucid.config.languages import DrawnSection
-from pellucid.config.load import Change, LoadedExperiment, load_experiment, load_run_config, parse_override
+from pellucid.config.load import load_run_config
+from pellucid.config.overrides import Change, parse_override
 from pellucid.config.run import RunConfig
 from pellucid.errors import ConfigError
 

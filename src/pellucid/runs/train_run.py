@@ -12,7 +12,7 @@ from pellucid.adapters.quantized import n_quantized
 from pellucid.checkpoint.ownership import begin_run, require_own
 from pellucid.checkpoint.run_directory import locked, steps_in
 from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint
-from pellucid.config.load import Note
+from pellucid.config.overrides import Note
 from pellucid.config.run import RunConfig
 from pellucid.data.prepared import PreparedData
 from pellucid.errors import ConfigError

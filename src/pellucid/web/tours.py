@@ -13,9 +13,8 @@ from typing import Any
 import torch
 
 from pellucid.config.base import flat
-from pellucid.config.load import load_tour
 from pellucid.config.shipped import SHIPPED
-from pellucid.config.tour import SLOT, Measure, Shown, Stop, TourConfig
+from pellucid.config.tour import SLOT, Measure, Shown, Stop, TourConfig, load_tour
 from pellucid.errors import ConfigError
 from pellucid.generation.sampling import apply_temperature, keep_top_k, keep_top_p
 from pellucid.inspection.interventions import Place, places_of
