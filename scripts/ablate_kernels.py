@@ -20,7 +20,7 @@ import numpy as np
 from results import here, parser, print_table, record
 from rivals import Shape
 
-from pellucid.config import load_run_config
+from pellucid.config.load import load_run_config
 from pellucid.corpora.build import build_corpus
 from pellucid.generation import in_step as in_step_module
 from pellucid.generation.engine import in_step

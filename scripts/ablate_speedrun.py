@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from results import parser, record
 
-from pellucid.config import load_run_config
+from pellucid.config.load import load_run_config
 from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.recipe import build_trainer, evaluate, prepare_data
 from pellucid.training import optimizers

@@ -25,7 +25,8 @@ from devices_on_paper import Cluster, Layout, all_reduce_bytes, step_of, update_
 from results import parser, print_table, record
 from torch.multiprocessing.spawn import spawn
 
-from pellucid.config import RunConfig, load_run_config
+from pellucid.config.load import load_run_config
+from pellucid.config.run import RunConfig
 from pellucid.cost.machine import Machine, measure_machine
 from pellucid.recipe import prepare_data
 from pellucid.runtime.precision import resolve_precision

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from results import parser, print_table, record
 
-from pellucid.config import RunConfig, load_run_config
+from pellucid.config.load import load_run_config
+from pellucid.config.run import RunConfig
 from pellucid.cost.machine import measure_machine
 from pellucid.cost.step_time import step_seconds
 from pellucid.data.prepared import PreparedData

@@ -27,7 +27,7 @@ from devices_on_paper import (
     update_on_one_device,
 )
 
-from pellucid.config import load_run_config
+from pellucid.config.load import load_run_config
 from pellucid.config.model import DecoderConfig
 from pellucid.cost.machine import Machine
 from pellucid.cost.step_time import duration, model_flops_utilization

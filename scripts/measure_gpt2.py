@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from results import ROOT, here, parser, print_table, record
 
-from pellucid.config import load_run_config
+from pellucid.config.load import load_run_config
 from pellucid.config.run import RunConfig
 from pellucid.cost.build import cost_of
 from pellucid.cost.machine import measure_flops_per_second

@@ -26,7 +26,8 @@ from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
-from pellucid.config import RunConfig, load_run_config
+from pellucid.config.load import load_run_config
+from pellucid.config.run import RunConfig
 from pellucid.data.batches import Batch
 from pellucid.objectives.objective import Forward, Loss
 from pellucid.recipe import build_trainer, prepare_data

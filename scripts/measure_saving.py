@@ -19,7 +19,7 @@ from results import parser, print_table, record
 
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import step_name
-from pellucid.config import load_run_config
+from pellucid.config.load import load_run_config
 from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.recipe import build_session, build_trainer, prepare_data
 from pellucid.training.session import Session

@@ -14,7 +14,7 @@ import torch
 from fable_ngrams import expected_ngrams, floor_of
 from results import parser, print_table, record
 
-from pellucid.config import load_run_config
+from pellucid.config.load import load_run_config
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.fables import FablesCorpus
 from pellucid.data.pairs import count_pairs

@@ -15,7 +15,7 @@ from devices_on_paper import Update, update_on_one_device
 from many_devices import devices_report, devices_table, gpu, gpus
 from results import parser, print_table, record
 
-from pellucid.config import load_run_config
+from pellucid.config.load import load_run_config
 from pellucid.runs.cost_of_run import vocab_size_of
 from pellucid.runtime.precision import resolve_precision
 

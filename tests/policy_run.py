@@ -10,8 +10,7 @@ import torch
 
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import read_checkpoint, write_checkpoint
-from pellucid.config import load_run_config
-from pellucid.config.load import run_config_to_yaml
+from pellucid.config.load import load_run_config, run_config_to_yaml
 from pellucid.runs.train_run import train_run
 
 READER = """\

@@ -22,7 +22,7 @@ from pellucid.__main__ import main as entry_point
 from pellucid.cli import _report, _stop, app
 from pellucid.cli.arguments import read_run
 from pellucid.cli.terminal import Stopped, heavy_imports
-from pellucid.config import RunConfig
+from pellucid.config.run import RunConfig
 from tiny_run import Result
 
 

@@ -14,7 +14,7 @@ from damage import sign
 from pellucid.adapters.quantized import QuantizedLinear, quantize
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint
-from pellucid.config import load_run_config
+from pellucid.config.load import load_run_config
 from pellucid.cost.meter import MemoryBytes
 from pellucid.files import discard, sha256
 from pellucid.model.build import build_model

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from pellucid.adapters.build import adapt
-from pellucid.config import RunConfig, load_run_config
+from pellucid.config.load import load_run_config
+from pellucid.config.run import RunConfig
 from pellucid.model.build import build_model
 from pellucid.runtime.precision import resolve_precision
 from pellucid.training.optimizers import build_optimizers

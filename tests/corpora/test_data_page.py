@@ -9,7 +9,7 @@ import datasets
 import pytest
 import yaml
 
-from pellucid.config import load_run_config
+from pellucid.config.load import load_run_config
 from pellucid.config.shipped import find_config
 from pellucid.corpora.build import build_corpus
 

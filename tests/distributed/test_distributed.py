@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import together
 from model.family import FAMILY
-from pellucid.config import load_run_config
+from pellucid.config.load import load_run_config
 from pellucid.errors import ConfigError
 from pellucid.runs.processes import choose_n_processes
 from pellucid.runtime.distributed import ALONE, World, divides, share_of_update

@@ -16,9 +16,8 @@ from typing import Any
 
 import yaml
 
-from pellucid.config import RunConfig
 from pellucid.config.load import parse_run_config
-from pellucid.config.run import LEARNS_FROM_PAIRS, NEEDS_DECODER
+from pellucid.config.run import LEARNS_FROM_PAIRS, NEEDS_DECODER, RunConfig
 
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # many times faster, where PyYAML was built with it
 SCHEMA = RunConfig.model_json_schema()

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bad_configs import bases, dump
-from pellucid.config import RunConfig
 from pellucid.config.load import parse_run_config, run_config_to_yaml
+from pellucid.config.run import RunConfig
 from pellucid.errors import CheckpointError, ConfigError
 
 SOAK_SECONDS = 300

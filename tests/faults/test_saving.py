@@ -10,7 +10,7 @@ import pytest
 from damage import flip
 from pellucid.checkpoint.run_directory import keep_last_and_best, steps_in
 from pellucid.checkpoint.step_directory import read_checkpoint, step_name, write_checkpoint
-from pellucid.config import load_run_config
+from pellucid.config.load import load_run_config
 from pellucid.runs.train_run import train_run
 from tiny_checkpoint import tiny_checkpoint
 

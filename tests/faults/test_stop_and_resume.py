@@ -10,7 +10,7 @@ import pytest
 
 import strikes
 from pellucid.checkpoint.run_directory import steps_in
-from pellucid.config import load_run_config
+from pellucid.config.load import load_run_config
 from pellucid.recipe import build_batches, prepare_data
 from processes import assert_one_error_line, command_line, n_threads
 from reference_run import SAVE_EVERY, STEPS, Trace, leftovers, trace

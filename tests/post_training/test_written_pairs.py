@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pellucid.config import load_run_config
+from pellucid.config.load import load_run_config
 from pellucid.post_training import pairs
 from pellucid.post_training.rewards import GrammarJudge
 from pellucid.runs.train_run import train_run

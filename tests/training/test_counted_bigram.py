@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from pellucid.config import load_run_config
+from pellucid.config.load import load_run_config
 from pellucid.config.model import BigramConfig
 from pellucid.data.batches import Batch, evaluation_batches
 from pellucid.data.pairs import count_pairs

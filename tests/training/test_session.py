@@ -15,7 +15,7 @@ import pytest
 from pellucid.checkpoint import step_directory
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import TENSOR_FILES, read_checkpoint
-from pellucid.config import load_run_config
+from pellucid.config.load import load_run_config
 from pellucid.recipe import build_batches, build_trainer, prepare_data
 from pellucid.runs import train_run as train_run_module
 from pellucid.runs.train_run import train_run

@@ -12,7 +12,7 @@ import pellucid as api
 import strikes
 from model.family import FAMILY, family_config
 from pellucid.checkpoint.run_directory import steps_in
-from pellucid.config import load_run_config
+from pellucid.config.load import load_run_config
 from pellucid.runs.start_from import first_difference
 from pellucid.runs.train_run import train_run
 from pellucid.trained import load_trained_model

@@ -10,8 +10,7 @@ import pytest
 
 from pellucid import recipe
 from pellucid.checkpoint.step_directory import TENSOR_FILES
-from pellucid.config import load_run_config
-from pellucid.config.load import run_config_to_yaml
+from pellucid.config.load import load_run_config, run_config_to_yaml
 from pellucid.runs.resume import require_same_run
 from pellucid.runs.train_run import train_run
 from pellucid.runtime.distributed import World

@@ -2,8 +2,3 @@
 
 Nothing here imports torch, so that reading and checking a config is instant.
 """
-
-from pellucid.config.load import load_run_config
-from pellucid.config.run import RunConfig
-
-__all__ = ["RunConfig", "load_run_config"]
