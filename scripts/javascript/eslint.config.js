@@ -2,7 +2,7 @@
 
 import js from "@eslint/js";
 
-const BROWSER = `AbortController Blob DOMParser DecompressionStream Event EventSource EventTarget IntersectionObserver MessageEvent Response
+const BROWSER = `AbortController Blob DOMParser DecompressionStream Event EventTarget IntersectionObserver MessageEvent Response
   TextDecoder TextEncoder URL URLSearchParams addEventListener atob clearInterval clearTimeout document fetch getComputedStyle history location
   matchMedia performance cancelAnimationFrame requestAnimationFrame sessionStorage setInterval setTimeout window`;
 

@@ -69,9 +69,6 @@ NO_HTTP = [
 ]
 TRACE: Json = {"checkpoint": "tiny@2", "text": "The fox"}
 WRONG_OF_THE_PAGE: list[tuple[str, Json | None]] = [  # None: GET
-    ("/api/metrics", None),
-    ("/api/metrics?run=..%2ftiny", None),
-    ("/api/metrics?run=a%0ab", None),
     ("/api/model?checkpoint=tiny", None),
     ("/api/model?checkpoint=tiny@" + "9" * 5_000, None),
     ("/api/model?checkpoint=..%2ftiny@2", None),

@@ -1,9 +1,8 @@
-"""A run whose files are damaged takes nothing from the runs beside it: neither the page, nor the tours, nor events."""
+"""A run whose files are damaged takes nothing from the runs beside it: neither the page, nor the tours, nor news."""
 
 import json
 import logging
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.web.app import make_app
-from pellucid.web.live import Watcher, _changes
 from pellucid.web.microscope import Microscope
+from pellucid.web.news import news_of_all
 from pellucid.web.runs import Runs
 from pellucid.web.tours import Tours
 
@@ -54,7 +53,7 @@ def runs(damaged: Path, fables_run: Path) -> Runs:
 @pytest.fixture(scope="module")
 def alone(fables_run: Path) -> list[object]:
     """What is told of the intact run when it is the only one."""
-    return [*Runs([fables_run]).described()["runs"], *_changes({"fables": Watcher(fables_run)})]
+    return [*Runs([fables_run]).described()["runs"], news_of_all({"fables": fables_run}, {})["fables"]]
 
 
 @given(name=st.sampled_from(FILES), damage=st.sampled_from(sorted(DAMAGES)), is_added=st.booleans())
@@ -66,10 +65,10 @@ def test_whatever_a_file_of_one_run_holds_the_other_is_shown_as_if_it_were_alone
     file.write_bytes((before or b"") * is_added + DAMAGES[damage])
     try:
         described = runs.described()["runs"]
-        told = _changes({"damaged": Watcher(damaged), "fables": Watcher(fables_run)})
-        assert [*described[1:], *(event for event in told if event.data["run"] == "fables")] == alone
+        news = news_of_all(runs.folders, {})
+        assert [*described[1:], news["fables"]] == alone
         assert "fables" in runs.configs()
-        answers = [described, runs.metrics("damaged"), runs.samples("damaged"), [event.data for event in told]]
+        answers = [described, runs.metrics("damaged"), news]
         assert str(damaged) not in json.dumps(answers, ensure_ascii=False, allow_nan=False).encode().decode()
     finally:
         file.unlink() if before is None else file.write_bytes(before)
@@ -102,24 +101,16 @@ def test_a_page_is_told_the_name_of_a_damaged_run_and_not_its_folder(fables_run,
     assert unreadable.json()["error"]["message"].startswith("damaged/step-00000004")
 
 
-def test_a_fault_of_ours_in_one_run_is_logged_once_and_told_at_that_run_alone(fables_run, damaged, monkeypatch, caplog):
-    def failing(shows: Callable[..., object]) -> Callable[..., object]:
-        def fails(*arguments: object) -> object:
-            if str(damaged) in f"{arguments} {getattr(arguments[0], '_run_dir', '')}":
-                raise ZeroDivisionError("a fault of ours")
-            return shows(*arguments)
+def test_a_fault_of_ours_in_one_run_is_logged_and_told_at_that_run_alone(fables_run, damaged, monkeypatch, caplog):
+    shows = Runs._described
 
-        return fails
+    def failing(self: Runs, name: str, path: Path) -> object:
+        if path == damaged:
+            raise ZeroDivisionError("a fault of ours")
+        return shows(self, name, path)
 
-    monkeypatch.setattr(Runs, "_described", failing(Runs._described))
-    monkeypatch.setattr(Watcher, "_look", failing(Watcher._look))
-    watchers = {"damaged": Watcher(damaged), "fables": Watcher(fables_run)}
+    monkeypatch.setattr(Runs, "_described", failing)
     with caplog.at_level(logging.ERROR):
         ours, other = Runs([damaged, fables_run]).described()["runs"]
-        events = [*_changes(watchers), *_changes(watchers)]
     assert (ours["problem"], "problem" in other) == ("a fault of ours", False)
-    assert {event.data["run"] for event in events} == {"fables"}
-    assert [record.getMessage() for record in caplog.records] == [
-        f"{damaged} cannot be shown",
-        f"{damaged} cannot be watched",
-    ]
+    assert [record.getMessage() for record in caplog.records] == [f"{damaged} cannot be shown"]

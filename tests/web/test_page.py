@@ -960,23 +960,21 @@ def test_a_page_without_a_server_says_so_and_fills_itself_when_it_answers(browse
 
 def test_what_the_server_cannot_give_is_said_where_it_is_missing_and_the_rest_is_shown(browser, address):
     page = browser.new_page()
-    page.clock.install()
     gone = {"name": "other", **NOT_BEGUN, "problem": "other: this folder is gone; bring it back"}
     fable = page.request.get(f"{address}api/run").json()["runs"]
     refused = {"error": {"message": "heads: attention weights do not sum to 1 here; choose another run"}}
     page.route("**/api/run*", lambda route: route.fulfill(json={"runs": [gone, *fable]}))
     page.route("**/api/heads*", lambda route: route.fulfill(status=400, json=refused))
-    page.route("**/api/events", lambda route: route.fulfill(status=503))
+    page.route("**/api/news*", lambda route: route.fulfill(status=500))
     page.goto(f"{address}#other=fables@9")
-    expect(page.locator("#problem")).to_contain_text("Too many pages are open on this server")
+    expect(page.locator("#problem")).to_contain_text("the server answered 500")
     expect(page.locator("#part-text .token").first).to_be_attached()
     expect(page.locator("#part-attention")).to_contain_text("No names for these heads: heads: attention weights")
     expect(page.locator("#run-choice")).to_have_value("fables")
     expect(page.locator("#part-compare .empty")).to_have_text("fables, step 9 is not there any more. Choose another B.")
     assert page.locator("#run-choice option").all_inner_texts() == ["other (gone)", "fables"]
 
-    page.unroute("**/api/events")
-    page.clock.fast_forward(5000)
+    page.unroute("**/api/news*")
     expect(page.locator("#problem")).to_be_hidden()
     page.close()
 
@@ -992,34 +990,28 @@ def test_a_checkpoint_that_training_deletes_makes_room_for_another_of_its_run(br
     def runs() -> dict[str, object]:
         return {"runs": [other, {**fables, "best": listed[-1]["id"], "checkpoints": listed}]}
 
-    def hear(kind: str, **event: object) -> None:
-        said = {"run": "fables", **event}
-        page.evaluate(
-            "([kind, data]) => events.dispatchEvent(new MessageEvent(kind, { data }))", [kind, json.dumps(said)]
-        )
+    def news() -> dict[str, object]:
+        state = {"is_there": True, "is_training": listed == [at_4], "config": ""}
+        log = {"goes_on": False, "rows": [{"step": 4}], "seen": ""}
+        return {"runs": {"fables": {**state, "checkpoints": [each["step"] for each in listed], **log}}}
 
-    page.add_init_script("window.EventSource = function () { return (window.events = new EventTarget()); }")
     page.route("**/api/run*", lambda route: route.fulfill(json=runs()))
-    page.route("**/api/metrics?run=other", lambda route: route.fulfill(json=[]))
+    page.route("**/api/news*", lambda route: route.fulfill(json=news()))
     page.goto(f"{address}#checkpoint=fables@2")
     status, problem = settled(page).locator("#status"), page.locator("#problem")
     expect(status).to_have_text("fables, step 2")
 
     listed = [at_4]
-    hear("state", is_there=True, is_training=True, step=4, steps=4)
-    hear("checkpoint", steps=[4])
     expect(status).to_have_text("fables, step 4")
     expect(settled(page).locator("#live")).to_be_visible()
     expect(problem).to_be_hidden()
 
     listed = [at_2, at_4]
-    hear("checkpoint", steps=[2, 4])
     page.wait_for_function("() => microscope.runs[1].checkpoints.length === 2")
     page.evaluate("microscope.store.set({ checkpoint: 'fables@2' })")
     expect(status).to_have_text("fables, step 2")
     settled(page)
     listed = [at_4]
-    hear("checkpoint", steps=[4])
     expect(problem).to_have_text("Step 2 of fables was deleted while training. This is fables@4.")
     expect(status).to_have_text("fables, step 4")
     page.close()

@@ -1,6 +1,5 @@
 """`pellucid serve`: what it refuses, what it serves while a run comes and goes, and how it ends."""
 
-import json
 import os
 import re
 import shutil
@@ -110,18 +109,19 @@ def test_f30_a_folder_that_goes_is_an_error_in_one_line_until_it_is_back(fables_
         httpx.Client(base_url=f"http://{host}:{port}", timeout=GIVES_UP_AFTER_SECONDS) as client,
     ):
         asked = {"checkpoint": "fables@4", "text": "There was"}
-        with client.stream("GET", "/api/events") as stream:
-            states = (json.loads(line[6:]) for line in stream.iter_lines() if line.startswith('data: {"run"'))
-            states = (data for data in states if "is_there" in data)
-            assert next(states)["is_there"]
-            before = client.post("/api/logits", json=asked).json()
-            run.rename(tmp_path / "away")
-            assert not next(states)["is_there"]
-            for answer in (client.get("/api/run"), client.post("/api/logits", json=asked)):
-                assert (answer.status_code, "\n" in answer.text) == (503, False)
-                assert "this folder is gone" in answer.json()["error"]["message"]
-            (tmp_path / "away").rename(run)
-            assert next(states)["is_there"]
+
+        def is_there() -> bool:
+            return client.get("/api/news").json()["runs"]["fables"]["is_there"]
+
+        assert is_there()
+        before = client.post("/api/logits", json=asked).json()
+        run.rename(tmp_path / "away")
+        assert not is_there()
+        for answer in (client.get("/api/run"), client.post("/api/logits", json=asked)):
+            assert (answer.status_code, "\n" in answer.text) == (503, False)
+            assert "this folder is gone" in answer.json()["error"]["message"]
+        (tmp_path / "away").rename(run)
+        assert is_there()
         assert client.post("/api/logits", json=asked).json() == before
         assert client.get("/api/run").status_code == 200
 
@@ -143,11 +143,13 @@ def test_a_server_that_trains_shows_it_from_the_first_step_and_leaves_a_run_to_r
     try:
         assert process.stdout is not None
         url = process.stdout.readline().decode().strip()
-        with httpx.stream("GET", f"{url}api/events", timeout=GIVES_UP_AFTER_SECONDS) as stream:
-            data = (json.loads(line[6:]) for line in stream.iter_lines() if line.startswith("data: "))
-            saved = (each["steps"] for each in data if each.keys() == {"run", "steps"})
-            assert next(steps for steps in saved if steps)[0] == 0
-            assert httpx.get(f"{url}api/run", timeout=60).json()["runs"][0]["checkpoints"][0]["id"] == "run@0"
+        give_up = time.monotonic() + GIVES_UP_AFTER_SECONDS
+        with httpx.Client(base_url=url, timeout=GIVES_UP_AFTER_SECONDS) as page:
+            while not (saved := page.get("/api/news").json()["runs"]["run"].get("checkpoints")):
+                assert time.monotonic() < give_up, (tmp_path / "errors").read_text()
+                time.sleep(0.1)
+            assert saved[0] == 0
+            assert page.get("/api/run").json()["runs"][0]["checkpoints"][0]["id"] == "run@0"
             process.send_signal(number)
             expected = -number if number == signal.SIGKILL else 128 + number
             assert process.wait(GIVES_UP_AFTER_SECONDS) == expected, (tmp_path / "errors").read_text()

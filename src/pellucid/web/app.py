@@ -15,8 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pellucid.version import __version__
 from pellucid.web.limits import install_limits
-from pellucid.web.live import event_routes
 from pellucid.web.microscope import Microscope
+from pellucid.web.news import news_routes
 from pellucid.web.runs import Runs
 from pellucid.web.schemas import MOST_FABLES, InsideRequest, KnockOutRequest, TextRequest, TraceRequest
 from pellucid.web.tours import Tours
@@ -37,13 +37,8 @@ def make_app(
     runs = microscope.runs
     guide = Tours(microscope, tours)
     app.state.tours = guide
-    for router in (
-        run_routes(runs),
-        model_routes(microscope),
-        tour_routes(guide),
-        event_routes(runs.folders),
-        *routers,
-    ):
+    pages = (run_routes(runs), model_routes(microscope), tour_routes(guide), news_routes(runs.folders))
+    for router in (*pages, *routers):
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.add_middleware(Policy)
@@ -66,10 +61,6 @@ def run_routes(runs: Runs) -> APIRouter:
     @routes.get("/api/run")
     def run() -> JSONResponse:
         return JSONResponse(runs.described())
-
-    @routes.get("/api/metrics")
-    def metrics(run: str) -> JSONResponse:
-        return JSONResponse(runs.metrics(run))
 
     @routes.get("/api/examples")
     def examples(checkpoint: str) -> JSONResponse:

@@ -24,6 +24,7 @@ from pellucid.files import written_whole
 from pellucid.generation.single_token import own_part
 from pellucid.model.decoder import Decoder
 from pellucid.web.microscope import Microscope
+from pellucid.web.news import news_of_all
 from pellucid.web.runs import Opened
 from pellucid.web.schemas import N_FABLES
 from pellucid.web.tensors import packed
@@ -82,8 +83,7 @@ def record(microscope: Microscope, prompt: str | None, tours: Sequence[Json] = (
             answered.setdefault(checkpoint, {})[each] = answers(microscope, checkpoint, each, truths[each])
     return {
         "run": {"runs": described},
-        "metrics": {name: runs.metrics(name) for name in checkpoints},
-        "samples": {name: runs.samples(name) for name in checkpoints},
+        "news": {name: {**news, "is_training": False} for name, news in news_of_all(runs.folders, {}).items()},
         "model": {name: microscope.model(checkpoint) for name, checkpoint in last.items()},
         "examples": examples,
         "documents": {name: runs.held_out(checkpoint, N_DOCUMENTS) for name, checkpoint in last.items()},

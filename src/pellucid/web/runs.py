@@ -37,7 +37,6 @@ from pellucid.tokenizer.tokenizer import ASSISTANT, END_OF_TURN
 from pellucid.trained import TrainedModel, load_trained_model
 from pellucid.training.metrics import read_rows
 from pellucid.web.kept import Kept
-from pellucid.web.live import read_samples
 
 Json = dict[str, Any]
 
@@ -166,12 +165,6 @@ class Runs:
         """The rows of metrics.jsonl."""
         with self._reading(name) as path:
             return _rows(path)
-
-    def samples(self, name: str) -> list[Json]:
-        """The samples that the run wrote while it trained, as [{step, texts}]."""
-        with self._reading(name) as path:
-            file = path / "samples.md"
-            return (read_samples(file) if file.exists() else None) or []
 
     @contextmanager
     def _reading(self, name: str) -> Iterator[Path]:

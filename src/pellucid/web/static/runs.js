@@ -5,6 +5,8 @@ import { waitedFor } from "./newest.js";
 import { fail, noProblem } from "./status.js";
 import { isThere, leftOut, runOf, stepOf } from "./store.js";
 
+const SECOND = 1000; // milliseconds
+
 // Of a run that trains, the newest checkpoint is shown if the one before was, which may be deleted by now.
 export async function readRuns(view, training) {
   const known = (name) => view.runs.find((run) => run.name === name);
@@ -15,8 +17,6 @@ export async function readRuns(view, training) {
     run.problem ? { ...run, ...known(run.name), problem: run.problem, checkpoints: [] } : run,
   );
   if (isFollowed && newestOf(training)) view.store.set({ checkpoint: newestOf(training) });
-  const rowsOf = (run) => view.source.metrics({ run }).catch(() => view.metrics[run] ?? []); // the others are shown
-  for (const { name, problem } of runs) if (!problem) view.metrics[name] = await rowsOf(name);
   document.getElementById("run-name").textContent = runs.map(({ name }) => name).join(" | ");
   document.title = `${runs[0].name}: Model Microscope`;
   useDefaults(view);
@@ -70,37 +70,44 @@ async function open(view, checkpoint) {
   view.draw();
 }
 
-// Takes in the events of the source, one at a time: each looks at what the one before has left. `goOn` is called when
-// the server is back, perhaps with other checkpoints.
-export function followRuns(view, goOn) {
+// Asks for news once a second. `goOn` is called when the server is back, perhaps with other checkpoints.
+export async function followRuns(view, goOn) {
+  const seen = {}; // by run, up to where it is known
   let isGone = false;
-  let heard = Promise.resolve();
-  view.source.onEvent((event) => (heard = heard.then(() => hear(event)).catch(fail)));
+  do {
+    await ask().catch(fail);
+    await new Promise((resolve) => setTimeout(resolve, SECOND));
+  } while (view.source.isLive);
 
-  async function hear({ type, run, ...event }) {
-    if (type === "gone") {
-      isGone = true;
-      view.live = {};
-      view.draw();
-      throw new Error(event.why);
+  async function ask() {
+    const { runs } = await view.source.news(seen).catch(lose);
+    if (isGone) await goOn();
+    isGone = false;
+    for (const [run, news] of Object.entries(runs)) {
+      seen[run] = news.seen;
+      await hear(view, run, news);
     }
-    if (type === "back") {
-      if (isGone) await goOn();
-      isGone = false;
-      return;
-    }
-    const known = view.live[run];
-    if (type === "samples") view.samples[run] = event.moments;
-    if (type === "state") view.live[run] = event;
-    if (type === "metrics") {
-      const before = (view.metrics[run] ?? []).filter((row) => event.after !== null && row.step <= event.after);
-      view.metrics[run] = [...before, ...event.rows];
-    }
-    const isOther = type === "state" && (known?.is_there !== event.is_there || known.steps !== event.steps);
-    if (type === "checkpoint" || isOther) {
-      await readRuns(view, view.live[run]?.is_training && run);
-      if (known?.is_there === false) noProblem(view);
-    }
-    view.draw();
   }
+
+  function lose(error) {
+    isGone = true;
+    view.live = {};
+    view.draw();
+    throw error;
+  }
+}
+
+async function hear(view, run, news) {
+  const { goes_on, rows, samples, is_training } = news;
+  const known = view.live[run];
+  view.live[run] = news;
+  if (samples) view.samples[run] = samples;
+  if (rows.length || !goes_on) view.metrics[run] = [...(goes_on ? view.metrics[run] : []), ...rows];
+  const isOther =
+    !known || ["is_there", "config", "checkpoints"].some((key) => String(known[key]) !== String(news[key]));
+  if (isOther) {
+    await readRuns(view, is_training && run);
+    if (known?.is_there === false) noProblem(view);
+  }
+  if (isOther || rows.length || samples || known.is_training !== is_training) view.draw();
 }

@@ -26,8 +26,8 @@ export function offlineSource(recorded) {
     canType: live !== null,
     canPatch: live !== null,
     isMeasured: recorded.knock_out !== null,
+    isLive: false,
     run: async () => recorded.run,
-    metrics: async ({ run }) => recorded.metrics[run],
     model: async ({ checkpoint }) => modelOf(recorded, checkpoint),
     examples: async ({ checkpoint }) =>
       recorded.examples[runOf(checkpoint)].filter(({ text }) => live || text === recorded.text),
@@ -43,8 +43,7 @@ export function offlineSource(recorded) {
     knockOutTable: async ({ checkpoint }) => knockOutOf(recorded, checkpoint),
     tours: async () => ({ tours: recorded.tours }),
     tour: async ({ name }) => recorded.tours.find((tour) => tour.name === name),
-    onEvent: (hear) =>
-      Object.entries(recorded.samples).forEach(([run, moments]) => hear({ type: "samples", run, moments })),
+    news: async () => ({ runs: recorded.news }),
   };
 }
 

@@ -7,7 +7,6 @@
 //                                               best, checkpoints: [{id, step, val_loss}], left_out: null, or {parts, why}:
 //                                               the parts of the page that do not apply to it; problem: where it
 //                                               cannot be shown, why}]}
-//   metrics({run})                            rows of metrics.jsonl
 //   model({checkpoint})                       {n_parameters, n_layers, vocab_size, context_length, end_of_text, stop_ids, has_chat,
 //                                               texts: [V], bytes: [V] in hex, merges: [[rank, id, left id, right id]]}
 //   examples({checkpoint})                    [{skill, text}]
@@ -33,11 +32,10 @@
 //                                               then: the state of the page before the answer and after it, part and
 //                                               then_part: where to look; measured: {name: figure}, misses: [where
 //                                               a figure is out of the bounds that the tour claims]}]
-//   onEvent(callback)                         calls callback({type, run, …}) now and whenever it has changed:
-//                                               state: is_there, is_training, step, steps; checkpoint: steps;
-//                                               samples: moments ([{step, texts}]); metrics: after, rows (in place of all rows after
-//                                               that step; of all, if it is null)
-//                                               gone, back: the server does not answer; it answers again
+//   news(seen)                                {runs: {name: {is_there, is_training, config, checkpoints: [step], goes_on, rows: those of
+//                                               metrics.jsonl that are new or, unless it goes on, all; samples: [{step,
+//                                               texts}], if they are new; seen: what to ask with next time}}};
+//                                               seen: by run. isLive: whether there will be any
 //
 // knockOut: places that give nothing; with patchText, what they gave for that text. canType, canPatch: whether it can
 // read texts that it has not seen, and patch. isMeasured: whether knockOutTable is known without waiting. A refused
@@ -52,8 +50,8 @@ export function serverSource() {
     canType: true,
     canPatch: true,
     isMeasured: false,
+    isLive: true,
     run: () => get("api/run"),
-    metrics: ({ run }) => get("api/metrics", { run }),
     model: ({ checkpoint }) => get("api/model", { checkpoint }),
     examples: ({ checkpoint }) => get("api/examples", { checkpoint }),
     fable: ({ checkpoint, number }) => get("api/fable", { checkpoint, number }),
@@ -67,7 +65,7 @@ export function serverSource() {
     knockOutTable: (asked) => post("api/knock_out", asked),
     tours: () => get("api/tours"),
     tour: ({ name }) => get("api/tour", { name }),
-    onEvent: listen,
+    news: (seen) => get("api/news", seen),
   };
 }
 
@@ -98,20 +96,4 @@ export function withTensors(value) {
   if (value === null || typeof value !== "object") return value;
   if ("dtype" in value && "data" in value) return unpacked(value);
   return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, withTensors(each)]));
-}
-
-const FULL = "Too many pages are open on this server: this one does not follow the training. Close one, and it does.";
-const PAUSE = 5000; // milliseconds
-
-function listen(callback) {
-  const events = new EventSource("api/events");
-  for (const type of ["state", "metrics", "checkpoint", "samples"]) {
-    events.addEventListener(type, (event) => callback({ type, ...JSON.parse(event.data) }));
-  }
-  events.addEventListener("error", () => {
-    const isRefused = events.readyState === EventSource.CLOSED; // else the browser tries again by itself
-    if (isRefused) setTimeout(() => listen(callback), PAUSE);
-    callback({ type: "gone", why: isRefused ? FULL : GONE });
-  });
-  events.addEventListener("open", () => callback({ type: "back" }));
 }

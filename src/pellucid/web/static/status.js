@@ -14,12 +14,12 @@ export function showStatus(view) {
   status.classList.toggle("changed", parts.length > 0);
   document.getElementById("main").classList.toggle("waiting", !checkpoint);
 
-  const training = Object.values(view.live).find(({ is_training }) => is_training);
+  const training = view.runs.find(({ name }) => view.live[name]?.is_training);
   const live = document.getElementById("live");
   live.hidden = !training;
   if (!training) return;
   const end = training.steps ? ` of ${thousands(training.steps)}` : "";
-  live.textContent = `training: step ${thousands(training.step ?? 0)}${end}`;
+  live.textContent = `training: step ${thousands(view.metrics[training.name]?.at(-1)?.step ?? 0)}${end}`;
 }
 
 export function fail(error) {
